@@ -1,0 +1,8 @@
+"""`python -m syncline` is the `syncline` command."""
+
+from __future__ import annotations
+
+from syncline.cli.app import main
+
+if __name__ == "__main__":
+    main()

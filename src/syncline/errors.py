@@ -1,0 +1,87 @@
+"""The exception tree.
+
+Every error a user can cause derives from `SynclineError` and names the thing, the rule and the next step. The command
+line prints it as text and exits with 2; library users catch the class.
+
+    raise FabricError(
+        'leaf switch "leaf-07" has 33 ports in use but "QM9700" has 32.',
+        where="cluster.yaml line 41",
+        detail="Links over the limit: leaf-07 -> spine-03.",
+        hint="Drop a link, or pick a larger switch.",
+    )
+"""
+
+from __future__ import annotations
+
+
+class SynclineError(Exception):
+    """Something the user can put right: what is wrong, where, the rule it breaks, and the next step."""
+
+    def __init__(self, message: str, *, where: str = "", detail: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.detail = detail
+        self.hint = hint
+
+    def __str__(self) -> str:
+        first = f"{self.where}: {self.message}" if self.where else self.message
+        return "\n  ".join(part for part in (first, self.detail, self.hint) if part)
+
+    def to_json(self) -> dict[str, str]:
+        """Return the error as the object that `--json` prints."""
+        return {
+            "error": type(self).__name__,
+            "message": self.message,
+            "where": self.where,
+            "detail": self.detail,
+            "hint": self.hint,
+        }
+
+
+class UsageError(SynclineError):
+    """A command was called with words that do not go together."""
+
+
+class UnitError(SynclineError):
+    """A quantity such as "400Gbps" could not be read."""
+
+
+class FileError(SynclineError):
+    """A file cannot be read or written: missing, a directory, too large, not text."""
+
+
+class DescriptionError(SynclineError):
+    """A description (cluster, job) breaks a rule of its format."""
+
+
+class CatalogError(SynclineError):
+    """A part is not in the catalogue."""
+
+
+class FabricError(SynclineError):
+    """The described hardware cannot be built: ports overflow, a host is cut off, a size is out of range."""
+
+
+class RouteError(SynclineError):
+    """No route joins two devices, or the routing asked for does not fit the fabric."""
+
+
+class ScheduleError(SynclineError):
+    """A schedule cannot be made or read."""
+
+
+class NotProvedError(ScheduleError):
+    """A schedule does not do what its collective says; the text names rank, chunk and rounds."""
+
+
+class ProgramError(SynclineError):
+    """A schedule cannot be bound to this placement, or a program is inconsistent."""
+
+
+class SimulationError(SynclineError):
+    """A model was asked for something it cannot answer."""
+
+
+class TimelineError(SynclineError):
+    """A timeline cannot be read, written or compared."""
