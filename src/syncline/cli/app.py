@@ -1,0 +1,127 @@
+"""The `syncline` command: its verbs, and what happens when one fails.
+
+Exit status: 0 done, 2 the user can put it right (a `SynclineError` or wrong arguments), 1 a bug or a closed pipe,
+130 interrupted. With `--json` among the arguments the error is one JSON object on stdout.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from importlib import import_module
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.exceptions import TyperException
+from typer.main import get_command
+
+from syncline import __version__
+from syncline.cli.output import examples, print_json
+from syncline.errors import SynclineError, UsageError
+
+# Verb -> its one line of help. The verb `fabric` is the Typer `app` in syncline/cli/fabric.py, shown in this order.
+VERBS: dict[str, str] = {}
+
+EXIT_OK = 0
+EXIT_BUG = 1
+EXIT_USER = 2
+EXIT_INTERRUPTED = 130
+
+HELP = """Plan, rehearse, run, check and watch the network side of distributed AI training.
+
+Describe a cluster and a job once; every verb works from that description. Each verb has its own manual:
+`syncline VERB --help`. Add --json to any command for one JSON object instead of text.
+"""
+
+
+def build() -> typer.Typer:
+    """Return the whole command with every verb in `VERBS` attached."""
+    app = typer.Typer(
+        name="syncline",
+        help=HELP,
+        epilog=examples("syncline --version", "syncline --install-completion"),
+        no_args_is_help=True,
+        # Plain help reads the same in a terminal, a pager and a file, and starts without loading rich.
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(_root)
+    for verb, line in VERBS.items():
+        app.add_typer(import_module(f"syncline.cli.{verb}").app, name=verb, short_help=line, no_args_is_help=True)
+    return app
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit status; errors are reported, never raised."""
+    as_json = "--json" in arguments[: arguments.index("--")] if "--" in arguments else "--json" in arguments
+    try:
+        result = get_command(build()).main(args=arguments or ["--help"], prog_name="syncline", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else EXIT_OK
+    except SynclineError as error:
+        return _refuse(error, as_json)
+    except TyperException as error:
+        return _refuse_usage(error, as_json)
+    except typer.Abort:
+        return _refuse(UsageError("stopped at a question that was not answered."), as_json)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _discard_stdout()
+        return EXIT_BUG
+    except Exception as error:
+        return _own_up(error, as_json)
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and exit with its status."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"syncline {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Hold the options that come before the verb."""
+
+
+def _refuse(error: SynclineError, as_json: bool) -> int:
+    if as_json:
+        print_json(error.to_json())
+    else:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    return EXIT_USER
+
+
+def _refuse_usage(error: TyperException, as_json: bool) -> int:
+    context: Any = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(error.format_message(), file=sys.stderr)
+        return EXIT_USER
+    hint = f"Try: {context.command_path} --help" if context is not None else ""
+    return _refuse(UsageError(error.format_message(), hint=hint), as_json)
+
+
+def _own_up(error: Exception, as_json: bool) -> int:
+    """Report a bug of syncline's own, with all that a report needs."""
+    text = f"{type(error).__name__}: {error}"
+    hint = "This is a bug in syncline, not in your input: please report it with the command and the lines above."
+    traceback.print_exc(file=sys.stderr)
+    print(f"syncline {__version__} stopped on {text}\n  {hint}", file=sys.stderr)
+    if as_json:
+        print_json({"error": "InternalError", "message": text, "where": "", "detail": "", "hint": hint})
+    return EXIT_BUG
+
+
+def _discard_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush does not complain about the closed pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
