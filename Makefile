@@ -32,3 +32,48 @@ $(VENV)/.installed: $(VENV)/.tools pyproject.toml $(NATIVE)
 	@command -v c++ >/dev/null || { echo "syncline needs a C++20 compiler. On Debian: apt install g++ python3-dev" >&2; exit 1; }
 	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e ".[dev]"
 	@touch $@
+
+demo: venv  ## describe, draw and price the default cluster
+	$(BIN)/syncline --version
+
+test: lint types layers native-test pytest  ## everything CI runs
+
+test-fast: lint types layers  ## the same without sanitizers and without slow tests
+	$(BIN)/python -m pytest -q -m "not slow"
+
+lint: venv
+	$(BIN)/ruff check $(PATHS)
+	$(BIN)/ruff format --check $(PATHS)
+
+format: venv  ## put the code into the house form
+	$(BIN)/ruff check --fix $(PATHS)
+	$(BIN)/ruff format $(PATHS)
+
+types: venv
+	$(BIN)/mypy
+
+layers: venv
+	$(BIN)/lint-imports
+
+# A build of its own: sanitized code cannot be loaded into an ordinary Python.
+native-test: venv
+	$(BIN)/cmake -S . -B build/native-tests -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	  -DCMAKE_BUILD_TYPE=Debug -DSYNCLINE_TESTS=ON -DSYNCLINE_SANITIZE=ON --log-level=WARNING
+	$(BIN)/cmake --build build/native-tests
+	$(BIN)/ctest --test-dir build/native-tests --output-on-failure --no-tests=error
+
+pytest: venv
+	$(BIN)/python -m pytest -q
+
+examples: venv  ## run the examples and keep what they print in examples/output/
+	$(BIN)/python -m pytest -q tests/test_examples.py --regenerate-examples
+
+stub: venv  ## write the type stub of the extension from the built extension
+	$(BIN)/python -m nanobind.stubgen -q -m syncline._native.core -o src/syncline/_native/core.pyi
+	$(BIN)/ruff format src/syncline/_native/core.pyi
+
+bench: venv  ## run every benchmark and keep dated results in benchmarks/results/
+	$(BIN)/python benchmarks/run.py --all
+
+clean:  ## remove what was built here
+	rm -rf build dist .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -39,8 +39,8 @@ std::pair<Out<double>, Out<std::int32_t>> max_min_rates(const In<double>& capaci
                                                         const In<std::int64_t>& flow_start,
                                                         const In<std::int32_t>& flow_link, const In<double>& weight,
                                                         const std::optional<In<double>>& cap_Bps) {
-    const syncline::FlowSet flows{view(capacity_Bps), view(flow_start), view(flow_link), view(weight),
-                                  cap_Bps ? view(*cap_Bps) : std::span<const double>{}};
+    syncline::FlowSet flows{view(capacity_Bps), view(flow_start), view(flow_link), view(weight)};
+    if (cap_Bps) flows.cap_Bps = view(*cap_Bps);
     syncline::Allocation result;
     {
         nb::gil_scoped_release release;

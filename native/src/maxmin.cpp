@@ -44,8 +44,8 @@ void validate_shape(const FlowSet& flows) {
     if (flows.flow_start.size() != num_flows + 1)
         refuse("flow_start has " + std::to_string(flows.flow_start.size()) + " entries; " + std::to_string(num_flows) +
                " weights need " + std::to_string(num_flows + 1));
-    if (!flows.cap_Bps.empty() && flows.cap_Bps.size() != num_flows)
-        refuse("cap_Bps has " + std::to_string(flows.cap_Bps.size()) + " entries for " + std::to_string(num_flows) +
+    if (flows.cap_Bps && flows.cap_Bps->size() != num_flows)
+        refuse("cap_Bps has " + std::to_string(flows.cap_Bps->size()) + " entries for " + std::to_string(num_flows) +
                " flows");
     if (flows.flow_start.front() != 0) refuse("flow_start must begin with 0");
     for (std::size_t flow = 0; flow < num_flows; ++flow)
@@ -59,7 +59,7 @@ void validate_flow(const FlowSet& flows, std::size_t flow) {
     if (!(flows.weight[flow] >= kSmallestWeight && flows.weight[flow] <= kLargest))
         refuse(name("flow", flow) + " has weight " + text(flows.weight[flow]) +
                "; it must lie between 1e-30 and 1e30");
-    const double cap = flows.cap_Bps.empty() ? kInfinity : flows.cap_Bps[flow];
+    const double cap = flows.cap_Bps ? (*flows.cap_Bps)[flow] : kInfinity;
     if (!(cap >= 0 && (cap <= kLargest || std::isinf(cap))))
         refuse(name("flow", flow) + " has cap " + text(cap) + " B/s; it must lie between 0 and 1e30, or be infinite");
     if (flows.flow_start[flow] == flows.flow_start[flow + 1] && std::isinf(cap))
@@ -117,10 +117,10 @@ private:
     using Heap = std::priority_queue<Key, std::vector<Key>, std::greater<>>;
 
     struct Link {
-        double left_Bps = 0;       // capacity less what frozen flows use
-        double weight = 0;         // sum over active crossings
-        double scanned_weight = 0; // `weight` when it was last summed afresh
-        std::size_t begin = 0;     // its crossings in crossing_; frozen flows are dropped by scan()
+        double left_Bps = 0;        // capacity less what frozen flows use
+        double weight = 0;          // sum over active crossings
+        double scanned_weight = 0;  // `weight` when it was last summed afresh
+        std::size_t begin = 0;      // its crossings in crossing_; frozen flows are dropped by scan()
         std::size_t end = 0;
         std::size_t num_active = 0;
     };
@@ -148,9 +148,11 @@ private:
     }
 
     void sort_caps() {
-        for (std::size_t flow = 0; flow < flows_.cap_Bps.size(); ++flow)
-            if (flows_.cap_Bps[flow] < kInfinity)
-                caps_.emplace_back(flows_.cap_Bps[flow] / flows_.weight[flow], static_cast<std::int32_t>(flow));
+        if (!flows_.cap_Bps) return;
+        for (std::size_t flow = 0; flow < flows_.cap_Bps->size(); ++flow) {
+            const double cap = (*flows_.cap_Bps)[flow];
+            if (cap < kInfinity) caps_.emplace_back(cap / flows_.weight[flow], static_cast<std::int32_t>(flow));
+        }
         std::sort(caps_.begin(), caps_.end());
     }
 
@@ -191,7 +193,7 @@ private:
     void freeze_caps_up_to(double level) {
         for (; next_cap_ < caps_.size() && caps_[next_cap_].first <= level; ++next_cap_) {
             const auto flow = static_cast<std::size_t>(caps_[next_cap_].second);
-            if (!frozen_[flow]) freeze(flow, flows_.cap_Bps[flow], -1);
+            if (!frozen_[flow]) freeze(flow, (*flows_.cap_Bps)[flow], -1);
         }
     }
 

@@ -25,8 +25,14 @@ _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e1
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
 
 _SIZES = {f"{p}B": f for p, f in (_DECIMAL | _BINARY).items()} | {"": 1.0} | dict(_BINARY)
-_RATES = {f"{p}{unit}": f * per for p, f in _DECIMAL.items() for unit, per in (("bps", 1 / 8), ("b/s", 1 / 8), ("bit/s", 1 / 8))}
-_RATES |= {f"{p}B/s": f for p, f in (_DECIMAL | _BINARY).items()} | {f"{p}Bps": f for p, f in (_DECIMAL | _BINARY).items()}
+_RATES = {
+    f"{p}{unit}": f * per
+    for p, f in _DECIMAL.items()
+    for unit, per in (("bps", 1 / 8), ("b/s", 1 / 8), ("bit/s", 1 / 8))
+}
+_RATES |= {f"{p}B/s": f for p, f in (_DECIMAL | _BINARY).items()} | {
+    f"{p}Bps": f for p, f in (_DECIMAL | _BINARY).items()
+}
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _LENGTHS = {"m": 1.0, "km": 1e3, "cm": 1e-2}
 
@@ -77,12 +83,16 @@ def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
 
 def show_rate(rate_Bps: float) -> str:
     """Show a rate in bits per second, as network people read it: `400 Gb/s`."""
-    return _scaled(rate_Bps * 8, [(1e15, "Pb/s"), (1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"), (1.0, "b/s")])
+    return _scaled(
+        rate_Bps * 8, [(1e15, "Pb/s"), (1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"), (1.0, "b/s")]
+    )
 
 
 def show_bandwidth(rate_Bps: float) -> str:
     """Show a rate in bytes per second: `12.8 TB/s`."""
-    return _scaled(rate_Bps, [(1e15, "PB/s"), (1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")])
+    return _scaled(
+        rate_Bps, [(1e15, "PB/s"), (1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]
+    )
 
 
 def show_size(size_bytes: float) -> str:
@@ -92,7 +102,9 @@ def show_size(size_bytes: float) -> str:
 
 def show_time(time_s: float) -> str:
     """Show a time with the unit that suits it: `3 us`."""
-    return _scaled(time_s, [(86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")])
+    return _scaled(
+        time_s, [(86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")]
+    )
 
 
 def show_money(price_usd: float) -> str:

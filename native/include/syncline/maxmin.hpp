@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,12 +15,12 @@ struct FlowSet {
     std::span<const std::int64_t> flow_start;  // one per flow and one more, starts at 0, never falls
     std::span<const std::int32_t> flow_link;   // link of each crossing
     std::span<const double> weight;            // one per flow, 1e-30 to 1e30
-    std::span<const double> cap_Bps;           // one per flow, 0 to 1e30 or infinite; empty means no caps
+    std::optional<std::span<const double>> cap_Bps{};  // if given, one per flow, 0 to 1e30 or infinite
 };
 
 struct Allocation {
-    std::vector<double> rate_Bps;            // one per flow
-    std::vector<std::int32_t> bottleneck;    // the saturated link that holds the flow back; -1: its own cap does
+    std::vector<double> rate_Bps;          // one per flow
+    std::vector<std::int32_t> bottleneck;  // the saturated link that holds the flow back; -1: its own cap does
 };
 
 // Throws std::invalid_argument, naming the first flow or link that breaks a rule above.

@@ -1,0 +1,1 @@
+"""Cost by calculation: models that turn programs over a fabric into timelines."""
