@@ -1,0 +1,154 @@
+"""Folded-Clos arithmetic and wiring above the leaves: what leaf-spine, fat-tree and rail builders share.
+
+Leaves are given; this file decides how many spines and cores join them and lays the cables. Each leaf spreads its
+uplinks evenly over the spines of its pod, so the number of spines divides the number of uplinks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from syncline.errors import FabricError
+from syncline.fabric.draft import Draft
+from syncline.fabric.fabric import IntArray, Tier
+from syncline.fabric.network import Network, NetworkParts, ceil_div, numbered, split_ports
+
+
+@dataclass(frozen=True)
+class ClosPlan:
+    """How many switches stand above the leaves, and how many parallel cables join each pair.
+
+    In two tiers there is one pod and no core. `leaf_cables` cables join a leaf to each spine of its pod;
+    `core_cables` join a spine to each core of its group.
+    """
+
+    num_leaves: int
+    uplinks: int
+    num_pods: int
+    leaves_per_pod: int
+    spines_per_pod: int
+    leaf_cables: int
+    cores_per_group: int
+    core_cables: int
+
+    @property
+    def num_spines(self) -> int:
+        return self.num_pods * self.spines_per_pod
+
+    @property
+    def num_cores(self) -> int:
+        return self.spines_per_pod * self.cores_per_group
+
+
+def two_tier(num_leaves: int, uplinks: int, radix_: int, num_spines: int | None = None) -> ClosPlan:
+    """Plan one layer of spines: as few as carry all uplinks with the same number of cables from every leaf."""
+    if num_leaves == 1 and num_spines is None:
+        return ClosPlan(1, 0, 1, 1, 0, 0, 0, 0)
+    if num_spines is not None:
+        choices = [num_spines] if uplinks % num_spines == 0 else []
+        if not choices:
+            raise FabricError(
+                f"{uplinks} uplinks of a leaf cannot be spread evenly over {num_spines} spines.",
+                hint=f"Use a number of spines that divides {uplinks}: {_divisors(uplinks)}.",
+            )
+    else:
+        choices = _divisors(uplinks)
+    for spines in choices:
+        cables = uplinks // spines
+        if num_leaves * cables <= radix_:
+            return ClosPlan(num_leaves, uplinks, 1, num_leaves, spines, cables, 0, 0)
+    raise FabricError(
+        f"{num_leaves} leaf switches need {num_leaves} ports on every spine, but the spine has {radix_}.",
+        hint="Use three tiers (tiers: 3), a larger switch, or fewer hosts.",
+    )
+
+
+def three_tier(
+    num_leaves: int, uplinks: int, radix_: int, ratio: float = 1.0, leaves_per_pod: int | None = None
+) -> ClosPlan:
+    """Plan pods of leaves and spines joined by cores; `ratio` is the spines' down to up ratio."""
+    down, up = split_ports(radix_, ratio)
+    if leaves_per_pod is None:
+        leaves_per_pod = min(num_leaves, down)
+    choices = [s for s in _divisors(uplinks) if leaves_per_pod * (uplinks // s) <= down]
+    if not choices:
+        raise FabricError(
+            f"a pod of {leaves_per_pod} leaves needs {leaves_per_pod} down ports on every spine, which has {down}.",
+            hint="Make the pods smaller (leaves_per_pod), or pick a larger switch.",
+        )
+    spines = choices[0]
+    num_pods = ceil_div(num_leaves, leaves_per_pod)
+    used_down = leaves_per_pod * (uplinks // spines)
+    up = min(up, max(1, round(used_down / ratio)))
+    cables = next((m for m in reversed(_divisors(up)) if num_pods * m <= radix_), 0)
+    if cables == 0:
+        raise FabricError(
+            f"{num_pods} pods need {num_pods} ports on every core switch, but it has {radix_}.",
+            hint="Use larger pods, a larger switch, several planes, or fewer hosts.",
+        )
+    return ClosPlan(num_leaves, uplinks, num_pods, leaves_per_pod, spines, uplinks // spines, up // cables, cables)
+
+
+def max_leaves(radix_: int, tiers: int, ratio: float = 1.0) -> int:
+    """Return how many leaves the largest fabric of that many tiers has."""
+    if tiers == 1:
+        return 1
+    if tiers == 2:
+        return radix_
+    down, _ = split_ports(radix_, ratio)
+    return radix_ * down
+
+
+def lay(draft: Draft, network: Network, plan: ClosPlan, leaves: IntArray, parts: NetworkParts, prefix: str, site: int) -> IntArray:
+    """Add the spines and cores of a plan and cable them; returns the device ids of the top layer."""
+    if plan.num_spines == 0:
+        return leaves
+    pod_of_spine = np.repeat(np.arange(plan.num_pods), plan.spines_per_pod)
+    spines = draft.add_switches(
+        numbered(f"{prefix}spine", plan.num_spines), parts.switch, level=2, group=pod_of_spine, site=site
+    )
+    leaf_index = np.arange(plan.num_leaves)
+    first_spine = (leaf_index // plan.leaves_per_pod) * plan.spines_per_pod
+    a = np.repeat(leaves, plan.uplinks)
+    uplink = np.tile(np.arange(plan.uplinks) % plan.spines_per_pod, plan.num_leaves)
+    b = spines[np.repeat(first_spine, plan.uplinks) + uplink]
+    _cable(draft, network, a, b, parts, Tier.LEAF_SPINE)
+    if plan.num_cores == 0:
+        return spines
+    cores = draft.add_switches(numbered(f"{prefix}core", plan.num_cores), parts.switch, level=3, site=site)
+    per_spine = plan.cores_per_group * plan.core_cables
+    position = np.arange(plan.num_spines) % plan.spines_per_pod
+    core = np.repeat(position * plan.cores_per_group, per_spine) + np.tile(
+        np.arange(per_spine) % plan.cores_per_group, plan.num_spines
+    )
+    _cable(draft, network, np.repeat(spines, per_spine), cores[core], parts, Tier.SPINE_CORE)
+    return cores
+
+
+def _cable(draft: Draft, network: Network, a: IntArray, b: IntArray, parts: NetworkParts, tier: Tier) -> None:
+    length = network.lengths.leaf_spine if tier is Tier.LEAF_SPINE else network.lengths.spine_core
+    draft.cable(a, b, link=parts.uplink, tier=tier, length_m=length, end_latency_s=parts.switch.latency_s)
+
+
+def leaf_split(parts: NetworkParts, ratio: float) -> tuple[int, int]:
+    """Split a leaf into access ports and uplinks so that access/uplink bandwidth is `ratio`.
+
+    With uplinks of another rate the ports trade against each other: a 64 x 800G switch has room for 64 access ports
+    at 400G (half its capacity) beside 32 uplinks at 800G.
+    """
+    if parts.uplink.rate_Bps == parts.link.rate_Bps:
+        return split_ports(parts.radix, ratio)
+    access, upper = parts.radix, parts.uplink_radix
+    best = (0, 0)
+    for up in range(1, upper):
+        down = min(int(access * (1 - up / upper) + 1e-9), int(up * parts.uplink.rate_Bps * ratio / parts.link.rate_Bps + 1e-9))
+        best = max(best, (down, up))
+    if best[0] < 1:
+        raise FabricError(f'switch "{parts.switch.name}" cannot be split at {ratio:g}:1 between its two rates.')
+    return best
+
+
+def _divisors(n: int) -> list[int]:
+    return [d for d in range(1, n + 1) if n % d == 0]

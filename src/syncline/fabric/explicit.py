@@ -1,0 +1,143 @@
+"""An explicit graph: every switch and every cable by name."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from syncline.errors import FabricError
+from syncline.fabric.draft import Draft
+from syncline.fabric.fabric import Tier
+from syncline.fabric.network import Metres, Network, Ports, Rate, Seconds, Strict
+
+_CABLE = re.compile(r"\s*(\S+)\s*(?:<->|--|-)\s*(\S+?)\s*(?::\s*(\S.*?))?\s*(?:x\s*(\d+))?\s*\Z")
+
+
+class ExplicitSwitch(Strict):
+    """One switch. `level` 1 is a leaf, 2 a spine, 3 a core; it places the switch in pictures and tier counts."""
+
+    name: str = Field(min_length=1, max_length=120)
+    model: str | None = None
+    level: int = Field(default=1, ge=1, le=9)
+    group: int = Field(default=0, ge=0)
+
+
+class ExplicitCable(Strict):
+    """One cable (or `count` equal ones) between two named devices."""
+
+    a: str
+    b: str
+    link: str | None = None
+    rate: Rate | None = None
+    latency: Seconds | None = None
+    length: Metres | None = None
+    count: int = Field(default=1, ge=1, le=4096)
+
+
+class Explicit(Network):
+    """Cables as text, `leaf-a <-> spine-0 : NDR x2`, or as mappings with rate, latency and length of their own."""
+
+    topology: Literal["explicit"]
+    link: str = ""
+    switches: tuple[ExplicitSwitch, ...] = ()
+    cables: tuple[ExplicitCable, ...]
+
+    @field_validator("cables", mode="before")
+    @classmethod
+    def _texts(cls, cables: Any) -> Any:
+        return [_from_text(c) if isinstance(c, str) else c for c in cables] if isinstance(cables, list) else cables
+
+    @field_validator("switches", mode="before")
+    @classmethod
+    def _names(cls, switches: Any) -> Any:
+        return [{"name": s} if isinstance(s, str) else s for s in switches] if isinstance(switches, list) else switches
+
+    def build(self, draft: Draft, ports: Ports) -> None:
+        levels = {switch.name: switch.level for switch in self.switches}
+        ids = self._host_devices(draft, ports)
+        for switch in self.switches:
+            if switch.name in ids:
+                raise FabricError(f'two devices are called "{switch.name}".', hint="Give one another name.")
+            model = self._model(draft, switch)
+            (device,) = draft.add_switches(
+                [switch.name], model, level=switch.level, group=switch.group, site=ports.site
+            )
+            ids[switch.name] = int(device)
+        for cable in self.cables:
+            self._lay(draft, cable, ids, levels)
+        ports.set_racks(draft, self._racks(draft, ports))
+
+    def _host_devices(self, draft: Draft, ports: Ports) -> dict[str, int]:
+        names: dict[str, int] = {}
+        for block in ports.blocks:
+            for h in range(block.num_hosts):
+                host = draft.host_names[block.first_host + h]
+                names |= {f"{host}/nic-{i}": int(nic) for i, nic in enumerate(block.nics[h])}
+                names |= {f"{host}/gpu-{i}": int(gpu) for i, gpu in enumerate(block.gpus[h])}
+        return names
+
+    def _model(self, draft: Draft, switch: ExplicitSwitch) -> Any:
+        name = switch.model or self.switch
+        return draft.catalog.switch(name) if name else "switch"
+
+    def _lay(self, draft: Draft, cable: ExplicitCable, ids: dict[str, int], levels: dict[str, int]) -> None:
+        ends = []
+        for end in (cable.a, cable.b):
+            if end not in ids:
+                raise FabricError(
+                    f'cable {cable.a} <-> {cable.b}: there is no device "{end}".',
+                    hint="Name a switch of `switches:` or a NIC such as host-00/nic-0.",
+                )
+            ends.append(ids[end])
+        name = cable.link or self.link
+        tier = _tier(levels.get(cable.a, 0), levels.get(cable.b, 0))
+        if not name:
+            if cable.rate is None:
+                raise FabricError(
+                    f"cable {cable.a} <-> {cable.b} has neither a link nor a rate.", hint="Add `: NDR` or `rate:`."
+                )
+            for _ in range(cable.count):
+                draft.join(*ends, medium="cable", tier=tier, rate_Bps=cable.rate, latency_s=cable.latency or 1e-6)
+            return
+        link = draft.catalog.link(name)
+        draft.cable(
+            np.repeat(ends[0], cable.count),
+            np.repeat(ends[1], cable.count),
+            link=link,
+            tier=tier,
+            length_m=cable.length or (self.lengths.access if tier is Tier.ACCESS else self.lengths.leaf_spine),
+            rate_Bps=cable.rate,
+            end_latency_s=cable.latency or 0.0,
+        )
+
+    def _racks(self, draft: Draft, ports: Ports) -> np.ndarray:
+        """Hosts whose first cabled NIC goes to the same switch share a rack."""
+        first: dict[str, str] = {}
+        for cable in self.cables:
+            for a, b in ((cable.a, cable.b), (cable.b, cable.a)):
+                host, slash, _ = a.partition("/nic-")
+                if slash:
+                    first.setdefault(host, b)
+        order = {name: i for i, name in enumerate(dict.fromkeys(first.values()))}
+        hosts = [draft.host_names[b.first_host + h] for b in ports.blocks for h in range(b.num_hosts)]
+        return np.array([order.get(first.get(host, ""), 0) for host in hosts], dtype=np.int32)
+
+
+def _from_text(text: str) -> dict[str, Any]:
+    match = _CABLE.match(text)
+    if match is None:
+        raise ValueError(f'"{text}" is not a cable; write "leaf-a <-> spine-0 : NDR x2"')
+    a, b, link, count = match.groups()
+    return {"a": a, "b": b, "link": link, "count": int(count or 1)}
+
+
+def _tier(level_a: int, level_b: int) -> Tier:
+    low, high = sorted((level_a, level_b))
+    if low == 0:
+        return Tier.ACCESS
+    if low == high:
+        return Tier.GROUP_LOCAL
+    return Tier.LEAF_SPINE if low == 1 else Tier.SPINE_CORE

@@ -1,0 +1,76 @@
+"""Failed and degraded links and devices, as part of the description."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from syncline.errors import FabricError
+from syncline.fabric.fabric import Fabric
+from syncline.fabric.network import Rate, Seconds, Strict
+
+
+class Fault(Strict):
+    """A cable ("leaf-03 <-> spine-01") or every cable of a device ("host-02/nic-0") that is down, slow or late.
+
+    Without `rate` or `latency` it is down. `which` picks one of several parallel cables, counted from 0.
+    """
+
+    link: str | None = None
+    device: str | None = None
+    rate: Rate | None = None
+    latency: Seconds | None = None
+    which: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Fault:
+        if (self.link is None) == (self.device is None):
+            raise ValueError("a fault names either a `link` or a `device`")
+        return self
+
+
+def apply_faults(fabric: Fabric, faults: tuple[Fault, ...]) -> Fabric:
+    """Return the fabric with those links down or degraded."""
+    if not faults:
+        return fabric
+    links = fabric.links
+    rate, latency, up = links.rate_Bps.copy(), links.latency_s.copy(), links.up.copy()
+    for fault in faults:
+        hit = _links_of(fabric, fault)
+        if fault.rate is None and fault.latency is None:
+            up[hit] = False
+        if fault.rate is not None:
+            if fault.rate > rate[hit].max():
+                raise FabricError(
+                    f"fault on {fault.link or fault.device}: {fault.rate:g} B/s is faster than the link itself.",
+                    hint="A fault lowers a rate; change the link's kind to raise it.",
+                )
+            rate[hit] = fault.rate
+            up[hit] &= fault.rate > 0
+        if fault.latency is not None:
+            latency[hit] = fault.latency
+    for column in (rate, latency, up):
+        column.flags.writeable = False
+    return replace(fabric, links=replace(links, rate_Bps=rate, latency_s=latency, up=up))
+
+
+def _links_of(fabric: Fabric, fault: Fault) -> NDArray[np.int64]:
+    links = fabric.links
+    if fault.device is not None:
+        device = fabric.device(fault.device)
+        return np.flatnonzero((links.src == device) | (links.dst == device))
+    names = [part.strip() for part in (fault.link or "").replace("<->", "->").split("->")]
+    if len(names) != 2:
+        raise FabricError(f'fault "{fault.link}" does not name a link.', hint='Write "leaf-03 <-> spine-01".')
+    a, b = (fabric.device(name) for name in names)
+    one_way = np.flatnonzero((links.src == a) & (links.dst == b))
+    if len(one_way) == 0:
+        raise FabricError(f"no link joins {names[0]} and {names[1]}.", hint="List them with `syncline fabric links`.")
+    if fault.which is not None:
+        if fault.which >= len(one_way):
+            raise FabricError(f"{len(one_way)} cables join {names[0]} and {names[1]}; there is no cable {fault.which}.")
+        one_way = one_way[fault.which : fault.which + 1]
+    return np.concatenate((one_way, one_way ^ 1))

@@ -1,0 +1,78 @@
+"""Rail-optimized: NIC j of every host of a scalable unit goes to that unit's leaf j; all leaves share the spines."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from syncline.fabric import clos
+from syncline.fabric.catalog import Catalog
+from syncline.fabric.draft import Draft
+from syncline.fabric.fabric import IntArray
+from syncline.fabric.fat_tree import clos_plan
+from syncline.fabric.network import Network, NetworkParts, Ports, Ratio, attach, ceil_div, numbered
+
+
+class RailOptimized(Network):
+    """One leaf per rail in each scalable unit of `hosts_per_unit` hosts; spines (and cores) join every leaf.
+
+    Traffic between equal rails of one unit crosses a single switch; between rails it goes over NVLink or the spines.
+    """
+
+    topology: Literal["rail-optimized"]
+    oversubscription: Ratio = 1.0
+    spine_oversubscription: Ratio = 1.0
+    hosts_per_unit: int | None = Field(default=None, ge=1)
+    tiers: int | None = Field(default=None, ge=1, le=3)
+    units_per_pod: int | None = Field(default=None, ge=1)
+
+    def build(self, draft: Draft, ports: Ports) -> None:
+        parts = self.parts(draft.catalog)
+        down, uplinks = self.leaf_ports(parts)
+        leaves = add_rail_leaves(self, draft, ports, parts, down, "")
+        draft.facts["max_endpoints"] = self.max_endpoints(draft.catalog, ports.per_host)
+        if self.tiers == 1:
+            return
+        num_rails = len(np.unique(ports.rail))
+        per_pod = self.units_per_pod * num_rails if self.units_per_pod else None
+        plan = clos_plan(len(leaves), uplinks, parts, self.tiers, self.spine_oversubscription, per_pod)
+        clos.lay(draft, self, plan, leaves, parts, "", ports.site)
+
+    def leaf_ports(self, parts: NetworkParts) -> tuple[int, int]:
+        """Return how many hosts and how many uplinks a leaf has."""
+        down, uplinks = clos.leaf_split(parts, self.oversubscription)
+        if self.hosts_per_unit is None:
+            return down, uplinks
+        ratio = parts.link.rate_Bps / parts.uplink.rate_Bps / self.oversubscription
+        return self.hosts_per_unit, max(1, round(self.hosts_per_unit * ratio))
+
+    def max_endpoints(self, catalog: Catalog, ports_per_host: int) -> int:
+        parts = self.parts(catalog)
+        down, _ = self.leaf_ports(parts)
+        leaves = clos.max_leaves(parts.uplink_radix, self.tiers or 3, self.spine_oversubscription)
+        return leaves // ports_per_host * ports_per_host * down
+
+
+def add_rail_leaves(
+    network: Network, draft: Draft, ports: Ports, parts: NetworkParts, down: int, prefix: str
+) -> IntArray:
+    """Add a leaf per unit and rail, ordered by unit, and cable the hosts; returns the leaves."""
+    rails = np.unique(ports.rail)
+    num_units = ceil_div(ports.num_hosts, down)
+    unit_of_leaf = np.repeat(np.arange(num_units), len(rails))
+    leaves = draft.add_switches(
+        numbered(f"{prefix}leaf", num_units * len(rails)),
+        parts.switch,
+        level=1,
+        group=unit_of_leaf,
+        rail=np.tile(rails, num_units),
+        site=ports.site,
+    )
+    unit = (np.arange(ports.num_hosts) // down).astype(np.int32)
+    rail_index = np.searchsorted(rails, ports.rail)
+    leaf = leaves[unit[:, None] * len(rails) + rail_index[None, :]]
+    attach(draft, network, ports.table.ravel(), leaf.ravel(), parts, ports.rate_Bps)
+    ports.set_racks(draft, unit)
+    return leaves

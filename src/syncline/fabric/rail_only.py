@@ -1,0 +1,41 @@
+"""Rail-only: each rail is a network of its own, and nothing joins the rails but the hosts' NVLink."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from syncline.fabric import clos
+from syncline.fabric.catalog import Catalog
+from syncline.fabric.draft import Draft
+from syncline.fabric.fat_tree import clos_plan
+from syncline.fabric.network import Network, Ports, Ratio
+from syncline.fabric.rail import add_rail_leaves
+
+
+class RailOnly(Network):
+    """Separate spines per rail (arXiv 2307.12169): fewer switches than rail-optimized, no network path across rails."""
+
+    topology: Literal["rail-only"]
+    oversubscription: Ratio = 1.0
+    spine_oversubscription: Ratio = 1.0
+    tiers: int | None = Field(default=None, ge=1, le=3)
+
+    def build(self, draft: Draft, ports: Ports) -> None:
+        parts = self.parts(draft.catalog)
+        single = self.tiers == 1 or (self.tiers is None and ports.num_hosts <= parts.radix)
+        down, uplinks = (parts.radix, 1) if single else clos.leaf_split(parts, self.oversubscription)
+        for rail in np.unique(ports.rail):
+            mine = ports.select(np.flatnonzero(ports.rail == rail).astype(np.int32))
+            prefix = f"rail-{rail}/"
+            leaves = add_rail_leaves(self, draft, mine, parts, down, prefix)
+            plan = clos_plan(len(leaves), uplinks, parts, self.tiers, self.spine_oversubscription, None)
+            clos.lay(draft, self, plan, leaves, parts, prefix, ports.site)
+        draft.facts["max_endpoints"] = self.max_endpoints(draft.catalog, ports.per_host)
+
+    def max_endpoints(self, catalog: Catalog, ports_per_host: int) -> int:
+        parts = self.parts(catalog)
+        down, _ = clos.leaf_split(parts, self.oversubscription)
+        return clos.max_leaves(parts.uplink_radix, self.tiers or 3, self.spine_oversubscription) * down * ports_per_host

@@ -1,0 +1,270 @@
+"""The cluster description: from three lines to every cable by name.
+
+    hosts: 64
+    host: 8 x H100
+    network: rail-optimized NDR
+
+`ClusterSpec` is what a cluster file says, validated. It is also the saved form of a `Fabric`: a fabric that was built
+or imported can be written as a description and built again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from syncline.fabric.catalog import Catalog, HostModel
+from syncline.fabric.dragonfly import Dragonfly
+from syncline.fabric.explicit import Explicit
+from syncline.fabric.fat_tree import FatTree
+from syncline.fabric.faults import Fault
+from syncline.fabric.leaf_spine import LeafSpine
+from syncline.fabric.multi_plane import MultiPlane
+from syncline.fabric.network import Rate, Strict
+from syncline.fabric.optical import Optical
+from syncline.fabric.rail import RailOptimized
+from syncline.fabric.rail_only import RailOnly
+from syncline.fabric.sites import Wan
+from syncline.fabric.torus import Torus
+
+AnyNetwork = Annotated[
+    FatTree | LeafSpine | RailOptimized | RailOnly | MultiPlane | Dragonfly | Torus | Optical | Explicit,
+    Field(discriminator="topology"),
+]
+TOPOLOGIES = (
+    "fat-tree", "leaf-spine", "rail-optimized", "rail-only", "multi-plane", "dragonfly", "torus", "optical", "explicit",
+)  # fmt: skip
+MAX_HOSTS = 1_000_000
+_HOST_TEXT = re.compile(r"\s*(\d+)\s*[x×]\s*(\S.*?)\s*\Z")
+_HOSTLIST = re.compile(r"([^\[\]]*)\[([0-9,\-]+)\]([^\[\]]*)\Z")
+
+ScaleUpTopology = Literal["nvswitch", "mesh", "ring", "cube_mesh", "pcie", "none", "torus"]
+
+
+class HostSpec(Strict):
+    """A host: a model of the catalogue, or a GPU and how many, with anything else changed by name."""
+
+    model: str | None = None
+    gpu: str | None = None
+    gpus: int | None = Field(default=None, ge=1, le=64)
+    scale_up: ScaleUpTopology | None = None
+    domain_gpus: int | None = Field(default=None, ge=1, le=4096)
+    nic: str | None = None
+    nics: int | None = Field(default=None, ge=0, le=64)
+    ports_per_nic: int | None = Field(default=None, ge=1, le=8)
+    link: str | None = None
+    bond: bool | None = None
+    sockets: int | None = Field(default=None, ge=1, le=8)
+    nic_path: Literal["PIX", "PXB", "PHB", "SYS", "C2C"] | None = None
+    nic_path_cap: Rate | None = None
+    gpus_per_pcie_switch: int | None = Field(default=None, ge=0)
+    nics_per_pcie_switch: int | None = Field(default=None, ge=0)
+    price_usd: float | None = Field(default=None, ge=0)
+    power_w: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _named(self) -> HostSpec:
+        if self.model is None and self.gpu is None:
+            raise ValueError('a host needs `model: dgx-h100` or `gpu: H100` (or just "8 x H100")')
+        return self
+
+    def resolve(self, catalog: Catalog) -> HostModel:
+        """Return the catalogue's host with this description's changes."""
+        base = catalog.host(self.model) if self.model else _host_with(catalog, self.gpu or "", self.gpus)
+        gpu = catalog.gpu(self.gpu).name if self.gpu else base.gpu
+        gpus = self.gpus or base.num_gpus
+        nics = base.num_nics if self.nics is None else self.nics
+        if self.nics is None and gpus != base.num_gpus and base.num_nics % base.num_gpus == 0:
+            nics = base.num_nics // base.num_gpus * gpus
+        share = gpus / base.num_gpus
+        changes: dict[str, Any] = {
+            "gpu": gpu,
+            "num_gpus": gpus,
+            "num_nics": nics,
+            "nic": catalog.nic(self.nic).name if self.nic else (base.nic if nics else None),
+            "link": self.link or (base.link if nics else None),
+            "scale_up_topology": self.scale_up or base.scale_up_topology,
+            "scale_up_domain_gpus": self.domain_gpus or base.scale_up_domain_gpus,
+            "num_sockets": self.sockets or base.num_sockets,
+            "price_usd": self.price_usd if self.price_usd is not None else _scaled(base.price_usd, share),
+            "power_w": self.power_w if self.power_w is not None else base.power_w * share,
+        }
+        for ours, theirs in _PLAIN:
+            if (value := getattr(self, ours)) is not None:
+                changes[theirs] = value
+        if self.price_usd is not None:
+            changes |= {"price_source": "cluster file", "price_is_estimate": False}
+        if self.nic_path_cap is not None:
+            changes["nic_path_cap_source"] = "cluster file"
+        return base.model_copy(update=changes)
+
+
+_PLAIN = (
+    ("ports_per_nic", "ports_per_nic"),
+    ("bond", "bond"),
+    ("nic_path", "nic_path"),
+    ("nic_path_cap", "nic_path_cap_Bps"),
+    ("gpus_per_pcie_switch", "gpus_per_pcie_switch"),
+    ("nics_per_pcie_switch", "nics_per_pcie_switch"),
+)
+
+
+class HostGroup(Strict):
+    """Hosts that are alike: how many (or their names), and what they are."""
+
+    count: int | Literal["max"] | None = None
+    names: tuple[str, ...] = ()
+    host: HostSpec
+
+    @field_validator("names", mode="before")
+    @classmethod
+    def _expand(cls, names: Any) -> Any:
+        return expand_hostlist(names) if isinstance(names, str) else names
+
+    @field_validator("host", mode="before")
+    @classmethod
+    def _host_text(cls, host: Any) -> Any:
+        return host_from_text(host)
+
+    @field_validator("count")
+    @classmethod
+    def _count_in_range(cls, count: int | str | None) -> int | str | None:
+        if isinstance(count, int) and not 1 <= count <= MAX_HOSTS:
+            raise ValueError(f"{count:,} hosts; a cluster has 1 to {MAX_HOSTS:,}")
+        return count
+
+    @model_validator(mode="after")
+    def _counted(self) -> HostGroup:
+        if self.count is None and not self.names:
+            raise ValueError("say how many hosts: `count: 64`, or their `names:`")
+        if self.names and isinstance(self.count, int) and self.count != len(self.names):
+            raise ValueError(f"count is {self.count} but there are {len(self.names)} names")
+        if len(set(self.names)) != len(self.names):
+            raise ValueError("two hosts have the same name")
+        return self
+
+
+class Site(Strict):
+    """One site: its hosts and its network."""
+
+    name: str = Field(min_length=1, max_length=60)
+    hosts: tuple[HostGroup, ...]
+    network: AnyNetwork
+
+
+class ClusterSpec(Strict):
+    """A whole cluster. `hosts`, `host` and `network` describe one site; `sites` and `wan` several."""
+
+    name: str = "cluster"
+    hosts: tuple[HostGroup, ...] = ()
+    network: AnyNetwork | None = None
+    sites: tuple[Site, ...] = ()
+    wan: Wan | None = None
+    faults: tuple[Fault, ...] = ()
+    parts: dict[str, Any] = {}
+    software: dict[str, Any] = {}
+    """What runs on the hosts (collective library, its version and settings); read by the simulators."""
+    source: str = ""
+    """Where a preset's numbers come from."""
+    notes: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise ValueError("a cluster description is a mapping: `hosts: 64`, `host: 8 x H100`, `network: fat-tree NDR`")
+        data = _site_from_short(dict(data))
+        sites = data.get("sites")
+        if isinstance(sites, list):
+            data["sites"] = [_site_from_short(dict(s)) if isinstance(s, dict) else s for s in sites]
+        return data
+
+    @model_validator(mode="after")
+    def _one_or_many(self) -> ClusterSpec:
+        if bool(self.hosts) == bool(self.sites):
+            raise ValueError("describe either `hosts` and `host` (one site) or `sites`, not both or neither")
+        if self.sites and (self.wan is None or self.network is not None):
+            raise ValueError("several `sites` need a `wan`, and each has its own `network`")
+        if len({s.name for s in self.sites}) != len(self.sites):
+            raise ValueError("two sites have the same name")
+        return self
+
+
+def _site_from_short(data: dict[str, Any]) -> dict[str, Any]:
+    """Turn `hosts: 64` beside `host: ...` into one group, and a text network into a mapping."""
+    hosts, host = data.get("hosts"), data.pop("host", None)
+    if host is not None:
+        if isinstance(hosts, (list, dict)):
+            raise ValueError("`hosts` is a list of groups, so `host` belongs inside each group")
+        group: dict[str, Any] = {"host": host}
+        if "host_names" in data:
+            group["names"] = data.pop("host_names")
+        data["hosts"] = [group | ({} if hosts is None else {"count": hosts})]
+    elif hosts is not None and not isinstance(hosts, (list, tuple)):
+        raise ValueError("`hosts` says how many; add `host: 8 x H100` to say what they are")
+    if isinstance(data.get("network"), str):
+        data["network"] = network_from_text(data["network"])
+    return data
+
+
+def host_from_text(host: Any) -> Any:
+    """Read "8 x H100" or "dgx-h100"."""
+    if not isinstance(host, str):
+        return host
+    match = _HOST_TEXT.match(host)
+    return {"gpu": match.group(2), "gpus": int(match.group(1))} if match else {"model": host}
+
+
+def network_from_text(text: str) -> dict[str, Any]:
+    """Read "rail-optimized NDR", "leaf-spine 400GbE 3:1" or "torus 4x4x4"."""
+    words = text.split()
+    network: dict[str, Any] = {}
+    for word in words:
+        if word.lower() in TOPOLOGIES:
+            network["topology"] = word.lower()
+        elif re.fullmatch(r"\d+(\.\d+)?:\d+", word):
+            network["oversubscription"] = word
+        elif re.fullmatch(r"\d+(x\d+)+", word):
+            network["shape"] = [int(n) for n in word.split("x")]
+        elif "link" in network:
+            raise ValueError(f'cannot read "{word}" in network "{text}"')
+        else:
+            network["link"] = word
+    if "topology" not in network:
+        raise ValueError(f'network "{text}" names no topology; known: {", ".join(TOPOLOGIES)}')
+    return network
+
+
+def expand_hostlist(text: str) -> list[str]:
+    """Read Slurm's "gpu[001-004,007]" as names."""
+    match = _HOSTLIST.match(text)
+    if match is None:
+        return [name.strip() for name in text.split(",") if name.strip()]
+    prefix, ranges, suffix = match.groups()
+    names: list[str] = []
+    for item in ranges.split(","):
+        first, dash, last = item.partition("-")
+        if not first or (dash and not last) or (dash and int(last) < int(first)):
+            raise ValueError(f'cannot read "{item}" in host names "{text}"')
+        stop = int(last) if dash else int(first)
+        if stop - int(first) > MAX_HOSTS:
+            raise ValueError(f'"{text}" names more than {MAX_HOSTS:,} hosts')
+        names += [f"{prefix}{i:0{len(first)}d}{suffix}" for i in range(int(first), stop + 1)]
+    return names
+
+
+def _host_with(catalog: Catalog, gpu_name: str, gpus: int | None) -> HostModel:
+    """Return the catalogue's first host with that GPU, preferring one with as many."""
+    gpu = catalog.gpu(gpu_name)
+    hosts = [h for h in catalog.parts("host") if isinstance(h, HostModel) and catalog.gpu(h.gpu) == gpu]
+    exact = [h for h in hosts if h.num_gpus == gpus]
+    if exact or hosts:
+        return (exact or hosts)[0]
+    # No host of the catalogue has this GPU: a two-socket PCIe server is what such cards are sold in.
+    return catalog.host("pcie-server")
+
+
+def _scaled(price: float | None, share: float) -> float | None:
+    return None if price is None else price * share
