@@ -1,0 +1,25 @@
+"""When: what happened, or would happen, on which rank and link; who says so; and where two accounts part."""
+
+from __future__ import annotations
+
+from syncline.timeline.builder import TimelineBuilder, merge
+from syncline.timeline.links import Links, LinkSamples
+from syncline.timeline.source import Source, SourceKind
+from syncline.timeline.spans import COMMUNICATION, SpanKind, Spans
+from syncline.timeline.summary import Summary
+from syncline.timeline.timeline import LinkUse, Timeline
+
+__all__ = [
+    "COMMUNICATION",
+    "LinkSamples",
+    "LinkUse",
+    "Links",
+    "Source",
+    "SourceKind",
+    "SpanKind",
+    "Spans",
+    "Summary",
+    "Timeline",
+    "TimelineBuilder",
+    "merge",
+]
