@@ -1,0 +1,147 @@
+"""Constants of the model, read once from data files: GPU generations, network kinds, and what was fitted over them.
+
+Priors and their sources are in `data/nccl_gpus.yaml`, `nccl_machine.yaml` and `nccl_networks.yaml`; the outcome of the
+fit is in `nccl_fitted.yaml` and wins. A network kind that lacks a value takes its parent's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from syncline.errors import SimulationError
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU generation as NCCL sees it."""
+
+    name: str
+    sm: int
+    generation: int
+    nvlink_GBps: float
+    nvswitch: bool
+    nvls: bool
+    pcie_GBps: float
+    nvlink_domain: int
+    unverified: bool = False
+
+
+@dataclass(frozen=True)
+class Network:
+    """One kind of network: what a hop, a KiB and a peer really cost under NCCL (see `nccl_networks.yaml`)."""
+
+    name: str
+    title: str
+    source: str
+    parent: str
+    reported_us: float
+    protocols: tuple[str, ...]
+    hop_us: float
+    simple_hop_us: float
+    tree_simple_hop_us: float
+    ring_ll_hop_us: float
+    ring_ll128_hop_us: float
+    efficiency: float
+    ll_us_per_KiB: float
+    pipeline: float
+    channel_us: float
+    nvlstree_host_us: float
+    alltoall_base_us: float
+    alltoall_peer_us: float
+    alltoall_tiny: float
+    alltoall_efficiency: float
+    alltoall_falloff: float
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What NVLink, NVLS and launches cost under NCCL, whatever the network (see `nccl_machine.yaml`)."""
+
+    nvlink_efficiency: tuple[float, ...]
+    nvls_efficiency: tuple[float, ...]
+    intra_ll_us: tuple[float, ...]
+    launch_us_per_gpu: float
+    one_host_pipeline: float
+    nvls_pipeline: float
+    tree_ll128_pipeline: float
+    tree_simple_pipeline: float
+    nvlstree_pipeline: float
+    one_host_ll_us_per_KiB: float
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Everything that was fitted or judged: the machine and every network kind."""
+
+    machine: Machine
+    networks: Mapping[str, Network]
+
+    def with_network(self, name: str, **values: float) -> Constants:
+        """Return the constants with some values of one network kind replaced."""
+        changed = replace(self.networks[name], **values)  # type: ignore[arg-type]
+        return replace(self, networks={**self.networks, name: changed})
+
+
+def _read(name: str) -> dict[str, Any]:
+    text = (files("syncline.sim") / "data" / f"{name}.yaml").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = yaml.safe_load(text) or {}
+    return loaded
+
+
+@cache
+def _gpus() -> dict[str, Gpu]:
+    return {name: Gpu(name=name, **row) for name, row in _read("nccl_gpus").items()}
+
+
+def gpu_facts(name: str) -> Gpu:
+    """Return the facts of a GPU generation by its short name ("h100")."""
+    known = _gpus()
+    if name not in known:
+        raise SimulationError(f'GPU "{name}" is not in the NCCL model.', hint=f"Known: {', '.join(known)}.")
+    return known[name]
+
+
+def _filled(kind: str, rows: Mapping[str, dict[str, Any]], fitted: Mapping[str, dict[str, float]]) -> dict[str, Any]:
+    """Return a kind's values over its parent's; fitted ones win, and a child's prior wins over a parent's fit."""
+    row = {**rows[kind], **fitted.get(kind, {})}
+    parent = row.get("parent")
+    return {**_filled(parent, rows, fitted), **row} if parent else row
+
+
+def network_from(kind: str, rows: Mapping[str, dict[str, Any]], fitted: Mapping[str, dict[str, float]]) -> Network:
+    """Build one network kind from prior rows and fitted values."""
+    row = _filled(kind, rows, fitted)
+    own = {**rows[kind], **fitted.get(kind, {})}
+    if "tree_simple_hop_us" not in own:
+        row["tree_simple_hop_us"] = row["simple_hop_us"]
+    row = {"name": kind, "parent": rows[kind].get("parent", ""), **{k: v for k, v in row.items() if k != "parent"}}
+    row["protocols"] = tuple(row["protocols"])
+    return Network(**{f.name: row[f.name] for f in fields(Network)})
+
+
+def prior_rows() -> dict[str, dict[str, Any]]:
+    """Return the prior values of every network kind as the data file has them."""
+    return _read("nccl_networks")
+
+
+@cache
+def default_constants() -> Constants:
+    """Return the constants that ship: priors with the fitted values over them."""
+    fitted, rows = _read("nccl_fitted"), prior_rows()
+    machine = {**_read("nccl_machine"), **fitted["machine"]}
+    numbers = {k: tuple(v) if isinstance(v, list) else float(v) for k, v in machine.items()}
+    return Constants(Machine(**numbers), {kind: network_from(kind, rows, fitted["networks"]) for kind in rows})
+
+
+def network_facts(name: str) -> Network:
+    """Return the constants of a network kind; an unknown name is an error (use kind "unknown" for defaults)."""
+    known = default_constants().networks
+    if name not in known:
+        raise SimulationError(f'network kind "{name}" is not in the NCCL model.', hint=f"Known: {', '.join(known)}.")
+    return known[name]

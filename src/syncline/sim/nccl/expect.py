@@ -1,0 +1,280 @@
+"""How long NCCL's choice really takes: hops, bytes and pipelines of the chosen algorithm and protocol.
+
+us, bytes and GB/s (1e3 bytes per us). Each function prices one pair for an array of sizes. The mechanisms, and what each
+is worth, are in `docs/method/collectives.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.errors import SimulationError
+from syncline.sim.nccl.belief import inter_steps, num_steps, table
+from syncline.sim.nccl.constants import Constants, Machine, Network, default_constants
+from syncline.sim.nccl.graph import Graphs, search
+from syncline.sim.nccl.system import NcclSystem
+
+Floats = npt.NDArray[np.float64]
+_MIB = 2.0**20
+#: NCCL's own base latencies (us) of [LL, LL128, Simple]; they hold.
+_BASE_US = {"Ring": (6.6, 14.0, 8.4), "Tree": (6.8, 14.0, 8.4)}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Multipliers that a calibration puts on the constants; all 1 when nothing is measured."""
+
+    ll_hop: float = 1.0
+    simple_hop: float = 1.0
+    ll_copy: float = 1.0
+    efficiency: float = 1.0
+    pipeline: float = 1.0
+    intra: float = 1.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One operation on one system with the constants to price it."""
+
+    system: NcclSystem
+    op: str
+    constants: Constants = field(default_factory=default_constants)
+    scale: Scale = field(default_factory=Scale)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "graphs", search(self.system))
+
+    graphs: Graphs = field(init=False, repr=False)
+
+    @property
+    def net(self) -> Network:
+        return self.constants.networks[self.system.network]
+
+    @property
+    def machine(self) -> Machine:
+        return self.constants.machine
+
+    @property
+    def n(self) -> int:
+        return self.system.num_ranks
+
+    @property
+    def hosts(self) -> int:
+        return self.system.num_islands
+
+    @property
+    def p(self) -> int:
+        return self.system.ranks_per_island
+
+    @property
+    def depth(self) -> int:
+        return math.floor(math.log2(self.hosts))
+
+    @property
+    def steps(self) -> int:
+        return num_steps(self.op, self.n)
+
+    @property
+    def inter(self) -> int:
+        return inter_steps(self.op, self.hosts)
+
+    @property
+    def channels(self) -> int:
+        """Channels that kernels use: NCCL doubles them between hosts and takes at least 8 inside one."""
+        return self.graphs.real_channels if self.hosts > 1 else max(self.graphs.ring.num_channels, 8)
+
+    @property
+    def nvlink_GBps(self) -> float:
+        if not self.system.nvlink_GBps:
+            return 0.8 * self.system.pcie_GBps
+        efficiency = self.machine.nvlink_efficiency[self.system.facts.generation]
+        return self.system.nvlink_GBps * efficiency * (self.scale.efficiency if self.hosts == 1 else 1.0)
+
+    @property
+    def nic_GBps(self) -> float:
+        return self.system.host_nic_GBps * min(1.0, self.net.efficiency * self.scale.efficiency)
+
+    @property
+    def ring_GBps(self) -> float:
+        return self.nvlink_GBps if self.hosts == 1 else min(self.nvlink_GBps, self.nic_GBps)
+
+    @property
+    def intra_ll_us(self) -> float:
+        inside = self.machine.intra_ll_us[self.system.facts.generation] if self.system.nvlink_GBps else 1.0
+        return inside * self.scale.intra
+
+    def cap(self, name: str) -> float:
+        """A per-channel cap of NCCL's table for this generation and number of hosts."""
+        return float(table(self.system.nccl)[name][self.system.facts.generation][min(self.hosts, 3) - 1])
+
+
+def pipe(latency_us: Floats | float, bytes_us: Floats, loss: float, cap_bytes: float, sizes: Floats) -> Floats:
+    """Return the cost of a chunked pipeline that adapts its chunk: latency, bytes and a cross term.
+
+    The cross term stops growing at `cap_bytes`, where the chunk has reached its largest size.
+    """
+    return np.asarray(latency_us + bytes_us + 2 * loss * np.sqrt(latency_us * bytes_us * np.minimum(1.0, cap_bytes / sizes)))
+
+
+def _ring_bytes_us(job: Job, sizes: Floats, busbw_GBps: float) -> Floats:
+    share = job.steps / job.n if job.op in ("all_reduce", "all_gather", "reduce_scatter") else 1.0
+    return np.asarray(sizes * share / (busbw_GBps * 1e3))
+
+
+def _simple_hop_us(job: Job) -> float:
+    return (14 + job.net.simple_hop_us) * job.scale.simple_hop
+
+
+def ring_simple(job: Job, sizes: Floats) -> Floats:
+    """Ring with large chunks: alone a pipeline over NVLink, across hosts every step is paced by the network hop."""
+    bytes_us = _ring_bytes_us(job, sizes, job.ring_GBps)
+    if job.hosts == 1:
+        inside = (3.4 if job.system.nvlink_GBps else 5.7) * job.steps * job.scale.intra
+        return 8.4 + pipe(inside, bytes_us, job.machine.one_host_pipeline * job.scale.pipeline, 256 * _MIB, sizes)
+    return 8.4 + np.hypot(job.steps * _simple_hop_us(job), bytes_us)
+
+
+def ring_ll128(job: Job, sizes: Floats) -> Floats:
+    """Ring with 128-byte flagged lines: cheaper steps, 92 % of the bandwidth, a cap per channel."""
+    per_channel = job.cap("ring_ll128_per_channel_GBps")
+    busbw = min(0.92 * job.ring_GBps, 0.95 * job.graphs.ring.num_channels * per_channel)
+    bytes_us = _ring_bytes_us(job, sizes, busbw)
+    inside = 1.9 * job.scale.intra
+    if job.hosts == 1:
+        loss = job.machine.one_host_pipeline * job.scale.pipeline
+        return 14 + pipe(inside * job.steps, bytes_us, loss, 256 * _MIB, sizes)
+    hop = job.net.ring_ll128_hop_us * job.scale.ll_hop
+    return 14 + np.hypot((job.steps - job.inter) * max(inside, job.system.post_us) + job.inter * hop, bytes_us)
+
+
+def ring_ll(job: Job, sizes: Floats) -> Floats:
+    """Ring with 8-byte flagged words: the cheapest steps, half the bandwidth, buffers copied through host memory."""
+    channels = np.clip(sizes / (4096 * job.n), 1, job.channels)
+    kib = sizes / job.n / channels / 1024
+    alone = job.hosts == 1
+    inside = job.intra_ll_us if alone else max(job.intra_ll_us, job.system.post_us)
+    copy = job.machine.one_host_ll_us_per_KiB if alone else 0.25 * job.net.ll_us_per_KiB
+    hop = job.net.ring_ll_hop_us * job.scale.ll_hop
+    copied = job.steps * kib * copy * job.scale.ll_copy
+    moved = _ring_bytes_us(job, sizes, job.ring_GBps / 2)
+    return 6.6 + (job.steps - job.inter) * inside + job.inter * hop + np.maximum(copied, moved)
+
+
+def _tree_GBps(job: Job) -> float:
+    """Algorithm bandwidth of a tree: a two-host tree sends S each way, a larger double tree 2S from its busiest host."""
+    caps = 1.2 * job.graphs.ring.num_channels * job.cap("tree_per_channel_GBps") / 2
+    if job.hosts == 1:
+        return min(job.nvlink_GBps / 2, caps)
+    return min(job.nic_GBps / (1 if job.hosts == 2 else 2), caps)
+
+
+def tree_ll(job: Job, sizes: Floats) -> Floats:
+    """Double tree with LL: a chain inside the host and log2 hops between hosts, each paying per KiB."""
+    channels = np.clip(sizes / 4096, 1, job.channels)
+    kib = sizes / channels / 1024
+    near = np.minimum(kib, 32)
+    copy = job.net.ll_us_per_KiB * job.scale.ll_copy
+    hop = (5 + job.net.hop_us) * job.scale.ll_hop
+    inside = (job.p - 1) * (job.intra_ll_us + 0.03 * near)
+    between = job.depth * (hop + copy * near)
+    return np.asarray(
+        6.8 + 2 * (inside + between) + 2 * copy * np.maximum(kib - 32, 0) + job.net.channel_us * channels
+    )
+
+
+def tree_ll128(job: Job, sizes: Floats) -> Floats:
+    """Double tree with LL128: a pipeline over the tree's depth."""
+    per_channel = 0.85 * job.graphs.ring.num_channels * job.cap("tree_ll128_per_channel_GBps") / 2
+    algbw = min(0.94 * _tree_GBps(job), per_channel)
+    latency = 2 * (1.25 * job.scale.intra * (job.p - 1) + job.depth * (8.5 + job.net.hop_us) * job.scale.ll_hop)
+    loss = job.machine.tree_ll128_pipeline * job.net.pipeline * job.scale.pipeline
+    channels = np.clip(sizes / 5120, 1, job.channels)
+    return 14 + pipe(latency, sizes / (algbw * 1e3), loss, 64 * _MIB, sizes) + job.net.channel_us * channels
+
+
+def tree_simple(job: Job, sizes: Floats) -> Floats:
+    """Double tree with large chunks."""
+    hop = (14 + job.net.tree_simple_hop_us) * job.scale.simple_hop
+    latency = 2 * (4 * job.scale.intra * (job.p - 1) + job.depth * hop)
+    loss = job.machine.tree_simple_pipeline * job.net.pipeline * job.scale.pipeline
+    return 8.4 + pipe(latency, sizes / (_tree_GBps(job) * 1e3), loss, 64 * _MIB, sizes)
+
+
+def _nvls_GBps(job: Job, ranks: int) -> float:
+    """Algorithm bandwidth of an in-switch reduction among `ranks`: each sends S once and receives S(1 + 1/n)."""
+    efficiency = job.machine.nvls_efficiency[job.system.facts.generation]
+    scale = job.scale.efficiency if job.hosts == 1 else 1.0
+    share = 1 + 1 / ranks if job.op == "all_reduce" else (ranks - 1) / ranks
+    return efficiency * job.system.nvlink_GBps * scale / share
+
+
+def nvls(job: Job, sizes: Floats) -> Floats:
+    """In-switch reduction inside one NVLink domain."""
+    bytes_us = sizes / (_nvls_GBps(job, job.n) * 1e3)
+    return pipe(25 * job.scale.intra, bytes_us, job.machine.nvls_pipeline * job.scale.pipeline, 256 * _MIB, sizes)
+
+
+def nvls_tree(job: Job, sizes: Floats) -> Floats:
+    """In-switch reduction inside, double tree between NVLink domains."""
+    algbw = min(0.97 * _nvls_GBps(job, job.p), job.nic_GBps / (1 if job.hosts == 2 else 2))
+    hop = (14 + job.net.tree_simple_hop_us) * job.scale.simple_hop
+    latency = 25 * job.scale.intra + 2 * job.depth * hop
+    loss = job.machine.nvlstree_pipeline * job.scale.pipeline
+    return pipe(latency, sizes / (algbw * 1e3), loss, 64 * _MIB, sizes) + job.net.nvlstree_host_us * job.hosts
+
+
+def pat(job: Job, sizes: Floats) -> Floats:
+    """PAT for one GPU per host: logarithmic hops, NCCL's own latencies, 90 % of a ring's bandwidth (judgement)."""
+    latency = 8 + job.depth * _simple_hop_us(job) / 3.5 + 2.8 * job.n
+    return np.asarray(latency + _ring_bytes_us(job, sizes, 0.9 * job.ring_GBps))
+
+
+def collnet(job: Job, sizes: Floats) -> Floats:
+    """In-network reduction (SHARP): each host sends and receives S once (judgement: no public row below 512 MiB)."""
+    algbw = min(0.95 * job.nic_GBps, 0.97 * _nvls_GBps(job, job.p) if job.system.facts.nvls else job.nvlink_GBps / 2)
+    return pipe(31 + 2 * 3.7 + 0.8 * (job.p - 1) + 2 * job.net.simple_hop_us, sizes / (algbw * 1e3), 0.6, 64 * _MIB, sizes)
+
+
+def copies(job: Job, sizes: Floats) -> Floats:
+    """All-to-all and send/recv: plain copies between peers, paying per remote peer."""
+    n, p, net = job.n, job.p, job.net
+    if job.op == "sendrecv":
+        nic = min(job.system.nic_GBps * max(1, job.system.num_nics // job.p), job.nvlink_GBps) * net.efficiency
+        rate = nic if job.hosts > 1 else 0.9 * job.nvlink_GBps
+        return np.asarray(20 + 2 * net.hop_us * (job.hosts > 1) + sizes / (rate * 1e3))
+    local_us = sizes * (p - 1) / n / (0.9 * job.nvlink_GBps * 1e3)
+    if job.hosts == 1:
+        return np.asarray(20 + local_us)
+    tiny = np.where(sizes / n < 256, net.alltoall_tiny, 1.0)
+    peers_us = net.alltoall_peer_us * (n - p) * tiny
+    efficiency = min(1.0, net.alltoall_efficiency * job.scale.efficiency) * (job.hosts / 2) ** -net.alltoall_falloff
+    bytes_us = p * sizes * (n - p) / n / (job.system.host_nic_GBps * efficiency * 1e3)
+    return np.asarray((net.alltoall_base_us + peers_us) * job.scale.ll_hop + np.maximum(bytes_us, local_us))
+
+
+_FORMULAE = {
+    ("Ring", "LL"): ring_ll,
+    ("Ring", "LL128"): ring_ll128,
+    ("Ring", "Simple"): ring_simple,
+    ("Tree", "LL"): tree_ll,
+    ("Tree", "LL128"): tree_ll128,
+    ("Tree", "Simple"): tree_simple,
+    ("NVLS", "Simple"): nvls,
+    ("NVLSTree", "Simple"): nvls_tree,
+    ("PAT", "Simple"): pat,
+    ("CollNetDirect", "Simple"): collnet,
+    ("CollNetChain", "Simple"): collnet,
+    ("P2P", "Simple"): copies,
+}
+
+
+def expected_us(job: Job, pair: tuple[str, str], sizes: Floats) -> Floats:
+    """Return how long a pair really takes at each size, launch included."""
+    if pair not in _FORMULAE:
+        raise SimulationError(f"no formula for {pair[0]}/{pair[1]}.")
+    launch = job.machine.launch_us_per_gpu * (job.system.gpus_per_process - 1)
+    return np.asarray(_FORMULAE[pair](job, sizes) + launch)

@@ -1,0 +1,137 @@
+"""What the NCCL model needs to know of one job: hardware, network kind and software, as one frozen record.
+
+    NcclSystem(gpu="h100", num_hosts=4, gpus_per_host=8, num_nics=8, nic_rate_Bps=50e9, network="infiniband")
+
+Everything that is not given takes the documented default of its GPU generation (`data/nccl_gpus.yaml`) or network kind
+(`data/nccl_networks.yaml`). `from_fabric` in `describe.py` derives the record from a built `Fabric`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from syncline.errors import SimulationError
+from syncline.sim.nccl.constants import Gpu, Network, gpu_facts, network_facts
+
+#: Path from a GPU to its NIC, nearest first, as NCCL names them.
+PATHS = ("PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
+#: The newest release whose tuning table is known; the default when a description names none.
+DEFAULT_NCCL = (2, 27)
+
+
+@dataclass(frozen=True)
+class NcclSystem:
+    """One job as NCCL meets it: `num_hosts` x `gpus_per_host` ranks, their NVLink, NICs, network kind and software."""
+
+    gpu: str
+    num_hosts: int
+    gpus_per_host: int
+    num_nics: int = 0
+    nic_rate_Bps: float = 0.0
+    network: str = "infiniband"
+    nvlink_Bps: float | None = None
+    nvswitch: bool | None = None
+    nvlink_domain: int = 0
+    pcie_Bps: float | None = None
+    path: str = "PIX"
+    path_cap_Bps: float | None = None
+    reported_latency_s: float | None = None
+    cpu: str = "intel"
+    nccl: tuple[int, int] = DEFAULT_NCCL
+    env: Mapping[str, str] = field(default_factory=dict)
+    tuner: str = ""
+    gpus_per_process: int = 1
+    collnet: bool = False
+    assumed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.num_hosts < 1 or self.gpus_per_host < 1:
+            raise SimulationError(f"a job needs hosts and GPUs, not {self.num_hosts} x {self.gpus_per_host}.")
+        if self.path not in PATHS:
+            raise SimulationError(f'GPU-NIC path "{self.path}" is not one of {", ".join(PATHS)}.')
+        if self.num_islands > 1 and (self.num_nics < 1 or self.nic_rate_Bps <= 0):
+            raise SimulationError(
+                f"{self.num_hosts} hosts need NICs with a rate to reach one another.",
+                hint="Give num_nics and nic_rate_Bps.",
+            )
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks in the job."""
+        return self.num_hosts * self.gpus_per_host
+
+    @property
+    def hosts_per_island(self) -> int:
+        """Hosts that share one NVLink domain: 1 for a DGX, 18 for an NVL72 rack of 4-GPU hosts."""
+        domain = max(self.nvlink_domain, self.gpus_per_host)
+        return max(1, min(self.num_hosts, domain // self.gpus_per_host))
+
+    @property
+    def num_islands(self) -> int:
+        """NCCL's "hosts": NVLink domains, because inside one everything is NVLink."""
+        return -(-self.num_hosts // self.hosts_per_island)
+
+    @property
+    def ranks_per_island(self) -> int:
+        """Ranks in one NVLink domain (the fullest one)."""
+        return min(self.num_ranks, self.gpus_per_host * self.hosts_per_island)
+
+    @property
+    def facts(self) -> Gpu:
+        """Facts of the GPU generation."""
+        return gpu_facts(self.gpu)
+
+    @property
+    def net(self) -> Network:
+        """Constants of the network kind."""
+        return network_facts(self.network)
+
+    @property
+    def nvlink_GBps(self) -> float:
+        """NVLink bandwidth of one GPU in one direction as NCCL counts it; 0 where there is none."""
+        return self.facts.nvlink_GBps if self.nvlink_Bps is None else self.nvlink_Bps / 1e9
+
+    @property
+    def has_nvswitch(self) -> bool:
+        """Whether GPUs meet in an NVSwitch rather than a mesh of NVLinks."""
+        return self.facts.nvswitch if self.nvswitch is None else self.nvswitch
+
+    @property
+    def pcie_GBps(self) -> float:
+        """PCIe rate of a NIC as NCCL counts it (Gen4 x16 24, Gen5 x16 48)."""
+        return self.facts.pcie_GBps if self.pcie_Bps is None else self.pcie_Bps / 1e9
+
+    @property
+    def nic_GBps(self) -> float:
+        """What one NIC can carry from its GPU: the least of line rate, PCIe and the measured path cap."""
+        cap = self.path_cap_Bps / 1e9 if self.path_cap_Bps else self._default_cap_GBps()
+        return min(self.nic_rate_Bps / 1e9, self.pcie_GBps, cap)
+
+    def _default_cap_GBps(self) -> float:
+        """Cap of a NIC that hangs off an AMD root complex: 80 % of PCIe (19.2 GB/s of 24, fitted on one such host)."""
+        return 0.8 * self.pcie_GBps if self.path == "PHB" and self.cpu == "amd" else float("inf")
+
+    @property
+    def believed_nic_GBps(self) -> float:
+        """What NCCL thinks one NIC carries: it does not know of path caps."""
+        return min(self.nic_rate_Bps / 1e9, self.pcie_GBps)
+
+    @property
+    def host_nic_GBps(self) -> float:
+        """What all NICs of one island carry together."""
+        return self.num_nics * self.hosts_per_island * self.nic_GBps
+
+    @property
+    def reported_us(self) -> float:
+        """Latency the network plugin reports to NCCL; belief only, the real one is the network kind's."""
+        return self.net.reported_us if self.reported_latency_s is None else self.reported_latency_s * 1e6
+
+    @property
+    def post_us(self) -> float:
+        """NCCL's own allowance for posting to the network: 2 us on AMD hosts, else 1."""
+        return 2.0 if self.cpu == "amd" else 1.0
+
+    def scaled(self, num_hosts: int) -> NcclSystem:
+        """Return the same machine with another number of hosts."""
+        return replace(self, num_hosts=num_hosts)
