@@ -1,4 +1,4 @@
-"""Quantities at the door: "400Gbps", "16MiB", "3us" to plain SI floats, and back for people.
+"""Quantities at the door: "400Gbps", "16MiB", "3us" to plain SI numbers, and back for people.
 
 Inside syncline every rate is bytes per second, every size bytes, every time seconds. Bits appear here and in text
 shown to people, nowhere else.
@@ -7,114 +7,121 @@ shown to people, nowhere else.
     50000000000.0
     >>> size("16MiB")
     16777216
-    >>> time("3us")
-    3e-06
+    >>> time("600ns")
+    6e-07
     >>> show_rate(50e9)
     '400 Gb/s'
 """
 
 from __future__ import annotations
 
-import math
+import decimal
 import re
+from decimal import Decimal
+from numbers import Integral, Real
 
 from syncline.errors import UnitError
 
-_NUMBER = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*([A-Za-zµ/]*)\s*\Z")
-_DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+_NUMBER = re.compile(r"\s*((?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµμ/]*)\s*\Z", re.ASCII)
+_DECIMAL = {"": "1", "k": "1e3", "K": "1e3", "M": "1e6", "G": "1e9", "T": "1e12", "P": "1e15", "E": "1e18"}
+_BINARY = {f"{letter}i": str(1024**power) for power, letter in enumerate("KMGTPE", start=1)}
+# Tables of unit -> factor, as text for Decimal: 600 * 1e-9 is not 6e-07 in binary floating point.
+_SIZES = {"": "1"} | _BINARY | {f"{p}B": f for p, f in (_DECIMAL | _BINARY).items()}
+_BYTE_RATES = {f"{p}{per}": f for p, f in (_DECIMAL | _BINARY).items() for per in ("B/s", "Bps")}
+_BIT_RATES = {f"{p}{per}": str(Decimal(f) / 8) for p, f in _DECIMAL.items() for per in ("b/s", "bps", "bit/s")}
+_RATES = {"": "1"} | _BYTE_RATES | _BIT_RATES
+_TIMES = {"": "1", "s": "1", "ms": "1e-3", "us": "1e-6", "µs": "1e-6", "μs": "1e-6", "ns": "1e-9", "ps": "1e-12"}
+_TIMES |= {"min": "60", "h": "3600", "d": "86400"}
+_LENGTHS = {"": "1", "cm": "1e-2", "m": "1", "km": "1e3"}
 
-_SIZES = {f"{p}B": f for p, f in (_DECIMAL | _BINARY).items()} | {"": 1.0} | dict(_BINARY)
-_RATES = {
-    f"{p}{unit}": f * per
-    for p, f in _DECIMAL.items()
-    for unit, per in (("bps", 1 / 8), ("b/s", 1 / 8), ("bit/s", 1 / 8))
-}
-_RATES |= {f"{p}B/s": f for p, f in (_DECIMAL | _BINARY).items()} | {
-    f"{p}Bps": f for p, f in (_DECIMAL | _BINARY).items()
-}
-_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_LENGTHS = {"m": 1.0, "km": 1e3, "cm": 1e-2}
-
-
-def _read(text: str | float | int, table: dict[str, float], what: str, example: str) -> float:
-    if isinstance(text, bool) or not isinstance(text, (str, int, float)):
-        raise UnitError(f"{what} {text!r} is not a quantity.", hint=f'Write it as "{example}".')
-    if isinstance(text, (int, float)):
-        value = float(text)
-    else:
-        match = _NUMBER.match(text)
-        if match is None or match.group(2) not in table:
-            known = ", ".join(sorted((u for u in table if u), key=len)[:8])
-            raise UnitError(f'cannot read {what} "{text}".', hint=f'Write it as "{example}" (units: {known} ...).')
-        value = float(match.group(1).replace("_", "")) * table[match.group(2)]
-    if not math.isfinite(value) or value < 0:
-        raise UnitError(f"{what} {text!r} must be finite and not negative.", hint=f'Write it as "{example}".')
-    return value
+# Overflow becomes infinity, which is refused by name, instead of an exception of decimal's own.
+_EXACT = decimal.Context(prec=50, traps=[])
 
 
-def rate(text: str | float | int) -> float:
+def rate(text: str | float) -> float:
     """Read a rate as bytes per second: "400Gbps", "50GB/s"; a bare number is already bytes per second."""
-    return _read(text, {"": 1.0} | _RATES, "rate", "400Gbps")
+    return float(
+        _read(text, _RATES, "rate", 'Write it as "400Gbps" (units: Mbps, Gbps, Gb/s, Tbps, MB/s, GB/s, GiB/s).')
+    )
 
 
-def size(text: str | float | int) -> int:
+def size(text: str | float) -> int:
     """Read a size as bytes: "16MiB", "1GB", "4096"."""
-    value = _read(text, _SIZES, "size", "16MiB")
-    if value != int(value):
-        raise UnitError(f"size {text!r} is not a whole number of bytes.", hint='Write it as "16MiB".')
+    hint = 'Write it as "16MiB" (units: B, kB, MB, GB, TB, KiB, MiB, GiB, TiB).'
+    value = _read(text, _SIZES, "size", hint)
+    if value != value.to_integral_value():
+        raise UnitError(f"size {text!r} is not a whole number of bytes.", hint=hint)
     return int(value)
 
 
-def time(text: str | float | int) -> float:
+def time(text: str | float) -> float:
     """Read a time as seconds: "3us", "600ns", "1.5ms"; a bare number is already seconds."""
-    return _read(text, {"": 1.0} | _TIMES, "time", "3us")
+    return float(_read(text, _TIMES, "time", 'Write it as "3us" (units: ns, us, ms, s, min, h, d).'))
 
 
-def length(text: str | float | int) -> float:
+def length(text: str | float) -> float:
     """Read a length as metres: "30m", "2km"; a bare number is already metres."""
-    return _read(text, {"": 1.0} | _LENGTHS, "length", "30m")
-
-
-def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
-    factor, unit = next(((f, u) for f, u in steps if abs(value) >= f), steps[-1])
-    return f"{value / factor:.4g} {unit}"
+    return float(_read(text, _LENGTHS, "length", 'Write it as "30m" (units: cm, m, km).'))
 
 
 def show_rate(rate_Bps: float) -> str:
     """Show a rate in bits per second, as network people read it: `400 Gb/s`."""
-    return _scaled(
-        rate_Bps * 8, [(1e15, "Pb/s"), (1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"), (1.0, "b/s")]
-    )
+    steps = [(1e15, "Pb/s"), (1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"), (1.0, "b/s")]
+    return _scaled(rate_Bps * 8, steps, zero="0 b/s")
 
 
 def show_bandwidth(rate_Bps: float) -> str:
     """Show a rate in bytes per second: `12.8 TB/s`."""
-    return _scaled(
-        rate_Bps, [(1e15, "PB/s"), (1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]
-    )
+    steps = [(1e15, "PB/s"), (1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]
+    return _scaled(rate_Bps, steps, zero="0 B/s")
 
 
 def show_size(size_bytes: float) -> str:
     """Show a size in binary units: `16 MiB`."""
-    return _scaled(size_bytes, [(2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")])
+    steps = [(2.0**60, "EiB"), (2.0**50, "PiB"), (2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")]
+    return _scaled(size_bytes, [*steps, (1.0, "B")], zero="0 B")
 
 
 def show_time(time_s: float) -> str:
     """Show a time with the unit that suits it: `3 us`."""
-    return _scaled(
-        time_s, [(86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")]
-    )
+    steps = [(86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")]
+    return _scaled(time_s, steps, zero="0 s")
 
 
 def show_money(price_usd: float) -> str:
     """Show dollars as people quote them: `$4.35 M`."""
-    for factor, unit in ((1e9, " B"), (1e6, " M"), (1e3, " k")):
-        if abs(price_usd) >= factor:
-            return f"${price_usd / factor:.3g}{unit}"
-    return f"${price_usd:.2f}"
+    if abs(price_usd) < 999.995:
+        return f"-${-price_usd:.2f}" if price_usd < 0 else f"${price_usd:.2f}"
+    text = _scaled(abs(price_usd), [(1e9, "B"), (1e6, "M"), (1e3, "k")], zero="0", digits=3)
+    return f"-${text}" if price_usd < 0 else f"${text}"
 
 
 def show_power(power_w: float) -> str:
     """Show power: `10.2 kW`."""
-    return _scaled(power_w, [(1e9, "GW"), (1e6, "MW"), (1e3, "kW"), (1.0, "W")])
+    return _scaled(power_w, [(1e9, "GW"), (1e6, "MW"), (1e3, "kW"), (1.0, "W")], zero="0 W")
+
+
+def _read(text: str | float, factors: dict[str, str], what: str, hint: str) -> Decimal:
+    if isinstance(text, bool) or not isinstance(text, (str, Real)):
+        raise UnitError(f"{what} {text!r} is not a quantity.", hint=hint)
+    if isinstance(text, str):
+        match = _NUMBER.match(text)
+        if match is None or match.group(2) not in factors:
+            raise UnitError(f'cannot read {what} "{text}".', hint=hint)
+        number = _EXACT.create_decimal(match.group(1).replace("_", ""))
+        value = _EXACT.multiply(number, Decimal(factors[match.group(2)]))
+    else:
+        value = Decimal(int(text) if isinstance(text, Integral) else float(text))
+    # Not is_finite: a Decimal of 1e400 is finite, but no float holds it.
+    if value.is_nan() or not 0 <= value <= Decimal("1e300"):
+        raise UnitError(f"{what} {text!r} must be finite and not negative.", hint=hint)
+    return value
+
+
+def _scaled(value: float, steps: list[tuple[float, str]], zero: str, digits: int = 4) -> str:
+    if value == 0:
+        return zero
+    rounded = float(f"{value:.{digits}g}")  # before the unit is chosen, so that 999.99 Gb/s is 1 Tb/s
+    factor, unit = next(((f, u) for f, u in steps if abs(rounded) >= f), steps[-1])
+    scaled = value / factor
+    return f"{scaled:,.0f} {unit}" if abs(scaled) >= 10**digits else f"{scaled:.{digits}g} {unit}"

@@ -1,0 +1,41 @@
+"""The fence an import contract cannot see: only `cli` prints or exits."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import syncline
+
+ROOT = Path(syncline.__file__).parent
+MODULES = sorted(ROOT.rglob("*.py"))
+
+PRINTS_OR_EXITS = {
+    "print", "exit", "quit", "breakpoint", "input", "sys.exit", "os._exit", "os.abort", "typer.Exit", "typer.echo",
+    "sys.stdout.write", "sys.stderr.write", "SystemExit",
+}  # fmt: skip
+
+
+def calls(path: Path) -> list[tuple[str, int]]:
+    """Return the dotted name and line of everything called or raised in a file."""
+    tree = ast.parse(path.read_text())
+    found = [(ast.unparse(node.func), node.lineno) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.exc is not None]
+    return found + [(ast.unparse(node.exc), node.lineno) for node in raised if node.exc is not None]
+
+
+def is_command_line(path: Path) -> bool:
+    return path.is_relative_to(ROOT / "cli")
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if not is_command_line(p)], ids=lambda p: str(p.relative_to(ROOT)))
+def test_only_the_command_line_prints_or_exits(path: Path) -> None:
+    assert [f"line {line}: {name}" for name, line in calls(path) if name in PRINTS_OR_EXITS] == []
+
+
+def test_the_fence_sees_what_it_should(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text("import sys\nprint('x')\nif 1:\n    sys.exit(1)\nraise SystemExit\n")
+    assert calls(bad) == [("print", 2), ("sys.exit", 4), ("SystemExit", 5)]
