@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Shared machines are slow at times: a deadline would fail a good test. `HYPOTHESIS_PROFILE=deep` searches longer.
 settings.register_profile("quick", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("deep", parent=settings.get_profile("quick"), max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--regenerate-examples", action="store_true", help="keep what the examples print as expected")

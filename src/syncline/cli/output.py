@@ -1,11 +1,11 @@
 """How verbs speak: text to people, one strict JSON object to programs, progress to a terminal and nowhere else.
 
-    @app.command(epilog=examples("syncline fabric show", "syncline fabric show eos --json"))
-    def show(name: str = "default", json: JsonOption = False) -> None:
-        from syncline.fabric.load import load      # heavy imports belong inside the command
+@app.command(epilog=examples("syncline fabric show", "syncline fabric show eos --json"))
+def show(name: str = "default", json: JsonOption = False) -> None:
+    from syncline.fabric.load import load      # heavy imports belong inside the command
 
-        fabric = load(name)
-        emit({"gpus": fabric.num_gpus}, json, lambda console: console.print(f"{fabric.num_gpus} GPUs"))
+    fabric = load(name)
+    emit({"gpus": fabric.num_gpus}, json, lambda console: console.print(f"{fabric.num_gpus} GPUs"))
 """
 
 from __future__ import annotations

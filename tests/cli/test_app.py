@@ -1,0 +1,201 @@
+"""The command as its users meet it: help, version, exit status, and one clear message for every failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer
+
+from syncline import __version__
+from syncline.cli import app
+from syncline.cli.output import JsonOption, emit, examples
+from syncline.errors import FabricError
+
+AddVerb = Callable[[Callable[[], object]], None]
+ERROR = FabricError("zero hosts.", where="cluster.yaml line 2", hint="Ask for at least 1.")
+
+
+def syncline(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "syncline", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
+
+
+@pytest.fixture
+def verb(monkeypatch: pytest.MonkeyPatch) -> AddVerb:
+    """Return a way to add a verb `probe do`, which calls what it is given."""
+
+    def add(action: Callable[[], object]) -> None:
+        module = ModuleType("syncline.cli.probe")
+        module.app = typer.Typer(help="Probe the command line.")  # type: ignore[attr-defined]
+
+        @module.app.command(epilog=examples("syncline probe do", "syncline probe do --json"))  # type: ignore[untyped-decorator]
+        def do(num: int = 1, json: JsonOption = False) -> None:
+            """Do it."""
+            action()
+            emit({"num": num}, json, lambda console: console.print(f"did {num} [of 3]"))
+
+        @module.app.command()  # type: ignore[untyped-decorator]
+        def other() -> None:
+            """Do something else."""
+
+        monkeypatch.setitem(sys.modules, "syncline.cli.probe", module)
+        monkeypatch.setitem(app.VERBS, "probe", "Probe the command line.")
+
+    return add
+
+
+def fail(error: BaseException) -> Callable[[], None]:
+    def action() -> None:
+        raise error
+
+    return action
+
+
+def test_help_names_every_verb_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name, line in app.VERBS.items():
+        assert any(shown.split(maxsplit=1) == [name, line] for shown in lines if shown.strip()), name
+
+
+@pytest.mark.parametrize("name", list(app.VERBS))
+def test_every_verb_and_command_has_a_manual_with_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    group = typer.main.get_command(app.build()).commands[name]  # type: ignore[attr-defined]
+    for words in ([], *([command] for command in getattr(group, "commands", {}))):
+        assert app.run([name, *words, "--help"]) == 0
+        text = capsys.readouterr().out
+        if words or not getattr(group, "commands", {}):
+            assert "Examples:\n" in text, f"syncline {name} {' '.join(words)} --help has no examples"
+
+
+@pytest.mark.parametrize("name", list(app.VERBS))
+def test_every_command_speaks_json(name: str) -> None:
+    group = typer.main.get_command(app.build()).commands[name]  # type: ignore[attr-defined]
+    for command in getattr(group, "commands", {"": group}).values():
+        assert any("--json" in parameter.opts for parameter in command.params), f"{name} {command.name}"
+
+
+def test_no_arguments_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run([]) == 0
+    assert capsys.readouterr().out.startswith("Usage: syncline [OPTIONS] COMMAND")
+
+
+def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"syncline {__version__}\n"
+
+
+def test_a_verb_speaks_text_and_json(verb: AddVerb, capsys: pytest.CaptureFixture[str]) -> None:
+    verb(lambda: None)
+    assert app.run(["probe", "do", "--num", "2"]) == 0
+    assert capsys.readouterr().out == "did 2 [of 3]\n"
+    assert app.run(["probe", "do", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"num": 1}
+
+
+def test_a_verb_without_a_command_shows_its_manual(verb: AddVerb, capsys: pytest.CaptureFixture[str]) -> None:
+    verb(lambda: None)
+    assert app.run(["probe"]) == 2
+    assert "Usage: syncline probe" in capsys.readouterr().err
+
+
+def test_an_error_is_one_clear_message_and_status_2(verb: AddVerb, capsys: pytest.CaptureFixture[str]) -> None:
+    verb(fail(ERROR))
+    assert app.run(["probe", "do"]) == 2
+    got = capsys.readouterr()
+    assert got.out == ""
+    assert got.err == "FabricError: cluster.yaml line 2: zero hosts.\n  Ask for at least 1.\n"
+
+
+def test_an_error_under_json_is_one_object_on_stdout(verb: AddVerb, capsys: pytest.CaptureFixture[str]) -> None:
+    verb(fail(ERROR))
+    assert app.run(["probe", "do", "--json"]) == 2
+    got = capsys.readouterr()
+    assert json.loads(got.out) == ERROR.to_json()
+    assert got.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["nonsense"], "UsageError: No such command 'nonsense'.\n  Try: syncline --help\n"),
+        (["prob"], "UsageError: No such command 'prob'. Did you mean 'probe'?\n  Try: syncline --help\n"),
+        (["--nonsense"], "UsageError: No such option: --nonsense\n  Try: syncline --help\n"),
+        (
+            ["probe", "do", "--num", "many"],
+            "UsageError: Invalid value for '--num': "
+            "Input should be a valid integer, unable to parse string as an integer\n  Try: syncline probe do --help\n",
+        ),
+    ],
+)
+def test_wrong_arguments_are_one_clear_message_and_status_2(
+    verb: AddVerb, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
+) -> None:
+    verb(lambda: None)
+    assert app.run(arguments) == 2
+    assert capsys.readouterr().err == text
+    assert app.run([*arguments, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"] == "UsageError"
+
+
+def test_json_after_two_dashes_is_an_argument_not_a_wish(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["nonsense", "--", "--json"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_a_bug_says_so_and_shows_where(verb: AddVerb, capsys: pytest.CaptureFixture[str]) -> None:
+    verb(fail(KeyError("rail")))
+    assert app.run(["probe", "do"]) == 1
+    got = capsys.readouterr()
+    assert "Traceback" in got.err
+    assert f"syncline {__version__} stopped on KeyError: 'rail'\n  This is a bug in syncline" in got.err
+    assert app.run(["probe", "do", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["error"] == "InternalError"
+
+
+def test_an_interrupt_is_status_130(verb: AddVerb, capsys: pytest.CaptureFixture[str]) -> None:
+    verb(fail(KeyboardInterrupt()))
+    assert app.run(["probe", "do"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_a_verb_may_choose_its_exit_status(verb: AddVerb) -> None:
+    verb(fail(typer.Exit(3)))
+    assert app.run(["probe", "do"]) == 3
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "syncline", "--help"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    os.close(write)
+    assert done.stderr == ""
+    assert done.returncode == 1
+
+
+def test_python_m_syncline_is_the_command() -> None:
+    done = syncline("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"syncline {__version__}\n", "")
+
+
+def test_shell_completion_offers_options() -> None:
+    asked = {"_SYNCLINE_COMPLETE": "complete_bash", "COMP_WORDS": "syncline --ver", "COMP_CWORD": "1"}
+    done = syncline(env=os.environ | asked)
+    assert done.stdout.split() == ["--version"]
+
+
+def test_help_starts_without_heavy_imports() -> None:
+    code = (
+        "import sys; from syncline.cli.app import run; run(['--help']); "
+        "print(sorted({'numpy', 'networkx', 'yaml', 'torch', 'ray'} & sys.modules.keys()), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr == "[]\n"

@@ -1,0 +1,51 @@
+"""Every example runs, and prints what examples/output/NAME.txt says. `make examples` writes those files anew."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent.parent / "examples"
+OUTPUT = FOLDER / "output"
+EXAMPLES = sorted(path for path in FOLDER.iterdir() if path.suffix in (".py", ".sh"))
+
+
+def run_example(path: Path, scratch: Path) -> str:
+    """Run one example in a copy of its folder, so that what it writes is not left behind, and return its output."""
+    shutil.copytree(FOLDER, scratch / "examples", ignore=shutil.ignore_patterns("output", "__pycache__"))
+    interpreter = [sys.executable] if path.suffix == ".py" else ["bash", "-euo", "pipefail"]
+    commands = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    hidden = {"COLUMNS", "FORCE_COLOR"}  # these would change the width or colour of what is printed
+    done = subprocess.run(
+        [*interpreter, path.name],
+        cwd=scratch / "examples",
+        env={key: value for key, value in os.environ.items() if key not in hidden} | {"PATH": commands},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, f"{path.name} exits with {done.returncode}:\n{done.stderr}"
+    assert done.stderr == "", f"{path.name} writes to stderr:\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_example_prints_what_it_says(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    got = run_example(path, tmp_path)
+    expected = OUTPUT / f"{path.stem}.txt"
+    if request.config.getoption("--regenerate-examples"):
+        expected.write_text(got)
+    assert expected.exists(), f"{path.name} has no stored output; run `make examples` and read what it wrote"
+    assert got == expected.read_text()
+
+
+def test_every_stored_output_belongs_to_an_example() -> None:
+    assert {path.stem for path in OUTPUT.glob("*.txt")} == {path.stem for path in EXAMPLES}
+    assert len({path.stem for path in EXAMPLES}) == len(EXAMPLES), "two examples share a name"
