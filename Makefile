@@ -28,7 +28,7 @@ $(VENV)/.tools: constraints.txt | $(BIN)/python
 	$(PIP) install --quiet -c constraints.txt scikit-build-core nanobind cmake ninja
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.tools pyproject.toml $(NATIVE)
+$(VENV)/.installed: $(VENV)/.tools pyproject.toml src/syncline/__init__.py $(NATIVE)
 	@command -v c++ >/dev/null || { echo "syncline needs a C++20 compiler. On Debian: apt install g++ python3-dev" >&2; exit 1; }
 	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e ".[dev]"
 	@touch $@
