@@ -1,10 +1,10 @@
 """The catalogue: parts by kind and name, from the data files beside it.
 
-    >>> parts = load_catalog()
-    >>> parts.gpu("h100 sxm").name
-    'H100-SXM'
-    >>> parts.cable_for(parts.link("NDR"), length_m=2).kind
-    'dac'
+>>> parts = load_catalog()
+>>> parts.gpu("h100 sxm").name
+'H100-SXM5-80GB'
+>>> parts.cable_for(parts.link("NDR"), length_m=2).kind
+'dac'
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _references(part: Part) -> Iterable[tuple[str, str]]:
         case ScaleUpSwitch():
             found = [("scale_up", part.link)]
         case LinkType():
-            found = [("link", part.wire)]
+            found = [("link", part.wire), ("switch", part.usual_switch)]
         case Nic():
             found = [("pcie", part.pcie), *(("link", link) for link in part.links)]
         case Switch():

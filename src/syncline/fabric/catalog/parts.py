@@ -3,7 +3,8 @@
 All rates are one-directional bytes per second (a vendor's "900 GB/s NVLink" is 450 GB/s here); compute rates are dense,
 never with sparsity. Quantities may be written as text in a data file: `rate_Bps: 400Gbps`, `memory_bytes: 80GB`.
 
-    >>> Pcie(name="PCIe5 x16", generation=5, num_lanes=16, lane_raw_Bps="4GB/s", lane_usable_Bps="3.4GB/s", source="...").raw_Bps
+    >>> lane = {"lane_raw_Bps": "4GB/s", "lane_usable_Bps": "3.4GB/s"}
+    >>> Pcie.model_validate({"name": "PCIe5 x16", "generation": 5, "num_lanes": 16, "source": "...", **lane}).raw_Bps
     64000000000.0
 """
 
@@ -166,7 +167,7 @@ class LinkType(Part):
     roce: bool = False
     mtu_bytes: Size
     wire: str | None = Field(default=None, description="the link type whose ports and cables carry this one")
-    fec_latency_s: Time = 0.0
+    usual_switch: str | None = Field(default=None, description="the switch taken when a cluster names none")
 
 
 class Nic(PricedPart):
@@ -191,7 +192,11 @@ class SwitchMode(BaseModel):
 
 
 class Switch(PricedPart):
-    """A network switch; every mode is the whole box at one port rate. Power is without optics."""
+    """A network switch; every mode is the whole box at one port rate. Power is without optics.
+
+    Latency is port to port, cut-through, unloaded, with forward error correction. `reconfiguration_s` makes it an
+    optical circuit switch: it forwards light, not packets.
+    """
 
     vendor: str
     asic: str = ""
@@ -202,6 +207,7 @@ class Switch(PricedPart):
     power_kind: Literal["typical", "max"]
     adaptive_routing: bool = False
     in_switch_reduction: bool = False
+    reconfiguration_s: Time | None = None
 
 
 class Cable(Part):
@@ -238,7 +244,7 @@ class Cpu(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    vendor: Literal["intel", "amd", "nvidia", "google", "ibm"]
+    vendor: Literal["intel", "amd", "nvidia"]
     model: str
     nccl_arch: Literal["x86_64", "arm64", "ppc64"] = "x86_64"
     nccl_vendor: str = ""
@@ -252,13 +258,13 @@ Topology = Literal["nvswitch", "mesh", "ring", "cube_mesh", "pcie", "none", "tor
 
 
 class HostModel(PricedPart):
-    """One server (or compute tray, or cloud instance): its accelerators, its network cards and how they hang together."""
+    """One server, compute tray or cloud instance: its accelerators, its network cards and how they hang together."""
 
     gpu: str
     num_gpus: Annotated[int, Field(ge=1, le=64)]
     scale_up_topology: Topology
     scale_up_switch: str | None = None
-    num_scale_up_switches: Count = 0
+    num_scale_up_switches: Count = Field(default=0, description="chips of the whole scale-up domain, first tier")
     scale_up_domain_gpus: Count = Field(default=0, description="GPUs of one scale-up domain; 0 = those of this host")
     nic: str | None
     num_nics: Annotated[int, Field(ge=0, le=64)]
@@ -290,6 +296,8 @@ class HostModel(PricedPart):
             raise ValueError("nic, link and num_nics go together")
         if (self.scale_up_switch is None) != (self.num_scale_up_switches == 0):
             raise ValueError("scale_up_switch and num_scale_up_switches go together")
+        if self.num_sockets > 1 and self.cpu.socket_Bps is None:
+            raise ValueError("a host of several sockets needs cpu.socket_Bps")
         if self.nic_path_cap_Bps is not None and not self.nic_path_cap_source:
             raise ValueError("nic_path_cap_Bps needs nic_path_cap_source")
         if self.price_per_hour_usd is not None and not self.price_per_hour_source:
