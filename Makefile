@@ -6,6 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 NATIVE := CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.hpp')
+# The machine's own compiler, not the one its Python happened to be built with; CXX=clang++ chooses another.
+ifeq ($(origin CXX),default)
+CXX := c++
+endif
+export CXX
 PATHS := src tests benchmarks examples
 
 .PHONY: help venv demo test test-fast lint format types layers native-test pytest examples stub bench clean
@@ -29,7 +34,7 @@ $(VENV)/.tools: constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.tools pyproject.toml src/syncline/__init__.py $(NATIVE)
-	@command -v c++ >/dev/null || { echo "syncline needs a C++20 compiler. On Debian: apt install g++ python3-dev" >&2; exit 1; }
+	@command -v $(firstword $(CXX)) >/dev/null || { echo "syncline needs a C++20 compiler and $(CXX) is not there. On Debian: apt install g++ python3-dev" >&2; exit 1; }
 	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e ".[dev]"
 	@touch $@
 
