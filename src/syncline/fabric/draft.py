@@ -140,7 +140,7 @@ class Draft:
     ) -> None:
         """Lay one cable per pair of devices. Both directions get `rate_Bps` (default: the link type's)."""
         part = self.catalog.cable(kind) if kind else self.catalog.cable_for(link, length_m)
-        latency_s = part.delay_s(length_m) + link.fec_latency_s + end_latency_s
+        latency_s = part.delay_s(length_m) + end_latency_s
         self._append_cables(
             np.atleast_1d(np.asarray(a)),
             np.atleast_1d(np.asarray(b)),

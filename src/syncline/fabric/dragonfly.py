@@ -51,8 +51,7 @@ class Dragonfly(Network):
 
     def build(self, draft: Draft, ports: Ports) -> None:
         parts = self.parts(draft.catalog)
-        shape = self.shape(parts, ports.num_endpoints)
-        num_switches = shape.num_groups * shape.switches_per_group
+        shape = self.plan(parts, ports.num_endpoints)
         group = np.repeat(np.arange(shape.num_groups), shape.switches_per_group)
         names = [
             f"group-{g:0{max(2, len(str(shape.num_groups - 1)))}d}/{switch}"
@@ -68,9 +67,8 @@ class Dragonfly(Network):
         self._join_groups(draft, switches.reshape(shape.num_groups, shape.switches_per_group), shape, parts)
         draft.facts["dragonfly_groups"] = shape.num_groups
         draft.facts["max_endpoints"] = self.max_endpoints(draft.catalog, ports.per_host)
-        assert num_switches == len(switches)
 
-    def shape(self, parts: NetworkParts, num_endpoints: int) -> DragonflyShape:
+    def plan(self, parts: NetworkParts, num_endpoints: int) -> DragonflyShape:
         """Return the shape asked for, with what was left open chosen by the balanced rule."""
         balanced = max(1, (parts.radix + 1) // 4)
         p = self.endpoints_per_switch or balanced
@@ -98,7 +96,7 @@ class Dragonfly(Network):
 
     def max_endpoints(self, catalog: Catalog, ports_per_host: int) -> int:
         parts = self.parts(catalog)
-        one = self.shape(parts, 1)
+        one = self.plan(parts, 1)
         groups = self.groups or one.switches_per_group * one.global_ports + 1
         return groups * one.endpoints_per_group
 

@@ -113,15 +113,13 @@ class NetworkParts:
 
 
 def usual_switch(catalog: Catalog, link: LinkType) -> Switch:
-    """Return the switch a network has unless it names one: the catalogue's first that is sold with such ports."""
-    wire = catalog.wire(link)
-    switches = [part for part in catalog.parts("switch") if isinstance(part, Switch)]
-    for rank in (0, None):
-        for switch in switches:
-            modes = switch.modes if rank is None else switch.modes[:1]
-            if any(catalog.link(mode.link) in (link, wire) for mode in modes):
-                return switch
-    raise CatalogError(f"no switch of the catalogue has {link.name} ports.", hint="Name another link, or add a switch under `parts:`.")
+    """Return the switch a network has unless it names one: the one the catalogue names for the link."""
+    name = link.usual_switch or catalog.wire(link).usual_switch
+    if name is None:
+        raise CatalogError(
+            f"the catalogue names no usual switch for {link.name}.", hint="Add `switch: MODEL` to the network."
+        )
+    return catalog.switch(name)
 
 
 @dataclass(frozen=True)

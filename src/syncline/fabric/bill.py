@@ -1,0 +1,119 @@
+"""The bill: what a fabric is made of, what it costs to buy and how much power it draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from syncline.fabric.catalog import Cable, Catalog, HostModel, Switch, load_catalog
+from syncline.fabric.fabric import Fabric, Kind
+
+
+@dataclass(frozen=True)
+class BillLine:
+    """So many of one part. A price of None means that the catalogue knows none."""
+
+    kind: str
+    part: str
+    count: int
+    unit_price_usd: float | None
+    unit_power_w: float
+    source: str
+    is_estimate: bool
+
+    @property
+    def price_usd(self) -> float:
+        return (self.unit_price_usd or 0.0) * self.count
+
+    @property
+    def power_w(self) -> float:
+        return self.unit_power_w * self.count
+
+
+@dataclass(frozen=True)
+class Bill:
+    """All lines; hosts come with their GPUs, NICs and NVSwitches."""
+
+    lines: tuple[BillLine, ...]
+
+    @property
+    def price_usd(self) -> float:
+        return sum(line.price_usd for line in self.lines)
+
+    @property
+    def power_w(self) -> float:
+        return sum(line.power_w for line in self.lines)
+
+    @property
+    def network_price_usd(self) -> float:
+        """What the network costs: switches, optics and cables, without NICs."""
+        return sum(line.price_usd for line in self.lines if line.kind != "host")
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        return tuple(line.part for line in self.lines if line.unit_price_usd is None)
+
+
+def bill(fabric: Fabric) -> Bill:
+    """Return the bill of materials of a fabric."""
+    catalog = load_catalog().with_parts(fabric.spec.parts) if fabric.spec.parts else load_catalog()
+    return Bill((*_hosts(fabric, catalog), *_switches(fabric, catalog), *_cables(fabric, catalog)))
+
+
+def _hosts(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
+    groups = fabric.spec.hosts or tuple(group for site in fabric.spec.sites for group in site.hosts)
+    counts: dict[str, tuple[HostModel, int]] = {}
+    remaining = fabric.num_hosts
+    for group in groups:
+        count = len(group.names) or (group.count if isinstance(group.count, int) else remaining)
+        remaining -= count
+        model = group.host.resolve(catalog)
+        key = f"{model.name} ({model.num_gpus} x {model.gpu})"
+        counts[key] = (model, counts.get(key, (model, 0))[1] + count)
+    lines = []
+    for name, (model, count) in counts.items():
+        price = model.price_usd
+        if price is not None and not model.price_includes_nics and model.nic:
+            price += model.num_nics * (catalog.nic(model.nic).price_usd or 0.0)
+        lines.append(
+            BillLine("host", name, count, price, model.power_w, model.price_source, model.price_is_estimate)
+        )
+    return lines
+
+
+def _switches(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
+    lines = []
+    bought = (fabric.devices.kind == Kind.SWITCH) | (fabric.devices.kind == Kind.OCS)
+    for part, count in zip(*np.unique(fabric.devices.part[bought], return_counts=True), strict=True):
+        name = fabric.parts[part]
+        model = _find(catalog, name)
+        if model is None:
+            lines.append(BillLine("switch", name, int(count), None, 0.0, "not in the catalogue", True))
+        else:
+            lines.append(
+                BillLine(
+                    "switch", name, int(count), model.price_usd, model.power_w, model.price_source, model.price_is_estimate
+                )
+            )
+    return lines
+
+
+def _find(catalog: Catalog, name: str) -> Switch | None:
+    return next((p for p in catalog.parts("switch") if isinstance(p, Switch) and p.name == name), None)
+
+
+def _cables(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
+    links = fabric.links
+    bought = np.flatnonzero(links.cable[::2] >= 0) * 2
+    if len(bought) == 0:
+        return []
+    keys = np.stack((links.cable[bought].astype(np.float64), links.length_m[bought].astype(np.float64)))
+    kinds, counts = np.unique(keys, axis=1, return_counts=True)
+    lines = []
+    for (cable, length), count in zip(kinds.T, counts, strict=True):
+        part: Cable = catalog.cable(fabric.cables[int(cable)])
+        name = f"{part.name}, {length:g} m"
+        price = part.price_usd(float(length))
+        lines.append(BillLine("cable", name, int(count), price, part.power_w, part.price_source, part.price_is_estimate))
+    return lines

@@ -1,0 +1,105 @@
+"""Bisection bandwidth, computed: the largest flow from one half of the endpoints to the other.
+
+Finding the worst of all halvings is intractable, so several natural ones are tried (in order, by alternating racks,
+along every dimension of a torus, by group) and the smallest result is reported with the halving that gave it. For
+the regular fabrics built here one of them is the true minimum; for an arbitrary graph the figure is an upper bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.fabric.distance import chips_forward
+from syncline.fabric.fabric import Fabric, IntArray, Kind, Tier
+from syncline.fabric.fold import fold
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """One-directional bandwidth between two halves, and how the halves were chosen."""
+
+    rate_Bps: float
+    split: str
+    num_endpoints: int
+
+
+def bisection(fabric: Fabric) -> Bisection:
+    """Return the smallest bandwidth between two halves of the endpoints, over the halvings tried."""
+    endpoints = _endpoints(fabric)
+    if len(endpoints) < 2:
+        return Bisection(0.0, "one endpoint", len(endpoints))
+    flows = {name: _flow(fabric, endpoints, half) for name, half in _halvings(fabric, endpoints)}
+    split = min(flows, key=lambda name: flows[name])
+    return Bisection(float(flows[split]), split, len(endpoints))
+
+
+def _endpoints(fabric: Fabric) -> IntArray:
+    """NICs where a network joins them; otherwise the accelerators themselves."""
+    links = fabric.links
+    wired = links.src[(links.tier >= Tier.ACCESS) & (fabric.devices.kind[links.src] == Kind.NIC)]
+    if len(wired) and not chips_forward(fabric):
+        return np.unique(wired).astype(np.int32)
+    return fabric.gpus
+
+
+def _halvings(fabric: Fabric, endpoints: IntArray) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    host = fabric.devices.host[endpoints]
+    num_hosts = fabric.num_hosts
+    if num_hosts == 1:
+        yield "first half of the devices", np.arange(len(endpoints)) < len(endpoints) // 2
+        return
+    if chips_forward(fabric):
+        yield from _torus_halvings(fabric, endpoints)
+        return
+    yield "first half of the hosts", host < num_hosts // 2
+    racks = fabric.rack_of_host
+    if 2 < len(np.unique(racks)) < num_hosts:
+        alternate = racks % 2 == 0
+        if 2 * alternate.sum() == num_hosts:
+            yield "alternate racks", alternate[host]
+    if num_hosts % 2 == 0:
+        yield "alternate hosts", host % 2 == 0
+    shape = getattr(fabric.spec.network, "shape", None)
+    if shape is not None:
+        place = np.stack(np.unravel_index(np.arange(num_hosts), shape))
+        for axis, length in enumerate(shape):
+            if length > 1:
+                yield f"across dimension {axis}", (place[axis] < length // 2)[host]
+
+
+def _torus_halvings(fabric: Fabric, endpoints: IntArray) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    shape = getattr(fabric.spec.network, "shape", (len(endpoints),))
+    place = np.stack(np.unravel_index(np.arange(len(endpoints)), shape))
+    for axis, length in enumerate(shape):
+        if length > 1:
+            yield f"across dimension {axis}", place[axis] < length // 2
+
+
+def _flow(fabric: Fabric, endpoints: IntArray, half: NDArray[np.bool_]) -> int:
+    """Return the maximum flow from one half to the other, on the folded network."""
+    devices, links = fabric.devices, fabric.links
+    colour = np.full(len(devices), -1, np.int64)
+    switching = (devices.kind == Kind.SWITCH) | (devices.kind == Kind.NVSWITCH)
+    colour[switching] = 2 + devices.level[switching]
+    colour[endpoints] = np.where(half, 0, 1)
+    scale_up = bool((devices.kind[endpoints] == Kind.GPU).any())
+    tiers = (links.tier >= Tier.ACCESS) | ((links.tier == Tier.SCALE_UP) & scale_up)
+    if scale_up and fabric.num_hosts == 1 and not (links.tier == Tier.SCALE_UP).any():
+        tiers = (links.tier == Tier.PCIE) | (links.tier == Tier.SOCKET)
+        inside = (devices.kind == Kind.PCIE) | (devices.kind == Kind.CPU)
+        colour[inside] = 20 + devices.kind[inside]
+    cells = fold(fabric, colour, links.up & tiers)
+    graph = nx.DiGraph()
+    graph.add_nodes_from(("source", "sink"))
+    for a, b, rate in zip(cells.src.tolist(), cells.dst.tolist(), cells.rate_Bps.tolist(), strict=True):
+        graph.add_edge(a, b, capacity=round(rate))
+    for cell in np.unique(cells.cell[endpoints[half]]).tolist():
+        graph.add_edge("source", cell)
+    for cell in np.unique(cells.cell[endpoints[~half]]).tolist():
+        graph.add_edge(cell, "sink")
+    return int(nx.maximum_flow_value(graph, "source", "sink"))

@@ -1,0 +1,158 @@
+"""Routes inside hosts: over the scale-up domain, over PCIe, and from a GPU to the NIC it uses.
+
+PCIe inside a host is a tree (device, PCIe switch, socket) with the sockets joined at the top, so every path is a climb,
+perhaps a socket link, and a descent; climbing is one array lookup for all flows at once.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.errors import RouteError
+from syncline.fabric.fabric import Fabric, IntArray, Kind, Tier
+
+
+class Inside:
+    """Routes that do not leave a host or a scale-up domain, for many pairs at once."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+
+    @cached_property
+    def parent_link(self) -> IntArray:
+        """The PCIe link from each device to the PCIe switch or socket above it; -1 at the top."""
+        links = self.fabric.links
+        up = np.flatnonzero((links.tier == Tier.PCIE) & (np.arange(len(links)) % 2 == 0))
+        result = np.full(len(self.fabric.devices), -1, np.int64)
+        result[links.src[up]] = up
+        return result  # type: ignore[return-value]
+
+    @cached_property
+    def crossbar_link(self) -> IntArray:
+        """The link from each GPU to the NVSwitch of its domain; -1 without one."""
+        links = self.fabric.links
+        up = np.flatnonzero((links.tier == Tier.SCALE_UP) & (self.fabric.devices.kind[links.dst] == Kind.NVSWITCH))
+        result = np.full(len(self.fabric.devices), -1, np.int64)
+        result[links.src[up]] = up
+        return result  # type: ignore[return-value]
+
+    @cached_property
+    def nic_of_gpu(self) -> IntArray:
+        """The NIC each GPU uses: NICs are shared out evenly over the GPUs of a host, in order."""
+        devices = self.fabric.devices
+        result = np.full(len(devices), -1, np.int64)
+        gpus, nics = self.fabric.gpus, self.fabric.nics
+        num_gpus = np.bincount(devices.host[gpus], minlength=self.fabric.num_hosts)
+        num_nics = np.bincount(devices.host[nics], minlength=self.fabric.num_hosts)
+        first_nic = np.full(self.fabric.num_hosts, -1, np.int64)
+        first_nic[devices.host[nics[::-1]]] = nics[::-1]
+        host = devices.host[gpus]
+        local = devices.local[gpus].astype(np.int64) * num_nics[host] // np.maximum(num_gpus[host], 1)
+        result[gpus] = np.where(num_nics[host] > 0, first_nic[host] + local, -1)
+        result[nics] = nics
+        return result  # type: ignore[return-value]
+
+    def direct(self, a: IntArray, b: IntArray) -> IntArray:
+        """Return padded paths for pairs that need no network; rows of -1 for the others."""
+        result = np.full((len(a), 6), -1, np.int64)
+        links, devices = self.fabric.links, self.fabric.devices
+        up, down = self.crossbar_link[a], self.crossbar_link[b]
+        over_switch = (up >= 0) & (down >= 0) & (links.dst[up] == links.dst[down]) & (a != b)
+        result[over_switch, 0], result[over_switch, 1] = up[over_switch], down[over_switch] ^ 1
+        rest = np.flatnonzero(~over_switch & (devices.host[a] == devices.host[b]) & (devices.host[a] >= 0) & (a != b))
+        if len(rest) == 0:
+            return result  # type: ignore[return-value]
+        wire = self._wires(a[rest], b[rest])
+        result[rest[wire >= 0], 0] = wire[wire >= 0]
+        pcie = rest[wire < 0]
+        if len(pcie):
+            result[pcie] = self.over_pcie(a[pcie], b[pcie])
+        return result  # type: ignore[return-value]
+
+    def to_nics(
+        self, a: IntArray, b: IntArray, cross_rail: Literal["fabric", "nvlink"]
+    ) -> tuple[IntArray, IntArray, IntArray]:
+        """Return links from `a` to its NIC, links from the far NIC to `b`, and the two NICs.
+
+        With `cross_rail="nvlink"` data first crosses NVLink to the GPU whose NIC is on the rail of the destination's.
+        """
+        nic_b = self.nic_of_gpu[b]
+        sender = a if cross_rail == "fabric" else self._proxy(a, nic_b)
+        nic_a = self.nic_of_gpu[sender]
+        missing = (nic_a < 0) | (nic_b < 0)
+        if missing.any():
+            device = int((a if nic_a[np.argmax(missing)] < 0 else b)[np.argmax(missing)])
+            raise RouteError(
+                f"{self.fabric.device_name(device)} has no NIC to leave its host by.", hint="Add `nics:` to the host."
+            )
+        hop = self.direct(a, sender)[:, :2]
+        climb = self.over_pcie(sender, nic_a)
+        return np.concatenate((hop, climb), axis=1), self.over_pcie(nic_b, b), np.stack((nic_a, nic_b), axis=1)  # type: ignore[return-value]
+
+    def over_pcie(self, a: IntArray, b: IntArray) -> IntArray:
+        """Return padded PCIe paths between devices of one host: up from `a`, perhaps across sockets, down to `b`."""
+        links, parent = self.fabric.links, self.parent_link
+        a_up, b_up = np.full((len(a), 2), -1, np.int64), np.full((len(a), 2), -1, np.int64)
+        at_a, at_b = np.asarray(a, np.int64).copy(), np.asarray(b, np.int64).copy()
+        for step in range(2):
+            apart = at_a != at_b
+            for at, column in ((at_a, a_up), (at_b, b_up)):
+                move = apart & (parent[at] >= 0)
+                column[move, step] = parent[at][move]
+                at[move] = links.dst[parent[at][move]]
+        # A direct climb meets early: what both sides climbed beyond the meeting point cannot happen, as each step
+        # moves both sides, and both sides have the same depth or end at a socket.
+        socket = np.full((len(a), 1), -1, np.int64)
+        across = np.flatnonzero(at_a != at_b)
+        if len(across):
+            socket[across, 0] = self._socket_links(at_a[across], at_b[across])
+        down = np.where(b_up[:, ::-1] >= 0, b_up[:, ::-1] ^ 1, -1)
+        path = np.concatenate((a_up, socket, down), axis=1)
+        return np.concatenate((path, np.full((len(a), 1), -1, np.int64)), axis=1)  # type: ignore[return-value]
+
+    def _socket_links(self, a: IntArray, b: IntArray) -> IntArray:
+        found = self._between(a, b, Tier.SOCKET)
+        if (found < 0).any():
+            bad = int(np.argmax(found < 0))
+            names = self.fabric.device_name(int(a[bad])), self.fabric.device_name(int(b[bad]))
+            raise RouteError(f"no PCIe or socket path joins {names[0]} and {names[1]}.")
+        return found
+
+    def _wires(self, a: IntArray, b: IntArray) -> IntArray:
+        return self._between(a, b, Tier.SCALE_UP)
+
+    def _between(self, a: IntArray, b: IntArray, tier: Tier) -> IntArray:
+        """Return the link of that tier from each a to each b, or -1."""
+        keys, ids = self._keys(tier)
+        wanted = np.asarray(a, np.int64) * len(self.fabric.devices) + b
+        if len(keys) == 0:
+            return np.full(len(wanted), -1, np.int64)  # type: ignore[return-value]
+        slot = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[slot] == wanted, ids[slot], -1)  # type: ignore[return-value]
+
+    def _keys(self, tier: Tier) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        cache: dict[Tier, tuple[NDArray[np.int64], NDArray[np.int64]]] = self.__dict__.setdefault("_key_cache", {})
+        if tier not in cache:
+            links = self.fabric.links
+            ids = np.flatnonzero((links.tier == tier) & links.up)
+            keys = links.src[ids].astype(np.int64) * len(self.fabric.devices) + links.dst[ids]
+            order = np.argsort(keys, kind="stable")
+            cache[tier] = keys[order], ids[order]
+        return cache[tier]
+
+    def _proxy(self, a: IntArray, nic_b: IntArray) -> IntArray:
+        """Return the GPU of a's host (or domain) that owns the NIC on nic_b's rail; `a` itself if none does."""
+        devices = self.fabric.devices
+        gpus = self.fabric.gpus
+        rails = np.where(self.nic_of_gpu[gpus] >= 0, devices.rail[self.nic_of_gpu[gpus]], -1).astype(np.int64)
+        width = int(devices.rail.max()) + 2
+        owner = np.full(self.fabric.num_hosts * width, -1, np.int64)
+        key = devices.host[gpus].astype(np.int64) * width + rails
+        owner[key[::-1]] = gpus[::-1]
+        found = owner[devices.host[a].astype(np.int64) * width + devices.rail[nic_b]]
+        same = devices.rail[np.maximum(self.nic_of_gpu[a], 0)] == devices.rail[nic_b]
+        return np.where(same | (found < 0), a, found)  # type: ignore[return-value]

@@ -1,0 +1,293 @@
+"""Routes between devices: which links a transfer crosses.
+
+Two GPUs of one scale-up domain talk over it. GPUs of one host without scale-up go over PCIe. GPUs of different hosts
+go GPU - NIC - network - NIC - GPU. In the network a path is one of the shortest; a policy picks which:
+
+* `ecmp`: each hop picks among equal ones by a hash of the flow and the seed, as switches do;
+* `first`: always the first (dimension order in a torus);
+* `valiant`: shortest to a random switch, and shortest from there.
+
+    routes = Routes(fabric)
+    routes.path(fabric.gpu(0, 0), fabric.gpu(9, 0))      # link ids
+    routes.many(sources, targets, seed=7)                 # one compressed row per flow
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from syncline.errors import RouteError
+from syncline.fabric.distance import UNREACHABLE, Distances, chips_forward, distances, forwards
+from syncline.fabric.fabric import Fabric, IntArray, Kind, Tier
+from syncline.fabric.inside import Inside
+
+Policy = Literal["ecmp", "first", "valiant"]
+CrossRail = Literal["fabric", "nvlink"]
+_FLOW_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """Paths of many flows as compressed rows: flow f crosses `links[start[f]:start[f + 1]]`, in order."""
+
+    start: NDArray[np.int64]
+    links: IntArray
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    def __getitem__(self, flow: int) -> IntArray:
+        return self.links[self.start[flow] : self.start[flow + 1]]
+
+
+class Routes:
+    """All routes of one fabric; what is costly is computed once, on first use."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+
+    @cached_property
+    def distances(self) -> Distances:
+        """Hop counts in the network."""
+        return distances(self.fabric)
+
+    @cached_property
+    def inside(self) -> Inside:
+        """Routes inside hosts."""
+        return Inside(self.fabric)
+
+    def path(
+        self, src: int, dst: int, *, seed: int = 0, policy: Policy = "ecmp", cross_rail: CrossRail = "fabric"
+    ) -> IntArray:
+        """Return the links from one GPU or NIC to another."""
+        return self.many([src], [dst], seed=seed, policy=policy, cross_rail=cross_rail)[0]
+
+    def paths(self, src: int, dst: int, *, limit: int = 1024, cross_rail: CrossRail = "fabric") -> list[IntArray]:
+        """Return all equal-cost paths between two GPUs or NICs, at most `limit`."""
+        head, tail, ends = self._ends(np.array([src]), np.array([dst]), cross_rail)
+        fixed_head, fixed_tail = head[0][head[0] >= 0], tail[0][tail[0] >= 0]
+        if ends[0, 0] < 0:
+            return [np.concatenate((fixed_head, fixed_tail)).astype(np.int32)]
+        middles = self._all_network_paths(int(ends[0, 0]), int(ends[0, 1]), limit)
+        return [np.concatenate((fixed_head, middle, fixed_tail)).astype(np.int32) for middle in middles]
+
+    def many(
+        self,
+        src: ArrayLike,
+        dst: ArrayLike,
+        *,
+        seed: int = 0,
+        policy: Policy = "ecmp",
+        cross_rail: CrossRail = "fabric",
+        flow: ArrayLike | None = None,
+    ) -> Paths:
+        """Return one path per pair of GPUs (or NICs); `flow` numbers tell flows of one pair apart in the hash."""
+        a, b = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+        labels = np.arange(len(a)) if flow is None else np.asarray(flow, np.int64)
+        blocks = [
+            self._block(a[i : i + _FLOW_BLOCK], b[i : i + _FLOW_BLOCK], labels[i : i + _FLOW_BLOCK], seed, policy, cross_rail)
+            for i in range(0, max(1, len(a)), _FLOW_BLOCK)
+        ]
+        lengths = np.concatenate([lengths for lengths, _ in blocks])
+        links = np.concatenate([flat for _, flat in blocks]) if len(a) else np.zeros(0, np.int32)
+        return Paths(np.concatenate(([0], np.cumsum(lengths))).astype(np.int64), links.astype(np.int32))
+
+    def hops(self, src: int, dst: int) -> int:
+        """Return how many switches a shortest path between two GPUs crosses."""
+        links = self.path(src, dst)
+        kinds = self.fabric.devices.kind[self.fabric.links.dst[links]]
+        return int(np.isin(kinds, (Kind.SWITCH, Kind.NVSWITCH)).sum())
+
+    def _block(
+        self, a: IntArray, b: IntArray, labels: IntArray, seed: int, policy: Policy, cross_rail: CrossRail
+    ) -> tuple[IntArray, IntArray]:
+        head, tail, ends = self._ends(a, b, cross_rail)
+        crossing = np.flatnonzero(ends[:, 0] >= 0)
+        middle = np.full((len(a), 0), -1, np.int64)
+        if len(crossing):
+            walked = self._network(ends[crossing, 0], ends[crossing, 1], labels[crossing], seed, policy)
+            middle = np.full((len(a), walked.shape[1]), -1, np.int64)
+            middle[crossing] = walked
+        padded = np.concatenate((head, middle, tail), axis=1)
+        return (padded >= 0).sum(axis=1), padded[padded >= 0]
+
+    def _ends(self, a: IntArray, b: IntArray, cross_rail: CrossRail) -> tuple[IntArray, IntArray, IntArray]:
+        """Return links before the network, links after it, and the two devices it joins (-1: network not used)."""
+        count = len(a)
+        ends = np.full((count, 2), -1, np.int64)
+        empty = np.full((count, 1), -1, np.int64)
+        if chips_forward(self.fabric):
+            kinds = self.fabric.devices.kind
+            if ((kinds[a] == Kind.GPU) & (kinds[b] == Kind.GPU)).all():
+                ends[:, 0], ends[:, 1] = a, b
+                return empty, empty, ends
+        direct = self.inside.direct(a, b)
+        apart = direct[:, 0] < 0
+        apart &= a != b
+        if not apart.any():
+            return direct, empty, ends
+        head, tail, nics = self.inside.to_nics(a[apart], b[apart], cross_rail)
+        width = max(direct.shape[1], head.shape[1])
+        heads = np.full((count, width), -1, np.int64)
+        heads[:, : direct.shape[1]] = direct
+        heads[apart, : head.shape[1]] = head
+        tails = np.full((count, tail.shape[1]), -1, np.int64)
+        tails[apart] = tail
+        ends[apart] = nics
+        return heads, tails, ends
+
+    def _network(self, a: IntArray, b: IntArray, labels: IntArray, seed: int, policy: Policy) -> IntArray:
+        """Return padded network paths between forwarders or the NICs below them."""
+        first, last, src, dst = self._access(a, b, labels, seed)
+        if policy == "valiant":
+            there = self._random_targets(src, dst, labels, seed)
+            one = self._walk(src, there, labels, seed, "ecmp")
+            two = self._walk(there, dst, labels, seed + 1, "ecmp")
+            return np.concatenate((first[:, None], one, two, last[:, None]), axis=1)
+        return np.concatenate((first[:, None], self._walk(src, dst, labels, seed, policy), last[:, None]), axis=1)
+
+    def _access(self, a: IntArray, b: IntArray, labels: IntArray, seed: int) -> tuple[IntArray, ...]:
+        """Pick the access links: of all pairs of ports, one with the shortest way between (planes never mix)."""
+        mask = forwards(self.fabric)
+        none = np.full(len(a), -1, np.int64)
+        if mask[a].all() and mask[b].all():
+            return none, none, a, b
+        up, down = self._access_links(a, True), self._access_links(b, False)
+        links, d = self.fabric.links, self.distances
+        src = np.where(up >= 0, links.dst[up], -1)
+        dst = np.where(down >= 0, links.src[down], -1)
+        hops = d.hops[d.forwarder[src][:, :, None], d.target[dst][:, None, :]].astype(np.int64)
+        hops[(src < 0)[:, :, None] | (dst < 0)[:, None, :]] = UNREACHABLE
+        flat = hops.reshape(len(a), -1)
+        best = flat.min(axis=1)
+        if (best >= UNREACHABLE).any():
+            bad = int(np.argmax(best >= UNREACHABLE))
+            raise self._no_route(int(a[bad]), int(b[bad]))
+        pick = _nth_true(flat == best[:, None], _hash(labels, seed, 0))
+        i, j = pick // down.shape[1], pick % down.shape[1]
+        rows = np.arange(len(a))
+        return up[rows, i], down[rows, j], src[rows, i].astype(np.int64), dst[rows, j].astype(np.int64)
+
+    def _access_links(self, nics: IntArray, outward: bool) -> IntArray:
+        start, links = self._access_rows
+        width = int((start[nics + 1] - start[nics]).max()) if len(nics) else 0
+        if width == 0:
+            raise self._no_route(int(nics[0]), int(nics[0]))
+        slot = start[nics][:, None] + np.arange(width)
+        padded = np.where(slot < start[nics + 1][:, None], links[np.minimum(slot, len(links) - 1)], -1).astype(np.int64)
+        return padded if outward else np.where(padded >= 0, padded ^ 1, -1)
+
+    @cached_property
+    def _access_rows(self) -> tuple[NDArray[np.int64], IntArray]:
+        """Links from each endpoint into the network, as compressed rows by device."""
+        links, mask = self.fabric.links, forwards(self.fabric)
+        rows = np.flatnonzero(links.up & mask[links.dst] & ~mask[links.src] & (links.tier >= Tier.ACCESS))
+        order = rows[np.argsort(links.src[rows], kind="stable")]
+        counts = np.bincount(links.src[order], minlength=len(self.fabric.devices))
+        return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), order.astype(np.int32)
+
+    def _walk(self, src: IntArray, dst: IntArray, labels: IntArray, seed: int, policy: Policy) -> IntArray:
+        """Step all flows from switch to switch; returns padded link ids."""
+        d, links = self.distances, self.fabric.links
+        at, goal = d.forwarder[src].astype(np.int64), d.target[dst].astype(np.int64)
+        columns: list[IntArray] = []
+        active = np.flatnonzero(d.hops[at, goal] > 0)
+        for hop in range(1, 1 << 15):
+            if len(active) == 0:
+                break
+            here, there = at[active], goal[active]
+            link = self._choices(here, there)
+            wanted = link >= 0
+            order = np.zeros(len(active), np.uint64) if policy == "first" else _hash(labels[active], seed, hop, here)
+            chosen = link[np.arange(len(active)), _nth_true(wanted, order)]
+            column = np.full(len(src), -1, np.int64)
+            column[active] = chosen
+            columns.append(column)
+            at[active] = d.forwarder[links.dst[chosen]]
+            active = active[d.hops[at[active], goal[active]] > 0]
+        return np.stack(columns, axis=1) if columns else np.full((len(src), 0), -1, np.int64)
+
+    def _choices(self, here: IntArray, there: IntArray) -> IntArray:
+        """Return for each flow its candidate next links on shortest paths, padded with -1."""
+        d, links = self.distances, self.fabric.links
+        degree = d.start[here + 1] - d.start[here]
+        slot = d.start[here][:, None] + np.arange(int(degree.max()))
+        valid = slot < d.start[here + 1][:, None]
+        link = d.link[np.minimum(slot, len(d.link) - 1)]
+        after = d.hops[d.forwarder[links.dst[link]], there[:, None]].astype(np.int64)
+        cost = d.hops[here, there][:, None] - after
+        weight = np.where(links.tier[link] == Tier.GROUP_GLOBAL, 3, 1)
+        return np.where(valid & (cost == weight), link, -1).astype(np.int64)
+
+    def _random_targets(self, src: IntArray, dst: IntArray, labels: IntArray, seed: int) -> IntArray:
+        """Pick an intermediate switch for each flow, in another group than both ends where there is one."""
+        targets, group = self.distances.targets, self.fabric.devices.group
+        pick = (_hash(labels, seed, 99) % np.uint64(len(targets))).astype(np.int64)
+        chosen = targets[pick].astype(np.int64)
+        for shift in range(1, 9):  # a clash is moved on; eight tries leave none in practice
+            clash = (group[chosen] == group[src]) | (group[chosen] == group[dst])
+            if not clash.any():
+                break
+            chosen[clash] = targets[(pick[clash] * (2 * shift + 1) + shift * 7919) % len(targets)]
+        return chosen
+
+    def _all_network_paths(self, a: int, b: int, limit: int) -> list[IntArray]:
+        up, down = self._access_links(np.array([a]), True)[0], self._access_links(np.array([b]), False)[0]
+        d, links = self.distances, self.fabric.links
+        pairs = [(int(i), int(j)) for i in up for j in down if i >= 0 and j >= 0]
+        cost = {p: int(d.hops[d.forwarder[links.dst[p[0]]], d.target[links.src[p[1]]]]) for p in pairs}
+        best = min(cost.values())
+        if best >= UNREACHABLE:
+            raise self._no_route(a, b)
+        found: list[IntArray] = []
+        for first, last in pairs:
+            if cost[first, last] == best:
+                goal = int(links.src[last])
+                for middle in self._all_walks(int(links.dst[first]), goal, limit - len(found)):
+                    found.append(np.array([first, *middle, last], np.int32))
+        return found
+
+    def _all_walks(self, src: int, dst: int, limit: int) -> list[list[int]]:
+        d = self.distances
+        stack: list[tuple[int, list[int]]] = [(src, [])]
+        done: list[list[int]] = []
+        while stack and len(done) < limit:
+            here, path = stack.pop()
+            if here == dst:
+                done.append(path)
+                continue
+            choices = self._choices(np.array([d.forwarder[here]]), np.array([d.target[dst]]))[0]
+            stack.extend((int(self.fabric.links.dst[c]), [*path, int(c)]) for c in choices[::-1] if c >= 0)
+        return done
+
+    def _no_route(self, a: int, b: int) -> RouteError:
+        names = f"{self.fabric.device_name(a)} and {self.fabric.device_name(b)}"
+        return RouteError(
+            f"no path in the network of {self.fabric.name} joins {names}.",
+            hint="On a rail-only network use cross_rail=nvlink; otherwise look for links that are down.",
+        )
+
+
+def _hash(labels: ArrayLike, seed: int, hop: int, place: ArrayLike = 0) -> NDArray[np.uint64]:
+    """Mix flow, seed, hop and switch into 64 well-spread bits (splitmix64 finaliser)."""
+    with np.errstate(over="ignore"):
+        x = np.asarray(labels, np.int64).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        x = x + np.uint64((seed * 0xD1B54A32D192ED03 + hop * 0x8CB92BA72F3D8DD7) % 2**64)
+        x = x ^ (np.asarray(place, np.int64).astype(np.uint64) * np.uint64(0xA24BAED4963EE407))
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed: NDArray[np.uint64] = x ^ (x >> np.uint64(31))
+        return mixed
+
+
+def _nth_true(mask: NDArray[np.bool_], order: NDArray[np.uint64]) -> IntArray:
+    """Return for each row the column of its (order mod count)-th true value."""
+    count = mask.sum(axis=1)
+    wanted = (order % np.maximum(count, 1).astype(np.uint64)).astype(np.int64)
+    reached = np.cumsum(mask, axis=1) > wanted[:, None]
+    return np.argmax(reached & mask, axis=1).astype(np.int64)  # type: ignore[return-value]
