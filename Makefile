@@ -21,7 +21,8 @@ help:  ## list these targets
 
 venv: $(VENV)/.installed  ## make .venv with syncline (editable), its extension and the development tools
 
-$(BIN)/python:
+# bin/pip is the last thing venv writes: a half-made environment is made again.
+$(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "syncline needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
@@ -29,12 +30,14 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Tools first: the editable install is built without isolation, so that one pinned set of build tools is used.
-$(VENV)/.tools: constraints.txt | $(BIN)/python
+$(VENV)/.tools: constraints.txt | $(BIN)/pip
 	$(PIP) install --quiet -c constraints.txt scikit-build-core nanobind cmake ninja
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.tools pyproject.toml src/syncline/__init__.py $(NATIVE)
 	@command -v $(firstword $(CXX)) >/dev/null || { echo "syncline needs a C++20 compiler and $(CXX) is not there. On Debian: apt install g++ python3-dev" >&2; exit 1; }
+	@$(BIN)/python -c 'import pathlib, sys, sysconfig; sys.exit(not pathlib.Path(sysconfig.get_paths()["include"], "Python.h").exists())' || \
+	  { echo "syncline needs the header files of Python. On Debian: apt install python3-dev" >&2; exit 1; }
 	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e ".[dev]"
 	@touch $@
 
