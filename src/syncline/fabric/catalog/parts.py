@@ -58,7 +58,7 @@ class Part(BaseModel):
 
 
 class PricedPart(Part):
-    """A part that one can buy; a price always says who says so and whether it is only an estimate."""
+    """A part that one can buy; a price says who says so. It is an estimate unless somebody quoted or paid it."""
 
     price_usd: Money | None = None
     price_source: str = ""
