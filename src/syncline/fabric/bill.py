@@ -76,9 +76,7 @@ def _hosts(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
         price = model.price_usd
         if price is not None and not model.price_includes_nics and model.nic:
             price += model.num_nics * (catalog.nic(model.nic).price_usd or 0.0)
-        lines.append(
-            BillLine("host", name, count, price, model.power_w, model.price_source, model.price_is_estimate)
-        )
+        lines.append(BillLine("host", name, count, price, model.power_w, model.price_source, model.price_is_estimate))
     return lines
 
 
@@ -93,7 +91,13 @@ def _switches(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
         else:
             lines.append(
                 BillLine(
-                    "switch", name, int(count), model.price_usd, model.power_w, model.price_source, model.price_is_estimate
+                    "switch",
+                    name,
+                    int(count),
+                    model.price_usd,
+                    model.power_w,
+                    model.price_source,
+                    model.price_is_estimate,
                 )
             )
     return lines
@@ -115,5 +119,7 @@ def _cables(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
         part: Cable = catalog.cable(fabric.cables[int(cable)])
         name = f"{part.name}, {length:g} m"
         price = part.price_usd(float(length))
-        lines.append(BillLine("cable", name, int(count), price, part.power_w, part.price_source, part.price_is_estimate))
+        lines.append(
+            BillLine("cable", name, int(count), price, part.power_w, part.price_source, part.price_is_estimate)
+        )
     return lines

@@ -94,7 +94,7 @@ def _flow(fabric: Fabric, endpoints: IntArray, half: NDArray[np.bool_]) -> int:
         inside = (devices.kind == Kind.PCIE) | (devices.kind == Kind.CPU)
         colour[inside] = 20 + devices.kind[inside]
     cells = fold(fabric, colour, links.up & tiers)
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[int | str] = nx.DiGraph()
     graph.add_nodes_from(("source", "sink"))
     for a, b, rate in zip(cells.src.tolist(), cells.dst.tolist(), cells.rate_Bps.tolist(), strict=True):
         graph.add_edge(a, b, capacity=round(rate))

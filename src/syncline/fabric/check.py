@@ -72,5 +72,3 @@ def components(fabric: Fabric, *, only_up: bool = False) -> NDArray[np.int64]:
         label = label[label]  # jump pointers: labels shrink towards the root in few rounds
         if (label == before).all():
             return label
-
-

@@ -101,7 +101,9 @@ def max_leaves(radix_: int, tiers: int, ratio: float = 1.0) -> int:
     return radix_ * down
 
 
-def lay(draft: Draft, network: Network, plan: ClosPlan, leaves: IntArray, parts: NetworkParts, prefix: str, site: int) -> IntArray:
+def lay(
+    draft: Draft, network: Network, plan: ClosPlan, leaves: IntArray, parts: NetworkParts, prefix: str, site: int
+) -> IntArray:
     """Add the spines and cores of a plan and cable them; returns the device ids of the top layer."""
     if plan.num_spines == 0:
         return leaves
@@ -143,7 +145,9 @@ def leaf_split(parts: NetworkParts, ratio: float) -> tuple[int, int]:
     access, upper = parts.radix, parts.uplink_radix
     best = (0, 0)
     for up in range(1, upper):
-        down = min(int(access * (1 - up / upper) + 1e-9), int(up * parts.uplink.rate_Bps * ratio / parts.link.rate_Bps + 1e-9))
+        down = min(
+            int(access * (1 - up / upper) + 1e-9), int(up * parts.uplink.rate_Bps * ratio / parts.link.rate_Bps + 1e-9)
+        )
         best = max(best, (down, up))
     if best[0] < 1:
         raise FabricError(f'switch "{parts.switch.name}" cannot be split at {ratio:g}:1 between its two rates.')

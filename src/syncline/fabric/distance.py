@@ -24,7 +24,7 @@ _BLOCK_BITS = 4096
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """`hops[f, t]` from forwarder f to target t; `forwarder` and `target` map device ids to rows and columns (-1: none)."""
+    """`hops[f, t]` from forwarder f to target t; `forwarder` and `target` map device ids to rows and columns."""
 
     hops: NDArray[np.int16]
     forwarders: IntArray
@@ -118,9 +118,7 @@ def _rows(start: NDArray[np.int64], keep: NDArray[np.bool_]) -> NDArray[np.int64
     return np.concatenate(([0], np.cumsum(keep)))[start]
 
 
-def _merge(
-    into: NDArray[np.uint64], source: NDArray[np.uint64], rows: NDArray[np.int64], neighbours: IntArray
-) -> None:
+def _merge(into: NDArray[np.uint64], source: NDArray[np.uint64], rows: NDArray[np.int64], neighbours: IntArray) -> None:
     """OR into each row the sets of its neighbours, a bounded number of rows at a time."""
     step = max(1, 2**22 // max(1, into.shape[1] * 64))
     for first in range(0, len(rows) - 1, step):

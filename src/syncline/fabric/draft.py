@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,8 +49,8 @@ class Draft:
     host_names: list[str] = field(default_factory=list)
     switch_names: list[str] = field(default_factory=list)
     facts: dict[str, float | int | str] = field(default_factory=dict)
-    _devices: list[dict[str, NDArray[np.generic]]] = field(default_factory=list)
-    _links: list[dict[str, NDArray[np.generic]]] = field(default_factory=list)
+    _devices: list[dict[str, NDArray[Any]]] = field(default_factory=list)
+    _links: list[dict[str, NDArray[Any]]] = field(default_factory=list)
     _num_devices: int = 0
     _parts: dict[str, int] = field(default_factory=dict)
     _media: dict[str, int] = field(default_factory=dict)
@@ -174,7 +174,7 @@ class Draft:
         """Return the finished, immutable fabric."""
         devices = self._frozen_devices()
         links = self._frozen_links()
-        fabric = Fabric(
+        return Fabric(
             name=name,
             devices=devices,
             links=links,
@@ -186,7 +186,6 @@ class Draft:
             spec=spec,
             facts=MappingProxyType(dict(self.facts)),
         )
-        return fabric
 
     @property
     def num_devices(self) -> int:
@@ -232,8 +231,8 @@ class Draft:
 
     def _append_cables(
         self,
-        a: NDArray[np.generic],
-        b: NDArray[np.generic],
+        a: NDArray[Any],
+        b: NDArray[Any],
         *,
         rate: ArrayLike,
         latency: ArrayLike,
@@ -273,7 +272,7 @@ class Draft:
         return Links(**{key: _locked(column) for key, column in columns.items()}, up=_locked(up))
 
 
-def _locked(column: NDArray[np.generic]) -> NDArray[np.generic]:
+def _locked(column: NDArray[Any]) -> NDArray[Any]:
     column.flags.writeable = False
     return column
 

@@ -60,9 +60,7 @@ class Dragonfly(Network):
         ]
         switches = draft.add_switches(names, parts.switch, level=1, group=group, site=ports.site)
         port = np.arange(ports.num_endpoints)
-        attach(
-            draft, self, ports.table.ravel(), switches[port // shape.endpoints_per_switch], parts, ports.rate_Bps
-        )
+        attach(draft, self, ports.table.ravel(), switches[port // shape.endpoints_per_switch], parts, ports.rate_Bps)
         ports.set_racks(draft, (port.reshape(ports.table.shape)[:, 0] // shape.endpoints_per_switch).astype(np.int32))
         self._join_groups(draft, switches.reshape(shape.num_groups, shape.switches_per_group), shape, parts)
         draft.facts["dragonfly_groups"] = shape.num_groups
@@ -78,7 +76,7 @@ class Dragonfly(Network):
         shape = DragonflyShape(p, a, h, g)
         if num_endpoints > g * p * a:
             raise FabricError(
-                f"{g} groups of {a} switches with {p} endpoints join {g * p * a} ports; the hosts have {num_endpoints}.",
+                f"{g} groups of {a} switches with {p} ports for hosts join {g * p * a}; the hosts have {num_endpoints}.",
                 hint=f"Use at least {ceil_div(num_endpoints, p * a)} groups.",
             )
         if g > a * h + 1:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from syncline.fabric.spec import ClusterSpec
 
 IntArray = NDArray[np.int32]
+LongArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 

@@ -31,9 +31,7 @@ class FatTree(Network):
         parts = self.parts(draft.catalog)
         down, uplinks = self.leaf_ports(parts, ports.num_endpoints)
         leaves, _ = add_leaves(self, draft, ports, parts, down)
-        plan = clos_plan(
-            len(leaves), uplinks, parts, self.tiers, self.spine_oversubscription, self.leaves_per_pod
-        )
+        plan = clos_plan(len(leaves), uplinks, parts, self.tiers, self.spine_oversubscription, self.leaves_per_pod)
         clos.lay(draft, self, plan, leaves, parts, "", ports.site)
         draft.facts["max_endpoints"] = self.max_endpoints(draft.catalog, ports.per_host)
 

@@ -40,7 +40,7 @@ def fold(fabric: Fabric, colour: NDArray[np.int64], link_mask: NDArray[np.bool_]
     num_cells = int(cell.max()) + 1 if len(cell) else 0
     pair = cell[src].astype(np.int64) * num_cells + cell[dst]
     pairs, which = np.unique(pair, return_inverse=True)
-    rate = np.bincount(which, weights=links.rate_Bps[kept], minlength=len(pairs))
+    rate = np.bincount(which, weights=links.rate_Bps[kept], minlength=len(pairs)).astype(np.float64)
     return Cells(
         cell.astype(np.int32),
         np.bincount(cell[cell >= 0], minlength=num_cells),
@@ -51,7 +51,9 @@ def fold(fabric: Fabric, colour: NDArray[np.int64], link_mask: NDArray[np.bool_]
     )
 
 
-def _refine(colour: NDArray[np.int64], src: IntArray, dst: IntArray, attribute: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _refine(
+    colour: NDArray[np.int64], src: IntArray, dst: IntArray, attribute: NDArray[np.uint64]
+) -> NDArray[np.int64]:
     inside = np.flatnonzero(colour >= 0)
     current = np.full(len(colour), -1, np.int64)
     _, current[inside] = np.unique(colour[inside], return_inverse=True)
@@ -67,7 +69,12 @@ def _refine(colour: NDArray[np.int64], src: IntArray, dst: IntArray, attribute: 
 
 
 def _sums(
-    neighbour: NDArray[np.int64], attribute: NDArray[np.uint64], at: IntArray, order: NDArray[np.int64], size: int, salt: int
+    neighbour: NDArray[np.int64],
+    attribute: NDArray[np.uint64],
+    at: IntArray,
+    order: NDArray[np.int64],
+    size: int,
+    salt: int,
 ) -> NDArray[np.uint64]:
     """Sum a 64-bit hash of (neighbour's colour, link) over each device's links; equal sums mean equal multisets."""
     hashed = _mix(neighbour.astype(np.uint64), attribute * np.uint64(2) + np.uint64(salt))[order]

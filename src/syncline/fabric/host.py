@@ -16,9 +16,9 @@ from syncline.errors import FabricError
 from syncline.fabric.catalog import Catalog, HostModel
 from syncline.fabric.fabric import FloatArray, IntArray, Kind, Tier
 
-CUBE_MESH = ((0, 1, 1), (0, 2, 1), (0, 3, 2), (0, 4, 2), (1, 2, 2), (1, 3, 1), (1, 5, 2), (2, 3, 2), (2, 6, 1), (3, 7, 1),
-             (4, 5, 1), (4, 6, 1), (4, 7, 2), (5, 6, 2), (5, 7, 1), (6, 7, 2))  # fmt: skip
-"""NVLink pairs and link counts of the DGX-1 V100 hybrid cube mesh (NVIDIA DGX-1 with Tesla V100 white paper, fig. 4)."""
+CUBE_MESH = ((0, 1, 1), (0, 2, 1), (0, 3, 2), (0, 4, 2), (1, 2, 2), (1, 3, 1), (1, 5, 2), (2, 3, 2), (2, 6, 1),
+             (3, 7, 1), (4, 5, 1), (4, 6, 1), (4, 7, 2), (5, 6, 2), (5, 7, 1), (6, 7, 2))  # fmt: skip
+"""NVLink pairs and link counts of the DGX-1 V100 hybrid cube mesh (NVIDIA DGX-1 with Tesla V100 white paper)."""
 
 
 @dataclass(frozen=True, eq=False)

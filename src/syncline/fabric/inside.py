@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.errors import RouteError
-from syncline.fabric.fabric import Fabric, IntArray, Kind, Tier
+from syncline.fabric.fabric import Fabric, Kind, LongArray, Tier
 
 
 class Inside:
@@ -23,25 +23,25 @@ class Inside:
         self.fabric = fabric
 
     @cached_property
-    def parent_link(self) -> IntArray:
+    def parent_link(self) -> LongArray:
         """The PCIe link from each device to the PCIe switch or socket above it; -1 at the top."""
         links = self.fabric.links
         up = np.flatnonzero((links.tier == Tier.PCIE) & (np.arange(len(links)) % 2 == 0))
         result = np.full(len(self.fabric.devices), -1, np.int64)
         result[links.src[up]] = up
-        return result  # type: ignore[return-value]
+        return result
 
     @cached_property
-    def crossbar_link(self) -> IntArray:
+    def crossbar_link(self) -> LongArray:
         """The link from each GPU to the NVSwitch of its domain; -1 without one."""
         links = self.fabric.links
         up = np.flatnonzero((links.tier == Tier.SCALE_UP) & (self.fabric.devices.kind[links.dst] == Kind.NVSWITCH))
         result = np.full(len(self.fabric.devices), -1, np.int64)
         result[links.src[up]] = up
-        return result  # type: ignore[return-value]
+        return result
 
     @cached_property
-    def nic_of_gpu(self) -> IntArray:
+    def nic_of_gpu(self) -> LongArray:
         """The NIC each GPU uses: NICs are shared out evenly over the GPUs of a host, in order."""
         devices = self.fabric.devices
         result = np.full(len(devices), -1, np.int64)
@@ -54,9 +54,9 @@ class Inside:
         local = devices.local[gpus].astype(np.int64) * num_nics[host] // np.maximum(num_gpus[host], 1)
         result[gpus] = np.where(num_nics[host] > 0, first_nic[host] + local, -1)
         result[nics] = nics
-        return result  # type: ignore[return-value]
+        return result
 
-    def direct(self, a: IntArray, b: IntArray) -> IntArray:
+    def direct(self, a: LongArray, b: LongArray) -> LongArray:
         """Return padded paths for pairs that need no network; rows of -1 for the others."""
         result = np.full((len(a), 6), -1, np.int64)
         links, devices = self.fabric.links, self.fabric.devices
@@ -65,17 +65,17 @@ class Inside:
         result[over_switch, 0], result[over_switch, 1] = up[over_switch], down[over_switch] ^ 1
         rest = np.flatnonzero(~over_switch & (devices.host[a] == devices.host[b]) & (devices.host[a] >= 0) & (a != b))
         if len(rest) == 0:
-            return result  # type: ignore[return-value]
+            return result
         wire = self._wires(a[rest], b[rest])
         result[rest[wire >= 0], 0] = wire[wire >= 0]
         pcie = rest[wire < 0]
         if len(pcie):
             result[pcie] = self.over_pcie(a[pcie], b[pcie])
-        return result  # type: ignore[return-value]
+        return result
 
     def to_nics(
-        self, a: IntArray, b: IntArray, cross_rail: Literal["fabric", "nvlink"]
-    ) -> tuple[IntArray, IntArray, IntArray]:
+        self, a: LongArray, b: LongArray, cross_rail: Literal["fabric", "nvlink"]
+    ) -> tuple[LongArray, LongArray, LongArray]:
         """Return links from `a` to its NIC, links from the far NIC to `b`, and the two NICs.
 
         With `cross_rail="nvlink"` data first crosses NVLink to the GPU whose NIC is on the rail of the destination's.
@@ -91,9 +91,9 @@ class Inside:
             )
         hop = self.direct(a, sender)[:, :2]
         climb = self.over_pcie(sender, nic_a)
-        return np.concatenate((hop, climb), axis=1), self.over_pcie(nic_b, b), np.stack((nic_a, nic_b), axis=1)  # type: ignore[return-value]
+        return np.concatenate((hop, climb), axis=1), self.over_pcie(nic_b, b), np.stack((nic_a, nic_b), axis=1)
 
-    def over_pcie(self, a: IntArray, b: IntArray) -> IntArray:
+    def over_pcie(self, a: LongArray, b: LongArray) -> LongArray:
         """Return padded PCIe paths between devices of one host: up from `a`, perhaps across sockets, down to `b`."""
         links, parent = self.fabric.links, self.parent_link
         a_up, b_up = np.full((len(a), 2), -1, np.int64), np.full((len(a), 2), -1, np.int64)
@@ -112,9 +112,9 @@ class Inside:
             socket[across, 0] = self._socket_links(at_a[across], at_b[across])
         down = np.where(b_up[:, ::-1] >= 0, b_up[:, ::-1] ^ 1, -1)
         path = np.concatenate((a_up, socket, down), axis=1)
-        return np.concatenate((path, np.full((len(a), 1), -1, np.int64)), axis=1)  # type: ignore[return-value]
+        return np.concatenate((path, np.full((len(a), 1), -1, np.int64)), axis=1)
 
-    def _socket_links(self, a: IntArray, b: IntArray) -> IntArray:
+    def _socket_links(self, a: LongArray, b: LongArray) -> LongArray:
         found = self._between(a, b, Tier.SOCKET)
         if (found < 0).any():
             bad = int(np.argmax(found < 0))
@@ -122,17 +122,17 @@ class Inside:
             raise RouteError(f"no PCIe or socket path joins {names[0]} and {names[1]}.")
         return found
 
-    def _wires(self, a: IntArray, b: IntArray) -> IntArray:
+    def _wires(self, a: LongArray, b: LongArray) -> LongArray:
         return self._between(a, b, Tier.SCALE_UP)
 
-    def _between(self, a: IntArray, b: IntArray, tier: Tier) -> IntArray:
+    def _between(self, a: LongArray, b: LongArray, tier: Tier) -> LongArray:
         """Return the link of that tier from each a to each b, or -1."""
         keys, ids = self._keys(tier)
         wanted = np.asarray(a, np.int64) * len(self.fabric.devices) + b
         if len(keys) == 0:
-            return np.full(len(wanted), -1, np.int64)  # type: ignore[return-value]
+            return np.full(len(wanted), -1, np.int64)
         slot = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where(keys[slot] == wanted, ids[slot], -1)  # type: ignore[return-value]
+        return np.where(keys[slot] == wanted, ids[slot], -1)
 
     def _keys(self, tier: Tier) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         cache: dict[Tier, tuple[NDArray[np.int64], NDArray[np.int64]]] = self.__dict__.setdefault("_key_cache", {})
@@ -144,7 +144,7 @@ class Inside:
             cache[tier] = keys[order], ids[order]
         return cache[tier]
 
-    def _proxy(self, a: IntArray, nic_b: IntArray) -> IntArray:
+    def _proxy(self, a: LongArray, nic_b: LongArray) -> LongArray:
         """Return the GPU of a's host (or domain) that owns the NIC on nic_b's rail; `a` itself if none does."""
         devices = self.fabric.devices
         gpus = self.fabric.gpus
@@ -155,4 +155,4 @@ class Inside:
         owner[key[::-1]] = gpus[::-1]
         found = owner[devices.host[a].astype(np.int64) * width + devices.rail[nic_b]]
         same = devices.rail[np.maximum(self.nic_of_gpu[a], 0)] == devices.rail[nic_b]
-        return np.where(same | (found < 0), a, found)  # type: ignore[return-value]
+        return np.where(same | (found < 0), a, found)

@@ -54,7 +54,9 @@ def whole_hosts(down: int, per_host: int, switch: str) -> int:
     return down - down % per_host
 
 
-def add_leaves(network: Network, draft: Draft, ports: Ports, parts: NetworkParts, down: int) -> tuple[np.ndarray, np.ndarray]:
+def add_leaves(
+    network: Network, draft: Draft, ports: Ports, parts: NetworkParts, down: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Add the leaves and cable ports to them in order, `down` to a leaf; returns leaves and each host's rack."""
     leaf_of_port = np.arange(ports.num_endpoints) // down
     num_leaves = ceil_div(ports.num_endpoints, down)

@@ -1,7 +1,7 @@
 """Read a cluster from a file or by preset name, and write it back.
 
-    fabric = load("cluster.yaml")
-    fabric = load("dgx-h100-superpod")
+fabric = load("cluster.yaml")
+fabric = load("dgx-h100-superpod")
 """
 
 from __future__ import annotations

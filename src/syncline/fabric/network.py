@@ -164,7 +164,9 @@ class Ports:
             first += block.num_hosts
 
 
-def attach(draft: Draft, network: Network, ports: IntArray, leaves: IntArray, parts: NetworkParts, rate: float | None) -> None:
+def attach(
+    draft: Draft, network: Network, ports: IntArray, leaves: IntArray, parts: NetworkParts, rate: float | None
+) -> None:
     """Cable NIC ports to leaf switches, pairwise."""
     draft.cable(
         ports,

@@ -42,7 +42,7 @@ class Optical(Network):
     optical_switch: str = "OCS"
     optical_ports: Annotated[int, Field(ge=2, le=4096)] = 128
     reconfiguration: Seconds = 0.025
-    """Time without light while circuits move: 10-30 ms for MEMS mirrors (Liu et al., Lightwave Fabrics, SIGCOMM 2023)."""
+    """Time without light while circuits move; 10-30 ms for MEMS mirrors (Lightwave Fabrics, SIGCOMM 2023)."""
 
     @model_validator(mode="after")
     def _listed(self) -> Optical:
@@ -68,7 +68,9 @@ class Optical(Network):
     def _spines(
         self, draft: Draft, leaves: IntArray, parts: NetworkParts, uplinks: int, num_pods: int, per_pod: int, site: int
     ) -> IntArray:
-        plan = clos.two_tier(per_pod, uplinks, parts.uplink_radix // 2, max(1, per_pod * uplinks * 2 // parts.uplink_radix))
+        plan = clos.two_tier(
+            per_pod, uplinks, parts.uplink_radix // 2, max(1, per_pod * uplinks * 2 // parts.uplink_radix)
+        )
         spines = draft.add_switches(
             numbered("spine", num_pods * plan.spines_per_pod),
             parts.switch,

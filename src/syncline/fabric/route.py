@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from syncline.errors import RouteError
 from syncline.fabric.distance import UNREACHABLE, Distances, chips_forward, distances, forwards
-from syncline.fabric.fabric import Fabric, IntArray, Kind, Tier
+from syncline.fabric.fabric import Fabric, IntArray, Kind, LongArray, Tier
 from syncline.fabric.inside import Inside
 
 Policy = Literal["ecmp", "first", "valiant"]
@@ -90,7 +90,9 @@ class Routes:
         a, b = np.asarray(src, np.int64), np.asarray(dst, np.int64)
         labels = np.arange(len(a)) if flow is None else np.asarray(flow, np.int64)
         blocks = [
-            self._block(a[i : i + _FLOW_BLOCK], b[i : i + _FLOW_BLOCK], labels[i : i + _FLOW_BLOCK], seed, policy, cross_rail)
+            self._block(
+                a[i : i + _FLOW_BLOCK], b[i : i + _FLOW_BLOCK], labels[i : i + _FLOW_BLOCK], seed, policy, cross_rail
+            )
             for i in range(0, max(1, len(a)), _FLOW_BLOCK)
         ]
         lengths = np.concatenate([lengths for lengths, _ in blocks])
@@ -104,8 +106,8 @@ class Routes:
         return int(np.isin(kinds, (Kind.SWITCH, Kind.NVSWITCH)).sum())
 
     def _block(
-        self, a: IntArray, b: IntArray, labels: IntArray, seed: int, policy: Policy, cross_rail: CrossRail
-    ) -> tuple[IntArray, IntArray]:
+        self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy, cross_rail: CrossRail
+    ) -> tuple[LongArray, LongArray]:
         head, tail, ends = self._ends(a, b, cross_rail)
         crossing = np.flatnonzero(ends[:, 0] >= 0)
         middle = np.full((len(a), 0), -1, np.int64)
@@ -113,10 +115,10 @@ class Routes:
             walked = self._network(ends[crossing, 0], ends[crossing, 1], labels[crossing], seed, policy)
             middle = np.full((len(a), walked.shape[1]), -1, np.int64)
             middle[crossing] = walked
-        padded = np.concatenate((head, middle, tail), axis=1)
+        padded: LongArray = np.concatenate((head, middle, tail), axis=1)
         return (padded >= 0).sum(axis=1), padded[padded >= 0]
 
-    def _ends(self, a: IntArray, b: IntArray, cross_rail: CrossRail) -> tuple[IntArray, IntArray, IntArray]:
+    def _ends(self, a: LongArray, b: LongArray, cross_rail: CrossRail) -> tuple[LongArray, LongArray, LongArray]:
         """Return links before the network, links after it, and the two devices it joins (-1: network not used)."""
         count = len(a)
         ends = np.full((count, 2), -1, np.int64)
@@ -141,7 +143,7 @@ class Routes:
         ends[apart] = nics
         return heads, tails, ends
 
-    def _network(self, a: IntArray, b: IntArray, labels: IntArray, seed: int, policy: Policy) -> IntArray:
+    def _network(self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy) -> LongArray:
         """Return padded network paths between forwarders or the NICs below them."""
         first, last, src, dst = self._access(a, b, labels, seed)
         if policy == "valiant":
@@ -151,7 +153,7 @@ class Routes:
             return np.concatenate((first[:, None], one, two, last[:, None]), axis=1)
         return np.concatenate((first[:, None], self._walk(src, dst, labels, seed, policy), last[:, None]), axis=1)
 
-    def _access(self, a: IntArray, b: IntArray, labels: IntArray, seed: int) -> tuple[IntArray, ...]:
+    def _access(self, a: LongArray, b: LongArray, labels: LongArray, seed: int) -> tuple[LongArray, ...]:
         """Pick the access links: of all pairs of ports, one with the shortest way between (planes never mix)."""
         mask = forwards(self.fabric)
         none = np.full(len(a), -1, np.int64)
@@ -159,8 +161,8 @@ class Routes:
             return none, none, a, b
         up, down = self._access_links(a, True), self._access_links(b, False)
         links, d = self.fabric.links, self.distances
-        src = np.where(up >= 0, links.dst[up], -1)
-        dst = np.where(down >= 0, links.src[down], -1)
+        src = np.where(up >= 0, links.dst[up], -1).astype(np.int64)
+        dst = np.where(down >= 0, links.src[down], -1).astype(np.int64)
         hops = d.hops[d.forwarder[src][:, :, None], d.target[dst][:, None, :]].astype(np.int64)
         hops[(src < 0)[:, :, None] | (dst < 0)[:, None, :]] = UNREACHABLE
         flat = hops.reshape(len(a), -1)
@@ -171,9 +173,9 @@ class Routes:
         pick = _nth_true(flat == best[:, None], _hash(labels, seed, 0))
         i, j = pick // down.shape[1], pick % down.shape[1]
         rows = np.arange(len(a))
-        return up[rows, i], down[rows, j], src[rows, i].astype(np.int64), dst[rows, j].astype(np.int64)
+        return up[rows, i], down[rows, j], src[rows, i], dst[rows, j]
 
-    def _access_links(self, nics: IntArray, outward: bool) -> IntArray:
+    def _access_links(self, nics: LongArray, outward: bool) -> LongArray:
         start, links = self._access_rows
         width = int((start[nics + 1] - start[nics]).max()) if len(nics) else 0
         if width == 0:
@@ -183,7 +185,7 @@ class Routes:
         return padded if outward else np.where(padded >= 0, padded ^ 1, -1)
 
     @cached_property
-    def _access_rows(self) -> tuple[NDArray[np.int64], IntArray]:
+    def _access_rows(self) -> tuple[LongArray, IntArray]:
         """Links from each endpoint into the network, as compressed rows by device."""
         links, mask = self.fabric.links, forwards(self.fabric)
         rows = np.flatnonzero(links.up & mask[links.dst] & ~mask[links.src] & (links.tier >= Tier.ACCESS))
@@ -191,11 +193,11 @@ class Routes:
         counts = np.bincount(links.src[order], minlength=len(self.fabric.devices))
         return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), order.astype(np.int32)
 
-    def _walk(self, src: IntArray, dst: IntArray, labels: IntArray, seed: int, policy: Policy) -> IntArray:
+    def _walk(self, src: LongArray, dst: LongArray, labels: LongArray, seed: int, policy: Policy) -> LongArray:
         """Step all flows from switch to switch; returns padded link ids."""
         d, links = self.distances, self.fabric.links
         at, goal = d.forwarder[src].astype(np.int64), d.target[dst].astype(np.int64)
-        columns: list[IntArray] = []
+        columns: list[LongArray] = []
         active = np.flatnonzero(d.hops[at, goal] > 0)
         for hop in range(1, 1 << 15):
             if len(active) == 0:
@@ -212,7 +214,7 @@ class Routes:
             active = active[d.hops[at[active], goal[active]] > 0]
         return np.stack(columns, axis=1) if columns else np.full((len(src), 0), -1, np.int64)
 
-    def _choices(self, here: IntArray, there: IntArray) -> IntArray:
+    def _choices(self, here: LongArray, there: LongArray) -> LongArray:
         """Return for each flow its candidate next links on shortest paths, padded with -1."""
         d, links = self.distances, self.fabric.links
         degree = d.start[here + 1] - d.start[here]
@@ -224,7 +226,7 @@ class Routes:
         weight = np.where(links.tier[link] == Tier.GROUP_GLOBAL, 3, 1)
         return np.where(valid & (cost == weight), link, -1).astype(np.int64)
 
-    def _random_targets(self, src: IntArray, dst: IntArray, labels: IntArray, seed: int) -> IntArray:
+    def _random_targets(self, src: LongArray, dst: LongArray, labels: LongArray, seed: int) -> LongArray:
         """Pick an intermediate switch for each flow, in another group than both ends where there is one."""
         targets, group = self.distances.targets, self.fabric.devices.group
         pick = (_hash(labels, seed, 99) % np.uint64(len(targets))).astype(np.int64)
@@ -248,8 +250,8 @@ class Routes:
         for first, last in pairs:
             if cost[first, last] == best:
                 goal = int(links.src[last])
-                for middle in self._all_walks(int(links.dst[first]), goal, limit - len(found)):
-                    found.append(np.array([first, *middle, last], np.int32))
+                middles = self._all_walks(int(links.dst[first]), goal, limit - len(found))
+                found.extend(np.array([first, *middle, last], np.int32) for middle in middles)
         return found
 
     def _all_walks(self, src: int, dst: int, limit: int) -> list[list[int]]:
@@ -285,9 +287,10 @@ def _hash(labels: ArrayLike, seed: int, hop: int, place: ArrayLike = 0) -> NDArr
         return mixed
 
 
-def _nth_true(mask: NDArray[np.bool_], order: NDArray[np.uint64]) -> IntArray:
+def _nth_true(mask: NDArray[np.bool_], order: NDArray[np.uint64]) -> LongArray:
     """Return for each row the column of its (order mod count)-th true value."""
     count = mask.sum(axis=1)
     wanted = (order % np.maximum(count, 1).astype(np.uint64)).astype(np.int64)
     reached = np.cumsum(mask, axis=1) > wanted[:, None]
-    return np.argmax(reached & mask, axis=1).astype(np.int64)  # type: ignore[return-value]
+    first: LongArray = np.argmax(reached & mask, axis=1).astype(np.int64)
+    return first

@@ -42,8 +42,9 @@ def join_sites(draft: Draft, wan: Wan, names: list[str], tops: list[IntArray]) -
     for a, b in site_pairs(len(names), wan.pattern):
         for _ in range(wan.lines):
             draft.join(borders[a], borders[b], medium="WAN", tier=Tier.WAN, rate_Bps=wan.rate, latency_s=wan.latency)
-    draft.facts["wan_lines"] = len(site_pairs(len(names), wan.pattern)) * wan.lines
-    draft.facts["wan_usd_per_month"] = wan.price_per_month_usd * draft.facts["wan_lines"]
+    num_lines = len(site_pairs(len(names), wan.pattern)) * wan.lines
+    draft.facts["wan_lines"] = num_lines
+    draft.facts["wan_usd_per_month"] = wan.price_per_month_usd * num_lines
 
 
 def site_pairs(count: int, pattern: str) -> list[tuple[int, int]]:

@@ -163,8 +163,8 @@ class ClusterSpec(Strict):
     sites: tuple[Site, ...] = ()
     wan: Wan | None = None
     faults: tuple[Fault, ...] = ()
-    parts: dict[str, Any] = {}
-    software: dict[str, Any] = {}
+    parts: dict[str, Any] = Field(default_factory=dict)
+    software: dict[str, Any] = Field(default_factory=dict)
     """What runs on the hosts (collective library, its version and settings); read by the simulators."""
     source: str = ""
     """Where a preset's numbers come from."""
@@ -174,7 +174,9 @@ class ClusterSpec(Strict):
     @classmethod
     def _short_forms(cls, data: Any) -> Any:
         if not isinstance(data, dict):
-            raise ValueError("a cluster description is a mapping: `hosts: 64`, `host: 8 x H100`, `network: fat-tree NDR`")
+            raise ValueError(
+                "a cluster description is a mapping: `hosts: 64`, `host: 8 x H100`, `network: fat-tree NDR`"
+            )
         data = _site_from_short(dict(data))
         sites = data.get("sites")
         if isinstance(sites, list):

@@ -70,7 +70,11 @@ class Torus(Network):
         parts = self.parts(draft.catalog)
         self._check_count(ports.num_hosts, "hosts")
         routers = draft.add_switches(
-            numbered("router", ports.num_hosts), parts.switch, level=1, group=np.arange(ports.num_hosts), site=ports.site
+            numbered("router", ports.num_hosts),
+            parts.switch,
+            level=1,
+            group=np.arange(ports.num_hosts),
+            site=ports.site,
         )
         attach(draft, self, ports.table.ravel(), np.repeat(routers, ports.per_host), parts, ports.rate_Bps)
         for a, b in self.neighbours(routers):
