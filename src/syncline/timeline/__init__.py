@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from syncline.timeline.builder import TimelineBuilder, merge
+from syncline.timeline.compare import Clock, Comparison, Parting, compare
+from syncline.timeline.export import load, save
 from syncline.timeline.links import Links, LinkSamples
 from syncline.timeline.source import Source, SourceKind
 from syncline.timeline.spans import COMMUNICATION, SpanKind, Spans
@@ -11,9 +13,12 @@ from syncline.timeline.timeline import LinkUse, Timeline
 
 __all__ = [
     "COMMUNICATION",
+    "Clock",
+    "Comparison",
     "LinkSamples",
     "LinkUse",
     "Links",
+    "Parting",
     "Source",
     "SourceKind",
     "SpanKind",
@@ -21,5 +26,8 @@ __all__ = [
     "Summary",
     "Timeline",
     "TimelineBuilder",
+    "compare",
+    "load",
     "merge",
+    "save",
 ]

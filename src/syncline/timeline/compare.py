@@ -139,7 +139,7 @@ def _offsets(predicted: Timeline, measured: Timeline, pairs: Alignment, clock: C
         return zero
     expected, seen = predicted.spans.start_s[pairs.first], measured.spans.start_s[pairs.second] * scale
     if clock is Clock.START:
-        return zero + (seen.min() - expected.min())
+        return zero + float(seen.min() - expected.min())
     ranks, group = np.unique(predicted.spans.rank[pairs.first], return_inverse=True)
     offset: Floats = _least(seen, group, len(ranks)) - _least(expected, group, len(ranks))
     return offset[group]
