@@ -21,7 +21,9 @@ from syncline.cli.output import examples, print_json
 from syncline.errors import SynclineError, UsageError
 
 # Verb -> its one line of help. The verb `fabric` is the Typer `app` in syncline/cli/fabric.py, shown in this order.
-VERBS: dict[str, str] = {}
+VERBS: dict[str, str] = {
+    "fabric": "Describe, draw and price a cluster.",
+}
 
 EXIT_OK = 0
 EXIT_BUG = 1

@@ -76,7 +76,7 @@ class Dragonfly(Network):
         shape = DragonflyShape(p, a, h, g)
         if num_endpoints > g * p * a:
             raise FabricError(
-                f"{g} groups of {a} switches with {p} ports for hosts join {g * p * a}; the hosts have {num_endpoints}.",
+                f"{g} groups of {a} switches with {p} host ports join {g * p * a}; the hosts have {num_endpoints}.",
                 hint=f"Use at least {ceil_div(num_endpoints, p * a)} groups.",
             )
         if g > a * h + 1:

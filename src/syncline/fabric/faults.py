@@ -39,7 +39,7 @@ def apply_faults(fabric: Fabric, faults: tuple[Fault, ...]) -> Fabric:
     links = fabric.links
     rate, latency, up = links.rate_Bps.copy(), links.latency_s.copy(), links.up.copy()
     for fault in faults:
-        hit = _links_of(fabric, fault)
+        hit = links_of_fault(fabric, fault)
         if fault.rate is None and fault.latency is None:
             up[hit] = False
         if fault.rate is not None:
@@ -57,7 +57,8 @@ def apply_faults(fabric: Fabric, faults: tuple[Fault, ...]) -> Fabric:
     return replace(fabric, links=replace(links, rate_Bps=rate, latency_s=latency, up=up))
 
 
-def _links_of(fabric: Fabric, fault: Fault) -> NDArray[np.int64]:
+def links_of_fault(fabric: Fabric, fault: Fault) -> NDArray[np.int64]:
+    """Return the ids of the links, both directions, that a fault hits."""
     links = fabric.links
     if fault.device is not None:
         device = fabric.device(fault.device)

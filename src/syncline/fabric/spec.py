@@ -265,7 +265,7 @@ def _host_with(catalog: Catalog, gpu_name: str, gpus: int | None) -> HostModel:
     if exact or hosts:
         return (exact or hosts)[0]
     # No host of the catalogue has this GPU: a two-socket PCIe server is what such cards are sold in.
-    return catalog.host("pcie-server")
+    return catalog.host("h100-pcie-4").model_copy(update={"name": "pcie-server", "price_usd": None})
 
 
 def _scaled(price: float | None, share: float) -> float | None:

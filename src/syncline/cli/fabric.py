@@ -1,0 +1,263 @@
+"""`syncline fabric`: show, draw, price, route and convert a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syncline.cli.output import JsonOption, emit, examples
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syncline.fabric import Fabric
+
+DEFAULT = "h100-64-rail"
+
+app = typer.Typer(
+    help="Describe, draw and price a cluster.",
+    epilog=examples(
+        "syncline fabric show",
+        "syncline fabric show dgx-h100-superpod --html superpod.html",
+        "syncline fabric show cluster.yaml --json",
+        "syncline fabric route h100-64-rail host-00/gpu-0 host-40/gpu-3",
+    ),
+)
+
+ClusterArgument = Annotated[str, typer.Argument(metavar="CLUSTER", help="A preset's name or a cluster file.")]
+
+
+@app.command(
+    epilog=examples(
+        "syncline fabric show",
+        "syncline fabric show eos --html eos.html",
+        "syncline fabric show cluster.yaml --png cluster.png --json",
+    )
+)
+def show(
+    cluster: ClusterArgument = DEFAULT,
+    html: Annotated[Path | None, typer.Option(help="Write an interactive page with the picture.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the picture as SVG.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Write the picture as PNG (needs the png extra).")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Count, measure and price a cluster, and draw it."""
+    from syncline.fabric import load
+    from syncline.fabric.inventory import inventory
+    from syncline.report.fabric_text import bill_table, inventory_lines
+
+    fabric = load(cluster)
+    counted = inventory(fabric)
+    payload = counted.to_json()
+    written = _draw(fabric, payload, html, svg, png)
+
+    def text(console: Console) -> None:
+        console.print("\n".join(inventory_lines(counted)), soft_wrap=True)
+        console.print()
+        console.print(bill_table(counted.bill))
+        for path in written:
+            console.print(f"\nwrote {path}", soft_wrap=True)
+
+    emit(payload | ({"written": [str(p) for p in written]} if written else {}), json, text)
+
+
+@app.command("list", epilog=examples("syncline fabric list", "syncline fabric list --json"))
+def list_(json: JsonOption = False) -> None:
+    """List the clusters that come with syncline, with their sources."""
+    from syncline.fabric.load import parse_cluster, presets, read_cluster
+    from syncline.report.fabric_text import columns
+
+    specs = {name: parse_cluster(read_cluster(name)) for name in presets()}
+    payload = {"presets": [{"name": n, "notes": s.notes, "source": s.source} for n, s in specs.items()]}
+    rows = [(name, spec.notes) for name, spec in specs.items()]
+    emit(payload, json, lambda console: console.print(columns(rows, ("preset", "what it is"))))
+
+
+@app.command(
+    epilog=examples("syncline fabric parts", "syncline fabric parts gpu", "syncline fabric parts switch QM9700 --json")
+)
+def parts(
+    kind: Annotated[str | None, typer.Argument(help="gpu, nic, link, switch, cable, host, pcie, scale_up ...")] = None,
+    name: Annotated[str | None, typer.Argument(help="One part; all of its numbers and their source.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """List the catalogue: parts, their numbers and where those come from."""
+    from syncline.fabric.catalog import KINDS, load_catalog
+    from syncline.report.fabric_text import columns
+
+    catalog = load_catalog()
+    if kind is None:
+        rows = [(k, str(len(catalog.parts(k)))) for k in KINDS]
+        payload: dict[str, Any] = {"kinds": {k: list(catalog.names(k)) for k in KINDS}}
+        emit(payload, json, lambda console: console.print(columns(rows, ("kind", "parts"))))
+        return
+    found = [p for p in catalog.parts(kind) if name is None or p == getattr(catalog, kind)(name)]
+    if name is not None and not found:
+        found = [getattr(catalog, kind)(name)]
+    payload = {"kind": kind, "parts": [p.model_dump(mode="json", exclude_none=True) for p in found]}
+    if name is None:
+        rows = [(p.name, ", ".join(p.aliases), p.source) for p in found]
+        emit(payload, json, lambda console: console.print(columns(rows, ("name", "also", "source"))))
+        return
+    fields = [(key, str(value)) for key, value in payload["parts"][0].items()]
+    emit(payload, json, lambda console: console.print(columns(fields, ("field", "value"))))
+
+
+@app.command(
+    epilog=examples(
+        "syncline fabric route h100-64-rail host-00/gpu-0 host-40/gpu-3",
+        "syncline fabric route h100-64-rail host-00/gpu-0 host-40/gpu-3 --all --json",
+    )
+)
+def route(
+    cluster: ClusterArgument,
+    source: Annotated[str, typer.Argument(help="A GPU or NIC, such as host-00/gpu-0.")],
+    target: Annotated[str, typer.Argument(help="Another one.")],
+    every: Annotated[bool, typer.Option("--all", help="All equal-cost paths (at most 1,024).")] = False,
+    policy: Annotated[str, typer.Option(help="ecmp, first (dimension order) or valiant.")] = "ecmp",
+    cross_rail: Annotated[
+        str, typer.Option(help="fabric: through the network; nvlink: change rail inside.")
+    ] = "fabric",
+    seed: Annotated[int, typer.Option(help="Seed of the ECMP hash.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Show which links a transfer between two devices crosses."""
+    from syncline.fabric import load
+    from syncline.fabric.route import Routes
+
+    _one_of("--policy", policy, ("ecmp", "first", "valiant"))
+    _one_of("--cross-rail", cross_rail, ("fabric", "nvlink"))
+    fabric = load(cluster)
+    routes = Routes(fabric)
+    a, b = fabric.device(source), fabric.device(target)
+    rail: Any = cross_rail
+    chosen: Any = policy
+    found = (
+        routes.paths(a, b, cross_rail=rail) if every else [routes.path(a, b, seed=seed, policy=chosen, cross_rail=rail)]
+    )
+    payload = {"paths": [_path_json(fabric, path) for path in found], "count": len(found)}
+    emit(payload, json, lambda console: _print_paths(console, payload["paths"]))  # type: ignore[arg-type]
+
+
+@app.command(
+    epilog=examples("syncline fabric links cluster.yaml", "syncline fabric links cluster.yaml --device leaf-03 --json")
+)
+def links(
+    cluster: ClusterArgument,
+    device: Annotated[str | None, typer.Option(help="Only the links that leave this device.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """List links: counts by tier and medium, or every link of one device."""
+    from syncline.fabric import load
+    from syncline.report.fabric_links import links_of, links_table, tiers
+
+    fabric = load(cluster)
+    rows = tiers(fabric) if device is None else links_of(fabric, fabric.device(device))
+    emit({"links": rows}, json, lambda console: console.print(links_table(rows)))
+
+
+@app.command(
+    "export",
+    epilog=examples(
+        "syncline fabric export p5 nccl-xml topo.xml",
+        "syncline fabric export cluster.yaml slurm-conf topology.conf",
+        "syncline fabric export cluster.yaml graphml cluster.graphml",
+    ),
+)
+def export_(
+    cluster: ClusterArgument,
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="See `syncline fabric formats`.")],
+    path: Annotated[Path, typer.Argument(help="The file to write.")],
+    host: Annotated[int, typer.Option(help="Which host, for formats that describe one.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Write a cluster in another tool's format."""
+    from syncline.fabric import load
+    from syncline.fabric.exchange import export
+
+    export(load(cluster), format_, path, host=host)
+    emit(
+        {"written": str(path), "format": format_}, json, lambda console: console.print(f"wrote {path}", soft_wrap=True)
+    )
+
+
+@app.command(
+    "import",
+    epilog=examples(
+        "syncline fabric import nccl-dump.xml cluster.yaml",
+        "syncline fabric import topology.conf cluster.yaml --host dgx-h100",
+    ),
+)
+def import_(
+    source: Annotated[Path, typer.Argument(help="An NCCL topology, Slurm topology, label list or GraphML file.")],
+    target: Annotated[Path, typer.Argument(help="The cluster file to write.")],
+    format_: Annotated[str | None, typer.Option("--format", help="Name the format instead of guessing it.")] = None,
+    host: Annotated[str | None, typer.Option(help="What the hosts are, for formats that do not say.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Read another tool's description and write it as a cluster file."""
+    from syncline.fabric import build, save
+    from syncline.fabric.exchange import import_fabric
+
+    spec = import_fabric(source, format_, host=host)
+    fabric = build(spec)
+    save(spec, target)
+    payload = {"written": str(target), "gpus": fabric.num_gpus, "hosts": fabric.num_hosts}
+    emit(
+        payload,
+        json,
+        lambda console: console.print(
+            f"wrote {target}: {fabric.num_gpus} GPUs in {fabric.num_hosts} hosts", soft_wrap=True
+        ),
+    )
+
+
+def _draw(fabric: Fabric, facts: dict[str, Any], html: Path | None, svg: Path | None, png: Path | None) -> list[Path]:
+    """Write the pictures asked for; returns their paths."""
+    from syncline.fabric.load import write_text
+    if html is None and svg is None and png is None:
+        return []
+    from syncline.report.fabric_picture import draw_html, draw_svg, write_png
+
+    if html is not None:
+        write_text(html, draw_html(fabric, facts))
+    if svg is not None or png is not None:
+        picture = draw_svg(fabric)
+        if svg is not None:
+            write_text(svg, picture)
+        if png is not None:
+            write_png(picture, png)
+    return [path for path in (html, svg, png) if path is not None]
+
+
+def _path_json(fabric: Fabric, path: Any) -> dict[str, Any]:
+    links = fabric.links
+    return {
+        "links": [fabric.link_name(int(i)) for i in path],
+        "rate_Bps": float(links.rate_Bps[path].min()) if len(path) else 0.0,
+        "latency_s": float(links.latency_s[path].sum()) if len(path) else 0.0,
+    }
+
+
+def _print_paths(console: Console, paths: list[dict[str, Any]]) -> None:
+    from syncline import units
+
+    for path in paths:
+        hops = (
+            [path["links"][0].split(" -> ")[0], *(name.split(" -> ")[1] for name in path["links"])]
+            if path["links"]
+            else []
+        )
+        console.print(" -> ".join(hops), soft_wrap=True)
+        console.print(
+            f"  slowest link {units.show_rate(path['rate_Bps'])}, latency {units.show_time(path['latency_s'])}"
+        )
+
+
+def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    from syncline.errors import UsageError
+
+    if value not in allowed:
+        raise UsageError(f'{option} is "{value}"; it is one of {", ".join(allowed)}.')

@@ -1,0 +1,1 @@
+"""What people read: text, JSON, pictures and self-contained pages."""
