@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from syncline._native.core import max_min_rates
+from syncline._native.core import max_min_rates, run_flows
 
-__all__ = ["max_min_rates"]
+__all__ = ["max_min_rates", "run_flows"]
