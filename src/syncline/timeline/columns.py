@@ -114,8 +114,8 @@ def _check_range(table: str, rule: Column, array: Array) -> None:
         check_rows(table, rule.name, ~np.isfinite(seen), seen, "{value} is not a finite number.")
     if len(seen) == 0 or (rule.low <= seen.min() and seen.max() <= rule.high):
         return
-    check_rows(table, rule.name, seen < rule.low, seen, f"{{value}} is below {rule.low:.15g}.")
-    check_rows(table, rule.name, seen > rule.high, seen, f"{{value}} is above {rule.high:.15g}.")
+    check_rows(table, rule.name, seen < rule.low, seen, f"{{value}} is below {rule.low:.16g}.")
+    check_rows(table, rule.name, seen > rule.high, seen, f"{{value}} is above {rule.high:.16g}.")
 
 
 def _constant(array: Array, dtype: str) -> Array:

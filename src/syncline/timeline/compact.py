@@ -67,7 +67,7 @@ def _write_column(file: BinaryIO, name: str, column: Array) -> dict[str, Any]:
     if len(column) and (column.strides == (0,) or (column == column[0]).all()):
         return {"name": name, "value": column[0].item()}
     little = column.astype(column.dtype.newbyteorder("<"), copy=False)
-    planes = np.ascontiguousarray(little).view(np.uint8).reshape(len(column), -1).T
+    planes = np.ascontiguousarray(little).view(np.uint8).reshape(len(column), column.dtype.itemsize).T
     block = zlib.compress(planes.tobytes(), 1)
     file.write(block)
     return {"name": name, "size_bytes": len(block)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from syncline.timeline.columns import Floats, Ints, sum_by
 from syncline.timeline.intervals import union
 from syncline.timeline.spans import SpanKind
 from syncline.timeline.timeline import Timeline
-from syncline.units import show_size, show_time
+from syncline.units import show_rate, show_size, show_time
 
 
 @dataclass(frozen=True)
@@ -80,23 +81,25 @@ class LinkGaps:
 
     def lines(self) -> tuple[str, ...]:
         """Return the largest difference in bytes and in rate, and the links only one side saw, as text."""
-        result = []
+        result: list[str] = []
         if self.names:
-            for text, old, new in (
-                ("bytes", self.predicted_bytes, self.measured_bytes),
-                ("rate", self.predicted_rate_Bps, self.measured_rate_Bps),
-            ):
-                i = int(np.abs(new - old).argmax())
-                if new[i] != old[i]:
-                    per = "" if text == "bytes" else "/s"
-                    values = f"predicted {show_size(old[i])}{per}, measured {show_size(new[i])}{per}"
-                    share = f" ({(new[i] - old[i]) / old[i]:+.1%})" if old[i] else ""
-                    result.append(f"largest difference in link {text}, {self.names[i]}: {values}{share}")
+            result += self._largest("bytes", self.predicted_bytes, self.measured_bytes, show_size)
+            result += self._largest("rate", self.predicted_rate_Bps, self.measured_rate_Bps, show_rate)
         for label, names in (("predicted", self.only_predicted), ("measured", self.only_measured)):
             if names:
                 more = " ..." if len(names) > 3 else ""
                 result.append(f"{len(names):,} links carry traffic only as {label}: {', '.join(names[:3])}{more}")
         return tuple(result)
+
+    def _largest(self, what: str, predicted: Floats, measured: Floats, show: Callable[[float], str]) -> list[str]:
+        i = int(np.abs(measured - predicted).argmax())
+        old, new = float(predicted[i]), float(measured[i])
+        if old == new:
+            return []
+        share = f" ({(new - old) / old:+.1%})" if old else ""
+        return [
+            f"largest difference in link {what}, {self.names[i]}: predicted {show(old)}, measured {show(new)}{share}"
+        ]
 
 
 def kind_gaps(predicted: Timeline, measured: Timeline, scale: float) -> Gaps:
