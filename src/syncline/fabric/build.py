@@ -93,7 +93,7 @@ def _ports(draft: Draft, blocks: list[HostBlock], network: Network) -> Ports:
     widths = {block.template.model.num_nics for block in blocks}
     models = [block.template.model for block in blocks]
     ports_per_nic = {1 if m.bond else m.ports_per_nic for m in models}
-    if len(widths) != 1 or len(ports_per_nic) != 1:
+    if len(widths) != 1 or len(ports_per_nic) != 1 or len({m.ports_per_nic for m in models if m.bond}) > 1:
         raise FabricError(
             f"hosts with different numbers of NICs ({', '.join(map(str, sorted(widths)))}) share one network.",
             hint="Give them equally many NICs, or describe the cables by name (topology: explicit).",
@@ -109,4 +109,15 @@ def _ports(draft: Draft, blocks: list[HostBlock], network: Network) -> Ports:
     table = np.repeat(nics, per_nic, axis=1)
     rail = np.repeat(np.arange(num_nics, dtype=np.int32), per_nic)
     plane = np.tile(np.arange(per_nic, dtype=np.int32), num_nics)
-    return Ports(tuple(blocks), table, rail, plane)
+    rate = np.concatenate(
+        [np.full((block.num_hosts, table.shape[1]), _port_Bps(draft.catalog, block)) for block in blocks]
+    )
+    return Ports(tuple(blocks), table, rail, plane, rate, bonded=models[0].ports_per_nic if models[0].bond else 1)
+
+
+def _port_Bps(catalog: Catalog, block: HostBlock) -> float:
+    """Return what one port of the block's NICs can do; a bond's port is all ports of its NIC."""
+    model = block.template.model
+    if model.link is None:
+        return 0.0
+    return catalog.link(model.link).rate_Bps * (model.ports_per_nic if model.bond else 1)

@@ -134,11 +134,11 @@ class Draft:
         link: LinkType,
         tier: Tier,
         length_m: float,
-        rate_Bps: float | None = None,
+        rate_Bps: ArrayLike | None = None,
         end_latency_s: float = 0.0,
         kind: str | None = None,
     ) -> None:
-        """Lay one cable per pair of devices. Both directions get `rate_Bps` (default: the link type's)."""
+        """Lay one cable per pair of devices. Both directions get `rate_Bps` (one for all or one each)."""
         part = self.catalog.cable(kind) if kind else self.catalog.cable_for(link, length_m)
         latency_s = part.delay_s(length_m) + end_latency_s
         self._append_cables(

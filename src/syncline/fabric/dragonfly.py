@@ -60,7 +60,7 @@ class Dragonfly(Network):
         ]
         switches = draft.add_switches(names, parts.switch, level=1, group=group, site=ports.site)
         port = np.arange(ports.num_endpoints)
-        attach(draft, self, ports.table.ravel(), switches[port // shape.endpoints_per_switch], parts, ports.rate_Bps)
+        attach(draft, self, ports, switches[port // shape.endpoints_per_switch], parts)
         ports.set_racks(draft, (port.reshape(ports.table.shape)[:, 0] // shape.endpoints_per_switch).astype(np.int32))
         self._join_groups(draft, switches.reshape(shape.num_groups, shape.switches_per_group), shape, parts)
         draft.facts["dragonfly_groups"] = shape.num_groups

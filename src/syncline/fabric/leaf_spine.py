@@ -63,7 +63,7 @@ def add_leaves(
     leaves = draft.add_switches(
         numbered("leaf", num_leaves), parts.switch, level=1, group=np.arange(num_leaves), site=ports.site
     )
-    attach(draft, network, ports.table.ravel(), leaves[leaf_of_port], parts, ports.rate_Bps)
+    attach(draft, network, ports, leaves[leaf_of_port], parts)
     racks = leaf_of_port.reshape(ports.table.shape)[:, 0].astype(np.int32)
     ports.set_racks(draft, racks)
     return leaves, racks

@@ -19,7 +19,7 @@ from syncline import units
 from syncline.errors import CatalogError, FabricError, SynclineError
 from syncline.fabric.catalog import Catalog, LinkType, Switch
 from syncline.fabric.draft import Draft, HostBlock
-from syncline.fabric.fabric import IntArray, Tier
+from syncline.fabric.fabric import FloatArray, IntArray, Tier
 
 Routing = Literal["ecmp", "adaptive", "spray", "static", "minimal", "valiant", "ugal", "dimension-order"]
 
@@ -127,14 +127,17 @@ class Ports:
     """The NIC ports a network must join, host by host.
 
     `table[h, j]` is the NIC device behind port j of host h (a NIC with two ports appears twice in its row); every
-    host of a Ports has equally many. `plane` is the port number within the NIC.
+    host of a Ports has equally many. `plane` is the port number within the NIC. `rate_Bps[h, j]` is what the port can
+    do: the link it is cabled with may be slower or faster, and the slower of the two counts.
     """
 
     blocks: tuple[HostBlock, ...]
     table: IntArray
     rail: IntArray
     plane: IntArray
-    rate_Bps: float | None = None
+    rate_Bps: FloatArray
+    bonded: int = 1
+    """How many cables one port stands for (the ports of a NIC that act as one)."""
 
     @property
     def num_hosts(self) -> int:
@@ -154,7 +157,14 @@ class Ports:
 
     def select(self, columns: IntArray) -> Ports:
         """Return only some ports of every host (one plane, one rail)."""
-        return Ports(self.blocks, self.table[:, columns], self.rail[columns], self.plane[columns], self.rate_Bps)
+        return Ports(
+            self.blocks,
+            self.table[:, columns],
+            self.rail[columns],
+            self.plane[columns],
+            self.rate_Bps[:, columns],
+            self.bonded,
+        )
 
     def set_racks(self, draft: Draft, racks: IntArray) -> None:
         """Record the rack of every host, block by block."""
@@ -164,17 +174,15 @@ class Ports:
             first += block.num_hosts
 
 
-def attach(
-    draft: Draft, network: Network, ports: IntArray, leaves: IntArray, parts: NetworkParts, rate: float | None
-) -> None:
-    """Cable NIC ports to leaf switches, pairwise."""
+def attach(draft: Draft, network: Network, ports: Ports, switches: IntArray, parts: NetworkParts) -> None:
+    """Cable every port to a switch: `switches[h, j]` for port j of host h."""
     draft.cable(
-        ports,
-        leaves,
+        ports.table.ravel(),
+        switches.ravel(),
         link=parts.link,
         tier=Tier.ACCESS,
         length_m=network.lengths.access,
-        rate_Bps=rate,
+        rate_Bps=np.minimum(ports.rate_Bps, parts.link.rate_Bps * ports.bonded).ravel(),
         end_latency_s=parts.switch.latency_s,
     )
 

@@ -73,6 +73,6 @@ def add_rail_leaves(
     unit = (np.arange(ports.num_hosts) // down).astype(np.int32)
     rail_index = np.searchsorted(rails, ports.rail)
     leaf = leaves[unit[:, None] * len(rails) + rail_index[None, :]]
-    attach(draft, network, ports.table.ravel(), leaf.ravel(), parts, ports.rate_Bps)
+    attach(draft, network, ports, leaf, parts)
     ports.set_racks(draft, unit)
     return leaves

@@ -76,7 +76,7 @@ class Torus(Network):
             group=np.arange(ports.num_hosts),
             site=ports.site,
         )
-        attach(draft, self, ports.table.ravel(), np.repeat(routers, ports.per_host), parts, ports.rate_Bps)
+        attach(draft, self, ports, np.repeat(routers, ports.per_host), parts)
         for a, b in self.neighbours(routers):
             draft.cable(
                 a,
