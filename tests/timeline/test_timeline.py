@@ -133,7 +133,8 @@ def test_the_summary_carries_its_source(overlapped: Timeline, sampled: Timeline)
         ({"names": ()}, 'spans column "name", row 0: 0 is not in the table of 0 names.'),
         (
             {"names": ("a", "a")},
-            'span name "a" stands twice in its table, at 0 and 1.\n  Make the names differ, or use the first index for both.',
+            'span name "a" stands twice in its table, at 0 and 1.\n'
+            "  Make the names differ, or use the first index for both.",
         ),
         ({"metadata": [1]}, "metadata is list; it must be an object with text keys."),
         (
