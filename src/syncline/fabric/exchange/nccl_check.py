@@ -19,12 +19,13 @@ MAX_CHILDREN = 640
 MAX_ATTRIBUTES = 16
 MAX_CHARS = 253
 """Buffers of 255 characters hold the closing quote and the end mark too."""
+MAX_DEPTH = 64
 
 CLASSES = {"0x060400": "PCI", "0x080100": "PCI", "0x068000": "NVS", "0x068001": "CPU", "0x03": "GPU", "0x02": "NIC"}
 """How NCCL reads a PCI class, by its first characters; anything else counts as a PCI bridge."""
 LANE_SPEEDS = {
-    "2.5 GT/s": 15, "5 GT/s": 30, "8 GT/s": 60, "16 GT/s": 120, "32 GT/s": 240, "5.0 GT/s PCIe": 30, "8.0 GT/s PCIe": 60,
-    "16.0 GT/s PCIe": 120, "32.0 GT/s PCIe": 240, "64.0 GT/s PCIe": 480,
+    "2.5 GT/s": 15, "5 GT/s": 30, "8 GT/s": 60, "16 GT/s": 120, "32 GT/s": 240, "5.0 GT/s PCIe": 30,
+    "8.0 GT/s PCIe": 60, "16.0 GT/s PCIe": 120, "32.0 GT/s PCIe": 240, "64.0 GT/s PCIe": 480,
 }  # fmt: skip
 """Units of 100 Mb/s per lane, by the first characters of `link_speed`; anything else counts as 60 (PCIe 3)."""
 ARCHITECTURES = ("x86_64", "arm64", "ppc64")
@@ -87,7 +88,7 @@ class _Parser:
     def __init__(self, text: str, source: str) -> None:
         self.text, self.source = text, source
         self.at = 0
-        self.count = 0
+        self.count = self.depth = 0
         self.line = 1
 
     def fail(self, why: str, hint: str = "") -> DescriptionError:
@@ -125,7 +126,11 @@ class _Parser:
             if len(head.children) > MAX_CHILDREN:
                 raise self.fail(f"<{head.name}> has more than {MAX_CHILDREN} elements inside")
         if form == "open":
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                raise self.fail(f"it is nested more than {MAX_DEPTH} elements deep")
             self.children(node, _CHILDREN.get(node.name, ()) if used else (), ignored=not used)
+            self.depth -= 1
 
     def tag(self) -> tuple[_Node, str] | None:
         """Read one tag (skipping comments); None at the end of the file."""
@@ -174,8 +179,8 @@ class _Parser:
             if char == "=":
                 if not values:
                     raise self.fail(f"'=' after {self.text[start : self.at - 1][:20]!r}, where no value may stand")
-                value = self.value()
-                return self.text[start : self.at], value, self.next()
+                name = self.text[start : self.at - 1]
+                return name, self.value(), self.next()
             if self.at - start > MAX_CHARS + 1:
                 raise self.fail(f"a name has more than {MAX_CHARS} characters")
             if char in " >/\n\r":
@@ -244,7 +249,7 @@ class _Meaning:
         self.each(node)
 
     def each(self, node: _Node) -> None:
-        checks: dict[str, Callable[[_Node], None]] = {
+        checks: dict[str, Callable[[_Node], object]] = {
             "pci": self.pci, "gpu": self.gpu, "nic": self.each, "net": self.net, "nvlink": self.nvlink,
             "c2c": self.c2c, "pcilink": lambda n: self.bus_id(n, "target"),
         }  # fmt: skip

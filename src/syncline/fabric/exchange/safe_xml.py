@@ -60,7 +60,7 @@ def parse_xml(text: str, source: str, *, max_elements: int) -> tuple[tuple[Comme
 
 
 def scan_xml(text: str, source: str, *, max_elements: int) -> str:
-    """Check that a document is safe and well formed, for a parser that is not careful itself; returns the root's tag."""
+    """Return the root's tag of a document that is safe to hand to a less careful parser, or raise."""
     watcher = _Watcher()
     _run(text, source, max_elements, watcher)
     return watcher.tag
@@ -150,9 +150,7 @@ def _run(text: str, source: str, max_elements: int, watcher: _Watcher) -> None:
     depth = count = 0
 
     def refuse(what: str, hint: str = "") -> DescriptionError:
-        return DescriptionError(
-            f"the XML {what}.", where=f"{source} line {parser.CurrentLineNumber}", hint=hint
-        )
+        return DescriptionError(f"the XML {what}.", where=f"{source} line {parser.CurrentLineNumber}", hint=hint)
 
     def start(tag: str, values: list[str]) -> None:
         nonlocal depth, count

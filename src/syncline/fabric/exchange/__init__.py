@@ -1,0 +1,1 @@
+"""Import and export of fabrics: NCCL topology XML, Slurm topologies, topograph labels, GraphML."""
