@@ -7,9 +7,10 @@ import pytest
 
 from syncline.errors import NotProvedError, ScheduleError
 from syncline.schedule import Collective, Kind, Schedule, Strand, hierarchical, ring, verify
+from syncline.schedule.field import Counts, Residues
 from syncline.schedule.kernel import Kernel, whole
 from syncline.schedule.moves import Op, moves_round
-from syncline.schedule.verify import Counts, Residues, _check_all, prove_kernel
+from syncline.schedule.verify import _check_all, prove_kernel
 
 
 def schedule_of(kernel: Kernel) -> Schedule:

@@ -11,7 +11,7 @@ contribution of every giver, and nothing else.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -82,7 +82,7 @@ class Collective:
     sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_ranks(self.num_ranks)
+        check_ranks(self.num_ranks)
         object.__setattr__(self, "kind", _read_kind(self.kind))
         self._check_root()
         self._check_sizes()
@@ -107,6 +107,11 @@ class Collective:
         if min(self.sizes) < 0 or not 0 < sum(self.sizes) < 1 << 31:
             raise ScheduleError("sizes must not be negative and must add up to between 1 and 2^31 - 1.",
                                 hint="They are relative: divide them by a common factor.")  # fmt: skip
+
+    def even(self) -> Collective:
+        """Return the same collective without sizes: they change bytes, never who must get what."""
+        kind = Kind.ALL_TO_ALL if self.kind is Kind.ALL_TO_ALLV else self.kind
+        return replace(self, kind=kind, sizes=())
 
     @property
     def num_blocks(self) -> int:
@@ -171,7 +176,8 @@ class Collective:
         return f"{self.kind} over {self.num_ranks} ranks" + (root if self.kind in ROOTED else "")
 
 
-def _check_ranks(num_ranks: int) -> None:
+def check_ranks(num_ranks: int) -> None:
+    """Refuse a number of ranks that no schedule can have, before anything of that size is made."""
     if num_ranks < 1:
         raise ScheduleError(f"a collective needs at least one rank, not {num_ranks}.")
     if num_ranks > MAX_RANKS:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from syncline.errors import ScheduleError
 from syncline.schedule.kernel import Kernel
 from syncline.schedule.moves import moves_round
@@ -18,5 +16,4 @@ def flatten(schedule: Schedule, strand: Strand) -> Kernel:
         raise ScheduleError(f"{schedule.name}: {strand.num_moves:,} moves are too many to expand "
                             f"(at most {MAX_MOVES:,}).", hint='Use the "factored" method.')  # fmt: skip
     rounds = tuple(moves_round(m.src, m.dst, m.chunk, m.op) for m in strand.steps())
-    goal = replace(schedule.collective, sizes=())
-    return Kernel(schedule.name, goal, strand.num_chunks, rounds, schedule.num_helpers)
+    return Kernel(schedule.name, schedule.collective.even(), strand.num_chunks, rounds, schedule.num_helpers)

@@ -10,12 +10,16 @@ Rounds add up over the levels.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
+from math import lcm, prod
 
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Kind
 from syncline.schedule.grid import axis_groups, coordinates, grid_size, nested_stage, nested_strides
 from syncline.schedule.kernel import Kernel, Stage
 from syncline.schedule.kernels import kernel, offers
+from syncline.schedule.kernels import law as level_law
+from syncline.schedule.law import CostLaw
 from syncline.schedule.schedule import Schedule, alike
 
 KINDS = (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER, Kind.BROADCAST, Kind.REDUCE)
@@ -53,9 +57,14 @@ def hierarchical(
     return Schedule(name, goal, alike(stages, num_chunks, channels), family="hierarchical")
 
 
+def scatters(names: Sequence[str]) -> bool:
+    """Whether the inner levels can reduce-scatter and all-gather; if not, one leader a group goes on."""
+    return all(offers(name, Kind.REDUCE_SCATTER) and offers(name, Kind.ALL_GATHER) for name in names[1:])
+
+
 def _all_reduce(shape: Sequence[int], names: Sequence[str], chunks: int) -> tuple[tuple[Stage, ...], int]:
     """Reduce-scatter from the inside out, all-reduce across the outermost level, all-gather back."""
-    if not all(offers(name, Kind.REDUCE_SCATTER) and offers(name, Kind.ALL_GATHER) for name in names[1:]):
+    if not scatters(names):
         return _by_leaders(shape, names, chunks)
     top = kernel(names[0], Kind.ALL_REDUCE, shape[0], chunks=chunks)
     order = list(reversed(range(len(shape))))
@@ -89,7 +98,7 @@ def _by_leaders(shape: Sequence[int], names: Sequence[str], chunks: int) -> tupl
     ups = [kernel(names[axis], Kind.REDUCE, shape[axis], chunks=chunks) for axis in range(1, len(shape))]
     downs = [kernel(names[axis], Kind.BROADCAST, shape[axis], chunks=chunks) for axis in range(1, len(shape))]
     top = kernel(names[0], Kind.ALL_REDUCE, shape[0], chunks=chunks)
-    num_chunks = max(k.num_chunks for k in (*ups, *downs, top))
+    num_chunks = lcm(*(k.num_chunks for k in (*ups, *downs, top)))
     reduce = [_leader_stage(shape, axis, ups[axis - 1], 0, num_chunks) for axis in reversed(range(1, len(shape)))]
     spread = [_leader_stage(shape, axis, downs[axis - 1], 0, num_chunks) for axis in range(1, len(shape))]
     return (*reduce, _leader_stage(shape, 0, top, 0, num_chunks), *spread), num_chunks
@@ -100,7 +109,7 @@ def _rooted(goal: Collective, shape: Sequence[int], names: Sequence[str], chunks
     strides = nested_strides(shape)
     at = [goal.root // strides[axis] % shape[axis] for axis in range(len(shape))]
     kernels = [kernel(names[axis], goal.kind, shape[axis], root=at[axis], chunks=chunks) for axis in range(len(shape))]
-    num_chunks = max(k.num_chunks for k in kernels)
+    num_chunks = lcm(*(k.num_chunks for k in kernels))
     stages = tuple(_leader_stage(shape, axis, kernels[axis], goal.root, num_chunks) for axis in range(len(shape)))
     return (stages if goal.kind is Kind.BROADCAST else stages[::-1]), num_chunks
 
@@ -113,8 +122,44 @@ def _leader_stage(shape: Sequence[int], axis: int, work: Kernel, leader: int, nu
         stride = nested_strides(shape)[inner]
         keep &= coordinates(shape, inner, members[:, 0]) == leader // stride % shape[inner]
     members = members[keep]
-    if num_chunks % work.num_chunks:
-        raise ScheduleError(f"levels of {num_chunks} and {work.num_chunks} chunks do not fit each other.",
-                            hint="Give a number of chunks that all families can use.")  # fmt: skip
     wide = num_chunks // work.num_chunks
     return Stage(work, members, members[:, 0] * 0, ((work.num_chunks, wide),), ((wide, 1),))
+
+
+def hierarchical_law(
+    shape: Sequence[int],
+    kind: Kind = Kind.ALL_REDUCE,
+    *,
+    families: Sequence[str] = (),
+    chunks: int = 0,
+    root: int = 0,
+    **_: object,
+) -> CostLaw:
+    """Return what `hierarchical` promises: the laws of its levels, each on the part of the buffer that reaches it."""
+    names = tuple(families) or ("ring",) * len(shape)
+    rounds, most, total = 0, Fraction(0), Fraction(0)
+    for axis, phase, share, groups in _phases(shape, kind, names):
+        part = level_law(names[axis], phase, shape[axis], chunks=chunks)
+        rounds += part.rounds
+        most += part.sent_max * share
+        total += part.sent_total * share * groups
+    return CostLaw(rounds, most, total, at_most=True)
+
+
+def _phases(shape: Sequence[int], kind: Kind, names: Sequence[str]) -> list[tuple[int, Kind, Fraction, int]]:
+    """Return (axis, collective, share of the buffer each group works on, groups) of every stage."""
+    n, axes = prod(shape), range(len(shape))
+    outer = [prod(shape[:axis]) for axis in axes]
+    inner = [prod(shape[axis + 1 :]) for axis in axes]
+    if kind in (Kind.BROADCAST, Kind.REDUCE):
+        return [(axis, kind, Fraction(1), outer[axis]) for axis in axes]
+    if kind is not Kind.ALL_REDUCE:
+        return [(axis, kind, Fraction(1, inner[axis]), n // shape[axis]) for axis in axes]
+    top = (0, kind, Fraction(1, inner[0]), inner[0]) if scatters(names) else (0, kind, Fraction(1), 1)
+    pair = (Kind.REDUCE_SCATTER, Kind.ALL_GATHER) if scatters(names) else (Kind.REDUCE, Kind.BROADCAST)
+    whole = scatters(names)
+    return [top] + [
+        (axis, phase, Fraction(1, inner[axis]) if whole else Fraction(1), n // shape[axis] if whole else outer[axis])
+        for phase in pair
+        for axis in axes[1:]
+    ]

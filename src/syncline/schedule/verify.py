@@ -75,11 +75,11 @@ def verify(schedule: Schedule, *, method: str = "auto", seed: int = 1) -> Proved
 
 
 def _prove_strand(schedule: Schedule, strand: Strand, method: str, seed: int, known: dict[Any, str]) -> str:
-    goal = replace(schedule.collective, sizes=())  # sizes change bytes, never who must get what
+    goal = schedule.collective.even()
     single = len(strand.stages) == 1 and strand.stages[0].is_whole
     if single and method != "flat":
         kernel = strand.stages[0].kernel
-        if replace(kernel.goal, sizes=()) != goal:
+        if kernel.goal.even() != goal:
             kernel = replace(kernel, goal=goal)
         return _prove_once(kernel, seed, known)
     if method == "flat" or (method == "auto" and strand.num_moves <= FLAT_MOVES):

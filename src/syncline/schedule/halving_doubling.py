@@ -1,0 +1,154 @@
+"""Recursive doubling and recursive halving-doubling: partners at distances 1, 2, 4, ...
+
+Cost laws (n ranks, p the largest power of two up to n):
+- doubling all-reduce: log2 p rounds in which everyone sends the whole buffer: fewest rounds, most bytes;
+- halving-doubling all-reduce: 2 log2 p rounds, 2(p-1)/p of the buffer: few rounds *and* the fewest bytes;
+- reduce-scatter (halving), all-gather (doubling): log2 n rounds, (n-1)/n.
+When n is no power of two, ranks p and up first hand their data to a partner and get their result at the end: two
+rounds more, and the partner sends up to one buffer more.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from syncline.errors import ScheduleError
+from syncline.schedule.collective import Collective, Ints, Kind
+from syncline.schedule.kernel import Kernel, whole
+from syncline.schedule.law import CostLaw
+from syncline.schedule.moves import Op, Round, moves_round
+from syncline.schedule.schedule import Schedule, alike
+
+HALVING_KINDS = (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER)
+DOUBLING_KINDS = HALVING_KINDS
+
+
+def core_size(num_ranks: int) -> int:
+    """Return the largest power of two that is not larger."""
+    return 1 << (num_ranks.bit_length() - 1)
+
+
+def doubling_kernel(kind: Kind, num_ranks: int, *, root: int = 0, chunks: int = 0) -> Kernel:
+    """Return recursive doubling."""
+    if kind not in DOUBLING_KINDS:
+        raise ScheduleError(f"recursive doubling does not do {kind}.", hint=f"It does {', '.join(DOUBLING_KINDS)}.")
+    if kind is not Kind.ALL_REDUCE:  # its two halves are those of halving-doubling
+        return halving_kernel(kind, num_ranks)
+    goal = Collective(kind, num_ranks)
+    core = np.arange(core_size(num_ranks))
+    rounds = [moves_round(core, core ^ bit, 0, Op.REDUCE) for bit in _bits(num_ranks)]
+    before, after = _fold(num_ranks, 1)
+    return Kernel("recursive doubling", goal, 1, (*before, *rounds, *after))
+
+
+def halving_kernel(kind: Kind, num_ranks: int, *, root: int = 0, chunks: int = 0) -> Kernel:
+    """Return recursive halving, recursive doubling, or both."""
+    if kind not in HALVING_KINDS:
+        raise ScheduleError(f"halving-doubling does not do {kind}.", hint=f"It does {', '.join(HALVING_KINDS)}.")
+    goal = Collective(kind, num_ranks)
+    num_chunks = core_size(num_ranks) if kind is Kind.ALL_REDUCE else num_ranks
+    before, after = _fold(num_ranks, num_chunks)
+    down = [_exchange(num_ranks, num_chunks, bit, halve=True) for bit in reversed(_bits(num_ranks))]
+    up = [_exchange(num_ranks, num_chunks, bit, halve=False) for bit in _bits(num_ranks)]
+    rounds = {
+        Kind.ALL_REDUCE: (*before, *down, *up, *after),
+        Kind.REDUCE_SCATTER: (*before, *down, *_hand_over(num_ranks, to_core=False)),
+        Kind.ALL_GATHER: (*_hand_over(num_ranks, to_core=True), *up, *after),
+    }[kind]
+    return Kernel(f"halving-doubling {kind}", goal, num_chunks, rounds)
+
+
+def _bits(num_ranks: int) -> list[int]:
+    return [1 << k for k in range(num_ranks.bit_length() - 1)]
+
+
+def _extras(num_ranks: int) -> Ints:
+    return np.arange(core_size(num_ranks), num_ranks)
+
+
+def _fold(num_ranks: int, num_chunks: int) -> tuple[tuple[Round, ...], tuple[Round, ...]]:
+    """Return the rounds in which ranks outside the core give their whole buffer to a partner and get it all back."""
+    extra = _extras(num_ranks)
+    if not len(extra):
+        return (), ()
+    partner = extra - core_size(num_ranks)
+    give = moves_round(extra, partner, 0, Op.REDUCE, count=num_chunks)
+    return (give,), (moves_round(partner, extra, 0, Op.COPY, count=num_chunks),)
+
+
+def _hand_over(num_ranks: int, *, to_core: bool) -> tuple[Round, ...]:
+    """Return the round that moves the blocks of ranks outside the core between them and their partners."""
+    extra = _extras(num_ranks)
+    if not len(extra):
+        return ()
+    partner = extra - core_size(num_ranks)
+    src, dst = (extra, partner) if to_core else (partner, extra)
+    return (moves_round(src, dst, extra, Op.COPY),)
+
+
+def _exchange(num_ranks: int, num_chunks: int, bit: int, *, halve: bool) -> Round:
+    """Return one round between partners at distance `bit`: each sends the half the other keeps, or the half it has.
+
+    A rank stands for its block and, past a power of two, for that of the rank it helps: blocks core + rank.
+    """
+    core = core_size(num_ranks)
+    rank = np.arange(core)
+    side = (rank ^ bit if halve else rank) & -bit  # where the half that is sent starts
+    src, dst, low, count = [rank], [rank ^ bit], [side], [np.full(core, bit)]
+    if num_chunks > core:
+        more = np.clip(num_chunks - core - side, 0, bit)
+        keep = more > 0
+        src, dst = [rank, rank[keep]], [rank ^ bit, (rank ^ bit)[keep]]
+        low, count = [side, (core + side)[keep]], [count[0], more[keep]]
+    op = Op.REDUCE if halve else Op.COPY
+    whole = [np.concatenate(column) for column in (src, dst, low, count)]
+    return moves_round(whole[0], whole[1], whole[2], op, count=whole[3])
+
+
+def recursive_doubling(num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, channels: int = 1) -> Schedule:
+    """Return recursive doubling: log2 n rounds in which everyone sends the whole buffer; for small messages."""
+    work = doubling_kernel(kind, num_ranks)
+    strands = alike((whole(work),), work.num_chunks, channels)
+    return Schedule("recursive doubling", work.goal, strands, family="recursive-doubling")
+
+
+def halving_doubling(num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, channels: int = 1) -> Schedule:
+    """Return halving-doubling: 2 log2 n rounds, each rank sends 2(n-1)/n of the buffer; for any number of ranks."""
+    work = halving_kernel(kind, num_ranks)
+    strands = alike((whole(work),), work.num_chunks, channels)
+    return Schedule("halving-doubling", work.goal, strands, family="halving-doubling")
+
+
+def recursive_doubling_law(num_ranks: int, kind: Kind = Kind.ALL_REDUCE, **_: object) -> CostLaw:
+    """Return what `recursive_doubling` promises."""
+    if kind is not Kind.ALL_REDUCE:
+        return halving_doubling_law(num_ranks, kind)
+    core = core_size(num_ranks)
+    extra, levels = num_ranks - core, core.bit_length() - 1
+    most = max(Fraction(levels + (1 if extra else 0)), Fraction(1 if extra else 0))
+    return CostLaw(levels + (2 if extra else 0), most, Fraction(core * levels + 2 * extra))
+
+
+def halving_doubling_law(num_ranks: int, kind: Kind = Kind.ALL_REDUCE, **_: object) -> CostLaw:
+    """Return what `halving_doubling` promises."""
+    n, core = num_ranks, core_size(num_ranks)
+    extra, levels = n - core, core.bit_length() - 1
+    if kind is Kind.ALL_REDUCE:
+        fold = 1 if extra else 0
+        return CostLaw(
+            2 * levels + 2 * fold, Fraction(2 * (core - 1), core) + fold, Fraction(2 * (core - 1) + 2 * extra)
+        )
+    inside = sum(core * bit + _extra_blocks(core, extra, bit) for bit in _bits(n))
+    if kind is Kind.REDUCE_SCATTER:
+        total = Fraction(inside, n) + extra + Fraction(extra, n)
+        return CostLaw(levels + (2 if extra else 0), Fraction(1), total, at_most=True)
+    total = Fraction(inside, n) + Fraction(extra, n) + extra
+    most = Fraction(2 * (core - 1), n) + 1 if extra else Fraction(n - 1, n)
+    return CostLaw(levels + (2 if extra else 0), most, total, at_most=True)
+
+
+def _extra_blocks(core: int, extra: int, bit: int) -> int:
+    """Count the blocks of ranks outside the core that all ranks send at distance `bit`."""
+    return sum(bit * min(max(extra - low, 0), bit) for low in range(0, core, bit))

@@ -1,0 +1,61 @@
+"""Parameter servers: every worker pushes its data to a server, which adds it up, and pulls the sum back.
+
+Cost law (n workers): 2 rounds; each worker sends its buffer once and gets it once, so 2n times the buffer is moved,
+and with one server all of it through that server's link. s servers each hold 1/s of the buffer. Servers may be
+machines of their own or live with the first workers (`colocated`), which then keep their own part at home.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from syncline.errors import ScheduleError
+from syncline.schedule.collective import Collective, Kind
+from syncline.schedule.kernel import Kernel, whole
+from syncline.schedule.law import CostLaw
+from syncline.schedule.moves import Op, Round, moves_round
+from syncline.schedule.schedule import Schedule, alike
+
+
+def parameter_server(
+    num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, servers: int = 1, colocated: bool = False, channels: int = 1
+) -> Schedule:
+    """Return push and pull through `servers` servers: 2 rounds, 2n times the buffer moved in all."""
+    if kind is not Kind.ALL_REDUCE:
+        raise ScheduleError(f"a parameter server does not do {kind}.", hint="It does all_reduce.")
+    goal = Collective(kind, num_ranks)
+    if servers < 1 or (colocated and servers > num_ranks):
+        raise ScheduleError(f"{servers} servers for {num_ranks} workers: at least one, and no more than workers when "
+                            "they live with them.")  # fmt: skip
+    work = Kernel(f"{servers} servers", goal, servers, (_push(num_ranks, servers), _pull(num_ranks, servers)), servers)
+    name = "parameter server" if servers == 1 else f"parameter server, {servers} shards"
+    homes = tuple(range(servers)) if colocated else ()
+    strands = alike((whole(work),), servers, channels)
+    return Schedule(name, goal, strands, servers, homes, family="parameter-server")
+
+
+def _push(n: int, servers: int) -> Round:
+    worker = np.arange(n)
+    shard = worker % servers
+    return moves_round(worker, n + shard, shard, Op.REDUCE, repeat=servers, at_once=True, dst_step=1, chunk_step=1,
+                       src_circle=(0, n), dst_circle=(n, servers))  # fmt: skip
+
+
+def _pull(n: int, servers: int) -> Round:
+    worker = np.arange(n)
+    shard = worker % servers
+    return moves_round(n + shard, worker, shard, Op.COPY, repeat=servers, at_once=True, src_step=1, chunk_step=1,
+                       src_circle=(n, servers), dst_circle=(0, n))  # fmt: skip
+
+
+def parameter_server_law(
+    num_ranks: int, kind: Kind = Kind.ALL_REDUCE, *, servers: int = 1, colocated: bool = False, **_: object
+) -> CostLaw:
+    """Return what `parameter_server` promises; a colocated server sends all others their part of the sum."""
+    n, part = num_ranks, Fraction(1, servers)
+    if not colocated:
+        return CostLaw(2, Fraction(1), Fraction(2 * n))
+    own = (1 - part) + (n - 1) * part
+    return CostLaw(2, own if servers == n else max(own, Fraction(1)), Fraction(2 * (n - 1)))

@@ -1,0 +1,80 @@
+"""One chunk for all: the shortcut must say what looking at every chunk says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from syncline.schedule import Collective, Kind
+from syncline.schedule.bruck import bruck_kernel
+from syncline.schedule.direct import direct_kernel, pairwise_kernel
+from syncline.schedule.field import Residues
+from syncline.schedule.halving_doubling import halving_kernel
+from syncline.schedule.kernel import Kernel
+from syncline.schedule.moves import Op, moves_round
+from syncline.schedule.reference import performs
+from syncline.schedule.ring import ring_kernel
+from syncline.schedule.rotation import holds, representatives, rotates
+
+TURNING = [Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER]
+
+
+@pytest.mark.parametrize("kind", TURNING)
+def test_rings_and_exchanges_rotate(kind: Kind) -> None:
+    for make in (ring_kernel, direct_kernel, pairwise_kernel, bruck_kernel):
+        kernel = make(kind, 6)
+        assert rotates(kernel)
+        assert holds(kernel, Residues(1)) is None
+        assert representatives(kernel) == 1
+    assert not rotates(halving_kernel(kind, 8))
+
+
+def test_all_to_all_needs_the_chunks_of_one_rank() -> None:
+    assert representatives(pairwise_kernel(Kind.ALL_TO_ALL, 5)) == 5
+    assert representatives(bruck_kernel(Kind.ALL_TO_ALL, 5)) == 5
+    still = moves_round(np.arange(5), (np.arange(5) + 1) % 5, np.arange(5), Op.COPY, window=5)
+    assert not rotates(Kernel("all on block 0", Collective(Kind.ALL_TO_ALL, 5), 25, (still,)))
+
+
+def test_one_row_out_of_step_does_not_rotate() -> None:
+    right = ring_kernel(Kind.ALL_REDUCE, 5)
+    chunk = right.rounds[0].chunk.copy()
+    chunk[2] += 1
+    assert not rotates(replace(right, rounds=(replace(right.rounds[0], chunk=chunk), right.rounds[1])))
+
+
+@given(
+    n=st.integers(2, 7),
+    kind=st.sampled_from(TURNING),
+    rows=st.lists(
+        st.tuples(st.integers(1, 6), st.integers(0, 6), st.integers(0, 1), st.integers(1, 3), st.integers(-2, 2),
+                  st.integers(0, 6), st.integers(0, 2), st.booleans()),
+        max_size=4,
+    ),
+    honest=st.integers(0, 3),
+)  # fmt: skip
+@settings(max_examples=200, deadline=None)
+def test_agrees_with_the_twin_on_random_turning_kernels(
+    n: int, kind: Kind, rows: list[tuple[int, int, int, int, int, int, int, bool]], honest: int
+) -> None:
+    rank = np.arange(n)
+    entries = list((ring_kernel, direct_kernel, pairwise_kernel, bruck_kernel)[honest](kind, n).rounds)
+    for far, chunk, op, count, step, repeat, hop, at_once in rows:
+        if far % n == 0:
+            continue
+        entries.append(moves_round(rank, (rank + far) % n, (rank + chunk) % n, op, count=min(count, n), repeat=repeat,
+                                   chunk_step=step, dst_step=hop, src_step=hop, at_once=at_once))  # fmt: skip
+    kernel = Kernel("random", Collective(kind, n), n, tuple(entries))
+    assert rotates(kernel)
+    if performs(kernel):
+        assert holds(kernel, Residues(5)) is None
+    elif holds(kernel, Residues(5)) is None:  # then only safety can be wrong
+        from syncline.errors import NotProvedError
+        from syncline.schedule.safety import check_safety
+
+        with pytest.raises(NotProvedError):
+            check_safety(kernel, representatives(kernel))
