@@ -34,22 +34,21 @@ def load(name: str | os.PathLike[str]) -> Fabric:
     try:
         return build(spec)
     except SynclineError as error:
-        if not error.where:
-            error.where = _place(document, error)
+        place = _place(document, f"{error.where} {error.message}")
+        error.where = f"{place}, {error.where}" if error.where else place
         raise
 
 
 def read_cluster(name: str | os.PathLike[str]) -> Document:
     """Return the YAML document of a file or preset."""
     text = os.fspath(name)
-    path = Path(text)
     if text in presets():
         return read_document((_PRESETS / f"{text}.yaml").read_text("utf-8"), f"preset {text}")
-    if path.exists() or path.suffix in _SUFFIXES or os.sep in text:
-        return read_document(read_text(path), text)
+    if os.path.exists(text) or text.endswith(_SUFFIXES) or os.sep in text:
+        return read_document(read_text(Path(text)), text)
     close = difflib.get_close_matches(text, presets(), n=3, cutoff=0.4)
     raise FileError(
-        f'there is no file or preset "{text}".',
+        f'there is no file or preset "{text[:200]}".',
         detail=f"Close presets: {', '.join(close)}." if close else "",
         hint="List presets with `syncline fabric list`.",
     )
@@ -79,11 +78,32 @@ def write_text(path: Path, text: str) -> None:
     if path.is_dir():
         raise FileError(f'"{path}" is a directory.', hint="Name a file inside it.")
     try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
-            file.write(text)
-        os.replace(file.name, path)
+        if path.exists() and not path.is_file():  # a pipe or /dev/stdout is written to, never replaced
+            path.write_text(text, encoding="utf-8")
+        else:
+            _replace(path.resolve(), text)
     except OSError as error:
-        raise FileError(f'cannot write "{path}": {error.strerror}.') from None
+        hint = "Name a file in a folder that exists and that you may write to."
+        raise FileError(f'cannot write "{path}": {error.strerror}.', hint=hint) from None
+
+
+def _replace(path: Path, text: str) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            # A temporary file is private; the finished one has the mode of the old, or of any new file.
+            os.fchmod(file.fileno(), path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 @cache
@@ -94,58 +114,64 @@ def presets() -> tuple[str, ...]:
 
 
 def _first_problem(document: Document, error: ValidationError) -> DescriptionError:
+    """Say the deepest problem first: the others often follow from it."""
     problems = error.errors()
-    first = min(problems, key=lambda p: -len(p["loc"]))
+    first = max(problems, key=lambda problem: len(problem["loc"]))
     path = _real_path(document, first["loc"])
-    message = str(first["msg"]).removeprefix("Value error, ")
-    key = ".".join(str(step) for step in path)
-    hint = _HINTS.get(first["type"], "")
-    if first["type"] == "extra_forbidden":
-        message = f'unknown key "{path[-1] if path else key}"'
-    elif first["type"] == "missing":
-        message = f'"{first["loc"][-1]}" is missing'
-    elif key and not message.startswith('"'):
-        message = f"{key}: {message}"
+    message = str(first["msg"]).removeprefix("Value error, ").removesuffix(".")
+    kind, last = first["type"], first["loc"][-1:]
+    if kind == "extra_forbidden":
+        message = f'unknown key "{last[0]}"'
+    elif kind == "missing":
+        message = f'"{last[0]}" is missing'
+    elif kind == "union_tag_invalid":
+        known = ", ".join(str(first["ctx"]["expected_tags"]).replace("'", "").split(", "))
+        message = f'there is no topology "{first["ctx"]["tag"]}"; known: {known}'
+    elif kind == "union_tag_not_found":
+        message = '"topology" is missing'
+    elif path:
+        message = f"{'.'.join(map(str, path))}: {message}"
     more = f"{len(problems) - 1} more problem(s) after this one." if len(problems) > 1 else ""
-    return DescriptionError(f"{message}.", where=document.where(path), detail=more, hint=hint)
+    where = document.where(path) if path else _place(document, message)
+    return DescriptionError(f"{message}.", where=where, detail=more, hint=_HINTS.get(kind, f"See {_GUIDE}."))
 
 
 def _real_path(document: Document, loc: tuple[Any, ...]) -> Path_:
-    """Drop what pydantic adds to a key path (union tags) and what short forms hide (`host` inside `hosts.0`)."""
-    path: list[Any] = []
+    """Return the key path as the file has it, without what pydantic adds (union tags, `hosts.0` of the short form)."""
+    path: Path_ = ()
     for step in loc:
         if (*path, step) in document.lines:
-            path.append(step)
-        elif path == ["hosts"] and step == 0:
-            path = []
-        elif not path and step == "hosts":
-            path = ["hosts"] if ("hosts",) in document.lines else []
-    if loc and isinstance(loc[-1], str) and loc[-1] == "count" and ("hosts",) in document.lines and not path:
-        path = ["hosts"]
-    return tuple(path)
+            path = (*path, step)
+        elif path[-1:] == ("hosts",) and step == 0 and (*path[:-1], "host") in document.lines:
+            path = path[:-1]  # the one group that `hosts: 64` and `host: ...` stand for
+    if loc[-1:] == ("count",) and (*path, "hosts") in document.lines:
+        return (*path, "hosts")
+    return path
 
 
-def _place(document: Document, error: SynclineError) -> str:
-    """Point an error of the build at the line of the words it quotes, or else at the file."""
-    quoted = error.message.split('"')[1::2]
-    for words in quoted:
-        for path, line in document.lines.items():
-            value = _at(document.data, path)
-            if isinstance(value, (str, int)) and str(value) == words:
-                return f"{document.source} line {line}"
-    return document.source
+def _place(document: Document, message: str) -> str:
+    """Return the line of the "value" or `key` that a message quotes, or else of the network."""
+    values = [(path, str(_at(document.data, path))) for path in document.lines]
+    for words in filter(None, message.split('"')[1::2]):
+        for fits in (str.__eq__, str.__contains__):
+            found = [path for path, text in values if fits(text, words)]
+            if found:
+                return document.where(max(found, key=len))
+    keys = {str(path[-1]): path for path in document.lines if path}
+    path = next((keys[key] for key in message.split("`")[1::2] if key in keys), ("network",))
+    return document.where(path)
 
 
 def _at(data: Any, path: Path_) -> Any:
     for step in path:
-        if not isinstance(data, (dict, list)):
-            return None
-        data = data[step]  # type: ignore[index,call-overload,unused-ignore]
+        data = data[step]
     return data
 
 
+_GUIDE = "docs/guides/cluster-file.md"
 _HINTS = {
-    "extra_forbidden": "Remove it, or see docs/guides/cluster-file.md for the keys.",
+    "extra_forbidden": f"Remove it, or see {_GUIDE} for the keys.",
     "missing": "Add it; three lines are enough: hosts, host and network.",
-    "union_tag_invalid": "Topologies are described in docs/guides/cluster-file.md.",
+    "union_tag_invalid": f"Topologies are described in {_GUIDE}.",
+    "union_tag_not_found": "Add it: `topology: fat-tree`, say.",
 }

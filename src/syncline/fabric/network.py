@@ -56,7 +56,7 @@ Metres = Annotated[float, _quantity(units.length), Field(gt=0, le=50_000_000)]
 class Strict(BaseModel):
     """A frozen description in which an unknown key is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class CableLengths(Strict):

@@ -37,6 +37,7 @@ TOPOLOGIES = (
     "fat-tree", "leaf-spine", "rail-optimized", "rail-only", "multi-plane", "dragonfly", "torus", "optical", "explicit",
 )  # fmt: skip
 MAX_HOSTS = 1_000_000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 _HOST_TEXT = re.compile(r"\s*(\d+)\s*[x×]\s*(\S.*?)\s*\Z")
 _HOSTLIST = re.compile(r"([^\[\]]*)\[([0-9,\-]+)\]([^\[\]]*)\Z")
 
@@ -128,12 +129,24 @@ class HostGroup(Strict):
     def _host_text(cls, host: Any) -> Any:
         return host_from_text(host)
 
-    @field_validator("count")
+    @field_validator("count", mode="before")
     @classmethod
-    def _count_in_range(cls, count: int | str | None) -> int | str | None:
-        if isinstance(count, int) and not 1 <= count <= MAX_HOSTS:
+    def _count_in_range(cls, count: Any) -> Any:
+        if count is None or count == "max":
+            return count
+        if isinstance(count, bool) or not isinstance(count, int):
+            raise ValueError(f'"{count}" is not a number of hosts; write `64`, say, or `max`')
+        if not 1 <= count <= MAX_HOSTS:
             raise ValueError(f"{count:,} hosts; a cluster has 1 to {MAX_HOSTS:,}")
         return count
+
+    @field_validator("names")
+    @classmethod
+    def _plain_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not _NAME.fullmatch(name):
+                raise ValueError(f'"{name}" is not a host name; use letters, digits, dots, hyphens and underscores')
+        return names
 
     @model_validator(mode="after")
     def _counted(self) -> HostGroup:
@@ -221,22 +234,20 @@ def host_from_text(host: Any) -> Any:
 
 def network_from_text(text: str) -> dict[str, Any]:
     """Read "rail-optimized NDR", "leaf-spine 400GbE 3:1" or "torus 4x4x4"."""
-    words = text.split()
     network: dict[str, Any] = {}
-    for word in words:
+    link = []
+    for word in text.split():
         if word.lower() in TOPOLOGIES:
             network["topology"] = word.lower()
-        elif re.fullmatch(r"\d+(\.\d+)?:\d+", word):
+        elif re.fullmatch(r"\d+(\.\d+)?:\d+(\.\d+)?", word):
             network["oversubscription"] = word
         elif re.fullmatch(r"\d+(x\d+)+", word):
             network["shape"] = [int(n) for n in word.split("x")]
-        elif "link" in network:
-            raise ValueError(f'cannot read "{word}" in network "{text}"')
         else:
-            network["link"] = word
+            link.append(word)
     if "topology" not in network:
         raise ValueError(f'network "{text}" names no topology; known: {", ".join(TOPOLOGIES)}')
-    return network
+    return network | ({"link": " ".join(link)} if link else {})
 
 
 def expand_hostlist(text: str) -> list[str]:
