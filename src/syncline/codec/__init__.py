@@ -1,0 +1,1 @@
+"""How bytes shrink: what each scheme costs, and the schemes themselves."""
