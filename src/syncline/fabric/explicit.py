@@ -10,9 +10,12 @@ from pydantic import Field, field_validator
 
 from syncline.errors import FabricError
 from syncline.fabric.draft import Draft
-from syncline.fabric.fabric import Tier
+from syncline.fabric.fabric import Kind, Tier
 from syncline.fabric.network import Metres, Network, Ports, Rate, Seconds, Strict
 
+TierName = Literal[
+    "scale-up", "access", "leaf-spine", "spine-core", "group-local", "group-global", "wan", "optical"
+]  # fmt: skip
 _CABLE = re.compile(r"\s*(\S+)\s*(?:<->|--|-)\s*(\S+?)\s*(?::\s*(\S.*?))?\s*(?:x\s*(\d+))?\s*\Z")
 
 
@@ -23,10 +26,16 @@ class ExplicitSwitch(Strict):
     model: str | None = None
     level: int = Field(default=1, ge=1, le=9)
     group: int = Field(default=0, ge=0)
+    rail: int = Field(default=-1, ge=-1)
+    kind: Literal["switch", "ocs"] = "switch"
 
 
 class ExplicitCable(Strict):
-    """One cable (or `count` equal ones) between two named devices."""
+    """One cable (or `count` equal ones) between two named devices.
+
+    `latency` is what the devices at its ends add to the cable's own. `medium` names something that is not bought as a
+    cable (a line, a chip's own links); such a link has its `rate` and its whole `latency` here.
+    """
 
     a: str
     b: str
@@ -35,6 +44,10 @@ class ExplicitCable(Strict):
     latency: Seconds | None = None
     length: Metres | None = None
     count: int = Field(default=1, ge=1, le=4096)
+    tier: TierName | None = None
+    cable: str | None = None
+    """The kind of cable; default: the cheapest that reaches."""
+    medium: str | None = None
 
 
 class Explicit(Network):
@@ -44,6 +57,8 @@ class Explicit(Network):
     link: str = ""
     switches: tuple[ExplicitSwitch, ...] = ()
     cables: tuple[ExplicitCable, ...]
+    racks: tuple[int, ...] = ()
+    """The rack of each host; default: hosts whose first NIC goes to the same switch share one."""
 
     @field_validator("cables", mode="before")
     @classmethod
@@ -63,12 +78,18 @@ class Explicit(Network):
                 raise FabricError(f'two devices are called "{switch.name}".', hint="Give one another name.")
             model = self._model(draft, switch)
             (device,) = draft.add_switches(
-                [switch.name], model, level=switch.level, group=switch.group, site=ports.site
+                [switch.name],
+                model,
+                level=switch.level,
+                group=switch.group,
+                rail=switch.rail,
+                site=ports.site,
+                kind=Kind[switch.kind.upper()],
             )
             ids[switch.name] = int(device)
         for cable in self.cables:
             self._lay(draft, cable, ids, levels)
-        ports.set_racks(draft, self._racks(draft, ports))
+        ports.set_racks(draft, np.array(self.racks, np.int32) if self.racks else self._racks(draft, ports))
 
     def _host_devices(self, draft: Draft, ports: Ports) -> dict[str, int]:
         names: dict[str, int] = {}
@@ -81,6 +102,8 @@ class Explicit(Network):
 
     def _model(self, draft: Draft, switch: ExplicitSwitch) -> Any:
         name = switch.model or self.switch
+        if switch.kind == "ocs":
+            return name or "OCS"
         return draft.catalog.switch(name) if name else "switch"
 
     def _lay(self, draft: Draft, cable: ExplicitCable, ids: dict[str, int], levels: dict[str, int]) -> None:
@@ -92,15 +115,16 @@ class Explicit(Network):
                     hint="Name a switch of `switches:` or a NIC such as host-00/nic-0.",
                 )
             ends.append(ids[end])
-        name = cable.link or self.link
-        tier = _tier(levels.get(cable.a, 0), levels.get(cable.b, 0))
+        name = "" if cable.medium else cable.link or self.link
+        tier = _tier_of(cable, levels)
         if not name:
             if cable.rate is None:
                 raise FabricError(
                     f"cable {cable.a} <-> {cable.b} has neither a link nor a rate.", hint="Add `: NDR` or `rate:`."
                 )
             for _ in range(cable.count):
-                draft.join(*ends, medium="cable", tier=tier, rate_Bps=cable.rate, latency_s=cable.latency or 1e-6)
+                latency_s = 1e-6 if cable.latency is None else cable.latency
+                draft.join(*ends, medium=cable.medium or "cable", tier=tier, rate_Bps=cable.rate, latency_s=latency_s)
             return
         link = draft.catalog.link(name)
         draft.cable(
@@ -111,6 +135,7 @@ class Explicit(Network):
             length_m=cable.length or (self.lengths.access if tier is Tier.ACCESS else self.lengths.leaf_spine),
             rate_Bps=cable.rate,
             end_latency_s=cable.latency or 0.0,
+            kind=cable.cable,
         )
 
     def _racks(self, draft: Draft, ports: Ports) -> np.ndarray:
@@ -132,6 +157,12 @@ def _from_text(text: str) -> dict[str, Any]:
         raise ValueError(f'"{text}" is not a cable; write "leaf-a <-> spine-0 : NDR x2"')
     a, b, link, count = match.groups()
     return {"a": a, "b": b, "link": link, "count": int(count or 1)}
+
+
+def _tier_of(cable: ExplicitCable, levels: dict[str, int]) -> Tier:
+    if cable.tier:
+        return Tier[cable.tier.upper().replace("-", "_")]
+    return _tier(levels.get(cable.a, 0), levels.get(cable.b, 0))
 
 
 def _tier(level_a: int, level_b: int) -> Tier:
