@@ -18,6 +18,9 @@ from syncline.errors import ScheduleError
 from syncline.schedule.collective import MAX_CHUNKS, MAX_RANKS, Collective, Ints
 from syncline.schedule.moves import Moves, Round, check_round
 
+MAX_ROUNDS = 1 << 22
+"""Rounds one kernel may have: twice what a ring of all the ranks a schedule can have needs."""
+
 Axes = tuple[tuple[int, int], ...]
 """(count, stride) per digit, the first digit the slowest: a way to number chunks."""
 
@@ -45,6 +48,8 @@ class Kernel:
             for i, entry in enumerate(self.rounds)
         )
         object.__setattr__(self, "rounds", checked)
+        if self.num_rounds > MAX_ROUNDS:
+            raise ScheduleError(f'kernel "{self.name}" has {self.num_rounds:,} rounds, more than {MAX_ROUNDS:,}.')
 
     @property
     def num_ranks(self) -> int:

@@ -1,0 +1,1 @@
+"""Schedules to and from files: JSON (lossless) and MSCCL XML."""
