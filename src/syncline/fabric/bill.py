@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncline.fabric.catalog import Cable, Catalog, HostModel, Switch, load_catalog
+from syncline.fabric.catalog import Catalog, HostModel, Switch, load_catalog
+from syncline.fabric.draft import UNKNOWN_CABLE
 from syncline.fabric.fabric import Fabric, Kind
 
 
@@ -63,16 +64,16 @@ def bill(fabric: Fabric) -> Bill:
 
 def _hosts(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
     groups = fabric.spec.hosts or tuple(group for site in fabric.spec.sites for group in site.hosts)
-    counts: dict[str, tuple[HostModel, int]] = {}
+    counts: dict[HostModel, int] = {}
     remaining = fabric.num_hosts
     for group in groups:
         count = len(group.names) or (group.count if isinstance(group.count, int) else remaining)
         remaining -= count
         model = group.host.resolve(catalog)
-        key = f"{model.name} ({model.num_gpus} x {model.gpu})"
-        counts[key] = (model, counts.get(key, (model, 0))[1] + count)
+        counts[model] = counts.get(model, 0) + count
     lines = []
-    for name, (model, count) in counts.items():
+    for model, count in counts.items():
+        name = f"{model.name} ({model.num_gpus} x {model.gpu})"
         price = model.price_usd
         if price is not None and not model.price_includes_nics and model.nic:
             price += model.num_nics * (catalog.nic(model.nic).price_usd or 0.0)
@@ -87,19 +88,11 @@ def _switches(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
         name = fabric.parts[part]
         model = _find(catalog, name)
         if model is None:
-            lines.append(BillLine("switch", name, int(count), None, 0.0, "not in the catalogue", True))
+            line = BillLine("switch", name, int(count), None, 0.0, "not in the catalogue", True)
         else:
-            lines.append(
-                BillLine(
-                    "switch",
-                    name,
-                    int(count),
-                    model.price_usd,
-                    model.power_w,
-                    model.price_source,
-                    model.price_is_estimate,
-                )
-            )
+            price, source = model.price_usd, model.price_source
+            line = BillLine("switch", name, int(count), price, model.power_w, source, model.price_is_estimate)
+        lines.append(line)
     return lines
 
 
@@ -112,11 +105,16 @@ def _cables(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
     bought = np.flatnonzero(links.cable[::2] >= 0) * 2
     if len(bought) == 0:
         return []
-    keys = np.stack((links.cable[bought].astype(np.float64), links.length_m[bought].astype(np.float64)))
-    kinds, counts = np.unique(keys, axis=1, return_counts=True)
+    lengths, length_index = np.unique(links.length_m[bought], return_inverse=True)
+    key = links.cable[bought].astype(np.int64) * len(lengths) + length_index.ravel()
+    counts = np.bincount(key, weights=links.num_cables[bought]).astype(np.int64)
     lines = []
-    for (cable, length), count in zip(kinds.T, counts, strict=True):
-        part: Cable = catalog.cable(fabric.cables[int(cable)])
+    for found in np.flatnonzero(counts):
+        kind, length, count = fabric.cables[found // len(lengths)], lengths[found % len(lengths)], counts[found]
+        if kind == UNKNOWN_CABLE:
+            lines.append(BillLine("cable", "cable of a stated rate", int(count), None, 0.0, "cluster file", True))
+            continue
+        part = catalog.cable(kind)
         name = f"{part.name}, {length:g} m"
         price = part.price_usd(float(length))
         lines.append(

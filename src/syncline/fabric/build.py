@@ -35,7 +35,12 @@ def build(spec: ClusterSpec) -> Fabric:
 
 def _build_sites(draft: Draft, spec: ClusterSpec) -> None:
     assert spec.wan is not None
-    tops = [_build_named_site(draft, site, number) for number, site in enumerate(spec.sites)]
+    tops, room = [], 0
+    for number, site in enumerate(spec.sites):
+        tops.append(_build_named_site(draft, site, number))
+        room += int(draft.facts.pop("max_endpoints", 0))
+    if room:
+        draft.facts["max_endpoints"] = room
     join_sites(draft, spec.wan, [site.name for site in spec.sites], tops)
 
 
@@ -52,30 +57,25 @@ def _build_site(draft: Draft, groups: Sequence[HostGroup], network: Network | No
     for group in groups:
         model = group.host.resolve(draft.catalog)
         names = _names(draft, group, model, network, prefix)
-        block = draft.add_hosts(host_template(model, draft.catalog), names, site)
-        blocks.append(block)
-    if network is None:
-        if sum(block.num_hosts for block in blocks) > 1 and not blocks[0].template.model.scale_up_domain_gpus:
-            raise FabricError("several hosts need a network.", hint="Add `network: fat-tree NDR`, say.")
-        for block in blocks:
-            join_domains(draft, block)
-        return
-    network.build(draft, _ports(draft, blocks, network))
+        blocks.append(draft.add_hosts(host_template(model, draft.catalog), names, site))
+    if network is not None:
+        network.build(draft, _ports(draft, blocks, network))
+    elif sum(block.num_hosts for block in blocks) > 1 and not blocks[0].template.model.scale_up_domain_gpus:
+        raise FabricError("several hosts need a network.", hint="Add `network: fat-tree NDR`, say.")
     for block in blocks:
         join_domains(draft, block)
 
 
 def _names(draft: Draft, group: HostGroup, model: HostModel, network: Network | None, prefix: str) -> Sequence[str]:
-    if group.names:
-        taken = set(draft.host_names) & set(group.names)
-        if taken:
-            raise FabricError(f'two hosts are called "{min(taken)}".', hint="Give one another name.")
-        return group.names
-    count = group.count
-    if count == "max":
-        count = _max_hosts(draft.catalog, model, network)
-    assert isinstance(count, int)
-    return numbered(f"{prefix}host", count, len(draft.host_names))
+    names: Sequence[str] = group.names
+    if not names:
+        count = _max_hosts(draft.catalog, model, network) if group.count == "max" else group.count
+        assert count is not None
+        names = numbered(f"{prefix}host", count, len(draft.host_names))
+    taken = set(draft.host_names).intersection(names)
+    if taken:
+        raise FabricError(f'two hosts are called "{min(taken)}".', hint="Give one another name.")
+    return names
 
 
 def _max_hosts(catalog: Catalog, model: HostModel, network: Network | None) -> int:
@@ -89,35 +89,42 @@ def _max_hosts(catalog: Catalog, model: HostModel, network: Network | None) -> i
 
 
 def _ports(draft: Draft, blocks: list[HostBlock], network: Network) -> Ports:
-    """Lay all hosts' NIC ports out as one table; a bond makes the ports of a NIC one port of their summed rate."""
-    widths = {block.template.model.num_nics for block in blocks}
+    """Lay all hosts' NIC ports out as one table: a row per host, a column per port."""
     models = [block.template.model for block in blocks]
-    ports_per_nic = {1 if m.bond else m.ports_per_nic for m in models}
-    if len(widths) != 1 or len(ports_per_nic) != 1 or len({m.ports_per_nic for m in models if m.bond}) > 1:
+    by_name = network.topology == "explicit"  # its cables name NICs, so hosts need not be alike
+    num_nics, per_nic = (0, 1) if by_name else _nics_of_all(models, network)
+    table = np.concatenate([np.repeat(block.nics[:, :num_nics], per_nic, axis=1) for block in blocks])
+    counts = [block.num_hosts for block in blocks]
+    rate_Bps = np.repeat([_port_Bps(draft.catalog, model) for model in models], counts)
+    return Ports(
+        blocks=tuple(blocks),
+        table=table,
+        rail=np.repeat(np.arange(num_nics, dtype=np.int32), per_nic),
+        plane=np.tile(np.arange(per_nic, dtype=np.int32), num_nics),
+        rate_Bps=np.broadcast_to(rate_Bps[:, None], table.shape),
+        bonded=np.repeat([model.bond for model in models], counts),
+    )
+
+
+def _nics_of_all(models: list[HostModel], network: Network) -> tuple[int, int]:
+    """Return how many NICs and ports per NIC every host has; raise if hosts differ or have none."""
+    shapes = sorted({(model.num_nics, model.ports_per_nic) for model in models})
+    if len(shapes) != 1:
+        texts = [f"{nics} NICs" + (f" of {ports} ports" if ports > 1 else "") for nics, ports in shapes]
         raise FabricError(
-            f"hosts with different numbers of NICs ({', '.join(map(str, sorted(widths)))}) share one network.",
-            hint="Give them equally many NICs, or describe the cables by name (topology: explicit).",
+            f"hosts with {' and hosts with '.join(texts)} cannot share a {network.topology} network.",
+            hint="Give them equally many NICs and ports, or describe the cables by name (topology: explicit).",
         )
-    (per_nic,) = ports_per_nic
-    num_nics = widths.pop()
-    if num_nics == 0 and network.topology not in ("torus", "explicit"):
+    if shapes[0][0] == 0 and network.topology != "torus":  # chips of a torus have links of their own
         raise FabricError(
             f"hosts of {models[0].name} have no NIC to join a {network.topology} network with.",
             hint="Add `nics: 8` and `nic: ConnectX-7` to the host.",
         )
-    nics = np.concatenate([block.nics for block in blocks])
-    table = np.repeat(nics, per_nic, axis=1)
-    rail = np.repeat(np.arange(num_nics, dtype=np.int32), per_nic)
-    plane = np.tile(np.arange(per_nic, dtype=np.int32), num_nics)
-    rate = np.concatenate(
-        [np.full((block.num_hosts, table.shape[1]), _port_Bps(draft.catalog, block)) for block in blocks]
-    )
-    return Ports(tuple(blocks), table, rail, plane, rate, bonded=models[0].ports_per_nic if models[0].bond else 1)
+    return shapes[0]
 
 
-def _port_Bps(catalog: Catalog, block: HostBlock) -> float:
-    """Return what one port of the block's NICs can do; a bond's port is all ports of its NIC."""
-    model = block.template.model
-    if model.link is None:
+def _port_Bps(catalog: Catalog, model: HostModel) -> float:
+    """Return what one port can do: its link's rate, or its share of what the NIC can."""
+    if model.link is None or model.nic is None:
         return 0.0
-    return catalog.link(model.link).rate_Bps * (model.ports_per_nic if model.bond else 1)
+    return min(catalog.link(model.link).rate_Bps, catalog.nic(model.nic).max_Bps / model.ports_per_nic)

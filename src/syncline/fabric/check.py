@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from syncline.errors import FabricError
 from syncline.fabric.catalog import Catalog, Switch
+from syncline.fabric.draft import UNKNOWN_CABLE
 from syncline.fabric.fabric import Fabric
 
 
@@ -19,7 +20,9 @@ def check_ports(fabric: Fabric, switches: dict[str, Switch], catalog: Catalog) -
         rows = wired & (links.medium == medium)
         if not rows.any():
             continue
-        counts = np.bincount(links.src[rows], minlength=len(fabric.devices))
+        if name == UNKNOWN_CABLE:
+            continue  # a cable of a stated rate: how many of them a switch takes is not known
+        counts = np.bincount(links.src[rows], weights=links.num_cables[rows], minlength=len(fabric.devices))
         for part, model in switches.items():
             mine = fabric.devices.part == fabric.parts.index(part)
             if counts[mine].any():
@@ -31,12 +34,13 @@ def check_ports(fabric: Fabric, switches: dict[str, Switch], catalog: Catalog) -
 
 def _raise_over(fabric: Fabric, device: int, used: NDArray[np.float64], wired: NDArray[np.bool_]) -> None:
     mine = np.flatnonzero((fabric.links.src == device) & wired)
-    fits = int(len(mine) / used[device])
+    mine = np.repeat(mine, fabric.links.num_cables[mine])
+    fits = round(len(mine) / used[device])
     last = [fabric.link_name(int(i)) for i in mine[fits : fits + 3]]
     model = fabric.parts[fabric.devices.part[device]]
     raise FabricError(
         f'switch "{fabric.device_name(device)}" has {len(mine)} ports in use but "{model}" has {fits}.',
-        detail=f"Links over the limit: {', '.join(last)}{' ...' if len(mine) > fits + 3 else ''}.",
+        detail=f"Links over the limit: {', '.join(last)}{', ...' if len(mine) > fits + 3 else ''}",
         hint="Drop a link, pick a larger switch, or put fewer hosts under it.",
     )
 
@@ -53,7 +57,7 @@ def check_connected(fabric: Fabric) -> None:
     raise FabricError(
         f"the fabric is not connected: {len(hosts)} of {fabric.num_hosts} hosts cannot reach "
         f"{fabric.host_names[int(fabric.gpu_host[0])]}.",
-        detail=f"Cut off: {names}{' ...' if len(hosts) > 4 else ''}.",
+        detail=f"Cut off: {names}{', ...' if len(hosts) > 4 else ''}",
         hint="Add the missing cables, or describe the parts as separate clusters.",
     )
 

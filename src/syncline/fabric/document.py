@@ -7,7 +7,7 @@ duplicate keys, deep nesting and oversized files are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,7 @@ class _Reader:
         self._anchors: dict[str, _Anchor] = {}
         self._num_values = 0
         self._scalars = yaml.SafeLoader("")
+        self._resolve: Callable[..., str] = self._scalars.resolve
         self._events: Iterator[Any] = iter(())
 
     def document(self, events: Iterator[Any]) -> Any:
@@ -169,6 +170,7 @@ class _Reader:
     def _mapping(self, start: Any, path: Path_) -> dict[str, Any]:
         self._check_tag(start, "map")
         result: dict[str, Any] = {}
+        key_event: Any
         while not isinstance(key_event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(key_event, yaml.ScalarEvent):
                 raise self._error("has a key that is not plain text.", key_event, "Keys are words.")
@@ -180,7 +182,7 @@ class _Reader:
         return result
 
     def _scalar(self, event: Any) -> Any:
-        tag = event.tag or self._scalars.resolve(yaml.ScalarNode, event.value, event.implicit)
+        tag = event.tag or self._resolve(yaml.ScalarNode, event.value, event.implicit)
         kind = tag.removeprefix(_TAG)
         if kind not in _READERS:
             raise self._bad_tag(event, tag)
@@ -188,7 +190,7 @@ class _Reader:
         if _READERS[kind] is None or (kind in ("int", "float") and ":" in event.value):
             return event.value
         try:
-            return _READERS[kind](self._scalars, yaml.ScalarNode(tag, event.value))  # type: ignore[misc]
+            return _READERS[kind](self._scalars, yaml.ScalarNode(tag, event.value))
         except (yaml.YAMLError, ValueError, KeyError):
             raise self._error(f'has the value "{event.value:.80}", which cannot be read.', event) from None
 

@@ -1,7 +1,7 @@
 """The Draft: a fabric being built, in bulk.
 
-Builders add thousands of devices and cables per call; `freeze` checks the whole (ports, connection, names) and hands
-out the immutable `Fabric`.
+Builders add thousands of devices and cables per call; `freeze` hands out the immutable `Fabric`, which `build` then
+checks as a whole.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from syncline.fabric.host import HostTemplate
     from syncline.fabric.spec import ClusterSpec
 
+UNKNOWN_CABLE = "cable"
+"""The medium and cable of a link of which only the rate is known."""
 MAX_DEVICES = 40_000_000
 """More than this many devices would not fit the memory that a fabric is promised to stay under."""
 
@@ -56,7 +58,7 @@ class Draft:
     _media: dict[str, int] = field(default_factory=dict)
     _cables: dict[str, int] = field(default_factory=dict)
     _switch_parts: dict[str, Switch] = field(default_factory=dict)
-    _racks: list[tuple[int, IntArray]] = field(default_factory=list)
+    _racks: dict[int, NDArray[np.int64]] = field(default_factory=dict)
 
     def add_hosts(self, template: HostTemplate, names: Sequence[str], site: int = 0) -> HostBlock:
         """Add one host per name, all alike, with their inner links."""
@@ -137,25 +139,40 @@ class Draft:
         rate_Bps: ArrayLike | None = None,
         end_latency_s: float = 0.0,
         kind: str | None = None,
+        num_cables: ArrayLike = 1,
     ) -> None:
-        """Lay one cable per pair of devices. Both directions get `rate_Bps` (one for all or one each)."""
+        """Lay one cable (or a bond of `num_cables`) per pair of devices, equally fast in both directions.
+
+        `rate_Bps` is one for all or one each. `kind` names the cable; default: the cheapest that reaches.
+        """
         part = self.catalog.cable(kind) if kind else self.catalog.cable_for(link, length_m)
-        latency_s = part.delay_s(length_m) + end_latency_s
         self._append_cables(
             np.atleast_1d(np.asarray(a)),
             np.atleast_1d(np.asarray(b)),
             rate=link.rate_Bps if rate_Bps is None else rate_Bps,
-            latency=latency_s,
+            latency=part.delay_s(length_m) + end_latency_s,
             tier=tier,
             medium=self._medium(link.name),
-            cable=self._cables.setdefault(part.name, len(self._cables)),
+            cable=self._cable(part.name),
             length=length_m,
+            num_cables=num_cables,
         )
 
     def join(
-        self, a: ArrayLike, b: ArrayLike, *, medium: str, tier: Tier, rate_Bps: ArrayLike, latency_s: float
+        self,
+        a: ArrayLike,
+        b: ArrayLike,
+        *,
+        medium: str,
+        tier: Tier,
+        rate_Bps: ArrayLike,
+        latency_s: float,
+        cable: str | None = None,
     ) -> None:
-        """Join pairs of devices by something that is not bought as a cable (NVLink backplane, board traces)."""
+        """Join pairs of devices by something the catalogue has no cable for (NVLink backplane, a leased line).
+
+        `cable` names it where it is a cable all the same, so that it is counted.
+        """
         self._append_cables(
             np.atleast_1d(np.asarray(a)),
             np.atleast_1d(np.asarray(b)),
@@ -163,12 +180,16 @@ class Draft:
             latency=latency_s,
             tier=tier,
             medium=self._medium(medium),
+            cable=self._cable(cable) if cable else -1,
         )
 
-    def set_racks(self, block: HostBlock, racks: ArrayLike) -> None:
-        """Say which rack (hosts behind the same leaf switches) each host of a block stands in."""
-        values = np.broadcast_to(np.asarray(racks, dtype=np.int32), (block.num_hosts,))
-        self._racks.append((block.first_host, values))
+    def set_racks(self, block: HostBlock, racks: ArrayLike, *, domains: bool = False) -> None:
+        """Say which rack (hosts behind the same leaf switches, or in one NVLink domain) each host of a block is in.
+
+        Racks of different sites are different ones whatever their numbers, and so are domains and leaf racks.
+        """
+        values = np.broadcast_to(np.asarray(racks, dtype=np.int64), (block.num_hosts,))
+        self._racks[block.first_host] = values + ((block.site * 2 + domains) << 40)
 
     def freeze(self, name: str, spec: ClusterSpec) -> Fabric:
         """Return the finished, immutable fabric."""
@@ -220,6 +241,9 @@ class Draft:
     def _part(self, name: str) -> int:
         return self._parts.setdefault(name, len(self._parts))
 
+    def _cable(self, name: str) -> int:
+        return self._cables.setdefault(name, len(self._cables))
+
     def _medium(self, name: str) -> int:
         return self._media.setdefault(name, len(self._media))
 
@@ -240,6 +264,7 @@ class Draft:
         medium: ArrayLike,
         cable: int = -1,
         length: float = 0.0,
+        num_cables: ArrayLike = 1,
     ) -> None:
         count = len(a)
         if count == 0:
@@ -249,6 +274,7 @@ class Draft:
         ends[0, :, 1] = ends[1, :, 0] = b
         values = {
             "rate_Bps": rate, "latency_s": latency, "tier": tier, "medium": medium, "cable": cable, "length_m": length,
+            "num_cables": num_cables,
         }  # fmt: skip
         columns = {k: np.repeat(np.broadcast_to(np.asarray(v, _LINK[k]), (count,)), 2) for k, v in values.items()}
         self._links.append({"src": ends[0].ravel(), "dst": ends[1].ravel(), **columns})
@@ -256,10 +282,11 @@ class Draft:
     def _frozen_devices(self) -> Devices:
         keys = ("kind", *_DEVICE)
         columns = {key: np.concatenate([block[key] for block in self._devices]) for key in keys}
-        for first_host, racks in self._racks:
-            last = first_host + len(racks)
-            inside = (columns["host"] >= first_host) & (columns["host"] < last)
-            columns["group"][inside] = racks[columns["host"][inside].astype(np.int64) - first_host]
+        racks = np.zeros(len(self.host_names), np.int64)
+        for first_host, values in self._racks.items():
+            racks[first_host : first_host + len(values)] = values
+        inside = columns["host"] >= 0
+        columns["group"][inside] = np.unique(racks, return_inverse=True)[1][columns["host"][inside]]
         return Devices(**{key: _locked(column) for key, column in columns.items()})
 
     def _frozen_links(self) -> Links:
@@ -293,4 +320,5 @@ _LINK: dict[str, type[np.generic]] = {
     "medium": np.int16,
     "cable": np.int16,
     "length_m": np.float32,
+    "num_cables": np.int16,
 }

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from syncline.errors import FabricError
-from syncline.fabric.draft import Draft
+from syncline.fabric.catalog import Switch
+from syncline.fabric.draft import UNKNOWN_CABLE, Draft
 from syncline.fabric.fabric import Kind, Tier
 from syncline.fabric.network import Metres, Network, Ports, Rate, Seconds, Strict
 
 TierName = Literal[
     "scale-up", "access", "leaf-spine", "spine-core", "group-local", "group-global", "wan", "optical"
 ]  # fmt: skip
-_CABLE = re.compile(r"\s*(\S+)\s*(?:<->|--|-)\s*(\S+?)\s*(?::\s*(\S.*?))?\s*(?:x\s*(\d+))?\s*\Z")
+_CABLE = re.compile(r"\s*(\S+?)(?:\s*<->\s*|\s+--?\s+)(\S+?)\s*(?::\s*(\S.*?))?(?:\s+x\s*(\d+))?\s*\Z")
 
 
 class ExplicitSwitch(Strict):
@@ -33,8 +35,8 @@ class ExplicitSwitch(Strict):
 class ExplicitCable(Strict):
     """One cable (or `count` equal ones) between two named devices.
 
-    `latency` is what the devices at its ends add to the cable's own. `medium` names something that is not bought as a
-    cable (a line, a chip's own links); such a link has its `rate` and its whole `latency` here.
+    `latency` is what the devices at its ends add to the cable's own (default: the switch's). `medium` names something
+    that is not bought as a cable (a line, a chip's own links); such a link has its `rate` and its whole `latency` here.
     """
 
     a: str
@@ -71,8 +73,8 @@ class Explicit(Network):
         return [{"name": s} if isinstance(s, str) else s for s in switches] if isinstance(switches, list) else switches
 
     def build(self, draft: Draft, ports: Ports) -> None:
-        levels = {switch.name: switch.level for switch in self.switches}
         ids = self._host_devices(draft, ports)
+        models: dict[str, Switch] = {}
         for switch in self.switches:
             if switch.name in ids:
                 raise FabricError(f'two devices are called "{switch.name}".', hint="Give one another name.")
@@ -87,9 +89,11 @@ class Explicit(Network):
                 kind=Kind[switch.kind.upper()],
             )
             ids[switch.name] = int(device)
+            if isinstance(model, Switch):
+                models[switch.name] = model
         for cable in self.cables:
-            self._lay(draft, cable, ids, levels)
-        ports.set_racks(draft, np.array(self.racks, np.int32) if self.racks else self._racks(draft, ports))
+            self._lay(draft, cable, ids, models)
+        ports.set_racks(draft, self._racks(draft, ports))
 
     def _host_devices(self, draft: Draft, ports: Ports) -> dict[str, int]:
         names: dict[str, int] = {}
@@ -100,46 +104,74 @@ class Explicit(Network):
                 names |= {f"{host}/gpu-{i}": int(gpu) for i, gpu in enumerate(block.gpus[h])}
         return names
 
-    def _model(self, draft: Draft, switch: ExplicitSwitch) -> Any:
+    def _model(self, draft: Draft, switch: ExplicitSwitch) -> Switch | str:
         name = switch.model or self.switch
         if switch.kind == "ocs":
             return name or "OCS"
         return draft.catalog.switch(name) if name else "switch"
 
-    def _lay(self, draft: Draft, cable: ExplicitCable, ids: dict[str, int], levels: dict[str, int]) -> None:
-        ends = []
+    def _lay(self, draft: Draft, cable: ExplicitCable, ids: dict[str, int], models: dict[str, Switch]) -> None:
         for end in (cable.a, cable.b):
             if end not in ids:
                 raise FabricError(
-                    f'cable {cable.a} <-> {cable.b}: there is no device "{end}".',
+                    f'there is no device "{end}" for the cable {cable.a} <-> {cable.b}.',
                     hint="Name a switch of `switches:` or a NIC such as host-00/nic-0.",
                 )
-            ends.append(ids[end])
+        a, b = np.full(cable.count, ids[cable.a]), np.full(cable.count, ids[cable.b])
         name = "" if cable.medium else cable.link or self.link
-        tier = _tier_of(cable, levels)
+        tier = self._tier(cable)
         if not name:
             if cable.rate is None:
                 raise FabricError(
-                    f"cable {cable.a} <-> {cable.b} has neither a link nor a rate.", hint="Add `: NDR` or `rate:`."
+                    f'the cable "{cable.a}" <-> "{cable.b}" has neither a link nor a rate.',
+                    hint="Add `: NDR` or `rate:`.",
                 )
-            for _ in range(cable.count):
-                latency_s = 1e-6 if cable.latency is None else cable.latency
-                draft.join(*ends, medium=cable.medium or "cable", tier=tier, rate_Bps=cable.rate, latency_s=latency_s)
+            medium = cable.medium or UNKNOWN_CABLE
+            draft.join(
+                a,
+                b,
+                medium=medium,
+                tier=tier,
+                rate_Bps=cable.rate,
+                latency_s=1e-6 if cable.latency is None else cable.latency,
+                cable=UNKNOWN_CABLE if medium == UNKNOWN_CABLE else None,
+            )
             return
-        link = draft.catalog.link(name)
+        crossed = [models[end].latency_s for end in (cable.a, cable.b) if end in models]
         draft.cable(
-            np.repeat(ends[0], cable.count),
-            np.repeat(ends[1], cable.count),
-            link=link,
+            a,
+            b,
+            link=draft.catalog.link(name),
             tier=tier,
             length_m=cable.length or (self.lengths.access if tier is Tier.ACCESS else self.lengths.leaf_spine),
             rate_Bps=cable.rate,
-            end_latency_s=cable.latency or 0.0,
+            end_latency_s=max(crossed, default=0.0) if cable.latency is None else cable.latency,
             kind=cable.cable,
         )
 
+    def _tier(self, cable: ExplicitCable) -> Tier:
+        if cable.tier:
+            return Tier[cable.tier.upper().replace("-", "_")]
+        low, high = sorted(self._levels.get(end, 0) for end in (cable.a, cable.b))
+        if low == 0:
+            return Tier.ACCESS
+        if low == high:
+            return Tier.GROUP_LOCAL
+        return Tier.LEAF_SPINE if low == 1 else Tier.SPINE_CORE
+
+    @cached_property
+    def _levels(self) -> dict[str, int]:
+        return {switch.name: switch.level for switch in self.switches}
+
     def _racks(self, draft: Draft, ports: Ports) -> np.ndarray:
-        """Hosts whose first cabled NIC goes to the same switch share a rack."""
+        """Return the racks listed, or else one for the hosts whose first cabled NIC goes to the same switch."""
+        if self.racks:
+            if len(self.racks) != ports.num_hosts:
+                raise FabricError(
+                    f"`racks` has {len(self.racks)} entries but there are {ports.num_hosts} hosts.",
+                    hint="List one rack for each host, or leave `racks` out.",
+                )
+            return np.array(self.racks, np.int32)
         first: dict[str, str] = {}
         for cable in self.cables:
             for a, b in ((cable.a, cable.b), (cable.b, cable.a)):
@@ -157,18 +189,3 @@ def _from_text(text: str) -> dict[str, Any]:
         raise ValueError(f'"{text}" is not a cable; write "leaf-a <-> spine-0 : NDR x2"')
     a, b, link, count = match.groups()
     return {"a": a, "b": b, "link": link, "count": int(count or 1)}
-
-
-def _tier_of(cable: ExplicitCable, levels: dict[str, int]) -> Tier:
-    if cable.tier:
-        return Tier[cable.tier.upper().replace("-", "_")]
-    return _tier(levels.get(cable.a, 0), levels.get(cable.b, 0))
-
-
-def _tier(level_a: int, level_b: int) -> Tier:
-    low, high = sorted((level_a, level_b))
-    if low == 0:
-        return Tier.ACCESS
-    if low == high:
-        return Tier.GROUP_LOCAL
-    return Tier.LEAF_SPINE if low == 1 else Tier.SPINE_CORE

@@ -95,7 +95,8 @@ class Links:
     """Columns of directed links; links 2k and 2k+1 are one cable's two directions.
 
     `latency_s` covers the cable and the crossing of the device at its end. `medium` indexes `Fabric.media`, `cable`
-    indexes `Fabric.cables` (-1: on a board). A link that is not `up` carries nothing but is still counted and drawn.
+    indexes `Fabric.cables` (-1: on a board). A bond of several cables between two devices is one link of their summed
+    rate with `num_cables` > 1. A link that is not `up` carries nothing but is still counted and drawn.
     """
 
     src: IntArray
@@ -106,6 +107,7 @@ class Links:
     medium: NDArray[np.int16]
     cable: NDArray[np.int16]
     length_m: NDArray[np.float32]
+    num_cables: NDArray[np.int16]
     up: NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -180,7 +182,7 @@ class Fabric:
     def gpu(self, host: int, local: int = 0) -> int:
         """Return the device id of one GPU of one host."""
         mine = self.gpus[self.gpu_host == host]
-        if local >= len(mine):
+        if not 0 <= local < len(mine):
             raise FabricError(f"host {host} of {self.name} has {len(mine)} GPUs; there is no GPU {local}.")
         return int(mine[local])
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from syncline import units
 from syncline.errors import FabricError
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.network import Rate, Seconds, Strict
@@ -45,10 +46,10 @@ def apply_faults(fabric: Fabric, faults: tuple[Fault, ...]) -> Fabric:
         if fault.rate is not None:
             if fault.rate > rate[hit].max():
                 raise FabricError(
-                    f"fault on {fault.link or fault.device}: {fault.rate:g} B/s is faster than the link itself.",
+                    f'fault on "{fault.link or fault.device}": {units.show_rate(fault.rate)} is faster than the link.',
                     hint="A fault lowers a rate; change the link's kind to raise it.",
                 )
-            rate[hit] = fault.rate
+            rate[hit] = np.minimum(rate[hit], fault.rate)  # a device has slower links beside the one meant
             up[hit] &= fault.rate > 0
         if fault.latency is not None:
             latency[hit] = fault.latency
@@ -69,9 +70,13 @@ def links_of_fault(fabric: Fabric, fault: Fault) -> NDArray[np.int64]:
     a, b = (fabric.device(name) for name in names)
     one_way = np.flatnonzero((links.src == a) & (links.dst == b))
     if len(one_way) == 0:
-        raise FabricError(f"no link joins {names[0]} and {names[1]}.", hint="List them with `syncline fabric links`.")
+        hint = f"List a device's links with `syncline fabric links CLUSTER --device {names[0]}`."
+        raise FabricError(f'fault "{fault.link}": no link joins {names[0]} and {names[1]}.', hint=hint)
     if fault.which is not None:
         if fault.which >= len(one_way):
-            raise FabricError(f"{len(one_way)} cables join {names[0]} and {names[1]}; there is no cable {fault.which}.")
+            raise FabricError(
+                f'fault "{fault.link}": {len(one_way)} cables join the two; there is no cable {fault.which}.',
+                hint=f"Count from 0 to {len(one_way) - 1}, or leave `which` out for all.",
+            )
         one_way = one_way[fault.which : fault.which + 1]
     return np.concatenate((one_way, one_way ^ 1))

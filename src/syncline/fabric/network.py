@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from syncline import units
@@ -136,8 +136,8 @@ class Ports:
     rail: IntArray
     plane: IntArray
     rate_Bps: FloatArray
-    bonded: int = 1
-    """How many cables one port stands for (the ports of a NIC that act as one)."""
+    bonded: NDArray[np.bool_]
+    """Whether the ports of a NIC act as one, for each host: those that reach the same switch become one link."""
 
     @property
     def num_hosts(self) -> int:
@@ -175,15 +175,25 @@ class Ports:
 
 
 def attach(draft: Draft, network: Network, ports: Ports, switches: IntArray, parts: NetworkParts) -> None:
-    """Cable every port to a switch: `switches[h, j]` for port j of host h."""
+    """Cable every port to a switch: `switches[h, j]` for port j of host h. Bonded ports to one switch are one link."""
+    nics, switches = ports.table.ravel(), switches.ravel()
+    rate_Bps = np.minimum(ports.rate_Bps, parts.link.rate_Bps).ravel()
+    num_cables: ArrayLike = 1
+    if ports.bonded.any():
+        alone = ~np.repeat(ports.bonded, ports.per_host)
+        key = np.stack((nics, switches, np.where(alone, np.arange(len(nics)), -1)))
+        _, first, bond = np.unique(key, axis=1, return_index=True, return_inverse=True)
+        nics, switches = nics[first], switches[first]
+        rate_Bps, num_cables = np.bincount(bond.ravel(), weights=rate_Bps), np.bincount(bond.ravel())
     draft.cable(
-        ports.table.ravel(),
-        switches.ravel(),
+        nics,
+        switches,
         link=parts.link,
         tier=Tier.ACCESS,
         length_m=network.lengths.access,
-        rate_Bps=np.minimum(ports.rate_Bps, parts.link.rate_Bps * ports.bonded).ravel(),
+        rate_Bps=rate_Bps,
         end_latency_s=parts.switch.latency_s,
+        num_cables=num_cables,
     )
 
 
@@ -205,8 +215,3 @@ def split_ports(radix_: int, ratio: float) -> tuple[int, int]:
 def ceil_div(a: int, b: int) -> int:
     """Return a/b rounded up."""
     return -(-a // b)
-
-
-def ids(values: Sequence[int] | IntArray) -> IntArray:
-    """Return device ids as the column type."""
-    return np.asarray(values, dtype=np.int32)

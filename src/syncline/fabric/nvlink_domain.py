@@ -52,4 +52,4 @@ def join_domains(draft: Draft, block: HostBlock) -> None:
     )
     draft.facts["nvlink_domains"] = first + num_domains
     draft.facts["nvlink_domain_gpus"] = model.scale_up_domain_gpus
-    draft.set_racks(block, domain.astype(np.int32))
+    draft.set_racks(block, first + domain, domains=True)
