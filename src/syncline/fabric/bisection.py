@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from syncline.fabric.distance import chips_forward
 from syncline.fabric.fabric import Fabric, IntArray, Kind, Tier
 from syncline.fabric.fold import fold
+from syncline.fabric.torus import Torus
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,10 @@ def _halvings(fabric: Fabric, endpoints: IntArray) -> Iterator[tuple[str, NDArra
 
 
 def _torus_halvings(fabric: Fabric, endpoints: IntArray) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    shape = getattr(fabric.spec.network, "shape", (len(endpoints),))
-    place = np.stack(np.unravel_index(np.arange(len(endpoints)), shape))
-    for axis, length in enumerate(shape):
+    network = fabric.spec.network
+    assert isinstance(network, Torus)
+    place = np.stack(np.unravel_index(network.places(), network.shape))
+    for axis, length in enumerate(network.shape):
         if length > 1:
             yield f"across dimension {axis}", place[axis] < length // 2
 

@@ -6,22 +6,51 @@ uplinks evenly over the spines of its pod, so the number of spines divides the n
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from syncline.errors import FabricError
+from syncline.fabric.catalog import Catalog, Switch
 from syncline.fabric.draft import Draft
 from syncline.fabric.fabric import IntArray, Tier
 from syncline.fabric.network import Network, NetworkParts, ceil_div, numbered, split_ports
+
+
+class Clos(Network):
+    """A network of leaves, spines and perhaps cores; the upper layers may be of other switches than the leaves."""
+
+    spine_switch: str | None = None
+    """Switch model of the spines; default: that of the leaves."""
+    core_switch: str | None = None
+    """Switch model of the cores; default: that of the spines."""
+
+    def upper(self, catalog: Catalog) -> Upper:
+        """Look the models of the upper layers up."""
+        parts = self.parts(catalog)
+        spine = catalog.switch(self.spine_switch) if self.spine_switch else parts.switch
+        core = catalog.switch(self.core_switch) if self.core_switch else spine
+        return Upper(spine, catalog.num_ports(spine, parts.uplink), core, catalog.num_ports(core, parts.uplink))
+
+
+@dataclass(frozen=True)
+class Upper:
+    """The switches above the leaves, and how many ports of the uplink's kind each has."""
+
+    spine: Switch
+    spine_radix: int
+    core: Switch
+    core_radix: int
 
 
 @dataclass(frozen=True)
 class ClosPlan:
     """How many switches stand above the leaves, and how many parallel cables join each pair.
 
-    In two tiers there is one pod and no core. `leaf_cables` cables join a leaf to each spine of its pod;
-    `core_cables` join a spine to each core of its group.
+    In two tiers there is one pod and no core. `leaf_cables` cables join a leaf to each spine of its pod. The spines of
+    a pod are split into sets of `spines_per_set`; set i of every pod shares core group i, and `core_cables` cables
+    join a spine to each of the `cores_per_group` cores of its group.
     """
 
     num_leaves: int
@@ -32,6 +61,7 @@ class ClosPlan:
     leaf_cables: int
     cores_per_group: int
     core_cables: int
+    spines_per_set: int = 1
 
     @property
     def num_spines(self) -> int:
@@ -39,7 +69,7 @@ class ClosPlan:
 
     @property
     def num_cores(self) -> int:
-        return self.spines_per_pod * self.cores_per_group
+        return self.spines_per_pod // self.spines_per_set * self.cores_per_group
 
 
 def two_tier(num_leaves: int, uplinks: int, radix_: int, num_spines: int | None = None) -> ClosPlan:
@@ -66,10 +96,19 @@ def two_tier(num_leaves: int, uplinks: int, radix_: int, num_spines: int | None 
 
 
 def three_tier(
-    num_leaves: int, uplinks: int, radix_: int, ratio: float = 1.0, leaves_per_pod: int | None = None
+    num_leaves: int,
+    uplinks: int,
+    radix_: int,
+    ratio: float = 1.0,
+    leaves_per_pod: int | None = None,
+    core_radix: int | None = None,
 ) -> ClosPlan:
-    """Plan pods of leaves and spines joined by cores; `ratio` is the spines' down to up ratio."""
-    down, up = split_ports(radix_, ratio)
+    """Plan pods of leaves and spines joined by cores; `ratio` is the spines' down to up ratio at most.
+
+    As few cores as carry the spines' uplinks evenly: a core takes cables from several spines of a pod where it has
+    the ports. DGX A100 SuperPOD: 80 spines with 14 uplinks each fill 28 cores of 40 ports.
+    """
+    down, _ = split_ports(radix_, ratio)
     if leaves_per_pod is None:
         leaves_per_pod = min(num_leaves, down)
     choices = [s for s in _divisors(uplinks) if leaves_per_pod * (uplinks // s) <= down]
@@ -80,58 +119,77 @@ def three_tier(
         )
     spines = choices[0]
     num_pods = ceil_div(num_leaves, leaves_per_pod)
-    used_down = leaves_per_pod * (uplinks // spines)
-    up = min(up, max(1, round(used_down / ratio)))
-    cables = next((m for m in reversed(_divisors(up)) if num_pods * m <= radix_), 0)
-    if cables == 0:
+    up = uplinks_for(leaves_per_pod * (uplinks // spines), ratio)
+    per_set, cables = _core_share(spines, up, num_pods, radix_ if core_radix is None else core_radix)
+    leaf_cables = uplinks // spines
+    return ClosPlan(num_leaves, uplinks, num_pods, leaves_per_pod, spines, leaf_cables, up // cables, cables, per_set)
+
+
+def _core_share(spines: int, up: int, num_pods: int, radix_: int) -> tuple[int, int]:
+    """Return how many spines of a pod share a core and with how many cables each, to use the most of its ports."""
+    room = radix_ // num_pods
+    shares = [(per_set * cables, cables) for per_set in _divisors(spines) for cables in _divisors(up)]
+    fitting = [share for share in shares if share[0] <= room]
+    if not fitting:
         raise FabricError(
             f"{num_pods} pods need {num_pods} ports on every core switch, but it has {radix_}.",
             hint="Use larger pods, a larger switch, several planes, or fewer hosts.",
         )
-    return ClosPlan(num_leaves, uplinks, num_pods, leaves_per_pod, spines, uplinks // spines, up // cables, cables)
+    ports, cables = max(fitting)
+    return ports // cables, cables
 
 
-def max_leaves(radix_: int, tiers: int, ratio: float = 1.0) -> int:
+def max_leaves(upper: Upper, tiers: int, ratio: float = 1.0) -> int:
     """Return how many leaves the largest fabric of that many tiers has."""
     if tiers == 1:
         return 1
     if tiers == 2:
-        return radix_
-    down, _ = split_ports(radix_, ratio)
-    return radix_ * down
+        return upper.spine_radix
+    down, _ = split_ports(upper.spine_radix, ratio)
+    return upper.core_radix * down
 
 
 def lay(
-    draft: Draft, network: Network, plan: ClosPlan, leaves: IntArray, parts: NetworkParts, prefix: str, site: int
+    draft: Draft, network: Clos, plan: ClosPlan, leaves: IntArray, parts: NetworkParts, prefix: str, site: int
 ) -> IntArray:
     """Add the spines and cores of a plan and cable them; returns the device ids of the top layer."""
     if plan.num_spines == 0:
         return leaves
+    upper = network.upper(draft.catalog)
     pod_of_spine = np.repeat(np.arange(plan.num_pods), plan.spines_per_pod)
     spines = draft.add_switches(
-        numbered(f"{prefix}spine", plan.num_spines), parts.switch, level=2, group=pod_of_spine, site=site
+        numbered(f"{prefix}spine", plan.num_spines), upper.spine, level=2, group=pod_of_spine, site=site
     )
     leaf_index = np.arange(plan.num_leaves)
     first_spine = (leaf_index // plan.leaves_per_pod) * plan.spines_per_pod
     a = np.repeat(leaves, plan.uplinks)
     uplink = np.tile(np.arange(plan.uplinks) % plan.spines_per_pod, plan.num_leaves)
     b = spines[np.repeat(first_spine, plan.uplinks) + uplink]
-    _cable(draft, network, a, b, parts, Tier.LEAF_SPINE)
+    _cable(draft, network, a, b, parts, Tier.LEAF_SPINE, (parts.switch, upper.spine))
     if plan.num_cores == 0:
         return spines
-    cores = draft.add_switches(numbered(f"{prefix}core", plan.num_cores), parts.switch, level=3, site=site)
+    cores = draft.add_switches(numbered(f"{prefix}core", plan.num_cores), upper.core, level=3, site=site)
     per_spine = plan.cores_per_group * plan.core_cables
     position = np.arange(plan.num_spines) % plan.spines_per_pod
-    core = np.repeat(position * plan.cores_per_group, per_spine) + np.tile(
+    core = np.repeat(position // plan.spines_per_set * plan.cores_per_group, per_spine) + np.tile(
         np.arange(per_spine) % plan.cores_per_group, plan.num_spines
     )
-    _cable(draft, network, np.repeat(spines, per_spine), cores[core], parts, Tier.SPINE_CORE)
+    _cable(draft, network, np.repeat(spines, per_spine), cores[core], parts, Tier.SPINE_CORE, (upper.spine, upper.core))
     return cores
 
 
-def _cable(draft: Draft, network: Network, a: IntArray, b: IntArray, parts: NetworkParts, tier: Tier) -> None:
+def _cable(
+    draft: Draft, network: Clos, a: IntArray, b: IntArray, parts: NetworkParts, tier: Tier, ends: tuple[Switch, Switch]
+) -> None:
+    """Cable pairs of switches. A link carries the time of one switch: the mean where its ends differ."""
     length = network.lengths.leaf_spine if tier is Tier.LEAF_SPINE else network.lengths.spine_core
-    draft.cable(a, b, link=parts.uplink, tier=tier, length_m=length, end_latency_s=parts.switch.latency_s)
+    latency_s = (ends[0].latency_s + ends[1].latency_s) / 2
+    draft.cable(a, b, link=parts.uplink, tier=tier, length_m=length, end_latency_s=latency_s)
+
+
+def uplinks_for(num_down: int, ratio: float) -> int:
+    """Return how many uplinks keep down to up at `ratio` or better."""
+    return max(1, math.ceil(num_down / ratio - 1e-9))
 
 
 def leaf_split(parts: NetworkParts, ratio: float) -> tuple[int, int]:
@@ -152,6 +210,11 @@ def leaf_split(parts: NetworkParts, ratio: float) -> tuple[int, int]:
     if best[0] < 1:
         raise FabricError(f'switch "{parts.switch.name}" cannot be split at {ratio:g}:1 between its two rates.')
     return best
+
+
+def leaf_uplinks(parts: NetworkParts, num_down: int, ratio: float) -> int:
+    """Return how many uplinks a leaf with so many access ports needs for access/uplink bandwidth of `ratio`."""
+    return uplinks_for(num_down, ratio * parts.uplink.rate_Bps / parts.link.rate_Bps)
 
 
 def _divisors(n: int) -> list[int]:

@@ -48,6 +48,8 @@ class Dragonfly(Network):
     """Parallel cables between two switches of a group."""
     cables_per_group_pair: int | None = Field(default=None, ge=1)
     """Global cables between two groups; default: as many as the global ports allow."""
+    spread_nics: bool = False
+    """Put the NICs of a host on neighbouring switches, one each (HPE Cray EX), not all on one."""
 
     def build(self, draft: Draft, ports: Ports) -> None:
         parts = self.parts(draft.catalog)
@@ -59,12 +61,24 @@ class Dragonfly(Network):
             for switch in numbered("switch", shape.switches_per_group)
         ]
         switches = draft.add_switches(names, parts.switch, level=1, group=group, site=ports.site)
-        port = np.arange(ports.num_endpoints)
-        attach(draft, self, ports, switches[port // shape.endpoints_per_switch], parts)
-        ports.set_racks(draft, (port.reshape(ports.table.shape)[:, 0] // shape.endpoints_per_switch).astype(np.int32))
+        switch_of_port = self._switch_of_port(ports, shape)
+        attach(draft, self, ports, switches[switch_of_port.ravel()], parts)
+        ports.set_racks(draft, switch_of_port[:, 0].astype(np.int32))
         self._join_groups(draft, switches.reshape(shape.num_groups, shape.switches_per_group), shape, parts)
         draft.facts["dragonfly_groups"] = shape.num_groups
         draft.facts["max_endpoints"] = self.max_endpoints(draft.catalog, ports.per_host)
+
+    def _switch_of_port(self, ports: Ports, shape: DragonflyShape) -> np.ndarray:
+        """Return the switch of every port, as positions among all switches."""
+        if not self.spread_nics:
+            return (np.arange(ports.num_endpoints) // shape.endpoints_per_switch).reshape(ports.table.shape)
+        if shape.switches_per_group % ports.per_host:
+            raise FabricError(
+                f"{ports.per_host} ports of a host cannot be spread evenly over {shape.switches_per_group} switches.",
+                hint=f"Use groups of a multiple of {ports.per_host} switches, or leave spread_nics out.",
+            )
+        chassis = np.arange(ports.num_hosts) // shape.endpoints_per_switch
+        return chassis[:, None] * ports.per_host + np.arange(ports.per_host)[None, :]
 
     def plan(self, parts: NetworkParts, num_endpoints: int) -> DragonflyShape:
         """Return the shape asked for, with what was left open chosen by the balanced rule."""
@@ -84,7 +98,7 @@ class Dragonfly(Network):
                 f"a group has {a} x {h} = {a * h} global ports, too few to reach {g - 1} other groups.",
                 hint="Use larger groups, more global ports per switch, or a larger switch.",
             )
-        if self.cables_per_group_pair and self.cables_per_group_pair > shape.cables_per_pair:
+        if g > 1 and self.cables_per_group_pair and self.cables_per_group_pair > shape.cables_per_pair:
             raise FabricError(
                 f"{self.cables_per_group_pair} cables between every two of {g} groups need "
                 f"{self.cables_per_group_pair * (g - 1)} global ports per group; there are {a * h}.",
@@ -95,7 +109,8 @@ class Dragonfly(Network):
     def max_endpoints(self, catalog: Catalog, ports_per_host: int) -> int:
         parts = self.parts(catalog)
         one = self.plan(parts, 1)
-        groups = self.groups or one.switches_per_group * one.global_ports + 1
+        global_ports = one.switches_per_group * one.global_ports
+        groups = self.groups or global_ports // (self.cables_per_group_pair or 1) + 1
         return groups * one.endpoints_per_group
 
     def _join_groups(self, draft: Draft, table: IntArray, shape: DragonflyShape, parts: NetworkParts) -> None:

@@ -10,10 +10,10 @@ from syncline.fabric import clos
 from syncline.fabric.catalog import Catalog
 from syncline.fabric.draft import Draft
 from syncline.fabric.leaf_spine import add_leaves
-from syncline.fabric.network import Network, NetworkParts, Ports, Ratio
+from syncline.fabric.network import NetworkParts, Ports, Ratio
 
 
-class FatTree(Network):
+class FatTree(clos.Clos):
     """Non-blocking unless told otherwise; `tiers` is chosen by size: one switch, then two tiers, then three.
 
     The largest fat-tree of k-port switches joins k*k/2 endpoints in two tiers and k*k*k/4 in three.
@@ -25,18 +25,24 @@ class FatTree(Network):
     """Down to up bandwidth of the leaves."""
     spine_oversubscription: Ratio = 1.0
     """Down to up bandwidth of the spines (three tiers)."""
+    hosts_per_leaf: int | None = Field(default=None, ge=1)
+    """Hosts under a leaf (a rack with its own switch); default: as many ports as the leaf has."""
     leaves_per_pod: int | None = Field(default=None, ge=1)
 
     def build(self, draft: Draft, ports: Ports) -> None:
         parts = self.parts(draft.catalog)
-        down, uplinks = self.leaf_ports(parts, ports.num_endpoints)
+        down, uplinks = self.leaf_ports(parts, ports.num_endpoints, ports.per_host)
         leaves, _ = add_leaves(self, draft, ports, parts, down)
-        plan = clos_plan(len(leaves), uplinks, parts, self.tiers, self.spine_oversubscription, self.leaves_per_pod)
+        upper = self.upper(draft.catalog)
+        plan = clos_plan(len(leaves), uplinks, upper, self.tiers, self.spine_oversubscription, self.leaves_per_pod)
         clos.lay(draft, self, plan, leaves, parts, "", ports.site)
         draft.facts["max_endpoints"] = self.max_endpoints(draft.catalog, ports.per_host)
 
-    def leaf_ports(self, parts: NetworkParts, num_endpoints: int) -> tuple[int, int]:
+    def leaf_ports(self, parts: NetworkParts, num_endpoints: int, per_host: int) -> tuple[int, int]:
         """Return access ports and uplinks of a leaf; a single switch needs no uplinks."""
+        if self.hosts_per_leaf:
+            down = self.hosts_per_leaf * per_host
+            return down, clos.leaf_uplinks(parts, down, self.oversubscription)
         if self.tiers == 1 or (self.tiers is None and num_endpoints <= parts.radix):
             return parts.radix, 1
         return clos.leaf_split(parts, self.oversubscription)
@@ -45,16 +51,16 @@ class FatTree(Network):
         parts = self.parts(catalog)
         if self.tiers == 1:
             return parts.radix
-        down, _ = clos.leaf_split(parts, self.oversubscription)
-        return clos.max_leaves(parts.uplink_radix, self.tiers or 3, self.spine_oversubscription) * down
+        down = self.leaf_ports(parts, parts.radix + 1, ports_per_host)[0]
+        return clos.max_leaves(self.upper(catalog), self.tiers or 3, self.spine_oversubscription) * down
 
 
 def clos_plan(
-    num_leaves: int, uplinks: int, parts: NetworkParts, tiers: int | None, ratio: float, leaves_per_pod: int | None
+    num_leaves: int, uplinks: int, upper: clos.Upper, tiers: int | None, ratio: float, leaves_per_pod: int | None
 ) -> clos.ClosPlan:
     """Choose two or three tiers for that many leaves and plan them."""
     if tiers is None:
-        tiers = 3 if leaves_per_pod or num_leaves > parts.uplink_radix else 2
+        tiers = 3 if leaves_per_pod or num_leaves > upper.spine_radix else 2
     if tiers == 3:
-        return clos.three_tier(num_leaves, uplinks, parts.uplink_radix, ratio, leaves_per_pod)
-    return clos.two_tier(num_leaves, uplinks, parts.uplink_radix)
+        return clos.three_tier(num_leaves, uplinks, upper.spine_radix, ratio, leaves_per_pod, upper.core_radix)
+    return clos.two_tier(num_leaves, uplinks, upper.spine_radix)

@@ -127,8 +127,8 @@ def scale_up_pairs(model: HostModel, num_links: int) -> list[tuple[int, int, flo
 
 
 def spans_hosts(model: HostModel) -> bool:
-    """Say whether the host's scale-up domain reaches beyond the host (NVL72)."""
-    return model.scale_up_domain_gpus > model.num_gpus
+    """Say whether a crossbar joins GPUs of several hosts (NVL72); the chips of a torus pod have none."""
+    return model.scale_up_topology == "nvswitch" and model.scale_up_domain_gpus > model.num_gpus
 
 
 def switch_latency_s(model: HostModel, catalog: Catalog) -> float:

@@ -14,7 +14,7 @@ from syncline.fabric.draft import Draft
 from syncline.fabric.network import Network, NetworkParts, Ports, Ratio, attach, ceil_div, numbered
 
 
-class LeafSpine(Network):
+class LeafSpine(clos.Clos):
     """Two tiers. A host's NICs all go to one leaf; `oversubscription: 3:1` gives a leaf three times the down rate."""
 
     topology: Literal["leaf-spine"]
@@ -26,9 +26,10 @@ class LeafSpine(Network):
         parts = self.parts(draft.catalog)
         down, uplinks = self.leaf_ports(parts, ports.per_host)
         leaves, _ = add_leaves(self, draft, ports, parts, down)
-        plan = clos.two_tier(len(leaves), uplinks, parts.uplink_radix, self.spines)
+        upper = self.upper(draft.catalog)
+        plan = clos.two_tier(len(leaves), uplinks, upper.spine_radix, self.spines)
         clos.lay(draft, self, plan, leaves, parts, "", ports.site)
-        draft.facts["max_endpoints"] = clos.max_leaves(parts.uplink_radix, 2) * down
+        draft.facts["max_endpoints"] = clos.max_leaves(upper, 2) * down
 
     def leaf_ports(self, parts: NetworkParts, per_host: int) -> tuple[int, int]:
         """Return how many NIC ports and how many uplinks a leaf has."""
@@ -36,12 +37,11 @@ class LeafSpine(Network):
         if self.hosts_per_leaf is None:
             return whole_hosts(down, per_host, parts.switch.name), uplinks
         down = self.hosts_per_leaf * per_host
-        ratio = parts.link.rate_Bps / parts.uplink.rate_Bps / self.oversubscription
-        return down, max(1, round(down * ratio))
+        return down, clos.leaf_uplinks(parts, down, self.oversubscription)
 
     def max_endpoints(self, catalog: Catalog, ports_per_host: int) -> int:
         parts = self.parts(catalog)
-        return clos.max_leaves(parts.uplink_radix, 2) * self.leaf_ports(parts, ports_per_host)[0]
+        return clos.max_leaves(self.upper(catalog), 2) * self.leaf_ports(parts, ports_per_host)[0]
 
 
 def whole_hosts(down: int, per_host: int, switch: str) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from syncline.errors import FabricError
 from syncline.fabric import clos
 from syncline.fabric.catalog import Catalog
 from syncline.fabric.draft import Draft
@@ -15,7 +16,7 @@ from syncline.fabric.fat_tree import clos_plan
 from syncline.fabric.network import Network, NetworkParts, Ports, Ratio, attach, ceil_div, numbered
 
 
-class RailOptimized(Network):
+class RailOptimized(clos.Clos):
     """One leaf per rail in each scalable unit of `hosts_per_unit` hosts; spines (and cores) join every leaf.
 
     Traffic between equal rails of one unit crosses a single switch; between rails it goes over NVLink or the spines.
@@ -27,6 +28,14 @@ class RailOptimized(Network):
     hosts_per_unit: int | None = Field(default=None, ge=1)
     tiers: int | None = Field(default=None, ge=1, le=3)
     units_per_pod: int | None = Field(default=None, ge=1)
+    spine_groups: Literal["pod", "rail"] = "pod"
+    """Whom a spine joins in three tiers: all leaves of its pod, or those of one rail only (a rail group)."""
+
+    @model_validator(mode="after")
+    def _rails_need_cores(self) -> RailOptimized:
+        if self.spine_groups == "rail" and self.tiers is not None and self.tiers < 3:
+            raise ValueError("spines of one rail need cores to join the rails: `tiers: 3`, or topology: rail-only")
+        return self
 
     def build(self, draft: Draft, ports: Ports) -> None:
         parts = self.parts(draft.catalog)
@@ -36,22 +45,35 @@ class RailOptimized(Network):
         if self.tiers == 1:
             return
         num_rails = len(np.unique(ports.rail))
-        per_pod = self.units_per_pod * num_rails if self.units_per_pod else None
-        plan = clos_plan(len(leaves), uplinks, parts, self.tiers, self.spine_oversubscription, per_pod)
+        leaves, per_pod = self._pods(leaves, num_rails)
+        upper = self.upper(draft.catalog)
+        plan = clos_plan(len(leaves), uplinks, upper, self.tiers, self.spine_oversubscription, per_pod)
         clos.lay(draft, self, plan, leaves, parts, "", ports.site)
+
+    def _pods(self, leaves: IntArray, num_rails: int) -> tuple[IntArray, int | None]:
+        """Return the leaves in the order of their pods, and how many of them make a pod."""
+        if self.spine_groups == "pod":
+            return leaves, self.units_per_pod * num_rails if self.units_per_pod else None
+        num_units = len(leaves) // num_rails
+        units = self.units_per_pod or num_units
+        if num_units % units:
+            raise FabricError(
+                f"{num_units} units do not make whole pods of {units}.",
+                hint="Choose a units_per_pod that divides the number of units, or spine_groups: pod.",
+            )
+        return leaves.reshape(-1, units, num_rails).swapaxes(1, 2).ravel(), units
 
     def leaf_ports(self, parts: NetworkParts) -> tuple[int, int]:
         """Return how many hosts and how many uplinks a leaf has."""
         down, uplinks = clos.leaf_split(parts, self.oversubscription)
         if self.hosts_per_unit is None:
             return down, uplinks
-        ratio = parts.link.rate_Bps / parts.uplink.rate_Bps / self.oversubscription
-        return self.hosts_per_unit, max(1, round(self.hosts_per_unit * ratio))
+        return self.hosts_per_unit, clos.leaf_uplinks(parts, self.hosts_per_unit, self.oversubscription)
 
     def max_endpoints(self, catalog: Catalog, ports_per_host: int) -> int:
         parts = self.parts(catalog)
         down, _ = self.leaf_ports(parts)
-        leaves = clos.max_leaves(parts.uplink_radix, self.tiers or 3, self.spine_oversubscription)
+        leaves = clos.max_leaves(self.upper(catalog), self.tiers or 3, self.spine_oversubscription)
         return leaves // ports_per_host * ports_per_host * down
 
 

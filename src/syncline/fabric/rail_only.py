@@ -11,11 +11,11 @@ from syncline.fabric import clos
 from syncline.fabric.catalog import Catalog
 from syncline.fabric.draft import Draft
 from syncline.fabric.fat_tree import clos_plan
-from syncline.fabric.network import Network, Ports, Ratio
+from syncline.fabric.network import Ports, Ratio
 from syncline.fabric.rail import add_rail_leaves
 
 
-class RailOnly(Network):
+class RailOnly(clos.Clos):
     """Separate spines per rail (arXiv 2307.12169): fewer switches than rail-optimized, no network path across rails."""
 
     topology: Literal["rail-only"]
@@ -31,11 +31,14 @@ class RailOnly(Network):
             mine = ports.select(np.flatnonzero(ports.rail == rail).astype(np.int32))
             prefix = f"rail-{rail}/"
             leaves = add_rail_leaves(self, draft, mine, parts, down, prefix)
-            plan = clos_plan(len(leaves), uplinks, parts, self.tiers, self.spine_oversubscription, None)
+            plan = clos_plan(
+                len(leaves), uplinks, self.upper(draft.catalog), self.tiers, self.spine_oversubscription, None
+            )
             clos.lay(draft, self, plan, leaves, parts, prefix, ports.site)
         draft.facts["max_endpoints"] = self.max_endpoints(draft.catalog, ports.per_host)
 
     def max_endpoints(self, catalog: Catalog, ports_per_host: int) -> int:
         parts = self.parts(catalog)
         down, _ = clos.leaf_split(parts, self.oversubscription)
-        return clos.max_leaves(parts.uplink_radix, self.tiers or 3, self.spine_oversubscription) * down * ports_per_host
+        most = clos.max_leaves(self.upper(catalog), self.tiers or 3, self.spine_oversubscription)
+        return most * down * ports_per_host

@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from syncline.errors import FabricError
 from syncline.fabric.draft import Draft
@@ -25,6 +25,10 @@ class Torus(Network):
     link: str = ""
     shape: tuple[int, ...] = Field(min_length=1, max_length=6)
     of: Literal["chips", "hosts"] = "chips"
+    host_shape: tuple[int, ...] | None = None
+    """How a host's chips lie in the torus (TPU: [2, 2, 1]); default: one after the other along the last dimension."""
+    rack_shape: tuple[int, ...] | None = None
+    """How a rack's chips lie (TPU: [4, 4, 4])."""
     wrap: bool = True
     optical_switches: int = Field(default=0, ge=0)
     optical_switch: str = "OCS"
@@ -36,6 +40,28 @@ class Torus(Network):
         if any(n < 1 for n in shape):
             raise ValueError("every dimension of a torus is at least 1")
         return shape
+
+    @model_validator(mode="after")
+    def _blocks_fit(self) -> Torus:
+        if self.of == "hosts" and (self.host_shape or self.rack_shape):
+            raise ValueError("host_shape and rack_shape say where chips lie; a torus of hosts has none")
+        outer = self.shape
+        for name, block in (("rack_shape", self.rack_shape), ("host_shape", self.host_shape)):
+            if block is None:
+                continue
+            if len(block) != len(outer) or any(b < 1 or n % b for b, n in zip(block, outer, strict=False)):
+                raise ValueError(f"{name} {list(block)} does not divide {list(outer)}")
+            outer = block
+        return self
+
+    def places(self) -> IntArray:
+        """Return the place of every chip, in the order of racks, hosts and chips, as positions in the flat grid."""
+        grid = np.arange(math.prod(self.shape), dtype=np.int32).reshape(self.shape)
+        order = [grid]
+        for block in (self.rack_shape, self.host_shape):
+            if block is not None:
+                order = [piece for whole in order for piece in _blocks(whole, block)]
+        return np.concatenate([piece.ravel() for piece in order])
 
     def build(self, draft: Draft, ports: Ports) -> None:
         if self.of == "chips":
@@ -57,11 +83,13 @@ class Torus(Network):
             raise FabricError(f"{gpu.name} has no links of its own to form a torus with.", hint="Write `of: hosts`.")
         self._check_count(len(chips), "chips")
         link = draft.catalog.scale_up(gpu.scale_up)
-        for a, b in self.neighbours(chips.astype(np.int32)):
+        placed = np.empty(len(chips), np.int32)
+        placed[self.places()] = chips
+        for a, b in self.neighbours(placed):
             draft.join(a, b, medium=link.name, tier=Tier.SCALE_UP, rate_Bps=link.link_Bps, latency_s=link.latency_s)
-        per_host = model.num_gpus
-        cube = math.prod(min(4, n) for n in self.shape)
-        racks = np.arange(ports.num_hosts) * per_host // cube
+        self._check_host(model.num_gpus)
+        rack = math.prod(self.rack_shape or (min(4, n) for n in self.shape))
+        racks = np.arange(ports.num_hosts) * model.num_gpus // rack
         ports.set_racks(draft, racks.astype(np.int32))
 
     def _join_hosts(self, draft: Draft, ports: Ports) -> None:
@@ -101,6 +129,14 @@ class Torus(Network):
             pairs.append((grid[index].ravel(), ahead[index].ravel()))
         return pairs
 
+    def _check_host(self, num_chips: int) -> None:
+        if self.host_shape is not None and math.prod(self.host_shape) != num_chips:
+            raise FabricError(
+                f"a host has {num_chips} chips but host_shape {list(self.host_shape)} holds "
+                f"{math.prod(self.host_shape)}.",
+                hint="Choose a host_shape whose product is the number of chips.",
+            )
+
     def _check_count(self, found: int, what: str) -> None:
         if math.prod(self.shape) != found:
             text = " x ".join(map(str, self.shape))
@@ -108,3 +144,9 @@ class Torus(Network):
                 f"a torus of {text} has {math.prod(self.shape)} places but there are {found} {what}.",
                 hint=f"Choose a shape whose product is {found}.",
             )
+
+
+def _blocks(grid: IntArray, shape: tuple[int, ...]) -> list[IntArray]:
+    """Cut a grid into blocks of a shape, in row-major order of the blocks."""
+    starts = np.ndindex(*(n // b for n, b in zip(grid.shape, shape, strict=True)))
+    return [grid[tuple(slice(i * b, (i + 1) * b) for i, b in zip(start, shape, strict=True))] for start in starts]
