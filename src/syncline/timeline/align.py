@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.timeline.columns import Array, Ints, representative
+from syncline.timeline.intervals import grouped_order
 from syncline.timeline.timeline import Timeline
 
 ALWAYS = ("rank", "kind", "name")
@@ -37,7 +38,7 @@ def align(first: Timeline, second: Timeline) -> Alignment:
     width = 1 + max(nth_first.max(initial=0), nth_second.max(initial=0))
     code_first = group[:num_first][rows_first] * width + nth_first
     code_second = group[num_first:][rows_second] * width + nth_second
-    _, at_first, at_second = np.intersect1d(code_first, code_second, assume_unique=True, return_indices=True)
+    at_first, at_second = _meet(code_first, code_second)
     pairs_first, pairs_second = rows_first[at_first], rows_second[at_second]
     return Alignment(
         first=pairs_first,
@@ -72,7 +73,8 @@ def _groups(first: Timeline, second: Timeline, keys: tuple[str, ...]) -> Ints:
             code, extent = _dense(code)
         code = code * width + (column + 1)
         extent *= width
-    return _dense(code)[0]
+    # Room for counting repeats behind the key; numbering the keys anew costs a sort of all rows.
+    return code if extent * (len(code) + 1) < 2**62 else _dense(code)[0]
 
 
 def _joined(first: Timeline, second: Timeline, key: str) -> Ints:
@@ -92,12 +94,25 @@ def _dense(code: Ints) -> tuple[Ints, int]:
 
 def _occurrences(group: Ints, timeline: Timeline) -> tuple[Ints, Ints]:
     """Return rows ordered by group and start, and which repeat of its group each of them is."""
-    rows = np.lexsort((timeline.spans.end_s, timeline.spans.start_s, group)).astype(np.int64)
-    ordered = group[rows]
+    start_s, end_s = timeline.spans.start_s, timeline.spans.end_s
+    rows = grouped_order(group, start_s)
+    ordered, start, end = group[rows], start_s[rows], end_s[rows]
+    if ((ordered[1:] == ordered[:-1]) & (start[1:] == start[:-1]) & (end[1:] < end[:-1])).any():
+        # Repeats that start together are told apart by their end: rare, so the third sort is too.
+        rows = np.lexsort((end_s, start_s, group)).astype(np.int64)
     opens = np.ones(len(rows), bool)
     opens[1:] = ordered[1:] != ordered[:-1]
     position = np.arange(len(rows), dtype=np.int64)
     return rows, position - np.maximum.accumulate(np.where(opens, position, 0))
+
+
+def _meet(first: Ints, second: Ints) -> tuple[Ints, Ints]:
+    """Return the places of equal values in two ascending columns without repeats."""
+    if not len(second):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    place = np.minimum(np.searchsorted(second, first), len(second) - 1)
+    both = np.flatnonzero(second[place] == first)
+    return both, place[both]
 
 
 def _others(num_rows: int, rows: Ints) -> Ints:

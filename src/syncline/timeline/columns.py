@@ -86,6 +86,12 @@ def sum_by(group: Array, amount: Floats, num_groups: int) -> Floats:
     return np.bincount(group, weights=amount, minlength=num_groups).astype(np.float64, copy=False)[:num_groups]
 
 
+def mean_rate_Bps(size_bytes: Floats, duration_s: Floats) -> Floats:
+    """Return bytes over duration; 0 where the time is so short (or none) that a rate means nothing."""
+    moment = (duration_s <= 0) | (size_bytes > duration_s * MAX_RATE_BPS)
+    return np.where(moment, 0.0, size_bytes / np.where(moment, 1.0, duration_s))
+
+
 def check_rows(table: str, column: str, bad: npt.NDArray[np.bool_], array: Array, problem: str) -> None:
     """Raise for the first row that is `bad`; `problem` may show its value as {value}."""
     if bad.any():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.timeline.align import Alignment
-from syncline.timeline.columns import Floats, Ints, sum_by
+from syncline.timeline.columns import Floats, Ints, mean_rate_Bps, sum_by
 from syncline.timeline.intervals import union
 from syncline.timeline.spans import SpanKind
 from syncline.timeline.timeline import Timeline
@@ -144,4 +144,4 @@ def _active_rate(timeline: Timeline) -> Floats:
     samples = timeline.samples
     rows: Ints = np.flatnonzero(samples.size_bytes > 0)
     busy = union(samples.link[rows], samples.start_s[rows], samples.end_s[rows]).length_s(len(timeline.links))
-    return np.where(busy > 0, _link_bytes(timeline) / np.where(busy > 0, busy, 1.0), 0.0)
+    return mean_rate_Bps(_link_bytes(timeline), busy)

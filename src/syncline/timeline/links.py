@@ -18,6 +18,7 @@ from syncline.timeline.columns import (
     Floats,
     checked,
     integer,
+    mean_rate_Bps,
 )
 from syncline.timeline.source import check_text, text_tuple
 from syncline.timeline.spans import Int32s, check_order
@@ -100,10 +101,7 @@ class LinkSamples:
 
     def own_rate_Bps(self) -> Floats:
         """Return bytes over duration; 0 where a sample is so short that its rate means nothing."""
-        duration = self.end_s - self.start_s
-        moment = self.size_bytes > duration * MAX_RATE_BPS
-        safe = np.where(moment | (duration == 0), 1.0, duration)
-        return np.where(moment | (duration == 0), 0.0, self.size_bytes / safe)
+        return mean_rate_Bps(self.size_bytes, self.end_s - self.start_s)
 
     def take(self, rows: Array) -> LinkSamples:
         """Return the rows chosen by a mask or by indices."""

@@ -17,7 +17,7 @@ import numpy as np
 from syncline.errors import TimelineError
 from syncline.timeline import links as link_columns
 from syncline.timeline import spans as span_columns
-from syncline.timeline.columns import Array, ColumnError, Floats, Ints, representative, sum_by
+from syncline.timeline.columns import Array, ColumnError, Floats, Ints, mean_rate_Bps, representative, sum_by
 from syncline.timeline.intervals import Intervals, subtract, union
 from syncline.timeline.links import Links, LinkSamples, unique_names
 from syncline.timeline.rates import LinkSeries, binned_bytes, num_bins, peak_rates_Bps
@@ -157,8 +157,8 @@ class Timeline:
     def link_use(self, window_s: float = 0.0) -> LinkUse:
         """Return what every link carried: mean over the whole time, peak over any `window_s` (0: at an instant)."""
         size = sum_by(self.samples.link, self.samples.size_bytes, len(self.links))
-        span_s = self._samples_extent()[1] - self._samples_extent()[0]
-        mean = size / span_s if span_s > 0 else np.zeros(len(self.links))
+        start_s, end_s = self._samples_extent()
+        mean = mean_rate_Bps(size, np.full(len(self.links), end_s - start_s))
         peak = peak_rates_Bps(self.samples, len(self.links), window_s)
         with np.errstate(divide="ignore", invalid="ignore"):
             capacity = np.where(self.links.capacity_Bps > 0, self.links.capacity_Bps, np.nan)
