@@ -5,6 +5,7 @@ go GPU - NIC - network - NIC - GPU. In the network a path is one of the shortest
 
 * `ecmp`: each hop picks among equal ones by a hash of the flow and the seed, as switches do;
 * `first`: always the first (dimension order in a torus);
+* `static`: by the digits of the flow number, as a fabric manager's table by destination (D-mod-k) does;
 * `valiant`: shortest to a random switch, and shortest from there.
 
     routes = Routes(fabric)
@@ -26,7 +27,7 @@ from syncline.fabric.distance import UNREACHABLE, Distances, chips_forward, dist
 from syncline.fabric.fabric import Fabric, IntArray, Kind, LongArray, Tier
 from syncline.fabric.inside import Inside
 
-Policy = Literal["ecmp", "first", "valiant"]
+Policy = Literal["ecmp", "first", "static", "valiant"]
 CrossRail = Literal["fabric", "nvlink"]
 _FLOW_BLOCK = 1 << 16
 
@@ -198,6 +199,7 @@ class Routes:
         d, links = self.distances, self.fabric.links
         at, goal = d.forwarder[src].astype(np.int64), d.target[dst].astype(np.int64)
         columns: list[LongArray] = []
+        digits = labels.astype(np.uint64)
         active = np.flatnonzero(d.hops[at, goal] > 0)
         for hop in range(1, 1 << 15):
             if len(active) == 0:
@@ -205,7 +207,11 @@ class Routes:
             here, there = at[active], goal[active]
             link = self._choices(here, there)
             wanted = link >= 0
-            order = np.zeros(len(active), np.uint64) if policy == "first" else _hash(labels[active], seed, hop, here)
+            if policy == "static":
+                order = digits[active]
+                digits[active] //= np.maximum(wanted.sum(axis=1), 1).astype(np.uint64)
+            else:
+                order = np.zeros(len(active), np.uint64) if policy == "first" else _hash(labels[active], seed, hop, here)
             chosen = link[np.arange(len(active)), _nth_true(wanted, order)]
             column = np.full(len(src), -1, np.int64)
             column[active] = chosen
