@@ -53,7 +53,8 @@ def read_text(path: Path, *, limit: int = MAX_BYTES) -> str:
         raise FileError(f'there is no file "{path}".', hint="Check the name and the folder.") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise FileError(f'cannot read "{_short(path)}": {reason}.', hint="Check the name and its permissions.") from None
+        hint = "Check the name and its permissions."
+        raise FileError(f'cannot read "{_short(path)}": {reason}.', hint=hint) from None
     if max(size, len(content)) > limit:
         raise FileError(
             f'"{path}" has {max(size, len(content)) / 2**20:.0f} MiB; a description may have {limit / 2**20:.0f} MiB.',
@@ -170,16 +171,18 @@ class _Reader:
     def _mapping(self, start: Any, path: Path_) -> dict[str, Any]:
         self._check_tag(start, "map")
         result: dict[str, Any] = {}
-        key_event: Any
-        while not isinstance(key_event := next(self._events), yaml.MappingEndEvent):
-            if not isinstance(key_event, yaml.ScalarEvent):
-                raise self._error("has a key that is not plain text.", key_event, "Keys are words.")
-            key = str(key_event.value)
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            key = self._key(event)
             if key in result:
-                raise self._error(f'has the key "{key}" twice.', key_event, "Remove one of them.")
-            self.lines[(*path, key)] = key_event.start_mark.line + 1
+                raise self._error(f'has the key "{key}" twice.', event, "Remove one of them.")
+            self.lines[(*path, key)] = event.start_mark.line + 1
             result[key] = self._value(next(self._events), (*path, key))
         return result
+
+    def _key(self, event: Any) -> str:
+        if not isinstance(event, yaml.ScalarEvent):
+            raise self._error("has a key that is not plain text.", event, "Keys are words.")
+        return str(event.value)
 
     def _scalar(self, event: Any) -> Any:
         tag = event.tag or self._resolve(yaml.ScalarNode, event.value, event.implicit)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.errors import RouteError
-from syncline.fabric.fabric import Fabric, Kind, LongArray, Tier
+from syncline.fabric.fabric import Fabric, IntArray, Kind, LongArray, Tier
 
 
 class Inside:
@@ -21,40 +21,52 @@ class Inside:
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
+        self._key_cache: dict[Tier, tuple[LongArray, LongArray]] = {}
 
     @cached_property
     def parent_link(self) -> LongArray:
-        """The PCIe link from each device to the PCIe switch or socket above it; -1 at the top."""
+        """The PCIe link from each device to the PCIe switch or socket above it; -1 at the top or if it is down."""
         links = self.fabric.links
-        up = np.flatnonzero((links.tier == Tier.PCIE) & (np.arange(len(links)) % 2 == 0))
-        result = np.full(len(self.fabric.devices), -1, np.int64)
-        result[links.src[up]] = up
-        return result
+        return self._by_source(links.up & (links.tier == Tier.PCIE) & (np.arange(len(links)) % 2 == 0))
 
     @cached_property
     def crossbar_link(self) -> LongArray:
-        """The link from each GPU to the NVSwitch of its domain; -1 without one."""
+        """The link from each GPU to the NVSwitch of its domain; -1 without one or if it is down."""
         links = self.fabric.links
-        up = np.flatnonzero((links.tier == Tier.SCALE_UP) & (self.fabric.devices.kind[links.dst] == Kind.NVSWITCH))
+        to_crossbar = self.fabric.devices.kind[links.dst] == Kind.NVSWITCH
+        return self._by_source(links.up & (links.tier == Tier.SCALE_UP) & to_crossbar)
+
+    def _by_source(self, mask: NDArray[np.bool_]) -> LongArray:
+        """Return for each device the marked link that leaves it, or -1."""
+        rows = np.flatnonzero(mask)
         result = np.full(len(self.fabric.devices), -1, np.int64)
-        result[links.src[up]] = up
+        result[self.fabric.links.src[rows]] = rows
         return result
 
     @cached_property
     def nic_of_gpu(self) -> LongArray:
-        """The NIC each GPU uses: NICs are shared out evenly over the GPUs of a host, in order."""
-        devices = self.fabric.devices
+        """The NIC each GPU uses: those with a live cable are shared out evenly over the GPUs of a host, in order."""
+        devices, gpus, nics = self.fabric.devices, self.fabric.gpus, self._usable_nics
         result = np.full(len(devices), -1, np.int64)
-        gpus, nics = self.fabric.gpus, self.fabric.nics
         num_gpus = np.bincount(devices.host[gpus], minlength=self.fabric.num_hosts)
         num_nics = np.bincount(devices.host[nics], minlength=self.fabric.num_hosts)
-        first_nic = np.full(self.fabric.num_hosts, -1, np.int64)
-        first_nic[devices.host[nics[::-1]]] = nics[::-1]
+        first = np.cumsum(num_nics) - num_nics
         host = devices.host[gpus]
-        local = devices.local[gpus].astype(np.int64) * num_nics[host] // np.maximum(num_gpus[host], 1)
-        result[gpus] = np.where(num_nics[host] > 0, first_nic[host] + local, -1)
-        result[nics] = nics
+        some = num_nics[host] > 0
+        share = devices.local[gpus].astype(np.int64) * num_nics[host] // np.maximum(num_gpus[host], 1)
+        result[gpus[some]] = nics[(first[host] + share)[some]]
+        result[self.fabric.nics] = self.fabric.nics
         return result
+
+    @property
+    def _usable_nics(self) -> IntArray:
+        """NICs with a cable that is up, host by host; all NICs of a host that has no such NIC."""
+        devices, links, nics = self.fabric.devices, self.fabric.links, self.fabric.nics
+        live = np.zeros(len(devices), np.bool_)
+        live[links.src[links.up & (links.tier >= Tier.ACCESS)]] = True
+        any_live = np.zeros(self.fabric.num_hosts, np.bool_)
+        any_live[devices.host[nics[live[nics]]]] = True
+        return nics[live[nics] | ~any_live[devices.host[nics]]]
 
     def direct(self, a: LongArray, b: LongArray) -> LongArray:
         """Return padded paths for pairs that need no network; rows of -1 for the others."""
@@ -66,7 +78,7 @@ class Inside:
         rest = np.flatnonzero(~over_switch & (devices.host[a] == devices.host[b]) & (devices.host[a] >= 0) & (a != b))
         if len(rest) == 0:
             return result
-        wire = self._wires(a[rest], b[rest])
+        wire = self._between(a[rest], b[rest], Tier.SCALE_UP)
         result[rest[wire >= 0], 0] = wire[wire >= 0]
         pcie = rest[wire < 0]
         if len(pcie):
@@ -78,7 +90,7 @@ class Inside:
     ) -> tuple[LongArray, LongArray, LongArray]:
         """Return links from `a` to its NIC, links from the far NIC to `b`, and the two NICs.
 
-        With `cross_rail="nvlink"` data first crosses NVLink to the GPU whose NIC is on the rail of the destination's.
+        With `cross_rail="nvlink"` data first goes to the GPU of a's host whose NIC is on the rail of the destination's.
         """
         nic_b = self.nic_of_gpu[b]
         sender = a if cross_rail == "fabric" else self._proxy(a, nic_b)
@@ -89,7 +101,7 @@ class Inside:
             raise RouteError(
                 f"{self.fabric.device_name(device)} has no NIC to leave its host by.", hint="Add `nics:` to the host."
             )
-        hop = self.direct(a, sender)[:, :2]
+        hop = self.direct(a, sender)
         climb = self.over_pcie(sender, nic_a)
         return np.concatenate((hop, climb), axis=1), self.over_pcie(nic_b, b), np.stack((nic_a, nic_b), axis=1)
 
@@ -104,8 +116,8 @@ class Inside:
                 move = apart & (parent[at] >= 0)
                 column[move, step] = parent[at][move]
                 at[move] = links.dst[parent[at][move]]
-        # A direct climb meets early: what both sides climbed beyond the meeting point cannot happen, as each step
-        # moves both sides, and both sides have the same depth or end at a socket.
+        # Both sides climb at once and stop where they meet. None can pass the meeting point: the tree has two levels,
+        # and a side that is already at its socket waits there.
         socket = np.full((len(a), 1), -1, np.int64)
         across = np.flatnonzero(at_a != at_b)
         if len(across):
@@ -119,11 +131,10 @@ class Inside:
         if (found < 0).any():
             bad = int(np.argmax(found < 0))
             names = self.fabric.device_name(int(a[bad])), self.fabric.device_name(int(b[bad]))
-            raise RouteError(f"no PCIe or socket path joins {names[0]} and {names[1]}.")
+            raise RouteError(
+                f"no PCIe or socket path joins {names[0]} and {names[1]}.", hint="Look for faults inside the host."
+            )
         return found
-
-    def _wires(self, a: LongArray, b: LongArray) -> LongArray:
-        return self._between(a, b, Tier.SCALE_UP)
 
     def _between(self, a: LongArray, b: LongArray, tier: Tier) -> LongArray:
         """Return the link of that tier from each a to each b, or -1."""
@@ -134,18 +145,18 @@ class Inside:
         slot = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where(keys[slot] == wanted, ids[slot], -1)
 
-    def _keys(self, tier: Tier) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        cache: dict[Tier, tuple[NDArray[np.int64], NDArray[np.int64]]] = self.__dict__.setdefault("_key_cache", {})
-        if tier not in cache:
+    def _keys(self, tier: Tier) -> tuple[LongArray, LongArray]:
+        """Return the sorted (source, destination) keys of a tier's live links, and the links."""
+        if tier not in self._key_cache:
             links = self.fabric.links
             ids = np.flatnonzero((links.tier == tier) & links.up)
             keys = links.src[ids].astype(np.int64) * len(self.fabric.devices) + links.dst[ids]
             order = np.argsort(keys, kind="stable")
-            cache[tier] = keys[order], ids[order]
-        return cache[tier]
+            self._key_cache[tier] = keys[order], ids[order]
+        return self._key_cache[tier]
 
     def _proxy(self, a: LongArray, nic_b: LongArray) -> LongArray:
-        """Return the GPU of a's host (or domain) that owns the NIC on nic_b's rail; `a` itself if none does."""
+        """Return the GPU of a's host that owns the NIC on nic_b's rail; `a` itself if none does."""
         devices = self.fabric.devices
         gpus = self.fabric.gpus
         rails = np.where(self.nic_of_gpu[gpus] >= 0, devices.rail[self.nic_of_gpu[gpus]], -1).astype(np.int64)

@@ -3,10 +3,10 @@
 Two GPUs of one scale-up domain talk over it. GPUs of one host without scale-up go over PCIe. GPUs of different hosts
 go GPU - NIC - network - NIC - GPU. In the network a path is one of the shortest; a policy picks which:
 
-* `ecmp`: each hop picks among equal ones by a hash of the flow and the seed, as switches do;
+* `ecmp`: each hop picks among equal ones by a hash of the flow (both ends and its number) and the seed, as switches do;
 * `first`: always the first (dimension order in a torus);
 * `static`: by the digits of the flow number, as a fabric manager's table by destination (D-mod-k) does;
-* `valiant`: shortest to a random switch, and shortest from there.
+* `valiant`: shortest to a random switch of another group, and shortest from there.
 
     routes = Routes(fabric)
     routes.path(fabric.gpu(0, 0), fabric.gpu(9, 0))      # link ids
@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from syncline.errors import RouteError
-from syncline.fabric.distance import UNREACHABLE, Distances, chips_forward, distances, forwards
+from syncline.fabric.distance import GLOBAL_HOPS, UNREACHABLE, Distances, chips_forward, distances, forwards
 from syncline.fabric.fabric import Fabric, IntArray, Kind, LongArray, Tier
 from syncline.fabric.inside import Inside
 
 Policy = Literal["ecmp", "first", "static", "valiant"]
 CrossRail = Literal["fabric", "nvlink"]
-_FLOW_BLOCK = 1 << 16
+_FLOW_BLOCK = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,15 +62,28 @@ class Routes:
         """Routes inside hosts."""
         return Inside(self.fabric)
 
+    @cached_property
+    def _forwards(self) -> NDArray[np.bool_]:
+        return forwards(self.fabric)
+
     def path(
-        self, src: int, dst: int, *, seed: int = 0, policy: Policy = "ecmp", cross_rail: CrossRail = "fabric"
+        self,
+        src: int,
+        dst: int,
+        *,
+        seed: int = 0,
+        policy: Policy = "ecmp",
+        cross_rail: CrossRail = "fabric",
+        flow: int = 0,
     ) -> IntArray:
-        """Return the links from one GPU or NIC to another."""
-        return self.many([src], [dst], seed=seed, policy=policy, cross_rail=cross_rail)[0]
+        """Return the links from one GPU or NIC to another; the same as in `many`."""
+        return self.many([src], [dst], seed=seed, policy=policy, cross_rail=cross_rail, flow=[flow])[0]
 
     def paths(self, src: int, dst: int, *, limit: int = 1024, cross_rail: CrossRail = "fabric") -> list[IntArray]:
         """Return all equal-cost paths between two GPUs or NICs, at most `limit`."""
-        head, tail, ends = self._ends(np.array([src]), np.array([dst]), cross_rail)
+        a, b = np.array([src]), np.array([dst])
+        self._check_ends(a, b)
+        head, tail, ends = self._ends(a, b, cross_rail)
         fixed_head, fixed_tail = head[0][head[0] >= 0], tail[0][tail[0] >= 0]
         if ends[0, 0] < 0:
             return [np.concatenate((fixed_head, fixed_tail)).astype(np.int32)]
@@ -87,9 +100,16 @@ class Routes:
         cross_rail: CrossRail = "fabric",
         flow: ArrayLike | None = None,
     ) -> Paths:
-        """Return one path per pair of GPUs (or NICs); `flow` numbers tell flows of one pair apart in the hash."""
+        """Return one path per pair of GPUs (or NICs); `flow` numbers (default 0) tell flows of one pair apart.
+
+        A path depends on its own ends, flow number and the seed only, not on the other pairs.
+        """
         a, b = np.asarray(src, np.int64), np.asarray(dst, np.int64)
-        labels = np.arange(len(a)) if flow is None else np.asarray(flow, np.int64)
+        self._check_ends(a, b)
+        number = np.broadcast_to(np.asarray(0 if flow is None else flow, np.int64), a.shape)
+        labels = number
+        if policy != "static":
+            labels = _hash(a * len(self.fabric.devices) + b, 0, 0, number).view(np.int64)
         blocks = [
             self._block(
                 a[i : i + _FLOW_BLOCK], b[i : i + _FLOW_BLOCK], labels[i : i + _FLOW_BLOCK], seed, policy, cross_rail
@@ -105,6 +125,15 @@ class Routes:
         links = self.path(src, dst)
         kinds = self.fabric.devices.kind[self.fabric.links.dst[links]]
         return int(np.isin(kinds, (Kind.SWITCH, Kind.NVSWITCH)).sum())
+
+    def _check_ends(self, a: LongArray, b: LongArray) -> None:
+        kinds = self.fabric.devices.kind
+        wrong = [ends[(kinds[ends] != Kind.GPU) & (kinds[ends] != Kind.NIC)] for ends in (a, b)]
+        for device in np.concatenate(wrong)[:1].tolist():
+            raise RouteError(
+                f'"{self.fabric.device_name(device)}" is neither a GPU nor a NIC.',
+                hint=f'Routes join GPUs and NICs, such as "{self.fabric.device_name(int(self.fabric.gpus[0]))}".',
+            )
 
     def _block(
         self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy, cross_rail: CrossRail
@@ -146,7 +175,7 @@ class Routes:
 
     def _network(self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy) -> LongArray:
         """Return padded network paths between forwarders or the NICs below them."""
-        first, last, src, dst = self._access(a, b, labels, seed)
+        first, last, src, dst = self._access(a, b, labels, seed, policy)
         if policy == "valiant":
             there = self._random_targets(src, dst, labels, seed)
             one = self._walk(src, there, labels, seed, "ecmp")
@@ -154,11 +183,12 @@ class Routes:
             return np.concatenate((first[:, None], one, two, last[:, None]), axis=1)
         return np.concatenate((first[:, None], self._walk(src, dst, labels, seed, policy), last[:, None]), axis=1)
 
-    def _access(self, a: LongArray, b: LongArray, labels: LongArray, seed: int) -> tuple[LongArray, ...]:
+    def _access(
+        self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy
+    ) -> tuple[LongArray, ...]:
         """Pick the access links: of all pairs of ports, one with the shortest way between (planes never mix)."""
-        mask = forwards(self.fabric)
         none = np.full(len(a), -1, np.int64)
-        if mask[a].all() and mask[b].all():
+        if self._forwards[a].all() and self._forwards[b].all():
             return none, none, a, b
         up, down = self._access_links(a, True), self._access_links(b, False)
         links, d = self.fabric.links, self.distances
@@ -171,16 +201,17 @@ class Routes:
         if (best >= UNREACHABLE).any():
             bad = int(np.argmax(best >= UNREACHABLE))
             raise self._no_route(int(a[bad]), int(b[bad]))
-        pick = _nth_true(flat == best[:, None], _hash(labels, seed, 0))
+        order = np.zeros(len(a), np.uint64) if policy == "first" else _hash(labels, seed, 0)
+        pick = _nth_true(flat == best[:, None], order)
         i, j = pick // down.shape[1], pick % down.shape[1]
         rows = np.arange(len(a))
         return up[rows, i], down[rows, j], src[rows, i], dst[rows, j]
 
     def _access_links(self, nics: LongArray, outward: bool) -> LongArray:
         start, links = self._access_rows
-        width = int((start[nics + 1] - start[nics]).max()) if len(nics) else 0
-        if width == 0:
-            raise self._no_route(int(nics[0]), int(nics[0]))
+        width = max(1, int((start[nics + 1] - start[nics]).max()))
+        if len(links) == 0:
+            return np.full((len(nics), width), -1, np.int64)
         slot = start[nics][:, None] + np.arange(width)
         padded = np.where(slot < start[nics + 1][:, None], links[np.minimum(slot, len(links) - 1)], -1).astype(np.int64)
         return padded if outward else np.where(padded >= 0, padded ^ 1, -1)
@@ -188,7 +219,7 @@ class Routes:
     @cached_property
     def _access_rows(self) -> tuple[LongArray, IntArray]:
         """Links from each endpoint into the network, as compressed rows by device."""
-        links, mask = self.fabric.links, forwards(self.fabric)
+        links, mask = self.fabric.links, self._forwards
         rows = np.flatnonzero(links.up & mask[links.dst] & ~mask[links.src] & (links.tier >= Tier.ACCESS))
         order = rows[np.argsort(links.src[rows], kind="stable")]
         counts = np.bincount(links.src[order], minlength=len(self.fabric.devices))
@@ -200,6 +231,9 @@ class Routes:
         at, goal = d.forwarder[src].astype(np.int64), d.target[dst].astype(np.int64)
         columns: list[LongArray] = []
         digits = labels.astype(np.uint64)
+        lost = d.hops[at, goal] >= UNREACHABLE
+        if lost.any():
+            raise self._no_route(int(src[np.argmax(lost)]), int(dst[np.argmax(lost)]))
         active = np.flatnonzero(d.hops[at, goal] > 0)
         for hop in range(1, 1 << 15):
             if len(active) == 0:
@@ -210,8 +244,10 @@ class Routes:
             if policy == "static":
                 order = digits[active]
                 digits[active] //= np.maximum(wanted.sum(axis=1), 1).astype(np.uint64)
+            elif policy == "first":
+                order = np.zeros(len(active), np.uint64)
             else:
-                order = np.zeros(len(active), np.uint64) if policy == "first" else _hash(labels[active], seed, hop, here)
+                order = _hash(labels[active], seed, hop, here)
             chosen = link[np.arange(len(active)), _nth_true(wanted, order)]
             column = np.full(len(src), -1, np.int64)
             column[active] = chosen
@@ -229,27 +265,51 @@ class Routes:
         link = d.link[np.minimum(slot, len(d.link) - 1)]
         after = d.hops[d.forwarder[links.dst[link]], there[:, None]].astype(np.int64)
         cost = d.hops[here, there][:, None] - after
-        weight = np.where(links.tier[link] == Tier.GROUP_GLOBAL, 3, 1)
+        weight = np.where(links.tier[link] == Tier.GROUP_GLOBAL, GLOBAL_HOPS, 1)
         return np.where(valid & (cost == weight), link, -1).astype(np.int64)
 
     def _random_targets(self, src: LongArray, dst: LongArray, labels: LongArray, seed: int) -> LongArray:
-        """Pick an intermediate switch for each flow, in another group than both ends where there is one."""
-        targets, group = self.distances.targets, self.fabric.devices.group
-        pick = (_hash(labels, seed, 99) % np.uint64(len(targets))).astype(np.int64)
-        chosen = targets[pick].astype(np.int64)
-        for shift in range(1, 9):  # a clash is moved on; eight tries leave none in practice
-            clash = (group[chosen] == group[src]) | (group[chosen] == group[dst])
-            if not clash.any():
-                break
-            chosen[clash] = targets[(pick[clash] * (2 * shift + 1) + shift * 7919) % len(targets)]
+        """Pick an intermediate switch for each flow: in another group than both ends, where one can be reached."""
+        order, island, region, island_of, region_of = self._regions
+        low, high = np.searchsorted(island, island_of[src]), np.searchsorted(island, island_of[src], "right")
+        one, two = np.minimum(region_of[src], region_of[dst]), np.maximum(region_of[src], region_of[dst])
+        one_start, one_end = np.searchsorted(region, one), np.searchsorted(region, one, "right")
+        two_start, two_end = np.searchsorted(region, two), np.searchsorted(region, two, "right")
+        two_size = np.where(one == two, 0, two_end - two_start)
+        free = high - low - (one_end - one_start) - two_size
+        none_free = free < 1
+        draw = (_hash(labels, seed, 99) % np.where(none_free, high - low, free).astype(np.uint64)).astype(np.int64)
+        # The draw counts the switches that are neither in the one group nor in the other: step over both.
+        place = low + draw
+        place += np.where(~none_free & (place >= one_start), one_end - one_start, 0)
+        place += np.where(~none_free & (place >= two_start), two_size, 0)
+        chosen: LongArray = order[place]
         return chosen
 
+    @cached_property
+    def _regions(self) -> tuple[LongArray, ...]:
+        """Targets sorted by region, the island and region of each in that order, and those of every device.
+
+        Forwarders that can reach each other form an island (a rail, a plane); a region is one group on one island.
+        """
+        d, devices = self.distances, self.fabric.devices
+        island_of = np.full(len(devices), -1, np.int64)
+        island_of[d.forwarders] = np.argmax(d.hops < UNREACHABLE, axis=1)
+        group = devices.site.astype(np.int64) * (int(devices.group.max()) + 1) + devices.group
+        region_of = island_of * (int(group.max()) + 1) + group
+        order = d.targets[np.argsort(region_of[d.targets], kind="stable")].astype(np.int64)
+        return order, island_of[order], region_of[order], island_of, region_of
+
     def _all_network_paths(self, a: int, b: int, limit: int) -> list[IntArray]:
-        up, down = self._access_links(np.array([a]), True)[0], self._access_links(np.array([b]), False)[0]
         d, links = self.distances, self.fabric.links
+        if self._forwards[a] and self._forwards[b]:
+            if d.hops[d.forwarder[a], d.target[b]] >= UNREACHABLE:
+                raise self._no_route(a, b)
+            return [np.array(walk, np.int32) for walk in self._all_walks(a, b, limit)]
+        up, down = self._access_links(np.array([a]), True)[0], self._access_links(np.array([b]), False)[0]
         pairs = [(int(i), int(j)) for i in up for j in down if i >= 0 and j >= 0]
         cost = {p: int(d.hops[d.forwarder[links.dst[p[0]]], d.target[links.src[p[1]]]]) for p in pairs}
-        best = min(cost.values())
+        best = min(cost.values(), default=UNREACHABLE)
         if best >= UNREACHABLE:
             raise self._no_route(a, b)
         found: list[IntArray] = []
