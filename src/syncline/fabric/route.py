@@ -243,7 +243,7 @@ class Routes:
             wanted = link >= 0
             if policy == "static":
                 order = digits[active]
-                digits[active] //= np.maximum(wanted.sum(axis=1), 1).astype(np.uint64)
+                digits[active] //= _num_distinct(np.where(wanted, links.dst[link], -1))
             elif policy == "first":
                 order = np.zeros(len(active), np.uint64)
             else:
@@ -360,3 +360,10 @@ def _nth_true(mask: NDArray[np.bool_], order: NDArray[np.uint64]) -> LongArray:
     reached = np.cumsum(mask, axis=1) > wanted[:, None]
     first: LongArray = np.argmax(reached & mask, axis=1).astype(np.int64)
     return first
+
+
+def _num_distinct(padded: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """Return how many different values, other than -1, each row has (at least 1)."""
+    ordered = np.sort(padded, axis=1)
+    fresh = (ordered[:, 1:] != ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    return np.maximum(fresh.sum(axis=1) + (ordered[:, 0] >= 0), 1).astype(np.uint64)
