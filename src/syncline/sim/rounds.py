@@ -1,0 +1,158 @@
+"""The rounds of a program as a simulator sees them: who sends which share of the buffer to whom, how many times.
+
+Sizes stay out: a flow moves a `share` of the buffer, so one expansion serves every size. Shares are exact fractions of
+the buffer; the rounding of chunks to whole bytes (less than a byte a chunk) is not simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.errors import SimulationError
+from syncline.schedule import Schedule, Strand
+from syncline.schedule.collective import PAIRED, Ints
+from syncline.schedule.kernel import Stage
+from syncline.schedule.moves import Moves, Round
+
+Floats = NDArray[np.float64]
+MAX_FLOWS = 40_000_000
+"""Flows of all phases together that are kept in memory; an all-to-all of 4,096 ranks has 17 million."""
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """The same round `repeat` times: flow i carries `share[i]` of the buffer from `src[i]` to `dst[i]`.
+
+    `groups` lists the vertices that take part, one independent group a row.
+    """
+
+    src: Ints
+    dst: Ints
+    share: Floats
+    repeat: int
+    groups: Ints
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+
+class Lane(NamedTuple):
+    """One strand: its channel, its rail and its phases, one after the other."""
+
+    channel: int
+    rail: int | None
+    phases: tuple[Phase, ...]
+
+    @property
+    def num_flows(self) -> int:
+        """Count the flows of all rounds."""
+        return sum(len(phase) * phase.repeat for phase in self.phases)
+
+    @property
+    def num_rounds(self) -> int:
+        """Count the rounds."""
+        return sum(phase.repeat for phase in self.phases)
+
+
+def lanes(schedule: Schedule) -> tuple[Lane, ...]:
+    """Return every strand of a schedule as phases."""
+    found: list[Lane] = []
+    known: dict[int, tuple[tuple[Phase, ...], float]] = {}
+    for number, strand in enumerate(schedule.strands):
+        scale = float(strand.share)
+        alike = known.get(id(strand.stages)) if _is_even(schedule, strand) else None
+        if alike is not None and alike[1] == scale:
+            phases = alike[0]
+        else:
+            phases = tuple(_phases(schedule, number))
+            known[id(strand.stages)] = (phases, scale)
+        found.append(Lane(strand.channel, strand.rail, phases))
+    total = sum(len(phase) for lane in found for phase in lane.phases)
+    if total > MAX_FLOWS:
+        raise SimulationError(f"{schedule.name} has {total:,} different flows, more than the {MAX_FLOWS:,} that fit.",
+                              hint="Use fewer ranks, a factored family, or --level analytic.")  # fmt: skip
+    return tuple(found)
+
+
+def _is_even(schedule: Schedule, strand: Strand) -> bool:
+    return not schedule.collective.sizes and not strand.weights
+
+
+def _phases(schedule: Schedule, number: int) -> Iterator[Phase]:
+    strand = schedule.strands[number]
+    many = schedule.num_ranks if schedule.collective.kind in PAIRED else 1
+    even = float(strand.share) * many / strand.num_chunks if _is_even(schedule, strand) else None
+    shares = _chunk_shares(schedule, number) if even is None else np.empty(0)
+    for stage in strand.stages:
+        for entry in stage.kernel.rounds:
+            yield from _of_entry(stage, entry, even, shares)
+
+
+def _chunk_shares(schedule: Schedule, number: int) -> Floats:
+    """Return each chunk's share of the buffer, from a layout fine enough to carry the proportions."""
+    fine = 1 << 40
+    return schedule.chunk_bytes(number, fine) / fine
+
+
+def _of_entry(stage: Stage, entry: Round, even: float | None, shares: Floats) -> Iterator[Phase]:
+    if even is None:
+        for repetitions in entry.rounds():
+            parts = [stage.spread(entry.step(j)) for j in repetitions]
+            moves = Moves(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+            if len(moves):
+                yield _merged(moves.src, moves.dst, shares[moves.chunk], 1, stage)
+        return
+    each = even * stage.span_size
+    if entry.at_once:
+        ends = [entry.vertices(j) for j in range(entry.repeat)]
+        if entry.wrap and ends:
+            src, dst = (np.concatenate([pair[k] for pair in ends]) for k in (0, 1))
+            yield _spread(stage, src, dst, np.tile(entry.count, entry.repeat) * each, 1)
+        return
+    if not entry.fixed:
+        for j in range(entry.repeat):
+            moves = entry.step(j)
+            if len(moves):
+                yield _spread(stage, moves.src, moves.dst, np.full(len(moves), each), 1)
+    elif entry.wrap:
+        if entry.repeat and len(entry.src):
+            yield _spread(stage, entry.src, entry.dst, entry.count * each, entry.repeat)
+    else:
+        yield from _pipeline(stage, entry, each)
+
+
+def _pipeline(stage: Stage, entry: Round, each: float) -> Iterator[Phase]:
+    """A pipeline that fills and drains: cut where the set of active rows changes."""
+    first, last = entry.active_range()
+    live = first <= last
+    cuts = np.unique(np.concatenate((first[live], last[live] + 1)))
+    for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
+        rows = np.flatnonzero(live & (first <= begin) & (last >= begin))
+        if len(rows):
+            yield _spread(stage, entry.src[rows], entry.dst[rows], entry.count[rows] * each, int(end - begin))
+
+
+def _spread(stage: Stage, src: Ints, dst: Ints, share: Floats, repeat: int) -> Phase:
+    """Return local flows as flows of every group; messages of one pair in one round travel as one."""
+    width = stage.kernel.num_vertices
+    key, at = np.unique(src * width + dst, return_inverse=True)
+    if len(key) < len(src):
+        src, dst, share = key // width, key % width, np.bincount(at, weights=share, minlength=len(key))
+    keep = np.flatnonzero(share > 0)
+    members = stage.members
+    return Phase(
+        members[:, src[keep]].ravel(), members[:, dst[keep]].ravel(), np.tile(share[keep], len(members)), repeat, members
+    )
+
+
+def _merged(src: Ints, dst: Ints, share: Floats, repeat: int, stage: Stage) -> Phase:
+    width = int(max(src.max(initial=0), dst.max(initial=0))) + 1
+    key, at = np.unique(src * width + dst, return_inverse=True)
+    total = np.bincount(at, weights=share, minlength=len(key))
+    keep = np.flatnonzero(total > 0)
+    return Phase(key[keep] // width, key[keep] % width, total[keep], repeat, stage.members)

@@ -1,0 +1,50 @@
+"""Transports: what sending costs the host, per message and per byte. The numbers are data, with their source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from syncline.errors import SimulationError
+
+
+@dataclass(frozen=True)
+class Transport:
+    """One transport. `host_Bps` is what one NIC's traffic may cost the host at most; infinite when the NIC does it all."""
+
+    name: str
+    message_s: float
+    efficiency: float
+    host_Bps: float
+    gpudirect: bool
+    source: str
+
+
+@cache
+def transports() -> dict[str, Transport]:
+    """Return all transports by name."""
+    text = resources.files("syncline.sim.data").joinpath("transports.yaml").read_text()
+    table: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    return {
+        name: Transport(
+            name,
+            float(row["message_us"]) * 1e-6,
+            float(row["efficiency"]),
+            float(row.get("host_GBps", "inf")) * 1e9,
+            bool(row["gpudirect"]),
+            str(row["source"]),
+        )
+        for name, row in table.items()
+    }
+
+
+def transport(name: str) -> Transport:
+    """Return the transport of that name."""
+    table = transports()
+    if name not in table:
+        raise SimulationError(f'no transport is called "{name}".', hint=f"One of: {', '.join(table)}.")
+    return table[name]
