@@ -97,7 +97,7 @@ PUBLISHED = {
         "a quarter of k*k*k/4 endpoints: k*k/8 leaf and spine, k*k/16 core",
         131072, 16384, {"leaf": 2048, "spine": 2048, "core": 1024}, {"leaf": 1, "spine": 1},
     ),
-    "two-sites-wan": Published("an example: twice h100-64-rail less a unit", 512, 64, {"leaf": 16, "spine": 8}, {"leaf": 1}, 0.1),
+    "two-sites-wan": Published("an example: two sites of a unit", 512, 64, {"leaf": 16, "spine": 8}, {"leaf": 1}, 0.1),
     "deepseek-v3": Published(
         "arXiv 2505.09343: 2,048 H800, eight planes of two-layer fat-trees", 2048, 256, {}, {"leaf": 1}
     ),
