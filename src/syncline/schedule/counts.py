@@ -50,7 +50,7 @@ def sent_bytes(schedule: Schedule, size_bytes: int) -> Ints:
 def counted_law(schedule: Schedule) -> CostLaw:
     """Return rounds and shares sent, counted from the schedule in the form of its family's `CostLaw`."""
     whole = schedule.num_ranks if schedule.collective.kind in PAIRED else 1
-    units = [_units(schedule, strand) for strand in schedule.strands]
+    units = [chunk_units(schedule, strand) for strand in schedule.strands]
     scale = [strand.share * whole / int(unit.sum()) for strand, unit in zip(schedule.strands, units, strict=True)]
     common = lcm(*(factor.denominator for factor in scale))
     sent = np.zeros(schedule.num_vertices, dtype=np.int64)
@@ -85,7 +85,7 @@ def _leaves(home: Ints, src: Ints, dst: Ints) -> NDArray[np.bool_]:
     return away
 
 
-def _units(schedule: Schedule, strand: Strand) -> Ints:
+def chunk_units(schedule: Schedule, strand: Strand) -> Ints:
     """Return the relative size of each chunk of a strand as whole numbers."""
     if strand.weights:
         return np.asarray(strand.weights, dtype=np.int64)
