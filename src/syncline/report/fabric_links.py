@@ -12,21 +12,23 @@ from syncline.fabric import Fabric, Tier
 
 
 def tiers(fabric: Fabric) -> list[dict[str, Any]]:
-    """Return one row per tier, medium and rate, with how many directed links it has."""
+    """Return one row per tier, medium and rate: how many directed links it has, and the first of them."""
     links = fabric.links
-    keys = np.stack((links.tier.astype(np.float64), links.medium.astype(np.float64), links.rate_Bps))
-    kinds, first, which, counts = np.unique(keys, axis=1, return_index=True, return_inverse=True, return_counts=True)
+    rates, rate_index = np.unique(links.rate_Bps, return_inverse=True)
+    key = (links.tier.astype(np.int64) * len(fabric.media) + links.medium) * len(rates) + rate_index.ravel()
+    _, first, which, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
     up = np.bincount(which.ravel(), weights=links.up, minlength=len(counts))
     return [
         {
-            "link": f"{Tier(int(tier)).label}, e.g. {fabric.link_name(int(example))}",
-            "medium": fabric.media[int(medium)],
-            "rate_Bps": float(rate),
-            "latency_s": float(links.latency_s[example]),
+            "tier": Tier(int(links.tier[i])).label,
+            "link": fabric.link_name(int(i)),
+            "medium": fabric.media[links.medium[i]],
+            "rate_Bps": float(links.rate_Bps[i]),
+            "latency_s": float(links.latency_s[i]),
             "count": int(count),
             "up": int(alive),
         }
-        for (tier, medium, rate), example, count, alive in zip(kinds.T, first, counts, up, strict=True)
+        for i, count, alive in zip(first, counts, up, strict=True)
     ]
 
 
@@ -35,6 +37,7 @@ def links_of(fabric: Fabric, device: int) -> list[dict[str, Any]]:
     links = fabric.links
     return [
         {
+            "tier": Tier(int(links.tier[i])).label,
             "link": fabric.link_name(int(i)),
             "medium": fabric.media[links.medium[i]],
             "rate_Bps": float(links.rate_Bps[i]),
@@ -49,11 +52,12 @@ def links_of(fabric: Fabric, device: int) -> list[dict[str, Any]]:
 def links_table(rows: list[dict[str, Any]]) -> Table:
     """Return link rows as a table."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("link", "medium", "rate", "latency", "count", "up"):
-        table.add_column(heading, justify="left" if heading in ("link", "medium") else "right", overflow="fold")
+    for heading in ("tier", "link", "medium", "rate", "latency", "count", "up"):
+        table.add_column(heading, justify="left" if heading in ("tier", "link", "medium") else "right", overflow="fold")
     for row in rows:
         table.add_row(
-            row["link"],
+            row["tier"],
+            row["link"] if row["count"] == 1 else f"{row['link']} and {row['count'] - 1:,} more",
             row["medium"],
             units.show_rate(row["rate_Bps"]),
             units.show_time(row["latency_s"]),

@@ -1,0 +1,173 @@
+"""Where groups, hosts and switches of a tiered picture stand.
+
+Rows are common to the whole picture, so that every leaf is level with every other; groups stand side by side in
+frames. Only widths are nested: a group is as wide as its hosts, its inner groups or its widest row of switches.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from syncline.fabric.fabric import Kind
+from syncline.report.picture.aggregate import Aggregate, Cell, Group
+
+BELOW_HOSTS = -1.0
+GROUP_GAP, GROUP_PAD, CAPTION = 16.0, 12.0, 19.0
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large things are at one level of detail. Widths depend on the cell, heights on the row."""
+
+    host_width: Callable[[Cell], float]
+    host_height: float
+    switch_width: Callable[[Cell], float]
+    switch_height: float
+    gap: float
+    """Between neighbours of a row."""
+    max_pitch: float
+    """Switches of a row stand at most this far apart."""
+    row_gap: Callable[[float, float], float]
+    """Room above a row for its wires, in a picture of some width."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A group's frame; `depth` counts the frames inside it."""
+
+    group: Group
+    x: float
+    width: float
+    depth: int
+
+
+@dataclass
+class Placement:
+    """Left edges and widths of cells, rows with their tops, and frames."""
+
+    sizes: Sizes
+    left: dict[int, float] = field(default_factory=dict)
+    width: dict[int, float] = field(default_factory=dict)
+    cells: dict[int, Cell] = field(default_factory=dict)
+    owner: dict[int, Group] = field(default_factory=dict)
+    frames: list[Frame] = field(default_factory=list)
+    rows: dict[float, float] = field(default_factory=dict)
+    total_width: float = 0.0
+
+    def row_height(self, row: float) -> float:
+        return self.sizes.host_height if row == 0 else self.sizes.switch_height
+
+    def centre(self, cell: int) -> float:
+        return self.left[cell] + self.width[cell] / 2
+
+    @property
+    def bottom(self) -> float:
+        """The lower edge of the lowest row."""
+        lowest = min(self.rows)
+        return self.rows[lowest] + self.row_height(lowest)
+
+
+def row_of(cell: Cell) -> float:
+    """Return the row a cell stands in: hosts 0, NVSwitches of many hosts below them, optical switches above all."""
+    if cell.is_host:
+        return 0.0
+    if cell.kind == Kind.NVSWITCH:
+        return BELOW_HOSTS
+    return cell.level + 0.5 if cell.kind == Kind.OCS else float(cell.level)
+
+
+def place(aggregate: Aggregate, sizes: Sizes, headroom: float) -> Placement:
+    """Return the places of everything; `headroom` is kept free above the top row."""
+    placement = Placement(sizes)
+    width = _width(aggregate.root, sizes)
+    _place(placement, aggregate.root, 0.0, width)
+    placement.total_width = width
+    y = headroom
+    for row in sorted({row_of(cell) for cell in placement.cells.values()}, reverse=True):
+        y += sizes.row_gap(row, width) if placement.rows else 0.0
+        placement.rows[row] = y
+        y += placement.row_height(row)
+    return placement
+
+
+def depth_of(group: Group) -> int:
+    """Return how many frames deep a group is."""
+    return 1 + max((depth_of(inner) for inner in group.groups), default=0)
+
+
+def _cell_width(cell: Cell, sizes: Sizes) -> float:
+    return sizes.host_width(cell) if cell.is_host else sizes.switch_width(cell)
+
+
+def _rows(group: Group) -> dict[float, list[Cell]]:
+    rows: dict[float, list[Cell]] = defaultdict(list)
+    for cell in group.cells:
+        rows[row_of(cell)].append(cell)
+    return rows
+
+
+def _width(group: Group, sizes: Sizes) -> float:
+    """Return the width of a group with its frame (the whole picture has none)."""
+    rows = _rows(group)
+    widest = max(
+        (sum(_cell_width(c, sizes) for c in cells) + sizes.gap * (len(cells) - 1) for row, cells in rows.items() if row),
+        default=0.0,
+    )
+    inner = max(_floor_width(group, rows, sizes), widest)
+    return inner + (0.0 if group.level == -2 else 2 * GROUP_PAD)
+
+
+def _floor_width(group: Group, rows: dict[float, list[Cell]], sizes: Sizes) -> float:
+    """Return the width of what stands on the floor of a group: its own hosts and its inner groups."""
+    own = [_cell_width(cell, sizes) for cell in rows.get(0.0, [])]
+    inner = [_width(g, sizes) + _stack(g) for g in group.groups]
+    room = sum(own) + sizes.gap * max(0, len(own) - 1) + sum(inner) + GROUP_GAP * max(0, len(inner) - 1)
+    return room + (GROUP_GAP if own and inner else 0.0)
+
+
+def _stack(group: Group) -> float:
+    """Return the room that the cards behind a repeated group take at its right."""
+    return 10.0 if group.count > 1 else 0.0
+
+
+def _place(placement: Placement, group: Group, x: float, width: float) -> None:
+    sizes, rows = placement.sizes, _rows(group)
+    if group.level != -2:
+        placement.frames.append(Frame(group, x, width, depth_of(group)))
+        x, width = x + GROUP_PAD, width - 2 * GROUP_PAD
+    at = x + (width - _floor_width(group, rows, sizes)) / 2
+    for inner in group.groups:
+        inner_width = _width(inner, sizes)
+        _place(placement, inner, at, inner_width)
+        at += inner_width + _stack(inner) + GROUP_GAP
+    for row, cells in rows.items():
+        if row == 0:
+            starts = _side_by_side(cells, at, sizes)
+        else:
+            starts = _spread(cells, x, width, sizes)
+        for cell, start in zip(cells, starts, strict=True):
+            placement.left[cell.id], placement.width[cell.id] = start, _cell_width(cell, sizes)
+            placement.cells[cell.id], placement.owner[cell.id] = cell, group
+
+
+def _side_by_side(cells: list[Cell], at: float, sizes: Sizes) -> list[float]:
+    starts = []
+    for cell in cells:
+        starts.append(at)
+        at += _cell_width(cell, sizes) + sizes.gap
+    return starts
+
+
+def _spread(cells: list[Cell], x: float, width: float, sizes: Sizes) -> list[float]:
+    """Spread switches over the width of their group, not further apart than `max_pitch` beside their own width."""
+    widths = [_cell_width(cell, sizes) for cell in cells]
+    spare = max(0.0, width - sum(widths)) / len(cells)
+    spare = min(spare, sizes.max_pitch)
+    at = x + (width - sum(widths) - spare * len(cells)) / 2
+    starts = []
+    for own in widths:
+        starts.append(at + spare / 2)
+        at += own + spare
+    return starts
