@@ -46,7 +46,7 @@ def show(
     """Count, measure and price a cluster, and draw it."""
     from syncline.fabric import load
     from syncline.fabric.inventory import inventory
-    from syncline.report.fabric_text import bill_table, inventory_lines
+    from syncline.report.fabric_text import bill_notes, bill_table, inventory_lines
 
     fabric = load(cluster)
     counted = inventory(fabric)
@@ -57,6 +57,7 @@ def show(
         console.print("\n".join(inventory_lines(counted)), soft_wrap=True)
         console.print()
         console.print(bill_table(counted.bill))
+        console.print("", *bill_notes(counted.bill), sep="\n", soft_wrap=True)
         for path in written:
             console.print(f"\nwrote {path}", soft_wrap=True)
 
@@ -85,24 +86,21 @@ def parts(
 ) -> None:
     """List the catalogue: parts, their numbers and where those come from."""
     from syncline.fabric.catalog import KINDS, load_catalog
-    from syncline.report.fabric_text import columns
+    from syncline.report.fabric_text import columns, part_rows
 
     catalog = load_catalog()
     if kind is None:
-        rows = [(k, str(len(catalog.parts(k)))) for k in KINDS]
+        kinds = [(k, str(len(catalog.parts(k)))) for k in KINDS]
         payload: dict[str, Any] = {"kinds": {k: list(catalog.names(k)) for k in KINDS}}
-        emit(payload, json, lambda console: console.print(columns(rows, ("kind", "parts"))))
+        emit(payload, json, lambda console: console.print(columns(kinds, ("kind", "parts"), right=(1,))))
         return
-    found = [p for p in catalog.parts(kind) if name is None or p == getattr(catalog, kind)(name)]
-    if name is not None and not found:
-        found = [getattr(catalog, kind)(name)]
+    found = catalog.parts(kind) if name is None else (getattr(catalog, kind)(name),)
     payload = {"kind": kind, "parts": [p.model_dump(mode="json", exclude_none=True) for p in found]}
     if name is None:
-        rows = [(p.name, ", ".join(p.aliases), p.source) for p in found]
-        emit(payload, json, lambda console: console.print(columns(rows, ("name", "also", "source"))))
-        return
-    fields = [(key, str(value)) for key, value in payload["parts"][0].items()]
-    emit(payload, json, lambda console: console.print(columns(fields, ("field", "value"))))
+        rows = columns([(p.name, ", ".join(p.aliases), p.source) for p in found], ("name", "also", "source"))
+    else:
+        rows = columns(part_rows(payload["parts"][0]), ("field", "value"))
+    emit(payload, json, lambda console: console.print(rows))
 
 
 @app.command(
@@ -116,7 +114,7 @@ def route(
     source: Annotated[str, typer.Argument(help="A GPU or NIC, such as host-00/gpu-0.")],
     target: Annotated[str, typer.Argument(help="Another one.")],
     every: Annotated[bool, typer.Option("--all", help="All equal-cost paths (at most 1,024).")] = False,
-    policy: Annotated[str, typer.Option(help="ecmp, first (dimension order) or valiant.")] = "ecmp",
+    policy: Annotated[str, typer.Option(help="ecmp, first (dimension order), static or valiant.")] = "ecmp",
     cross_rail: Annotated[
         str, typer.Option(help="fabric: through the network; nvlink: change rail inside.")
     ] = "fabric",
@@ -127,7 +125,7 @@ def route(
     from syncline.fabric import load
     from syncline.fabric.route import Routes
 
-    _one_of("--policy", policy, ("ecmp", "first", "valiant"))
+    _one_of("--policy", policy, ("ecmp", "first", "static", "valiant"))
     _one_of("--cross-rail", cross_rail, ("fabric", "nvlink"))
     fabric = load(cluster)
     routes = Routes(fabric)
@@ -137,8 +135,8 @@ def route(
     found = (
         routes.paths(a, b, cross_rail=rail) if every else [routes.path(a, b, seed=seed, policy=chosen, cross_rail=rail)]
     )
-    payload = {"paths": [_path_json(fabric, path) for path in found], "count": len(found)}
-    emit(payload, json, lambda console: _print_paths(console, payload["paths"]))  # type: ignore[arg-type]
+    paths = [_path_json(fabric, path) for path in found]
+    emit({"paths": paths, "count": len(paths)}, json, lambda console: _print_paths(console, paths))
 
 
 @app.command(
@@ -209,18 +207,21 @@ def import_(
         payload,
         json,
         lambda console: console.print(
-            f"wrote {target}: {fabric.num_gpus} GPUs in {fabric.num_hosts} hosts", soft_wrap=True
+            f"wrote {target}: {fabric.num_gpus:,} GPUs in {fabric.num_hosts:,} hosts", soft_wrap=True
         ),
     )
 
 
 def _draw(fabric: Fabric, facts: dict[str, Any], html: Path | None, svg: Path | None, png: Path | None) -> list[Path]:
     """Write the pictures asked for; returns their paths."""
-    from syncline.fabric.load import write_text
     if html is None and svg is None and png is None:
         return []
+    from syncline.fabric.load import check_writable, write_text
     from syncline.report.fabric_picture import draw_html, draw_svg, write_png
 
+    for path in (html, svg, png):
+        if path is not None:
+            check_writable(path)  # all of them before the first is written
     if html is not None:
         write_text(html, draw_html(fabric, facts))
     if svg is not None or png is not None:
@@ -236,8 +237,8 @@ def _path_json(fabric: Fabric, path: Any) -> dict[str, Any]:
     links = fabric.links
     return {
         "links": [fabric.link_name(int(i)) for i in path],
-        "rate_Bps": float(links.rate_Bps[path].min()) if len(path) else 0.0,
-        "latency_s": float(links.latency_s[path].sum()) if len(path) else 0.0,
+        "rate_Bps": float(links.rate_Bps[path].min()) if len(path) else None,
+        "latency_s": float(links.latency_s[path].sum()),
     }
 
 
@@ -245,19 +246,19 @@ def _print_paths(console: Console, paths: list[dict[str, Any]]) -> None:
     from syncline import units
 
     for path in paths:
-        hops = (
-            [path["links"][0].split(" -> ")[0], *(name.split(" -> ")[1] for name in path["links"])]
-            if path["links"]
-            else []
-        )
-        console.print(" -> ".join(hops), soft_wrap=True)
-        console.print(
-            f"  slowest link {units.show_rate(path['rate_Bps'])}, latency {units.show_time(path['latency_s'])}"
-        )
+        if not path["links"]:
+            console.print("the same device: no link is crossed")
+            continue
+        ends = [name.split(" -> ") for name in path["links"]]
+        console.print(" -> ".join([ends[0][0], *(end for _, end in ends)]), soft_wrap=True)
+        rate, latency = units.show_rate(path["rate_Bps"]), units.show_time(path["latency_s"])
+        console.print(f"  slowest link {rate}, latency {latency}")
+    if len(paths) > 1:
+        console.print(f"{len(paths):,} equal-cost paths")
 
 
 def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
     from syncline.errors import UsageError
 
     if value not in allowed:
-        raise UsageError(f'{option} is "{value}"; it is one of {", ".join(allowed)}.')
+        raise UsageError(f'{option} cannot be "{value}".', hint=f"It is one of {', '.join(allowed)}.")

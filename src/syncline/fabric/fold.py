@@ -33,10 +33,9 @@ def fold(fabric: Fabric, colour: NDArray[np.int64], link_mask: NDArray[np.bool_]
     links = fabric.links
     kept = np.flatnonzero(link_mask & (colour[links.src] >= 0) & (colour[links.dst] >= 0))
     src, dst = links.src[kept], links.dst[kept]
-    _, attribute = np.unique(
-        np.stack((links.rate_Bps[kept], links.tier[kept].astype(np.float64))), axis=1, return_inverse=True
-    )
-    cell = _refine(colour, src, dst, attribute.ravel().astype(np.uint64))
+    _, rate_index = np.unique(links.rate_Bps[kept], return_inverse=True)
+    attribute = rate_index.ravel().astype(np.uint64) * np.uint64(256) + links.tier[kept]
+    cell = _refine(colour, src, dst, attribute)
     num_cells = int(cell.max()) + 1 if len(cell) else 0
     pair = cell[src].astype(np.int64) * num_cells + cell[dst]
     pairs, which = np.unique(pair, return_inverse=True)

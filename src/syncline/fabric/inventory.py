@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from syncline.errors import RouteError
 from syncline.fabric.bill import Bill, bill
 from syncline.fabric.bisection import Bisection, bisection
 from syncline.fabric.distance import chips_forward
-from syncline.fabric.fabric import Fabric, Kind, Tier
+from syncline.fabric.fabric import Fabric, IntArray, Kind, LongArray, Tier
 from syncline.fabric.route import Routes
 
 LEVEL_NAMES = {1: "leaf", 2: "spine", 3: "core"}
@@ -32,7 +34,8 @@ class Inventory:
     max_endpoints: int | None
     switches: Mapping[str, int]
     """Network switches by tier and model: `{"leaf QM9700": 32, "spine QM9700": 16}`."""
-    num_nvswitch_domains: int
+    nvlink_domains: Mapping[int, int]
+    """NVSwitch domains by size: `{72: 8}` is eight domains of 72 GPUs."""
     num_optical_switches: int
     num_ports: int
     """Switch ports in use."""
@@ -57,7 +60,8 @@ class Inventory:
             "max_endpoints": self.max_endpoints,
             "switches": sum(self.switches.values()),
             "switches_by_tier": dict(self.switches),
-            "nvlink_domains": self.num_nvswitch_domains,
+            "nvlink_domains": sum(self.nvlink_domains.values()),
+            "nvlink_domains_by_gpus": {str(size): count for size, count in self.nvlink_domains.items()},
             "optical_switches": self.num_optical_switches,
             "ports": self.num_ports,
             "cables": sum(self.cables.values()),
@@ -102,12 +106,12 @@ def inventory(fabric: Fabric) -> Inventory:
         num_hosts=fabric.num_hosts,
         gpu_models=_count_parts(fabric, Kind.GPU),
         num_nics=len(fabric.nics),
-        num_endpoints=int(access.sum()),
+        num_endpoints=int(links.num_cables[access].sum()),
         max_endpoints=int(largest) if largest is not None else None,
         switches=_switches(fabric),
-        num_nvswitch_domains=int((devices.kind == Kind.NVSWITCH).sum()),
+        nvlink_domains=_nvlink_domains(fabric),
         num_optical_switches=int((devices.kind == Kind.OCS).sum()),
-        num_ports=int((at_switch & wired).sum()),
+        num_ports=int(links.num_cables[at_switch & wired].sum()),
         cables=_count_cables(fabric),
         links_down=int((~links.up).sum()),
         oversubscription=oversubscription(fabric),
@@ -169,7 +173,10 @@ def _rates(fabric: Fabric, rows: np.ndarray) -> np.ndarray:
 
 
 def hops(fabric: Fabric) -> dict[str, float]:
-    """Return mean and largest number of switches (chips, in a chip torus) between two hosts, over sampled pairs."""
+    """Return mean and largest number of switches (chips, in a chip torus) between two hosts, over sampled pairs.
+
+    `cut_off` counts the pairs that faults leave without a path; the figures are over the others.
+    """
     num_hosts = fabric.num_hosts
     if num_hosts < 2:
         return {}
@@ -181,30 +188,38 @@ def hops(fabric: Fabric) -> dict[str, float]:
         b = (a + rng.integers(1, num_hosts, HOP_SAMPLE)) % num_hosts
     first = np.full(num_hosts, -1, np.int64)
     first[fabric.gpu_host[::-1]] = fabric.gpus[::-1]
-    paths = Routes(fabric).many(first[a], first[b], policy="ecmp")
-    kinds = fabric.devices.kind[fabric.links.dst[paths.links]]
-    crossed = np.isin(kinds, (Kind.SWITCH, Kind.NVSWITCH))
-    if chips_forward(fabric):
-        crossed = kinds == Kind.GPU
-    total = np.concatenate(([0], np.cumsum(crossed)))
-    each = total[paths.start[1:]] - total[paths.start[:-1]]
-    return {"mean": float(each.mean()), "max": float(each.max()), "pairs": float(len(each))}
+    kinds = (Kind.GPU,) if chips_forward(fabric) else (Kind.SWITCH, Kind.NVSWITCH)
+    found = [
+        np.isin(fabric.devices.kind[fabric.links.dst[path]], kinds).sum()
+        for path in _joined(fabric, first[a], first[b])
+    ]
+    if not found:
+        return {"pairs": 0, "cut_off": len(a)}
+    return {"mean": float(np.mean(found)), "max": int(max(found)), "pairs": len(found), "cut_off": len(a) - len(found)}
+
+
+def _joined(fabric: Fabric, src: LongArray, dst: LongArray) -> list[IntArray]:
+    """Return the paths of those pairs that have one."""
+    routes = Routes(fabric)
+    try:
+        paths = routes.many(src, dst)
+        return [paths[i] for i in range(len(paths))]
+    except RouteError:  # some pair is cut off: ask for each by itself
+        found = []
+        for a, b in zip(src.tolist(), dst.tolist(), strict=True):
+            with suppress(RouteError):
+                found.append(routes.path(a, b))
+        return found
 
 
 def _switches(fabric: Fabric) -> dict[str, int]:
     mine = fabric.switches
     counts: dict[str, int] = {}
-    keys = np.stack((fabric.devices.level[mine].astype(np.int64), fabric.devices.part[mine].astype(np.int64)))
-    if len(mine) == 0:
-        return counts
-    for (level, part), count in zip(*_unique_columns(keys), strict=True):
-        counts[f"{LEVEL_NAMES.get(int(level), 'border')} {fabric.parts[int(part)]}"] = int(count)
+    key = fabric.devices.level[mine].astype(np.int64) * len(fabric.parts) + fabric.devices.part[mine]
+    for found, count in zip(*np.unique(key, return_counts=True), strict=True):
+        level, part = divmod(int(found), len(fabric.parts))
+        counts[f"{LEVEL_NAMES.get(level, '')} {fabric.parts[part]}".strip()] = int(count)
     return counts
-
-
-def _unique_columns(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    values, counts = np.unique(keys, axis=1, return_counts=True)
-    return values.T, counts
 
 
 def _count_parts(fabric: Fabric, kind: Kind) -> dict[str, int]:
@@ -213,5 +228,15 @@ def _count_parts(fabric: Fabric, kind: Kind) -> dict[str, int]:
 
 
 def _count_cables(fabric: Fabric) -> dict[str, int]:
-    kinds, counts = np.unique(fabric.links.cable[::2], return_counts=True)
-    return {fabric.cables[k]: int(c) for k, c in zip(kinds, counts, strict=True) if k >= 0}
+    bought = fabric.links.cable[::2] >= 0
+    kind, count = fabric.links.cable[::2][bought], fabric.links.num_cables[::2][bought]
+    counts = np.bincount(kind, weights=count, minlength=len(fabric.cables))
+    return {name: int(number) for name, number in zip(fabric.cables, counts, strict=True)}
+
+
+def _nvlink_domains(fabric: Fabric) -> dict[int, int]:
+    kind, links = fabric.devices.kind, fabric.links
+    inward = (kind[links.src] == Kind.GPU) & (kind[links.dst] == Kind.NVSWITCH)
+    crossbars = np.unique(links.dst[inward], return_counts=True)[1]
+    sizes, counts = np.unique(crossbars, return_counts=True)
+    return {int(size): int(count) for size, count in zip(sizes, counts, strict=True)}

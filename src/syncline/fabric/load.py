@@ -75,16 +75,23 @@ def save(spec: ClusterSpec, path: str | os.PathLike[str]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Replace a file's content at once, or leave it as it was."""
-    if path.is_dir():
-        raise FileError(f'"{path}" is a directory.', hint="Name a file inside it.")
+    check_writable(path)
     try:
         if path.exists() and not path.is_file():  # a pipe or /dev/stdout is written to, never replaced
             path.write_text(text, encoding="utf-8")
         else:
             _replace(path.resolve(), text)
     except OSError as error:
-        hint = "Name a file in a folder that exists and that you may write to."
-        raise FileError(f'cannot write "{path}": {error.strerror}.', hint=hint) from None
+        raise FileError(f'cannot write "{path}": {error.strerror}.', hint=_FOLDER_HINT) from None
+
+
+def check_writable(path: Path) -> None:
+    """Raise if a file cannot be written there, before the work for it is done."""
+    if path.is_dir():
+        raise FileError(f'"{path}" is a directory.', hint="Name a file inside it.")
+    if not os.access(path.parent, os.W_OK) and not (path.exists() and not path.is_file()):
+        reason = "the folder is read-only" if path.parent.is_dir() else f'there is no folder "{path.parent}"'
+        raise FileError(f'cannot write "{path}": {reason}.', hint=_FOLDER_HINT)
 
 
 def _replace(path: Path, text: str) -> None:
@@ -168,6 +175,7 @@ def _at(data: Any, path: Path_) -> Any:
     return data
 
 
+_FOLDER_HINT = "Name a file in a folder that exists and that you may write to."
 _GUIDE = "docs/guides/cluster-file.md"
 _HINTS = {
     "extra_forbidden": f"Remove it, or see {_GUIDE} for the keys.",
