@@ -49,15 +49,15 @@ def _timelines(draw: st.DrawFn) -> Timeline:
     capacity = draw(
         st.lists(st.floats(0, 1e12) | st.just(float("nan")), min_size=len(link_names), max_size=len(link_names))
     )
-    num_spans = draw(st.integers(0, 12))
-    num_samples = draw(st.integers(0, 8)) if link_names else 0
+    num_spans = draw(st.integers(0, 6))
+    num_samples = draw(st.integers(0, 4)) if link_names else 0
     return Timeline(
         draw(_sources()),
         _spans(draw, num_spans, len(names), len(link_names)),
         names,
         _samples(draw, num_samples, len(link_names)),
         Links(link_names, np.array(capacity, np.float64)),
-        draw(st.dictionaries(_TEXT, _json(), max_size=3)),
+        draw(st.dictionaries(_TEXT, _json(), max_size=2)),
     )
 
 
@@ -76,7 +76,7 @@ def _json() -> st.SearchStrategy[Any]:
         | _TEXT
     )
     return st.recursive(
-        leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3), max_leaves=6
+        leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3), max_leaves=3
     )
 
 
