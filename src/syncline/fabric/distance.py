@@ -87,26 +87,39 @@ def _search(
     column = np.arange(len(targets))
     reached = np.zeros((num, words), np.uint64)
     reached[targets, column // 64] |= np.uint64(1) << (column % 64).astype(np.uint64)
-    hops[targets, column] = 0
     weight = np.where(fabric.links.tier[between] == Tier.GROUP_GLOBAL, GLOBAL_HOPS, 1)
     neighbour = forwarder[fabric.links.dst[between]]
     classes = [(w, _rows(start, weight == w), neighbour[weight == w]) for w in np.unique(weight)]
     history = [reached]
+    planes: list[NDArray[np.uint64]] = []
     for level in range(1, UNREACHABLE):
         now = history[-1].copy()
         for w, rows, targets_of in classes:
             if level >= w:
-                _merge(now, history[level - w] if level - w < len(history) else history[-1], rows, targets_of)
+                _merge(now, history[level - w], rows, targets_of)
         fresh = now & ~history[-1]
-        rows_changed = np.flatnonzero(fresh.any(axis=1))
-        if len(rows_changed) == 0 and _settled(history, max(c[0] for c in classes) if classes else 1):
-            return
-        bits = np.unpackbits(fresh[rows_changed].view(np.uint8), axis=1, bitorder="little")[:, : hops.shape[1]]
-        row, col = np.nonzero(bits)
-        hops[rows_changed[row], col] = level
+        if not fresh.any() and _settled(history, max((c[0] for c in classes), default=1)):
+            break
+        _note(planes, fresh, level)
         history.append(now)
         if len(history) > GLOBAL_HOPS + 1:
             history[level - GLOBAL_HOPS - 1] = np.zeros((0, 0), np.uint64)  # keep only what a later level reads
+    found = _bits(history[-1], hops.shape[1])
+    value = sum((_bits(plane, hops.shape[1]).astype(np.int16) << k for k, plane in enumerate(planes)), start=np.int16(0))
+    hops[:] = np.where(found, value, UNREACHABLE)
+
+
+def _note(planes: list[NDArray[np.uint64]], fresh: NDArray[np.uint64], level: int) -> None:
+    """Write the level of newly reached targets in binary, a bit set for each digit: far less to unpack at the end."""
+    for k in range(level.bit_length()):
+        if k == len(planes):
+            planes.append(np.zeros_like(fresh))
+        if level >> k & 1:
+            planes[k] |= fresh
+
+
+def _bits(rows: NDArray[np.uint64], width: int) -> NDArray[np.uint8]:
+    return np.unpackbits(rows.view(np.uint8), axis=1, bitorder="little")[:, :width]
 
 
 def _settled(history: list[NDArray[np.uint64]], reach: int) -> bool:
