@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from syncline.errors import FabricError
 from syncline.fabric import clos
 from syncline.fabric.catalog import Catalog
 from syncline.fabric.draft import Draft
@@ -61,6 +62,11 @@ def clos_plan(
     """Choose two or three tiers for that many leaves and plan them."""
     if tiers is None:
         tiers = 3 if leaves_per_pod or num_leaves > upper.spine_radix else 2
+    if tiers == 1 and num_leaves > 1:
+        raise FabricError(
+            f"one tier is one switch, but the hosts fill {num_leaves}.",
+            hint="Use two or three tiers (leave `tiers` out to let syncline choose), or a larger switch.",
+        )
     if tiers == 3:
         return clos.three_tier(num_leaves, uplinks, upper.spine_radix, ratio, leaves_per_pod, upper.core_radix)
     return clos.two_tier(num_leaves, uplinks, upper.spine_radix)

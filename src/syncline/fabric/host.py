@@ -20,6 +20,9 @@ CUBE_MESH = ((0, 1, 1), (0, 2, 1), (0, 3, 2), (0, 4, 2), (1, 2, 2), (1, 3, 1), (
              (3, 7, 1), (4, 5, 1), (4, 6, 1), (4, 7, 2), (5, 6, 2), (5, 7, 1), (6, 7, 2))  # fmt: skip
 """NVLink pairs and link counts of the DGX-1 V100 hybrid cube mesh (NVIDIA DGX-1 with Tesla V100 white paper)."""
 
+QPI_BPS = 16e9
+"""Between two sockets where the catalogue does not say: one QPI link of 8 GT/s and 2 bytes, the slowest in use."""
+
 
 @dataclass(frozen=True, eq=False)
 class HostTemplate:
@@ -181,7 +184,7 @@ def _parents(
 
 
 def _join_sockets(sketch: _Sketch, model: HostModel, cpus: list[int]) -> None:
-    rate_Bps = model.cpu.socket_Bps or 16e9
+    rate_Bps = model.cpu.socket_Bps or QPI_BPS
     for i, a in enumerate(cpus):
         for b in cpus[i + 1 :]:
             sketch.join(a, b, rate_Bps, model.cpu.socket_latency_s, Tier.SOCKET, "socket link")

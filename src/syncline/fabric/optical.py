@@ -6,7 +6,7 @@ switches. The optical switches are devices that are counted and priced; what the
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -39,8 +39,7 @@ class Optical(Network):
     oversubscription: Ratio = 1.0
     pattern: Literal["mesh", "ring", "listed"] = "mesh"
     circuits: tuple[Circuit, ...] = ()
-    optical_switch: str = "OCS"
-    optical_ports: Annotated[int, Field(ge=2, le=4096)] = 128
+    optical_switch: str = "OCS-136"
     reconfiguration: Seconds = 0.025
     """Time without light while circuits move; 10-30 ms for MEMS mirrors (Lightwave Fabrics, SIGCOMM 2023)."""
 
@@ -54,9 +53,9 @@ class Optical(Network):
         parts = self.parts(draft.catalog)
         num_pods = ceil_div(ports.num_hosts, self.hosts_per_pod)
         down, uplinks = clos.leaf_split(parts, self.oversubscription)
-        per_leaf = whole_hosts(down, ports.per_host, parts.switch.name) // ports.per_host
+        per_leaf = min(whole_hosts(down, ports.per_host, parts.switch.name) // ports.per_host, self.hosts_per_pod)
         leaves_per_pod = ceil_div(self.hosts_per_pod, per_leaf)
-        if ports.num_hosts % self.hosts_per_pod or (num_pods > 1 and self.hosts_per_pod % per_leaf):
+        if num_pods > 1 and (ports.num_hosts % self.hosts_per_pod or self.hosts_per_pod % per_leaf):
             raise FabricError(
                 f"{ports.num_hosts} hosts do not fill pods of {self.hosts_per_pod} with {per_leaf} to a leaf.",
                 hint=f"Use a multiple of {self.hosts_per_pod} hosts, and pods of a multiple of {per_leaf}.",
@@ -68,18 +67,22 @@ class Optical(Network):
     def _spines(
         self, draft: Draft, leaves: IntArray, parts: NetworkParts, uplinks: int, num_pods: int, per_pod: int, site: int
     ) -> IntArray:
-        plan = clos.two_tier(
-            per_pod, uplinks, parts.uplink_radix // 2, max(1, per_pod * uplinks * 2 // parts.uplink_radix)
-        )
+        half = parts.uplink_radix // 2  # the other half of a spine's ports is for circuits
+        num_spines = next((s for s in range(1, uplinks + 1) if uplinks % s == 0 and per_pod * uplinks // s <= half), 0)
+        if num_spines == 0:
+            raise FabricError(
+                f"a pod of {per_pod} leaves needs {per_pod} down ports on every spine, which has {half}.",
+                hint="Use smaller pods or a larger switch.",
+            )
         spines = draft.add_switches(
-            numbered("spine", num_pods * plan.spines_per_pod),
+            numbered("spine", num_pods * num_spines),
             parts.switch,
             level=2,
-            group=np.repeat(np.arange(num_pods), plan.spines_per_pod),
+            group=np.repeat(np.arange(num_pods), num_spines),
             site=site,
-        ).reshape(num_pods, plan.spines_per_pod)
+        ).reshape(num_pods, num_spines)
         pod_of_leaf = np.arange(len(leaves)) // per_pod
-        target = spines[np.repeat(pod_of_leaf, uplinks), np.tile(np.arange(uplinks) % plan.spines_per_pod, len(leaves))]
+        target = spines[np.repeat(pod_of_leaf, uplinks), np.tile(np.arange(uplinks) % num_spines, len(leaves))]
         draft.cable(
             np.repeat(leaves, uplinks),
             target,
@@ -94,8 +97,8 @@ class Optical(Network):
         num_pods, per_pod = spines.shape
         free = parts.uplink_radix // 2
         pairs = self._pairs(num_pods, free * per_pod)
-        a_pod = np.repeat([p[0] for p in pairs], [p[2] for p in pairs]).astype(np.int64)
-        b_pod = np.repeat([p[1] for p in pairs], [p[2] for p in pairs]).astype(np.int64)
+        table = np.array(pairs, np.int64).reshape(-1, 3)
+        a_pod, b_pod = np.repeat(table[:, 0], table[:, 2]), np.repeat(table[:, 1], table[:, 2])
         spine = _in_turn(np.concatenate((a_pod, b_pod)), per_pod)
         a, b = spines[a_pod, spine[: len(a_pod)]], spines[b_pod, spine[len(a_pod) :]]
         draft.cable(
@@ -106,8 +109,9 @@ class Optical(Network):
             length_m=2 * self.lengths.spine_core,
             end_latency_s=parts.switch.latency_s,
         )
-        num_switches = ceil_div(2 * len(a), self.optical_ports)
-        draft.add_switches(numbered("ocs", num_switches), self.optical_switch, level=3, kind=Kind.OCS, site=site)
+        optical = draft.catalog.switch(self.optical_switch)
+        num_switches = ceil_div(2 * len(a), draft.catalog.num_ports(optical, parts.uplink))
+        draft.add_switches(numbered("ocs", num_switches), optical, level=3, kind=Kind.OCS, site=site)
         draft.facts["reconfiguration_s"] = self.reconfiguration
         draft.facts["circuits"] = len(a)
 
@@ -132,7 +136,10 @@ class Optical(Network):
         used = np.zeros(num_pods, np.int64)
         for circuit in self.circuits:
             if max(circuit.a, circuit.b) >= num_pods or circuit.a == circuit.b:
-                raise FabricError(f"circuit {circuit.a}-{circuit.b} does not join two of the {num_pods} pods.")
+                raise FabricError(
+                    f"circuit {circuit.a}-{circuit.b} does not join two of the {num_pods} pods.",
+                    hint=f"Pods are numbered 0 to {num_pods - 1}.",
+                )
             used[[circuit.a, circuit.b]] += circuit.circuits
         if (used > free).any():
             pod = int(np.argmax(used))

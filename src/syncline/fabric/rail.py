@@ -39,12 +39,17 @@ class RailOptimized(clos.Clos):
 
     def build(self, draft: Draft, ports: Ports) -> None:
         parts = self.parts(draft.catalog)
-        down, uplinks = self.leaf_ports(parts)
+        num_rails = len(np.unique(ports.rail))
+        down, uplinks = self.leaf_ports(parts, ports.per_host // num_rails)
         leaves = add_rail_leaves(self, draft, ports, parts, down, "")
         draft.facts["max_endpoints"] = self.max_endpoints(draft.catalog, ports.per_host)
         if self.tiers == 1:
+            if len(leaves) > num_rails:
+                raise FabricError(
+                    f"one tier joins one unit of {down // (ports.per_host // num_rails)} hosts, not {ports.num_hosts}.",
+                    hint="Use two or three tiers (leave `tiers` out to let syncline choose), or a larger switch.",
+                )
             return
-        num_rails = len(np.unique(ports.rail))
         leaves, per_pod = self._pods(leaves, num_rails)
         upper = self.upper(draft.catalog)
         plan = clos_plan(len(leaves), uplinks, upper, self.tiers, self.spine_oversubscription, per_pod)
@@ -63,16 +68,18 @@ class RailOptimized(clos.Clos):
             )
         return leaves.reshape(-1, units, num_rails).swapaxes(1, 2).ravel(), units
 
-    def leaf_ports(self, parts: NetworkParts) -> tuple[int, int]:
-        """Return how many hosts and how many uplinks a leaf has."""
-        down, uplinks = clos.leaf_split(parts, self.oversubscription)
-        if self.hosts_per_unit is None:
-            return down, uplinks
-        return self.hosts_per_unit, clos.leaf_uplinks(parts, self.hosts_per_unit, self.oversubscription)
+    def leaf_ports(self, parts: NetworkParts, ports_per_rail: int = 1) -> tuple[int, int]:
+        """Return how many access ports and how many uplinks a leaf has, for hosts with so many ports on it."""
+        if self.hosts_per_unit is not None:
+            down = self.hosts_per_unit * ports_per_rail
+            return down, clos.leaf_uplinks(parts, down, self.oversubscription)
+        return (parts.radix, 0) if self.tiers == 1 else clos.leaf_split(parts, self.oversubscription)
 
     def max_endpoints(self, catalog: Catalog, ports_per_host: int) -> int:
         parts = self.parts(catalog)
         down, _ = self.leaf_ports(parts)
+        if self.tiers == 1:
+            return down * ports_per_host
         leaves = clos.max_leaves(self.upper(catalog), self.tiers or 3, self.spine_oversubscription)
         return leaves // ports_per_host * ports_per_host * down
 
@@ -80,9 +87,10 @@ class RailOptimized(clos.Clos):
 def add_rail_leaves(
     network: Network, draft: Draft, ports: Ports, parts: NetworkParts, down: int, prefix: str
 ) -> IntArray:
-    """Add a leaf per unit and rail, ordered by unit, and cable the hosts; returns the leaves."""
+    """Add a leaf of `down` access ports per unit and rail, by unit, and cable the hosts; returns the leaves."""
     rails = np.unique(ports.rail)
-    num_units = ceil_div(ports.num_hosts, down)
+    hosts_per_unit = max(1, down // (ports.per_host // len(rails)))  # a NIC's ports all go to its rail's leaf
+    num_units = ceil_div(ports.num_hosts, hosts_per_unit)
     unit_of_leaf = np.repeat(np.arange(num_units), len(rails))
     leaves = draft.add_switches(
         numbered(f"{prefix}leaf", num_units * len(rails)),
@@ -92,7 +100,7 @@ def add_rail_leaves(
         rail=np.tile(rails, num_units),
         site=ports.site,
     )
-    unit = (np.arange(ports.num_hosts) // down).astype(np.int32)
+    unit = (np.arange(ports.num_hosts) // hosts_per_unit).astype(np.int32)
     rail_index = np.searchsorted(rails, ports.rail)
     leaf = leaves[unit[:, None] * len(rails) + rail_index[None, :]]
     attach(draft, network, ports, leaf, parts)

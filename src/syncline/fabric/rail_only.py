@@ -25,7 +25,8 @@ class RailOnly(clos.Clos):
 
     def build(self, draft: Draft, ports: Ports) -> None:
         parts = self.parts(draft.catalog)
-        single = self.tiers == 1 or (self.tiers is None and ports.num_hosts <= parts.radix)
+        ports_per_rail = ports.num_endpoints // len(np.unique(ports.rail))
+        single = self.tiers == 1 or (self.tiers is None and ports_per_rail <= parts.radix)
         down, uplinks = (parts.radix, 1) if single else clos.leaf_split(parts, self.oversubscription)
         for rail in np.unique(ports.rail):
             mine = ports.select(np.flatnonzero(ports.rail == rail).astype(np.int32))
@@ -39,6 +40,8 @@ class RailOnly(clos.Clos):
 
     def max_endpoints(self, catalog: Catalog, ports_per_host: int) -> int:
         parts = self.parts(catalog)
+        if self.tiers == 1:
+            return parts.radix * ports_per_host
         down, _ = clos.leaf_split(parts, self.oversubscription)
         most = clos.max_leaves(self.upper(catalog), self.tiers or 3, self.spine_oversubscription)
         return most * down * ports_per_host

@@ -366,4 +366,5 @@ def _num_distinct(padded: NDArray[np.integer]) -> NDArray[np.uint64]:
     """Return how many different values, other than -1, each row has (at least 1)."""
     ordered = np.sort(padded, axis=1)
     fresh = (ordered[:, 1:] != ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-    return np.maximum(fresh.sum(axis=1) + (ordered[:, 0] >= 0), 1).astype(np.uint64)
+    count: NDArray[np.uint64] = np.maximum(fresh.sum(axis=1) + (ordered[:, 0] >= 0), 1).astype(np.uint64)
+    return count

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from syncline.errors import FabricError
 from syncline.fabric.catalog import Catalog, HostModel
 from syncline.fabric.dragonfly import Dragonfly
 from syncline.fabric.explicit import Explicit
@@ -85,7 +86,7 @@ class HostSpec(Strict):
             "num_gpus": gpus,
             "num_nics": nics,
             "nic": catalog.nic(self.nic).name if self.nic else (base.nic if nics else None),
-            "link": self.link or (base.link if nics else None),
+            "link": self._link(catalog, base) if nics else None,
             "scale_up_topology": self.scale_up or base.scale_up_topology,
             "scale_up_domain_gpus": self.domain_gpus or base.scale_up_domain_gpus,
             "num_sockets": self.sockets or base.num_sockets,
@@ -99,7 +100,21 @@ class HostSpec(Strict):
             changes |= {"price_source": "cluster file", "price_is_estimate": False}
         if self.nic_path_cap is not None:
             changes["nic_path_cap_source"] = "cluster file"
-        return base.model_copy(update=changes)
+        host = base.model_copy(update=changes)
+        if host.num_nics and host.nic is None:
+            raise FabricError(
+                f"the host has {host.num_nics} NICs, but neither it nor {base.name} says which.",
+                hint="Add `nic: ConnectX-7`, say.",
+            )
+        return host
+
+    def _link(self, catalog: Catalog, base: HostModel) -> str | None:
+        """Return what a port runs: as told, as the model has it, or else the fastest the new NIC can."""
+        if self.link:
+            return catalog.link(self.link).name
+        if self.nic is None:
+            return base.link
+        return max((catalog.link(name) for name in catalog.nic(self.nic).links), key=lambda link: link.rate_Bps).name
 
 
 _PLAIN = (

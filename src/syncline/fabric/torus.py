@@ -31,7 +31,7 @@ class Torus(Network):
     """How a rack's chips lie (TPU: [4, 4, 4])."""
     wrap: bool = True
     optical_switches: int = Field(default=0, ge=0)
-    optical_switch: str = "OCS"
+    optical_switch: str = "OCS-136"
     reconfiguration: Seconds = 0.01
 
     @field_validator("shape")
@@ -71,7 +71,11 @@ class Torus(Network):
         draft.facts["torus_shape"] = "x".join(map(str, self.shape))
         if self.optical_switches:
             draft.add_switches(
-                numbered("ocs", self.optical_switches), self.optical_switch, level=2, kind=Kind.OCS, site=ports.site
+                numbered("ocs", self.optical_switches),
+                draft.catalog.switch(self.optical_switch),
+                level=2,
+                kind=Kind.OCS,
+                site=ports.site,
             )
             draft.facts["reconfiguration_s"] = self.reconfiguration
 
