@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from syncline.sim.nccl.constants import _read
+from syncline.sim.nccl.constants import read_data
 from syncline.sim.nccl.graph import Graphs, search
 from syncline.sim.nccl.system import NcclSystem
 
@@ -42,7 +42,7 @@ class Entry:
 @cache
 def table(release: tuple[int, int]) -> dict[str, Any]:
     """Return the tuning constants of the newest table that is not newer than `release`."""
-    rows = _read("nccl_belief")
+    rows = read_data("nccl_belief")
     keys = sorted(rows, key=lambda k: tuple(int(x) for x in k.split(".")))
     usable = [k for k in keys if tuple(int(x) for x in k.split(".")) <= release] or keys[:1]
     return _inherit(usable[-1], rows)

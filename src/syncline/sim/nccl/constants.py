@@ -47,8 +47,10 @@ class Network:
     tree_simple_hop_us: float
     ring_ll_hop_us: float
     ring_ll128_hop_us: float
+    ring_pace_us: float
     efficiency: float
     ll_us_per_KiB: float
+    ll128_share: float
     pipeline: float
     channel_us: float
     nvlstree_host_us: float
@@ -65,6 +67,7 @@ class Machine:
 
     nvlink_efficiency: tuple[float, ...]
     nvls_efficiency: tuple[float, ...]
+    nvls_wide_efficiency: tuple[float, ...]
     intra_ll_us: tuple[float, ...]
     launch_us_per_gpu: float
     one_host_pipeline: float
@@ -72,7 +75,12 @@ class Machine:
     tree_ll128_pipeline: float
     tree_simple_pipeline: float
     nvlstree_pipeline: float
-    one_host_ll_us_per_KiB: float
+    one_host_ll_us_per_KiB: tuple[float, ...]
+    ring_ll_copy: float
+    torch_call_us: float
+    sendrecv_share: float
+    alltoall_share: float
+    nvlstree_share: float
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,9 @@ class Constants:
         return replace(self, networks={**self.networks, name: changed})
 
 
-def _read(name: str) -> dict[str, Any]:
+@cache
+def read_data(name: str) -> dict[str, Any]:
+    """Return a data file of the model as loaded; read once, so do not change it."""
     text = (files("syncline.sim") / "data" / f"{name}.yaml").read_text(encoding="utf-8")
     loaded: dict[str, Any] = yaml.safe_load(text) or {}
     return loaded
@@ -96,7 +106,12 @@ def _read(name: str) -> dict[str, Any]:
 
 @cache
 def _gpus() -> dict[str, Gpu]:
-    return {name: Gpu(name=name, **row) for name, row in _read("nccl_gpus").items()}
+    return {name: Gpu(name=name, **row) for name, row in read_data("nccl_gpus").items()}
+
+
+def known_gpus() -> tuple[str, ...]:
+    """Return the short names of the GPU generations in the model."""
+    return tuple(_gpus())
 
 
 def gpu_facts(name: str) -> Gpu:
@@ -125,18 +140,35 @@ def network_from(kind: str, rows: Mapping[str, dict[str, Any]], fitted: Mapping[
     return Network(**{f.name: row[f.name] for f in fields(Network)})
 
 
+def machine_from(fitted: Mapping[str, Any]) -> Machine:
+    """Build the machine constants from the priors with fitted values over them."""
+    values = {**read_data("nccl_machine"), **fitted}
+    return Machine(**{k: tuple(v) if isinstance(v, (list, tuple)) else float(v) for k, v in values.items()})
+
+
+def constants_from(machine: Mapping[str, Any], networks: Mapping[str, dict[str, float]]) -> Constants:
+    """Build all constants from the priors with fitted values over them."""
+    rows = prior_rows()
+    return Constants(machine_from(machine), {kind: network_from(kind, rows, networks) for kind in rows})
+
+
 def prior_rows() -> dict[str, dict[str, Any]]:
     """Return the prior values of every network kind as the data file has them."""
-    return _read("nccl_networks")
+    return read_data("nccl_networks")
 
 
 @cache
 def default_constants() -> Constants:
     """Return the constants that ship: priors with the fitted values over them."""
-    fitted, rows = _read("nccl_fitted"), prior_rows()
-    machine = {**_read("nccl_machine"), **fitted["machine"]}
-    numbers = {k: tuple(v) if isinstance(v, list) else float(v) for k, v in machine.items()}
-    return Constants(Machine(**numbers), {kind: network_from(kind, rows, fitted["networks"]) for kind in rows})
+    fitted = read_data("nccl_fitted")
+    return constants_from(fitted["machine"], fitted["networks"])
+
+
+@cache
+def left_out_constants() -> dict[str, Constants]:
+    """Return, by system, the constants fitted without that system's rows."""
+    fitted = read_data("nccl_fitted").get("left_out") or {}
+    return {system: constants_from(row["machine"], row["networks"]) for system, row in fitted.items()}
 
 
 def network_facts(name: str) -> Network:

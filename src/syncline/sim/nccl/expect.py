@@ -71,6 +71,11 @@ class Job:
         return self.system.ranks_per_island
 
     @property
+    def width(self) -> float:
+        """NVLink domains wider than 8 GPUs, relative to 8: an in-switch pipeline is as much deeper."""
+        return max(1.0, self.p / 8)
+
+    @property
     def depth(self) -> int:
         return math.floor(math.log2(self.hosts))
 
@@ -100,12 +105,19 @@ class Job:
 
     @property
     def ring_GBps(self) -> float:
-        return self.nvlink_GBps if self.hosts == 1 else min(self.nvlink_GBps, self.nic_GBps)
+        if self.hosts == 1:
+            return self.nvlink_GBps
+        # The GPU that sends to the NIC does not send over NVLink, so a ring across hosts loads NVLink less.
+        return min(self.nvlink_GBps * self.p / max(1, self.p - 1), self.nic_GBps)
 
     @property
     def intra_ll_us(self) -> float:
         inside = self.machine.intra_ll_us[self.system.facts.generation] if self.system.nvlink_GBps else 1.0
         return inside * self.scale.intra
+
+    @property
+    def one_host_ll_us_per_KiB(self) -> float:
+        return self.machine.one_host_ll_us_per_KiB[self.system.facts.generation]
 
     def cap(self, name: str) -> float:
         """A per-channel cap of NCCL's table for this generation and number of hosts."""
@@ -157,11 +169,13 @@ def ring_ll(job: Job, sizes: Floats) -> Floats:
     kib = sizes / job.n / channels / 1024
     alone = job.hosts == 1
     inside = job.intra_ll_us if alone else max(job.intra_ll_us, job.system.post_us)
-    copy = job.machine.one_host_ll_us_per_KiB if alone else 0.25 * job.net.ll_us_per_KiB
+    copy = job.one_host_ll_us_per_KiB if alone else job.machine.ring_ll_copy * job.net.ll_us_per_KiB
     hop = job.net.ring_ll_hop_us * job.scale.ll_hop
     copied = job.steps * kib * copy * job.scale.ll_copy
     moved = _ring_bytes_us(job, sizes, job.ring_GBps / 2)
-    return 6.6 + (job.steps - job.inter) * inside + job.inter * hop + np.maximum(copied, moved)
+    path_us = (job.steps - job.inter) * inside + job.inter * hop
+    pace_us = 0.0 if alone else job.steps * job.net.ring_pace_us * job.scale.ll_hop
+    return 6.6 + max(path_us, pace_us) + np.maximum(copied, moved)
 
 
 def _tree_GBps(job: Job) -> float:
@@ -190,6 +204,8 @@ def tree_ll128(job: Job, sizes: Floats) -> Floats:
     """Double tree with LL128: a pipeline over the tree's depth."""
     per_channel = 0.85 * job.graphs.ring.num_channels * job.cap("tree_ll128_per_channel_GBps") / 2
     algbw = min(0.94 * _tree_GBps(job), per_channel)
+    if job.hosts > 1:
+        algbw = min(algbw, job.net.ll128_share * job.nic_GBps)
     latency = 2 * (1.25 * job.scale.intra * (job.p - 1) + job.depth * (8.5 + job.net.hop_us) * job.scale.ll_hop)
     loss = job.machine.tree_ll128_pipeline * job.net.pipeline * job.scale.pipeline
     channels = np.clip(sizes / 5120, 1, job.channels)
@@ -206,7 +222,8 @@ def tree_simple(job: Job, sizes: Floats) -> Floats:
 
 def _nvls_GBps(job: Job, ranks: int) -> float:
     """Algorithm bandwidth of an in-switch reduction among `ranks`: each sends S once and receives S(1 + 1/n)."""
-    efficiency = job.machine.nvls_efficiency[job.system.facts.generation]
+    by_generation = job.machine.nvls_efficiency if ranks <= 8 else job.machine.nvls_wide_efficiency
+    efficiency = by_generation[job.system.facts.generation]
     scale = job.scale.efficiency if job.hosts == 1 else 1.0
     share = 1 + 1 / ranks if job.op == "all_reduce" else (ranks - 1) / ranks
     return efficiency * job.system.nvlink_GBps * scale / share
@@ -215,16 +232,22 @@ def _nvls_GBps(job: Job, ranks: int) -> float:
 def nvls(job: Job, sizes: Floats) -> Floats:
     """In-switch reduction inside one NVLink domain."""
     bytes_us = sizes / (_nvls_GBps(job, job.n) * 1e3)
-    return pipe(25 * job.scale.intra, bytes_us, job.machine.nvls_pipeline * job.scale.pipeline, 256 * _MIB, sizes)
+    loss = job.machine.nvls_pipeline * job.width * job.scale.pipeline
+    return pipe(25 * job.scale.intra, bytes_us, loss, 256 * _MIB, sizes)
 
 
 def nvls_tree(job: Job, sizes: Floats) -> Floats:
     """In-switch reduction inside, double tree between NVLink domains."""
-    algbw = min(0.97 * _nvls_GBps(job, job.p), job.nic_GBps / (1 if job.hosts == 2 else 2))
+    inside = 0.97 * _nvls_GBps(job, job.p)
+    if job.hosts > 2 and job.p > 8:
+        inside /= 2  # an inner node of the double tree passes everything twice; on 8 GPUs the NICs bind first
+    nic = job.nic_GBps if job.hosts == 2 else job.machine.nvlstree_share * job.nic_GBps / 2
+    algbw = min(inside, nic)
     hop = (14 + job.net.tree_simple_hop_us) * job.scale.simple_hop
     latency = 25 * job.scale.intra + 2 * job.depth * hop
-    loss = job.machine.nvlstree_pipeline * job.scale.pipeline
-    return pipe(latency, sizes / (algbw * 1e3), loss, 64 * _MIB, sizes) + job.net.nvlstree_host_us * job.hosts
+    loss = job.machine.nvlstree_pipeline * job.width * job.scale.pipeline
+    hosts_us = job.net.nvlstree_host_us * job.width * (job.hosts - 2)
+    return pipe(latency, sizes / (algbw * 1e3), loss, 64 * _MIB, sizes) + hosts_us
 
 
 def pat(job: Job, sizes: Floats) -> Floats:
@@ -244,9 +267,9 @@ def copies(job: Job, sizes: Floats) -> Floats:
     n, p, net = job.n, job.p, job.net
     if job.op == "sendrecv":
         nic = min(job.system.nic_GBps * max(1, job.system.num_nics // job.p), job.nvlink_GBps) * net.efficiency
-        rate = nic if job.hosts > 1 else 0.9 * job.nvlink_GBps
+        rate = nic if job.hosts > 1 else job.machine.sendrecv_share * job.nvlink_GBps
         return np.asarray(20 + 2 * net.hop_us * (job.hosts > 1) + sizes / (rate * 1e3))
-    local_us = sizes * (p - 1) / n / (0.9 * job.nvlink_GBps * 1e3)
+    local_us = sizes * (p - 1) / n / (job.machine.alltoall_share * job.nvlink_GBps * 1e3)
     if job.hosts == 1:
         return np.asarray(20 + local_us)
     tiny = np.where(sizes / n < 256, net.alltoall_tiny, 1.0)
@@ -277,4 +300,4 @@ def expected_us(job: Job, pair: tuple[str, str], sizes: Floats) -> Floats:
     if pair not in _FORMULAE:
         raise SimulationError(f"no formula for {pair[0]}/{pair[1]}.")
     launch = job.machine.launch_us_per_gpu * (job.system.gpus_per_process - 1)
-    return np.asarray(_FORMULAE[pair](job, sizes) + launch)
+    return np.asarray(_FORMULAE[pair](job, sizes) + launch + job.system.call_us)

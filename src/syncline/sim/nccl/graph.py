@@ -9,6 +9,7 @@ and B200 (16 x 45, 8 x 48).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from syncline.sim.nccl.system import NcclSystem
 
@@ -110,6 +111,7 @@ def _nvls(system: NcclSystem, ring: Graph) -> Graph | None:
     return Graph(heads, speed, inter)
 
 
+@lru_cache(maxsize=4096)
 def search(system: NcclSystem) -> Graphs:
     """Return the channels NCCL would find on this hardware."""
     ring = _ring_alone(system) if system.num_islands == 1 else _ring_across(system)

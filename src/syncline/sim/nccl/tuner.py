@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import SimulationError
-from syncline.sim.nccl.constants import _read
+from syncline.sim.nccl.constants import read_data
 from syncline.sim.nccl.system import NcclSystem
 
 Floats = npt.NDArray[np.float64]
@@ -19,7 +19,7 @@ Pair = tuple[str, str]
 
 @cache
 def _tuners() -> dict[str, Any]:
-    return _read("nccl_tuners")
+    return read_data("nccl_tuners")
 
 
 def inside(vertices: list[list[float]], size_bytes: float, num_ranks: float) -> bool:
@@ -49,7 +49,8 @@ def overrides(system: NcclSystem, op: str, sizes: Floats, enabled: Collection[Pa
     if system.tuner not in known:
         raise SimulationError(f'tuner "{system.tuner}" is not known.', hint=f"Known: {', '.join(known)}.")
     tuner = known[system.tuner]
-    if system.num_hosts < tuner["min_hosts"] or system.gpus_per_host != tuner["ranks_per_host"]:
+    in_range = tuner["min_hosts"] <= system.num_hosts <= tuner.get("max_hosts", system.num_hosts)
+    if not in_range or system.gpus_per_host != tuner["ranks_per_host"]:
         return [None] * len(sizes)
     regions = [r for r in tuner.get(op, []) if (r["algorithm"], r["protocol"]) in enabled]
     return [_first(regions, float(size), system.num_ranks) for size in sizes]

@@ -1,0 +1,76 @@
+"""Calibration from a short sweep: six multipliers on the model, then what is left interpolated in log size.
+
+    calibration = calibrate(system, read_log(text, "run.log"))
+    predict(system, "all_reduce", sizes, calibration=calibration)
+
+Six sizes evenly spread in log size are enough; a log that starts at 32 MiB calibrates bandwidth only. Calibrate each
+operation and number of hosts on its own: switch points move with scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.errors import SimulationError
+from syncline.sim.nccl.constants import Constants, default_constants
+from syncline.sim.nccl.expect import Job, Scale
+from syncline.sim.nccl.measured import Series
+from syncline.sim.nccl.predict import chosen_pairs, times_us
+from syncline.sim.nccl.robust import minimise
+from syncline.sim.nccl.system import NcclSystem
+
+Floats = npt.NDArray[np.float64]
+#: Sizes worth measuring: 256 B, 32 KiB, 256 KiB, 2 MiB, 16 MiB, 256 MiB.
+SIX_SIZES = (2**8, 2**15, 2**18, 2**21, 2**24, 2**28)
+#: How far each multiplier may be from 1, in log units, in the order of `Scale`.
+_SIGMA = np.array([0.7, 0.7, 0.7, 0.25, 0.5, 0.4])
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Multipliers on the model and the log-ratio left at each measured size."""
+
+    scale: Scale
+    knots: Floats
+    left: Floats
+
+    def correction(self, sizes: Floats) -> Floats:
+        """Return the factor on the scaled model: interpolated in log size, constant outside the measured sizes."""
+        return np.asarray(np.exp(np.interp(np.log(sizes), self.knots, self.left)))
+
+
+def pick_six(sizes: Floats) -> Floats:
+    """Return the sizes of a sweep nearest to the six worth measuring (fewer when they coincide)."""
+    logs = np.log(sizes)
+    return np.unique([sizes[np.argmin(np.abs(logs - np.log(wanted)))] for wanted in SIX_SIZES])
+
+
+def calibrate(system: NcclSystem, series: Series, constants: Constants | None = None) -> Calibration:
+    """Fit the model to a measured sweep."""
+    constants = constants or default_constants()
+    sizes, measured = _without_spikes(series.sizes, series.time_us)
+    if len(sizes) == 0:
+        raise SimulationError("a calibration needs at least one measured size.")
+    pairs, _ = chosen_pairs(system, series.op, sizes)
+
+    def residuals(x: Floats) -> Floats:
+        job = Job(system, series.op, constants, _scale(x))
+        return np.asarray(np.log(times_us(job, pairs, sizes) / measured))
+
+    scale = _scale(minimise(residuals, _SIGMA))
+    left = np.log(measured / times_us(Job(system, series.op, constants, scale), pairs, sizes))
+    return Calibration(scale, np.log(sizes), left)
+
+
+def _scale(x: Floats) -> Scale:
+    return Scale(**{f.name: float(np.exp(v)) for f, v in zip(fields(Scale), x, strict=True)})
+
+
+def _without_spikes(sizes: Floats, measured: Floats) -> tuple[Floats, Floats]:
+    """Drop a point that took 1.1 times longer than a larger size did: warm-up or a hiccup."""
+    later = np.minimum.accumulate(measured[::-1])[::-1]
+    keep = measured <= 1.1 * np.append(later[1:], np.inf)
+    return sizes[keep], measured[keep]

@@ -1,0 +1,250 @@
+"""Predicted against published: every row of a results file, by system and size band, plain, calibrated and left out.
+
+    result = validate_collectives()                        # the rows that ship with syncline
+    result = validate_collectives("my.csv", "my-systems.yaml")
+    result.to_json()["overall"]["median_error"]
+
+Error is |predicted time / measured time - 1|. Rows that cannot be modelled are listed with the reason, never dropped.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.errors import SynclineError
+from syncline.sim.nccl.calibrate import calibrate, pick_six
+from syncline.sim.nccl.constants import Constants, default_constants, left_out_constants
+from syncline.sim.nccl.interval import BANDS, MAX_POINT_HOSTS, band
+from syncline.sim.nccl.measured import OPS, Row, Series, read_rows, read_text
+from syncline.sim.nccl.predict import Prediction, predict
+from syncline.sim.nccl.systems import Described, Systems, load_systems, shipped
+
+Floats = npt.NDArray[np.float64]
+LARGE_BYTES = 2**28
+SHIPPED = ("collectives.csv", "collectives-more.csv")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One row with everything predicted for it; a ratio is predicted over measured."""
+
+    row: Row
+    ratio: float
+    left_out_ratio: float
+    low: float
+    high: float
+    algorithm: str
+    spike: bool
+    calibrated_ratio: float | None = None
+    interpolated_ratio: float | None = None
+
+    @property
+    def covered(self) -> bool:
+        """Whether the measurement lies in the predicted interval."""
+        return self.low <= 1.0 <= self.high
+
+
+@dataclass(frozen=True)
+class Unmodelled:
+    """Rows that were not predicted, and why."""
+
+    reason: str
+    system: str
+    lines: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Validation:
+    """All points of a results file, ready to be scored."""
+
+    source: str
+    num_rows: int
+    points: tuple[Point, ...]
+    unmodelled: tuple[Unmodelled, ...]
+    remarks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def systems(self) -> list[str]:
+        """The systems in the order of the file."""
+        seen = [p.row.system for p in self.points] + [u.system for u in self.unmodelled]
+        return list(dict.fromkeys(seen))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return `overall` and `systems` with rows, modelled, errors by band, calibrated and left out."""
+        lost = defaultdict(int)
+        for item in self.unmodelled:
+            lost[item.system] += len(item.lines)
+        systems = {}
+        for name in self.systems():
+            mine = [p for p in self.points if p.row.system == name]
+            systems[name] = {"rows": len(mine) + lost[name], **score(mine), "remarks": list(self.remarks.get(name, ()))}
+        return {
+            "source": self.source,
+            "error": "abs(predicted time / measured time - 1)",
+            "bands": "XS to 4 KiB, S to 256 KiB, M below 256 MiB, L from 256 MiB; all of up to 64 hosts",
+            "overall": {"rows": self.num_rows, **score(self.points)},
+            "systems": systems,
+            "unmodelled": [
+                {"system": u.system, "reason": u.reason, "rows": len(u.lines), "lines": list(u.lines)} for u in self.unmodelled
+            ],
+        }
+
+
+def score(points: Sequence[Point]) -> dict[str, Any]:
+    """Return the figures of a set of points: errors up to 64 hosts, the interval's coverage beyond."""
+    near = [p for p in points if p.row.num_hosts <= MAX_POINT_HOSTS]
+    far = [p for p in points if p.row.num_hosts > MAX_POINT_HOSTS]
+    large = [p for p in near if p.row.size_bytes >= LARGE_BYTES]
+    return {
+        "modelled": len(points),
+        **_errors(near, lambda p: p.ratio),
+        "by_band": _by_band(near, lambda p: p.ratio),
+        "large": _errors(large, lambda p: p.ratio),
+        "without_spikes": _errors([p for p in near if not p.spike], lambda p: p.ratio),
+        "calibrated": {**_errors(near, lambda p: p.calibrated_ratio), "by_band": _by_band(near, lambda p: p.calibrated_ratio)},
+        "interpolated": _errors(near, lambda p: p.interpolated_ratio),
+        "left_out": {
+            **_errors(near, lambda p: p.left_out_ratio),
+            "by_band": _by_band(near, lambda p: p.left_out_ratio),
+            "large": _errors(large, lambda p: p.left_out_ratio),
+        },
+        "coverage": _coverage(near),
+        "beyond_64_hosts": {**_errors(far, lambda p: p.ratio), "coverage": _coverage(far)},
+    }
+
+
+def _errors(points: Iterable[Point], ratio: Callable[[Point], float | None]) -> dict[str, Any]:
+    values = [abs(r - 1) for p in points if (r := ratio(p)) is not None]
+    if not values:
+        return {"scored": 0, "median_error": None, "p90_error": None}
+    median, p90 = np.quantile(values, [0.5, 0.9])
+    return {"scored": len(values), "median_error": float(median), "p90_error": float(p90)}
+
+
+def _by_band(points: Sequence[Point], ratio: Callable[[Point], float | None]) -> dict[str, Any]:
+    if not points:
+        return {name: _errors([], ratio) for name in BANDS}
+    bands = band(np.array([p.row.size_bytes for p in points]))
+    return {name: _errors([p for p, b in zip(points, bands, strict=True) if b == i], ratio) for i, name in enumerate(BANDS)}
+
+
+def _coverage(points: Sequence[Point]) -> float | None:
+    return sum(p.covered for p in points) / len(points) if points else None
+
+
+def validate_collectives(data: str | Path | None = None, systems: str | Path | None = None) -> Validation:
+    """Predict every row of a results file (default: the published rows that ship) and compare."""
+    known = load_systems(systems)
+    if data is None:
+        rows = [row for name in SHIPPED[:1] for row in read_rows(shipped(name), name)]
+        return validate_rows(rows, known, SHIPPED[0])
+    return validate_rows(read_rows(read_text(data), str(data)), known, str(data))
+
+
+def validate_rows(
+    rows: Sequence[Row], systems: Systems, source: str, left_out: dict[str, Constants] | None = None
+) -> Validation:
+    """Predict these rows and compare; `left_out` holds constants fitted without a system, by system."""
+    left_out = left_out_constants() if left_out is None else left_out
+    groups, unmodelled, remarks = _groups(rows, systems)
+    points: list[Point] = []
+    for described, series_rows in groups:
+        points += _compare(described, series_rows, left_out.get(series_rows[0].system))
+    reasons = [Unmodelled(reason, system, tuple(lines)) for (reason, system), lines in unmodelled.items()]
+    return Validation(source, len(rows), tuple(points), tuple(reasons), {k: tuple(dict.fromkeys(v)) for k, v in remarks.items()})
+
+
+def _groups(
+    rows: Sequence[Row], systems: Systems
+) -> tuple[list[tuple[Described, list[Row]]], dict[tuple[str, str], list[int]], dict[str, list[str]]]:
+    """Sort rows into sweeps (one operation on one system in one run), and those that cannot be modelled by reason."""
+    sweeps: dict[tuple[Any, ...], tuple[Described, list[Row]]] = {}
+    lost: dict[tuple[str, str], list[int]] = defaultdict(list)
+    remarks: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        try:
+            _check(row)
+            described = systems.of(row)
+        except SynclineError as error:
+            lost[error.message, row.system].append(row.line)
+            continue
+        if described.remark:
+            remarks[row.system].append(described.remark)
+        key = (row.system, row.op, row.num_gpus, row.num_hosts, row.source, id(described))
+        sweeps.setdefault(key, (described, []))[1].append(row)
+    return [(d, sorted(r, key=lambda x: x.size_bytes)) for d, r in sweeps.values()], lost, remarks
+
+
+def _check(row: Row) -> None:
+    if row.size_bytes <= 0:
+        raise SynclineError("size is 0: rounded down per rank, nothing was moved")
+    if row.time_us <= 0:
+        raise SynclineError("no time was published")
+    if row.op not in OPS:
+        raise SynclineError(f'operation "{row.op}" is not modelled')
+
+
+def _compare(described: Described, rows: Sequence[Row], without: Constants | None) -> list[Point]:
+    sizes = np.array([r.size_bytes for r in rows])
+    measured = np.array([r.time_us for r in rows])
+    plain = predict(described.system, rows[0].op, sizes)
+    left_out = predict(described.system, rows[0].op, sizes, constants=without or default_constants())
+    calibrated, interpolated = _calibrated(described, rows[0].op, sizes, measured)
+    spikes = _spikes(measured)
+    return [_point(rows, i, plain, left_out, measured, spikes, calibrated, interpolated) for i in range(len(rows))]
+
+
+def _point(
+    rows: Sequence[Row], i: int, plain: Prediction, left_out: Prediction, measured: Floats, spikes: npt.NDArray[np.bool_],
+    calibrated: Floats, interpolated: Floats,
+) -> Point:  # fmt: skip
+    return Point(
+        row=rows[i],
+        ratio=float(plain.time_us[i] / measured[i]),
+        left_out_ratio=float(left_out.time_us[i] / measured[i]),
+        low=float(plain.low_us[i] / measured[i]),
+        high=float(plain.high_us[i] / measured[i]),
+        algorithm="/".join(plain.pairs[i]),
+        spike=bool(spikes[i]),
+        calibrated_ratio=None if np.isnan(calibrated[i]) else float(calibrated[i]),
+        interpolated_ratio=None if np.isnan(interpolated[i]) else float(interpolated[i]),
+    )
+
+
+def _calibrated(described: Described, op: str, sizes: Floats, measured: Floats) -> tuple[Floats, Floats]:
+    """Return ratios at the sizes that did not calibrate: model on six sizes, and plain interpolation of the same six."""
+    nothing = np.full(len(sizes), np.nan)
+    # A system that was in the fit is calibrated from the shipped constants: six sizes replace what the fit knew of it.
+    if not described.calibrate or len(np.unique(sizes)) < 9:
+        return nothing, nothing.copy()
+    used = np.isin(sizes, pick_six(sizes))
+    series = Series.of(op, zip(sizes[used], measured[used], strict=True))
+    calibration = calibrate(described.system, series)
+    model = predict(described.system, op, sizes, calibration=calibration).time_us / measured
+    line = np.exp(_line(np.log(sizes), np.log(series.sizes), np.log(series.time_us))) / measured
+    return np.where(used, np.nan, model), np.where(used, np.nan, line)
+
+
+def _line(x: Floats, knots: Floats, values: Floats) -> Floats:
+    """Interpolate linearly and go on with the last slope outside."""
+    inside = np.interp(x, knots, values)
+    slope_low = (values[1] - values[0]) / (knots[1] - knots[0])
+    slope_high = (values[-1] - values[-2]) / (knots[-1] - knots[-2])
+    inside = np.where(x < knots[0], values[0] + slope_low * (x - knots[0]), inside)
+    return np.where(x > knots[-1], values[-1] + slope_high * (x - knots[-1]), inside)
+
+
+def _spikes(measured: Floats) -> npt.NDArray[np.bool_]:
+    """Mark sizes that took 25 % longer than one of the next two larger sizes, and the first of a long log (warm-up)."""
+    marks = np.zeros(len(measured), dtype=bool)
+    for i in range(len(measured) - 1):
+        marks[i] = measured[i] > 1.25 * measured[i + 1 : i + 3].min()
+    if len(measured) > 10:
+        marks[0] = True
+    return marks
