@@ -50,6 +50,8 @@ class ExplicitCable(Strict):
     cable: str | None = None
     """The kind of cable; default: the cheapest that reaches."""
     medium: str | None = None
+    bond: int = Field(default=1, ge=1, le=64)
+    """So many cables used as one link, whose `rate` is that of all together."""
 
 
 class Explicit(Network):
@@ -147,6 +149,7 @@ class Explicit(Network):
             rate_Bps=cable.rate,
             end_latency_s=max(crossed, default=0.0) if cable.latency is None else cable.latency,
             kind=cable.cable,
+            num_cables=cable.bond,
         )
 
     def _tier(self, cable: ExplicitCable) -> Tier:

@@ -38,7 +38,7 @@ _CHILDREN = {
     "nic": ("net",),
     "gpu": ("nvlink", "c2c"),
 }
-_NUMBER = re.compile(r"\s*[+-]?(0[xX][0-9a-fA-F]+|[0-9]+)")
+_NUMBER = re.compile(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]+)|0([0-7]*)|([1-9][0-9]*))")
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,16 @@ def check_nccl_topology(text: str, source: str = "NCCL topology") -> NcclReport:
 def prefix_value(table: dict[str, int] | dict[str, str], text: str) -> int | str | None:
     """Look a value up as NCCL does: the first entry that the text begins with."""
     return next((value for key, value in table.items() if text.startswith(key)), None)
+
+
+def strtol(text: str) -> int | None:
+    """Read a number as C does with base 0 (0x1f, 017, 31, and what follows ignored), or None where C finds none."""
+    match = _NUMBER.match(text[:40])
+    if match is None:
+        return None
+    sign, sixteen, eight, ten = match.groups()
+    number = int(sixteen, 16) if sixteen else int(ten) if ten else int(eight or "0", 8)
+    return -number if sign == "-" else number
 
 
 def _walk(node: _Node) -> list[_Node]:
@@ -307,10 +317,10 @@ class _Meaning:
         value = node.attributes.get(name)
         if value is None:
             raise self.fail(node, f"<{node.name}> has no {name}")
-        match = _NUMBER.match(value)
-        if match is None:
+        number = strtol(value)
+        if number is None:
             raise self.fail(node, f'{name}="{value}" is not a number')
-        return int(match.group(), 0) if match.group(1)[:2].lower() == "0x" else int(match.group())
+        return number
 
     def bus_id(self, node: _Node, name: str) -> str:
         value = node.attributes.get(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from syncline.fabric.exchange.nccl_check import CLASSES, LANE_SPEEDS, prefix_value
+from syncline.fabric.exchange.nccl_check import CLASSES, LANE_SPEEDS, prefix_value, strtol
 from syncline.fabric.exchange.nccl_xml import NcclTopology
 from syncline.fabric.exchange.safe_xml import Element
 
@@ -280,14 +280,9 @@ def socket_GBps(cpu: Element | None) -> float:
 
 
 def integer(text: str, default: int = 0) -> int:
-    """Read a number as C's strtol does with base 0: what can be read of it, else the default."""
-    text = text.strip()
-    for digits, base in ((text, 0), (text.lstrip("0") or "0", 10)):
-        try:
-            return int(digits, base)
-        except ValueError:
-            continue
-    return default
+    """Read a number as NCCL does, or return the default where there is none."""
+    number = strtol(text)
+    return default if number is None else number
 
 
 def _gpu_elements(pci: Element | None) -> Iterator[Element]:

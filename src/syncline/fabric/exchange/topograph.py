@@ -121,7 +121,7 @@ def label_value(name: str) -> str:
     """Return a name as a label value: letters, digits, `-`, `_`, `.`; over 63 of them are hashed, as topograph does."""
     value = clean(name)
     if len(name) > MAX_VALUE_CHARS or not _VALUE.match(value):
-        return f"x{_fnv64a(name.encode()):016x}"
+        return f"x{fnv64a(name.encode()):016x}"
     return value
 
 
@@ -180,7 +180,8 @@ def _chain(labels: Mapping[str, Any]) -> list[str]:
     return chain
 
 
-def _fnv64a(data: bytes) -> int:
+def fnv64a(data: bytes) -> int:
+    """Return the 64-bit FNV-1a hash."""
     value = 0xCBF29CE484222325
     for byte in data:
         value = (value ^ byte) * 0x100000001B3 % 2**64
