@@ -36,6 +36,7 @@ SPECS: dict[str, dict[str, Any]] = {
         },
     },
     "torus of chips": {"hosts": 16, "host": "tpu-v4-host", "network": "torus 4x4x4"},
+    "large torus": {"hosts": 32, "host": "tpu-v4-host", "network": "torus 8x4x4"},
     "torus of hosts": {
         "hosts": 9,
         "host": "dgx-h100",

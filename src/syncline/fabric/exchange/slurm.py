@@ -24,6 +24,7 @@ from syncline.fabric.exchange.tree import TreeSwitch, clean, domains_of, tree_cl
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.spec import ClusterSpec
 
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the C one is ten times faster
 _PAIR = re.compile(r'\s*([A-Za-z]+)\s*=\s*("[^"]*"|[^\s"]+)')
 _KEYS = {"switchname", "switches", "nodes", "linkspeed", "blockname", "blocksizes"}
 _ROOT = "blocks"
@@ -60,7 +61,7 @@ def write_slurm_yaml(fabric: Fabric) -> str:
         {"topology": "tree", "cluster_default": True, "tree": {"switches": switches}},
         {"topology": "block", "cluster_default": False, "block": {"block_sizes": block_sizes(blocks), "blocks": rows}},
     ]
-    return "---\n" + yaml.safe_dump(data, sort_keys=False, width=1000)
+    return "---\n" + yaml.dump(data, Dumper=_DUMPER, sort_keys=False, width=1000)
 
 
 def block_sizes(blocks: tuple[TreeSwitch, ...]) -> list[int]:

@@ -35,6 +35,7 @@ TIERS = (
     ("fabric.topograph.run/tier-3",),
 )
 MAX_VALUE_CHARS = 63
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the C one is ten times faster
 _VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")
 
@@ -68,7 +69,7 @@ def write_topograph(fabric: Fabric, *, labels: Literal["names", "tiers"] = "name
     data = {"apiVersion": "v1", "kind": "List", "items": items}
     if form == "json":
         return json.dumps(data, indent=2) + "\n"
-    return yaml.safe_dump(data, sort_keys=False, width=1000)
+    return yaml.dump(data, Dumper=_DUMPER, sort_keys=False, width=1000)
 
 
 def read_topograph(

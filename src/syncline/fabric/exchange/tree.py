@@ -61,6 +61,8 @@ def tree_of(fabric: Fabric) -> tuple[TreeSwitch, ...]:
                 TreeSwitch(called[label], hosts=kids) if above is None else TreeSwitch(called[label], children=kids)
             )
         above, previous = labels, called
+    if len(previous) > 1:  # joined by their accelerators' own links alone, as TPU racks are
+        tree.append(TreeSwitch(names.top(), children=tuple(previous.values())))
     return tuple(tree)
 
 
@@ -218,11 +220,15 @@ class _Names:
             wishes = [full, full.rpartition("/")[0]]
         else:
             wishes = [f"rack-{label:02d}"]
-        wishes.append("fabric")
         for wish in (clean(w) for w in wishes if w):
             if wish not in self.taken:
                 self.taken.add(wish)
                 return wish
-        number = next(i for i in range(len(self.taken) + 1) if f"fabric-{i}" not in self.taken)
-        self.taken.add(f"fabric-{number}")
-        return f"fabric-{number}"
+        return self.top()
+
+    def top(self) -> str:
+        """Return a name for what has no switch of its own to be called after."""
+        wishes = ("fabric", *(f"fabric-{i}" for i in range(len(self.taken) + 1)))
+        name = next(wish for wish in wishes if wish not in self.taken)
+        self.taken.add(name)
+        return name
