@@ -47,7 +47,11 @@ def _timelines(draw: st.DrawFn) -> Timeline:
     names = tuple(draw(st.lists(_TEXT, unique=True, min_size=1, max_size=4)))
     link_names = tuple(draw(st.lists(_TEXT, unique=True, max_size=4)))
     capacity = draw(
-        st.lists(st.floats(0, 1e12) | st.just(float("nan")), min_size=len(link_names), max_size=len(link_names))
+        st.lists(
+            st.floats(1e-3, 1e12) | st.sampled_from([0.0, float("nan")]),
+            min_size=len(link_names),
+            max_size=len(link_names),
+        )
     )
     num_spans = draw(st.integers(0, 6))
     num_samples = draw(st.integers(0, 4)) if link_names else 0

@@ -3,11 +3,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.timeline import Source, SpanKind, Timeline, TimelineBuilder
 from syncline.timeline.align import align
+
+# Whole timelines are slow to draw; the profile still decides how deep the search goes.
+FEWER = settings(max_examples=settings().max_examples // 4)
 
 SEND, RECV = SpanKind.SEND, SpanKind.RECV
 Maker = Callable[..., Timeline]
@@ -59,6 +62,7 @@ def test_huge_key_values_do_not_overflow(source: Source) -> None:
 
 
 @given(st.data())
+@settings(FEWER)
 def test_a_timeline_pairs_wholly_with_itself_shuffled(
     timelines: st.SearchStrategy[Timeline], data: st.DataObject
 ) -> None:

@@ -4,11 +4,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.errors import TimelineError
 from syncline.timeline import Clock, Source, SourceKind, SpanKind, Timeline, TimelineBuilder, compare
+
+# Whole timelines are slow to draw; the profile still decides how deep the search goes.
+FEWER = settings(max_examples=settings().max_examples // 4)
 
 COMPUTE, SEND, WAIT = SpanKind.COMPUTE, SpanKind.SEND, SpanKind.WAIT
 Maker = Callable[..., Timeline]
@@ -155,6 +158,7 @@ def test_bad_options_are_refused(predicted: Timeline, options: dict[str, float],
 
 
 @given(st.data())
+@settings(FEWER)
 def test_a_timeline_does_not_part_from_itself(timelines: st.SearchStrategy[Timeline], data: st.DataObject) -> None:
     timeline = data.draw(timelines)
     result = compare(timeline, timeline)
@@ -165,6 +169,7 @@ def test_a_timeline_does_not_part_from_itself(timelines: st.SearchStrategy[Timel
 
 
 @given(st.data())
+@settings(FEWER)
 def test_any_two_timelines_can_be_compared(timelines: st.SearchStrategy[Timeline], data: st.DataObject) -> None:
     first, second = data.draw(timelines), data.draw(timelines)
     result = compare(first, second, clock=data.draw(st.sampled_from(Clock)))

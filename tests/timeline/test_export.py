@@ -6,11 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.errors import FileError, TimelineError
 from syncline.timeline import SpanKind, Timeline, load, save
+
+# Whole timelines are slow to draw; the profile still decides how deep the search goes.
+FEWER = settings(max_examples=settings().max_examples // 4)
 
 FORMS = [".timeline", ".json", ".json.gz"]
 if importlib.util.find_spec("pyarrow"):
@@ -19,6 +22,7 @@ if importlib.util.find_spec("pyarrow"):
 
 @pytest.mark.parametrize("form", FORMS)
 @given(data=st.data())
+@settings(FEWER)
 def test_every_form_reads_back_without_loss(
     tmp_path_factory: pytest.TempPathFactory,
     timelines: st.SearchStrategy[Timeline],
@@ -63,6 +67,7 @@ def test_a_cut_file_is_never_read_as_a_shorter_timeline(
 
 @pytest.mark.parametrize("form", FORMS)
 @given(data=st.data())
+@settings(FEWER)
 def test_a_damaged_file_is_one_clear_error_or_a_valid_timeline(
     tmp_path_factory: pytest.TempPathFactory, of_rows: Callable[..., Timeline], form: str, data: st.DataObject
 ) -> None:

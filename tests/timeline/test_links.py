@@ -28,6 +28,7 @@ def test_links_are_found_by_name() -> None:
         (("\ud800",), None, "link name 0 '\\ud800' is not valid Unicode text."),
         ("ab", None, "link names must be a list of texts, not one text."),
         (("a", "b"), [1.0, np.inf], 'links column "capacity_Bps", row 1: inf is not a rate.'),
+        (("a",), [1e-300], 'links column "capacity_Bps", row 0: 1e-300 is not a rate.'),
         (("a", "b"), [-1.0, 1.0], 'links column "capacity_Bps", row 0: -1.0 is not a rate.'),
         (("a", "b"), [1.0, 2.0, 3.0], 'links column "capacity_Bps": must be 2 numbers, one for each link.'),
         (("a",), "fast", 'links column "capacity_Bps": must be 1 numbers, one for each link.'),

@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.errors import TimelineError
 from syncline.timeline import Links, LinkSamples, Source, SpanKind, Spans, Timeline, TimelineBuilder
+
+# Whole timelines are slow to draw; the profile still decides how deep the search goes.
+FEWER = settings(max_examples=settings().max_examples // 4)
 
 COMPUTE, SEND, RECV, WAIT, REDUCE = SpanKind.COMPUTE, SpanKind.SEND, SpanKind.RECV, SpanKind.WAIT, SpanKind.REDUCE
 Maker = Callable[..., Timeline]
@@ -156,6 +159,7 @@ def test_where_keeps_chosen_rows(overlapped: Timeline) -> None:
 
 
 @given(st.data())
+@settings(FEWER)
 def test_every_question_has_a_sane_answer(timelines: st.SearchStrategy[Timeline], data: st.DataObject) -> None:
     timeline = data.draw(timelines)
     room = timeline.makespan_s * (1 + 1e-9) + 1e-6

@@ -31,6 +31,8 @@ RULES: tuple[Column, ...] = (
     Column("rate_Bps", "float64", 0, MAX_RATE_BPS),
 )
 
+MIN_CAPACITY_BPS = 1e-3
+
 
 @dataclass(frozen=True, eq=False)
 class Links:
@@ -47,7 +49,8 @@ class Links:
         except (ValueError, TypeError):
             problem = f"must be {len(self.names)} numbers, one for each link."
             raise ColumnError("links", "capacity_Bps", None, problem) from None
-        bad = np.isinf(capacity) | (capacity < 0)
+        # Below a byte in a quarter of an hour it is noise, and dividing by it would overflow; 0 is a link that is down.
+        bad = (capacity < 0) | ((capacity > 0) & (capacity < MIN_CAPACITY_BPS)) | (capacity > MAX_RATE_BPS)
         if bad.any():
             row = int(bad.argmax())
             problem = f"{capacity[row].item()} is not a rate."

@@ -160,9 +160,8 @@ class Timeline:
         start_s, end_s = self._samples_extent()
         mean = mean_rate_Bps(size, np.full(len(self.links), end_s - start_s))
         peak = peak_rates_Bps(self.samples, len(self.links), window_s)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            capacity = np.where(self.links.capacity_Bps > 0, self.links.capacity_Bps, np.nan)
-            return LinkUse(size, mean, peak, mean / capacity, peak / capacity, window_s)
+        capacity = np.where(self.links.capacity_Bps > 0, self.links.capacity_Bps, np.nan)
+        return LinkUse(size, mean, peak, mean / capacity, peak / capacity, window_s)
 
     def link_series(self, link: int | str, bin_s: float) -> LinkSeries:
         """Return one link over time, by index or name, in bins of `bin_s` from the timeline's start."""
