@@ -23,36 +23,36 @@ from syncline.sim.nccl.fit import Fitted, Sweep, fit, fit_left_out
 from syncline.sim.nccl.interval import BANDS, MAX_POINT_HOSTS, band
 from syncline.sim.nccl.measured import read_rows
 from syncline.sim.nccl.systems import load_systems, shipped
-from syncline.sim.validate import LARGE_BYTES, SHIPPED, Point, _groups, _spikes, validate_rows
+from syncline.sim.validate import LARGE_BYTES, SHIPPED, Point, spikes, sweeps, validate_rows
 
 DATA = Path(syncline.sim.__file__).parent / "data"
-HEAD = """# Constants fitted to the published rows of collectives.csv and collectives-more.csv (up to 64 hosts, plus the NVL72 racks)
+HEAD = """# Constants fitted to the published rows of collectives.csv and collectives-more.csv (up to 64 NVLink domains)
 # by benchmarks/fit_collectives.py; do not edit by hand. They win over the priors in nccl_machine.yaml and
 # nccl_networks.yaml. left_out: the same fit without one system, for its left-out error.
 """
-INTERVAL_HEAD = """# 5 % and 95 % quantiles of measured / predicted time by size band, written by benchmarks/fit_collectives.py.
-# uncalibrated: left-out predictions up to 64 hosts; large: beyond 64 hosts; calibrated: six sizes, scored on the others.
-# judged_networks, unseen_ops, unseen_algorithms: no or too few public rows; there the interval is widen_judged times wider
-# in log units.
+INTERVAL_HEAD = """# 5 % and 95 % quantiles of measured / predicted time by size band; written by fit_collectives.py.
+# uncalibrated: left-out predictions up to 64 hosts; large: beyond; calibrated: six sizes, scored on the others.
+# judged_networks, unseen_ops, unseen_algorithms: no or too few public rows; there the interval is widen_judged times
+# wider in log units.
 """
 
 
 def sweeps_of(names: Sequence[str]) -> list[Sweep]:
     """Return the series that the fit uses, with a weight for each row."""
     systems = load_systems(None)
-    sweeps = []
+    found = []
     for name in names:
-        for described, rows in _groups(read_rows(shipped(name), name), systems)[0]:
+        for described, rows in sweeps(read_rows(shipped(name), name), systems)[0]:
             if described.system.num_islands > MAX_POINT_HOSTS or "another software stack" in described.remark:
                 continue
             if "assumed" in rows[0].notes:
                 continue
             measured = np.array([r.time_us for r in rows])
             sizes = np.array([r.size_bytes for r in rows])
-            # Large messages repeat within 1 or 2 %, small ones within 5 to 10: an error counts as much as its noise allows.
-            weight = np.where(_spikes(measured), 0.25, 1.0) * np.where(sizes >= LARGE_BYTES, 3.0, 1.0)
-            sweeps.append(Sweep(rows[0].system, described.system, rows[0].op, sizes, measured, weight))
-    return sweeps
+            # Large messages repeat within 1 or 2 %, small ones within 5 to 10: an error counts as its noise allows.
+            weight = np.where(spikes(measured), 0.25, 1.0) * np.where(sizes >= LARGE_BYTES, 3.0, 1.0)
+            found.append(Sweep(rows[0].system, described.system, rows[0].op, sizes, measured, weight))
+    return found
 
 
 def _quantiles(points: Sequence[Point], ratio: str) -> dict[str, list[float]]:
@@ -66,7 +66,8 @@ def _quantiles(points: Sequence[Point], ratio: str) -> dict[str, list[float]]:
 
 
 def _intervals(left_out: dict[str, Constants]) -> dict[str, Any]:
-    systems, points = load_systems(None), []
+    systems = load_systems(None)
+    points: list[Point] = []
     for name in SHIPPED:
         points += validate_rows(read_rows(shipped(name), name), systems, name, left_out).points
     near = [p for p in points if p.row.num_hosts <= MAX_POINT_HOSTS]
@@ -92,12 +93,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="skip the left-out fits")
     quick = parser.parse_args().quick
     begin = time.process_time()
-    sweeps = sweeps_of(SHIPPED)
-    full = fit(sweeps)
-    print(f"{len(sweeps)} sweeps, {sum(len(s.sizes) for s in sweeps)} rows: fitted in {time.process_time() - begin:.0f} CPU s")
+    used = sweeps_of(SHIPPED)
+    full = fit(used)
+    print(
+        f"{len(used)} sweeps, {sum(len(s.sizes) for s in used)} rows: fitted in {time.process_time() - begin:.0f} CPU s"
+    )
     data = _as_data(full)
     if not quick:
-        without = fit_left_out(sweeps, full, dict.fromkeys(s.label for s in sweeps))
+        without = fit_left_out(used, full, dict.fromkeys(s.label for s in used))
         data["left_out"] = {name: _as_data(fitted) for name, fitted in without.items()}
         print(f"left out {len(without)} systems: {time.process_time() - begin:.0f} CPU s in all")
     (DATA / "nccl_fitted.yaml").write_text(HEAD + yaml.safe_dump(data, sort_keys=False, width=120), encoding="utf-8")

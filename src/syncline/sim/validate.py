@@ -77,7 +77,7 @@ class Validation:
 
     def to_json(self) -> dict[str, Any]:
         """Return `overall` and `systems` with rows, modelled, errors by band, calibrated and left out."""
-        lost = defaultdict(int)
+        lost: dict[str, int] = defaultdict(int)
         for item in self.unmodelled:
             lost[item.system] += len(item.lines)
         systems = {}
@@ -91,7 +91,8 @@ class Validation:
             "overall": {"rows": self.num_rows, **score(self.points)},
             "systems": systems,
             "unmodelled": [
-                {"system": u.system, "reason": u.reason, "rows": len(u.lines), "lines": list(u.lines)} for u in self.unmodelled
+                {"system": u.system, "reason": u.reason, "rows": len(u.lines), "lines": list(u.lines)}
+                for u in self.unmodelled
             ],
         }
 
@@ -107,7 +108,10 @@ def score(points: Sequence[Point]) -> dict[str, Any]:
         "by_band": _by_band(near, lambda p: p.ratio),
         "large": _errors(large, lambda p: p.ratio),
         "without_spikes": _errors([p for p in near if not p.spike], lambda p: p.ratio),
-        "calibrated": {**_errors(near, lambda p: p.calibrated_ratio), "by_band": _by_band(near, lambda p: p.calibrated_ratio)},
+        "calibrated": {
+            **_errors(near, lambda p: p.calibrated_ratio),
+            "by_band": _by_band(near, lambda p: p.calibrated_ratio),
+        },
         "interpolated": _errors(near, lambda p: p.interpolated_ratio),
         "left_out": {
             **_errors(near, lambda p: p.left_out_ratio),
@@ -131,7 +135,9 @@ def _by_band(points: Sequence[Point], ratio: Callable[[Point], float | None]) ->
     if not points:
         return {name: _errors([], ratio) for name in BANDS}
     bands = band(np.array([p.row.size_bytes for p in points]))
-    return {name: _errors([p for p, b in zip(points, bands, strict=True) if b == i], ratio) for i, name in enumerate(BANDS)}
+    return {
+        name: _errors([p for p, b in zip(points, bands, strict=True) if b == i], ratio) for i, name in enumerate(BANDS)
+    }
 
 
 def _coverage(points: Sequence[Point]) -> float | None:
@@ -152,19 +158,21 @@ def validate_rows(
 ) -> Validation:
     """Predict these rows and compare; `left_out` holds constants fitted without a system, by system."""
     left_out = left_out_constants() if left_out is None else left_out
-    groups, unmodelled, remarks = _groups(rows, systems)
+    groups, unmodelled, remarks = sweeps(rows, systems)
     points: list[Point] = []
     for described, series_rows in groups:
         points += _compare(described, series_rows, left_out.get(series_rows[0].system))
     reasons = [Unmodelled(reason, system, tuple(lines)) for (reason, system), lines in unmodelled.items()]
-    return Validation(source, len(rows), tuple(points), tuple(reasons), {k: tuple(dict.fromkeys(v)) for k, v in remarks.items()})
+    return Validation(
+        source, len(rows), tuple(points), tuple(reasons), {k: tuple(dict.fromkeys(v)) for k, v in remarks.items()}
+    )
 
 
-def _groups(
+def sweeps(
     rows: Sequence[Row], systems: Systems
 ) -> tuple[list[tuple[Described, list[Row]]], dict[tuple[str, str], list[int]], dict[str, list[str]]]:
     """Sort rows into sweeps (one operation on one system in one run), and those that cannot be modelled by reason."""
-    sweeps: dict[tuple[Any, ...], tuple[Described, list[Row]]] = {}
+    found: dict[tuple[Any, ...], tuple[Described, list[Row]]] = {}
     lost: dict[tuple[str, str], list[int]] = defaultdict(list)
     remarks: dict[str, list[str]] = defaultdict(list)
     for row in rows:
@@ -177,8 +185,8 @@ def _groups(
         if described.remark:
             remarks[row.system].append(described.remark)
         key = (row.system, row.op, row.num_gpus, row.num_hosts, row.source, id(described))
-        sweeps.setdefault(key, (described, []))[1].append(row)
-    return [(d, sorted(r, key=lambda x: x.size_bytes)) for d, r in sweeps.values()], lost, remarks
+        found.setdefault(key, (described, []))[1].append(row)
+    return [(d, sorted(r, key=lambda x: x.size_bytes)) for d, r in found.values()], lost, remarks
 
 
 def _check(row: Row) -> None:
@@ -196,13 +204,13 @@ def _compare(described: Described, rows: Sequence[Row], without: Constants | Non
     plain = predict(described.system, rows[0].op, sizes)
     left_out = predict(described.system, rows[0].op, sizes, constants=without or default_constants())
     calibrated, interpolated = _calibrated(described, rows[0].op, sizes, measured)
-    spikes = _spikes(measured)
-    return [_point(rows, i, plain, left_out, measured, spikes, calibrated, interpolated) for i in range(len(rows))]
+    marks = spikes(measured)
+    return [_point(rows, i, plain, left_out, measured, marks, calibrated, interpolated) for i in range(len(rows))]
 
 
 def _point(
-    rows: Sequence[Row], i: int, plain: Prediction, left_out: Prediction, measured: Floats, spikes: npt.NDArray[np.bool_],
-    calibrated: Floats, interpolated: Floats,
+    rows: Sequence[Row], i: int, plain: Prediction, left_out: Prediction, measured: Floats,
+    marks: npt.NDArray[np.bool_], calibrated: Floats, interpolated: Floats,
 ) -> Point:  # fmt: skip
     return Point(
         row=rows[i],
@@ -211,14 +219,14 @@ def _point(
         low=float(plain.low_us[i] / measured[i]),
         high=float(plain.high_us[i] / measured[i]),
         algorithm="/".join(plain.pairs[i]),
-        spike=bool(spikes[i]),
+        spike=bool(marks[i]),
         calibrated_ratio=None if np.isnan(calibrated[i]) else float(calibrated[i]),
         interpolated_ratio=None if np.isnan(interpolated[i]) else float(interpolated[i]),
     )
 
 
 def _calibrated(described: Described, op: str, sizes: Floats, measured: Floats) -> tuple[Floats, Floats]:
-    """Return ratios at the sizes that did not calibrate: model on six sizes, and plain interpolation of the same six."""
+    """Return ratios at the sizes that did not calibrate: model on six sizes, and interpolation of the same six."""
     nothing = np.full(len(sizes), np.nan)
     # A system that was in the fit is calibrated from the shipped constants: six sizes replace what the fit knew of it.
     if not described.calibrate or len(np.unique(sizes)) < 9:
@@ -232,15 +240,11 @@ def _calibrated(described: Described, op: str, sizes: Floats, measured: Floats) 
 
 
 def _line(x: Floats, knots: Floats, values: Floats) -> Floats:
-    """Interpolate linearly and go on with the last slope outside."""
-    inside = np.interp(x, knots, values)
-    slope_low = (values[1] - values[0]) / (knots[1] - knots[0])
-    slope_high = (values[-1] - values[-2]) / (knots[-1] - knots[-2])
-    inside = np.where(x < knots[0], values[0] + slope_low * (x - knots[0]), inside)
-    return np.where(x > knots[-1], values[-1] + slope_high * (x - knots[-1]), inside)
+    """Interpolate linearly; flat below the smallest size (latency), in proportion above the largest (bandwidth)."""
+    return np.asarray(np.interp(x, knots, values) + np.maximum(x - knots[-1], 0))
 
 
-def _spikes(measured: Floats) -> npt.NDArray[np.bool_]:
+def spikes(measured: Floats) -> npt.NDArray[np.bool_]:
     """Mark sizes that took 25 % longer than one of the next two larger sizes, and the first of a long log (warm-up)."""
     marks = np.zeros(len(measured), dtype=bool)
     for i in range(len(measured) - 1):

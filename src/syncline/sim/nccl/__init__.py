@@ -1,7 +1,7 @@
 """What NCCL would do on a described cluster: believed, chosen and expected times of its collectives.
 
-    system = from_fabric(load("h100-64-rail"), num_hosts=8, software={"nccl": "2.27"})
-    prediction = predict(system, "all_reduce", [2**20, 2**30])
+system = from_fabric(load("h100-64-rail"), num_hosts=8, software={"nccl": "2.27"})
+prediction = predict(system, "all_reduce", [2**20, 2**30])
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ from syncline.sim.nccl.predict import IGNORES, Prediction, bus_factor, predict
 from syncline.sim.nccl.system import NcclSystem
 
 __all__ = [
-    "IGNORES", "SIX_SIZES", "Calibration", "NcclSystem", "Prediction", "Series", "bus_factor", "calibrate", "from_fabric",
-    "from_spec", "predict", "read_log",
+    "IGNORES", "SIX_SIZES", "Calibration", "NcclSystem", "Prediction", "Series", "bus_factor", "calibrate",
+    "from_fabric", "from_spec", "predict", "read_log",
 ]  # fmt: skip

@@ -55,14 +55,18 @@ def _inherit(key: str, rows: dict[str, Any]) -> dict[str, Any]:
 
 def num_steps(op: str, num_ranks: int) -> int:
     """Return how many ring steps an operation takes."""
-    return {"all_reduce": 2 * (num_ranks - 1), "all_gather": num_ranks - 1, "reduce_scatter": num_ranks - 1}.get(op, num_ranks)
+    return {"all_reduce": 2 * (num_ranks - 1), "all_gather": num_ranks - 1, "reduce_scatter": num_ranks - 1}.get(
+        op, num_ranks
+    )
 
 
 def inter_steps(op: str, num_hosts: int) -> int:
     """Return how many of the ring steps cross from host to host."""
     if num_hosts == 1:
         return 0
-    return {"all_reduce": 2 * (num_hosts - 1), "all_gather": num_hosts - 1, "reduce_scatter": num_hosts - 1}.get(op, num_hosts)
+    return {"all_reduce": 2 * (num_hosts - 1), "all_gather": num_hosts - 1, "reduce_scatter": num_hosts - 1}.get(
+        op, num_hosts
+    )
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,9 @@ def _tree_GBps(job: _Job, protocol: str) -> float:
     if protocol == "LL":
         return min(bus / 3.8, job.ll_max)
     if protocol == "LL128":
-        return min(bus * (7 / 9 if job.hosts == 1 else 120 / 128), tree.num_channels * job.cap("tree_ll128_per_channel_GBps"))
+        return min(
+            bus * (7 / 9 if job.hosts == 1 else 120 / 128), tree.num_channels * job.cap("tree_ll128_per_channel_GBps")
+        )
     return bus
 
 
@@ -216,7 +222,9 @@ def believe(system: NcclSystem, op: str) -> dict[tuple[str, str], Entry]:
     return cells
 
 
-def believed_us(system: NcclSystem, op: str, cells: dict[tuple[str, str], Entry], sizes: Floats) -> dict[tuple[str, str], Floats]:
+def believed_us(
+    system: NcclSystem, op: str, cells: dict[tuple[str, str], Entry], sizes: Floats
+) -> dict[tuple[str, str], Floats]:
     """Return the time NCCL believes each pair would take at each size, corrections included."""
     t, graphs = table(system.nccl), search(system)
     per_slot = sizes / (graphs.real_channels * system.num_ranks)

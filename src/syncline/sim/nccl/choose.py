@@ -1,4 +1,4 @@
-"""Which algorithm and protocol NCCL takes at each size: the least believed time among the enabled, unless a tuner says otherwise."""
+"""Which algorithm and protocol NCCL takes at each size: the least believed time, unless a tuner says otherwise."""
 
 from __future__ import annotations
 

@@ -52,6 +52,7 @@ class Network:
     ll_us_per_KiB: float
     ll128_share: float
     pipeline: float
+    overlap: float
     channel_us: float
     nvlstree_host_us: float
     alltoall_base_us: float
@@ -77,6 +78,7 @@ class Machine:
     nvlstree_pipeline: float
     one_host_ll_us_per_KiB: tuple[float, ...]
     ring_ll_copy: float
+    ring_chunk_KiB: float
     torch_call_us: float
     sendrecv_share: float
     alltoall_share: float
@@ -142,8 +144,9 @@ def network_from(kind: str, rows: Mapping[str, dict[str, Any]], fitted: Mapping[
 
 def machine_from(fitted: Mapping[str, Any]) -> Machine:
     """Build the machine constants from the priors with fitted values over them."""
-    values = {**read_data("nccl_machine"), **fitted}
-    return Machine(**{k: tuple(v) if isinstance(v, (list, tuple)) else float(v) for k, v in values.items()})
+    values: dict[str, Any] = {**read_data("nccl_machine"), **fitted}
+    numbers: dict[str, Any] = {k: tuple(v) if isinstance(v, (list, tuple)) else v for k, v in values.items()}
+    return Machine(**numbers)
 
 
 def constants_from(machine: Mapping[str, Any], networks: Mapping[str, dict[str, float]]) -> Constants:

@@ -22,13 +22,38 @@ from syncline.fabric.spec import ClusterSpec
 from syncline.sim.nccl.constants import default_constants, gpu_facts, known_gpus
 from syncline.sim.nccl.system import DEFAULT_NCCL, NcclSystem
 
-_KIND_OF_TRANSPORT = {"infiniband": "infiniband", "roce": "roce", "cxi": "slingshot", "tcpx": "tcpx", "tcpxo": "tcpxo", "tcp": "tcp"}
+_KIND_OF_TRANSPORT = {
+    "infiniband": "infiniband",
+    "roce": "roce",
+    "cxi": "slingshot",
+    "tcpx": "tcpx",
+    "tcpxo": "tcpxo",
+    "tcp": "tcp",
+}
 _KIND_OF_EFA = {"EFAv1": "efa-v1", "EFAv2": "efa-v2"}
-_TUNER_OF = {("EFAv2", 90): "aws-p5", ("EFAv3", 90): "aws-p5en", ("EFAv4", 100): "aws-p6", ("EFAv4", 103): "aws-p6-b300"}
-_KEYS = {"nccl", "plugin", "env", "network", "tuner", "sharp", "ranks_per_process", "timing", "plugin_latency", "nic_path_cap"}
+_TUNER_OF = {
+    ("EFAv2", 90): "aws-p5",
+    ("EFAv3", 90): "aws-p5en",
+    ("EFAv4", 100): "aws-p6",
+    ("EFAv4", 103): "aws-p6-b300",
+}
+_KEYS = {
+    "nccl",
+    "plugin",
+    "env",
+    "network",
+    "tuner",
+    "sharp",
+    "ranks_per_process",
+    "timing",
+    "plugin_latency",
+    "nic_path_cap",
+}
 
 
-def from_fabric(fabric: Fabric, *, num_hosts: int = 0, gpus_per_host: int = 0, software: Mapping[str, Any] | None = None) -> NcclSystem:
+def from_fabric(
+    fabric: Fabric, *, num_hosts: int = 0, gpus_per_host: int = 0, software: Mapping[str, Any] | None = None
+) -> NcclSystem:
     """Return what NCCL would find on `num_hosts` hosts of a fabric (all of them unless said)."""
     return from_spec(fabric.spec, num_hosts or fabric.num_hosts, gpus_per_host, software)
 
@@ -45,7 +70,9 @@ def from_spec(
     stack = {**spec.software, **(software or {})}
     unknown = set(stack) - _KEYS
     if unknown:
-        raise DescriptionError(f'software has an unknown key "{min(unknown)}".', hint=f"Known: {', '.join(sorted(_KEYS))}.")
+        raise DescriptionError(
+            f'software has an unknown key "{min(unknown)}".', hint=f"Known: {', '.join(sorted(_KEYS))}."
+        )
     return _system(model, link, catalog, stack, num_hosts, gpus_per_host or model.num_gpus)
 
 
@@ -67,7 +94,7 @@ def _system(
         network=kind,
         nvlink_Bps=_nvlink_Bps(model, catalog),
         nvswitch=model.scale_up_topology == "nvswitch",
-        nvlink_domain=_domain(model, gpu, gpus, env),
+        nvlink_domain=_domain(model, gpus, env),
         pcie_Bps=_pcie_Bps(model, catalog, grouped),
         path="P2C" if model.nic_path == "C2C" else model.nic_path,
         path_cap_Bps=units.rate(cap) if cap is not None else model.nic_path_cap_Bps,
@@ -100,17 +127,17 @@ def _nvlink_Bps(model: HostModel, catalog: Catalog) -> float:
 
 
 def _pcie_Bps(model: HostModel, catalog: Catalog, grouped: int) -> float:
-    """NCCL counts PCIe at 0.75 of its raw rate: 24 GB/s for Gen4 x16, 48 for Gen5; a NIC has the narrower of two slots."""
+    """NCCL counts PCIe at 0.75 of its raw rate (Gen4 x16: 24 GB/s); a NIC has the narrower of two slots."""
     raw = catalog.pcie(model.gpu_pcie).raw_Bps
     if model.nic is not None:
         raw = min(raw, catalog.pcie(catalog.nic(model.nic).pcie).raw_Bps * grouped)
     return 0.75 * raw
 
 
-def _domain(model: HostModel, gpu: str, gpus: int, env: Mapping[str, str]) -> int:
+def _domain(model: HostModel, gpus: int, env: Mapping[str, str]) -> int:
     if env.get("NCCL_MNNVL_ENABLE") == "0":
         return gpus
-    return model.scale_up_domain_gpus or (gpu_facts(gpu).nvlink_domain if model.scale_up_domain_gpus else gpus)
+    return model.scale_up_domain_gpus or gpus
 
 
 def _nics(model: HostModel, link: LinkType | None, gpus: int, env: Mapping[str, str]) -> tuple[int, float, int]:

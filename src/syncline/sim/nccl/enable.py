@@ -1,4 +1,4 @@
-"""Which algorithm and protocol pairs NCCL may use here: its own rules, the environment, and what the plugin leaves on."""
+"""Which algorithm and protocol pairs NCCL may use here: its own rules, the environment and the plugin."""
 
 from __future__ import annotations
 

@@ -1,135 +1,19 @@
 """How long NCCL's choice really takes: hops, bytes and pipelines of the chosen algorithm and protocol.
 
-us, bytes and GB/s (1e3 bytes per us). Each function prices one pair for an array of sizes. The mechanisms, and what each
-is worth, are in `docs/method/collectives.md`.
+us, bytes and GB/s (1e3 bytes per us). Each function prices one pair for an array of sizes. The mechanisms, and what
+each is worth, are in `docs/method/collectives.md`.
 """
 
 from __future__ import annotations
-
-import math
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import SimulationError
-from syncline.sim.nccl.belief import inter_steps, num_steps, table
-from syncline.sim.nccl.constants import Constants, Machine, Network, default_constants
-from syncline.sim.nccl.graph import Graphs, search
-from syncline.sim.nccl.system import NcclSystem
+from syncline.sim.nccl.job import Job, pipe
 
 Floats = npt.NDArray[np.float64]
 _MIB = 2.0**20
-#: NCCL's own base latencies (us) of [LL, LL128, Simple]; they hold.
-_BASE_US = {"Ring": (6.6, 14.0, 8.4), "Tree": (6.8, 14.0, 8.4)}
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Multipliers that a calibration puts on the constants; all 1 when nothing is measured."""
-
-    ll_hop: float = 1.0
-    simple_hop: float = 1.0
-    ll_copy: float = 1.0
-    efficiency: float = 1.0
-    pipeline: float = 1.0
-    intra: float = 1.0
-
-
-@dataclass(frozen=True)
-class Job:
-    """One operation on one system with the constants to price it."""
-
-    system: NcclSystem
-    op: str
-    constants: Constants = field(default_factory=default_constants)
-    scale: Scale = field(default_factory=Scale)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "graphs", search(self.system))
-
-    graphs: Graphs = field(init=False, repr=False)
-
-    @property
-    def net(self) -> Network:
-        return self.constants.networks[self.system.network]
-
-    @property
-    def machine(self) -> Machine:
-        return self.constants.machine
-
-    @property
-    def n(self) -> int:
-        return self.system.num_ranks
-
-    @property
-    def hosts(self) -> int:
-        return self.system.num_islands
-
-    @property
-    def p(self) -> int:
-        return self.system.ranks_per_island
-
-    @property
-    def width(self) -> float:
-        """NVLink domains wider than 8 GPUs, relative to 8: an in-switch pipeline is as much deeper."""
-        return max(1.0, self.p / 8)
-
-    @property
-    def depth(self) -> int:
-        return math.floor(math.log2(self.hosts))
-
-    @property
-    def steps(self) -> int:
-        return num_steps(self.op, self.n)
-
-    @property
-    def inter(self) -> int:
-        return inter_steps(self.op, self.hosts)
-
-    @property
-    def channels(self) -> int:
-        """Channels that kernels use: NCCL doubles them between hosts and takes at least 8 inside one."""
-        return self.graphs.real_channels if self.hosts > 1 else max(self.graphs.ring.num_channels, 8)
-
-    @property
-    def nvlink_GBps(self) -> float:
-        if not self.system.nvlink_GBps:
-            return 0.8 * self.system.pcie_GBps
-        efficiency = self.machine.nvlink_efficiency[self.system.facts.generation]
-        return self.system.nvlink_GBps * efficiency * (self.scale.efficiency if self.hosts == 1 else 1.0)
-
-    @property
-    def nic_GBps(self) -> float:
-        return self.system.host_nic_GBps * min(1.0, self.net.efficiency * self.scale.efficiency)
-
-    @property
-    def ring_GBps(self) -> float:
-        if self.hosts == 1:
-            return self.nvlink_GBps
-        # The GPU that sends to the NIC does not send over NVLink, so a ring across hosts loads NVLink less.
-        return min(self.nvlink_GBps * self.p / max(1, self.p - 1), self.nic_GBps)
-
-    @property
-    def intra_ll_us(self) -> float:
-        inside = self.machine.intra_ll_us[self.system.facts.generation] if self.system.nvlink_GBps else 1.0
-        return inside * self.scale.intra
-
-    @property
-    def one_host_ll_us_per_KiB(self) -> float:
-        return self.machine.one_host_ll_us_per_KiB[self.system.facts.generation]
-
-    def cap(self, name: str) -> float:
-        """A per-channel cap of NCCL's table for this generation and number of hosts."""
-        return float(table(self.system.nccl)[name][self.system.facts.generation][min(self.hosts, 3) - 1])
-
-
-def pipe(latency_us: Floats | float, bytes_us: Floats, loss: float, cap_bytes: float, sizes: Floats) -> Floats:
-    """Return the cost of a chunked pipeline that adapts its chunk: latency, bytes and a cross term.
-
-    The cross term stops growing at `cap_bytes`, where the chunk has reached its largest size.
-    """
-    return np.asarray(latency_us + bytes_us + 2 * loss * np.sqrt(latency_us * bytes_us * np.minimum(1.0, cap_bytes / sizes)))
 
 
 def _ring_bytes_us(job: Job, sizes: Floats, busbw_GBps: float) -> Floats:
@@ -141,13 +25,19 @@ def _simple_hop_us(job: Job) -> float:
     return (14 + job.net.simple_hop_us) * job.scale.simple_hop
 
 
+def _chunk_share(job: Job, sizes: Floats) -> Floats:
+    """Share of a full hop that a small chunk costs: part of a hop is copying, which a smaller chunk has less of."""
+    kib = sizes / job.n / job.channels / 1024
+    return np.asarray(np.maximum(0.3, kib / (kib + job.machine.ring_chunk_KiB)))
+
+
 def ring_simple(job: Job, sizes: Floats) -> Floats:
     """Ring with large chunks: alone a pipeline over NVLink, across hosts every step is paced by the network hop."""
     bytes_us = _ring_bytes_us(job, sizes, job.ring_GBps)
     if job.hosts == 1:
         inside = (3.4 if job.system.nvlink_GBps else 5.7) * job.steps * job.scale.intra
         return 8.4 + pipe(inside, bytes_us, job.machine.one_host_pipeline * job.scale.pipeline, 256 * _MIB, sizes)
-    return 8.4 + np.hypot(job.steps * _simple_hop_us(job), bytes_us)
+    return np.asarray(8.4 + job.overlapped(job.steps * _simple_hop_us(job) * _chunk_share(job, sizes), bytes_us))
 
 
 def ring_ll128(job: Job, sizes: Floats) -> Floats:
@@ -160,7 +50,8 @@ def ring_ll128(job: Job, sizes: Floats) -> Floats:
         loss = job.machine.one_host_pipeline * job.scale.pipeline
         return 14 + pipe(inside * job.steps, bytes_us, loss, 256 * _MIB, sizes)
     hop = job.net.ring_ll128_hop_us * job.scale.ll_hop
-    return 14 + np.hypot((job.steps - job.inter) * max(inside, job.system.post_us) + job.inter * hop, bytes_us)
+    latency = (job.steps - job.inter) * max(inside, job.system.post_us) + job.inter * hop
+    return np.asarray(14 + job.overlapped(latency, bytes_us))
 
 
 def ring_ll(job: Job, sizes: Floats) -> Floats:
@@ -179,7 +70,7 @@ def ring_ll(job: Job, sizes: Floats) -> Floats:
 
 
 def _tree_GBps(job: Job) -> float:
-    """Algorithm bandwidth of a tree: a two-host tree sends S each way, a larger double tree 2S from its busiest host."""
+    """Algorithm bandwidth of a tree: a two-host tree sends S each way, a larger one 2S from its busiest host."""
     caps = 1.2 * job.graphs.ring.num_channels * job.cap("tree_per_channel_GBps") / 2
     if job.hosts == 1:
         return min(job.nvlink_GBps / 2, caps)
@@ -195,9 +86,7 @@ def tree_ll(job: Job, sizes: Floats) -> Floats:
     hop = (5 + job.net.hop_us) * job.scale.ll_hop
     inside = (job.p - 1) * (job.intra_ll_us + 0.03 * near)
     between = job.depth * (hop + copy * near)
-    return np.asarray(
-        6.8 + 2 * (inside + between) + 2 * copy * np.maximum(kib - 32, 0) + job.net.channel_us * channels
-    )
+    return np.asarray(6.8 + 2 * (inside + between) + 2 * copy * np.maximum(kib - 32, 0) + job.net.channel_us * channels)
 
 
 def tree_ll128(job: Job, sizes: Floats) -> Floats:
@@ -259,7 +148,9 @@ def pat(job: Job, sizes: Floats) -> Floats:
 def collnet(job: Job, sizes: Floats) -> Floats:
     """In-network reduction (SHARP): each host sends and receives S once (judgement: no public row below 512 MiB)."""
     algbw = min(0.95 * job.nic_GBps, 0.97 * _nvls_GBps(job, job.p) if job.system.facts.nvls else job.nvlink_GBps / 2)
-    return pipe(31 + 2 * 3.7 + 0.8 * (job.p - 1) + 2 * job.net.simple_hop_us, sizes / (algbw * 1e3), 0.6, 64 * _MIB, sizes)
+    return pipe(
+        31 + 2 * 3.7 + 0.8 * (job.p - 1) + 2 * job.net.simple_hop_us, sizes / (algbw * 1e3), 0.6, 64 * _MIB, sizes
+    )
 
 
 def copies(job: Job, sizes: Floats) -> Floats:

@@ -1,6 +1,6 @@
 """Fit the model's constants to published rows: network kinds around their parents, then the machine, in turns.
 
-    python -m syncline.sim.nccl.fit          # writes data/nccl_fitted.yaml and data/nccl_interval.yaml anew
+    python benchmarks/fit_collectives.py     # writes data/nccl_fitted.yaml and data/nccl_interval.yaml anew
 
 Few constants, each with a name and a prior; a kind that no rows cover keeps its parent's. The same fit without one
 system after another gives the left-out errors and the intervals.
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.sim.nccl.constants import Constants, constants_from, machine_from, prior_rows
-from syncline.sim.nccl.expect import Job
+from syncline.sim.nccl.job import Job
 from syncline.sim.nccl.predict import chosen_pairs, times_us
 from syncline.sim.nccl.robust import minimise
 from syncline.sim.nccl.system import NcclSystem
@@ -35,6 +35,7 @@ NETWORK_PARAMETERS: dict[str, tuple[float, float]] = {
     "ll_us_per_KiB": (0.0, 0.8),
     "ll128_share": (0.0, 0.8),
     "pipeline": (0.0, 0.6),
+    "overlap": (0.0, 0.2),
     "channel_us": (0.0, 0.8),
     "nvlstree_host_us": (0.0, 0.8),
     "alltoall_base_us": (0.0, 0.6),
@@ -58,9 +59,11 @@ MACHINE_PARAMETERS: dict[str, tuple[tuple[int, ...] | None, float]] = {
     "nvlstree_pipeline": (None, 0.4),
     "nvlstree_share": (None, 0.15),
     "ring_ll_copy": (None, 0.5),
+    "ring_chunk_KiB": (None, 0.7),
 }
-#: A capped share cannot pass 1 (or 1.05 where NCCL's own figure is the base).
+#: A share cannot pass 1 (no wire is all payload), and overlap cannot be less than none.
 _AT_MOST = {"efficiency": 0.985, "alltoall_efficiency": 0.985, "ll128_share": 1.0}
+_AT_LEAST = {"overlap": 1.0, "alltoall_tiny": 1.0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +131,8 @@ def _fit_network(kind: str, sweeps: Sequence[Sweep], found: Fitted) -> dict[str,
         out = {}
         for name, step in zip(names, x, strict=True):
             offset = NETWORK_PARAMETERS[name][0]
-            out[name] = min((getattr(base, name) + offset) * float(np.exp(step)) - offset, _AT_MOST.get(name, np.inf))
+            value = (getattr(base, name) + offset) * float(np.exp(step)) - offset
+            out[name] = max(min(value, _AT_MOST.get(name, np.inf)), _AT_LEAST.get(name, -np.inf))
         return out
 
     def residuals(x: Floats) -> Floats:

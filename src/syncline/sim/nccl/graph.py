@@ -13,12 +13,12 @@ from functools import lru_cache
 
 from syncline.sim.nccl.system import NcclSystem
 
-_INTRA = {
+_INTRA: dict[int, tuple[float, ...]] = {
     80: (40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3),
     90: (60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3),
     100: (90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18),
 }
-_INTER = {
+_INTER: dict[int, tuple[float, ...]] = {
     80: (48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12),
     90: (48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12),
     100: (96, 86, 80, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12),
@@ -80,7 +80,7 @@ def _ring_alone(system: NcclSystem) -> Graph:
 
 def _ring_across(system: NcclSystem) -> Graph:
     total, nic = _inside_GBps(system), system.believed_nic_GBps
-    num_nics = system.num_nics * (system.hosts_per_island if system.hosts_per_island > 1 else 1)
+    num_nics = system.num_nics * (max(1, system.hosts_per_island))
     best = (1, min(nic, total, 0.1))
     for speed in _ladder(system, _INTER):
         if speed > nic * 1.001:
@@ -97,7 +97,9 @@ def _tree(system: NcclSystem, ring: Graph) -> Graph:
     if system.num_islands == 1:
         return ring
     top = 60.0 if system.facts.sm >= 90 else 40.0
-    return Graph(ring.num_channels, max(ring.intra_GBps, min(_inside_GBps(system) / ring.num_channels, top)), ring.inter_GBps)
+    return Graph(
+        ring.num_channels, max(ring.intra_GBps, min(_inside_GBps(system) / ring.num_channels, top)), ring.inter_GBps
+    )
 
 
 def _nvls(system: NcclSystem, ring: Graph) -> Graph | None:

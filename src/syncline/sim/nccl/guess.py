@@ -1,7 +1,7 @@
 """A system from free text such as "8x H100 nodes, InfiniBand NDR 8x400Gb/s": for rows that no systems file describes.
 
-Looks for a cloud instance, a machine, a GPU, NICs with their rate and a kind of network, and takes the catalogue's usual
-host for what it found. What was not in the text is assumed, and said.
+Looks for a cloud instance, a machine, a GPU, NICs with their rate and a kind of network, and takes the catalogue's
+usual host for what it found. What was not in the text is assumed, and said.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def _host(text: str) -> tuple[str, str, bool]:
     for gpu, host in _GPUS:
         if re.search(rf"(?<![a-z]){gpu}(?!\d)", text):
             return host, {"dgx-a100": "HDR", "dgx-1-v100": "EDR"}.get(host, "NDR"), False
-    raise DescriptionError("the text names no GPU or machine that syncline knows.", hint="Describe it in a systems file.")
+    raise DescriptionError(
+        "the text names no GPU or machine that syncline knows.", hint="Describe it in a systems file."
+    )
 
 
 def _nic_changes(text: str) -> dict[str, Any]:

@@ -57,7 +57,11 @@ def unverified(system: NcclSystem, op: str, pairs: Sequence[tuple[str, str]]) ->
         found.append(f"no public rows of {op} were fitted")
     if system.num_islands > 1 and system.network in table["judged_networks"]:
         found.append(f"constants of {system.net.title} are judgement")
-    found += [f"{algorithm}: no public rows" for algorithm in table["unseen_algorithms"] if any(p[0] == algorithm for p in pairs)]
+    found += [
+        f"{algorithm}: no public rows"
+        for algorithm in table["unseen_algorithms"]
+        if any(p[0] == algorithm for p in pairs)
+    ]
     if system.facts.unverified:
         found.append("RCCL is modelled with NCCL's formulae")
     if system.num_hosts > MAX_POINT_HOSTS:

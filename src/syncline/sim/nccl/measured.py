@@ -97,7 +97,9 @@ def _row(line: int, raw: dict[str, Any], where: str) -> Row:
 _LOG_LINE = re.compile(
     r"^\s*(?:\[[^\]]*\]\s*)?(\d+)\s+\d+\s+[a-z]\w*\s+\S+\s+-?\d+\s+([\d.]+)\s+[\d.]+\s+[\d.]+\s", re.MULTILINE
 )
-_OP_IN_LOG = re.compile(r"\b(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|alltoall|broadcast|reduce|sendrecv)_perf", re.IGNORECASE)
+_OP_IN_LOG = re.compile(
+    r"\b(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|alltoall|broadcast|reduce|sendrecv)_perf", re.IGNORECASE
+)
 _OP_NAMES = {name.replace("_", ""): name for name in OPS}
 
 
@@ -106,7 +108,9 @@ def read_log(text: str, where: str, op: str = "") -> Series:
     stripped = text.lstrip()
     series = _read_json(stripped, where, op) if stripped.startswith("{") else _read_table(text, where, op)
     if len(series.sizes) == 0:
-        raise FileError("no nccl-tests result line found.", where=where, hint="Give the output of all_reduce_perf, say.")
+        raise FileError(
+            "no nccl-tests result line found.", where=where, hint="Give the output of all_reduce_perf, say."
+        )
     return series
 
 

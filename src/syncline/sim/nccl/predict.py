@@ -1,8 +1,8 @@
 """NCCL's time for an operation at many sizes: what it believes, what it chooses, what that takes, and how sure that is.
 
-    prediction = predict(system, "all_reduce", [2**20, 2**30])
-    prediction.pairs[1]                   # ("NVLS", "Simple")
-    prediction.time_us, prediction.low_us, prediction.high_us
+prediction = predict(system, "all_reduce", [2**20, 2**30])
+prediction.pairs[1]                   # ("NVLS", "Simple")
+prediction.time_us, prediction.low_us, prediction.high_us
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from syncline.errors import SimulationError
 from syncline.sim.nccl.belief import CHOSEN_OPS
 from syncline.sim.nccl.choose import Pair, choose
 from syncline.sim.nccl.constants import Constants, default_constants
-from syncline.sim.nccl.expect import Job, Scale, expected_us
+from syncline.sim.nccl.expect import expected_us
 from syncline.sim.nccl.interval import interval, unverified
+from syncline.sim.nccl.job import Job, Scale
 from syncline.sim.nccl.measured import OPS
 from syncline.sim.nccl.system import NcclSystem
 
@@ -28,12 +29,18 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 #: What this model cannot see; printed with its numbers.
-IGNORES = ("congestion and other jobs", "ECMP collisions", "oversubscribed uplinks", "stragglers and jitter", "first-call warm-up")
+IGNORES = (
+    "congestion and other jobs",
+    "ECMP collisions",
+    "oversubscribed uplinks",
+    "stragglers and jitter",
+    "first-call warm-up",
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """One operation on one system at many sizes. Times in us; `low_us` to `high_us` holds about 90 % of measurements."""
+    """One operation on one system at many sizes, in us; `low_us` to `high_us` holds about 90 % of measurements."""
 
     system: NcclSystem
     op: str
@@ -82,7 +89,9 @@ def bus_factor(op: str, num_ranks: int) -> float:
 def chosen_pairs(system: NcclSystem, op: str, sizes: Floats) -> tuple[list[Pair], dict[Pair, Floats]]:
     """Return the pair in use at each size, and what NCCL believes of all it considered."""
     if op not in OPS:
-        raise SimulationError(f'"{op}" is not an operation of nccl-tests that is modelled.', hint=f"Known: {', '.join(OPS)}.")
+        raise SimulationError(
+            f'"{op}" is not an operation of nccl-tests that is modelled.', hint=f"Known: {', '.join(OPS)}."
+        )
     if op in CHOSEN_OPS:
         return choose(system, op, sizes)
     return [("P2P", "Simple")] * len(sizes), {}

@@ -44,7 +44,7 @@ def minimise(
         normal = jacobian.T @ (weight[:, None] * jacobian) + np.diag((scale / sigma) ** 2)
         gradient = jacobian.T @ (weight * residual) + (scale / sigma) ** 2 * x
         for _ in range(8):
-            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient)
+            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient).astype(np.float64)
             trial = x + np.clip(step, -1.0, 1.0)
             new = residuals(trial)
             if (new_cost := cost_of(trial, new)) < cost:

@@ -111,7 +111,7 @@ class NcclSystem:
 
     @property
     def usable_pcie_GBps(self) -> float:
-        """What large copies over PCIe reach: NCCL's figure is 0.75 of raw, measured are 0.80 (to Gen4) and 0.866 (Gen5)."""
+        """What large copies over PCIe reach: 0.80 of raw to Gen4, 0.866 on Gen5, where NCCL counts 0.75."""
         return self.pcie_GBps * (0.866 if self.pcie_GBps > 30 else 0.80) / 0.75
 
     def _default_cap_GBps(self) -> float:

@@ -1,4 +1,4 @@
-"""Which system a row was measured on: a systems file that maps text of a row to a cluster description and its software."""
+"""Which system a row was measured on: a systems file maps text of a row to a cluster description and its software."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ class Systems:
             raise DescriptionError(f"{row.num_gpus} GPUs do not divide over {row.num_hosts} hosts.")
         gpus = row.num_gpus // row.num_hosts
         if number < 0:
-            return Described(guess(row.system, row.notes, row.num_hosts, gpus), "described by guess from its text", True)
+            return Described(
+                guess(row.system, row.notes, row.num_hosts, gpus), "described by guess from its text", True
+            )
         entry = self.entries[number]
         if entry.skip:
             raise DescriptionError(entry.skip)
@@ -106,7 +108,9 @@ def _entry(row: Any, where: str) -> Entry:
         raise DescriptionError("an entry needs `system`: part of the text in the system column.", where=where)
     unknown = set(row) - _KEYS
     if unknown:
-        raise DescriptionError(f'unknown key "{min(unknown)}".', where=where, hint=f"Known: {', '.join(sorted(_KEYS))}.")
+        raise DescriptionError(
+            f'unknown key "{min(unknown)}".', where=where, hint=f"Known: {', '.join(sorted(_KEYS))}."
+        )
     if "cluster" not in row and not row.get("skip"):
         raise DescriptionError("an entry needs `cluster` (a cluster description) or `skip` (a reason).", where=where)
     entry = Entry(**{k: v for k, v in row.items() if v is not None})

@@ -1,4 +1,4 @@
-"""Vendor tuners: regions of (bytes, ranks) in which a plugin forces an algorithm and protocol over NCCL's own choice."""
+"""Vendor tuners: regions of (bytes, ranks) in which a plugin forces a pair over NCCL's own choice."""
 
 from __future__ import annotations
 

@@ -1,0 +1,134 @@
+"""One operation on one system, with the constants and the calibration to price it; and the cost of a pipeline.
+
+us, bytes and GB/s (1e3 bytes per us). `expect.py` has the formulae that read it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.sim.nccl.belief import inter_steps, num_steps, table
+from syncline.sim.nccl.constants import Constants, Machine, Network, default_constants
+from syncline.sim.nccl.graph import Graphs, search
+from syncline.sim.nccl.system import NcclSystem
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Multipliers that a calibration puts on the constants; all 1 when nothing is measured."""
+
+    ll_hop: float = 1.0
+    simple_hop: float = 1.0
+    ll_copy: float = 1.0
+    efficiency: float = 1.0
+    pipeline: float = 1.0
+    intra: float = 1.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One operation on one system with the constants to price it."""
+
+    system: NcclSystem
+    op: str
+    constants: Constants = field(default_factory=default_constants)
+    scale: Scale = field(default_factory=Scale)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "graphs", search(self.system))
+
+    graphs: Graphs = field(init=False, repr=False)
+
+    @property
+    def net(self) -> Network:
+        return self.constants.networks[self.system.network]
+
+    @property
+    def machine(self) -> Machine:
+        return self.constants.machine
+
+    @property
+    def n(self) -> int:
+        return self.system.num_ranks
+
+    @property
+    def hosts(self) -> int:
+        return self.system.num_islands
+
+    @property
+    def p(self) -> int:
+        return self.system.ranks_per_island
+
+    @property
+    def width(self) -> float:
+        """NVLink domains wider than 8 GPUs, relative to 8: an in-switch pipeline is as much deeper."""
+        return max(1.0, self.p / 8)
+
+    @property
+    def depth(self) -> int:
+        return math.floor(math.log2(self.hosts))
+
+    @property
+    def steps(self) -> int:
+        return num_steps(self.op, self.n)
+
+    @property
+    def inter(self) -> int:
+        return inter_steps(self.op, self.hosts)
+
+    @property
+    def channels(self) -> int:
+        """Channels that kernels use: NCCL doubles them between hosts and takes at least 8 inside one."""
+        return self.graphs.real_channels if self.hosts > 1 else max(self.graphs.ring.num_channels, 8)
+
+    @property
+    def nvlink_GBps(self) -> float:
+        if not self.system.nvlink_GBps:
+            return 0.8 * self.system.pcie_GBps
+        efficiency = self.machine.nvlink_efficiency[self.system.facts.generation]
+        return self.system.nvlink_GBps * efficiency * (self.scale.efficiency if self.hosts == 1 else 1.0)
+
+    @property
+    def nic_GBps(self) -> float:
+        return self.system.host_nic_GBps * min(1.0, self.net.efficiency * self.scale.efficiency)
+
+    @property
+    def ring_GBps(self) -> float:
+        if self.hosts == 1:
+            return self.nvlink_GBps
+        # The GPU that sends to the NIC does not send over NVLink, so a ring across hosts loads NVLink less.
+        return min(self.nvlink_GBps * self.p / max(1, self.p - 1), self.nic_GBps)
+
+    @property
+    def intra_ll_us(self) -> float:
+        inside = self.machine.intra_ll_us[self.system.facts.generation] if self.system.nvlink_GBps else 1.0
+        return inside * self.scale.intra
+
+    @property
+    def one_host_ll_us_per_KiB(self) -> float:
+        return self.machine.one_host_ll_us_per_KiB[self.system.facts.generation]
+
+    def overlapped(self, latency_us: Floats | float, bytes_us: Floats) -> Floats:
+        """Combine the latency of a ring's steps with its bytes, one hiding behind the other as the network lets it."""
+        q = self.net.overlap
+        return np.asarray((latency_us**q + bytes_us**q) ** (1 / q))
+
+    def cap(self, name: str) -> float:
+        """A per-channel cap of NCCL's table for this generation and number of hosts."""
+        return float(table(self.system.nccl)[name][self.system.facts.generation][min(self.hosts, 3) - 1])
+
+
+def pipe(latency_us: Floats | float, bytes_us: Floats, loss: float, cap_bytes: float, sizes: Floats) -> Floats:
+    """Return the cost of a chunked pipeline that adapts its chunk: latency, bytes and a cross term.
+
+    The cross term stops growing at `cap_bytes`, where the chunk has reached its largest size.
+    """
+    return np.asarray(
+        latency_us + bytes_us + 2 * loss * np.sqrt(latency_us * bytes_us * np.minimum(1.0, cap_bytes / sizes))
+    )

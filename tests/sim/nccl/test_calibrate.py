@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from syncline.errors import SimulationError
+from syncline.sim.nccl.calibrate import SIX_SIZES, calibrate, pick_six
+from syncline.sim.nccl.job import Job, Scale
+from syncline.sim.nccl.measured import Series
+from syncline.sim.nccl.predict import chosen_pairs, predict, times_us
+from syncline.sim.nccl.robust import minimise
+from syncline.sim.nccl.system import NcclSystem
+
+SYSTEM = NcclSystem(gpu="h100", num_hosts=4, gpus_per_host=8, num_nics=8, nic_rate_Bps=50e9, network="infiniband")
+SIZES = 2.0 ** np.arange(3, 34)
+
+
+def measured(scale: Scale, op: str = "all_reduce") -> np.ndarray:
+    return times_us(Job(SYSTEM, op, scale=scale), chosen_pairs(SYSTEM, op, SIZES)[0], SIZES)
+
+
+def test_the_six_sizes() -> None:
+    assert pick_six(SIZES).tolist() == list(SIX_SIZES)
+    assert pick_six(2.0 ** np.arange(25, 34)).tolist() == [2**25, 2**28]
+
+
+def test_a_machine_with_slow_hops_is_learned_from_six_points() -> None:
+    truth = measured(Scale(ll_hop=2.5, simple_hop=2.0, efficiency=0.8))
+    used = np.isin(SIZES, SIX_SIZES)
+    calibration = calibrate(SYSTEM, Series("all_reduce", SIZES[used], truth[used]))
+    plain = predict(SYSTEM, "all_reduce", SIZES).time_us
+    learned = predict(SYSTEM, "all_reduce", SIZES, calibration=calibration).time_us
+    before, after = (np.median(np.abs(t / truth - 1)[~used]) for t in (plain, learned))
+    assert before > 0.2
+    assert after < 0.06
+    assert learned[used] == pytest.approx(truth[used], rel=1e-6)
+
+
+def test_a_hiccup_is_not_learned() -> None:
+    truth = measured(Scale())
+    used = np.isin(SIZES, SIX_SIZES)
+    noisy = truth[used].copy()
+    noisy[1] *= 30
+    calibration = calibrate(SYSTEM, Series("all_reduce", SIZES[used], noisy))
+    assert predict(SYSTEM, "all_reduce", SIZES, calibration=calibration).time_us == pytest.approx(truth, rel=0.05)
+
+
+def test_large_sizes_alone_calibrate_bandwidth() -> None:
+    truth = measured(Scale(efficiency=0.7))
+    tail = SIZES >= 2**28
+    calibration = calibrate(SYSTEM, Series("all_reduce", SIZES[tail], truth[tail]))
+    assert calibration.scale.efficiency < 0.8
+    assert calibration.scale.ll_hop == pytest.approx(1.0, abs=0.02)
+
+
+def test_nothing_measured_is_an_error() -> None:
+    with pytest.raises(SimulationError, match="at least one measured size"):
+        calibrate(SYSTEM, Series("all_reduce", np.array([]), np.array([])))
+
+
+def test_minimise_ignores_an_outlier_and_respects_the_prior() -> None:
+    x = np.linspace(0, 1, 20)
+    data = 0.3 + 0.5 * x
+    data[7] += 5
+    found = minimise(lambda v: v[0] + v[1] * x - data, np.array([10.0, 10.0]))
+    assert found == pytest.approx([0.3, 0.5], abs=0.05)
+    held = minimise(lambda v: v[0] - np.array([1.0]), np.array([1e-3]))
+    assert abs(held[0]) < 0.01

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+
+from syncline.errors import DescriptionError
+from syncline.fabric.load import load
+from syncline.fabric.spec import ClusterSpec
+from syncline.sim.nccl.describe import from_fabric, from_spec
+from syncline.sim.nccl.system import NcclSystem
+
+
+def described(
+    host: str, network: str, hosts: int, software: dict[str, object] | None = None, gpus: int = 0
+) -> NcclSystem:
+    return from_spec(
+        ClusterSpec.model_validate({"hosts": hosts, "host": host, "network": network}), hosts, gpus, software
+    )
+
+
+def test_three_lines_are_enough() -> None:
+    system = from_fabric(load("h100-64-rail"), num_hosts=8, software={"nccl": "2.27.5"})
+    assert (system.gpu, system.num_ranks, system.num_nics, system.nic_rate_Bps) == ("h100", 64, 8, 50e9)
+    assert (system.network, system.nvlink_GBps, system.pcie_GBps, system.nccl) == (
+        "infiniband",
+        pytest.approx(370.8),
+        48.0,
+        (2, 27),
+    )
+    assert system.has_nvswitch
+    assert system.assumed == ()
+
+
+def test_what_is_not_said_is_assumed_and_said() -> None:
+    assert described("dgx-h100", "rail-optimized NDR", 4).assumed == ("NCCL release not said: 2.27",)
+    odd = described("dgx-h100", "rail-optimized NDR", 4, {"nccl": "2.27", "network": "quantum-foam"})
+    assert odd.network == "unknown"
+    assert "quantum-foam" in odd.assumed[0]
+
+
+def test_four_efa_devices_of_a_gpu_are_one_nic() -> None:
+    system = described("p5", "fat-tree EFAv2", 2, {"nccl": "2.21"})
+    assert (system.num_nics, system.nic_rate_Bps, system.nic_GBps) == (8, 50e9, 50.0)
+    assert (system.network, system.tuner, system.reported_us) == ("efa-v2", "aws-p5", 75.0)
+
+
+def test_slingshot_without_its_plugin_is_tcp() -> None:
+    assert described("polaris", "dragonfly Slingshot-11", 8, {"nccl": "2.18", "plugin": "none"}).network == "tcp"
+    tuned = described("polaris", "dragonfly Slingshot-11", 8, {"nccl": "2.18", "plugin": "aws-ofi-nccl"})
+    assert (tuned.network, tuned.path, tuned.nic_GBps) == ("slingshot", "PHB", pytest.approx(19.2))
+    env = {"FI_CXI_RX_MATCH_MODE": "software"}
+    assert (
+        described("polaris", "dragonfly Slingshot-11", 8, {"nccl": "2.18", "env": env}).network
+        == "slingshot-rendezvous"
+    )
+    off = {"nccl": "2.21", "env": {"NCCL_IB_DISABLE": "1"}}
+    assert described("dgx-h100", "rail-optimized NDR", 2, off).network == "tcp"
+
+
+def test_racks_of_nvlink_are_islands() -> None:
+    system = described("gb200-nvl72", "rail-optimized NDR", 36, {"nccl": "2.26"})
+    assert (system.num_islands, system.ranks_per_island, system.num_ranks) == (2, 72, 144)
+    assert described("gb200-nvl72", "rail-optimized NDR", 32, {"nccl": "2.26"}).ranks_per_island == 64
+    apart = described("gb200-nvl72", "rail-optimized NDR", 36, {"nccl": "2.26", "env": {"NCCL_MNNVL_ENABLE": "0"}})
+    assert (apart.num_islands, apart.ranks_per_island) == (36, 4)
+
+
+def test_part_of_a_host_has_part_of_its_nics() -> None:
+    system = described("dgx-h100", "rail-optimized NDR", 2, {"nccl": "2.21"}, gpus=2)
+    assert (system.num_ranks, system.num_nics) == (4, 2)
+
+
+def test_errors_name_what_is_wrong() -> None:
+    with pytest.raises(DescriptionError, match='unknown key "ncl"'):
+        described("dgx-h100", "rail-optimized NDR", 2, {"ncl": "2.21"})
+    with pytest.raises(DescriptionError, match='cannot read NCCL release "new"'):
+        described("dgx-h100", "rail-optimized NDR", 2, {"nccl": "new"})
+    with pytest.raises(DescriptionError, match="does not know GPU"):
+        described("tpu-v4-host", "fat-tree 100GbE", 1)

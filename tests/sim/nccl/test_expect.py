@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from math import hypot, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.errors import SimulationError
+from syncline.sim.nccl.constants import default_constants
+from syncline.sim.nccl.expect import expected_us
+from syncline.sim.nccl.job import Job, Scale, pipe
+from syncline.sim.nccl.system import NcclSystem
+
+MIB = 2.0**20
+A100 = NcclSystem(gpu="a100", num_hosts=1, gpus_per_host=8)
+ACROSS = NcclSystem(gpu="a100", num_hosts=4, gpus_per_host=8, num_nics=8, nic_rate_Bps=25e9, network="infiniband")
+NET = default_constants().networks["infiniband"]
+MACHINE = default_constants().machine
+
+
+def one(system: NcclSystem, op: str, pair: tuple[str, str], size: float) -> float:
+    return float(expected_us(Job(system, op), pair, np.array([size]))[0])
+
+
+def test_pipe_cross_term_stops_at_its_cap() -> None:
+    sizes = np.array([MIB, 4 * MIB])
+    got = pipe(10.0, np.array([40.0, 160.0]), 0.5, MIB, sizes)
+    assert got == pytest.approx([10 + 40 + sqrt(400), 10 + 160 + sqrt(10 * 160 / 4)])
+
+
+def test_ring_simple_on_one_host() -> None:
+    bytes_us = 2**30 * 14 / 8 / (240 * MACHINE.nvlink_efficiency[1] * 1e3)
+    latency = 3.4 * 14
+    expected = 8.4 + latency + bytes_us + 2 * MACHINE.one_host_pipeline * sqrt(latency * bytes_us * 0.25)
+    assert one(A100, "all_reduce", ("Ring", "Simple"), 2**30) == pytest.approx(expected)
+
+
+def test_ring_simple_across_is_paced_by_the_network_hop() -> None:
+    hop = 14 + NET.simple_hop_us
+    small = one(ACROSS, "all_reduce", ("Ring", "Simple"), 1024)
+    assert small == pytest.approx(8.4 + 62 * hop, rel=1e-3)
+    bytes_us = 2**33 * 62 / 32 / (8 * 25 * NET.efficiency * 1e3)
+    assert one(ACROSS, "all_reduce", ("Ring", "Simple"), 2**33) == pytest.approx(8.4 + hypot(62 * hop, bytes_us))
+
+
+def test_tree_ll_counts_up_and_down() -> None:
+    hop = 5 + NET.hop_us
+    latency = 6.8 + 2 * (7 * MACHINE.intra_ll_us[1] + 2 * hop) + NET.channel_us
+    assert one(ACROSS, "all_reduce", ("Tree", "LL"), 8) == pytest.approx(latency, rel=0.01)
+
+
+def test_a_two_host_tree_sends_half_of_what_a_larger_one_does() -> None:
+    few = NcclSystem(gpu="a100", num_hosts=4, gpus_per_host=8, num_nics=4, nic_rate_Bps=12.5e9, network="infiniband")
+    two = one(few.scaled(2), "all_reduce", ("Tree", "Simple"), 2**34)
+    assert one(few, "all_reduce", ("Tree", "Simple"), 2**34) / two == pytest.approx(2, rel=0.02)
+
+
+def test_nvls_bandwidth_by_number_of_gpus() -> None:
+    # Published: 8 GiB on 5..8 H200 gives 414, 436, 460, 473 GB/s of bus bandwidth.
+    for gpus, busbw in ((5, 414), (6, 436), (7, 460), (8, 473)):
+        system = NcclSystem(gpu="h200", num_hosts=1, gpus_per_host=gpus)
+        time_us = one(system, "all_reduce", ("NVLS", "Simple"), 2**33)
+        assert 2**33 / time_us / 1e3 * 2 * (gpus - 1) / gpus == pytest.approx(busbw, rel=0.03)
+
+
+def test_a_ring_never_beats_the_wire() -> None:
+    for op, share in (("all_reduce", 62 / 32), ("all_gather", 31 / 32), ("alltoall", 24 / 32 * 8)):
+        pair = ("P2P", "Simple") if op == "alltoall" else ("Ring", "Simple")
+        assert one(ACROSS, op, pair, 2**34) >= 2**34 * share / (8 * 25e3) * 0.999
+
+
+def test_launches_from_one_process_and_timed_calls_cost_extra() -> None:
+    plain = one(A100, "all_reduce", ("Ring", "LL"), 8)
+    driven = NcclSystem(gpu="a100", num_hosts=1, gpus_per_host=8, gpus_per_process=8, call_us=22)
+    assert one(driven, "all_reduce", ("Ring", "LL"), 8) == pytest.approx(plain + 7 * MACHINE.launch_us_per_gpu + 22)
+
+
+def test_scale_multiplies_what_it_names() -> None:
+    slow = float(
+        expected_us(Job(ACROSS, "all_reduce", scale=Scale(simple_hop=2)), ("Ring", "Simple"), np.array([8.0]))[0]
+    )
+    plain = one(ACROSS, "all_reduce", ("Ring", "Simple"), 8)
+    assert slow - 8.4 == pytest.approx(2 * (plain - 8.4))
+
+
+def test_a_pair_without_formula_is_an_error() -> None:
+    with pytest.raises(SimulationError, match="no formula for NVLS/LL"):
+        one(A100, "all_reduce", ("NVLS", "LL"), 8)
+
+
+PAIRS = [("Ring", "LL"), ("Ring", "LL128"), ("Ring", "Simple"), ("Tree", "LL"), ("Tree", "LL128"), ("Tree", "Simple")]
+
+
+@given(st.sampled_from(PAIRS), st.integers(1, 40), st.integers(3, 33))
+def test_time_is_positive_and_more_bytes_take_longer(pair: tuple[str, str], hosts: int, log_size: int) -> None:
+    system = ACROSS.scaled(hosts)
+    small, large = expected_us(Job(system, "all_reduce"), pair, np.array([2.0**log_size, 2.0 ** (log_size + 1)]))
+    assert 0 < small <= large * 1.0001

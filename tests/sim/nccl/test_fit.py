@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from syncline.sim.nccl.constants import default_constants, left_out_constants
+from syncline.sim.nccl.fit import Fitted, Sweep, fit
+from syncline.sim.nccl.job import Job
+from syncline.sim.nccl.predict import chosen_pairs, times_us
+from syncline.sim.nccl.system import NcclSystem
+
+SIZES = 2.0 ** np.arange(3, 34, 2)
+
+
+def sweep(network: str, **changes: float) -> Sweep:
+    system = NcclSystem(gpu="h100", num_hosts=4, gpus_per_host=8, num_nics=8, nic_rate_Bps=50e9, network=network)
+    constants = Fitted().constants().with_network(network, **changes)
+    truth = times_us(Job(system, "all_reduce", constants), chosen_pairs(system, "all_reduce", SIZES)[0], SIZES)
+    return Sweep("made up", system, "all_reduce", SIZES, truth, np.ones(len(SIZES)))
+
+
+def test_fit_finds_constants_that_made_the_rows() -> None:
+    rows = sweep("roce", hop_us=20.0, efficiency=0.7)
+    found = fit([rows], rounds=1)
+    assert found.networks["roce"]["hop_us"] == pytest.approx(20.0, rel=0.2)
+    assert found.networks["roce"]["efficiency"] == pytest.approx(0.7, rel=0.05)
+    assert "infiniband" not in found.networks
+    assert np.median(np.abs(rows.residual(found.constants()))) < 0.05
+
+
+def test_a_kind_without_rows_keeps_its_parent() -> None:
+    constants = default_constants()
+    assert constants.networks["tcpx"].hop_us == constants.networks["tcpxo"].hop_us
+
+
+def test_shipped_fit_has_left_out_constants_of_each_fitted_system() -> None:
+    names = left_out_constants()
+    assert any("Polaris" in name for name in names)
+    assert len(names) >= 12
