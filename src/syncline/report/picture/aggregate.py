@@ -82,10 +82,14 @@ class Aggregate:
     """Cables inside hosts, with the host's cell at both ends."""
 
 
-def aggregate(network: Network, *, each: bool = False, outer: bool = True) -> Aggregate:
-    """Collapse what is equal. `each` keeps every host, switch and group apart, `outer` a few outermost groups."""
-    levels, containers = _containers(network)
-    look = network.vertices.look
+def aggregate(network: Network, *, each: bool = False, outer: bool = True, coarse: bool = False) -> Aggregate:
+    """Collapse what is equal. `each` keeps every host, switch and group apart, `outer` a few outermost groups.
+
+    `coarse` calls all hosts of a site equal, and all switches of one level and part: for fabrics so uneven (or so
+    broken) that nothing else would be small.
+    """
+    levels, containers = ([], []) if coarse else _containers(network)
+    look = _plain_look(network) if coarse else network.vertices.look
     if each:
         look = mix(np.arange(len(network.vertices)))
     elif containers and outer:
@@ -135,6 +139,12 @@ def bundle(cables: Cables, ends: Ints, chosen: NDArray[np.bool_], *, lanes: bool
         )
         for k, i in enumerate(first)
     )
+
+
+def _plain_look(network: Network) -> Hashes:
+    vertices = network.vertices
+    part = np.where(vertices.device >= 0, network.fabric.devices.part[vertices.device], -1)
+    return mix(vertices.kind + 1, vertices.level, vertices.site, part + 1)
 
 
 def _by_first(keys: Hashes) -> Ints:

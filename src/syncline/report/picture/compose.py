@@ -34,6 +34,11 @@ def _drawing(network: Network) -> Drawing:
     drawing = draw_tiers(network, aggregate(network, each=detail != CLASSES), detail)
     if detail == CLASSES and drawing.scene.width > MAX_WIDTH:
         drawing = draw_tiers(network, aggregate(network, outer=False), detail)
+    if drawing.scene.width > 2 * MAX_WIDTH:
+        drawing = draw_tiers(network, aggregate(network, coarse=True), CLASSES)
+        drawing.notes.append(
+            "This fabric is too uneven to show its groups: all hosts, and all switches of a level, are one box."
+        )
     return drawing
 
 

@@ -48,9 +48,11 @@ def frame(network: Network, drawing: Drawing, title: str) -> Sheet:
     width = max(left + inner.width + MARGIN, MIN_WIDTH)
     x = left + (width - MARGIN - left - inner.width) / 2
     _header(around, network, drawing, title, width)
+    bottom = inner.height
     for caption in _without_overlap(drawing.captions):
         _caption(around, caption, HEADER, left - MARGIN)
-    y = HEADER + inner.height + 34
+        bottom = max(bottom, caption.y + len(caption.lines) * _LINE / 2)
+    y = HEADER + bottom + 34
     around.layers["groups"].append(Shape(f"M{num(MARGIN)} {num(y - 14)}H{num(width - MARGIN)}", "rule"))
     y = draw_legend(around, rows_of(network, drawing), MARGIN, y + 8, width - 2 * MARGIN)
     for note in _notes(drawing):
@@ -100,7 +102,7 @@ def _header(scene: Scene, network: Network, drawing: Drawing, title: str, width:
 def _notes(drawing: Drawing) -> list[str]:
     notes = list(drawing.notes)
     if drawing.aggregated:
-        notes.append("Equal things are drawn once: a box or frame marked N × stands for N, and a line for all its cables.")
+        notes.append("Equal things are drawn once: a box or frame marked N × stands for N, a line for all its cables.")
     return notes
 
 
@@ -117,7 +119,7 @@ def _without_overlap(captions: list[Caption]) -> list[Caption]:
     bottom = float("-inf")
     for caption in sorted(captions, key=lambda c: c.y):
         half = len(caption.lines) * _LINE / 2
-        y = max(caption.y, bottom + half + 2)
+        y = max(caption.y, bottom + half + 5)
         placed.append(Caption(y, caption.lines, caption.row, caption.strong))
         bottom = y + half
     return placed

@@ -38,9 +38,14 @@ def draw_grid(network: Network) -> Drawing:
 
 def _members(network: Network) -> Ints:
     """Return the devices at the places of the torus, in the order of places."""
-    spec = network.fabric.spec.network
-    chips = isinstance(spec, Torus) and spec.of == "chips"
-    return (network.fabric.gpus if chips else network.fabric.switches).astype(np.int64)
+    spec, fabric = network.fabric.spec.network, network.fabric
+    if not isinstance(spec, Torus) or spec.of == "hosts":
+        return fabric.switches.astype(np.int64)
+    chips = fabric.gpus.astype(np.int64)
+    placed = chips.copy()
+    if len(chips) == math.prod(spec.shape):
+        placed[spec.places()] = chips
+    return placed
 
 
 @dataclass
@@ -52,7 +57,7 @@ class _Grid:
         assert isinstance(spec, Torus)
         self.spec, self.members, self.scene = spec, _members(self.network), Scene()
         self.shape = spec.shape
-        self.block = block_shape(self.shape)
+        self.block = block_shape(self.shape, spec.rack_shape)
         self.blocks = tuple(n // b for n, b in zip(self.shape, self.block, strict=True))
         self.per_block = math.prod(self.block)
         self.place = self._blocks_of_members()
@@ -81,7 +86,8 @@ class _Grid:
     def _bundles(self) -> list[Bundle]:
         """Return the cables between blocks, with their axis as lane."""
         cables = self.network.cables
-        joins = (self.place[cables.a] >= 0) & (self.place[cables.b] >= 0) & (self.place[cables.a] != self.place[cables.b])
+        a, b = self.place[cables.a], self.place[cables.b]
+        joins = (a >= 0) & (b >= 0) & (a != b)
         tiers = np.isin(cables.tier, (Tier.SCALE_UP, Tier.GROUP_LOCAL))
         found = bundle(cables, self.place, joins & tiers)
         return [replace(b, lane=self._axis(b)) for b in found]
@@ -120,8 +126,8 @@ class _Grid:
             x, y = self._centre(block)
             device = int(first[block])
             kind = int(fabric.devices.kind[device])
-            box = Box(x - half, y - half, self.size, self.size, f"box {KIND_LOOKS[kind]}", f"b{block}", self._title(block, device))
-            self.scene.box(box)
+            look, title = f"box {KIND_LOOKS[kind]}", self._title(block, device)
+            self.scene.box(Box(x - half, y - half, self.size, self.size, look, f"b{block}", title))
             label = f"{self.per_block}" if self.per_block > 1 else names[block] if names else ""
             if label:
                 self.scene.text(x, y + 3.5, fit(label, self.size - 2, SIZES["lab"]), "lab")
@@ -141,7 +147,7 @@ class _Grid:
         for host in range(fabric.num_hosts):
             mine = self.place[fabric.gpus[fabric.gpu_host == host]]
             places = [self._at(int(block)) for block in mine]
-            spans = [max(p[axis] for p in places) - min(p[axis] for p in places) + 1 for axis in range(len(self.blocks))]
+            spans = [max(along) - min(along) + 1 for along in zip(*places, strict=True)]
             if math.prod(spans) != len(mine):
                 return
             corners = [self._centre(int(block)) for block in mine]
@@ -179,16 +185,14 @@ class _Grid:
 
     def _way_round(self, across: bool, xa: float, ya: float, xb: float, yb: float) -> str:
         """Return the way of a wrap-around cable of a flat grid: in the gap between two rows or columns."""
-        out, gap = self.size / 2 + 12, self.size / 2 + 9
+        out, gap = self.size / 2 + 20, self.size / 2 + 9
         if across:
-            return (
-                f"M{num(xa)} {num(ya)}C{num(xa - out - 8)} {num(ya)} {num(xa - out - 8)} {num(ya - gap)} {num(xa)} {num(ya - gap)}"
-                f"H{num(xb)}C{num(xb + out + 8)} {num(yb - gap)} {num(xb + out + 8)} {num(yb)} {num(xb)} {num(yb)}"
-            )
-        return (
-            f"M{num(xa)} {num(ya)}C{num(xa)} {num(ya - out - 8)} {num(xa - gap)} {num(ya - out - 8)} {num(xa - gap)} {num(ya)}"
-            f"V{num(yb)}C{num(xb - gap)} {num(yb + out + 8)} {num(xb)} {num(yb + out + 8)} {num(xb)} {num(yb)}"
-        )
+            points = ((xa - out, ya), (xa - out, ya - gap), (xa, ya - gap), (xb + out, yb - gap), (xb + out, yb))
+        else:
+            points = ((xa, ya - out), (xa - gap, ya - out), (xa - gap, ya), (xb - gap, yb + out), (xb, yb + out))
+        first, second, third, fourth, fifth = (f"{num(x)} {num(y)}" for x, y in points)
+        along = f"H{num(xb)}" if across else f"V{num(yb)}"
+        return f"M{num(xa)} {num(ya)}C{first} {second} {third}{along}C{fourth} {fifth} {num(xb)} {num(yb)}"
 
     def _captions(self, bundles: list[Bundle]) -> list[Caption]:
         fabric = self.network.fabric
@@ -200,8 +204,10 @@ class _Grid:
         media = ", ".join({fabric.media[b.medium]: None for b in bundles})
         text = rates_text((b.rate_Bps, b.total) for b in bundles)
         if self.per_block > 1:
-            captions.append(Caption(100, [f"boxes of {' × '.join(map(str, self.block))}", "one line: all cables of a face"]))
-        return [*captions, Caption(100 if self.per_block == 1 else 140, [text, f"{media} between {'boxes' if self.per_block > 1 else 'neighbours'}"])]
+            size = " × ".join(map(str, self.block))
+            captions.append(Caption(100, [f"boxes of {size}", "one line: all cables of a face"]))
+            return [*captions, Caption(140, [text, f"{media} between boxes"])]
+        return [*captions, Caption(100, [text, f"{media} between neighbours"])]
 
     def _notes(self) -> list[str]:
         notes = ["Dotted: cables that wrap around."] if self.spec.wrap and max(self.shape) > 2 else []
@@ -212,14 +218,17 @@ class _Grid:
         optical = int((self.network.fabric.devices.kind == Kind.OCS).sum())
         if optical:
             pause = units.show_time(self.spec.reconfiguration)
-            notes.append(f"Wrap-around cables pass {counted(optical, 'optical switch', 'optical switches')} (reconfigured in {pause}).")
+            switches = counted(optical, "optical switch", "optical switches")
+            notes.append(f"Wrap-around cables pass {switches} (reconfigured in {pause}).")
         return notes
 
 
-def block_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the block that is drawn as one box: a single place if there are few, else about 4 along each axis."""
+def block_shape(shape: tuple[int, ...], rack: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    """Return the block drawn as one box: a single place if there are few, else a rack or about 4 along each axis."""
     if math.prod(shape) <= MAX_PLACES[len(shape)]:
         return (1,) * len(shape)
+    if rack and math.prod(n // b for n, b in zip(shape, rack, strict=True)) <= MAX_PLACES[len(shape)]:
+        return rack
     return tuple(_block(n, MAX_BLOCKS_PER_AXIS[len(shape)]) for n in shape)
 
 

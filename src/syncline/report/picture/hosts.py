@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -48,8 +49,7 @@ def inside_size(network: Network, host: int, size: Inside) -> tuple[float, float
 def row_centres(network: Network, host: int, size: Inside) -> list[tuple[Kind, float]]:
     """Return the kinds of a host's rows with their middle, measured from the host's top."""
     return [
-        (kind, size.pad + i * (size.height + size.gap) + size.height / 2)
-        for i, kind in enumerate(_rows(network, host))
+        (kind, size.pad + i * (size.height + size.gap) + size.height / 2) for i, kind in enumerate(_rows(network, host))
     ]
 
 
@@ -98,7 +98,9 @@ def _device(
     return Anchor(x, top, top + size.height, f"d{device}", fabric.device_name(device), spread)
 
 
-def draw_compact(scene: Scene, network: Network, cell: Cell, x: float, y: float, width: float, label: str) -> dict[int, Anchor]:
+def draw_compact(
+    scene: Scene, network: Network, cell: Cell, x: float, y: float, width: float, label: str
+) -> dict[int, Anchor]:
     """Draw a host as a small box: NIC ports as ticks on top, GPUs as squares; returns anchors of NICs and GPUs."""
     fabric = network.fabric
     host, lanes = cell.vertex, nic_lanes(network)
@@ -138,7 +140,9 @@ def draw_card(scene: Scene, network: Network, cell: Cell, x: float, y: float) ->
     scene.text(x + CARD_WIDTH / 2, y + 19, fit(head, CARD_WIDTH - 8, SIZES["cap"]), "cap")
     for i, line in enumerate(lines[:3]):
         scene.text(x + CARD_WIDTH / 2, y + 34 + 13 * i, fit(line, CARD_WIDTH - 8, SIZES["lab"]), "lab")
-    return Anchor(x + CARD_WIDTH / 2, y - (8 if cell.count > 1 else 0), y + CARD_HEIGHT, key, head, CARD_WIDTH / 2 - 20, lanes)
+    return Anchor(
+        x + CARD_WIDTH / 2, y - (8 if cell.count > 1 else 0), y + CARD_HEIGHT, key, head, CARD_WIDTH / 2 - 20, lanes
+    )
 
 
 def nic_lanes(network: Network) -> Ints:
@@ -184,14 +188,12 @@ def _columns(network: Network, rows: dict[Kind, list[int]], x: float, width: flo
     at: dict[int, float] = {}
     for kind in (Kind.GPU, Kind.NIC, Kind.NVSWITCH):
         devices = rows.get(kind, [])
-        for i, device in enumerate(devices):
-            at[device] = left + room * (i + 0.5) / len(devices)
+        at |= {device: left + room * (i + 0.5) / len(devices) for i, device in enumerate(devices)}
     for kind in (Kind.PCIE, Kind.CPU):
         devices = rows.get(kind, [])
         wished = [_mean_place(network, device, at) for device in devices]
         gap = _device_width(kind, size) + 4
-        for device, place in zip(devices, _apart(wished, gap, left, left + room), strict=True):
-            at[device] = place
+        at |= dict(zip(devices, _apart(wished, gap, left, left + room), strict=True))
     return at
 
 
@@ -207,7 +209,7 @@ def _apart(wished: list[float | None], gap: float, left: float, right: float) ->
     even = [left + (right - left) * (i + 0.5) / count for i in range(count)]
     places = [even[i] if place is None else place for i, place in enumerate(wished)]
     ordered = sorted(places)
-    return even if any(b - a < gap for a, b in zip(ordered, ordered[1:], strict=False)) else places
+    return even if any(b - a < gap for a, b in pairwise(ordered)) else places
 
 
 def _squares(count: int, x: float, y: float, width: float, height: float) -> str:

@@ -7,6 +7,7 @@ cabled, as one number: two vertices of equal look can be drawn as one box with a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,10 +71,10 @@ class Network:
     lanes: str
     """What a lane is: "rail", "plane", or "" where the network has neither."""
 
-    @property
+    @cached_property
     def outside(self) -> NDArray[np.bool_]:
         """Which cables leave a host (the rest are inside one)."""
-        return self.vertex_of[self.cables.a] != self.vertex_of[self.cables.b]
+        return np.asarray(self.vertex_of[self.cables.a] != self.vertex_of[self.cables.b])
 
     def name(self, vertex: int) -> str:
         """Return the name of a host or outside device."""
@@ -163,7 +164,7 @@ def _lanes(fabric: Fabric, cables: Cables) -> tuple[Ints, str]:
     is_switch = (devices.kind == Kind.SWITCH) & (devices.level < 4)
     inner = is_switch[cables.a] & is_switch[cables.b] & ~np.isin(cables.tier, LONG_TIERS)
     spec = fabric.spec
-    networks = [site.network for site in spec.sites] or [spec.network]
+    networks = (spec.network, *(site.network for site in spec.sites))
     if any(isinstance(network, MultiPlane) for network in networks):
         plane = components(len(devices), cables.a[inner], cables.b[inner])
         for site in np.unique(devices.site):

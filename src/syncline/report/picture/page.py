@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from html import escape
 from importlib import resources
 
+from syncline.report.picture.facts_table import facts_table
 from syncline.report.picture.frame import Filter
 from syncline.report.picture.palette import page_colours, themed_sheet
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-_KEYS = (("+", "−", "0"), "zoom, fit"), (("arrows",), "pan"), (("n", "p"), "next, previous device"), (("Esc",), "let go")
+_KEYS = (
+    (("+", "−", "0"), "zoom, fit"),
+    (("arrows",), "pan"),
+    (("n", "p"), "next, previous device"),
+    (("Esc",), "let go"),
+)
 
 
 def page(svg: str, title: str, filters: tuple[Filter, ...], facts: Mapping[str, object]) -> str:
@@ -24,7 +30,7 @@ def page(svg: str, title: str, filters: tuple[Filter, ...], facts: Mapping[str, 
             f"<title>{escape(title)}</title>",
             f"<style>{_style()}</style></head><body>",
             f"<main>{svg.strip()}{_BUTTONS}</main>",
-            f"<aside>{_tools(filters)}{_table(facts)}{_help()}</aside>",
+            f"<aside>{_tools(filters)}{facts_table(facts)}{_help()}</aside>",
             '<div id="tip" role="tooltip" hidden></div>',
             f"<script>{_asset('page.js')}</script>",
             "</body></html>\n",
@@ -48,7 +54,8 @@ def _style() -> str:
         return "".join(f"--{k}:{v};" for k, v in page_colours(theme).items()) + f"--focus:{focus};color-scheme:{theme};"
 
     chosen = "".join(
-        f':root[data-theme="{theme}"]{{{variables(theme)}}}' + themed_sheet(f':root[data-theme="{theme}"] .fabric', theme)
+        f':root[data-theme="{theme}"]{{{variables(theme)}}}'
+        + themed_sheet(f':root[data-theme="{theme}"] .fabric', theme)
         for theme in ("light", "dark")
     )
     media = f"@media (prefers-color-scheme:dark){{:root{{{variables('dark')}}}}}"
@@ -73,13 +80,6 @@ def _checkbox(one: Filter) -> str:
     sample = f'<svg class="fabric" aria-hidden="true"><path class="w {one.look}" d="M1 5h24" stroke-width="3"/></svg>'
     box = f'<input type="checkbox" checked data-kind="{one.kind}" value="{one.value}">'
     return f"<label>{box}{sample}{escape(one.label)}</label>"
-
-
-def _table(facts: Mapping[str, object]) -> str:
-    if not facts:
-        return ""
-    rows = "".join(f'<tr><th scope="row">{escape(str(k))}</th><td>{escape(str(v))}</td></tr>' for k, v in facts.items())
-    return f"<h2>Facts</h2><table>{rows}</table>"
 
 
 def _help() -> str:

@@ -14,20 +14,33 @@ from syncline.fabric.fabric import Kind, Tier
 NUM_LANES = 8
 NUM_LOADS = 8
 FONT = '"Inter","Helvetica Neue",Arial,"Liberation Sans","DejaVu Sans",sans-serif'
-SIZES = {"title": 20, "sub": 12.5, "cap": 12, "cap2": 11, "lab": 10, "tiny": 8.5, "grp": 11, "cnt": 10.5, "leg": 11, "key": 11}
+SIZES = {
+    "title": 20,
+    "sub": 12.5,
+    "cap": 12,
+    "cap2": 11,
+    "lab": 10,
+    "tiny": 8.5,
+    "grp": 11,
+    "cnt": 10.5,
+    "leg": 11,
+    "key": 11,
+}
 
 _LIGHT: dict[str, str] = {
     "paper": "#ffffff", "ink": "#1c2430", "soft": "#566170", "line": "#b9c2ce", "group": "#f4f6f9", "inner": "#e9edf3",
     "gpu": "#cfe3c8", "gpu-line": "#5b8a4c", "nic": "#d5dfee", "nic-line": "#5c7596", "switch": "#dfe5ee",
-    "switch-line": "#51607a", "nvswitch": "#bfe0d6", "nvswitch-line": "#2d7f6a", "pcie": "#ececec", "pcie-line": "#8a8a8a",
-    "cpu": "#e2ddd3", "cpu-line": "#85775c", "ocs": "#ecd9ee", "ocs-line": "#8e4b98", "host": "#ffffff", "host-line": "#8b97a6",
+    "switch-line": "#51607a", "nvswitch": "#bfe0d6", "nvswitch-line": "#2d7f6a", "pcie": "#ececec",
+    "pcie-line": "#8a8a8a", "cpu": "#e2ddd3", "cpu-line": "#85775c", "ocs": "#ecd9ee", "ocs-line": "#8e4b98",
+    "host": "#ffffff", "host-line": "#8b97a6",
     "down": "#d1242f", "slow": "#d98200",
 }  # fmt: skip
 _DARK: dict[str, str] = {
     "paper": "#12161c", "ink": "#e8ecf2", "soft": "#9aa7b6", "line": "#465262", "group": "#1a2029", "inner": "#232b36",
     "gpu": "#2f4a2b", "gpu-line": "#84b574", "nic": "#2b3b50", "nic-line": "#8aa5c9", "switch": "#2a3442",
-    "switch-line": "#93a4bd", "nvswitch": "#1f4a40", "nvswitch-line": "#5dbfa4", "pcie": "#303236", "pcie-line": "#9b9b9b",
-    "cpu": "#3b352a", "cpu-line": "#b9a782", "ocs": "#43294a", "ocs-line": "#cf8fd9", "host": "#181e26", "host-line": "#6d7a8a",
+    "switch-line": "#93a4bd", "nvswitch": "#1f4a40", "nvswitch-line": "#5dbfa4", "pcie": "#303236",
+    "pcie-line": "#9b9b9b", "cpu": "#3b352a", "cpu-line": "#b9a782", "ocs": "#43294a", "ocs-line": "#cf8fd9",
+    "host": "#181e26", "host-line": "#6d7a8a",
     "down": "#ff5c62", "slow": "#ffb02e",
 }  # fmt: skip
 _LANES_LIGHT = ("#332288", "#4fb0dc", "#2f9e8c", "#117733", "#8a8a1f", "#c9a227", "#aa4499", "#7d1f52")
@@ -95,12 +108,11 @@ def _colours(scope: str, colour: Mapping[str, str], tiers: Mapping[Tier, str], l
         f"{scope} .inner{{fill:{colour['inner']};stroke:{colour['line']}}}",
         f"{scope} .rule{{stroke:{colour['line']};fill:none}}",
     ]
-    for name in sorted(set(KIND_LOOKS.values())):
-        rules.append(f"{scope} .{name}{{fill:{colour[name]};stroke:{colour[name + '-line']}}}")
+    kinds = sorted(set(KIND_LOOKS.values()))
+    rules += [f"{scope} .{name}{{fill:{colour[name]};stroke:{colour[name + '-line']}}}" for name in kinds]
     rules += [f"{scope} .t{int(tier)}{{stroke:{value}}}" for tier, value in tiers.items()]
     for lane, value in enumerate(lanes):
-        rules.append(f"{scope} .l{lane}{{stroke:{value}}}{scope} .f{lane}{{fill:{value};stroke:none}}")
-        rules.append(f"{scope} .s{lane}{{stroke:{value};stroke-width:2}}")
+        rules += [f"{scope} .l{lane}{{stroke:{value}}}", f"{scope} .s{lane}{{stroke:{value};stroke-width:2}}"]
     rules += [f"{scope} .u{step}{{stroke:{value}}}" for step, value in enumerate(_LOADS)]
     rules += [f"{scope} .down{{stroke:{colour['down']}}}{scope} .slow{{stroke:{colour['slow']}}}"]
     rules += [f"{scope} text.bad{{fill:{colour['down']}}}"]

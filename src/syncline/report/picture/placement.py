@@ -112,7 +112,11 @@ def _width(group: Group, sizes: Sizes) -> float:
     """Return the width of a group with its frame (the whole picture has none)."""
     rows = _rows(group)
     widest = max(
-        (sum(_cell_width(c, sizes) for c in cells) + sizes.gap * (len(cells) - 1) for row, cells in rows.items() if row),
+        (
+            sum(_cell_width(c, sizes) for c in cells) + sizes.gap * (len(cells) - 1)
+            for row, cells in rows.items()
+            if row
+        ),
         default=0.0,
     )
     inner = max(_floor_width(group, rows, sizes), widest)

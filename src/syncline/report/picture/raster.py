@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 from typing import Any
@@ -35,10 +36,9 @@ def write_png(svg: str, path: str | os.PathLike[str], *, zoom: float = 2.0) -> N
 
 def _resvg() -> Any:
     try:
-        import resvg_py
+        return importlib.import_module("resvg_py")
     except ImportError:
         raise PictureError(
             "writing a PNG needs resvg-py, which is not installed.",
             hint='Install it with `pip install "syncline[png]"`, or write SVG or HTML instead.',
         ) from None
-    return resvg_py

@@ -28,6 +28,10 @@ class _Spot:
     key: str
     name: str
 
+    @property
+    def anchor(self) -> Anchor:
+        return Anchor(self.x, self.y, self.y, self.key, self.name)
+
 
 def fits(network: Network) -> bool:
     """Say whether the network is a dragonfly that a circle can show."""
@@ -53,7 +57,7 @@ class _Ring:
         network, devices = self.network, self.network.fabric.devices
         self.scene = Scene()
         self.bundles = bundle(network.cables, network.vertex_of, network.outside)
-        self.pen, self.thick = Pen.of(self.bundles, bundled=False), Pen.of((), bundled=True)
+        self.pen = Pen.of(self.bundles, bundled=False)
         switches = np.flatnonzero(devices.kind == Kind.SWITCH)
         self.members: dict[int, list[int]] = defaultdict(list)
         for device in switches.tolist():
@@ -170,17 +174,13 @@ class _Ring:
         else:
             path = self._chord(*(self._edge(spot) for spot in ends))
         title = bundle_title(self.network, whole, ends[0].name, ends[1].name)
-        anchors = [Anchor(spot.x, spot.y, spot.y, spot.key, spot.name) for spot in ends]
-        if low == high:
-            drawn = replace(self.pen.wire(whole, path, *anchors, title), width=0.5, opacity=0.22)
-        else:
-            drawn = replace(self.thick.wire(whole, path, *anchors, title), opacity=0.5, width=2.0)
-        self.scene.wire(drawn)
+        drawn = self.pen.wire(whole, path, ends[0].anchor, ends[1].anchor, title)
+        width, opacity = (0.5, 0.22) if low == high else (2.0, 0.5)
+        self.scene.wire(replace(drawn, width=width, opacity=opacity))
 
     def _wire(self, wire: Bundle, path: str, a: _Spot, b: _Spot) -> None:
         title = bundle_title(self.network, wire, a.name, b.name)
-        ends = (Anchor(spot.x, spot.y, spot.y, spot.key, spot.name) for spot in (a, b))
-        self.scene.wire(self.pen.wire(wire, path, *ends, title))
+        self.scene.wire(self.pen.wire(wire, path, a.anchor, b.anchor, title))
 
     def _path(self, wire: Bundle, a: _Spot, b: _Spot) -> str:
         if wire.tier == Tier.GROUP_GLOBAL:

@@ -22,7 +22,11 @@ def render(sheet: Sheet) -> str:
         f'<rect class="paper" width="{width}" height="{height}"/>',
     ]
     lines += ['<g class="around">', *_layers(sheet.around), "</g>"]
-    lines += [f'<g class="drawing" transform="translate({num(sheet.x)} {num(sheet.y)})">', *_layers(sheet.inner), "</g>"]
+    lines += [
+        f'<g class="drawing" transform="translate({num(sheet.x)} {num(sheet.y)})">',
+        *_layers(sheet.inner),
+        "</g>",
+    ]
     lines.append("</svg>\n")
     return "\n".join(lines)
 

@@ -18,15 +18,15 @@ from syncline.report.picture.aggregate import Aggregate, Bundle, Cell, Group, bu
 from syncline.report.picture.drawing import Caption, Drawing
 from syncline.report.picture.network import DOWN, LONG_TIERS, Network
 from syncline.report.picture.palette import KIND_LOOKS, NUM_LANES, SIZES
-from syncline.report.picture.placement import CAPTION, GROUP_PAD, Frame, Placement, Sizes, place, row_of
+from syncline.report.picture.placement import CAPTION, GROUP_PAD, Frame, Sizes, place, row_of
 from syncline.report.picture.scene import Box, Scene, counted, fit, text_width
-from syncline.report.picture.wires import Anchor, Pen, arc, connect, loop, through
+from syncline.report.picture.wires import Anchor, Pen, arc, connect, loop, straight, through
 from syncline.report.picture.wording import (
+    KIND_WORDS,
     bundle_title,
     cell_title,
     gpu_word,
     group_names,
-    KIND_WORDS,
     rates_text,
     short_names,
     switch_word,
@@ -81,7 +81,9 @@ class _Tiers:
             rows[row_of(cell), int(self.network.vertices.site[cell.vertex])].append(cell.vertex)
         labels: dict[int, str] = {}
         for vertices in rows.values():
-            names = short_names([self.network.name(v) for v in vertices])
+            names = [self.network.name(v) for v in vertices]
+            if vertices[0] < self.network.fabric.num_hosts or len(names) > 24 or max(map(len, names)) > 10:
+                names = short_names(names)
             labels |= dict(zip(vertices, names, strict=True))
         return labels
 
@@ -117,13 +119,20 @@ class _Tiers:
     def _bar_width(self, cell: Cell, full: dict[int, tuple[float, float]], compact: float) -> float:
         """Return the width of an NVSwitch below its hosts: a bar as wide as they are."""
         joined = self.network.outside & (self.network.cables.tier == Tier.SCALE_UP)
-        ends = self.network.vertex_of[self.network.cables.a[joined]], self.network.vertex_of[self.network.cables.b[joined]]
-        mine = np.unique(np.where(ends[0] == cell.vertex, ends[1], ends[0])[(ends[0] == cell.vertex) | (ends[1] == cell.vertex)])
+        ends = (
+            self.network.vertex_of[self.network.cables.a[joined]],
+            self.network.vertex_of[self.network.cables.b[joined]],
+        )
+        mine = np.unique(
+            np.where(ends[0] == cell.vertex, ends[1], ends[0])[(ends[0] == cell.vertex) | (ends[1] == cell.vertex)]
+        )
         return sum((full[int(v)][0] if full else compact) + 4 for v in mine)
 
     def _switch_card_width(self, cell: Cell) -> float:
         if cell.kind == Kind.NVSWITCH:
             return hosts.CARD_WIDTH
+        if cell.kind == Kind.OCS:
+            return 158.0
         return (48.0 if cell.lane >= 0 else 104.0) if cell.count == 1 else 84.0 if cell.lane >= 0 else 126.0
 
     def _row_gap(self, row: float, width: float) -> float:
@@ -143,9 +152,7 @@ class _Tiers:
         """Return the room kept above the top row for arcs between its switches."""
         rows = [row_of(cell) for cell, _ in self.aggregate.root.all_cells()]
         top = max(rows)
-        over = any(
-            b.tier in (Tier.WAN, Tier.GROUP_LOCAL, Tier.GROUP_GLOBAL, Tier.OPTICAL) for b in self.bundles
-        )
+        over = any(b.tier in (Tier.WAN, Tier.GROUP_LOCAL, Tier.GROUP_GLOBAL, Tier.OPTICAL) for b in self.bundles)
         return 74.0 if over and top != int(top) + 0.5 else 22.0
 
     # Boxes
@@ -160,7 +167,9 @@ class _Tiers:
                 self.scene.box(Box(frame.x + step, top - step, frame.width, bottom - top, look, radius=7), "groups")
         self.scene.box(Box(frame.x, top, frame.width, bottom - top, look, radius=7), "groups")
         names, room = group_names(self.network, group), frame.width - 12
-        text = next((name for name in names if text_width(name, SIZES["grp"]) <= room), fit(names[-1], room, SIZES["grp"]))
+        text = next(
+            (name for name in names if text_width(name, SIZES["grp"]) <= room), fit(names[-1], room, SIZES["grp"])
+        )
         self.scene.text(frame.x + frame.width / 2, bottom - 8, text, "grp key" if group.count > 1 else "grp")
 
     def _top_row(self, group: Group) -> float:
@@ -219,23 +228,41 @@ class _Tiers:
 
     def _wires(self) -> None:
         pen = Pen.of(self.bundles, bundled=self.detail == CLASSES)
-        bar = self._optical_band()
+        band = self._optical_band()
         optical = [b for b in self.bundles if b.tier == Tier.OPTICAL]
+        between: Counter[tuple[int, int]] = Counter()
         for wire in sorted(self.bundles, key=lambda b: b.state):
             a, b = self.anchors.get(wire.a), self.anchors.get(wire.b)
             if a is None or b is None:
                 continue
+            aside = between[wire.a, wire.b] * (9.0 if self.detail == CLASSES else 3.0)
+            between[wire.a, wire.b] += 1
+            a, b = a.moved(aside), b.moved(aside)
             title = bundle_title(self.network, wire, a.name, b.name)
-            if wire.a == wire.b:
-                far = wire.tier in LONG_TIERS
-                self.scene.wire(pen.wire(wire, loop(a, 96.0 if far else 56.0, 44.0 if far else 16.0), a, b, title))
-            elif wire.tier == Tier.OPTICAL and bar is not None:
+            path = self._peer_path(wire, a, b)
+            if wire.tier == Tier.OPTICAL and band is not None:
                 share = (optical.index(wire) + 1) / (len(optical) + 1)
-                self.scene.wire(pen.wire(wire, through(a, b, bar, share), a, b, title))
-            elif wire.tier == Tier.WAN and a.top == b.top:
-                self.scene.wire(pen.wire(wire, arc(a, b, most=40.0), a, b, title))
+                apart = 16.0 if wire.a == wire.b else 0.0
+                path = through(a.moved(-apart), b.moved(apart), band, share)
+            if path:
+                self.scene.wire(pen.wire(wire, path, a, b, title))
             else:
                 connect(self.scene, pen, wire, a, b, title)
+
+    def _peer_path(self, wire: Bundle, a: Anchor, b: Anchor) -> str:
+        """Return the way between things of one row where it is a special one, or nothing."""
+        if wire.a == wire.b:
+            far = wire.tier in LONG_TIERS
+            return loop(a, 96.0 if far else 56.0, 44.0 if far else 16.0)
+        if wire.tier == Tier.WAN and a.top == b.top:
+            return arc(a, b, most=40.0)
+        if wire.tier == Tier.SOCKET:
+            return arc(a, b, most=24.0) if self._many_sockets() else straight(a, b)
+        return ""
+
+    def _many_sockets(self) -> bool:
+        devices = self.network.fabric.devices
+        return bool((devices.local[devices.kind == Kind.CPU] > 1).any())
 
     def _optical_band(self) -> Anchor | None:
         """Draw the band below the optical switches in which circuits run, if there are circuits."""
@@ -288,20 +315,21 @@ class _Tiers:
             return
         for wire, a, b in wires:
             reach = min(40.0, 10 + abs(a.x - b.x) * 0.28) + 7
-            text = f"{wire.total:,} × {units.show_rate(wire.rate_Bps)}" if wire.total > 1 else units.show_rate(wire.rate_Bps)
+            rate = units.show_rate(wire.rate_Bps)
+            text = f"{wire.total:,} × {rate}" if wire.total > 1 else rate
             self.scene.text((a.x + b.x) / 2, min(a.top, b.top) - reach, text, "cnt")
 
     # Captions
 
     def _captions(self) -> list[Caption]:
         captions = [self._row_caption(row) for row in self.place.rows]
-        gaps: dict[tuple[float, float], list[Bundle]] = defaultdict(list)
+        gaps: dict[tuple[float, float, int], list[Bundle]] = defaultdict(list)
         for wire in self.bundles:
             low, high = sorted(row_of(self.place.cells[self._cell_id(end)]) for end in (wire.a, wire.b))
             if high > 0:
-                gaps[low, high].append(wire)
+                gaps[low, high, wire.tier].append(wire)
         used: Counter[float] = Counter()
-        for (low, high), wires in sorted(gaps.items()):
+        for (low, high, _), wires in sorted(gaps.items()):
             below = self.place.rows[high] + self.place.row_height(high)
             middle = (below + self.place.rows[low]) / 2 if high - low <= 1 else self.place.rows[low] - 34
             if low == high:

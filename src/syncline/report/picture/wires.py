@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syncline.fabric.fabric import Tier
 from syncline.report.picture.aggregate import Bundle
@@ -26,6 +26,10 @@ class Anchor:
     spread: float = 0.0
     lanes: int = 0
     """How many lanes share the thing: each then lands at a place of its own."""
+
+    def moved(self, dx: float) -> Anchor:
+        """Return the anchor a little aside, for a second wire between the same things."""
+        return replace(self, x=self.x + dx)
 
     def towards(self, x: float, lane: int = -1) -> float:
         """Return where on this thing a wire of that lane from x lands."""
@@ -108,6 +112,11 @@ def arc(a: Anchor, b: Anchor, *, below: bool = False, most: float = 60.0) -> str
     return f"M{num(x0)} {num(y0)}C{num(x0)} {num(y0 + peak)} {num(x1)} {num(y1 + peak)} {num(x1)} {num(y1)}"
 
 
+def straight(a: Anchor, b: Anchor) -> str:
+    """Return a line between the middles of two things of one row."""
+    return f"M{num(a.x)} {num((a.top + a.bottom) / 2)}H{num(b.x)}"
+
+
 def loop(a: Anchor, width: float, up: float) -> str:
     """Return a loop above a thing: its members are joined among themselves."""
     half = width / 2
@@ -134,9 +143,6 @@ def connect(scene: Scene, pen: Pen, bundle: Bundle, a: Anchor, b: Anchor, title:
     if abs(a.top - b.top) > 2.0:
         low, high = (a, b) if a.top > b.top else (b, a)
         scene.wire(pen.wire(bundle, upward(low, high, bundle.lane), a, b, title))
-        return
-    if bundle.tier == Tier.SOCKET:
-        scene.wire(pen.wire(bundle, f"M{num(a.x)} {num((a.top + a.bottom) / 2)}H{num(b.x)}", a, b, title))
         return
     below = bundle.tier == Tier.SCALE_UP
     scene.wire(pen.wire(bundle, arc(a, b, below=below, most=34.0 if below else 60.0), a, b, title))

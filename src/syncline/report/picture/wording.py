@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable
 
@@ -135,8 +134,9 @@ def short_names(names: list[str]) -> list[str]:
     """Return names without what they all begin with, so that `host-03` is `03` among its like."""
     if len(names) < 2:
         return [name.rsplit("/", 1)[-1] for name in names]
-    start = len(os.path.commonprefix(names))
-    while start and (names[0][start - 1].isdigit() or any(len(name) == start for name in names)):
+    first, last = min(names), max(names)  # what these two share, all do
+    start = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    while start and first[start - 1].isalnum():  # cut only after a hyphen or slash
         start -= 1
     return [name[start:] for name in names]
 
@@ -164,5 +164,5 @@ def _port_lines(fabric: Fabric, links: np.ndarray) -> list[str]:
     for link in links:
         medium = fabric.media[fabric.links.medium[link]]
         rows[int(fabric.links.tier[link]), float(fabric.links.rate_Bps[link]), medium] += 1
-    lines = [f"{n} × {units.show_rate(rate)} {medium}, {tier_word(tier)}" for (tier, rate, medium), n in sorted(rows.items())]
+    lines = [f"{n} × {units.show_rate(rate)} {m}, {tier_word(tier)}" for (tier, rate, m), n in sorted(rows.items())]
     return [f"{counted(len(links), 'port')} in use", *lines] if len(rows) > 1 else lines
