@@ -166,7 +166,7 @@ def links(
 )
 def export_(
     cluster: ClusterArgument,
-    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="See `syncline fabric formats`.")],
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="See nccl, slurm-conf, slurm-block, slurm-yaml, topograph, graphml.")],
     path: Annotated[Path, typer.Argument(help="The file to write.")],
     host: Annotated[int, typer.Option(help="Which host, for formats that describe one.")] = 0,
     json: JsonOption = False,
