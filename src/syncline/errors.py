@@ -85,3 +85,7 @@ class SimulationError(SynclineError):
 
 class TimelineError(SynclineError):
     """A timeline cannot be read, written or compared."""
+
+
+class PictureError(SynclineError):
+    """A picture cannot be made here: a piece that draws it is missing."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.report.clusters import MAKERS, cluster, fabric, hosts
 
-from syncline.errors import FabricError, FileError
+from syncline.errors import FabricError, FileError, PictureError
 from syncline.fabric.fabric import Kind, Tier
 from syncline.report.fabric_picture import draw_html, draw_svg, write_png
 from syncline.report.picture import raster
@@ -21,7 +21,6 @@ from syncline.report.picture.compose import compose
 from syncline.report.picture.frame import Sheet
 from syncline.report.picture.grid import block_shape
 from syncline.report.picture.palette import SIZES
-from syncline.report.picture.raster import PictureError
 from syncline.report.picture.scene import Box, Text, Wire, fit, num, text_width
 from syncline.report.picture.wording import short_names
 

@@ -67,7 +67,7 @@ class _Grid:
         bundles = self._bundles()
         self.pen = Pen.of((), bundled=self.per_block > 1)  # lines of a grid do not crowd, however many
         self._boxes()
-        for wire in sorted(bundles, key=lambda b: b.state):
+        for wire in sorted(bundles, key=lambda b: (b.state, b.load or 0.0)):
             self._wire(wire)
         self.scene.reach(self.width, self.height)
         sizes = [f"axis {axis}: {n} around" for axis, n in enumerate(self.shape)]

@@ -7,13 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from syncline.errors import FileError, SynclineError
+from syncline.errors import FileError, PictureError
 
 _PROBE = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">{}</svg>'
-
-
-class PictureError(SynclineError):
-    """A picture cannot be made here: a piece that draws it is missing."""
 
 
 def write_png(svg: str, path: str | os.PathLike[str], *, zoom: float = 2.0) -> None:

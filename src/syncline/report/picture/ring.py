@@ -150,7 +150,7 @@ class _Ring:
         drawn = self.bundles
         many = {tier: sum(b.tier == tier for b in drawn) > MAX_WIRES for tier in {b.tier for b in drawn}}
         merged: dict[tuple[int, int, int], list[Bundle]] = defaultdict(list)
-        for wire in sorted(drawn, key=lambda b: (b.state, -b.tier)):
+        for wire in sorted(drawn, key=lambda b: (b.state, b.load or 0.0, -b.tier)):
             a, b = self.spots.get(wire.a), self.spots.get(wire.b)
             if a is None or b is None:
                 continue

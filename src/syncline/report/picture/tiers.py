@@ -231,7 +231,7 @@ class _Tiers:
         band = self._optical_band()
         optical = [b for b in self.bundles if b.tier == Tier.OPTICAL]
         between: Counter[tuple[int, int]] = Counter()
-        for wire in sorted(self.bundles, key=lambda b: b.state):
+        for wire in sorted(self.bundles, key=lambda b: (b.state, b.load or 0.0)):
             a, b = self.anchors.get(wire.a), self.anchors.get(wire.b)
             if a is None or b is None:
                 continue
