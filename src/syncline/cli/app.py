@@ -23,6 +23,8 @@ from syncline.errors import SynclineError, UsageError
 # Verb -> its one line of help. The verb `fabric` is the Typer `app` in syncline/cli/fabric.py, shown in this order.
 VERBS: dict[str, str] = {
     "fabric": "Describe, draw and price a cluster.",
+    "schedule": "Build, draw, prove and price collective schedules.",
+    "validate": "Compare predictions with published measurements.",
 }
 
 EXIT_OK = 0

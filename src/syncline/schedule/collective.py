@@ -83,7 +83,7 @@ class Collective:
 
     def __post_init__(self) -> None:
         check_ranks(self.num_ranks)
-        object.__setattr__(self, "kind", _read_kind(self.kind))
+        object.__setattr__(self, "kind", read_kind(self.kind))
         self._check_root()
         self._check_sizes()
 
@@ -185,9 +185,10 @@ def check_ranks(num_ranks: int) -> None:
                             hint="Give the collective of one group of ranks.")  # fmt: skip
 
 
-def _read_kind(kind: str) -> Kind:
+def read_kind(kind: str) -> Kind:
+    """Return a collective by name; dashes and case do not matter."""
     try:
-        return Kind(kind)
+        return Kind(kind.lower().replace("-", "_"))
     except ValueError:
         raise ScheduleError(f'no collective is called "{kind}".', hint=f"One of: {', '.join(Kind)}.") from None
 

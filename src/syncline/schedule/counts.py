@@ -62,14 +62,12 @@ def counted_law(schedule: Schedule) -> CostLaw:
 
 def traffic(schedule: Schedule, size_bytes: int) -> Traffic:
     """Return the bytes between every pair of vertices on different devices."""
+    _check_pairs(schedule)
     home = schedule.device_rank()
     parts: list[tuple[Ints, Ints, Ints]] = []
     for number, strand in enumerate(schedule.strands):
         sizes = schedule.chunk_bytes(number, size_bytes)
         parts += [pair for stage in strand.stages for pair in _stage_pairs(stage, sizes)]
-    if sum(len(part[0]) for part in parts) > MAX_PAIRS:
-        raise ScheduleError(f"{schedule.name}: more than {MAX_PAIRS:,} pairs of ranks exchange data.",
-                            hint="Count a smaller schedule of the same family.")  # fmt: skip
     none = np.zeros(0, dtype=np.int64)
     src, dst, nbytes = (np.concatenate([none, *(part[k] for part in parts)]) for k in range(3))
     keep = _leaves(home, src, dst) & (nbytes > 0)
@@ -77,6 +75,18 @@ def traffic(schedule: Schedule, size_bytes: int) -> Traffic:
     total = np.zeros(len(keys), dtype=np.int64)
     np.add.at(total, at, nbytes[keep])
     return Traffic(keys // schedule.num_vertices, keys % schedule.num_vertices, total)
+
+
+def _check_pairs(schedule: Schedule) -> None:
+    """Refuse to list more pairs than fit, before any is made."""
+    pairs = 0
+    for strand in schedule.strands:
+        for stage in strand.stages:
+            rows = sum(e.num_rows * (1 if e.fixed else e.repeat) for e in stage.kernel.rounds)
+            pairs += rows * stage.num_groups
+    if pairs > MAX_PAIRS:
+        raise ScheduleError(f"{schedule.name}: {pairs:,} pairs of ranks exchange data, more than {MAX_PAIRS:,}.",
+                            hint="Count a smaller schedule of the same family.")  # fmt: skip
 
 
 def _leaves(home: Ints, src: Ints, dst: Ints) -> NDArray[np.bool_]:

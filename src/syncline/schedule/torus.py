@@ -45,16 +45,25 @@ def torus(
 
 
 def _stages(kind: Kind, shape: Sequence[int], order: list[int], way: int) -> tuple[Stage, ...]:
-    """Reduce-scatter along the axes in order, then all-gather back."""
+    """Reduce-scatter along the axes in order, then all-gather back.
+
+    An all-reduce does both along the last axis in one stage: the same rounds, and far fewer chunks to tell apart.
+    """
     counts = [shape[axis] for axis in order]
     ranked = nested_strides(shape)
     strides = nested_strides(counts) if kind is Kind.ALL_REDUCE else [ranked[axis] for axis in order]
-    phases: dict[Kind, list[Stage]] = {}
-    for phase in (Kind.REDUCE_SCATTER, Kind.ALL_GATHER):
-        kernels = [ring_kernel(phase, size, direction=way) for size in counts]
-        phases[phase] = [nested_stage(shape, order, k, work, strides, counts) for k, work in enumerate(kernels)]
-    down, up = phases[Kind.REDUCE_SCATTER], phases[Kind.ALL_GATHER][::-1]
-    return {Kind.REDUCE_SCATTER: tuple(down), Kind.ALL_GATHER: tuple(up)}.get(kind, (*down, *up))
+
+    def stage(phase: Kind, depth: int) -> Stage:
+        return nested_stage(shape, order, depth, ring_kernel(phase, counts[depth], direction=way), strides, counts)
+
+    last = len(order) - 1
+    if kind is Kind.REDUCE_SCATTER:
+        return tuple(stage(kind, depth) for depth in range(last + 1))
+    if kind is Kind.ALL_GATHER:
+        return tuple(stage(kind, depth) for depth in range(last, -1, -1))
+    down = [stage(Kind.REDUCE_SCATTER, depth) for depth in range(last)]
+    up = [stage(Kind.ALL_GATHER, depth) for depth in range(last - 1, -1, -1)]
+    return (*down, stage(Kind.ALL_REDUCE, last), *up)
 
 
 def torus_law(shape: Sequence[int], kind: Kind = Kind.ALL_REDUCE, **_: object) -> CostLaw:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,10 @@ class Bound:
     time_s: float
     bound_s: float
     reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the bound as part of what `--json` prints."""
+        return {"time_s": self.time_s, "bound_s": self.bound_s, "reason": self.reason}
 
 
 def weighted(make: Callable[[], Schedule], rates_Bps: Sequence[float]) -> Schedule:
@@ -118,3 +123,10 @@ def speed_bound(schedule: Schedule, speeds_Bps: Sequence[float], size_bytes: int
     time = max(sent * size_bytes / speed for sent, speed in zip(sends, speeds_Bps, strict=True))
     bound = max(1 / min(speeds_Bps), 2 * (n - 1) / sum(speeds_Bps)) * size_bytes if n > 1 else 0.0
     return Bound(time, bound, "max(1/c_min, 2(n-1)/sum c)")
+
+
+def bound(schedule: Schedule, rates_Bps: Sequence[float], speeds_Bps: Sequence[float], size_bytes: int) -> Bound | None:
+    """Return the bound that applies: rails of different rate, ranks of different speed, or none."""
+    if rates_Bps:
+        return rail_bound(schedule, rates_Bps, size_bytes)
+    return speed_bound(schedule, speeds_Bps, size_bytes) if speeds_Bps and schedule.family == "balanced" else None
