@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 NATIVE := CMakeLists.txt $(shell find native -name '*.cpp' -o -name '*.hpp')
+PACKAGES := $(shell find src -name __init__.py)
 # The machine's own compiler, not the one its Python happened to be built with; CXX=clang++ chooses another.
 ifeq ($(origin CXX),default)
 CXX := c++
@@ -34,7 +35,8 @@ $(VENV)/.tools: constraints.txt | $(BIN)/pip
 	$(PIP) install --quiet -c constraints.txt scikit-build-core nanobind cmake ninja
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.tools pyproject.toml src/syncline/__init__.py $(NATIVE)
+# A new package must be installed again: the editable install lists the packages it found.
+$(VENV)/.installed: $(VENV)/.tools pyproject.toml $(PACKAGES) $(NATIVE)
 	@command -v $(firstword $(CXX)) >/dev/null || { echo "syncline needs a C++20 compiler and $(CXX) is not there. On Debian: apt install g++ python3-dev" >&2; exit 1; }
 	@$(BIN)/python -c 'import pathlib, sys, sysconfig; sys.exit(not pathlib.Path(sysconfig.get_paths()["include"], "Python.h").exists())' || \
 	  { echo "syncline needs the header files of Python. On Debian: apt install python3-dev" >&2; exit 1; }
