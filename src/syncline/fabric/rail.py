@@ -41,6 +41,9 @@ class RailOptimized(clos.Clos):
         parts = self.parts(draft.catalog)
         num_rails = len(np.unique(ports.rail))
         down, uplinks = self.leaf_ports(parts, ports.per_host // num_rails)
+        used = ports.num_endpoints // num_rails
+        if used < down and uplinks:  # one unit that is not full: buy the uplinks its hosts need, not the switch's all
+            uplinks = clos.leaf_uplinks(parts, used, self.oversubscription)
         leaves = add_rail_leaves(self, draft, ports, parts, down, "")
         draft.facts["max_endpoints"] = self.max_endpoints(draft.catalog, ports.per_host)
         if self.tiers == 1:
