@@ -192,6 +192,8 @@ class Routes:
             return none, none, a, b
         up, down = self._access_links(a, True), self._access_links(b, False)
         links, d = self.fabric.links, self.distances
+        if len(d.targets) == 0:  # every access link is down
+            raise self._no_route(int(a[0]), int(b[0]))
         src = np.where(up >= 0, links.dst[up], -1).astype(np.int64)
         dst = np.where(down >= 0, links.src[down], -1).astype(np.int64)
         hops = d.hops[d.forwarder[src][:, :, None], d.target[dst][:, None, :]].astype(np.int64)
