@@ -105,7 +105,9 @@ def _search(
         if len(history) > GLOBAL_HOPS + 1:
             history[level - GLOBAL_HOPS - 1] = np.zeros((0, 0), np.uint64)  # keep only what a later level reads
     found = _bits(history[-1], hops.shape[1])
-    value = sum((_bits(plane, hops.shape[1]).astype(np.int16) << k for k, plane in enumerate(planes)), start=np.int16(0))
+    value = sum(
+        (_bits(plane, hops.shape[1]).astype(np.int16) << k for k, plane in enumerate(planes)), start=np.int16(0)
+    )
     hops[:] = np.where(found, value, UNREACHABLE)
 
 

@@ -137,20 +137,21 @@ class Draft:
         tier: Tier,
         length_m: float,
         rate_Bps: ArrayLike | None = None,
-        end_latency_s: float = 0.0,
+        end_latency_s: ArrayLike = 0.0,
         kind: str | None = None,
         num_cables: ArrayLike = 1,
     ) -> None:
         """Lay one cable (or a bond of `num_cables`) per pair of devices, equally fast in both directions.
 
-        `rate_Bps` is one for all or one each. `kind` names the cable; default: the cheapest that reaches.
+        `rate_Bps` and `end_latency_s` (half the crossing of both ends) are one for all or one each. `kind` names the
+        cable; default: the cheapest that reaches.
         """
         part = self.catalog.cable(kind) if kind else self.catalog.cable_for(link, length_m)
         self._append_cables(
             np.atleast_1d(np.asarray(a)),
             np.atleast_1d(np.asarray(b)),
             rate=link.rate_Bps if rate_Bps is None else rate_Bps,
-            latency=part.delay_s(length_m) + end_latency_s,
+            latency=part.delay_s(length_m) + np.asarray(end_latency_s),
             tier=tier,
             medium=self._medium(link.name),
             cable=self._cable(part.name),

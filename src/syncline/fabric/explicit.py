@@ -13,6 +13,7 @@ from syncline.errors import FabricError
 from syncline.fabric.catalog import Switch
 from syncline.fabric.draft import UNKNOWN_CABLE, Draft
 from syncline.fabric.fabric import Kind, Tier
+from syncline.fabric.host import nic_latency_s
 from syncline.fabric.network import Metres, Network, Ports, Rate, Seconds, Strict
 
 TierName = Literal[
@@ -35,8 +36,9 @@ class ExplicitSwitch(Strict):
 class ExplicitCable(Strict):
     """One cable (or `count` equal ones) between two named devices.
 
-    `latency` is what the devices at its ends add to the cable's own (default: the switch's). `medium` names something
-    that is not bought as a cable (a line, a chip's own links); such a link has its `rate` and its whole `latency` here.
+    `latency` is what the devices at its ends add to the cable's own (default: half the crossing of each).
+    `medium` names something that is not bought as a cable (a line, a chip's own links); such a link has its `rate` and
+    its whole `latency` here.
     """
 
     a: str
@@ -76,7 +78,7 @@ class Explicit(Network):
 
     def build(self, draft: Draft, ports: Ports) -> None:
         ids = self._host_devices(draft, ports)
-        models: dict[str, Switch] = {}
+        crossing = self._nic_crossings(draft, ports)
         for switch in self.switches:
             if switch.name in ids:
                 raise FabricError(f'two devices are called "{switch.name}".', hint="Give one another name.")
@@ -92,9 +94,9 @@ class Explicit(Network):
             )
             ids[switch.name] = int(device)
             if isinstance(model, Switch):
-                models[switch.name] = model
+                crossing[switch.name] = model.latency_s
         for cable in self.cables:
-            self._lay(draft, cable, ids, models)
+            self._lay(draft, cable, ids, crossing)
         ports.set_racks(draft, self._racks(draft, ports))
 
     def _host_devices(self, draft: Draft, ports: Ports) -> dict[str, int]:
@@ -112,7 +114,15 @@ class Explicit(Network):
             return name or "OCS"
         return draft.catalog.switch(name) if name else "switch"
 
-    def _lay(self, draft: Draft, cable: ExplicitCable, ids: dict[str, int], models: dict[str, Switch]) -> None:
+    def _nic_crossings(self, draft: Draft, ports: Ports) -> dict[str, float]:
+        return {
+            f"{draft.host_names[block.first_host + h]}/nic-{i}": nic_latency_s(draft.catalog, block.template.model)
+            for block in ports.blocks
+            for h in range(block.num_hosts)
+            for i in range(block.nics.shape[1])
+        }
+
+    def _lay(self, draft: Draft, cable: ExplicitCable, ids: dict[str, int], crossing: dict[str, float]) -> None:
         for end in (cable.a, cable.b):
             if end not in ids:
                 raise FabricError(
@@ -139,7 +149,7 @@ class Explicit(Network):
                 cable=UNKNOWN_CABLE if medium == UNKNOWN_CABLE else None,
             )
             return
-        crossed = [models[end].latency_s for end in (cable.a, cable.b) if end in models]
+        crossed = [crossing[end] for end in (cable.a, cable.b) if end in crossing]
         draft.cable(
             a,
             b,
@@ -147,7 +157,7 @@ class Explicit(Network):
             tier=tier,
             length_m=cable.length or (self.lengths.access if tier is Tier.ACCESS else self.lengths.leaf_spine),
             rate_Bps=cable.rate,
-            end_latency_s=max(crossed, default=0.0) if cable.latency is None else cable.latency,
+            end_latency_s=sum(crossed) / 2 if cable.latency is None else cable.latency,
             kind=cable.cable,
             num_cables=cable.bond,
         )

@@ -94,8 +94,8 @@ class Devices:
 class Links:
     """Columns of directed links; links 2k and 2k+1 are one cable's two directions.
 
-    `latency_s` covers the cable and the crossing of the device at its end. `medium` indexes `Fabric.media`, `cable`
-    indexes `Fabric.cables` (-1: on a board). A bond of several cables between two devices is one link of their summed
+    `latency_s` covers the cable and half the crossing of the device at either end, so that a path adds up. `medium`
+    indexes `Fabric.media`, `cable` indexes `Fabric.cables` (-1: on a board). A bond of several cables between two devices is one link of their summed
     rate with `num_cables` > 1. A link that is not `up` carries nothing but is still counted and drawn.
     """
 

@@ -139,6 +139,11 @@ def switch_latency_s(model: HostModel, catalog: Catalog) -> float:
     return catalog.scale_up_switch(model.scale_up_switch).latency_s if model.scale_up_switch else 0.0
 
 
+def nic_latency_s(catalog: Catalog, model: HostModel) -> float:
+    """Return the time to cross one of the host's NICs."""
+    return catalog.nic(model.nic).latency_s if model.nic else 0.0
+
+
 def _join_pcie(
     sketch: _Sketch, model: HostModel, gpus: list[int], nics: list[int], cpus: list[int], catalog: Catalog
 ) -> None:
@@ -164,7 +169,9 @@ def _join_pcie(
     nic_pcie = catalog.pcie(catalog.nic(model.nic).pcie)
     rate_Bps = min(nic_pcie.usable_Bps, model.nic_path_cap_Bps or nic_pcie.usable_Bps)
     for nic, parent in zip(nics, nic_parents, strict=True):
-        sketch.join(nic, parent, rate_Bps, nic_pcie.latency_s, Tier.PCIE, nic_pcie.name)
+        sketch.join(
+            nic, parent, rate_Bps, nic_pcie.latency_s + nic_latency_s(catalog, model) / 2, Tier.PCIE, nic_pcie.name
+        )
 
 
 def _parents(

@@ -20,6 +20,7 @@ from syncline.errors import CatalogError, FabricError, SynclineError
 from syncline.fabric.catalog import Catalog, LinkType, Switch
 from syncline.fabric.draft import Draft, HostBlock
 from syncline.fabric.fabric import FloatArray, IntArray, Tier
+from syncline.fabric.host import nic_latency_s
 
 Routing = Literal["ecmp", "adaptive", "spray", "static", "minimal", "valiant", "ugal", "dimension-order"]
 
@@ -178,12 +179,14 @@ def attach(draft: Draft, network: Network, ports: Ports, switches: IntArray, par
     """Cable every port to a switch: `switches[h, j]` for port j of host h. Bonded ports to one switch are one link."""
     nics, switches = ports.table.ravel(), switches.ravel()
     rate_Bps = np.minimum(ports.rate_Bps, parts.link.rate_Bps).ravel()
+    counts = [block.num_hosts * ports.per_host for block in ports.blocks]
+    latency_s = np.repeat([nic_latency_s(draft.catalog, block.template.model) for block in ports.blocks], counts)
     num_cables: ArrayLike = 1
     if ports.bonded.any():
         alone = ~np.repeat(ports.bonded, ports.per_host)
         key = np.stack((nics, switches, np.where(alone, np.arange(len(nics)), -1)))
         _, first, bond = np.unique(key, axis=1, return_index=True, return_inverse=True)
-        nics, switches = nics[first], switches[first]
+        nics, switches, latency_s = nics[first], switches[first], latency_s[first]
         rate_Bps, num_cables = np.bincount(bond.ravel(), weights=rate_Bps), np.bincount(bond.ravel())
     draft.cable(
         nics,
@@ -192,7 +195,7 @@ def attach(draft: Draft, network: Network, ports: Ports, switches: IntArray, par
         tier=Tier.ACCESS,
         length_m=network.lengths.access,
         rate_Bps=rate_Bps,
-        end_latency_s=parts.switch.latency_s,
+        end_latency_s=(parts.switch.latency_s + latency_s) / 2,
         num_cables=num_cables,
     )
 
