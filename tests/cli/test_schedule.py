@@ -28,9 +28,9 @@ def test_list_names_every_family(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_show_prints_rounds_and_law(capsys: pytest.CaptureFixture[str]) -> None:
     out = text(capsys, "show", "ring", "--ranks", "8")
-    assert "rounds      14 (law: 14)" in out
+    assert "rounds       14 (law: 14)" in out
     assert "+7>1" in out
-    assert "sent        7/4 of the buffer" in out
+    assert "sent         7/4 of the buffer" in out
 
 
 def test_show_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

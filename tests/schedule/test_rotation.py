@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from syncline.errors import NotProvedError
 from syncline.schedule import Collective, Kind
 from syncline.schedule.bruck import bruck_kernel
 from syncline.schedule.direct import direct_kernel, pairwise_kernel
@@ -18,7 +19,8 @@ from syncline.schedule.kernel import Kernel
 from syncline.schedule.moves import Op, moves_round
 from syncline.schedule.reference import performs
 from syncline.schedule.ring import ring_kernel
-from syncline.schedule.rotation import holds, representatives, rotates
+from syncline.schedule.rotation import holds, mirrors, representatives, rotates
+from syncline.schedule.safety import check_safety
 
 TURNING = [Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER]
 
@@ -73,8 +75,42 @@ def test_agrees_with_the_twin_on_random_turning_kernels(
     if performs(kernel):
         assert holds(kernel, Residues(5)) is None
     elif holds(kernel, Residues(5)) is None:  # then only safety can be wrong
-        from syncline.errors import NotProvedError
-        from syncline.schedule.safety import check_safety
-
         with pytest.raises(NotProvedError):
             check_safety(kernel, representatives(kernel))
+
+
+@pytest.mark.parametrize("kind", TURNING)
+@pytest.mark.parametrize("n", [2, 4, 16])
+def test_halving_doubling_over_powers_of_two_mirrors(kind: Kind, n: int) -> None:
+    kernel = halving_kernel(kind, n)
+    assert mirrors(kernel)
+    assert holds(kernel, Residues(1)) is None
+    assert not mirrors(halving_kernel(kind, n + n // 2)) or n == 2
+
+
+@given(
+    bits=st.integers(1, 3),
+    kind=st.sampled_from(TURNING),
+    rows=st.lists(st.tuples(st.integers(1, 7), st.integers(0, 7), st.integers(0, 3), st.integers(0, 1)), max_size=4),
+    honest=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_agrees_with_the_twin_on_random_mirroring_kernels(
+    bits: int, kind: Kind, rows: list[tuple[int, int, int, int]], honest: bool
+) -> None:
+    n = 1 << bits
+    rank = np.arange(n)
+    entries = list(halving_kernel(kind, n).rounds) if honest else []
+    for flip, low, width, op in rows:
+        count = 1 << min(width, bits)
+        if flip % n:
+            chunk = (low % n & -count) ^ (rank & -count)
+            entries.append(moves_round(rank, rank ^ (flip % n), chunk, op, count=count))
+    kernel = Kernel("random", Collective(kind, n), n, tuple(entries))
+    assert mirrors(kernel)
+    right = holds(kernel, Residues(5)) is None
+    try:
+        check_safety(kernel, 1)
+    except NotProvedError:
+        right = False
+    assert right == performs(kernel)

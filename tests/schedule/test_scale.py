@@ -27,7 +27,7 @@ def test_2048_hosts_of_8_are_proved_in_under_a_second() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.ALL_TO_ALL, Kind.ALL_REDUCE])
 def test_pairwise_of_600(kind: Kind) -> None:
-    assert "rotation" in verify(direct(600, kind, at_once=False)).method
+    assert "symmetry" in verify(direct(600, kind, at_once=False)).method
     work = direct(600, kind, at_once=False).strands[0].stages[0].kernel
     for first in (replace(work.rounds[0], chunk_step=2), replace(work.rounds[0], repeat=598)):
         with pytest.raises(NotProvedError):
@@ -42,7 +42,8 @@ def test_others_at_a_thousand_ranks() -> None:
 
 
 def test_a_large_kernel_without_symmetry_is_proved_in_slices() -> None:
-    assert verify(halving_doubling(512), method="auto").method == "random numbers"
+    assert verify(halving_doubling(500)).method == "random numbers"
+    assert "symmetry" in verify(halving_doubling(512)).method
     right = halving_doubling(512).strands[0].stages[0].kernel
     broken = right.rounds[3].dst.copy()
     broken[7] = (broken[7] + 64) % 512  # a rank that does not keep what it gets

@@ -70,7 +70,7 @@ def test_numbers_and_slices_agree(numbers: Counts | Residues, width: int) -> Non
 
 def test_large_ring_is_proved_and_a_large_wrong_one_is_refused() -> None:
     right = ring(500).strands[0].stages[0].kernel
-    assert "rotation" in prove_kernel(right)
+    assert "symmetry" in prove_kernel(right)
     wrong = replace(right, rounds=(replace(right.rounds[0], chunk_step=1), right.rounds[1]))
     with pytest.raises(NotProvedError, match="rank 0 does not end with the right chunk 0"):
         prove_kernel(wrong)

@@ -35,7 +35,8 @@ def strand_line(number: int, strand: Strand) -> str:
     """Return one line about a strand."""
     rail = f", rail {strand.rail}" if strand.rail is not None else ""
     stages = ", then ".join(f"{stage.kernel.name} in {_groups(stage.num_groups)}" for stage in strand.stages)
-    what = f"channel {strand.channel}{rail}, {strand.share} of the buffer, {strand.num_chunks} chunks"
+    chunks = "1 chunk" if strand.num_chunks == 1 else f"{strand.num_chunks:,} chunks"
+    what = f"channel {strand.channel}{rail}, {strand.share} of the buffer, {chunks}"
     return f"strand {number} ({what}): {stages}"
 
 
@@ -91,10 +92,12 @@ def cost_lines(name: str, fabric: str, cost: Cost) -> list[str]:
     lines.append(_row("rounds", f"{cost.rounds:,}"))
     sent = f"{units.show_size(cost.sent_bytes_per_rank)} by the rank that sends most, {share:.4g} of the buffer"
     lines.append(_row("sent", sent))
-    for key, label in (("inside_host", "inside host"), ("inside_rack", "in rack"), ("across", "across"),
-                       ("to_helpers", "helpers")):  # fmt: skip
-        if cost.link_bytes[key] or key != "to_helpers":
-            lines.append(_row(label, units.show_size(cost.link_bytes[key])))
+    inside, near, far = (units.show_size(cost.link_bytes[key]) for key in ("inside_host", "inside_rack", "across"))
+    leaves = units.show_size(cost.link_bytes["inside_rack"] + cost.link_bytes["across"])
+    lines.append(_row("inside host", inside))
+    lines.append(_row("across hosts", f"{leaves}: {near} inside a rack, {far} across racks"))
+    if cost.link_bytes["to_helpers"]:
+        lines.append(_row("helpers", f"{units.show_size(cost.link_bytes['to_helpers'])} to and from them"))
     for tier, total in (cost.tier_bytes or {}).items():
         if total:
             used, every = (cost.links_used or {}).get(tier, (0, 0))
@@ -117,4 +120,4 @@ def bound_lines(bound: Bound | None) -> list[str]:
 
 
 def _row(label: str, text: str) -> str:
-    return f"  {label:<11} {text}"
+    return f"  {label:<12} {text}"

@@ -143,19 +143,20 @@ class Collective:
                                 f"which {num_chunks} chunks do not fill evenly.",
                                 hint=f"Use a multiple of {self.num_blocks} chunks.")  # fmt: skip
 
-    def givers(self, num_chunks: int) -> Ints:
-        """Return, for each chunk, the rank whose data it starts as, or `ALL` when every rank adds to it."""
-        return self._parties(_GIVES[self.kind], num_chunks)
+    def givers(self, num_chunks: int, chunk: Ints | None = None) -> Ints:
+        """Return, for each chunk (or those asked for), the rank whose data it starts as; `ALL` when all add to it."""
+        return self._parties(_GIVES[self.kind], num_chunks, chunk)
 
-    def takers(self, num_chunks: int) -> Ints:
-        """Return, for each chunk, the rank that must end with it, or `ALL`."""
-        return self._parties(_TAKES[self.kind], num_chunks)
+    def takers(self, num_chunks: int, chunk: Ints | None = None) -> Ints:
+        """Return, for each chunk (or those asked for), the rank that must end with it, or `ALL`."""
+        return self._parties(_TAKES[self.kind], num_chunks, chunk)
 
-    def _parties(self, who: str, num_chunks: int) -> Ints:
+    def _parties(self, who: str, num_chunks: int, chunk: Ints | None) -> Ints:
         if who in ("all", "root", "peer"):
             self.check_chunks(num_chunks)
-            return np.full(num_chunks, {"all": ALL, "root": self.root, "peer": self.peer}[who], dtype=np.int64)
-        block = self.blocks(num_chunks)
+            party = {"all": ALL, "root": self.root, "peer": self.peer}[who]
+            return np.full(num_chunks if chunk is None else len(chunk), party, dtype=np.int64)
+        block = self.blocks(num_chunks) if chunk is None else chunk // (num_chunks // self.num_blocks)
         if who == "row":
             return block // self.num_ranks
         return block % self.num_ranks if who == "column" else block

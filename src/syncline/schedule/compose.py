@@ -121,7 +121,7 @@ def _do_goal(
 
 def _check(schedule: Schedule, strand: Strand, numbers: Numbers, weights: Weights, chunks: Ints, state: Values) -> None:
     goal = schedule.collective
-    taker = goal.takers(strand.num_chunks)[chunks]
+    taker = goal.takers(strand.num_chunks, chunks)
     wrong = state != expected(goal, strand.num_chunks, numbers, weights, chunks)[:, None]
     wrong &= (taker[:, None] == ALL) | (taker[:, None] == np.arange(goal.num_ranks))
     if wrong.any():

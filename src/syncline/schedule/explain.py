@@ -20,7 +20,7 @@ def explain(kernel: Kernel, rank: int, chunk: int) -> str:
 
 
 def _found(kernel: Kernel, rank: int, chunk: int) -> str:
-    giver = int(kernel.goal.givers(kernel.num_chunks)[chunk])
+    giver = int(kernel.goal.givers(kernel.num_chunks, np.asarray([chunk]))[0])
     every = f"one contribution of every rank 0 to {kernel.num_ranks - 1}"
     want = every if giver == ALL else f"the data of rank {giver}"
     if kernel.num_vertices * (kernel.num_ranks + 1) > COUNTED_CELLS:

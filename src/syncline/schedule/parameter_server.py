@@ -29,7 +29,7 @@ def parameter_server(
     if servers < 1 or (colocated and servers > num_ranks):
         raise ScheduleError(f"{servers} servers for {num_ranks} workers: at least one, and no more than workers when "
                             "they live with them.")  # fmt: skip
-    work = Kernel(f"{servers} servers", goal, servers, (_push(num_ranks, servers), _pull(num_ranks, servers)), servers)
+    work = Kernel("push and pull", goal, servers, (_push(num_ranks, servers), _pull(num_ranks, servers)), servers)
     name = "parameter server" if servers == 1 else f"parameter server, {servers} shards"
     homes = tuple(range(servers)) if colocated else ()
     strands = alike((whole(work),), servers, channels)

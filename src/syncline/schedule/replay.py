@@ -61,7 +61,7 @@ class Weights:
 
 def starts(goal: Collective, num_chunks: int, weights: Weights, vertex: Ints, chunk: Ints) -> Values:
     """Return what each (vertex, chunk) holds before the first round: helpers zero, others given or unknown."""
-    giver = goal.givers(num_chunks)[chunk]
+    giver = goal.givers(num_chunks, chunk)
     rank = np.minimum(vertex, goal.num_ranks - 1)
     gives = ((giver == ALL) | (giver == vertex)).reshape(-1, *(1,) * (weights.given.ndim - 1))
     out = np.where(gives, weights.given[rank], weights.unknown[rank])
@@ -71,7 +71,7 @@ def starts(goal: Collective, num_chunks: int, weights: Weights, vertex: Ints, ch
 
 def expected(goal: Collective, num_chunks: int, numbers: Numbers, weights: Weights, chunk: Ints) -> Values:
     """Return what each chunk must become where it is taken."""
-    giver = goal.givers(num_chunks)[chunk]
+    giver = goal.givers(num_chunks, chunk)
     out = weights.given[np.maximum(giver, 0)].copy()
     out[giver == ALL] = numbers.total(weights.given, axis=0)
     return out
@@ -91,7 +91,7 @@ def _start(kernel: Kernel, weights: Weights, view: Window) -> Values:
     shape = (view.high - view.low, view.num_vertices, *weights.given.shape[1:])
     state = np.zeros(shape, dtype=weights.given.dtype)
     chunk = np.arange(view.low, view.high)
-    giver = kernel.goal.givers(kernel.num_chunks)[view.low : view.high]
+    giver = kernel.goal.givers(kernel.num_chunks, chunk)
     if giver[0] == ALL:
         state[:, :num_ranks] = weights.given
     else:

@@ -3,6 +3,8 @@
 If moving every rank and every chunk on by one turns each round into itself, then what happens to chunk 0 happens to
 chunk c with all ranks moved on by c, and the goals here are the same from every rank too. So the proof for chunk 0 (for
 all-to-all: the chunks rank 0 gives) is the proof. Rings, pairwise exchanges and Bruck's algorithm rotate.
+Halving-doubling over a power of two is the same under another change of names: flipping the same bits of every rank and
+chunk (`mirrors`).
 """
 
 from __future__ import annotations
@@ -29,9 +31,43 @@ def rotates(kernel: Kernel) -> bool:
 
 def representatives(kernel: Kernel) -> int:
     """Return how many chunks, from chunk 0 on, must be looked at to know them all."""
-    if not rotates(kernel):
-        return kernel.num_chunks
-    return kernel.num_ranks if kernel.goal.kind in PAIRED else 1
+    if rotates(kernel):
+        return kernel.num_ranks if kernel.goal.kind in PAIRED else 1
+    return 1 if mirrors(kernel) else kernel.num_chunks
+
+
+def mirrors(kernel: Kernel) -> bool:
+    """Whether flipping any bits of all ranks and chunks alike turns every round into itself."""
+    n = kernel.num_ranks
+    fits = kernel.goal.kind in _EVEN - PAIRED and kernel.num_chunks == n and not kernel.num_helpers
+    return fits and n & (n - 1) == 0 and all(_mirrors(entry, n) for entry in kernel.rounds)
+
+
+def _mirrors(entry: Round, n: int) -> bool:
+    """Rows of aligned runs of a power of two chunks, the same seen from every source by exclusive or."""
+    once = entry.wrap and entry.repeat == 1 and entry.window == n and not entry.block.any()
+    if not once or not entry.num_rows or entry.num_rows % n or (entry.count & (entry.count - 1)).any():
+        return False
+    if (
+        (entry.count < 1).any()
+        or (entry.chunk < 0).any()
+        or (entry.chunk >= n).any()
+        or (entry.chunk % entry.count).any()
+    ):
+        return False
+    return _same_from_all(entry, _mirror_orbits(entry), n)
+
+
+def _mirror_orbits(entry: Round) -> list[Ints]:
+    low = entry.chunk ^ (entry.src & -entry.count)
+    return [entry.dst ^ entry.src, low, entry.count, entry.op.astype(np.int64)]
+
+
+def _same_from_all(entry: Round, orbit: list[Ints], n: int) -> bool:
+    """Whether the rows fall into sets that are alike as seen from their source, with every source once in each."""
+    order = np.lexsort((entry.src, *orbit))
+    alike = all((column[order].reshape(-1, n) == column[order].reshape(-1, n)[:, :1]).all() for column in orbit)
+    return alike and bool((entry.src[order].reshape(-1, n) == np.arange(n)).all())
 
 
 def _rotates(entry: Round, n: int, paired: bool) -> bool:
@@ -40,10 +76,7 @@ def _rotates(entry: Round, n: int, paired: bool) -> bool:
         return False
     if (entry.block % n).any() or (not paired and entry.block.any()):
         return False
-    orbit = _orbits(entry, n, paired)
-    order = np.lexsort((entry.src, *orbit))
-    alike = all((column[order].reshape(-1, n) == column[order].reshape(-1, n)[:, :1]).all() for column in orbit)
-    return alike and bool((entry.src[order].reshape(-1, n) == np.arange(n)).all())
+    return _same_from_all(entry, _orbits(entry, n, paired), n)
 
 
 def _orbits(entry: Round, n: int, paired: bool) -> list[Ints]:
@@ -53,16 +86,18 @@ def _orbits(entry: Round, n: int, paired: bool) -> list[Ints]:
 
 
 def holds(kernel: Kernel, numbers: Residues) -> int | None:
-    """Return None when chunk 0 of a rotating kernel ends right everywhere, else the first rank where it does not."""
+    """Return None when chunk 0 of a kernel that is the same from every rank ends right, else a rank where not."""
     n, p = kernel.num_ranks, numbers.prime
     given, unknown = numbers.contributions(n).tolist(), numbers.unknowns(n).tolist()
-    giver, taker = (int(of(kernel.num_chunks)[0]) for of in (kernel.goal.givers, kernel.goal.takers))
+    first = np.zeros(1, dtype=np.int64)
+    giver, taker = (int(of(kernel.num_chunks, first)[0]) for of in (kernel.goal.givers, kernel.goal.takers))
     state = given[:] if giver == ALL else unknown
     if giver != ALL:
         state[giver] = given[giver]
     want = sum(given) % p if giver == ALL else given[giver]
+    moves = _moves_of_first if rotates(kernel) else _runs_of_first
     for entry in kernel.rounds:
-        for src, dst, op in _moves_of_first(entry, n):
+        for src, dst, op in moves(entry, n):
             _apply(state, src, dst, op, p)
     return next((rank for rank in (range(n) if taker == ALL else [taker]) if state[rank] != want), None)
 
@@ -92,3 +127,9 @@ def _moves_of_first(entry: Round, n: int) -> Iterator[tuple[list[int], list[int]
         return
     for a, b in zip(src, dst, strict=True):
         yield a, b, op
+
+
+def _runs_of_first(entry: Round, n: int) -> Iterator[tuple[list[int], list[int], list[int]]]:
+    """Yield the moves of chunk 0 in the one round of an entry whose runs start at multiples of their length."""
+    rows = np.flatnonzero(entry.chunk == 0)
+    yield entry.src[rows].tolist(), entry.dst[rows].tolist(), entry.op[rows].tolist()

@@ -109,10 +109,10 @@ def prove_kernel(kernel: Kernel, seed: int = 1) -> str:
         wrong = holds(kernel, numbers)
         if wrong is not None:
             _refuse(kernel, wrong, 0)
-        return "random numbers, one chunk for all by rotation"
+        return "random numbers, one chunk for all by symmetry"
     if size > STATE_CELLS and kernel.goal.kind in PAIRED:
         _check_all_sparse(kernel, numbers, look_at)
-        rotates = ", one rank for all by rotation" if look_at < kernel.num_chunks else ""
+        rotates = ", one rank for all by symmetry" if look_at < kernel.num_chunks else ""
         return "random numbers, touched cells" + rotates
     _check_all(kernel, numbers, _slice_width(kernel))
     return "random numbers"
@@ -126,13 +126,12 @@ def _slice_width(kernel: Kernel) -> int:
 
 def _check_all(kernel: Kernel, numbers: Numbers, width: int) -> None:
     weights = Weights.draw(numbers, kernel.num_ranks)
-    takers = kernel.goal.takers(kernel.num_chunks)
     for low in range(0, kernel.num_chunks, width):
         view = window(kernel, low, min(low + width, kernel.num_chunks))
         state = replay(kernel, numbers, weights, view)
         chunk = np.arange(view.low, view.high)
         want = expected(kernel.goal, kernel.num_chunks, numbers, weights, chunk)
-        taker = takers[view.low : view.high]
+        taker = kernel.goal.takers(kernel.num_chunks, chunk)
         if taker[0] != ALL:
             bad = np.flatnonzero(_differs(state[view.cells(taker, chunk)], want))
             if len(bad):
@@ -163,12 +162,11 @@ def _differs(found: Any, want: Any) -> Any:
 
 def _check_all_sparse(kernel: Kernel, numbers: Numbers, look_at: int) -> None:
     weights = Weights.draw(numbers, kernel.num_ranks)
-    takers = kernel.goal.takers(kernel.num_chunks)
     pieces = -(-max(kernel.num_moves, kernel.num_chunks) // ROUND_MOVES)
     width = -(-kernel.num_chunks // pieces)
     for low in range(0, look_at, width):
         chunk = np.arange(low, min(low + width, look_at))
-        taker = takers[chunk]
+        taker = kernel.goal.takers(kernel.num_chunks, chunk)
         found = replay_cells(kernel, numbers, weights, low, low + width, taker, chunk)
         bad = np.flatnonzero(found != expected(kernel.goal, kernel.num_chunks, numbers, weights, chunk))
         if len(bad):
