@@ -39,6 +39,10 @@ void Sharing::add(std::int32_t flow, std::span<const Crossing> path, double weig
     flows_[index(flow)] = {weight, cap_Bps, 0, -1, priority, true};
     num_lower_ += priority != 0;
     auto& hops = paths_[index(flow)];
+    if (!spare_.empty()) {  // room that a flow gone by has left
+        hops = std::move(spare_.back());
+        spare_.pop_back();
+    }
     hops.clear();
     for (const Crossing& crossing : path) {
         Link& link = links_[index(crossing.link)];
@@ -62,6 +66,7 @@ void Sharing::remove(std::int32_t flow) {
         if (link.slots.empty()) link.used = 0;
         mark_dirty(hop.link);
     }
+    spare_.push_back(std::move(paths_[index(flow)]));
     paths_[index(flow)].clear();
     gone.rate_Bps = 0;
 }

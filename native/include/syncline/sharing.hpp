@@ -96,6 +96,7 @@ private:
     std::vector<Link> links_;
     std::vector<Flow> flows_;
     std::vector<std::vector<Hop>> paths_;
+    std::vector<std::vector<Hop>> spare_;
     std::vector<State> state_;
     std::vector<double> next_rate_;
     std::vector<std::int32_t> next_bottleneck_;

@@ -3,6 +3,7 @@
 In this order:
 1. `recurrence`  no two flows can ever compete: a max-plus recurrence, exact (maxplus.py);
 2. `flows`       every flow of every round through the flow engine, where they are few enough: exact by definition;
+   `folded ...`  the same with ranks that cannot be told apart simulated as one: exact (symmetry.py);
 3. `periodic`    rounds that repeat are run until every rank is late by the same constant from one round to the next;
                  the rest of the repetitions is that constant each: exact, since the state repeats;
 4. `barrier`     each different round is solved once as if all ranks began it together: a bound, and labelled so.
@@ -18,17 +19,21 @@ from syncline.sim.engine import Floats, run
 from syncline.sim.expand import Expansion, Share, expand, no_waits
 from syncline.sim.maxmin import Flows, max_min_rates
 from syncline.sim.maxplus import contention_free, max_plus_end_s
+from syncline.sim.symmetry import fold
 from syncline.sim.wired import Wired
 
-MAX_FLOWS = 400_000
+FEW_FLOWS = 4_000
 """Flows that are simulated one by one before folding is tried."""
+
+MAX_FLOWS = 400_000
+"""Flows that are simulated one by one where ranks cannot be folded."""
 
 MAX_PERIODIC_FLOWS = 3_000_000
 """Flows that are simulated in search of a steady state before the bound is used."""
 
 FIRST_ROUNDS = 24
 STEADY = 1e-9
-METHODS = ("auto", "recurrence", "flows", "periodic", "barrier")
+METHODS = ("auto", "recurrence", "flows", "folded", "periodic", "barrier")
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,13 @@ def price(wired: Wired, size_bytes: float, method: str = "auto") -> Price:
     """Return the time of a program for a buffer of `size_bytes`."""
     if method in ("auto", "recurrence") and _is_free(wired):
         return Price(float(max_plus_end_s(wired, size_bytes).max(initial=0.0)), "recurrence", True)
-    few = wired.num_flows <= MAX_FLOWS
-    if method == "flows" or (method == "auto" and few):
+    if method == "flows" or (method == "auto" and wired.num_flows <= FEW_FLOWS):
+        return Price(_run(wired, size_bytes, None)[0], "flows", True)
+    if method in ("auto", "folded") and (small := _folded(wired)) is not None:
+        found = price(small, size_bytes)
+        if found.exact or method == "folded":
+            return Price(found.time_s, f"folded {found.method}", found.exact)
+    if method == "auto" and wired.num_flows <= MAX_FLOWS:
         return Price(_run(wired, size_bytes, None)[0], "flows", True)
     if method in ("auto", "periodic"):
         found = _periodic(wired, size_bytes)
@@ -61,6 +71,14 @@ def _is_free(wired: Wired) -> bool:
     if "_free" not in wired.__dict__:
         wired.__dict__["_free"] = contention_free(wired)
     return bool(wired.__dict__["_free"])
+
+
+def _folded(wired: Wired) -> Wired | None:
+    """Return the folded program; kept on the wired program, as it does not depend on size."""
+    if "_small" not in wired.__dict__:
+        wired.__dict__["_small"] = fold(wired)
+    small: Wired | None = wired.__dict__["_small"]
+    return small
 
 
 def _run(wired: Wired, size_bytes: float, most: int | None) -> tuple[float, Expansion, Floats]:

@@ -29,7 +29,7 @@ Routing = Literal["ecmp", "adaptive", "spray", "static"]
 ROUTINGS: tuple[str, ...] = get_args(Routing)
 MAX_PATHS = 4096
 """Equal-cost paths of one connection that are spread over."""
-MAX_CHOICES = 64
+MAX_CHOICES = 256
 """Of those, how many adaptive routing looks at: every k-th."""
 
 Longs = NDArray[np.int64]
