@@ -18,7 +18,7 @@ import numpy as np
 import yaml
 
 import syncline.sim
-from syncline.sim.nccl.constants import Constants
+from syncline.sim.nccl.constants import Constants, default_constants, left_out_constants
 from syncline.sim.nccl.fit import Fitted, Sweep, fit, fit_left_out
 from syncline.sim.nccl.interval import BANDS, MAX_POINT_HOSTS, band
 from syncline.sim.nccl.measured import read_rows
@@ -31,7 +31,8 @@ HEAD = """# Constants fitted to the published rows of collectives.csv and collec
 # nccl_networks.yaml. left_out: the same fit without one system, for its left-out error.
 """
 INTERVAL_HEAD = """# 5 % and 95 % quantiles of measured / predicted time by size band; written by fit_collectives.py.
-# uncalibrated: left-out predictions up to 64 hosts; large: beyond; calibrated: six sizes, scored on the others.
+# uncalibrated: left-out predictions up to 64 hosts; large: beyond,
+# also of systems not left out; calibrated: six sizes, scored on the others.
 # judged_networks, unseen_ops, unseen_algorithms: no or too few public rows; there the interval is widen_judged times
 # wider in log units.
 """
@@ -55,11 +56,11 @@ def sweeps_of(names: Sequence[str]) -> list[Sweep]:
     return found
 
 
-def _quantiles(points: Sequence[Point], ratio: str) -> dict[str, list[float]]:
+def _quantiles(points: Sequence[Point], *ratios: str) -> dict[str, list[float]]:
     bands = band(np.array([p.row.size_bytes for p in points]))
     out = {}
     for number, name in enumerate(BANDS):
-        mine = [getattr(p, ratio) for p, b in zip(points, bands, strict=True) if b == number]
+        mine = [getattr(p, r) for r in ratios for p, b in zip(points, bands, strict=True) if b == number]
         inverse = 1 / np.array([r for r in mine if r is not None])
         out[name] = [round(float(q), 3) for q in np.quantile(inverse, [0.05, 0.95])]
     return out
@@ -75,7 +76,7 @@ def _intervals(left_out: dict[str, Constants]) -> dict[str, Any]:
     return {
         "uncalibrated": _quantiles(near, "left_out_ratio"),
         "calibrated": _quantiles([p for p in near if p.calibrated_ratio is not None], "calibrated_ratio"),
-        "large": _quantiles(far, "left_out_ratio"),
+        "large": _quantiles(far, "left_out_ratio", "ratio"),
         "widen_judged": 1.3,
         "judged_networks": ["roce", "unknown", "tcpx"],
         "unseen_ops": ["broadcast", "reduce"],
@@ -83,15 +84,42 @@ def _intervals(left_out: dict[str, Constants]) -> dict[str, Any]:
     }
 
 
+def write_intervals(left_out: dict[str, Constants]) -> None:
+    """Write the interval data file from predictions of left-out systems."""
+    text = yaml.safe_dump(_intervals(left_out), sort_keys=False, default_flow_style=None, width=120)
+    (DATA / "nccl_interval.yaml").write_text(INTERVAL_HEAD + text, encoding="utf-8")
+
+
 def _as_data(fitted: Fitted) -> dict[str, Any]:
     return {"machine": fitted.machine, "networks": fitted.networks}
+
+
+def run() -> dict[str, Any]:
+    """Return how far a fresh fit (without the left-out ones) is from the constants that ship; writes nothing."""
+    began = time.process_time()
+    fresh, shipped_constants = fit(sweeps_of(SHIPPED)).constants(), default_constants()
+    used = sweeps_of(SHIPPED)
+    ratios = [abs(s.residual(fresh) - s.residual(shipped_constants)) for s in used]
+    return {
+        "cpu_s": time.process_time() - began,
+        "num_sweeps": len(used),
+        "num_rows": sum(len(s.sizes) for s in used),
+        "largest_change_of_a_prediction": float(np.concatenate(ratios).max()),
+    }
 
 
 def main() -> None:
     """Fit, leave each system out in turn, and write the data files."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="skip the left-out fits")
-    quick = parser.parse_args().quick
+    parser.add_argument("--quick", action="store_true", help="skip the left-out fits and the intervals")
+    parser.add_argument(
+        "--intervals", action="store_true", help="only write the intervals anew, from the fits that ship"
+    )
+    arguments = parser.parse_args()
+    if arguments.intervals:
+        write_intervals(left_out_constants())
+        return
+    quick = arguments.quick
     begin = time.process_time()
     used = sweeps_of(SHIPPED)
     full = fit(used)
@@ -105,9 +133,7 @@ def main() -> None:
         print(f"left out {len(without)} systems: {time.process_time() - begin:.0f} CPU s in all")
     (DATA / "nccl_fitted.yaml").write_text(HEAD + yaml.safe_dump(data, sort_keys=False, width=120), encoding="utf-8")
     if not quick:
-        intervals = _intervals({name: fitted.constants() for name, fitted in without.items()})
-        text = INTERVAL_HEAD + yaml.safe_dump(intervals, sort_keys=False, default_flow_style=None, width=120)
-        (DATA / "nccl_interval.yaml").write_text(text, encoding="utf-8")
+        write_intervals({name: fitted.constants() for name, fitted in without.items()})
 
 
 if __name__ == "__main__":

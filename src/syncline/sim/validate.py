@@ -23,7 +23,7 @@ from syncline.sim.nccl.calibrate import calibrate, pick_six
 from syncline.sim.nccl.constants import Constants, default_constants, left_out_constants
 from syncline.sim.nccl.interval import BANDS, MAX_POINT_HOSTS, band
 from syncline.sim.nccl.measured import OPS, Row, Series, read_rows, read_text
-from syncline.sim.nccl.predict import Prediction, predict
+from syncline.sim.nccl.predict import predict
 from syncline.sim.nccl.systems import Described, Systems, load_systems, shipped
 
 Floats = npt.NDArray[np.float64]
@@ -43,6 +43,7 @@ class Point:
     algorithm: str
     spike: bool
     calibrated_ratio: float | None = None
+    left_out_calibrated_ratio: float | None = None
     interpolated_ratio: float | None = None
 
     @property
@@ -117,6 +118,7 @@ def score(points: Sequence[Point]) -> dict[str, Any]:
             **_errors(near, lambda p: p.left_out_ratio),
             "by_band": _by_band(near, lambda p: p.left_out_ratio),
             "large": _errors(large, lambda p: p.left_out_ratio),
+            "calibrated": _errors(near, lambda p: p.left_out_calibrated_ratio),
         },
         "coverage": _coverage(near),
         "beyond_64_hosts": {**_errors(far, lambda p: p.ratio), "coverage": _coverage(far)},
@@ -145,11 +147,12 @@ def _coverage(points: Sequence[Point]) -> float | None:
 
 
 def validate_collectives(data: str | Path | None = None, systems: str | Path | None = None) -> Validation:
-    """Predict every row of a results file (default: the published rows that ship) and compare."""
+    """Predict every row of a results file and compare; default: the published rows that ship (`SHIPPED` names both)."""
     known = load_systems(systems)
-    if data is None:
-        rows = [row for name in SHIPPED[:1] for row in read_rows(shipped(name), name)]
-        return validate_rows(rows, known, SHIPPED[0])
+    name = SHIPPED[0] if data is None else str(data)
+    if name in SHIPPED and not Path(name).exists():
+        return validate_rows(read_rows(shipped(name), name), known, name)
+    assert data is not None
     return validate_rows(read_rows(read_text(data), str(data)), known, str(data))
 
 
@@ -199,44 +202,40 @@ def _check(row: Row) -> None:
 
 
 def _compare(described: Described, rows: Sequence[Row], without: Constants | None) -> list[Point]:
-    sizes = np.array([r.size_bytes for r in rows])
+    op, sizes = rows[0].op, np.array([r.size_bytes for r in rows])
     measured = np.array([r.time_us for r in rows])
-    plain = predict(described.system, rows[0].op, sizes)
-    left_out = predict(described.system, rows[0].op, sizes, constants=without or default_constants())
-    calibrated, interpolated = _calibrated(described, rows[0].op, sizes, measured)
-    marks = spikes(measured)
-    return [_point(rows, i, plain, left_out, measured, marks, calibrated, interpolated) for i in range(len(rows))]
-
-
-def _point(
-    rows: Sequence[Row], i: int, plain: Prediction, left_out: Prediction, measured: Floats,
-    marks: npt.NDArray[np.bool_], calibrated: Floats, interpolated: Floats,
-) -> Point:  # fmt: skip
-    return Point(
-        row=rows[i],
-        ratio=float(plain.time_us[i] / measured[i]),
-        left_out_ratio=float(left_out.time_us[i] / measured[i]),
-        low=float(plain.low_us[i] / measured[i]),
-        high=float(plain.high_us[i] / measured[i]),
-        algorithm="/".join(plain.pairs[i]),
-        spike=bool(marks[i]),
-        calibrated_ratio=None if np.isnan(calibrated[i]) else float(calibrated[i]),
-        interpolated_ratio=None if np.isnan(interpolated[i]) else float(interpolated[i]),
-    )
-
-
-def _calibrated(described: Described, op: str, sizes: Floats, measured: Floats) -> tuple[Floats, Floats]:
-    """Return ratios at the sizes that did not calibrate: model on six sizes, and interpolation of the same six."""
-    nothing = np.full(len(sizes), np.nan)
-    # A system that was in the fit is calibrated from the shipped constants: six sizes replace what the fit knew of it.
-    if not described.calibrate or len(np.unique(sizes)) < 9:
-        return nothing, nothing.copy()
-    used = np.isin(sizes, pick_six(sizes))
-    series = Series.of(op, zip(sizes[used], measured[used], strict=True))
-    calibration = calibrate(described.system, series)
-    model = predict(described.system, op, sizes, calibration=calibration).time_us / measured
+    own, other = default_constants(), without or default_constants()
+    plain = predict(described.system, op, sizes)
+    left_out = predict(described.system, op, sizes, constants=other).time_us / measured
+    six = np.isin(sizes, pick_six(sizes))
+    # Fewer than nine sizes leave too little to score beside the six that calibrate.
+    scored = ~six & (described.calibrate and len(np.unique(sizes)) >= 9)
+    series = Series.of(op, zip(sizes[six], measured[six], strict=True))
+    calibrated = {
+        name: _calibrated(described, series, sizes, c) / measured for name, c in (("own", own), ("other", other))
+    }
     line = np.exp(_line(np.log(sizes), np.log(series.sizes), np.log(series.time_us))) / measured
-    return np.where(used, np.nan, model), np.where(used, np.nan, line)
+    marks = spikes(measured)
+    return [
+        Point(
+            row=rows[i],
+            ratio=float(plain.time_us[i] / measured[i]),
+            left_out_ratio=float(left_out[i]),
+            low=float(plain.low_us[i] / measured[i]),
+            high=float(plain.high_us[i] / measured[i]),
+            algorithm="/".join(plain.pairs[i]),
+            spike=bool(marks[i]),
+            calibrated_ratio=float(calibrated["own"][i]) if scored[i] else None,
+            left_out_calibrated_ratio=float(calibrated["other"][i]) if scored[i] else None,
+            interpolated_ratio=float(line[i]) if scored[i] else None,
+        )
+        for i in range(len(rows))
+    ]
+
+
+def _calibrated(described: Described, six: Series, sizes: Floats, constants: Constants) -> Floats:
+    calibration = calibrate(described.system, six, constants)
+    return predict(described.system, six.op, sizes, constants=constants, calibration=calibration).time_us
 
 
 def _line(x: Floats, knots: Floats, values: Floats) -> Floats:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from syncline.errors import DescriptionError
@@ -10,7 +12,7 @@ from syncline.sim.nccl.system import NcclSystem
 
 
 def described(
-    host: str, network: str, hosts: int, software: dict[str, object] | None = None, gpus: int = 0
+    host: str, network: str, hosts: int, software: Mapping[str, object] | None = None, gpus: int = 0
 ) -> NcclSystem:
     return from_spec(
         ClusterSpec.model_validate({"hosts": hosts, "host": host, "network": network}), hosts, gpus, software
@@ -20,12 +22,8 @@ def described(
 def test_three_lines_are_enough() -> None:
     system = from_fabric(load("h100-64-rail"), num_hosts=8, software={"nccl": "2.27.5"})
     assert (system.gpu, system.num_ranks, system.num_nics, system.nic_rate_Bps) == ("h100", 64, 8, 50e9)
-    assert (system.network, system.nvlink_GBps, system.pcie_GBps, system.nccl) == (
-        "infiniband",
-        pytest.approx(370.8),
-        48.0,
-        (2, 27),
-    )
+    assert system.nvlink_GBps == pytest.approx(370.8)
+    assert (system.network, system.pcie_GBps, system.nccl) == ("infiniband", 48.0, (2, 27))
     assert system.has_nvswitch
     assert system.assumed == ()
 
@@ -46,7 +44,8 @@ def test_four_efa_devices_of_a_gpu_are_one_nic() -> None:
 def test_slingshot_without_its_plugin_is_tcp() -> None:
     assert described("polaris", "dragonfly Slingshot-11", 8, {"nccl": "2.18", "plugin": "none"}).network == "tcp"
     tuned = described("polaris", "dragonfly Slingshot-11", 8, {"nccl": "2.18", "plugin": "aws-ofi-nccl"})
-    assert (tuned.network, tuned.path, tuned.nic_GBps) == ("slingshot", "PHB", pytest.approx(19.2))
+    assert (tuned.network, tuned.path) == ("slingshot", "PHB")
+    assert tuned.nic_GBps == pytest.approx(19.2)
     env = {"FI_CXI_RX_MATCH_MODE": "software"}
     assert (
         described("polaris", "dragonfly Slingshot-11", 8, {"nccl": "2.18", "env": env}).network
@@ -74,5 +73,5 @@ def test_errors_name_what_is_wrong() -> None:
         described("dgx-h100", "rail-optimized NDR", 2, {"ncl": "2.21"})
     with pytest.raises(DescriptionError, match='cannot read NCCL release "new"'):
         described("dgx-h100", "rail-optimized NDR", 2, {"nccl": "new"})
-    with pytest.raises(DescriptionError, match="does not know GPU"):
+    with pytest.raises(DescriptionError, match="TPU-v4 does not run NCCL"):
         described("tpu-v4-host", "fat-tree 100GbE", 1)

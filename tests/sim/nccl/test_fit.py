@@ -9,7 +9,7 @@ from syncline.sim.nccl.job import Job
 from syncline.sim.nccl.predict import chosen_pairs, times_us
 from syncline.sim.nccl.system import NcclSystem
 
-SIZES = 2.0 ** np.arange(3, 34, 2)
+SIZES = (2.0 ** np.arange(3, 34, 2)).astype(np.float64)
 
 
 def sweep(network: str, **changes: float) -> Sweep:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from syncline.sim.nccl.graph import search
 from syncline.sim.nccl.system import NcclSystem
 
-IB = {"num_nics": 8, "network": "infiniband"}
+IB: dict[str, Any] = {"num_nics": 8, "network": "infiniband"}
 
 
 @pytest.mark.parametrize(

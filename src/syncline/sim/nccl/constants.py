@@ -48,6 +48,7 @@ class Network:
     ring_ll_hop_us: float
     ring_ll128_hop_us: float
     ring_pace_us: float
+    nic_cap_GBps: float
     efficiency: float
     ll_us_per_KiB: float
     ll128_share: float

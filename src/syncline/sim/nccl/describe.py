@@ -16,7 +16,7 @@ from typing import Any
 
 from syncline import units
 from syncline.errors import DescriptionError
-from syncline.fabric.catalog import Catalog, HostModel, LinkType, load_catalog
+from syncline.fabric.catalog import Catalog, Gpu, HostModel, LinkType, load_catalog
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.spec import ClusterSpec
 from syncline.sim.nccl.constants import default_constants, gpu_facts, known_gpus
@@ -30,6 +30,7 @@ _KIND_OF_TRANSPORT = {
     "tcpxo": "tcpxo",
     "tcp": "tcp",
 }
+_KIN = ((100, "b200"), (90, "h100"), (80, "a10g"), (0, "v100"))
 _KIND_OF_EFA = {"EFAv1": "efa-v1", "EFAv2": "efa-v2"}
 _TUNER_OF = {
     ("EFAv2", 90): "aws-p5",
@@ -80,7 +81,7 @@ def _system(
     model: HostModel, link: LinkType | None, catalog: Catalog, stack: Mapping[str, Any], num_hosts: int, gpus: int
 ) -> NcclSystem:
     assumed: list[str] = []
-    gpu = gpu_name(catalog.gpu(model.gpu).name)
+    gpu = gpu_name(catalog.gpu(model.gpu), assumed)
     env = {str(k): str(v) for k, v in (stack.get("env") or {}).items()}
     kind = _network_kind(link, stack, env, assumed) if num_hosts > 1 or link else "infiniband"
     num_nics, rate_Bps, grouped = _nics(model, link, gpus, env)
@@ -110,12 +111,16 @@ def _system(
     )
 
 
-def gpu_name(part: str) -> str:
-    """Return the model's short name of a catalogue GPU: "H100-SXM5-80GB" is "h100"."""
-    word = re.split(r"[-\s]", part.lower())[0]
-    if word not in known_gpus():
-        raise DescriptionError(f'the NCCL model does not know GPU "{part}".', hint=f"Known: {', '.join(known_gpus())}.")
-    return word
+def gpu_name(gpu: Gpu, assumed: list[str]) -> str:
+    """Return the model's short name of a GPU ("H100-SXM5-80GB" is "h100"); an unknown one is its nearest kin."""
+    word = re.split(r"[-\s]", gpu.name.lower())[0]
+    if word in known_gpus():
+        return word
+    if gpu.vendor == "google":
+        raise DescriptionError(f"{gpu.name} does not run NCCL.", hint="Simulate its collectives at flow level.")
+    kin = next(name for sm, name in _KIN if gpu.sm >= sm) if gpu.vendor == "nvidia" else "mi300x"
+    assumed.append(f"{gpu.name} is modelled like {kin}")
+    return kin
 
 
 def _nvlink_Bps(model: HostModel, catalog: Catalog) -> float:

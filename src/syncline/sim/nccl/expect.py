@@ -135,7 +135,7 @@ def nvls_tree(job: Job, sizes: Floats) -> Floats:
     hop = (14 + job.net.tree_simple_hop_us) * job.scale.simple_hop
     latency = 25 * job.scale.intra + 2 * job.depth * hop
     loss = job.machine.nvlstree_pipeline * job.width * job.scale.pipeline
-    hosts_us = job.net.nvlstree_host_us * job.width * (job.hosts - 2)
+    hosts_us = job.net.nvlstree_host_us * job.width * (job.hosts - 2) * np.minimum(1.0, sizes / (64 * _MIB))
     return pipe(latency, sizes / (algbw * 1e3), loss, 64 * _MIB, sizes) + hosts_us
 
 
@@ -157,7 +157,8 @@ def copies(job: Job, sizes: Floats) -> Floats:
     """All-to-all and send/recv: plain copies between peers, paying per remote peer."""
     n, p, net = job.n, job.p, job.net
     if job.op == "sendrecv":
-        nic = min(job.system.nic_GBps * max(1, job.system.num_nics // job.p), job.nvlink_GBps) * net.efficiency
+        per_gpu = min(job.system.nic_GBps, net.nic_cap_GBps) * max(1, job.system.num_nics // job.p)
+        nic = min(per_gpu, job.nvlink_GBps) * net.efficiency
         rate = nic if job.hosts > 1 else job.machine.sendrecv_share * job.nvlink_GBps
         return np.asarray(20 + 2 * net.hop_us * (job.hosts > 1) + sizes / (rate * 1e3))
     local_us = sizes * (p - 1) / n / (job.machine.alltoall_share * job.nvlink_GBps * 1e3)
@@ -166,7 +167,7 @@ def copies(job: Job, sizes: Floats) -> Floats:
     tiny = np.where(sizes / n < 256, net.alltoall_tiny, 1.0)
     peers_us = net.alltoall_peer_us * (n - p) * tiny
     efficiency = min(1.0, net.alltoall_efficiency * job.scale.efficiency) * (job.hosts / 2) ** -net.alltoall_falloff
-    bytes_us = p * sizes * (n - p) / n / (job.system.host_nic_GBps * efficiency * 1e3)
+    bytes_us = p * sizes * (n - p) / n / (job.wire_GBps * efficiency * 1e3)
     return np.asarray((net.alltoall_base_us + peers_us) * job.scale.ll_hop + np.maximum(bytes_us, local_us))
 
 

@@ -31,6 +31,7 @@ NETWORK_PARAMETERS: dict[str, tuple[float, float]] = {
     "ring_ll_hop_us": (0.0, 0.8),
     "ring_ll128_hop_us": (0.0, 0.8),
     "ring_pace_us": (0.0, 0.8),
+    "nic_cap_GBps": (0.0, 0.4),
     "efficiency": (0.0, 0.3),
     "ll_us_per_KiB": (0.0, 0.8),
     "ll128_share": (0.0, 0.8),
@@ -125,7 +126,7 @@ def _parents_first() -> list[str]:
 def _fit_network(kind: str, sweeps: Sequence[Sweep], found: Fitted) -> dict[str, float]:
     prior = found.constants()
     base = prior.networks[kind]
-    names = [n for n in NETWORK_PARAMETERS if getattr(base, n) + NETWORK_PARAMETERS[n][0] > 0]
+    names = [n for n, (offset, _) in NETWORK_PARAMETERS.items() if 0 < getattr(base, n) + offset < np.inf]
 
     def values(x: Floats) -> dict[str, float]:
         out = {}

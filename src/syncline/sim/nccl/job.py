@@ -96,7 +96,13 @@ class Job:
 
     @property
     def nic_GBps(self) -> float:
-        return self.system.host_nic_GBps * min(1.0, self.net.efficiency * self.scale.efficiency)
+        return self.wire_GBps * min(1.0, self.net.efficiency * self.scale.efficiency)
+
+    @property
+    def wire_GBps(self) -> float:
+        """What the NICs of an island carry at most: line rate, PCIe, path cap, or what their software can move."""
+        num_nics = self.system.num_nics * self.system.hosts_per_island
+        return num_nics * min(self.system.nic_GBps, self.net.nic_cap_GBps)
 
     @property
     def ring_GBps(self) -> float:

@@ -124,11 +124,6 @@ class NcclSystem:
         return min(self.nic_rate_Bps / 1e9, self.pcie_GBps)
 
     @property
-    def host_nic_GBps(self) -> float:
-        """What all NICs of one island carry together."""
-        return self.num_nics * self.hosts_per_island * self.nic_GBps
-
-    @property
     def reported_us(self) -> float:
         """Latency the network plugin reports to NCCL; belief only, the real one is the network kind's."""
         return self.net.reported_us if self.reported_latency_s is None else self.reported_latency_s * 1e6
