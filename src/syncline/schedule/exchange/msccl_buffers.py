@@ -15,6 +15,9 @@ COLLECTIVES = {
     "allreduce": Kind.ALL_REDUCE, "reducescatter": Kind.REDUCE_SCATTER, "reduce_scatter": Kind.REDUCE_SCATTER,
     "allgather": Kind.ALL_GATHER, "alltoall": Kind.ALL_TO_ALL, "broadcast": Kind.BROADCAST, "reduce": Kind.REDUCE,
 }  # fmt: skip
+MAX_CELLS = 1 << 20
+"""(gpu, chunk) pairs followed one by one."""
+
 ROOTED = (Kind.BROADCAST, Kind.REDUCE)
 
 
@@ -38,7 +41,10 @@ class Buffers:
         per_loop = algo.chunks_per_loop
         if kind not in (Kind.ALL_REDUCE, *ROOTED) and per_loop % n:
             raise ScheduleError(f"nchunksperloop={per_loop} is no multiple of {n} gpus.", where=name)
-        return cls(algo, goal, per_loop * n if kind is Kind.ALL_TO_ALL else per_loop)
+        num_chunks = per_loop * n if kind is Kind.ALL_TO_ALL else per_loop
+        if num_chunks * n > MAX_CELLS:
+            raise ScheduleError(f"{num_chunks:,} chunks on {n:,} gpus are too many to follow.", where=name)
+        return cls(algo, goal, num_chunks)
 
     @property
     def per_rank(self) -> int:

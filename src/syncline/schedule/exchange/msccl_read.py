@@ -14,7 +14,7 @@ from collections import defaultdict
 from syncline.errors import NotProvedError, ScheduleError
 from syncline.schedule.exchange.msccl_buffers import Buffers, Cell
 from syncline.schedule.exchange.msccl_file import RECEIVES, SENDS, Algo, Block, Step, parse
-from syncline.schedule.exchange.msccl_moves import Emitter
+from syncline.schedule.exchange.msccl_moves import MAX_MOVES, Emitter
 from syncline.schedule.liveness import Clocks, Order, Task, Where, run
 from syncline.schedule.schedule import Schedule
 
@@ -41,6 +41,8 @@ class _Reading:
             (gpu.id, block) for _, gpu in sorted(algo.gpus.items()) for _, block in sorted(gpu.blocks.items())
         ]
         self.thread = {(gpu, block.id): k for k, (gpu, block) in enumerate(self.blocks)}
+        if sum(step.count for _, block in self.blocks for step in block.steps) > MAX_MOVES:
+            raise ScheduleError(f"the steps move more than {MAX_MOVES:,} chunks.", where=name)
         self._check_connections()
         self.threads = [[self._task(gpu, block, k) for k in range(len(block.steps))] for gpu, block in self.blocks]
 
