@@ -24,6 +24,8 @@ from syncline.errors import SynclineError, UsageError
 VERBS: dict[str, str] = {
     "fabric": "Describe, draw and price a cluster.",
     "schedule": "Build, draw, prove and price collective schedules.",
+    "simulate": "Simulate a collective on a cluster, size by size.",
+    "compare-algorithms": "Which algorithm wins at which size on a cluster.",
     "validate": "Compare predictions with published measurements.",
 }
 
@@ -53,7 +55,7 @@ def build() -> typer.Typer:
     )
     app.callback()(_root)
     for verb, line in VERBS.items():
-        app.add_typer(import_module(f"syncline.cli.{verb}").app, name=verb, short_help=line, no_args_is_help=True)
+        app.add_typer(import_module(f"syncline.cli.{verb.replace('-', '_')}").app, name=verb, short_help=line, no_args_is_help=True)
     return app
 
 

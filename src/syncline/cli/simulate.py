@@ -1,0 +1,213 @@
+"""`syncline simulate`: what a collective takes on a cluster, size by size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syncline.cli.output import JsonOption, emit, examples
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syncline.fabric import Fabric
+    from syncline.program import Placement
+    from syncline.schedule import Kind
+    from syncline.sim.estimate import Estimate
+    from syncline.sim.routing import Network
+    from syncline.sim.sweep import Contest
+
+app = typer.Typer(
+    help="Simulate a collective on a cluster: time, bandwidths and the limiting link, size by size.",
+    epilog=examples(
+        "syncline simulate allreduce --cluster h100-64-rail --size 1KiB..16GiB",
+        "syncline simulate allreduce --cluster h100-64-rail --algorithm ring --routing ecmp --seeds 20 --size 1GiB",
+        "syncline simulate alltoall --cluster cluster.yaml --size 1MiB..1GiB --level analytic --json",
+    ),
+)
+
+Cluster = Annotated[str, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="The cluster.")]
+Size = Annotated[str, typer.Option(help="One size, or a range that doubles: 1KiB..16GiB.")]
+Algorithm = Annotated[str, typer.Option(help="auto (the fastest), nccl (what NCCL would choose), or a family.")]
+Level = Annotated[str, typer.Option(help="flow (links shared fairly) or analytic (a lower bound).")]
+Routing = Annotated[str, typer.Option(help="ecmp, adaptive, spray or static.")]
+Transport = Annotated[str, typer.Option(help="rdma, efa, tcp or ideal.")]
+PlacementName = Annotated[str, typer.Option("--placement", help="packed, spread or rail-aware.")]
+Ranks = Annotated[int | None, typer.Option("--ranks", "-n", help="Number of ranks (default: every GPU).")]
+Seed = Annotated[int, typer.Option(help="Seed of the ECMP hash.")]
+Seeds = Annotated[int, typer.Option(help="Also give the spread over so many seeds.")]
+Trace = Annotated[Path | None, typer.Option(help="Write the timeline of the largest size (.json for Perfetto, .parquet).")]
+Html = Annotated[Path | None, typer.Option(help="Write a page: bandwidth curve, link load, traffic matrix.")]
+CrossRail = Annotated[str, typer.Option(help="Between rails: fabric (over the spine) or nvlink (PXN).")]
+
+
+def read_sizes(text: str) -> list[int]:
+    """Read "1KiB..16GiB" as sizes that double, or one size."""
+    from syncline import units
+    from syncline.sim.sweep import sizes_between
+
+    low, dots, high = text.partition("..")
+    return sizes_between(units.size(low), units.size(high)) if dots else [units.size(low)]
+
+
+def simulate(
+    context: typer.Context,
+    cluster: Cluster,
+    size: Size = "1KiB..16GiB",
+    algorithm: Algorithm = "auto",
+    level: Level = "flow",
+    routing: Routing = "ecmp",
+    transport: Transport = "rdma",
+    placement: PlacementName = "packed",
+    ranks: Ranks = None,
+    seed: Seed = 0,
+    seeds: Seeds = 0,
+    cross_rail: CrossRail = "fabric",
+    trace: Trace = None,
+    html: Html = None,
+    json: JsonOption = False,
+) -> None:
+    """Simulate this collective on a cluster."""
+    from syncline.errors import UsageError
+    from syncline.fabric import load
+    from syncline.program import place
+    from syncline.sim.candidates import NAMES
+    from syncline.sim.routing import Network, NetworkOptions
+
+    kind = NAMES[str(context.info_name)]
+    if level not in ("analytic", "flow"):
+        raise UsageError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow.")
+    fabric = load(cluster)
+    sizes = read_sizes(size)
+    if algorithm == "nccl":
+        if trace or html or seeds:
+            raise UsageError("--algorithm nccl is a cost model without flows: it has no trace, page or seeds.",
+                             hint="Name a family, or use auto.")  # fmt: skip
+        payload = _nccl(fabric, kind, sizes, ranks)
+    else:
+        options = NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail)  # type: ignore[arg-type]
+        network = Network(fabric, options)
+        placed = place(placement, fabric, ranks)
+        contest = _contest(fabric, kind, placed, network, algorithm)
+        found = [contest.best(s, level) for s in sizes]
+        payload = _payload(fabric, found, placed, network, level)
+        if seeds:
+            payload["spread"] = _spread(contest, found[-1], network, seeds)
+        _write(trace, html, contest, found, fabric, payload)
+    payload["collective"] = str(context.info_name)
+    emit(payload, json, lambda console: _show(console, payload))
+
+
+def _contest(fabric: Fabric, kind: Kind, placed: Placement, network: Network, algorithm: str) -> Contest:
+    from syncline.sim.candidates import find, proved
+    from syncline.sim.sweep import Contest
+
+    if algorithm == "auto":
+        return Contest.of(proved(fabric, kind, placed.num_ranks), placed, network)
+    return Contest.of({algorithm: find(fabric, kind, placed.num_ranks, algorithm)}, placed, network)
+
+
+def _payload(fabric: Fabric, found: list[Estimate], placed: Placement, network: Network, level: str) -> dict[str, Any]:
+    ignores = list(dict.fromkeys(text for estimate in found for text in estimate.ignores))
+    options = network.options
+    return {
+        "cluster": fabric.name,
+        "ranks": placed.num_ranks,
+        "placement": placed.name,
+        "level": level,
+        "routing": options.routing,
+        "seed": options.seed,
+        "transport": options.transport,
+        "ignores": ignores,
+        "rows": [estimate.row() for estimate in found],
+    }
+
+
+def _nccl(fabric: Fabric, kind: Kind, sizes: list[int], ranks: int | None) -> dict[str, Any]:
+    from syncline.errors import UsageError
+    from syncline.sim.nccl.describe import from_fabric
+    from syncline.sim.nccl.predict import IGNORES, predict
+
+    per_host = fabric.num_gpus // fabric.num_hosts
+    if ranks is not None and ranks % per_host:
+        raise UsageError(f"NCCL is modelled on whole hosts of {per_host} GPUs; {ranks} ranks are not.")
+    system = from_fabric(fabric, num_hosts=(ranks or fabric.num_gpus) // per_host)
+    prediction = predict(system, kind.value, sizes)
+    rows = [
+        row | {"wire_Bps": None, "limiting_link": "", "utilisation": None, "method": "nccl", "exact": False}
+        for row in prediction.rows()
+    ]
+    return {
+        "cluster": fabric.name, "ranks": system.num_ranks, "level": "nccl", "ignores": list(IGNORES),
+        "assumed": list(prediction.unverified), "rows": rows,
+    }  # fmt: skip
+
+
+def _spread(contest: Contest, best: Estimate, network: Network, seeds: int) -> dict[str, Any]:
+    from syncline.sim.estimate import over_seeds
+
+    program = contest.wired[best.algorithm].program
+    found = over_seeds(program, network, best.size_bytes, range(seeds))
+    return {"size_bytes": best.size_bytes, "algorithm": best.algorithm} | found.to_json()
+
+
+def _write(
+    trace: Path | None, html: Path | None, contest: Contest, found: list[Estimate], fabric: Fabric, payload: dict[str, Any]
+) -> None:
+    if trace:
+        _write_trace(trace, contest, found[-1])
+        payload["trace"] = str(trace)
+    if html:
+        _write_page(html, contest, found, fabric, payload)
+        payload["html"] = str(html)
+
+
+def _write_trace(path: Path, contest: Contest, estimate: Estimate) -> None:
+    from syncline.sim.chronicle import timeline
+    from syncline.sim.flow import Job, simulate
+    from syncline.timeline import save
+
+    program = contest.wired[estimate.algorithm].program
+    save(timeline(simulate([Job(program, estimate.size_bytes)], contest.network, record=True)), path)
+
+
+def _write_page(
+    path: Path, contest: Contest, found: list[Estimate], fabric: Fabric, payload: dict[str, Any]
+) -> None:
+    import numpy as np
+
+    from syncline.report.simulation_page import simulation_page
+    from syncline.sim.traffic import traffic_matrix
+
+    last = found[-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        load = np.nan_to_num(last.link_bytes / (contest.network.capacity_Bps * last.time_s))
+    matrix, labels = traffic_matrix(contest.wired[last.algorithm], last.size_bytes)
+    title = f"{last.kind.value.replace('_', '-')} on {fabric.name}"
+    path.write_text(simulation_page(title, fabric, payload["rows"], load, matrix, payload["ignores"], labels))
+
+
+def _show(console: Console, payload: dict[str, Any]) -> None:
+    from syncline import units
+    from syncline.report.simulation_text import method_lines, sweep_table
+
+    how = ", ".join(f"{payload[name]}" for name in ("placement", "routing", "transport") if name in payload)
+    console.print(f"{payload['collective']} on {payload['cluster']}: {payload['ranks']:,} ranks" + (f" ({how})" if how else ""))
+    console.print(sweep_table(payload["rows"]))
+    console.print()
+    if "spread" in payload:
+        spread = payload["spread"]
+        times = ", ".join(f"{name} {units.show_time(spread[name + '_s'])}" for name in ("median", "p10", "p90", "worst"))
+        console.print(f"over {spread['num_seeds']} seeds, {units.show_size(spread['size_bytes'])}: {times}")
+    console.print(f"{payload['level']} level; ignores {', '.join(payload['ignores'])}")
+    for line in method_lines([row["method"] for row in payload["rows"]]):
+        console.print(line)
+    for name in ("trace", "html"):
+        if name in payload:
+            console.print(f"wrote {payload[name]}")
+
+
+for _name in ("allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall"):
+    app.command(_name, short_help=f"Simulate {_name}.")(simulate)

@@ -1,0 +1,124 @@
+"""A simulated sweep as one self-contained page: bus bandwidth by size, load of the links, and who talks to whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline import units
+from syncline.fabric import Fabric
+from syncline.report.fabric_picture import draw_svg
+
+Floats = NDArray[np.float64]
+_STYLE = """
+body{font:14px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1100px;color:#1b1f24;background:#fff}
+h1{font-size:20px} h2{font-size:16px;margin-top:28px} table{border-collapse:collapse;font-variant-numeric:tabular-nums}
+td,th{padding:2px 10px;text-align:right;border-bottom:1px solid #e3e6ea} td.t,th.t{text-align:left}
+.note{color:#57606a} svg{max-width:100%;height:auto}
+@media (prefers-color-scheme: dark){body{color:#e6e6e6;background:#14171a} td,th{border-color:#333}.note{color:#9aa}
+.axis{fill:#cfd4da}}
+"""
+
+
+def simulation_page(
+    title: str,
+    fabric: Fabric,
+    rows: Sequence[Mapping[str, Any]],
+    link_utilisation: Floats,
+    traffic: Floats,
+    ignores: Sequence[str],
+    labels: Sequence[str],
+) -> str:
+    """Return the page. `traffic` is bytes from row to column, by host or by rank as `labels` says."""
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="note">{escape(fabric.name)}: {fabric.num_gpus:,} GPUs in {fabric.num_hosts:,} hosts. '
+        f"The model ignores {escape(', '.join(ignores))}.</p>",
+        "<h2>Bus bandwidth by size</h2>",
+        curve_svg(rows),
+        _table(rows),
+        f"<h2>Load of the links ({units.show_size(rows[-1]['size_bytes'])})</h2>",
+        _busiest(fabric, link_utilisation),
+        draw_svg(fabric, link_load=link_utilisation[: len(fabric.links)]),
+        "<h2>Who talks to whom</h2>",
+        matrix_svg(traffic, labels),
+    ]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
+    )
+
+
+def curve_svg(rows: Sequence[Mapping[str, Any]], width: int = 900, height: int = 320) -> str:
+    """Return bus bandwidth over size (logarithmic) as an SVG; points carry their numbers as titles."""
+    left, right, top, bottom = 70, 20, 14, 42
+    x = [math.log2(row["size_bytes"]) for row in rows]
+    y = [row["busbw_Bps"] for row in rows]
+    low, high, most = min(x), max(x), max(y) * 1.08 or 1.0
+
+    def at(size: float, rate: float) -> tuple[float, float]:
+        across = (size - low) / (high - low) if high > low else 0.5
+        return left + across * (width - left - right), height - bottom - rate / most * (height - top - bottom)
+
+    points = [at(a, b) for a, b in zip(x, y, strict=True)]
+    out = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="bus bandwidth by size">']
+    for k in range(5):
+        _, line = at(low, most * k / 4)
+        out.append(f'<line x1="{left}" x2="{width - right}" y1="{line:.1f}" y2="{line:.1f}" stroke="#d0d7de"/>')
+        out.append(f'<text class="axis" x="{left - 8}" y="{line + 4:.1f}" text-anchor="end" font-size="11">'
+                   f"{escape(units.show_bandwidth(most * k / 4))}</text>")  # fmt: skip
+    for k in range(0, len(rows), max(1, len(rows) // 9)):
+        out.append(f'<text class="axis" x="{points[k][0]:.1f}" y="{height - 18}" text-anchor="middle" font-size="11">'
+                   f"{escape(units.show_size(rows[k]['size_bytes']))}</text>")  # fmt: skip
+    out.append('<polyline fill="none" stroke="#0969da" stroke-width="2" points="'
+               + " ".join(f"{a:.1f},{b:.1f}" for a, b in points) + '"/>')  # fmt: skip
+    for (a, b), row in zip(points, rows, strict=True):
+        text = f"{units.show_size(row['size_bytes'])}: {units.show_bandwidth(row['busbw_Bps'])}, {row['algorithm']}"
+        out.append(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4" fill="#0969da"><title>{escape(text)}</title></circle>')
+    return "".join(out) + "</svg>"
+
+
+def matrix_svg(traffic: Floats, labels: Sequence[str], side: int = 560) -> str:
+    """Return bytes between all pairs as a grid of squares, darker for more."""
+    count = len(traffic)
+    most = float(traffic.max()) or 1.0
+    cell, edge = side / count, 90
+    out = [f'<svg viewBox="0 0 {side + edge} {side + edge}" width="{side + edge}" role="img" aria-label="traffic">']
+    for i, j in zip(*np.nonzero(traffic), strict=True):
+        value = float(traffic[i, j])
+        text = f"{labels[i]} to {labels[j]}: {units.show_size(value)}"
+        out.append(f'<rect x="{edge + j * cell:.2f}" y="{edge + i * cell:.2f}" width="{cell:.2f}" height="{cell:.2f}" '
+                   f'fill="#cf222e" fill-opacity="{0.08 + 0.92 * value / most:.3f}"><title>{escape(text)}</title></rect>')  # fmt: skip
+    out.append(f'<rect x="{edge}" y="{edge}" width="{side}" height="{side}" fill="none" stroke="#8c959f"/>')
+    for k in range(0, count, max(1, count // 8)):
+        middle = edge + (k + 0.5) * cell
+        name = escape(labels[k])
+        out.append(f'<text class="axis" x="{edge - 6}" y="{middle + 4:.1f}" text-anchor="end" font-size="10">{name}</text>')
+        out.append(f'<text class="axis" transform="translate({middle + 3:.1f},{edge - 6}) rotate(-60)" font-size="10">'
+                   f"{name}</text>")  # fmt: skip
+    return "".join(out) + "</svg>"
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    head = "".join(f"<th>{name}</th>" for name in ("size", "time", "algbw", "busbw", "wire", "utilisation"))
+    body = "".join(
+        f"<tr><td>{units.show_size(r['size_bytes'])}</td><td>{units.show_time(r['time_s'])}</td>"
+        f"<td>{units.show_bandwidth(r['algbw_Bps'])}</td><td>{units.show_bandwidth(r['busbw_Bps'])}</td>"
+        f"<td>{units.show_bandwidth(r['wire_Bps'])}</td><td>{100 * r['utilisation']:.1f} %</td>"
+        f'<td class="t">{escape(r["algorithm"])}</td><td class="t">{escape(r["limiting_link"])}</td></tr>'
+        for r in rows
+    )
+    return f'<table><tr>{head}<th class="t">algorithm</th><th class="t">limiting link</th></tr>{body}</table>'
+
+
+def _busiest(fabric: Fabric, load: Floats) -> str:
+    order = np.argsort(load[: len(fabric.links)])[::-1][:8]
+    rows = "".join(
+        f'<tr><td class="t">{escape(fabric.link_name(int(i)))}</td><td>{100 * load[i]:.1f} %</td></tr>' for i in order
+    )
+    return f'<table><tr><th class="t">busiest links</th><th>mean utilisation</th></tr>{rows}</table>'
