@@ -1,0 +1,62 @@
+"""Fit the step model's constants to the published runs that ship, and write them with what they were fitted on.
+
+`python benchmarks/fit_training.py --write` replaces src/syncline/sim/data/training_constants.yaml.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from syncline.sim.step.constants import SIGMA, Constants, Fitted
+from syncline.sim.training.fit import fit, fittable, left_out, spread
+from syncline.sim.training.observed import observe
+from syncline.sim.training.read import load_systems
+from syncline.sim.training.validate import shipped_rows
+
+TARGET = Path(__file__).parent.parent / "src/syncline/sim/data/training_constants.yaml"
+HEAD = """# Constants of the step model, written by `python benchmarks/fit_training.py --write`.
+# Their meanings: docs/method/training.md.
+# fitted: the dozen that were fitted, all to the same runs; nothing is fitted per source or per row.
+"""
+
+
+def fitted_values(constants: Constants) -> dict[str, float]:
+    """Return the fitted constants, rounded to what the rows can tell."""
+    return {name: float(f"{value:.4g}") for name, value in asdict(constants.fitted).items()}
+
+
+def document() -> dict[str, Any]:
+    """Return everything that the file of constants holds."""
+    runs, _ = observe(shipped_rows(), load_systems(None))
+    used = fittable(runs)
+    return {
+        "fitted": fitted_values(fit(used)),
+        "fitted_on": {
+            "file": "training_throughput.csv",
+            "runs": len(used),
+            "not_used": "runs of which shape or layout cells were recalled",
+            "sources": sorted({run.source for run in used}),
+        },
+        "start": asdict(Fitted()),
+        "prior_sigma": asdict(SIGMA),
+        "spread_10_90": {name: [float(f"{v:.3g}") for v in pair] for name, pair in spread(runs).items()},
+        "left_out": {source: fitted_values(constants) for source, constants in left_out(runs).items()},
+    }
+
+
+def run() -> dict[str, Any]:
+    """Return the constants of a fresh fit, for `benchmarks/run.py`."""
+    return {f"constant_{name}": value for name, value in document()["fitted"].items()}
+
+
+if __name__ == "__main__":
+    text = HEAD + yaml.safe_dump(document(), sort_keys=False, width=120)
+    if "--write" in sys.argv:
+        TARGET.write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)

@@ -1,0 +1,1 @@
+"""The price of one training step on a fabric."""

@@ -1,0 +1,97 @@
+"""From a job and a machine to a case: the one place where words become columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syncline.errors import SimulationError
+from syncline.sim.step.case import Case, case_of
+from syncline.sim.step.machine import Machine
+from syncline.workload.job import Job
+from syncline.workload.shape import Shape
+from syncline.workload.software import Facts, facts_of
+
+#: Share of the routing time that the host still costs: CUDA graphs capture the router, dropping needs no token counts.
+HOST_SHARE = {"dropless": 1.0, "drop": 0.4, "graphs": 0.2}
+STATE_BYTES = {True: 30.0, False: 75.0}
+#: What repeating part of the forward repeats: matrix products, attention core, memory-bound work, TP exchanges.
+REDO = {"none": (0.0, 0.0, 0.0, 0.0), "full": (1.0, 1.0, 1.0, 1.0), "selective-op": (0.5, 0.0, 0.8, 0.0)}
+
+
+def build_case(job: Job, machine: Machine, facts: Facts | None = None) -> Case:
+    """Return the case of a job whose `dp` is filled in."""
+    shape = job.model
+    if not isinstance(shape, Shape):
+        raise SimulationError(f"{shape.name} is not a transformer.", hint="Use step(); it prices layer lists too.")
+    facts = facts or facts_of(job)
+    return case_of(
+        model_columns(shape, job.batch.sequence) | run_columns(job, facts) | machine_columns(job, machine, facts)
+    )
+
+
+def model_columns(shape: Shape, sequence: int) -> dict[str, Any]:
+    """Return the columns that depend on the model alone."""
+    mla, moe = shape.mla, shape.moe
+    return {
+        "layers": shape.layers, "moe_layers": shape.moe_layers, "hidden": shape.hidden, "heads": shape.heads,
+        "kv_heads": shape.num_kv_heads, "qk_size": shape.qk_size, "v_size": shape.v_size,
+        "q_rank": mla.q_rank if mla else 0, "kv_rank": mla.kv_rank if mla else 0,
+        "rope_size": mla.rope_size if mla else 0,
+        "ffn": shape.ffn_size, "gated": float(shape.gated), "vocab": shape.vocab, "span": shape.mean_span(sequence),
+        "experts": moe.experts if moe else 0, "top_k": moe.top_k if moe else 0, "expert_ffn": moe.ffn if moe else 0,
+        "shared_ffn": moe.shared_ffn if moe else 0, "embedding_params": shape.embedding_params,
+        "head_params": shape.head_params,
+    }  # fmt: skip
+
+
+def run_columns(job: Job, facts: Facts) -> dict[str, Any]:
+    """Return the columns that depend on the split and on what the software does."""
+    split = job.parallel
+    dp = split.dp or 1
+    layers = job.model.layers if isinstance(job.model, Shape) else 1
+    assert isinstance(layers, int)
+    gemm, attention, memory, tp = redo_shares(job.recompute, facts)
+    per_micro = split.sharded_params and split.pp == 1
+    chunks = split.pp * split.virtual
+    shard = min(split.shard or dp * split.cp, dp * split.cp)
+    zero_bubble = split.schedule == "zero-bubble"
+    return {
+        "tp": split.tp, "pp": split.pp, "dp": dp, "cp": split.cp, "ep": split.ep, "virtual": split.virtual,
+        "micro": job.batch.micro, "num_micro": job.num_micro, "sequence": job.batch.sequence,
+        "sequence_parallel": float(facts.sequence_parallel and split.tp > 1),
+        "redo_gemm": gemm, "redo_last": float(not facts.early_stop), "redo_attention": attention, "redo_memory": memory,
+        "redo_tp": tp, "fp8": float(job.precision in ("fp8", "fp4")), "flash": float(facts.attention != "unfused"),
+        "triton": float(facts.attention == "triton"), "eager": float(not facts.compiled),
+        "wgrad_bytes": facts.accumulate_bytes, "grad_bytes": facts.gradient_bytes, "param_bytes": facts.parameter_bytes,
+        "state_bytes": STATE_BYTES[facts.fused_optimizer], "sharded_state": float(split.sharded_state),
+        "tp_overlap": float(facts.tp_overlap), "fsdp": float(per_micro), "reshard": float(facts.reshard),
+        "shard_ranks": shard, "dp_overlap": float(facts.dp_overlap), "p2p_sliced": float(facts.sliced_p2p),
+        "p2p_exposed": 0.15 if facts.sliced_p2p else 1.0, "bubble_share": 1 / 3 if zero_bubble else 1.0,
+        "even_head": float(split.pp > 1 and layers % chunks != 0 and (layers + 2) % chunks == 0),
+        "host_share": HOST_SHARE["graphs" if facts.cuda_graphs else "drop" if job.token_drop else "dropless"],
+        "scatter_each": float(facts.scatter_each and split.pp > 1), "sync_every": 1, "wire_share": 1.0,
+    }  # fmt: skip
+
+
+def redo_shares(recompute: str, facts: Facts) -> tuple[float, float, float, float]:
+    """Return what share of the forward is repeated: products, attention core, memory-bound work, TP exchanges."""
+    if recompute == "selective":  # Megatron's sense: the attention core, which a flash kernel repeats by itself anyway
+        return (0.0, float(facts.attention == "unfused"), 0.0, 0.0)
+    return REDO[recompute]
+
+
+def machine_columns(job: Job, machine: Machine, facts: Facts) -> dict[str, Any]:
+    """Return the columns that depend on the machine and on the precision."""
+    machine = machine.capped(job.power_w or 0.0)
+    plain = job.precision if job.precision in ("fp16", "fp32", "tf32") else "bf16"
+    kernel = {"fa3": "cudnn", "unfused": "cudnn"}.get(facts.attention, facts.attention)
+    # A kernel far below the matrix rate does not run into the power limit, so a cap does not slow it.
+    slow_kernel = machine.attention[kernel] < 0.7
+    capped = machine.power_scale * machine.derate if slow_kernel else 1.0
+    hopper = machine.gpu.architecture == "Hopper"
+    return {
+        "rate_gemm": machine.rate(job.precision), "rate_bf16": machine.rate(plain), "hbm_Bps": machine.hbm_Bps,
+        "num_sms": machine.num_sms, "nvlink_Bps": machine.nvlink_Bps, "nic_Bps": max(machine.nic_Bps, 1.0),
+        "domain": machine.domain, "hop_s": machine.hop_s, "gpu_speed": 1.0,
+        "kernel": machine.attention[kernel] / capped, "triton": float(facts.attention == "triton" and hopper),
+    }  # fmt: skip

@@ -1,0 +1,109 @@
+"""A case: everything the cost of a step depends on, as columns of numbers.
+
+One job on one machine is a case of plain numbers; a search stacks thousands of them (or replaces single columns by
+arrays), and the same formulas price them all at once. Switches are 0 or 1, so that formulas multiply instead of
+branching. Shares such as `redo_gemm` say how much of something happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Columns; every field is a number or an array that broadcasts with the others."""
+
+    # The model
+    layers: Floats
+    moe_layers: Floats
+    hidden: Floats
+    heads: Floats
+    kv_heads: Floats
+    qk_size: Floats
+    v_size: Floats
+    q_rank: Floats
+    kv_rank: Floats
+    rope_size: Floats
+    ffn: Floats
+    gated: Floats
+    vocab: Floats
+    span: Floats  # keys a query meets, mean over layers and positions
+    experts: Floats
+    top_k: Floats
+    expert_ffn: Floats
+    shared_ffn: Floats
+    embedding_params: Floats
+    head_params: Floats
+    # How it is split and fed
+    tp: Floats
+    pp: Floats
+    dp: Floats
+    cp: Floats
+    ep: Floats
+    virtual: Floats
+    micro: Floats
+    num_micro: Floats
+    sequence: Floats
+    sequence_parallel: Floats
+    # What the run does
+    redo_gemm: Floats  # share of the forward matrix products that the backward repeats
+    redo_last: Floats  # 1 where the last product of a block is repeated too
+    redo_attention: Floats
+    redo_memory: Floats
+    redo_tp: Floats  # share of the forward tensor-parallel exchanges that is repeated
+    fp8: Floats
+    flash: Floats
+    kernel: Floats  # speed of the attention kernel, cuDNN on this part = 1
+    triton: Floats  # 1: the kernel's speed is the fitted constant instead
+    eager: Floats
+    wgrad_bytes: Floats  # bytes moved per element of a weight gradient as the product writes it
+    grad_bytes: Floats
+    param_bytes: Floats
+    state_bytes: Floats  # bytes the optimizer moves per parameter it owns
+    sharded_state: Floats
+    tp_overlap: Floats
+    fsdp: Floats  # 1: parameters are gathered layer by layer in every micro-batch
+    reshard: Floats
+    shard_ranks: Floats  # ranks over which FSDP shards; fewer than dp x cp is HSDP
+    dp_overlap: Floats
+    p2p_sliced: Floats
+    p2p_exposed: Floats
+    bubble_share: Floats  # of the 1F1B bubble: 1 for 1F1B and GPipe, 1/3 for zero-bubble
+    even_head: Floats  # 1: embedding and head count as layers when the pipeline is cut
+    host_share: Floats  # of the host time that routing costs: 1, less without synchronisation or with CUDA graphs
+    scatter_each: Floats  # 1: gradients are reduced after every micro-batch, although parameters stay gathered
+    sync_every: Floats  # steps between synchronisations of the replicas
+    wire_share: Floats  # bytes on the wire over bytes of the gradient, after a codec
+    # The machine
+    rate_gemm: Floats
+    rate_bf16: Floats
+    hbm_Bps: Floats
+    num_sms: Floats
+    nvlink_Bps: Floats
+    nic_Bps: Floats
+    domain: Floats
+    hop_s: Floats  # latency of one exchange beyond the domain
+    gpu_speed: Floats  # 1; below it for a part that runs slower than its kind
+
+    @property
+    def tokens(self) -> Floats:
+        """Tokens of one micro-batch on one rank."""
+        return self.micro * self.sequence / self.cp
+
+
+def case_of(values: dict[str, Any]) -> Case:
+    """Return a case of plain numbers."""
+    return Case(**{name: np.asarray(value, dtype=np.float64) for name, value in values.items()})
+
+
+def stack(cases: Sequence[Case]) -> Case:
+    """Return many cases as one, a row each."""
+    return Case(**{f.name: np.array([getattr(case, f.name) for case in cases], dtype=np.float64) for f in fields(Case)})

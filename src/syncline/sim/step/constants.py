@@ -1,0 +1,93 @@
+"""The constants of the step model: a dozen that were fitted, and those held at what kernels and papers say.
+
+`data/training_constants.yaml` has their values, what they were fitted on and how well they are known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The fitted constants."""
+
+    e_gemm: float = 0.90
+    e_attn: float = 0.75
+    r_tri: float = 0.45
+    c_att: float = 0.75
+    c_mem: float = 1.0
+    c_eag: float = 1.3
+    e_nvl: float = 0.75
+    x_tp: float = 0.40
+    e_net: float = 0.80
+    x_ep: float = 0.60
+    m0: float = 128.0
+    t_host: float = 4e-3
+
+
+#: Width of the log-normal prior at each start value.
+SIGMA = Fitted(
+    e_gemm=0.05, e_attn=0.15, r_tri=0.4, c_att=0.2, c_mem=0.3, c_eag=0.3, e_nvl=0.15, x_tp=0.4, e_net=0.15,
+    x_ep=0.4, m0=0.7, t_host=0.7,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Held:
+    """Constants that no row can set, each from a kernel measurement or a paper."""
+
+    out_share: float = 0.8  # of an output pass over memory that a matrix product does not hide
+    tail: float = 0.05  # of a wave that the last one costs
+    gap_s: float = 2e-6  # between two kernels
+    c_sm: float = 0.30  # compute lost per second of communication beside it
+    step_s: float = 0.020
+    per_doubling: float = 0.003  # FSDP, per doubling of hosts
+    attention_ramp: float = 400.0
+    backward_attention: float = 1.15
+    least_exposed: float = 0.12
+    tp_call_s: float = 8e-6
+    ring_hop_s: float = 2e-6  # skew that each rank beyond the domain adds to a layer's gather or scatter
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Everything the formulas need besides the case."""
+
+    fitted: Fitted = Fitted()
+    held: Held = Held()
+
+    def moved(self, logs: Floats) -> Constants:
+        """Return constants with each fitted one multiplied by exp of its entry."""
+        names = [f.name for f in fields(Fitted)]
+        values = {n: float(getattr(self.fitted, n) * np.exp(v)) for n, v in zip(names, logs, strict=True)}
+        return replace(self, fitted=Fitted(**values))
+
+
+@cache
+def document() -> dict[str, Any]:
+    """Return the file of constants."""
+    text = (files("syncline.sim") / "data" / "training_constants.yaml").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded
+
+
+@cache
+def default_constants() -> Constants:
+    """Return the constants that ship."""
+    return Constants(Fitted(**document()["fitted"]))
+
+
+@cache
+def left_out_constants() -> dict[str, Constants]:
+    """Return the constants fitted without each source, by source."""
+    return {name: Constants(Fitted(**values)) for name, values in document().get("left_out", {}).items()}

@@ -1,0 +1,233 @@
+"""The price of one step: layers, pipeline, and what of the communication stays exposed. All in columns.
+
+    cost = step_cost(case, constants)
+    cost.total, cost.exposed                # seconds; arrays where the case has arrays
+
+Everything is closed form, so thousands of configurations cost as much as one, and one by one they get the same answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from syncline.sim.step.case import Case, Floats
+from syncline.sim.step.constants import Constants
+from syncline.sim.step.experts import ExpertTime, expert_params, expert_part
+from syncline.sim.step.kernels import attention_s, memory_s
+from syncline.sim.step.layer import LayerTime, dense_layer, head_s
+from syncline.sim.step.network import gather_s, inside, neighbour_Bps, ring_attention_s, tp_exchange_s
+
+
+@dataclass(frozen=True, eq=False)
+class StepCost:
+    """Seconds of one step on the rank that sets its pace; the parts add up to `total`."""
+
+    compute: Floats  # layers, head and loss, repeated forward included
+    tp: Floats  # exposed tensor-parallel exchanges
+    cp: Floats
+    ep: Floats
+    host: Floats  # waiting for the host to route tokens
+    fsdp: Floats  # exposed gathers and scatters, and the compute they slow
+    dp: Floats  # exposed gradient and parameter exchange
+    p2p: Floats
+    bubble: Floats
+    optimizer: Floats
+    fixed: Floats  # per step, and stragglers of large groups
+    total: Floats
+    layer: LayerTime  # mean over layers, one micro-batch
+    head: tuple[Floats, Floats]
+    tp_call: Floats  # one exchange, exposed or not
+    dp_wire: Floats  # the whole gradient and parameter exchange, exposed or not
+    fsdp_wire: Floats
+    p2p_wire: Floats
+    ep_call: Floats
+    cp_call: Floats
+
+    @property
+    def exposed(self) -> Floats:
+        """Communication that nothing hides."""
+        return self.tp + self.cp + self.ep + self.fsdp + self.dp + self.p2p
+
+
+def step_cost(c: Case, k: Constants) -> StepCost:
+    """Return the price of a step in every column of a case."""
+    experts = expert_part(c, k)
+    layer = _mean_layer(c, k, experts)
+    forward_head, backward_head = head_s(c, k)
+    embedding = memory_s(c, k, 6 * c.tokens * c.hidden)
+    head = forward_head + backward_head + embedding
+    tp_call = tp_exchange_s(c, k)
+    cp_call = ring_attention_s(c, k)
+    waits = _layer_waits(c, k, experts, tp_call, cp_call)
+    host = c.moe_layers / c.layers * experts.host
+    compute = _per_stage(c, layer.total, head)
+    paced = _per_stage(c, layer.total + waits.tp + waits.cp + waits.ep + host, head)
+    per_stage = c.layers / c.pp
+    bubble = (c.pp - 1) * per_stage * (layer.total + waits.tp + waits.cp + waits.ep + host) / c.virtual * c.bubble_share
+    p2p, p2p_wire = _point_to_point(c, k)
+    fsdp, fsdp_wire = _sharded(c, k, layer, head)
+    dp, dp_wire = _replicated(c, k, layer, per_stage)
+    optimizer = c.state_bytes * owned_params(c) / c.hbm_Bps
+    m = c.num_micro
+    # What a layer waits for, scaled like its compute where the pace-setting stage has more than the mean of layers.
+    share = (paced - compute) / np.maximum(waits.tp + waits.cp + waits.ep + host, 1e-30)
+    parts = {name: m * share * value for name, value in (("tp", waits.tp), ("cp", waits.cp), ("ep", waits.ep))}
+    busy = m * paced + bubble + p2p + fsdp
+    doublings = np.log2(np.maximum(c.dp * c.cp * c.tp / c.domain, 1.0))
+    fixed = k.held.step_s + c.fsdp * k.held.per_doubling * doublings * busy
+    return StepCost(
+        compute=m * compute, tp=parts["tp"], cp=parts["cp"], ep=parts["ep"], host=m * share * host, fsdp=fsdp, dp=dp,
+        p2p=p2p, bubble=bubble, optimizer=optimizer, fixed=fixed, total=busy + dp + optimizer + fixed, layer=layer,
+        head=(forward_head, backward_head), tp_call=tp_call, dp_wire=dp_wire, fsdp_wire=fsdp_wire, p2p_wire=p2p_wire,
+        ep_call=experts.exchange, cp_call=cp_call,
+    )  # fmt: skip
+
+
+def _mean_layer(c: Case, k: Constants, experts: ExpertTime) -> LayerTime:
+    """Return the mean over the model's layers, some of which may have experts."""
+    share = c.moe_layers / c.layers
+    dense = dense_layer(c, k, c.ffn)
+    if not np.any(share > 0):
+        return dense
+    bare = dense_layer(c, k, np.zeros(()))
+    rich = experts.layer
+    return LayerTime(
+        (1 - share) * dense.forward + share * (bare.forward + rich.forward),
+        (1 - share) * dense.backward + share * (bare.backward + rich.backward),
+        (1 - share) * dense.redo + share * (bare.redo + rich.redo),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Waits:
+    """Exposed communication of one layer and micro-batch."""
+
+    tp: Floats
+    cp: Floats
+    ep: Floats
+
+
+def _layer_waits(c: Case, k: Constants, experts: ExpertTime, tp_call: Floats, cp_call: Floats) -> _Waits:
+    share = c.moe_layers / c.layers
+    # Forward 2, backward 2; where the experts are not split over the TP ranks a layer with experts has only those of
+    # its attention.
+    calls = (4 + 2 * c.redo_tp) * (1 - share / 2)
+    tp = calls * tp_call * np.where(c.tp_overlap > 0, k.fitted.x_tp, 1.0)
+    core, core_back = attention_s(c, k)
+    cp = np.maximum(cp_call - core, 0.0) * (1 + c.redo_tp) + np.maximum(2 * cp_call - core_back, 0.0)
+    ep = share * (4 + 2 * c.redo_tp) * experts.exchange * k.fitted.x_ep
+    return _Waits(tp, cp, ep)
+
+
+def _per_stage(c: Case, layer: Floats, head: Floats) -> Floats:
+    """Return the time of one micro-batch on the stage that sets the pace."""
+    alone = c.layers * layer + head
+    mean = c.layers / c.pp
+    even = (c.layers + 2) / c.pp
+    # Embedding and head count as layers: middle stages have `even` layers, the last has one less and the head.
+    counted = np.maximum(even * layer, (even - 1) * layer + head)
+    divides = np.abs(mean - np.round(mean)) < 1e-9
+    # Layers that do not divide are laid out by hand, the head's stage getting fewer: nearly level.
+    level = np.maximum(alone / c.pp, np.ceil(mean) * layer * (1 - 1e-9))
+    uneven = np.where(divides, mean * layer + head, level)
+    return np.where(c.pp > 1, np.where(c.even_head > 0, counted, uneven), alone)
+
+
+def layer_params(c: Case) -> Floats:
+    """Return the parameters that one rank holds of a mean layer, routed experts not among them."""
+    attention = np.where(
+        c.kv_rank == 0,
+        c.hidden * ((c.heads + c.kv_heads) * c.qk_size + c.kv_heads * c.v_size),
+        c.hidden * (c.q_rank + c.kv_rank + c.rope_size)
+        + np.where(c.q_rank > 0, c.q_rank, c.hidden) * c.heads * c.qk_size
+        + c.kv_rank * c.heads * (c.qk_size - c.rope_size + c.v_size),
+    )
+    attention = attention + c.heads * c.v_size * c.hidden
+    share = c.moe_layers / c.layers
+    block = (2 + c.gated) * c.hidden * ((1 - share) * c.ffn + share * c.shared_ffn)
+    return (attention + block) / c.tp + share * c.experts * c.hidden + 2 * c.hidden
+
+
+def stage_params(c: Case) -> Floats:
+    """Return the parameters of the heaviest stage on one rank, routed experts not among them."""
+    ends = c.embedding_params + c.head_params
+    heavier = np.maximum(c.embedding_params, np.where(c.head_params > 0, c.head_params, c.embedding_params))
+    return layer_params(c) * c.layers / c.pp + np.where(c.pp > 1, heavier, ends) / c.tp
+
+
+def stage_expert_params(c: Case) -> Floats:
+    """Return the routed parameters of one stage on one rank."""
+    return expert_params(c) * c.moe_layers / c.pp
+
+
+def owned_params(c: Case) -> Floats:
+    """Return the parameters whose optimizer state one rank owns."""
+    ranks = np.where(c.sharded_state > 0, c.dp * c.cp, 1.0)
+    expert_ranks = np.where(c.sharded_state > 0, np.maximum(c.dp * c.cp * c.tp / c.ep, 1.0), 1.0)
+    return stage_params(c) / ranks + stage_expert_params(c) / expert_ranks
+
+
+def _point_to_point(c: Case, k: Constants) -> tuple[Floats, Floats]:
+    """Return exposed and whole time of the activations between stages, per step."""
+    size = 2 * c.tokens * c.hidden / np.where(c.p2p_sliced > 0, c.tp, 1.0)
+    once = size / neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp) + k.held.tp_call_s
+    wire = np.where(c.pp > 1, 2 * c.num_micro * c.virtual * once, 0.0)
+    return wire * c.p2p_exposed, wire
+
+
+def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Floats, Floats]:
+    """Return exposed (with slowed compute) and whole time of FSDP's gathers and scatters, per step."""
+    ranks, stride = c.shard_ranks, c.tp
+    size = layer_params(c)
+    gather = gather_s(c, k, c.param_bytes * size, ranks, stride)
+    scatter = gather_s(c, k, c.grad_bytes * c.wire_share * size, ranks, stride)
+    behind = gather * c.reshard + scatter
+    exposed = np.maximum(gather - layer.forward, 0.0) + np.maximum(behind - layer.behind, 0.0)
+    wire = gather + behind
+    slowed = k.held.c_sm * (wire - exposed)
+    # Every gather and scatter waits for the slowest of its ring; that skew grows with the ranks beyond one domain.
+    calls = 2 + c.reshard
+    slowed = slowed + calls * k.held.ring_hop_s * (ranks - inside(c, ranks, stride))
+    ends = gather_s(c, k, (c.param_bytes + c.grad_bytes) * (c.embedding_params + c.head_params) / c.tp, ranks, stride)
+    first_and_last = gather + scatter + np.maximum(ends - head, 0.0)
+    per_micro = c.layers * (exposed + slowed) + first_and_last
+    replicas = c.dp * c.cp / ranks
+    local = size * c.layers / ranks
+    between = 2 * gather_s(c, k, c.grad_bytes * c.wire_share * local, replicas, c.tp * ranks)
+    hybrid = np.where(replicas > 1, np.maximum(k.held.least_exposed * between, between - c.layers * layer.behind), 0.0)
+    on = c.fsdp > 0
+    whole = c.num_micro * (c.layers * wire + ends) + np.where(replicas > 1, between, 0.0)
+    return np.where(on, c.num_micro * per_micro + hybrid, 0.0), np.where(on, whole, 0.0)
+
+
+def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> tuple[Floats, Floats]:
+    """Return exposed and whole time of the gradient (and parameter) exchange of replicas, per step."""
+    n, dense = c.dp * c.cp, stage_params(c)
+    m, routed = np.maximum(c.dp * c.cp * c.tp / c.ep, 1.0), stage_expert_params(c)
+    wire = c.grad_bytes * c.wire_share
+    once = gather_s(c, k, wire * dense, n, c.tp) + gather_s(c, k, wire * routed, m, c.ep) * (routed > 0)
+    back = gather_s(c, k, c.param_bytes * dense, n, c.tp) + gather_s(c, k, c.param_bytes * routed, m, c.ep) * (
+        routed > 0
+    )
+    back = np.where(c.sharded_state > 0, back, once)
+    least = k.held.least_exposed
+    hidden = np.maximum(least * once, once - per_stage * layer.behind)
+    # A plain all-reduce hides both its halves behind the backward; gathered parameters hide behind the forward.
+    window = np.where(c.sharded_state > 0, layer.forward, 0.0) * per_stage
+    hidden = hidden + np.maximum(least * back, back - window)
+    all_reduce = np.maximum(2 * least * once, 2 * once - per_stage * layer.behind)
+    hidden = np.where(c.sharded_state > 0, hidden, all_reduce)
+    exposed = np.where(c.dp_overlap > 0, hidden, once + back) / c.sync_every
+    # Reduced after every micro-batch: each scatter hides behind one backward, and slows it.
+    each = np.maximum(once - per_stage * layer.behind, 0.0) + k.held.c_sm * np.minimum(once, per_stage * layer.behind)
+    each = np.where(c.scatter_each > 0, (c.num_micro + c.pp - 1) * each, 0.0)
+    on = (c.fsdp == 0) & (n > 1)
+    whole = once * np.where(c.scatter_each > 0, c.num_micro, 1.0) + back
+    return np.where(on, exposed + each, 0.0), np.where(on, whole / c.sync_every, 0.0)
+
+
+def pipeline_spread(c: Case) -> Floats:
+    """Return how many ranks of a data-parallel group share a scale-up domain: for reports."""
+    return inside(c, c.dp * c.cp, c.tp)

@@ -1,0 +1,65 @@
+"""A layer with experts: routed products, dispatch and combine, and the time the host spends on routing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from syncline.sim.step.case import Case, Floats
+from syncline.sim.step.constants import Constants
+from syncline.sim.step.kernels import gemm_s, memory_s
+from syncline.sim.step.layer import LayerTime, block_products, elements, products_s
+
+
+@dataclass(frozen=True, eq=False)
+class ExpertTime:
+    """Seconds of the expert part of one layer and micro-batch; `exchange` is one dispatch or combine."""
+
+    layer: LayerTime
+    exchange: Floats
+    host: Floats
+
+
+def expert_part(c: Case, k: Constants) -> ExpertTime:
+    """Return what a layer with experts adds to its attention; zeros where the model has none."""
+    has = c.experts > 0
+    experts = np.maximum(c.experts, 1.0)
+    local = np.maximum(experts / c.ep, 1.0)
+    # Every rank of the EP group sends its share of tokens; routing is balanced, so each expert gets the mean. With
+    # sequence parallelism (or experts spread over the TP ranks) a rank routes its own slice of the tokens.
+    mine = c.tokens / np.where(c.sequence_parallel > 0, c.tp, 1.0)
+    per_expert = mine * c.top_k / local
+    slow = np.maximum(per_expert, 1e-9) / (per_expert + k.fitted.m0)
+    one = np.ones(())
+    forward, backward, last = products_s(
+        c, k, block_products(c, c.expert_ffn, one), per_expert, c.rate_gemm * slow, local
+    )
+    shared_f, shared_b, _ = products_s(c, k, block_products(c, c.shared_ffn, c.tp), c.tokens, c.rate_gemm)
+    router = gemm_s(c, k, mine, np.where(has, c.experts, 0.0), c.hidden, 4.0, c.rate_bf16)
+    visited = mine * c.top_k * (8 * c.hidden + (2 + c.gated) * c.expert_ffn * (1 + c.fp8 / 3))
+    moved = memory_s(c, k, visited + c.tokens * elements(c, c.shared_ffn, attention=False))
+    forward, backward = forward + shared_f + router + moved, backward + shared_b + 2 * router + 2 * moved
+    redo = c.redo_gemm * (forward - np.where(c.redo_last > 0, 0.0, last))
+    time = LayerTime(np.where(has, forward, 0.0), np.where(has, backward, 0.0), np.where(has, redo, 0.0))
+    host = k.fitted.t_host * c.host_share
+    return ExpertTime(time, np.where(has & (c.ep > 1), exchange_s(c, k, mine), 0.0), np.where(has, host, 0.0))
+
+
+def exchange_s(c: Case, k: Constants, tokens: Floats) -> Floats:
+    """Return the time of one dispatch (or combine): copies inside the domain, one copy per distinct remote domain."""
+    ranks_inside = np.clip(c.domain, 1.0, c.ep)
+    domains = c.ep / ranks_inside
+    size = 2 * tokens * c.hidden
+    # A token's experts fall on domains at random: of `domains`, this many distinct ones are visited.
+    visited = domains * (1 - (1 - 1 / domains) ** c.top_k)
+    remote = size * visited * (domains - 1) / domains
+    local = size * c.top_k * (1 - 1 / c.ep) / np.where(domains > 1, domains, 1.0)
+    spread = size * c.top_k * np.where(domains > 1, 1.0, 0.0) * (1 - 1 / ranks_inside)
+    up, out = k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * c.nic_Bps
+    return np.where(domains > 1, np.maximum(remote / out, spread / up), local / up) + k.held.tp_call_s
+
+
+def expert_params(c: Case) -> Floats:
+    """Return the routed parameters that one rank holds in one layer with experts."""
+    return np.where(c.experts > 0, c.experts / c.ep * (2 + c.gated) * c.hidden * c.expert_ffn, 0.0)

@@ -1,0 +1,97 @@
+"""One layer of a transformer on one rank: forward, backward and repeated forward, without communication."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from syncline.sim.step.case import Case, Floats
+from syncline.sim.step.constants import Constants
+from syncline.sim.step.kernels import attention_s, gemm_s, memory_s
+
+Product = tuple[Floats, Floats]
+"""Width and depth of a linear layer on one rank."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTime:
+    """Seconds of one layer and micro-batch."""
+
+    forward: Floats
+    backward: Floats
+    redo: Floats
+
+    @property
+    def total(self) -> Floats:
+        return self.forward + self.backward + self.redo
+
+    @property
+    def behind(self) -> Floats:
+        """Backward with what it repeats."""
+        return self.backward + self.redo
+
+
+def attention_products(c: Case) -> list[Product]:
+    """Return the linear layers around attention; the last is the output projection."""
+    plain = c.kv_rank == 0
+    width = (c.heads + c.kv_heads) * c.qk_size + c.kv_heads * c.v_size
+    queries = np.where(c.q_rank > 0, c.q_rank, c.hidden)
+    nope = c.qk_size - c.rope_size
+    return [
+        (np.where(plain, width / c.tp, 0.0), c.hidden),
+        (np.where(plain, 0.0, c.q_rank), c.hidden),
+        (np.where(plain, 0.0, c.heads * c.qk_size / c.tp), queries),
+        (np.where(plain, 0.0, c.kv_rank + c.rope_size), c.hidden),
+        (np.where(plain, 0.0, c.heads * (nope + c.v_size) / c.tp), c.kv_rank),
+        (c.hidden, c.heads * c.v_size / c.tp),
+    ]
+
+
+def block_products(c: Case, ffn: Floats, tp: Floats) -> list[Product]:
+    """Return the linear layers of a feed-forward block."""
+    return [((1 + c.gated) * ffn / tp, np.where(ffn > 0, c.hidden, 0.0)), (np.where(ffn > 0, c.hidden, 0.0), ffn / tp)]
+
+
+def products_s(
+    c: Case, k: Constants, products: list[Product], tokens: Floats, rate: Floats, groups: Floats | float = 1.0
+) -> tuple[Floats, Floats, Floats]:
+    """Return forward, backward, and the last product's forward; `groups` products share the tokens (experts)."""
+    forward, backward, last = np.zeros(()), np.zeros(()), np.zeros(())
+    for width, depth in products:
+        last = groups * gemm_s(c, k, tokens, width, depth, 2.0, rate)
+        forward = forward + last
+        backward = backward + groups * gemm_s(c, k, tokens, depth, width, 2.0, rate)
+        backward = backward + groups * gemm_s(c, k, width, depth, tokens, c.wgrad_bytes, rate)
+    return forward, backward, last
+
+
+def elements(c: Case, ffn: Floats, attention: bool = True) -> Floats:
+    """Return the elements that one token's memory-bound operations touch in one layer, forward."""
+    shared = np.where(c.sequence_parallel > 0, c.tp, 1.0)
+    heads = c.heads * c.qk_size if attention else np.zeros(())
+    plain = (11.0 * c.hidden / shared if attention else 0.0) + (4 * heads + (2 + c.gated) * ffn) / c.tp
+    casts = (2.0 * c.hidden / shared if attention else 0.0) + (heads + ffn) / c.tp
+    return plain + c.fp8 * casts
+
+
+def dense_layer(c: Case, k: Constants, ffn: Floats) -> LayerTime:
+    """Return a layer with attention and, where `ffn` is above 0, an ordinary feed-forward block."""
+    products = attention_products(c) + block_products(c, ffn, c.tp)
+    forward, backward, last = products_s(c, k, products, c.tokens, c.rate_gemm)
+    core, core_back = attention_s(c, k)
+    moved = memory_s(c, k, c.tokens * elements(c, ffn))
+    redone = c.redo_gemm * np.maximum(forward - np.where(c.redo_last > 0, 0.0, last), 0.0)
+    redo = redone + c.redo_attention * core + c.redo_memory * moved
+    return LayerTime(forward + core + moved, backward + core_back + 2 * moved, redo)
+
+
+def head_s(c: Case, k: Constants) -> tuple[Floats, Floats]:
+    """Return forward and backward of the output layer and the loss, for one micro-batch."""
+    width = c.vocab / c.tp
+    forward = gemm_s(c, k, c.tokens, width, c.hidden, 2.0, c.rate_bf16)
+    backward = gemm_s(c, k, c.tokens, c.hidden, width, 2.0, c.rate_bf16)
+    backward = backward + gemm_s(c, k, width, c.hidden, c.tokens, c.wgrad_bytes, c.rate_bf16)
+    # Logits are cast to fp32, reduced twice, and their gradient is written: 5 passes of 2 bytes forward, 5 back.
+    passes = memory_s(c, k, 5 * c.tokens * width)
+    return forward + passes, backward + passes

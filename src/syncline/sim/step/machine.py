@@ -1,0 +1,160 @@
+"""What a rank can do: sustained arithmetic, memory, scale-up and network rates, from a Fabric or a catalogue host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import yaml
+
+from syncline.errors import SimulationError
+from syncline.fabric.catalog import Catalog, Gpu, HostModel, LinkType, load_catalog
+from syncline.fabric.fabric import NETWORK_TIERS, Fabric, Kind, Tier
+from syncline.fabric.spec import ClusterSpec
+
+#: Latency of one exchange beyond a scale-up domain, by transport: a round of NCCL, or of kernel TCP.
+HOP_S = {
+    "infiniband": 5e-6,
+    "roce": 6e-6,
+    "efa": 15e-6,
+    "cxi": 8e-6,
+    "psm": 8e-6,
+    "tcp": 40e-6,
+    "tcpx": 25e-6,
+    "tcpxo": 20e-6,
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One rank's share of a cluster. Rates are one direction, before the fitted efficiencies."""
+
+    gpu: Gpu
+    sustained: dict[str, float]  # operations per second by precision
+    num_sms: int
+    hbm_Bps: float
+    attention: dict[str, float]
+    nvlink_Bps: float
+    nic_Bps: float
+    domain: int  # ranks of one scale-up domain
+    gpus_per_host: int
+    hop_s: float
+    num_gpus: int
+    upper_Bps: float  # network share of a rank beyond its leaf switch, where oversubscribed
+    power_scale: float = 1.0
+    derate: float = 1.0  # of this part against others of its architecture, because of a lower power limit
+
+    def rate(self, precision: str) -> float:
+        """Return the sustained rate of matrix products in a precision, or raise where the part has no such unit."""
+        name = {"fp16": "fp16", "fp32": "fp32", "tf32": "tf32", "fp8": "fp8", "fp4": "fp4"}.get(precision, "bf16")
+        if name == "bf16" and "bf16" not in self.sustained:
+            name = "fp16"
+        if name not in self.sustained:
+            known = ", ".join(self.sustained)
+            raise SimulationError(
+                f"{self.gpu.name} has no {precision} matrix units.",
+                detail=f"It has {known}.",
+                hint="Pick one of those.",
+            )
+        return self.sustained[name] * self.power_scale
+
+    def capped(self, power_w: float) -> Machine:
+        """Return the machine with its parts held to a power: the rate falls with its square root."""
+        return replace(self, power_scale=min(1.0, (power_w / self.gpu.power_w) ** 0.5)) if power_w else self
+
+
+@cache
+def _sustained() -> dict[str, Any]:
+    text = (files("syncline.sim") / "data" / "gpu_sustained.yaml").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded
+
+
+def facts_of(gpu: Gpu) -> dict[str, Any]:
+    """Return the sustained figures of a part: its own over its architecture's."""
+    data = _sustained()
+    base: dict[str, Any] = data["architectures"].get(gpu.architecture, data["architectures"]["default"])
+    return {**base, "base_power": base["power"], **data["parts"].get(gpu.name, {})}
+
+
+def machine_of(
+    model: HostModel,
+    link: LinkType | None,
+    num_gpus: int,
+    *,
+    catalog: Catalog | None = None,
+    oversubscription: float = 1.0,
+) -> Machine:
+    """Return one rank's share of a cluster of alike hosts."""
+    catalog = catalog or load_catalog()
+    gpu = catalog.gpu(model.gpu)
+    facts = facts_of(gpu)
+    dies = max(gpu.num_dies, 1)
+    shares: dict[str, float] = facts["share"]
+    peaks = {name: gpu.flops_at(name) for name in ("fp16", "bf16", "tf32", "fp32", "fp8", "fp4")}
+    sustained = {n: p * shares.get(n, 0.7) * facts["power"] / dies for n, p in peaks.items() if p is not None}
+    nic_Bps = network_Bps(model, link) / model.num_gpus / dies
+    up_Bps, domain = scale_up(model, gpu, catalog)
+    hop_s = HOP_S.get(link.transport, 10e-6) if link else 10e-6
+    return Machine(
+        gpu=gpu, sustained=sustained, num_sms=int(facts["sms"]) // dies,
+        hbm_Bps=gpu.memory_Bps * _sustained()["hbm_share"] / dies,
+        attention=facts["attention"], nvlink_Bps=up_Bps / dies, nic_Bps=nic_Bps, domain=domain * dies,
+        gpus_per_host=model.num_gpus * dies, hop_s=hop_s, num_gpus=num_gpus, upper_Bps=nic_Bps / oversubscription,
+        derate=min(facts["power"] / facts["base_power"], 1.0),
+    )  # fmt: skip
+
+
+def network_Bps(model: HostModel, link: LinkType | None) -> float:
+    """Return what a host sends into the network, one direction; a kernel TCP stream does not fill a fast port."""
+    if link is None:
+        return 0.0
+    port = min(link.rate_Bps, model.nic_path_cap_Bps or link.rate_Bps)
+    return port * model.num_ports
+
+
+def scale_up(model: HostModel, gpu: Gpu, catalog: Catalog) -> tuple[float, int]:
+    """Return the rate of one GPU to its scale-up domain, and how many GPUs that has."""
+    domain = model.scale_up_domain_gpus or model.num_gpus
+    nvlink = catalog.scale_up_Bps(gpu)
+    if model.scale_up_topology == "none" and model.num_gpus == 1:
+        return max(nvlink, 1.0), 1
+    if model.scale_up_topology in ("pcie", "none") or nvlink == 0:
+        # A ring over PCIe crosses each root or switch twice; half of a slot is what copies between cards reach.
+        return catalog.pcie(gpu.pcie).usable_Bps / 2, model.num_gpus
+    return nvlink, domain
+
+
+def machine_from_spec(spec: ClusterSpec, num_gpus: int = 0) -> Machine:
+    """Return one rank's share of a described cluster, without building it."""
+    catalog = load_catalog().with_parts(spec.parts) if spec.parts else load_catalog()
+    groups = spec.hosts or spec.sites[0].hosts
+    network = spec.network if spec.hosts else spec.sites[0].network
+    model = groups[0].host.resolve(catalog)
+    name = getattr(network, "link", None) or model.link
+    over = float(getattr(network, "oversubscription", 1.0) or 1.0)
+    return machine_of(model, catalog.link(name) if name else None, num_gpus, catalog=catalog, oversubscription=over)
+
+
+def machine_from_fabric(fabric: Fabric) -> Machine:
+    """Return one rank's share of a built cluster: rates of its own links, the slowest host where they differ."""
+    machine = machine_from_spec(fabric.spec, fabric.num_gpus)
+    links, devices = fabric.links, fabric.devices
+    up = links.up & np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS])
+    leaves_host = up & (devices.host[links.src] >= 0) & (devices.kind[links.src] == Kind.NIC)
+    sent = np.bincount(
+        devices.host[links.src[leaves_host]], weights=links.rate_Bps[leaves_host], minlength=fabric.num_hosts
+    )
+    gpus = np.bincount(fabric.gpu_host, minlength=fabric.num_hosts)
+    per_gpu = float((sent / np.maximum(gpus, 1)).min()) if fabric.num_hosts else 0.0
+    nic = min(machine.nic_Bps, per_gpu / max(machine.gpu.num_dies, 1)) if per_gpu else machine.nic_Bps
+    spine = up & (devices.level[links.src] == 1) & (devices.level[links.dst] == 2)
+    total_up = float(links.rate_Bps[spine].sum())
+    upper = nic if not total_up else min(nic, total_up / max(fabric.num_gpus, 1))
+    wan = links.up & (links.tier == Tier.WAN)
+    if wan.any():  # replicas on several sites exchange over the long links, both directions counted once
+        upper = min(upper, float(links.rate_Bps[wan].sum()) / 2 / max(fabric.num_gpus, 1))
+    return replace(machine, nic_Bps=nic, upper_Bps=upper)

@@ -1,0 +1,137 @@
+"""Rows of published training runs: a CSV with one metric a row, read safely, and grouped into distinct runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from syncline.errors import DescriptionError
+from syncline.fabric.document import read_text
+
+NEEDED = ("source", "model", "gpu", "gpus", "metric", "value")
+COLUMNS = (
+    "source", "model", "params_b", "layers", "hidden", "heads", "seq", "vocab", "gpu", "gpus", "tp", "pp", "dp",
+    "cp", "ep",
+    "micro_batch", "global_batch", "precision", "recompute", "zero_or_fsdp", "interconnect", "metric", "value", "notes",
+)  # fmt: skip
+#: Best first: of several metrics of one run, the first that is there is scored.
+METRICS = (
+    "iteration_time_s", "step_time_s", "tokens_per_s_total", "tokens_per_s_per_gpu", "samples_per_s",
+    "model_tflops_per_gpu",
+    "hw_tflops_per_gpu", "mfu_pct", "hfu_pct",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the file as text, with its line number."""
+
+    line: int
+    cells: dict[str, str]
+
+    def text(self, column: str) -> str:
+        """Return a cell, empty where the file has none."""
+        return self.cells.get(column, "").strip()
+
+    def number(self, column: str) -> float | None:
+        """Return a cell as a number, or None where it is empty or not one."""
+        try:
+            value = float(self.text(column))
+        except ValueError:
+            return None
+        return value if math.isfinite(value) else None
+
+    def whole(self, column: str, otherwise: int | None = None) -> int | None:
+        """Return a cell as a whole number."""
+        value = self.number(column)
+        return otherwise if value is None else round(value)
+
+    @property
+    def everything(self) -> str:
+        """All text that may say something about the system."""
+        return " ".join(
+            self.text(c) for c in ("source", "model", "gpu", "interconnect", "zero_or_fsdp", "precision", "notes")
+        )
+
+    @property
+    def value(self) -> float:
+        value = self.number("value")
+        if value is None or value <= 0:
+            raise DescriptionError("no positive value was published")
+        return value
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its rows, best metric first."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def best(self) -> Row:
+        return self.rows[0]
+
+    @property
+    def source(self) -> str:
+        return self.best.text("source")
+
+
+def read_rows(text: str, where: str) -> list[Row]:
+    """Read the rows of a CSV text; a missing column is empty, a missing needed column an error."""
+    reader = csv.DictReader(io.StringIO(text))
+    missing = [column for column in NEEDED if column not in (reader.fieldnames or ())]
+    if missing:
+        raise DescriptionError(
+            f'the file has no column "{missing[0]}".', where=where, hint=f"Columns: {', '.join(COLUMNS)}."
+        )
+    try:
+        rows = [Row(reader.line_num, _cells(cells)) for cells in reader]
+    except csv.Error as error:
+        raise DescriptionError(f"not a CSV file: {error}.", where=f"{where} line {reader.line_num}") from None
+    if not rows:
+        raise DescriptionError("the file has no rows.", where=where)
+    return rows
+
+
+def _cells(cells: dict[str | Any, str | Any]) -> dict[str, str]:
+    """Return the cells of the named columns; a row that is too long or too short keeps what it has."""
+    return {key: value or "" for key, value in cells.items() if isinstance(key, str)}
+
+
+def read_file(path: str | Path) -> list[Row]:
+    """Read the rows of a file."""
+    return read_rows(read_text(Path(path)), str(path))
+
+
+def runs_of(rows: Sequence[Row]) -> list[Run]:
+    """Group rows that report one run in several metrics.
+
+    Rows with the same configuration belong together; where one metric comes twice for a configuration, the first rows
+    of each metric are one run, the second another (eager and compiled, say).
+    """
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    seen: dict[tuple[str, ...], int] = {}
+    for row in rows:
+        key = tuple(row.text(c) for c in COLUMNS if c not in ("metric", "value", "notes", "source"))
+        counted = (*key, row.text("metric"), _origin(row))
+        seen[counted] = seen.get(counted, -1) + 1
+        groups.setdefault((*key, _origin(row), str(seen[counted])), []).append(row)
+    return [Run(tuple(sorted(group, key=_preference))) for group in groups.values()]
+
+
+def _origin(row: Row) -> str:
+    """Return the paper that a row comes from where its source names one, so that two tables of it can meet."""
+    text = row.text("source")
+    paper = re.search(r"arxiv[ :]*(\d{4}\.\d{4,5})", text, re.IGNORECASE)
+    return paper.group(1) if paper else text
+
+
+def _preference(row: Row) -> int:
+    metric = row.text("metric")
+    return METRICS.index(metric) if metric in METRICS else len(METRICS)

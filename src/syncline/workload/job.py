@@ -1,0 +1,155 @@
+"""The job: a model, how it is split and fed, and the facts about the run that its speed depends on.
+
+    model: llama3-70b
+    parallel: {tp: 8, pp: 4, zero: 1}
+    batch: {global: 1024, micro: 1, sequence: 8192}
+
+Everything else has a default that depends on the framework and its year (`software.py`), and every default that was
+taken is shown with the answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from syncline.fabric.network import Rate, Seconds, Strict
+from syncline.workload.layer_list import LayerList
+from syncline.workload.parallel import Parallel
+from syncline.workload.shape import Shape
+
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
+Recompute = Literal["none", "selective", "selective-op", "full", "auto"]
+Kernel = Literal["auto", "cudnn", "fa3", "fa2", "triton", "unfused"]
+Framework = Literal["auto", "megatron", "deepspeed", "pytorch", "nemo"]
+Method = Literal["allreduce", "parameter-server", "local-sgd", "diloco", "bounded-staleness"]
+
+
+class Batch(Strict):
+    """How many sequences (or samples) a step takes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, populate_by_name=True)
+
+    global_: int = Field(alias="global", ge=1, le=10**9)
+    micro: int = Field(default=1, ge=1, le=10**6)
+    sequence: int = Field(default=2048, ge=1, le=10**8)
+
+
+class Sync(Strict):
+    """How replicas agree: every step by all-reduce, or otherwise."""
+
+    method: Method = "allreduce"
+    every: int = Field(default=1, ge=1, le=10**6, description="steps between synchronisations (local-sgd, diloco)")
+    codec: str = Field(default="none", description="none, fp16, int8, int4, onebit, topk:0.01")
+    servers: int = Field(default=1, ge=1, description="hosts that serve parameters")
+    staleness: int = Field(default=0, ge=0, description="steps a replica may run ahead (bounded-staleness)")
+
+
+class Overlap(Strict):
+    """What runs beside compute; left out means what the software does."""
+
+    tp: bool | None = None
+    dp: bool | None = None
+    reshard: bool | None = Field(default=None, description="FSDP frees parameters after the forward")
+
+
+class Data(Strict):
+    """Where samples come from."""
+
+    sample_bytes: float | None = Field(default=None, gt=0, description="bytes read per sample; default 4 per token")
+    storage_rate: Rate | None = Field(default=None, description="what the storage network gives the whole job")
+
+
+class Checkpoint(Strict):
+    """Writing the state."""
+
+    every_steps: int = Field(default=0, ge=0, description="0: never")
+    storage_rate: Rate | None = None
+    asynchronous: bool = True
+
+
+class Software(Strict):
+    """What ran: its framework and year set the defaults of everything a job file does not say."""
+
+    framework: Framework = "auto"
+    year: int = Field(default=2025, ge=2015, le=2035)
+
+
+class Job(Strict):
+    """A job as its file says, validated."""
+
+    name: str = "job"
+    kind: Literal["train", "decode"] = "train"
+    model: Shape | LayerList
+    parallel: Parallel = Parallel()
+    batch: Batch
+    gpus: int | None = Field(default=None, ge=1, le=10_000_000, description="ranks used; default: the whole cluster")
+    precision: Precision = "bf16"
+    recompute: Recompute = "none"
+    early_stop: bool | None = Field(default=None, description="the last product of a repeated block is not repeated")
+    attention: Kernel = "auto"
+    compiled: bool | None = None
+    overlap: Overlap = Overlap()
+    optimizer: Literal["adam", "adam-unfused", "sgd", "adafactor", "muon"] | None = None
+    gradient_bytes: Literal[1, 2, 4] | None = None
+    parameter_bytes: Literal[1, 2, 4] | None = Field(default=None, description="as gathered")
+    accumulate_bytes: float | None = Field(default=None, ge=1, le=16)
+    token_drop: bool = Field(
+        default=False, description="experts drop tokens over their capacity: no host synchronisation"
+    )
+    cuda_graphs: bool | None = Field(default=None, description="CUDA graphs capture the routing of tokens")
+    power_w: float | None = Field(default=None, gt=0, description="power cap of one GPU")
+    sync: Sync = Sync()
+    data: Data = Data()
+    checkpoint: Checkpoint = Checkpoint()
+    checkpoint_overhead: Seconds = 0.0
+    software: Software = Software()
+    context: int = Field(default=2048, ge=1, description="tokens in the cache (decode)")
+
+    @field_validator("precision", mode="before")
+    @classmethod
+    def _plain_precision(cls, value: Any) -> Any:
+        return value.lower() if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _batch_divides(self) -> Job:
+        dp = self.parallel.dp
+        if self.kind == "train" and dp is not None and self.batch.global_ % (dp * self.batch.micro):
+            raise ValueError(batch_problem(self.batch.global_, dp, self.batch.micro))
+        return self
+
+    @property
+    def num_micro(self) -> int:
+        """Micro-batches of one replica in one step."""
+        return self.batch.global_ // ((self.parallel.dp or 1) * self.batch.micro)
+
+    def on(self, num_gpus: int) -> Job:
+        """Return the job with `dp` filled in for so many GPUs (or for the number it states)."""
+        if self.gpus is not None and self.gpus > num_gpus:
+            from syncline.errors import DescriptionError
+
+            raise DescriptionError(
+                f"the job asks for {self.gpus:,} GPUs, but the cluster has {num_gpus:,}.",
+                hint=f"gpus: {num_gpus} fits.",
+            )
+        split = self.parallel.fill(self.gpus or num_gpus)
+        dp = split.dp or 1
+        if self.kind == "train" and self.batch.global_ % (dp * self.batch.micro):
+            from syncline.errors import DescriptionError
+
+            raise DescriptionError(f"{batch_problem(self.batch.global_, dp, self.batch.micro)}.")
+        return self.model_copy(update={"parallel": split})
+
+
+def batch_problem(total: int, dp: int, micro: int) -> str:
+    """Say why a batch does not divide, and the nearest that does."""
+    unit = dp * micro
+    lower, upper = total // unit * unit, (total // unit + 1) * unit
+    near = f"{lower:,} or {upper:,}" if lower else f"{upper:,}"
+    smaller = [m for m in range(micro - 1, 0, -1) if total % (dp * m) == 0]
+    other = f", or `micro: {smaller[0]}`" if smaller else ""
+    return (
+        f"a global batch of {total:,} does not divide over dp {dp} x micro-batch {micro} = {unit:,}; "
+        f"the nearest that works is `global: {near}`{other}"
+    )

@@ -1,0 +1,135 @@
+"""How a job is split over ranks: tensor, context, expert, data and pipeline parallelism, and their rules."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from syncline.errors import DescriptionError
+from syncline.fabric.network import Strict
+from syncline.workload.shape import Shape
+
+Zero = Literal["none", "1", "2", "3", "fsdp", "hsdp"]
+Schedule = Literal["1f1b", "gpipe", "interleaved", "zero-bubble"]
+
+
+class Parallel(Strict):
+    """The split. `dp` left out means: all the GPUs that the rest leaves."""
+
+    tp: int = Field(default=1, ge=1, le=65_536)
+    pp: int = Field(default=1, ge=1, le=65_536)
+    dp: int | None = Field(default=None, ge=1, le=10_000_000)
+    cp: int = Field(default=1, ge=1, le=65_536)
+    ep: int = Field(default=1, ge=1, le=65_536)
+    sp: bool | None = Field(default=None, description="sequence parallelism; default: with tensor parallelism")
+    zero: Zero = "1"
+    shard: int | None = Field(default=None, ge=1, description="ranks of one FSDP shard group (hsdp)")
+    schedule: Schedule = "1f1b"
+    virtual: int = Field(default=1, ge=1, le=1024, description="model chunks per rank (interleaved)")
+    context: Literal["ring", "ulysses"] = "ring"
+    order: tuple[Literal["tp", "cp", "ep", "dp", "pp"], ...] = ("tp", "cp", "dp", "pp")
+
+    @field_validator("zero", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        return "none" if value in (0, None) else str(value)
+
+    @property
+    def sharded_params(self) -> bool:
+        """Whether parameters are gathered layer by layer."""
+        return self.zero in ("3", "fsdp", "hsdp")
+
+    @property
+    def sharded_state(self) -> bool:
+        """Whether each rank owns a part of the optimizer's state."""
+        return self.zero != "none"
+
+    @property
+    def model_ranks(self) -> int:
+        """Ranks that one replica of the model takes."""
+        return self.tp * self.pp * self.cp
+
+    def fill(self, num_gpus: int | None, where: str = "") -> Parallel:
+        """Return the split with `dp` filled in from the number of GPUs, or raise where they do not fit."""
+        if num_gpus is None:
+            return self if self.dp is not None else self.model_copy(update={"dp": 1})
+        if self.dp is None:
+            if num_gpus % self.model_ranks:
+                near = [n for n in range(max(num_gpus - self.model_ranks, 1), num_gpus) if n % self.model_ranks == 0]
+                raise DescriptionError(
+                    f"{num_gpus} GPUs do not divide into replicas of {self.model_ranks} "
+                    f"(tp {self.tp} x cp {self.cp} x pp {self.pp}).",
+                    where=where,
+                    hint=f"Use {near[-1]} GPUs (gpus: {near[-1]})."
+                    if near
+                    else f"It takes {self.model_ranks} at least.",
+                )
+            return self.model_copy(update={"dp": num_gpus // self.model_ranks})
+        if self.dp * self.model_ranks > num_gpus:
+            most = num_gpus // self.model_ranks
+            raise DescriptionError(
+                f"tp {self.tp} x cp {self.cp} x pp {self.pp} x dp {self.dp} needs {self.dp * self.model_ranks:,} GPUs, "
+                f"but there are {num_gpus:,}.",
+                where=where,
+                hint=f"dp: {most} fits." if most else "One replica alone does not fit: lower tp, cp or pp.",
+            )
+        return self
+
+
+def nearest(options: list[int], wanted: int) -> int:
+    """Return the option closest to what was asked for."""
+    return min(options, key=lambda option: (abs(option - wanted), option))
+
+
+def divisors(number: int) -> list[int]:
+    """Return the divisors of a number, ascending."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return small + [number // d for d in reversed(small) if d * d != number]
+
+
+def check_split(shape: Shape, split: Parallel, num_layers_hint: str = "") -> None:
+    """Raise if this model cannot be split so; the text says what, why and the nearest split that works."""
+    if split.tp > shape.heads or shape.heads % split.tp:
+        works = nearest(divisors(shape.heads), split.tp)
+        why = "more than" if split.tp > shape.heads else "which does not divide"
+        raise DescriptionError(
+            f"tp is {split.tp}, {why} the {shape.heads} attention heads of {shape.name}.",
+            detail="Tensor parallelism gives each rank whole heads.",
+            hint=f"The nearest that works is tp: {works}.",
+        )
+    if split.pp > shape.layers:
+        raise DescriptionError(
+            f"pp is {split.pp}, but {shape.name} has {shape.layers} layers.",
+            detail="A pipeline stage needs at least one layer.",
+            hint=f"The deepest pipeline is pp: {shape.layers}.",
+        )
+    if split.virtual > 1 and split.pp * split.virtual > shape.layers + 2:
+        most = max(1, shape.layers // split.pp)
+        raise DescriptionError(
+            f"{split.pp} stages of {split.virtual} chunks are {split.pp * split.virtual} chunks, "
+            f"but {shape.name} has {shape.layers} layers.",
+            hint=f"virtual: {most} is the most.",
+        )
+    _check_experts(shape, split)
+
+
+def _check_experts(shape: Shape, split: Parallel) -> None:
+    if split.ep == 1:
+        return
+    if shape.moe is None:
+        raise DescriptionError(f"ep is {split.ep}, but {shape.name} has no experts.", hint="Leave ep out.")
+    if shape.moe.experts % split.ep:
+        works = nearest(divisors(shape.moe.experts), split.ep)
+        raise DescriptionError(
+            f"ep is {split.ep}, which does not divide the {shape.moe.experts} experts of {shape.name}.",
+            hint=f"The nearest that works is ep: {works}.",
+        )
+    ranks = split.tp * split.cp * (split.dp or 1)
+    if ranks % split.ep:
+        options = [d for d in divisors(ranks) if shape.moe.experts % d == 0]
+        raise DescriptionError(
+            f"ep is {split.ep}, but the experts of a stage are spread over tp x cp x dp = {ranks} ranks, "
+            "which it does not divide.",
+            hint=f"The nearest that works is ep: {nearest(options, split.ep)}.",
+        )
