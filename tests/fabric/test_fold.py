@@ -26,7 +26,7 @@ def random_graphs(draw: st.DrawFn) -> dict[str, Any]:
     """Return hosts and switches joined by random cables of random rates: nothing regular about it."""
     num_switches, num_hosts = draw(st.integers(1, 6)), draw(st.integers(2, 6))
     rates = st.sampled_from(("100Gbps", "200Gbps", "400Gbps"))
-    cables = [
+    cables: list[dict[str, Any]] = [
         {"a": f"host-{h:02d}/nic-0", "b": f"s{draw(st.integers(0, num_switches - 1))}", "rate": draw(rates)}
         for h in range(num_hosts)
     ]

@@ -25,7 +25,8 @@ def make(description: dict[str, Any]) -> Fabric:
 
 def network_graph(fabric: Fabric) -> nx.MultiDiGraph:
     """Return what forwards, its links weighted as the router weighs them, and the NICs at its edge."""
-    links, graph, mask = fabric.links, nx.MultiDiGraph(), forwards(fabric)
+    links, mask = fabric.links, forwards(fabric)
+    graph: nx.MultiDiGraph = nx.MultiDiGraph()
     edge = mask | (fabric.devices.kind == Kind.NIC)
     usable = links.up & ((links.tier >= Tier.ACCESS) | ((links.tier == Tier.SCALE_UP) & chips_forward(fabric)))
     for link in np.flatnonzero(usable & edge[links.src] & edge[links.dst]).tolist():
@@ -47,7 +48,8 @@ def network_part(fabric: Fabric, path: np.ndarray) -> np.ndarray:
     """Return the links of a path between the NICs (or, on a chip torus, all of them)."""
     if chips_forward(fabric):
         return path
-    return path[fabric.links.tier[path] >= Tier.ACCESS]
+    middle: np.ndarray = path[fabric.links.tier[path] >= Tier.ACCESS]
+    return middle
 
 
 def cost(fabric: Fabric, path: np.ndarray) -> int:
@@ -90,9 +92,9 @@ def test_all_equal_cost_paths_are_those_of_networkx(any_cluster: Any_, data: st.
     ends = int(fabric.links.src[first[0]]), int(fabric.links.dst[first[-1]])
     expected = set()
     for devices in nx.all_shortest_paths(nx.DiGraph(graph), *ends, weight="weight"):
-        choices: list[list[int]] = [[]]
+        choices: list[list[Any]] = [[]]
         for a, b in pairwise(devices):
-            choices = [[*path, link] for path in choices for link in graph[a][b]]
+            choices = [[*path, link] for path in choices for link in graph.get_edge_data(a, b)]
         expected |= {tuple(path) for path in choices}
     assert middles == expected
     assert len(Routes(fabric).paths(src, dst, limit=3)) == min(3, len(found))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 UNKNOWN_CABLE = "cable"
 """The medium and cable of a link of which only the rate is known."""
-MAX_DEVICES = 40_000_000
-"""More than this many devices would not fit the memory that a fabric is promised to stay under."""
+MAX_DEVICES = 8_000_000
+"""Building takes about 500 bytes a device, its links included: this many stay under 4 GiB."""
 
 
 @dataclass

@@ -11,6 +11,7 @@ or imported can be written as a description and built again.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -170,7 +171,7 @@ class HostGroup(Strict):
         if self.names and isinstance(self.count, int) and self.count != len(self.names):
             raise ValueError(f"count is {self.count} but there are {len(self.names)} names")
         if len(set(self.names)) != len(self.names):
-            raise ValueError("two hosts have the same name")
+            raise ValueError(f'two hosts are called "{Counter(self.names).most_common(1)[0][0]}"')
         return self
 
 
