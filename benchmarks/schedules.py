@@ -9,13 +9,15 @@ from typing import Any
 from measure import measure
 
 MIB = 1 << 20
-RINGS = {"ring 4,096": ("ring", 4096, ()), "ring 131,072": ("ring", 131072, ())}
-LEVELS = {
+Case = tuple[Any, ...]
+RINGS: dict[str, Case] = {"ring 4,096": ("ring", 4096, ()), "ring 131,072": ("ring", 131072, ())}
+LEVELS: dict[str, Case] = {
     "hierarchical 16,384 (2,048 x 8)": ("hierarchical", 16384, (2048, 8)),
     "hierarchical 16,384 (64 x 32 x 8)": ("hierarchical", 16384, (64, 32, 8)),
     "hierarchical 131,072 (16,384 x 8)": ("hierarchical", 131072, (16384, 8)),
+    "hierarchical all-gather 131,072 (16,384 x 8)": ("hierarchical", 131072, (16384, 8), "all_gather"),
 }
-OTHERS = {
+OTHERS: dict[str, Case] = {
     "halving-doubling 4,096": ("halving-doubling", 4096, ()),
     "double tree 16,384": ("double-tree", 16384, ()),
     "torus 4,096 (16 x 16 x 16)": ("torus", 4096, (16, 16, 16)),
@@ -25,12 +27,12 @@ FAULT_RANKS = (4, 6)
 SEEDS = 4
 
 
-def build_and_prove(family: str, ranks: int, shape: list[int]) -> dict[str, Any]:
+def build_and_prove(family: str, ranks: int, shape: list[int], kind: str = "") -> dict[str, Any]:
     """Build one schedule, prove it and count its bytes."""
-    from syncline.schedule import build, counted_law, verify
+    from syncline.schedule import Kind, build, counted_law, verify
 
     began = time.process_time()
-    schedule = build(family, ranks, shape=tuple(shape))
+    schedule = build(family, ranks, shape=tuple(shape), kind=Kind(kind) if kind else None)
     built = time.process_time()
     proved = verify(schedule)
     done = time.process_time()
@@ -89,8 +91,8 @@ def _try(kernel: Any, fault: str) -> Counter[str]:
 def run() -> dict[str, Any]:
     """Return time and peak memory of each large schedule, and the table of faults."""
     figures: dict[str, Any] = {"proofs": {}}
-    for name, (family, ranks, shape) in (RINGS | LEVELS | OTHERS).items():
-        cost = measure("schedules:build_and_prove", family=family, ranks=ranks, shape=list(shape))
+    for name, (family, ranks, shape, *kind) in (RINGS | LEVELS | OTHERS).items():
+        cost = measure("schedules:build_and_prove", family=family, ranks=ranks, shape=list(shape), kind="".join(kind))
         figures["proofs"][name] = cost.result | {"cpu_s": cost.cpu_s, "peak_rss_MiB": cost.peak_rss_bytes / MIB}
     table = measure("schedules:faults").result
     total: Counter[str] = Counter()

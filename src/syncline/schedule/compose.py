@@ -3,48 +3,40 @@
 Each kernel is proved for its own goal from *any* starting data: what a taker ends with is exactly the sum of what the
 givers of its group held, whatever all other cells held. So a stage may be replaced by its goal: takers get the sum,
 every other cell the group touches becomes unknown data with a fresh random number. Chunks that no stage tells apart
-(same groups, same local giver and taker in each stage) go through the same sums and are proved as one. Sound for any
+(same groups, same local giver and taker in each stage) go through the same sums and are proved as one, and so are
+chunks that a change of names turns into each other (`symmetry`). Sound for any
 strand; a strand that relies on what a kernel leaves in cells it promises nothing about is refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from syncline.errors import NotProvedError, ScheduleError
+from syncline.errors import NotProvedError
 from syncline.schedule.collective import ALL, Collective, Ints
+from syncline.schedule.cover import Cover, cover
 from syncline.schedule.field import Numbers, Values
 from syncline.schedule.kernel import Stage
 from syncline.schedule.replay import Weights, expected, starts
 from syncline.schedule.schedule import Schedule, Strand
+from syncline.schedule.symmetry import orbits
 
 STATE_CELLS = 1 << 22
 
 
-@dataclass(frozen=True)
-class Cover:
-    """Per chunk of the strand: which of the stage's bases covers it (-1 none), and as which block of the goal."""
-
-    bases: Ints
-    which: Ints
-    block: Ints
-
-
-def compose(schedule: Schedule, strand: Strand, numbers: Numbers) -> None:
+def compose(schedule: Schedule, strand: Strand, numbers: Numbers, *, symmetric: bool = True) -> None:
     """Return when the stages, each replaced by its goal, perform the collective; else raise `NotProvedError`."""
     _check_helpers(schedule, strand)
-    covers = [_cover(stage, strand.num_chunks) for stage in strand.stages]
-    chunks = _representatives(schedule.collective, strand.num_chunks, covers)
+    covers = [cover(stage, strand.num_chunks) for stage in strand.stages]
+    chunks = _representatives(schedule.collective, strand, covers, symmetric)
     weights = Weights.draw(numbers, schedule.num_ranks)
     unknown = [numbers.unknowns(schedule.num_ranks) for _ in strand.stages]
     width = max(1, STATE_CELLS // schedule.num_ranks)
     for low in range(0, len(chunks), width):
         part = chunks[low : low + width]
         state = _start(schedule.collective, strand.num_chunks, weights, part)
-        for number, (stage, cover) in enumerate(zip(strand.stages, covers, strict=True)):
-            _do_stage(stage, cover, part, state, numbers, unknown[number], f"{schedule.name} stage {number}")
+        for number, (stage, covered) in enumerate(zip(strand.stages, covers, strict=True)):
+            _do_stage(stage, covered, part, state, numbers, unknown[number], f"{schedule.name} stage {number}")
         _check(schedule, strand, numbers, weights, part, state)
 
 
@@ -58,28 +50,18 @@ def _check_helpers(schedule: Schedule, strand: Strand) -> None:
                              where=schedule.name, hint="Give each stage its own helpers.")  # fmt: skip
 
 
-def _cover(stage: Stage, num_chunks: int) -> Cover:
-    bases = np.unique(stage.base)
-    which, block = np.full(num_chunks, -1, dtype=np.int64), np.full(num_chunks, -1, dtype=np.int64)
-    local = stage.kernel.goal.blocks(stage.kernel.num_chunks)
-    places = (stage.chunk_offsets()[:, None] + stage.span_offsets()[None, :]).ravel()
-    owner = np.repeat(local, stage.span_size)
-    for number, base in enumerate(bases):
-        at = base + places
-        if (which[at] != -1).any():
-            raise ScheduleError("groups of one stage cover chunks in part: this cannot be proved in factors.",
-                                hint='Use the "flat" method.')  # fmt: skip
-        which[at], block[at] = number, owner
-    return Cover(bases, which, block)
-
-
-def _representatives(goal: Collective, num_chunks: int, covers: list[Cover]) -> Ints:
-    """Return one chunk of every set of chunks that nothing tells apart."""
-    label = goal.blocks(num_chunks)
-    for cover in covers:
-        for column in (cover.which, cover.block):
+def _representatives(goal: Collective, strand: Strand, covers: list[Cover], symmetric: bool) -> Ints:
+    """Return one chunk of every set that nothing tells apart, or that a change of names turns into another."""
+    label = goal.blocks(strand.num_chunks)
+    for part in covers:
+        for column in (part.which, part.block):
             label = np.unique(label * (int(column.max()) + 2) + column + 1, return_inverse=True)[1]
-    return np.sort(np.unique(label, return_index=True)[1])
+    chunks = np.sort(np.unique(label, return_index=True)[1])
+    if not symmetric or len(chunks) < 2:
+        return chunks
+    same = orbits(goal, strand.stages, covers, strand.num_chunks)
+    _, first = np.unique(same[chunks], return_index=True)
+    return np.sort(chunks[first])
 
 
 def _start(goal: Collective, num_chunks: int, weights: Weights, chunks: Ints) -> Values:
@@ -89,18 +71,18 @@ def _start(goal: Collective, num_chunks: int, weights: Weights, chunks: Ints) ->
 
 
 def _do_stage(
-    stage: Stage, cover: Cover, chunks: Ints, state: Values, numbers: Numbers, unknown: Values, where: str
+    stage: Stage, covered: Cover, chunks: Ints, state: Values, numbers: Numbers, unknown: Values, where: str
 ) -> None:
     goal, ranks = stage.kernel.goal, stage.members[:, : stage.kernel.num_ranks]
     givers, takers = goal.givers(goal.num_blocks), goal.takers(goal.num_blocks)
-    for number in np.unique(cover.which[chunks]):
+    for number in np.unique(covered.which[chunks]):
         if number < 0:
             continue
-        group = ranks[stage.base == cover.bases[number]]
+        group = ranks[stage.base == covered.bases[number]]
         if len(np.unique(group)) != group.size:
             raise NotProvedError("two groups of one stage share a rank and a chunk.", where=where)
-        rows = np.flatnonzero(cover.which[chunks] == number)
-        block = cover.block[chunks[rows]]
+        rows = np.flatnonzero(covered.which[chunks] == number)
+        block = covered.block[chunks[rows]]
         _do_goal(state, rows, group, givers[block], takers[block], numbers, unknown)
 
 
