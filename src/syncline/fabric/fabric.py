@@ -95,8 +95,9 @@ class Links:
     """Columns of directed links; links 2k and 2k+1 are one cable's two directions.
 
     `latency_s` covers the cable and half the crossing of the device at either end, so that a path adds up. `medium`
-    indexes `Fabric.media`, `cable` indexes `Fabric.cables` (-1: on a board). A bond of several cables between two devices is one link of their summed
-    rate with `num_cables` > 1. A link that is not `up` carries nothing but is still counted and drawn.
+    indexes `Fabric.media`, `cable` indexes `Fabric.cables` (-1: on a board). A bond of several cables between two
+    devices is one link of their summed rate with `num_cables` > 1. A link that is not `up` carries nothing but is
+    still counted and drawn.
     """
 
     src: IntArray
