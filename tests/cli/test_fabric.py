@@ -91,6 +91,29 @@ def test_links(syncline: Run) -> None:
     assert status == 0 and out.count("400 Gb/s") == 64
 
 
+@pytest.mark.parametrize("name", ["nccl", "slurm-conf", "slurm-block", "slurm-yaml", "topograph", "graphml"])
+def test_every_format_is_written_and_read_back(name: str, syncline: Run, tmp_path: Path) -> None:
+    written, back = tmp_path / "written", tmp_path / "back.yaml"
+    assert payload(syncline, "export", "h100-64-rail", name, written) == {"written": str(written), "format": name}
+    host = () if name in ("nccl", "graphml") else ("--host", "dgx-h100")
+    found = payload(syncline, "import", written, back, *host)
+    assert (found["gpus"], found["hosts"]) == ((8, 1) if name == "nccl" else (512, 64))
+    assert payload(syncline, "show", back)["gpus"] == found["gpus"]
+
+
+def test_one_host_is_picked_for_formats_of_one(syncline: Run, tmp_path: Path) -> None:
+    assert syncline("export", "h100-64-rail", "nccl", tmp_path / "a", "--host", "63")[0] == 0
+    for words, message in (
+        (("nccl", tmp_path / "b", "--host", "64"), "h100-64-rail has no host 64."),
+        (("graphml", tmp_path / "b", "--host", "1"), "--host picks the host of an nccl file"),
+        (("bogus", tmp_path / "b"), 'there is no format "bogus".'),
+        (("graphml", tmp_path), "is a directory"),
+    ):
+        status, out, err = syncline("export", "h100-64-rail", *words)
+        assert (status, out) == (2, "") and message in err
+    assert os.listdir(tmp_path) == ["a"]
+
+
 def test_completes_in_a_process_of_its_own() -> None:
     command = [sys.executable, "-m", "syncline", "fabric", "show", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)

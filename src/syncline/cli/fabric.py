@@ -159,23 +159,29 @@ def links(
 @app.command(
     "export",
     epilog=examples(
-        "syncline fabric export p5 nccl-xml topo.xml",
+        "syncline fabric export p5-ultracluster nccl topo.xml",
         "syncline fabric export cluster.yaml slurm-conf topology.conf",
         "syncline fabric export cluster.yaml graphml cluster.graphml",
     ),
 )
 def export_(
     cluster: ClusterArgument,
-    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="See nccl, slurm-conf, slurm-block, slurm-yaml, topograph, graphml.")],
+    format_: Annotated[
+        str,
+        typer.Argument(metavar="FORMAT", help="One of nccl, slurm-conf, slurm-block, slurm-yaml, topograph, graphml."),
+    ],
     path: Annotated[Path, typer.Argument(help="The file to write.")],
-    host: Annotated[int, typer.Option(help="Which host, for formats that describe one.")] = 0,
+    host: Annotated[int | None, typer.Option(help="Which host, counted from 0 (nccl only).")] = None,
     json: JsonOption = False,
 ) -> None:
     """Write a cluster in another tool's format."""
+    from syncline.errors import UsageError
     from syncline.fabric import load
     from syncline.fabric.exchange import export
 
-    export(load(cluster), format_, path, host=host)
+    if host is not None and format_ != "nccl":
+        raise UsageError(f"--host picks the host of an nccl file; {format_} describes all.", hint="Leave --host out.")
+    export(load(cluster), format_, path, **({} if host is None else {"host": host}))
     emit(
         {"written": str(path), "format": format_}, json, lambda console: console.print(f"wrote {path}", soft_wrap=True)
     )
@@ -207,7 +213,7 @@ def import_(
         payload,
         json,
         lambda console: console.print(
-            f"wrote {target}: {fabric.num_gpus:,} GPUs in {fabric.num_hosts:,} hosts", soft_wrap=True
+            f"wrote {target}: {fabric.num_gpus:,} GPUs, hosts: {fabric.num_hosts:,}", soft_wrap=True
         ),
     )
 

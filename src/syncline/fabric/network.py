@@ -68,7 +68,6 @@ class CableLengths(Strict):
     spine_core: Metres = 100.0
     group_local: Metres = 5.0
     group_global: Metres = 60.0
-    site: Metres = 100.0
 
 
 class Network(Strict):
