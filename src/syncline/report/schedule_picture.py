@@ -169,7 +169,7 @@ def _arrow(number: int, src: int, dst: int, op: int, chunks: list[int]) -> str:
 
 def _label(number: int, src: int, dst: int, op: int, chunks: list[int]) -> str:
     x1, y1, x2, y2 = _ends(number, src, dst)
-    at = min(0.5, 0.5 * COLUMN / abs(x2 - x1))  # half a column from where it starts
+    at = 0.28 * COLUMN / abs(x2 - x1)  # near where it starts, so that two that cross keep their labels apart
     return f'<text class="chunk" x="{x1 + (x2 - x1) * at:.1f}" y="{y1 + (y2 - y1) * at + 3:.1f}">{_span(chunks)}</text>'
 
 
