@@ -46,7 +46,7 @@ def sweeps_of(names: Sequence[str]) -> list[Sweep]:
         for described, rows in sweeps(read_rows(shipped(name), name), systems)[0]:
             if described.system.num_islands > MAX_POINT_HOSTS or "another software stack" in described.remark:
                 continue
-            if "assumed" in rows[0].notes:
+            if "assumed" in rows[0].notes or described.system.facts.unverified:
                 continue
             measured = np.array([r.time_us for r in rows])
             sizes = np.array([r.size_bytes for r in rows])

@@ -8,10 +8,8 @@ import pytest
 from syncline.cli.app import run
 
 HEAD = "source,system,gpus,nodes,op,dtype,size_bytes,time_us,algbw_gbps,busbw_gbps,notes\n"
-ROWS = (
-    HEAD
-    + 's,"4x8 H100, InfiniBand NDR",32,4,all_reduce,float,8589934592,44000,0,0,\ns,mystery,8,1,all_reduce,float,0,9,0,0,\n'
-)
+GOOD = 's,"4x8 H100, InfiniBand NDR",32,4,all_reduce,float,8589934592,44000,0,0,\n'
+ROWS = HEAD + GOOD + "s,mystery,8,1,all_reduce,float,0,9,0,0,\n"
 
 
 @pytest.fixture

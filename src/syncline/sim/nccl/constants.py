@@ -84,6 +84,7 @@ class Machine:
     sendrecv_share: float
     alltoall_share: float
     nvlstree_share: float
+    nvlstree_inside: float
 
 
 @dataclass(frozen=True)

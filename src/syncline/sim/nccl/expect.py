@@ -74,7 +74,10 @@ def _tree_GBps(job: Job) -> float:
     caps = 1.2 * job.graphs.ring.num_channels * job.cap("tree_per_channel_GBps") / 2
     if job.hosts == 1:
         return min(job.nvlink_GBps / 2, caps)
-    return min(job.nic_GBps / (1 if job.hosts == 2 else 2), caps)
+    # Every GPU of the chain inside a host passes the sum up and the result down, but the one at the NIC has one
+    # neighbour less.
+    chain = job.nvlink_GBps * job.p / max(1, job.p - 1) / 2
+    return min(job.nic_GBps / (1 if job.hosts == 2 else 2), chain, caps)
 
 
 def tree_ll(job: Job, sizes: Floats) -> Floats:
@@ -127,7 +130,7 @@ def nvls(job: Job, sizes: Floats) -> Floats:
 
 def nvls_tree(job: Job, sizes: Floats) -> Floats:
     """In-switch reduction inside, double tree between NVLink domains."""
-    inside = 0.97 * _nvls_GBps(job, job.p)
+    inside = job.machine.nvlstree_inside * _nvls_GBps(job, job.p)
     if job.hosts > 2 and job.p > 8:
         inside /= 2  # an inner node of the double tree passes everything twice; on 8 GPUs the NICs bind first
     nic = job.nic_GBps if job.hosts == 2 else job.machine.nvlstree_share * job.nic_GBps / 2

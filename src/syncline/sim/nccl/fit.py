@@ -59,6 +59,7 @@ MACHINE_PARAMETERS: dict[str, tuple[tuple[int, ...] | None, float]] = {
     "tree_simple_pipeline": (None, 0.3),
     "nvlstree_pipeline": (None, 0.4),
     "nvlstree_share": (None, 0.15),
+    "nvlstree_inside": (None, 0.1),
     "ring_ll_copy": (None, 0.5),
     "ring_chunk_KiB": (None, 0.7),
 }
