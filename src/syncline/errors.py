@@ -87,5 +87,9 @@ class TimelineError(SynclineError):
     """A timeline cannot be read, written or compared."""
 
 
+class CostError(SynclineError):
+    """A price, a budget or an assumption about money cannot be, or is not known."""
+
+
 class PictureError(SynclineError):
     """A picture cannot be made here: a piece that draws it is missing."""

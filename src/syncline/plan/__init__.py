@@ -1,0 +1,1 @@
+"""Choose: what a cluster and a job cost, and what to change first."""

@@ -1,0 +1,165 @@
+"""The statement: everything about the money of one cluster, in one object.
+
+account = statement(load("h100-64-rail"), Assumptions(years=4))
+account.owned.usd_per_gpu_hour, account.quotes, account.break_evens, account.failures.goodput
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from syncline.errors import CostError
+from syncline.fabric.fabric import Fabric
+from syncline.plan.cost.assumptions import Assumption, Assumptions, listed
+from syncline.plan.cost.break_even import BreakEven, break_even, break_even_rent
+from syncline.plan.cost.budget import Bought, buy
+from syncline.plan.cost.failures import Outlook, link_failures, outlook
+from syncline.plan.cost.owning import Owning, own
+from syncline.plan.cost.payback import Payback, payback
+from syncline.plan.cost.prices import Prices, load_prices
+from syncline.plan.cost.reliability import Reliability, load_reliability
+from syncline.plan.cost.renting import IGNORED, Quote, gpu_models, rent
+from syncline.plan.cost.step_cost import check_times, cost_per_run, cost_per_step, cost_per_token
+
+IGNORES = (*IGNORED, "storage, login hosts and the management network", "taxes and delivery", "software licences")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known of a job: its step time, and perhaps its tokens a step and its length."""
+
+    step_time_s: float
+    tokens_per_step: float | None = None
+    num_steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What a job costs at one price of a GPU-hour; failures are counted in tokens and runs, not in a step."""
+
+    basis: str
+    usd_per_gpu_hour: float
+    usd_per_step: float
+    usd_per_token: float | None
+    usd_per_run: float | None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The answer of `syncline cost`."""
+
+    name: str
+    gpus: Mapping[str, int]
+    owned: Owning
+    quotes: tuple[Quote, ...]
+    break_evens: tuple[BreakEven, ...]
+    failures: Outlook
+    cable_failures: float
+    assumptions: tuple[Assumption, ...]
+    prices_source: str
+    run: Run | None = None
+    charges: tuple[Charge, ...] = ()
+    bought: tuple[tuple[str, Bought], ...] = ()
+    upgrades: tuple[tuple[str, Payback], ...] = ()
+
+    @property
+    def num_gpus(self) -> int:
+        return self.owned.num_gpus
+
+    @property
+    def run_days(self) -> float | None:
+        """Wall days of the run, failures included."""
+        if self.run is None or self.run.num_steps is None:
+            return None
+        return self.run.step_time_s * self.run.num_steps / self.failures.goodput / 86400
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that `syncline cost --json` prints."""
+        a = self.owned.assumptions
+        return {
+            "name": self.name,
+            "gpus": self.num_gpus,
+            "hosts": self.owned.num_hosts,
+            "gpu_models": dict(self.gpus),
+            "owned": self.owned.to_json(),
+            "rented": [quote.to_json(a.utilisation) for quote in self.quotes],
+            "break_even": [point.to_json() for point in self.break_evens],
+            "break_even_rent_usd_per_gpu_hour": break_even_rent(self.owned, a.years, a.utilisation),
+            "failures": self.failures.to_json() | {"cables_and_switches": self.cable_failures},
+            "run": None if self.run is None else dict(vars(self.run)) | {"days": self.run_days},
+            "charges": [dict(vars(charge)) for charge in self.charges],
+            "budget": [{"basis": basis} | bought.to_json() for basis, bought in self.bought],
+            "payback": [{"basis": basis} | upgrade.to_json() for basis, upgrade in self.upgrades],
+            "assumptions": [dict(vars(row)) for row in self.assumptions],
+            "prices": self.prices_source,
+            "ignores": list(IGNORES),
+        }
+
+
+def statement(
+    fabric: Fabric,
+    assumptions: Assumptions | None = None,
+    *,
+    prices: Prices | None = None,
+    reliability: Reliability | None = None,
+    origin: Mapping[str, str] | None = None,
+    run: Run | None = None,
+    budget_usd: float | None = None,
+    upgrade: tuple[float, float] | None = None,
+) -> Statement:
+    """Return the whole account of a fabric. `upgrade` is a price and the step time it leads to; it needs a run."""
+    a = assumptions or Assumptions()
+    prices, reliability = prices or load_prices(), reliability or load_reliability()
+    if run is not None:
+        check_times(run.step_time_s)
+    if upgrade is not None and run is None:
+        raise CostError("an upgrade is judged by the step time it changes.", hint="Give --step-time, the one of today.")
+    owned = own(fabric, a)
+    gpus = gpu_models(fabric)
+    quotes = rent(gpus, prices, a)
+    rates = [("owned", owned.usd_per_gpu_hour)]
+    rates += [(quote.label, quote.usd_per_used_gpu_hour(a.utilisation)) for quote in quotes]
+    rate = reliability.rate(a.reliability)
+    lost = outlook(fabric.num_gpus, 365.25 * a.utilisation, rate, a, owned.usd_per_gpu_hour)
+    return Statement(
+        name=fabric.name,
+        gpus=gpus,
+        owned=owned,
+        quotes=quotes,
+        break_evens=tuple(break_even(owned, quote) for quote in quotes),
+        failures=lost,
+        cable_failures=link_failures(fabric, 365.25, reliability),
+        assumptions=listed(a, origin or {}),
+        prices_source=prices.source,
+        run=run,
+        charges=tuple(_charge(basis, usd, run, fabric.num_gpus, lost.goodput) for basis, usd in rates) if run else (),
+        bought=tuple((basis, _buy(budget_usd, usd, run, lost)) for basis, usd in rates)
+        if budget_usd is not None
+        else (),
+        upgrades=tuple((basis, _payback(upgrade, usd, run, owned)) for basis, usd in rates) if upgrade and run else (),
+    )
+
+
+def _charge(basis: str, usd: float, run: Run, num_gpus: int, goodput: float) -> Charge:
+    step, tokens, steps = run.step_time_s, run.tokens_per_step, run.num_steps
+    return Charge(
+        basis,
+        usd,
+        cost_per_step(step, usd, num_gpus),
+        cost_per_token(step, tokens, usd, num_gpus, goodput) if tokens is not None else None,
+        cost_per_run(step, steps, usd, num_gpus, goodput) if steps is not None else None,
+    )
+
+
+def _buy(budget_usd: float, usd: float, run: Run | None, lost: Outlook) -> Bought:
+    step = run.step_time_s if run else None
+    tokens = run.tokens_per_step if run else None
+    return buy(budget_usd, usd, lost.num_gpus, step_time_s=step, tokens_per_step=tokens, goodput=lost.goodput)
+
+
+def _payback(upgrade: tuple[float, float], usd: float, run: Run, owned: Owning) -> Payback:
+    price, new = upgrade
+    use = owned.assumptions.utilisation
+    return payback(price, run.step_time_s, new, usd_per_gpu_hour=usd, num_gpus=owned.num_gpus, utilisation=use)
