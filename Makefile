@@ -43,8 +43,17 @@ $(VENV)/.installed: $(VENV)/.tools pyproject.toml $(PACKAGES) $(NATIVE)
 	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e ".[dev]"
 	@touch $@
 
-demo: venv  ## describe, draw and price the default cluster
-	$(BIN)/syncline --version
+demo: venv  ## describe, draw, price and simulate the default cluster
+	@mkdir -p demo
+	@echo "== the default cluster: 64 hosts of 8 H100, rail-optimized NDR" && echo
+	@$(BIN)/syncline fabric show h100-64-rail --html demo/cluster.html --svg demo/cluster.svg
+	@echo && echo "== how a gradient of 1 GiB is summed over its 512 GPUs: bytes by where they go" && echo
+	@$(BIN)/syncline schedule cost hierarchical --cluster h100-64-rail --size 1GiB
+	@echo && echo "== what NCCL would choose and reach" && echo
+	@$(BIN)/syncline simulate allreduce --cluster h100-64-rail --size 1MiB..1GiB --algorithm nccl
+	@echo && echo "== how far such predictions are from published measurements" && echo
+	@$(BIN)/syncline validate collectives
+	@echo && echo "Open demo/cluster.html for the picture."
 
 test: lint types layers native-test pytest  ## everything CI runs
 

@@ -105,3 +105,10 @@ def test_rail_groups_need_whole_pods() -> None:
     with pytest.raises(FabricError, match="3 units do not make whole pods of 2") as caught:
         cluster(12, {**network, "spine_groups": "rail"})
     assert "spine_groups: pod" in caught.value.hint
+
+
+@pytest.mark.parametrize(("ratio", "leaves", "spines"), [("1:1", 12, 8), ("2:1", 10, 4), ("3:1", 8, 2), ("4:1", 8, 2)])
+def test_an_oversubscribed_leaf_is_split_for_the_fewest_switches(ratio: str, leaves: int, spines: int) -> None:
+    fabric = build(ClusterSpec.model_validate({"hosts": 48, "host": "dgx-h100", "network": f"leaf-spine NDR {ratio}"}))
+    levels = fabric.devices.level[fabric.switches]
+    assert ((levels == 1).sum(), (levels == 2).sum()) == (leaves, spines)

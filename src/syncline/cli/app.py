@@ -26,7 +26,7 @@ VERBS: dict[str, str] = {
     "schedule": "Build, draw, prove and price collective schedules.",
     "simulate": "Simulate a collective on a cluster, size by size.",
     "compare-algorithms": "Which algorithm wins at which size on a cluster.",
-    "cost": "Say what a cluster costs, owned and rented, and what a job on it costs.",
+    "cost": "Say what a cluster and its jobs cost, owned or rented.",
     "validate": "Compare predictions with published measurements.",
 }
 

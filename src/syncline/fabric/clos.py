@@ -7,6 +7,7 @@ uplinks evenly over the spines of its pod, so the number of spines divides the n
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -210,6 +211,29 @@ def leaf_split(parts: NetworkParts, ratio: float) -> tuple[int, int]:
     if best[0] < 1:
         raise FabricError(f'switch "{parts.switch.name}" cannot be split at {ratio:g}:1 between its two rates.')
     return best
+
+
+def fewest_switches(
+    parts: NetworkParts, upper: Upper, ratio: float, step: int, num_leaves: Callable[[int], int]
+) -> tuple[int, int]:
+    """Choose access ports and uplinks of a leaf so that leaves and spines together are fewest.
+
+    A ratio such as 4:1 splits 64 ports into 51 and 13, and 13 uplinks spread evenly only over 13 spines; 48 and 12 need
+    two. Fuller leaves win ties. `step` keeps hosts whole; `num_leaves` says how many leaves so many access ports make.
+    """
+    most, uplinks = leaf_split(parts, ratio)
+    most -= most % step
+    best: tuple[int, int, int] | None = None
+    for down in range(most, most // 2, -step):
+        up = leaf_uplinks(parts, down, ratio)
+        leaves = num_leaves(down)
+        try:
+            total = leaves + two_tier(leaves, up, upper.spine_radix).num_spines
+        except FabricError:
+            continue
+        if best is None or total < best[0]:
+            best = (total, down, up)
+    return best[1:] if best else (most, uplinks)
 
 
 def leaf_uplinks(parts: NetworkParts, num_down: int, ratio: float) -> int:

@@ -11,7 +11,7 @@ from syncline.fabric import clos
 from syncline.fabric.catalog import Catalog
 from syncline.fabric.draft import Draft
 from syncline.fabric.leaf_spine import add_leaves
-from syncline.fabric.network import NetworkParts, Ports, Ratio
+from syncline.fabric.network import NetworkParts, Ports, Ratio, ceil_div
 
 
 class FatTree(clos.Clos):
@@ -33,11 +33,26 @@ class FatTree(clos.Clos):
     def build(self, draft: Draft, ports: Ports) -> None:
         parts = self.parts(draft.catalog)
         down, uplinks = self.leaf_ports(parts, ports.num_endpoints, ports.per_host)
-        leaves, _ = add_leaves(self, draft, ports, parts, down)
         upper = self.upper(draft.catalog)
+        if self._may_choose(ports.num_endpoints, down, upper):
+            down, uplinks = clos.fewest_switches(
+                parts, upper, self.oversubscription, 1, lambda down: ceil_div(ports.num_endpoints, down)
+            )
+        leaves, _ = add_leaves(self, draft, ports, parts, down)
         plan = clos_plan(len(leaves), uplinks, upper, self.tiers, self.spine_oversubscription, self.leaves_per_pod)
         clos.lay(draft, self, plan, leaves, parts, "", ports.site)
         draft.facts["max_endpoints"] = self.max_endpoints(draft.catalog, ports.per_host)
+
+    def _may_choose(self, num_endpoints: int, down: int, upper: clos.Upper) -> bool:
+        """Say whether the leaves' split is free: two oversubscribed tiers of which nothing else is prescribed."""
+        two = num_endpoints > down and (self.tiers == 2 or num_endpoints <= down * upper.spine_radix)
+        return (
+            two
+            and self.oversubscription > 1
+            and not self.hosts_per_leaf
+            and not self.leaves_per_pod
+            and self.tiers != 3
+        )
 
     def leaf_ports(self, parts: NetworkParts, num_endpoints: int, per_host: int) -> tuple[int, int]:
         """Return access ports and uplinks of a leaf; a single switch needs no uplinks."""

@@ -25,11 +25,15 @@ class LeafSpine(clos.Clos):
     def build(self, draft: Draft, ports: Ports) -> None:
         parts = self.parts(draft.catalog)
         down, uplinks = self.leaf_ports(parts, ports.per_host)
-        leaves, _ = add_leaves(self, draft, ports, parts, down)
         upper = self.upper(draft.catalog)
+        if self.hosts_per_leaf is None and self.spines is None:
+            down, uplinks = clos.fewest_switches(
+                parts, upper, self.oversubscription, ports.per_host, lambda down: ceil_div(ports.num_endpoints, down)
+            )
+        leaves, _ = add_leaves(self, draft, ports, parts, down)
         plan = clos.two_tier(len(leaves), uplinks, upper.spine_radix, self.spines)
         clos.lay(draft, self, plan, leaves, parts, "", ports.site)
-        draft.facts["max_endpoints"] = clos.max_leaves(upper, 2) * down
+        draft.facts["max_endpoints"] = self.max_endpoints(draft.catalog, ports.per_host)
 
     def leaf_ports(self, parts: NetworkParts, per_host: int) -> tuple[int, int]:
         """Return how many NIC ports and how many uplinks a leaf has."""
