@@ -120,7 +120,7 @@ def _problem(error: ValidationError, document: Document | None, options: Mapping
     name = str(first["loc"][0]) if first["loc"] else ""
     where = document.where((name,)) if document is not None and name not in options else ""
     if first["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(name, Assumptions.model_fields, n=3, cutoff=0.4)
+        close = difflib.get_close_matches(name, Assumptions.model_fields, n=3, cutoff=0.5)
         detail = f"Close: {', '.join(close)}." if close else ""
         return CostError(f'there is no assumption "{name}".', where=where, detail=detail, hint=f"{GUIDE} has them all.")
     rule = str(first["msg"]).removeprefix("Input should be ").removesuffix(".")

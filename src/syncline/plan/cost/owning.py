@@ -175,7 +175,7 @@ def own(fabric: Fabric, assumptions: Assumptions | None = None) -> Owning:
 
 def annuity(years: float, rate: float) -> float:
     """Return the yearly payment that repays 1 over so many years at this interest."""
-    if rate == 0:
+    if rate < 1e-12:  # the difference is below what a float holds
         return 1 / years
     return rate / -math.expm1(-years * math.log1p(rate))
 

@@ -109,14 +109,15 @@ def rent(gpus: Mapping[str, int], prices: Prices, assumptions: Assumptions | Non
 
 
 def _not_rented(gpus: Mapping[str, int], prices: Prices, clouds: tuple[str, ...], a: Assumptions) -> CostError:
-    missing = next(g for g in gpus if not any(prices.offers(g, cloud=c, region=a.region) for c in clouds))
-    who = a.cloud or "no cloud"
+    missing = next(
+        (gpu for gpu in gpus if not any(prices.offers(gpu, cloud=c, region=a.region) for c in clouds)),
+        " and ".join(gpus),
+    )
+    who = f"no cloud rents {missing}" if a.cloud is None else f"{clouds[0]} rents no {missing}"
     place = f" in {a.region}" if a.region else ""
-    offers = prices.offers(missing)
-    known = dict.fromkeys(f"{row.provider} ({row.region or 'everywhere'})" for row in offers)
+    known = dict.fromkeys(f"{row.provider} ({row.region or 'everywhere'})" for row in prices.offers(missing))
     return CostError(
-        f'{who} rents no {missing}{place}, as far as {prices.source} knows.' if a.cloud is None else
-        f"{clouds[0]} rents no {missing}{place}, as far as {prices.source} knows.",
+        f"{who}{place}, as far as {prices.source} knows.",
         detail=f"Who does: {', '.join(known)}." if known else f"Nobody in the table rents {missing}.",
         hint="Choose another --cloud or --region, or add the price to a table of your own (--prices).",
-    )  # fmt: skip
+    )

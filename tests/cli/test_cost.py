@@ -1,0 +1,124 @@
+"""`syncline cost` as its users meet it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from syncline.cli import app
+from syncline.plan.cost.prices import COLUMNS
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = app.run(["cost", *arguments])
+    got = capsys.readouterr()
+    return status, got.out, got.err
+
+
+def test_one_screen_with_the_answer_first(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, "h100-64-rail")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "h100-64-rail: 512 H100-SXM5-80GB in 64 hosts"
+    assert lines[2].startswith("  answer     Own it: a GPU-hour costs $2.39 against $3.85 at Nebius, the cheapest rent")
+    assert len(lines) <= 40
+    assert max(len(line) for line in lines) <= 120
+    for words in ("AWS p5.48xlarge", "goodput 97.5%", "11% of capital", "egress", "pue 1.25", "x PUE 1.25 x $0.08/kWh"):
+        assert words in out
+
+
+def test_json_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--step-time", "2.1s", "--tokens-per-step", "4M", "--steps", "250k", "--budget", "$2M", "--json")
+    status, out, _ = run(capsys, "h100-64-rail", *arguments)
+    data = json.loads(out)
+    assert status == 0
+    assert data["run"]["num_steps"] == 250_000
+    assert data["owned"]["usd_per_gpu_hour"] == pytest.approx(2.3917, abs=1e-4)
+    assert {row["cloud"] for row in data["rented"]} == {"AWS", "Azure", "GCP", "Lambda", "Nebius", "OCI"}
+    assert data["charges"][0]["usd_per_token"] == pytest.approx(1.832e-7, rel=1e-3)
+    assert data["budget"][0]["num_steps"] > 2_000_000
+
+
+def test_options_may_stand_before_and_after_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    _, before, _ = run(capsys, "--years", "2", "h100-64-rail", "--json")
+    _, after, _ = run(capsys, "h100-64-rail", "--years", "2", "--json")
+    assert before == after
+    assert json.loads(after)["owned"]["usd_per_year_by"]["hosts"] == 64 * 310_000 / 2
+
+
+def test_files_and_options_are_shown_as_yours(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("years: 2\nhosts_per_fte: 32\n")
+    row = "instance,Ours,x8,H100-SXM5-80GB,8,16,USD,hour,,2026-08,current,our contract,"
+    (tmp_path / "p.csv").write_text(f"{','.join(COLUMNS)}\n{row}\n")
+    files = ("--assumptions", str(tmp_path / "a.yaml"), "--prices", str(tmp_path / "p.csv"))
+    status, out, _ = run(capsys, "h100-64-rail", *files, "--set", "rack_kW=20", "--pue", "1.5")
+    assert status == 0
+    assert "yours      years 2, pue 1.5, rack_kW 20, hosts_per_fte 32" in out
+    assert "Rent it: a GPU-hour costs" in out
+    assert "$2.00 at Ours" in out
+
+
+def test_every_assumption_can_be_listed_with_its_source(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "h100-64-rail", "--sources")
+    assert "EIA, US industrial average 2023" in out
+    assert "arXiv 2506.14551" in out
+
+
+def test_a_job_an_upgrade_and_a_commitment(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--cloud", "aws", "--discount", "0.3", "--step-time", "2.1s")
+    upgrade = ("--upgrade-price", "500k", "--upgrade-step-time", "1.9s")
+    _, out, _ = run(capsys, "h100-64-rail", *arguments, *upgrade)
+    assert "committed, 30% off" in out
+    assert "any use" in out
+    assert "upgrade    owned: saves 9.5%" in out
+    assert "pays back: 8.4 months" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--budget", "0"], "CostError: a budget of $0.00 buys nothing."),
+        (["--budget", "-5"], "CostError: a budget of -$5.00 buys nothing."),
+        (["--budget", "lots"], 'UsageError: --budget "lots" is not a number.'),
+        (["--power-price", "-1"], "CostError: power_usd_per_kWh is -1.0; it must be greater than or equal to 0."),
+        (["--utilisation", "0"], "CostError: utilisation is 0.0; it must be greater than 0."),
+        (["--years", "nan"], "CostError: years is nan; it must be a finite number."),
+        (["--cloud", "nowhere"], 'CostError: no prices of a cloud "nowhere" in prices.csv.'),
+        (["--steps", "5"], "UsageError: --steps needs the time of a step."),
+        (["--step-time", "0s"], "CostError: a step time of 0 s cannot be."),
+        (["--step-time", "2s", "--steps", "0"], "CostError: a run of 0 steps does nothing."),
+        (["--step-time", "2s", "--tokens-per-step", "0"], "CostError: a step of 0 tokens trains nothing."),
+        (["--step-time", "fast"], 'UnitError: cannot read time "fast".'),
+        (["--upgrade-price", "5"], "UsageError: --upgrade-price and --upgrade-step-time go together."),
+        (
+            ["--step-time", "2s", "--upgrade-price", "-5", "--upgrade-step-time", "1s"],
+            "CostError: an upgrade of $-5 cannot be.",
+        ),
+        (["--set", "pue"], 'UsageError: --set "pue" has no value.'),
+        (["--set", "pew=1"], 'CostError: there is no assumption "pew".'),
+        (["--set", "reliability=luck"], 'CostError: no failure rate of "luck" in reliability.csv.'),
+        (["--prices", "none.csv"], 'FileError: there is no file "none.csv".'),
+        (["--assumptions", "none.yaml"], 'FileError: there is no file "none.yaml".'),
+    ],
+)
+def test_what_cannot_be_is_one_clear_error(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    status, out, err = run(capsys, "h100-64-rail", *arguments)
+    assert (status, out) == (2, "")
+    assert err.splitlines()[0] == message
+    assert "Traceback" not in err
+    status, out, _ = run(capsys, "h100-64-rail", *arguments, "--json")
+    assert status == 2
+    assert json.loads(out)["error"] == message.split(":")[0]
+
+
+def test_hardware_that_nobody_rents_or_sells(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "gb200-nvl72-pod")
+    assert status == 0
+    assert "A GPU-hour costs $2.82 to own. No cloud in prices.csv rents these GPUs." in out
+    status, _, err = run(capsys, "tpu-v4-pod")
+    assert status == 2
+    assert err.startswith("CostError: no price is known for the host tpu-v4-host")
