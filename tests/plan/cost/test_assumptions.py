@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from syncline.errors import CostError, DescriptionError
-from syncline.plan.cost.assumptions import Assumptions, listed, load_assumptions
+from syncline.plan.cost.assumptions import GUIDE, Assumptions, listed, load_assumptions
 
 
 def test_every_default_has_a_source_or_says_that_it_is_assumed() -> None:
@@ -62,3 +62,8 @@ def test_a_wrong_line_of_a_file_is_named(tmp_path: Path) -> None:
     path.write_text("years: [\n")
     with pytest.raises(DescriptionError, match="not valid YAML"):
         load_assumptions(path)
+
+
+def test_the_manual_has_them_all() -> None:
+    manual = (Path(__file__).parents[3] / GUIDE).read_text()
+    assert [name for name in Assumptions.model_fields if f"`{name}`" not in manual] == []

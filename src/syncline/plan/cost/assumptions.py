@@ -61,7 +61,7 @@ class Assumptions(Strict):
     maintenance_rate: float = _assume(0.05, "of capital a year", "assumed: support contracts and spares", ge=0, le=1)
     host_price_usd: float | None = _assume(None, "$", "the parts catalogue", ge=0, le=1e9)
     commitment_discount: float = _assume(
-        0.0, "of the list price", "on demand; above 0 means committed: every hour is paid, used or not", ge=0, lt=1
+        0.0, "of the list price", "assumed: on demand; above 0 means committed, every hour is then paid", ge=0, lt=1
     )
     cloud: str | None = _assume(None, "", "every cloud of the price table", min_length=1, max_length=60)
     region: str | None = _assume(None, "", "the cheapest region listed", min_length=1, max_length=60)

@@ -12,6 +12,7 @@ from typing import Any
 
 from syncline.errors import CostError
 from syncline.fabric.fabric import Fabric
+from syncline.plan.cost import growth
 from syncline.plan.cost.assumptions import Assumption, Assumptions, listed
 from syncline.plan.cost.break_even import BreakEven, break_even, break_even_rent
 from syncline.plan.cost.budget import Bought, buy
@@ -92,6 +93,7 @@ class Statement:
             "charges": [dict(vars(charge)) for charge in self.charges],
             "budget": [{"basis": basis} | bought.to_json() for basis, bought in self.bought],
             "payback": [{"basis": basis} | upgrade.to_json() for basis, upgrade in self.upgrades],
+            "growth": growth.to_json(),
             "assumptions": [dict(vars(row)) for row in self.assumptions],
             "prices": self.prices_source,
             "ignores": list(IGNORES),
