@@ -33,12 +33,12 @@ def build(case: dict[str, list]) -> list:  # type: ignore[type-arg]
     zone = NetZone.create_full_zone("case")
     hosts = [zone.create_host(f"h{i}", 1e9) for i in range(case["num_hosts"][0])]
     links = []
-    for i, (rate, latency) in enumerate(zip(case["rate_Bps"], case["latency_s"])):
+    for i, (rate, latency) in enumerate(zip(case["rate_Bps"], case["latency_s"], strict=True)):
         link = zone.create_link(f"l{i}", float(rate)).set_latency(float(latency))
         links.append(LinkInRoute(link.seal()))
     start, crossed = case["path_start"], case["path_link"]
     known = set()
-    for flow, (src, dst) in enumerate(zip(case["src"], case["dst"])):
+    for flow, (src, dst) in enumerate(zip(case["src"], case["dst"], strict=True)):
         if (src, dst) in known:
             continue
         known.add((src, dst))
@@ -49,13 +49,14 @@ def build(case: dict[str, list]) -> list:  # type: ignore[type-arg]
 
 
 def main() -> None:
+    """Run the case and print what it cost."""
     engine = Engine(["simgrid_flows", *SETTINGS])
     with open(sys.argv[1]) as stored:
         case = json.load(stored)
     hosts = build(case)
     src, dst, size, start_s = (case[name] for name in ("src", "dst", "size_bytes", "start_s"))
     order = sorted(range(len(size)), key=start_s.__getitem__)
-    comms = [None] * len(size)
+    comms: list = [None] * len(size)  # type: ignore[type-arg,unused-ignore]
 
     def start_all() -> None:
         for flow in order:

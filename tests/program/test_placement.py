@@ -43,7 +43,9 @@ def test_what_cannot_be_placed_is_named(fabric: Fabric) -> None:
         packed(fabric, 33)
     with pytest.raises(ProgramError, match="rank 0 is placed on host-00/nic-0, which is no GPU"):
         given(fabric, ["host-00/nic-0"])
-    with pytest.raises(ProgramError, match=f"rank 1 is placed on device 99999; cluster has {len(fabric.devices)} devices"):
+    with pytest.raises(
+        ProgramError, match=f"rank 1 is placed on device 99999; cluster has {len(fabric.devices)} devices"
+    ):
         given(fabric, [int(fabric.gpus[0]), 99999])
     with pytest.raises(ProgramError, match='no placement is called "random"'):
         place("random", fabric)

@@ -35,7 +35,11 @@ FABRICS: dict[str, dict[str, object]] = {
         "network": {"topology": "leaf-spine", "link": "HDR", "switch": "QM8700", "oversubscription": "3:1"},
     },
     "dragonfly": {"hosts": 64, "host": {"gpu": "H100", "gpus": 1, "scale_up": "none"}, "network": "dragonfly HDR"},
-    "torus": {"hosts": 64, "host": {"gpu": "H100", "gpus": 1, "scale_up": "none"}, "network": {"topology": "torus", "link": "NDR", "shape": [4, 4, 4]}},
+    "torus": {
+        "hosts": 64,
+        "host": {"gpu": "H100", "gpus": 1, "scale_up": "none"},
+        "network": {"topology": "torus", "link": "NDR", "shape": [4, 4, 4]},
+    },
 }  # fmt: skip
 
 
@@ -46,13 +50,26 @@ def fabric(name: str) -> Fabric:
 
 def wired(schedule: Schedule, name: str, routing: Routing = "ecmp", transport: str = "rdma", seed: int = 0) -> Wired:
     where = fabric(name)
-    return wire(lower(verify(schedule), packed(where, schedule.num_ranks)), Network(where, NetworkOptions(routing, seed, transport)))
+    return wire(
+        lower(verify(schedule), packed(where, schedule.num_ranks)),
+        Network(where, NetworkOptions(routing, seed, transport)),
+    )
 
 
 def schedules() -> list[Schedule]:
-    reducing = [f for f in FAMILIES.values() if Kind.ALL_REDUCE in f.kinds and f.name not in ("parameter-server", "in-network", "balanced")]
+    reducing = [
+        f
+        for f in FAMILIES.values()
+        if Kind.ALL_REDUCE in f.kinds and f.name not in ("parameter-server", "in-network", "balanced")
+    ]
     made = [family(f.name, 32, kind=Kind.ALL_REDUCE) for f in reducing]
-    return [*made, ring(32, channels=3), ring(32, channels=2, directions=2), hierarchical((4, 8), channels=2), rail_rings(4, 8)]
+    return [
+        *made,
+        ring(32, channels=3),
+        ring(32, channels=2, directions=2),
+        hierarchical((4, 8), channels=2),
+        rail_rings(4, 8),
+    ]
 
 
 @pytest.mark.parametrize("name", FABRICS)
@@ -105,7 +122,9 @@ def test_the_barrier_is_used_and_labelled_when_nothing_else_can_be_had(monkeypat
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(2, 32), st.integers(1, 6), st.sampled_from([1, 2]), st.integers(10, 30))
-def test_a_ring_meets_the_closed_form_for_every_chunking_and_channel_count(ranks: int, channels: int, directions: int, log_size: int) -> None:
+def test_a_ring_meets_the_closed_form_for_every_chunking_and_channel_count(
+    ranks: int, channels: int, directions: int, log_size: int
+) -> None:
     """Hosts of one port at full bisection: 2(n-1) latencies, and 2(n-1)/n of the buffer over the line rate.
 
     A second direction does not help a host with one port: both leave by it.
@@ -136,5 +155,7 @@ def test_matched_rails_beat_mismatched_ones_where_the_spine_is_thin() -> None:
     where = build(ClusterSpec.model_validate(spec))
     network = Network(where, NetworkOptions("ecmp", 1))
     proved = verify(ring(128))
-    matched, mixed = (price(wire(lower(proved, place(where)), network), 1 << 30).time_s for place in (rail_aware, packed))
+    matched, mixed = (
+        price(wire(lower(proved, place(where)), network), 1 << 30).time_s for place in (rail_aware, packed)
+    )
     assert matched < 0.8 * mixed

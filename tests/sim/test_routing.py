@@ -36,9 +36,16 @@ def test_ecmp_collisions_are_a_distribution_that_spraying_and_adaptive_remove(fa
     spread = over_seeds(program, Network(fabric, NetworkOptions("ecmp")), size, range(4))
     assert spread.quantile_s(0.5) > 1.5 * ideal  # collisions halve the rate of some hop, or worse
     assert len(np.unique(spread.time_s.round(6))) > 1
-    assert spread.to_json()["worst_s"] >= spread.to_json()["p90_s"] >= spread.to_json()["median_s"] >= spread.to_json()["p10_s"]
+    assert (
+        spread.to_json()["worst_s"]
+        >= spread.to_json()["p90_s"]
+        >= spread.to_json()["median_s"]
+        >= spread.to_json()["p10_s"]
+    )
     for routing in ("spray", "adaptive"):
-        assert estimate(program, Network(fabric, NetworkOptions(routing)), size).time_s == pytest.approx(ideal, rel=0.01)  # type: ignore[arg-type]
+        assert estimate(program, Network(fabric, NetworkOptions(routing)), size).time_s == pytest.approx(
+            ideal, rel=0.01
+        )  # type: ignore[arg-type]
 
 
 def test_one_seed_is_one_answer(small: Fabric) -> None:
@@ -70,16 +77,23 @@ def test_static_routes_send_different_destinations_of_a_leaf_different_ways(fabr
 def test_without_gpudirect_data_climbs_to_host_memory_and_back(small: Fabric) -> None:
     src, dst = everyone(small)
     direct, copied = (
-        Network(small, NetworkOptions(gpudirect=on)).wire(src[:1], dst[:1], np.zeros(1, np.int64)).paths.row(0) for on in (True, False)
+        Network(small, NetworkOptions(gpudirect=on)).wire(src[:1], dst[:1], np.zeros(1, np.int64)).paths.row(0)
+        for on in (True, False)
     )
-    cpu = [link for link in copied if Kind.CPU in (small.devices.kind[small.links.src[link]], small.devices.kind[small.links.dst[link]])]
+    cpu = [
+        link
+        for link in copied
+        if Kind.CPU in (small.devices.kind[small.links.src[link]], small.devices.kind[small.links.dst[link]])
+    ]
     assert set(direct) <= set(copied)
     assert len(cpu) == 4  # in and out of memory at both ends
 
 
 def test_tcp_costs_the_host_and_names_it(small: Fabric) -> None:
     program = lower(verify(ring(32)), packed(small))
-    rdma, tcp = (estimate(program, Network(small, NetworkOptions("static", transport=t)), 1 << 28) for t in ("rdma", "tcp"))
+    rdma, tcp = (
+        estimate(program, Network(small, NetworkOptions("static", transport=t)), 1 << 28) for t in ("rdma", "tcp")
+    )
     assert tcp.time_s > 5 * rdma.time_s
     assert tcp.limiting_link_name.endswith(("host send", "host receive"))
     assert tcp.wire_Bps <= 4.5e9 * (1 + 1e-9)
@@ -88,14 +102,18 @@ def test_tcp_costs_the_host_and_names_it(small: Fabric) -> None:
 def test_half_duplex_links_carry_both_ways_in_turn(small: Fabric) -> None:
     program = lower(verify(ring(32)), packed(small))
     full, half = (
-        estimate(program, Network(small, NetworkOptions("static", transport="ideal", half_duplex=tiers)), 1 << 28).time_s
+        estimate(
+            program, Network(small, NetworkOptions("static", transport="ideal", half_duplex=tiers)), 1 << 28
+        ).time_s
         for tiers in (frozenset(), frozenset({Tier.SCALE_UP}))
     )
     assert half >= full
     nic = frozenset({Tier.ACCESS})
     both_ways = lower(verify(ring(32, directions=2)), packed(small))
     full, half = (
-        estimate(both_ways, Network(small, NetworkOptions("static", transport="ideal", half_duplex=tiers)), 1 << 28).time_s
+        estimate(
+            both_ways, Network(small, NetworkOptions("static", transport="ideal", half_duplex=tiers)), 1 << 28
+        ).time_s
         for tiers in (frozenset(), nic)
     )
     assert half == pytest.approx(2 * full, rel=0.1)

@@ -38,7 +38,9 @@ PlacementName = Annotated[str, typer.Option("--placement", help="packed, spread 
 Ranks = Annotated[int | None, typer.Option("--ranks", "-n", help="Number of ranks (default: every GPU).")]
 Seed = Annotated[int, typer.Option(help="Seed of the ECMP hash.")]
 Seeds = Annotated[int, typer.Option(help="Also give the spread over so many seeds.")]
-Trace = Annotated[Path | None, typer.Option(help="Write the timeline of the largest size (.json for Perfetto, .parquet).")]
+Trace = Annotated[
+    Path | None, typer.Option(help="Write the timeline of the largest size (.json for Perfetto, .parquet).")
+]
 Html = Annotated[Path | None, typer.Option(help="Write a page: bandwidth curve, link load, traffic matrix.")]
 CrossRail = Annotated[str, typer.Option(help="Between rails: fabric (over the spine) or nvlink (PXN).")]
 
@@ -154,7 +156,12 @@ def _spread(contest: Contest, best: Estimate, network: Network, seeds: int) -> d
 
 
 def _write(
-    trace: Path | None, html: Path | None, contest: Contest, found: list[Estimate], fabric: Fabric, payload: dict[str, Any]
+    trace: Path | None,
+    html: Path | None,
+    contest: Contest,
+    found: list[Estimate],
+    fabric: Fabric,
+    payload: dict[str, Any],
 ) -> None:
     if trace:
         _write_trace(trace, contest, found[-1])
@@ -173,9 +180,7 @@ def _write_trace(path: Path, contest: Contest, estimate: Estimate) -> None:
     save(timeline(simulate([Job(program, estimate.size_bytes)], contest.network, record=True)), path)
 
 
-def _write_page(
-    path: Path, contest: Contest, found: list[Estimate], fabric: Fabric, payload: dict[str, Any]
-) -> None:
+def _write_page(path: Path, contest: Contest, found: list[Estimate], fabric: Fabric, payload: dict[str, Any]) -> None:
     import numpy as np
 
     from syncline.report.simulation_page import simulation_page
@@ -194,12 +199,16 @@ def _show(console: Console, payload: dict[str, Any]) -> None:
     from syncline.report.simulation_text import method_lines, sweep_table
 
     how = ", ".join(f"{payload[name]}" for name in ("placement", "routing", "transport") if name in payload)
-    console.print(f"{payload['collective']} on {payload['cluster']}: {payload['ranks']:,} ranks" + (f" ({how})" if how else ""))
+    console.print(
+        f"{payload['collective']} on {payload['cluster']}: {payload['ranks']:,} ranks" + (f" ({how})" if how else "")
+    )
     console.print(sweep_table(payload["rows"]))
     console.print()
     if "spread" in payload:
         spread = payload["spread"]
-        times = ", ".join(f"{name} {units.show_time(spread[name + '_s'])}" for name in ("median", "p10", "p90", "worst"))
+        times = ", ".join(
+            f"{name} {units.show_time(spread[name + '_s'])}" for name in ("median", "p10", "p90", "worst")
+        )
         console.print(f"over {spread['num_seeds']} seeds, {units.show_size(spread['size_bytes'])}: {times}")
     console.print(f"{payload['level']} level; ignores {', '.join(payload['ignores'])}")
     for line in method_lines([row["method"] for row in payload["rows"]]):
@@ -210,4 +219,8 @@ def _show(console: Console, payload: dict[str, Any]) -> None:
 
 
 for _name in ("allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall"):
-    app.command(_name, short_help=f"Simulate {_name}.")(simulate)
+    _manual = examples(
+        f"syncline simulate {_name} --cluster h100-64-rail --size 1KiB..1GiB",
+        f"syncline simulate {_name} --cluster h100-64-rail --ranks 64 --size 64MiB --html page.html --json",
+    )
+    app.command(_name, short_help=f"Simulate {_name}.", epilog=_manual)(simulate)

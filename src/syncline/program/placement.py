@@ -1,9 +1,9 @@
 """Placement: which device each rank runs on, and through it which NIC it uses.
 
-    packed(fabric, 64)        ranks fill one host after the other
-    spread(fabric, 64)        ranks go round the hosts, one at a time
-    rail_aware(fabric, 64)    packed, every second host backwards, so that neighbours in different hosts share a rail
-    given(fabric, ["host-03/gpu-1", ...])
+packed(fabric, 64)        ranks fill one host after the other
+spread(fabric, 64)        ranks go round the hosts, one at a time
+rail_aware(fabric, 64)    packed, every second host backwards, so that neighbours in different hosts share a rail
+given(fabric, ["host-03/gpu-1", ...])
 """
 
 from __future__ import annotations

@@ -53,13 +53,17 @@ def _run_step(
         for k in rng.permutation(len(lanes)):
             moved |= _advance(lanes[k], waiting[lanes[k]], wires, posted, state)
         if not moved:
-            vertex, strand = next(lane for lane, rounds in waiting.items() if rounds)
-            raise ProgramError(f"rank {vertex} waits for ever in strand {strand}, round {waiting[vertex, strand][0].round}.",
+            (vertex, strand), rounds = next((lane, rounds) for lane, rounds in waiting.items() if rounds)
+            raise ProgramError(f"rank {vertex} waits for ever in strand {strand}, round {rounds[0].round}.",
                                where=f"step {number}")  # fmt: skip
 
 
 def _advance(
-    lane: tuple[int, int], rounds: deque[RankRound], wires: _Queue, posted: set[tuple[int, int]], state: dict[int, Buffer]
+    lane: tuple[int, int],
+    rounds: deque[RankRound],
+    wires: _Queue,
+    posted: set[tuple[int, int]],
+    state: dict[int, Buffer],
 ) -> bool:
     """Post the sends of the lane's round, or finish the round if all it waits for has come."""
     vertex, strand = lane

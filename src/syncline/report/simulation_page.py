@@ -72,9 +72,11 @@ def curve_svg(rows: Sequence[Mapping[str, Any]], width: int = 900, height: int =
         out.append(f'<line x1="{left}" x2="{width - right}" y1="{line:.1f}" y2="{line:.1f}" stroke="#d0d7de"/>')
         out.append(f'<text class="axis" x="{left - 8}" y="{line + 4:.1f}" text-anchor="end" font-size="11">'
                    f"{escape(units.show_bandwidth(most * k / 4))}</text>")  # fmt: skip
-    for k in range(0, len(rows), max(1, len(rows) // 9)):
-        out.append(f'<text class="axis" x="{points[k][0]:.1f}" y="{height - 18}" text-anchor="middle" font-size="11">'
-                   f"{escape(units.show_size(rows[k]['size_bytes']))}</text>")  # fmt: skip
+    out.extend(
+        f'<text class="axis" x="{points[k][0]:.1f}" y="{height - 18}" text-anchor="middle" font-size="11">'
+        f"{escape(units.show_size(rows[k]['size_bytes']))}</text>"
+        for k in range(0, len(rows), max(1, len(rows) // 9))
+    )
     out.append('<polyline fill="none" stroke="#0969da" stroke-width="2" points="'
                + " ".join(f"{a:.1f},{b:.1f}" for a, b in points) + '"/>')  # fmt: skip
     for (a, b), row in zip(points, rows, strict=True):
@@ -92,13 +94,16 @@ def matrix_svg(traffic: Floats, labels: Sequence[str], side: int = 560) -> str:
     for i, j in zip(*np.nonzero(traffic), strict=True):
         value = float(traffic[i, j])
         text = f"{labels[i]} to {labels[j]}: {units.show_size(value)}"
-        out.append(f'<rect x="{edge + j * cell:.2f}" y="{edge + i * cell:.2f}" width="{cell:.2f}" height="{cell:.2f}" '
-                   f'fill="#cf222e" fill-opacity="{0.08 + 0.92 * value / most:.3f}"><title>{escape(text)}</title></rect>')  # fmt: skip
+        place = f'x="{edge + j * cell:.2f}" y="{edge + i * cell:.2f}" width="{cell:.2f}" height="{cell:.2f}"'
+        shade = f'fill="#cf222e" fill-opacity="{0.08 + 0.92 * value / most:.3f}"'
+        out.append(f"<rect {place} {shade}><title>{escape(text)}</title></rect>")
     out.append(f'<rect x="{edge}" y="{edge}" width="{side}" height="{side}" fill="none" stroke="#8c959f"/>')
     for k in range(0, count, max(1, count // 8)):
         middle = edge + (k + 0.5) * cell
         name = escape(labels[k])
-        out.append(f'<text class="axis" x="{edge - 6}" y="{middle + 4:.1f}" text-anchor="end" font-size="10">{name}</text>')
+        out.append(
+            f'<text class="axis" x="{edge - 6}" y="{middle + 4:.1f}" text-anchor="end" font-size="10">{name}</text>'
+        )
         out.append(f'<text class="axis" transform="translate({middle + 3:.1f},{edge - 6}) rotate(-60)" font-size="10">'
                    f"{name}</text>")  # fmt: skip
     return "".join(out) + "</svg>"

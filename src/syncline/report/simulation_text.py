@@ -13,7 +13,17 @@ from syncline import units
 def sweep_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return one line a size: time, bandwidths, the limiting link and how it was found."""
     table = Table(box=None, pad_edge=False)
-    headings = ("size", "time", "algbw\nGB/s", "busbw\nGB/s", "wire\nGB/s", "util", "algorithm", "limiting link", "method")
+    headings = (
+        "size",
+        "time",
+        "algbw\nGB/s",
+        "busbw\nGB/s",
+        "wire\nGB/s",
+        "util",
+        "algorithm",
+        "limiting link",
+        "method",
+    )
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number < 6 else "left", no_wrap=True)
     for row in rows:

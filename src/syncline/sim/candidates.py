@@ -58,7 +58,9 @@ def candidates(fabric: Fabric, kind: Kind, num_ranks: int) -> dict[str, Callable
                 found[name] = _maker(name, num_ranks, kind)
     if grid and kind in FAMILIES["hierarchical"].kinds:
         found["hierarchical"] = lambda: hierarchical((hosts, per_host), kind)
-        found["hierarchical-halving"] = lambda: hierarchical((hosts, per_host), kind, families=("halving-doubling", "ring"))
+        found["hierarchical-halving"] = lambda: hierarchical(
+            (hosts, per_host), kind, families=("halving-doubling", "ring")
+        )
     if kind is Kind.ALL_REDUCE:
         if grid and num_ranks <= MAX_RANKS_DIRECT * 4:
             found["rail-rings"] = lambda: rail_rings(hosts, per_host)

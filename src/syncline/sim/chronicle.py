@@ -59,7 +59,11 @@ def _add_job(builder: TimelineBuilder, outcome: Outcome, placed: Placed, number:
     if len(spans):
         rows = placed.start[spans]
         builder.add_spans(
-            rank=(first_rank + spans).astype(np.int32), start_s=begin[rows], end_s=end[rows], kind=SpanKind.COMPUTE, name="compute"
+            rank=(first_rank + spans).astype(np.int32),
+            start_s=begin[rows],
+            end_s=end[rows],
+            kind=SpanKind.COMPUTE,
+            name="compute",
         )
     for block in placed.blocks:
         phase = placed.wired.lanes[block.lane].phases[block.phase]

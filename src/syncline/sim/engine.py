@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,7 +33,7 @@ NO_INTS: Ints = np.empty(0, dtype=np.int32)
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """Rows of links: path p crosses `link[start[p]:start[p + 1]]`, each with a share of its flow's rate (1 if empty)."""
+    """Rows of links: path p crosses `link[start[p]:start[p + 1]]`, with a share of its flow's rate (1 if empty)."""
 
     start: Starts
     link: Ints
@@ -155,13 +156,25 @@ class Tasks:
     def then(self, other: Tasks) -> Tasks:
         """Return these tasks followed by the others, whose paths and waits are renumbered."""
         moved = replace(other, first_path=other.first_path + np.int32(len(self.paths)))
-        joined = [
-            np.concatenate((getattr(self, name), getattr(moved, name)))
-            for name in ("first_path", "num_paths", "size_bytes", "delay_s", "start_s", "weight", "cap_Bps", "priority")
-        ]
+
+        def both(name: str) -> Any:
+            return np.concatenate((getattr(self, name), getattr(moved, name)))
+
         wait_start = np.concatenate((self.wait_start, other.wait_start[1:] + self.wait_start[-1]))
         wait_for = np.concatenate((self.wait_for, other.wait_for + np.int32(len(self))))
-        return Tasks(self.paths.then(other.paths), *joined, wait_start, wait_for.astype(np.int32))
+        return Tasks(
+            self.paths.then(other.paths),
+            both("first_path"),
+            both("num_paths"),
+            both("size_bytes"),
+            both("delay_s"),
+            both("start_s"),
+            both("weight"),
+            both("cap_Bps"),
+            both("priority"),
+            wait_start,
+            wait_for.astype(np.int32),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,7 +104,7 @@ def _described(
     link = int(need_s.argmax()) if len(need_s) else -1
     if found.time_s < need_s[link] * (1 - 1e-9):
         raise SimulationError(f"{wired.program.name}: {found.time_s} s is faster than {network.link_name(link)} can be "
-                              f"({need_s[link]} s).", hint="This is a bug in the simulator: please report it.")  # fmt: skip
+                              f"({need_s[link]} s).", hint="This is a bug of the simulator: report it.")  # fmt: skip
     wire_Bps = float(carried[link] / found.time_s) if found.time_s > 0 else 0.0
     line = network.fabric.links.rate_Bps[link] if link < network.num_links else network.capacity_Bps[link]
     return Estimate(
@@ -139,9 +139,7 @@ class Spread:
 def over_seeds(program: Program, network: Network, size_bytes: int, seeds: Iterable[int] = range(20)) -> Spread:
     """Return the times under ECMP hashing with many seeds: a distribution, not one draw."""
     chosen = tuple(seeds)
-    times = [
-        estimate(program, _reseeded(network, seed), size_bytes).time_s for seed in chosen
-    ]
+    times = [estimate(program, _reseeded(network, seed), size_bytes).time_s for seed in chosen]
     return Spread(np.array(times), chosen)
 
 

@@ -1,7 +1,7 @@
-"""Programs as tasks of the flow engine: one task a transfer, one a (vertex, round) that joins what the round waited for.
+"""Programs as tasks of the flow engine: one task a transfer, one a (vertex, round) that joins the round.
 
-The rules are the executor's: a vertex posts all transfers of a round, waits for them, and goes on; a transfer starts when
-both ends have posted it; lanes do not wait for each other.
+The rules are the executor's: a vertex posts all transfers of a round, waits for them, and goes on; a transfer starts
+when both ends have posted it; lanes do not wait for each other.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ class Expansion:
 
     def tasks(self, paths: Paths) -> Tasks:
         """Return all tasks as columns."""
-        column = {
-            name: np.concatenate(parts) if parts else NO_FLOATS for name, parts in self._columns.items()
-        }
+        column = {name: np.concatenate(parts) if parts else NO_FLOATS for name, parts in self._columns.items()}
         count = np.concatenate(self._wait_count) if self._wait_count else np.empty(0, np.int64)
         return Tasks(
             paths,

@@ -72,7 +72,7 @@ class Background:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """Where one job's tasks stand: its blocks of transfers, the tasks that start its vertices and those that end them."""
+    """Where one job's tasks stand: its blocks of transfers, the tasks that start its vertices, those that end them."""
 
     job: Job
     wired: Wired
@@ -99,7 +99,8 @@ class Outcome:
         """Return when each rank is done with a job."""
         placed = self.jobs[job]
         ranks = placed.job.program.num_ranks
-        return np.max(np.stack([self.course.end_s[done[:ranks]] for done in placed.done]), axis=0)
+        last: Floats = np.max(np.stack([self.course.end_s[done[:ranks]] for done in placed.done]), axis=0)
+        return last
 
     @property
     def makespan_s(self) -> float:
@@ -148,9 +149,7 @@ def _place(work: Expansion, job: Job, part: Wired, before: list[Placed], first_p
                                       f"{part.num_vertices - 1}.")  # fmt: skip
             slow[rank] = factor
     pause = np.full(part.num_vertices, job.pause_s) if job.pause_s else None
-    done = expand(
-        work, part, job.size_bytes, start, share=job.share, first_path=first_path, slow=slow, pause_s=pause
-    )
+    done = expand(work, part, job.size_bytes, start, share=job.share, first_path=first_path, slow=slow, pause_s=pause)
     return Placed(job, part, tuple(work.blocks[first_block:]), start, tuple(done))
 
 
@@ -160,7 +159,9 @@ def _start_tasks(work: Expansion, job: Job, part: Wired, before: list[Placed]) -
     waits: list[list[int]] = [[] for _ in range(part.num_vertices)]
     for other in job.after:
         if not 0 <= other < len(before):
-            raise SimulationError(f"job {len(before)} cannot wait for job {other}: only earlier jobs can be waited for.")
+            raise SimulationError(
+                f"job {len(before)} cannot wait for job {other}: only earlier jobs can be waited for."
+            )
         last = _last_by_device(before[other])
         for rank, device in enumerate(job.program.placement.device.tolist()):
             waits[rank].extend(last.get(device, []))
@@ -224,7 +225,7 @@ def _reroutes(
 
 
 def _move(tasks: Tasks, placed: Placed, detour: Network, down: set[int]) -> tuple[Tasks, list[tuple[int, int]]]:
-    """Return the tasks of a job that cross a failed link, each with its new path, and the tasks with that path added."""
+    """Return the tasks of a job that cross a failed link, with its new path, and the tasks with that path added."""
     again = wire(placed.job.program, detour)
     old = placed.wired.wires.paths
     hit = np.zeros(len(old), dtype=bool)

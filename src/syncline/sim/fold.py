@@ -21,6 +21,7 @@ from syncline.sim.maxmin import Flows, max_min_rates
 from syncline.sim.maxplus import contention_free, max_plus_end_s
 from syncline.sim.symmetry import fold
 from syncline.sim.wired import Wired
+from syncline.timeline.columns import sum_by
 
 FEW_FLOWS = 4_000
 """Flows that are simulated one by one before folding is tried."""
@@ -58,9 +59,9 @@ def price(wired: Wired, size_bytes: float, method: str = "auto") -> Price:
     if method == "auto" and wired.num_flows <= MAX_FLOWS:
         return Price(_run(wired, size_bytes, None)[0], "flows", True)
     if method in ("auto", "periodic"):
-        found = _periodic(wired, size_bytes)
-        if found is not None:
-            return Price(found, "periodic", True)
+        time_s = _periodic(wired, size_bytes)
+        if time_s is not None:
+            return Price(time_s, "periodic", True)
         if wired.num_flows <= MAX_PERIODIC_FLOWS:
             return Price(_run(wired, size_bytes, None)[0], "flows", True)
     return Price(barrier_s(wired, size_bytes), "barrier", False)
@@ -164,7 +165,7 @@ def _together_Bps(wired: Wired, connection: Floats) -> Floats:
     alone = np.diff(paths.start) == 0
     if len(paths.share):
         # The plain solver has no shares: a sprayed flow gets at least the least that its links give per share.
-        crossing = np.bincount(paths.link, weights=paths.share, minlength=len(wired.network.capacity_Bps))
+        crossing = sum_by(paths.link, paths.share, len(wired.network.capacity_Bps))
         fair = wired.network.capacity_Bps[paths.link] / np.maximum(crossing[paths.link], 1e-300)
         rate = np.full(len(paths), np.inf)
         np.minimum.at(rate, paths.row_of_crossing(), fair)

@@ -13,6 +13,7 @@ import numpy as np
 from syncline.sim.rounds import Phase
 from syncline.sim.routing import Floats
 from syncline.sim.wired import Longs, Wired
+from syncline.timeline.columns import sum_by
 
 MAX_CROSSINGS = 30_000_000
 STEADY = 1e-9
@@ -40,14 +41,16 @@ def contention_free(wired: Wired) -> bool:
             for phase, connection in lane:
                 at = _crossings_of(paths.start, length, connection)
                 vertex = np.repeat((phase.src, phase.dst)[side], length[connection])
-                key, index = np.unique(paths.link[at].astype(np.int64) * wired.num_vertices + vertex, return_inverse=True)
+                key, index = np.unique(
+                    paths.link[at].astype(np.int64) * wired.num_vertices + vertex, return_inverse=True
+                )
                 keys.append(key)
-                sums.append(np.bincount(index, weights=load[at], minlength=len(key)))
+                sums.append(sum_by(index, load[at], len(key)))
             if keys:
                 key, index = np.unique(np.concatenate(keys), return_inverse=True)
                 most = np.zeros(len(key))
                 np.maximum.at(most, index, np.concatenate(sums))
-                total[side] += np.bincount(key // wired.num_vertices, weights=most, minlength=len(capacity))
+                total[side] += sum_by(key // wired.num_vertices, most, len(capacity))
     return bool((np.minimum(*total) <= capacity * (1 + 1e-9)).all())
 
 

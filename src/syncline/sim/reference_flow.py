@@ -38,7 +38,10 @@ class _State:
 
 
 def shares(
-    capacity_Bps: Sequence[float], tasks: Sequence[Task], paths: Sequence[tuple[tuple[int, float], ...]], active: list[int]
+    capacity_Bps: Sequence[float],
+    tasks: Sequence[Task],
+    paths: Sequence[tuple[tuple[int, float], ...]],
+    active: list[int],
 ) -> dict[int, float]:
     """Return the rate of every active task: classes one after the other, progressive filling within each."""
     rates: dict[int, float] = {}
@@ -80,7 +83,11 @@ def run(
             if time <= now:
                 state.path[task] = path
         _end_those_without_bytes(state, now)
-        active = [i for i in range(len(tasks)) if state.end[i] == INFINITY and _flows_from(state, i) <= now * (1 + SAME_MOMENT)]
+        active = [
+            i
+            for i in range(len(tasks))
+            if state.end[i] == INFINITY and _flows_from(state, i) <= now * (1 + SAME_MOMENT)
+        ]
         rates = shares(capacity, tasks, state.path, active)
         ends = [now + state.left[i] / rates[i] for i in active if rates[i] > 0]
         later = [_flows_from(state, i) for i in range(len(tasks)) if state.end[i] == INFINITY and i not in rates]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,8 @@ from syncline.errors import SimulationError
 from syncline.schedule import Schedule, Strand
 from syncline.schedule.collective import PAIRED, Ints
 from syncline.schedule.kernel import Stage
-from syncline.schedule.moves import Moves, Round
+from syncline.schedule.moves import Round
+from syncline.timeline.columns import sum_by
 
 Floats = NDArray[np.float64]
 MAX_FLOWS = 40_000_000
@@ -62,16 +64,12 @@ class Lane(NamedTuple):
 def lanes(schedule: Schedule) -> tuple[Lane, ...]:
     """Return every strand of a schedule as phases."""
     found: list[Lane] = []
-    known: dict[int, tuple[tuple[Phase, ...], float]] = {}
+    known: dict[tuple[object, ...], tuple[Phase, ...]] = {}
     for number, strand in enumerate(schedule.strands):
-        scale = float(strand.share)
-        alike = known.get(id(strand.stages)) if _is_even(schedule, strand) else None
-        if alike is not None and alike[1] == scale:
-            phases = alike[0]
-        else:
-            phases = tuple(_phases(schedule, number))
-            known[id(strand.stages)] = (phases, scale)
-        found.append(Lane(strand.channel, strand.rail, phases))
+        key = (strand.share, *(id(stage) for stage in strand.stages)) if _is_even(schedule, strand) else (number,)
+        if key not in known:
+            known[key] = tuple(_phases(schedule, number))
+        found.append(Lane(strand.channel, strand.rail, known[key]))
     total = sum(len(phase) for lane in found for phase in lane.phases)
     if total > MAX_FLOWS:
         raise SimulationError(f"{schedule.name} has {total:,} different flows, more than the {MAX_FLOWS:,} that fit.",
@@ -103,16 +101,18 @@ def _of_entry(stage: Stage, entry: Round, even: float | None, shares: Floats) ->
     if even is None:
         for repetitions in entry.rounds():
             parts = [stage.spread(entry.step(j)) for j in repetitions]
-            moves = Moves(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-            if len(moves):
-                yield _merged(moves.src, moves.dst, shares[moves.chunk], 1, stage)
+            src, dst, chunk = (
+                np.concatenate([getattr(part, end) for part in parts]) for end in ("src", "dst", "chunk")
+            )
+            if len(src):
+                yield _merged(src, dst, shares[chunk], 1, stage)
         return
     each = even * stage.span_size
     if entry.at_once:
         ends = [entry.vertices(j) for j in range(entry.repeat)]
         if entry.wrap and ends:
             src, dst = (np.concatenate([pair[k] for pair in ends]) for k in (0, 1))
-            yield _spread(stage, src, dst, np.tile(entry.count, entry.repeat) * each, 1)
+            yield _spread(stage, src, dst, np.tile(entry.count, entry.repeat).astype(np.float64) * each, 1)
         return
     if not entry.fixed:
         for j in range(entry.repeat):
@@ -121,7 +121,7 @@ def _of_entry(stage: Stage, entry: Round, even: float | None, shares: Floats) ->
                 yield _spread(stage, moves.src, moves.dst, np.full(len(moves), each), 1)
     elif entry.wrap:
         if entry.repeat and len(entry.src):
-            yield _spread(stage, entry.src, entry.dst, entry.count * each, entry.repeat)
+            yield _spread(stage, entry.src, entry.dst, entry.count.astype(np.float64) * each, entry.repeat)
     else:
         yield from _pipeline(stage, entry, each)
 
@@ -131,10 +131,12 @@ def _pipeline(stage: Stage, entry: Round, each: float) -> Iterator[Phase]:
     first, last = entry.active_range()
     live = first <= last
     cuts = np.unique(np.concatenate((first[live], last[live] + 1)))
-    for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
+    for begin, end in pairwise(cuts.tolist()):
         rows = np.flatnonzero(live & (first <= begin) & (last >= begin))
         if len(rows):
-            yield _spread(stage, entry.src[rows], entry.dst[rows], entry.count[rows] * each, int(end - begin))
+            yield _spread(
+                stage, entry.src[rows], entry.dst[rows], entry.count[rows].astype(np.float64) * each, int(end - begin)
+            )
 
 
 def _spread(stage: Stage, src: Ints, dst: Ints, share: Floats, repeat: int) -> Phase:
@@ -142,17 +144,21 @@ def _spread(stage: Stage, src: Ints, dst: Ints, share: Floats, repeat: int) -> P
     width = stage.kernel.num_vertices
     key, at = np.unique(src * width + dst, return_inverse=True)
     if len(key) < len(src):
-        src, dst, share = key // width, key % width, np.bincount(at, weights=share, minlength=len(key))
+        src, dst, share = key // width, key % width, sum_by(at, share, len(key))
     keep = np.flatnonzero(share > 0)
     members = stage.members
     return Phase(
-        members[:, src[keep]].ravel(), members[:, dst[keep]].ravel(), np.tile(share[keep], len(members)), repeat, members
+        members[:, src[keep]].ravel(),
+        members[:, dst[keep]].ravel(),
+        np.tile(share[keep], len(members)),
+        repeat,
+        members,
     )
 
 
 def _merged(src: Ints, dst: Ints, share: Floats, repeat: int, stage: Stage) -> Phase:
     width = int(max(src.max(initial=0), dst.max(initial=0))) + 1
     key, at = np.unique(src * width + dst, return_inverse=True)
-    total = np.bincount(at, weights=share, minlength=len(key))
+    total = sum_by(at, share, len(key))
     keep = np.flatnonzero(total > 0)
     return Phase(key[keep] // width, key[keep] % width, total[keep], repeat, stage.members)

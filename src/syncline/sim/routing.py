@@ -24,6 +24,7 @@ from syncline.fabric.fabric import NETWORK_TIERS, Kind, Tier
 from syncline.fabric.route import Routes
 from syncline.sim.engine import Paths
 from syncline.sim.transport import Transport, transport
+from syncline.timeline.columns import sum_by
 
 Routing = Literal["ecmp", "adaptive", "spray", "static"]
 ROUTINGS: tuple[str, ...] = get_args(Routing)
@@ -246,7 +247,7 @@ def _sprayed(paths: Paths, first: NDArray[np.int32], count: NDArray[np.int32]) -
     owner = np.repeat(np.arange(len(first)), count)[paths.row_of_crossing()]
     width = int(paths.link.max(initial=0)) + 1
     key, at = np.unique(owner * width + paths.link, return_inverse=True)
-    share = np.bincount(at, weights=(1.0 / count)[owner], minlength=len(key))
+    share = sum_by(at, (1.0 / count)[owner], len(key))
     start = np.searchsorted(key // width, np.arange(len(first) + 1)).astype(np.int64)
     merged = Paths(start, (key % width).astype(np.int32), share)
     return Wires(merged, np.arange(len(first), dtype=np.int32), np.ones(len(first), np.int32), np.zeros(len(first)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from syncline.codec.codec import RAW, Codec
 from syncline.errors import SimulationError
@@ -68,7 +69,7 @@ class Crossover:
 def crossovers(winners: Sequence[tuple[int, str]], contest: Contest, level: str = "flow") -> list[Crossover]:
     """Return where the winner changes, to within 2 %, by bisection between the sizes of a sweep."""
     found = []
-    for (low, first), (high, second) in zip(winners[:-1], winners[1:], strict=True):
+    for (low, first), (high, second) in pairwise(winners):
         if first == second:
             continue
         while high - low > max(1, low // 50):
@@ -84,7 +85,9 @@ def crossovers(winners: Sequence[tuple[int, str]], contest: Contest, level: str 
 def sizes_between(low: int, high: int, factor: int = 2) -> list[int]:
     """Return low, 2 low, 4 low ... up to high, as nccl-tests steps."""
     if not 0 < low <= high or factor < 2:
-        raise SimulationError(f"sizes go from {low} to {high} in steps of x{factor}: give them rising, and a factor above 1.")
+        raise SimulationError(
+            f"sizes go from {low} to {high} in steps of x{factor}: give them rising, and a factor above 1."
+        )
     found = [low]
     while found[-1] * factor <= high:
         found.append(found[-1] * factor)

@@ -3,8 +3,9 @@
 An agent is a vertex in a lane. Agents, links and flows are coloured, and colours are refined until nothing changes: two
 agents stay alike only if in every phase they send to and receive from alike agents as much over alike paths, two links
 only if they have the same rate and are crossed by equally many of each kind of flow. On such a partition (equitable, in
-graph theory) max-min rates are the same for all of one colour, and so, round by round, are all times. The folded program
-has one agent a colour; a flow crosses a folded link with the share that all flows of its colour put on one such link.
+graph theory) max-min rates are the same for all of one colour, and so, round by round, are all times. The folded
+program has one agent a colour; a flow crosses a folded link with the share that all flows of its colour put on one
+such link.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from syncline.sim.engine import NO_FLOATS, Paths
 from syncline.sim.rounds import Lane, Phase
 from syncline.sim.routing import Floats, Network, Wires
 from syncline.sim.wired import Longs, Wired
+from syncline.timeline.columns import sum_by
 
 MAX_WORK = 600_000_000
 """Crossings looked at over all refinements before folding is given up."""
@@ -80,7 +82,16 @@ def _patterns(wired: Wired) -> tuple[Longs, list[_Pattern], list[int]]:
         at = np.repeat(paths.start[connection] - first, counts) + np.arange(int(counts.sum()))
         fixed = _mix(_bits(share), _bits(wired.latency_s[connection]))
         found.append(
-            _Pattern(src, dst, share, fixed, np.repeat(np.arange(len(src)), counts), number[at], _bits(shares[at]), shares[at])
+            _Pattern(
+                src,
+                dst,
+                share,
+                fixed,
+                np.repeat(np.arange(len(src)), counts),
+                number[at],
+                _bits(shares[at]),
+                shares[at],
+            )
         )
     return touched, found, which
 
@@ -155,11 +166,11 @@ def _connection_of(wired: Wired, pattern: int, which: list[int]) -> Longs:
 
 
 def _paths(p: _Pattern, flow_of: Longs, link_of: Longs, first_link: Longs, num_flows: int) -> Paths:
-    """Return what each colour of flows puts on one link of each colour: the crossings of the links that stand for all."""
+    """Return what each colour of flows puts on one link of each colour: crossings of the links that stand for all."""
     stands = np.flatnonzero(first_link[link_of[p.link]] == p.link)
     width = len(first_link)
     key, at = np.unique(flow_of[p.flow[stands]] * width + link_of[p.link[stands]], return_inverse=True)
-    share = np.bincount(at, weights=p.weight[stands], minlength=len(key))
+    share = sum_by(at, p.weight[stands], len(key))
     start = np.searchsorted(key // width, np.arange(num_flows + 1)).astype(np.int64)
     return Paths(start, (key % width).astype(np.int32), share if len(share) else NO_FLOATS)
 

@@ -13,7 +13,9 @@ MAX_SIDE = 128
 def traffic_matrix(wired: Wired, size_bytes: float) -> tuple[Floats, list[str]]:
     """Return bytes from row to column and the names of the rows; hosts past the limit are grouped."""
     program = wired.program
-    host = np.concatenate((program.placement.host, np.full(wired.num_vertices - program.num_ranks, -1))).astype(np.int64)
+    host = np.concatenate((program.placement.host, np.full(wired.num_vertices - program.num_ranks, -1))).astype(
+        np.int64
+    )
     by_rank = wired.num_vertices <= MAX_SIDE
     group = np.arange(wired.num_vertices) if by_rank else np.where(host < 0, host.max() + 1, host)
     wide = max(1, -(-(int(group.max()) + 1) // MAX_SIDE))

@@ -14,7 +14,7 @@ from syncline.errors import SimulationError
 
 @dataclass(frozen=True)
 class Transport:
-    """One transport. `host_Bps` is what one NIC's traffic may cost the host at most; infinite when the NIC does it all."""
+    """One transport. `host_Bps` is what the host can move for one NIC; infinite when the NIC does it all."""
 
     name: str
     message_s: float

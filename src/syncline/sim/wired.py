@@ -14,6 +14,7 @@ from syncline.fabric.fabric import Kind, Tier
 from syncline.program import Program, VendorStep
 from syncline.sim.rounds import Lane, lanes
 from syncline.sim.routing import Floats, Network, Wires
+from syncline.timeline.columns import sum_by
 
 Longs = NDArray[np.int64]
 
@@ -70,7 +71,7 @@ class Wired:
                 np.add.at(per_connection, self.connection[i][j], self.flow_bytes(i, j, size_bytes) * phase.repeat)
         paths = self.wires.paths.take(self.wires.first)
         carried = per_connection[paths.row_of_crossing()] * paths.shares()
-        return np.bincount(paths.link, weights=carried, minlength=len(self.network.capacity_Bps))
+        return sum_by(paths.link, carried, len(self.network.capacity_Bps))
 
 
 def wire(program: Program, network: Network) -> Wired:
@@ -79,7 +80,9 @@ def wire(program: Program, network: Network) -> Wired:
         raise SimulationError("programs of several steps are simulated as jobs that follow each other.")
     step = program.steps[0]
     if isinstance(step, VendorStep):
-        raise SimulationError(f"{step.name} is left to its library; flows cannot be seen.", hint="Use --algorithm nccl.")
+        raise SimulationError(
+            f"{step.name} is left to its library; flows cannot be seen.", hint="Use --algorithm nccl."
+        )
     schedule = step.proved.schedule
     found = lanes(schedule)
     device = _place_helpers(program, network, found, schedule.num_vertices)

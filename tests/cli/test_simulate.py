@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncline.cli.app import run
+from syncline.timeline import load
+
+CLUSTER = """
+hosts: 4
+host: 8 x H100
+network: rail-optimized NDR
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    return str(path)
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> Any:
+    assert run([*arguments, "--json"]) == status
+    return json.loads(capsys.readouterr().out)
+
+
+def test_rows_have_the_promised_fields(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    got = answer(capsys, "simulate", "allreduce", "--cluster", cluster, "--size", "1KiB..1MiB")
+    assert [row["size_bytes"] for row in got["rows"]] == [1 << k for k in range(10, 21)]
+    for row in got["rows"]:
+        assert {
+            "size_bytes",
+            "time_s",
+            "algbw_Bps",
+            "busbw_Bps",
+            "wire_Bps",
+            "algorithm",
+            "limiting_link",
+            "utilisation",
+        } <= set(row)
+        assert row["busbw_Bps"] == pytest.approx(row["algbw_Bps"] * 2 * 31 / 32)
+    assert got["ranks"] == 32
+    assert "queues and packet loss" in got["ignores"]
+
+
+def test_the_table_prints_what_the_level_ignores(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    assert (
+        run(
+            [
+                "simulate",
+                "allreduce",
+                "--cluster",
+                cluster,
+                "--size",
+                "1GiB",
+                "--algorithm",
+                "ring",
+                "--routing",
+                "static",
+            ]
+        )
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert "limiting link" in out and "host-00" in out
+    assert "flow level; ignores queues and packet loss" in out
+    assert run(["simulate", "allreduce", "--cluster", cluster, "--size", "1GiB", "--level", "analytic"]) == 0
+    assert "analytic level; ignores contention between flows" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["allgather", "reducescatter", "broadcast", "reduce", "alltoall"])
+def test_every_collective_is_simulated(capsys: pytest.CaptureFixture[str], cluster: str, verb: str) -> None:
+    got = answer(capsys, "simulate", verb, "--cluster", cluster, "--size", "16MiB")
+    assert got["collective"] == verb and got["rows"][0]["time_s"] > 0
+
+
+def test_nccl_says_what_it_chooses(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    got = answer(capsys, "simulate", "allreduce", "--cluster", cluster, "--size", "1MiB..1GiB", "--algorithm", "nccl")
+    assert "/" in got["rows"][0]["algorithm"]
+    assert run(["simulate", "allreduce", "--cluster", cluster, "--algorithm", "nccl", "--seeds", "3"]) == 2
+    assert "it has no trace, page or seeds" in capsys.readouterr().err
+
+
+def test_seeds_give_a_spread(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    got = answer(
+        capsys, "simulate", "allreduce", "--cluster", cluster, "--size", "64MiB", "--algorithm", "ring", "--seeds", "4"
+    )
+    spread = got["spread"]
+    assert spread["num_seeds"] == 4
+    assert spread["best_s"] <= spread["p10_s"] <= spread["median_s"] <= spread["p90_s"] <= spread["worst_s"]
+
+
+def test_trace_and_page_are_written(capsys: pytest.CaptureFixture[str], cluster: str, tmp_path: Path) -> None:
+    trace, page = tmp_path / "trace.json", tmp_path / "page.html"
+    got = answer(
+        capsys, "simulate", "allreduce", "--cluster", cluster, "--size", "1MiB..16MiB", "--algorithm", "hierarchical",
+        "--trace", str(trace), "--html", str(page),
+    )  # fmt: skip
+    assert load(trace).makespan_s == pytest.approx(got["rows"][-1]["time_s"], rel=1e-6)
+    text = page.read_text()
+    assert text.count("<svg") == 3
+    assert "http://" not in text.replace("http://www.w3.org", "") and "https://" not in text
+    assert "rank 0 to rank 1" in text
+
+
+def test_wrong_words_are_refused(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    got = answer(capsys, "simulate", "allreduce", "--cluster", cluster, "--algorithm", "magic", status=2)
+    assert got["message"] == 'no algorithm is called "magic".'
+    got = answer(capsys, "simulate", "allreduce", "--cluster", cluster, "--level", "packet", status=2)
+    assert got["message"] == 'no level of simulation is called "packet".'
+    got = answer(capsys, "simulate", "allreduce", "--cluster", cluster, "--size", "4KiB..1KiB", status=2)
+    assert "give them rising" in got["message"]
+
+
+def test_compare_algorithms_names_winners_and_crossovers(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    got = answer(capsys, "compare-algorithms", "--cluster", cluster, "--size", "1KiB..1GiB")
+    assert len(got["winners"]) == 21
+    assert got["crossovers"] and {"size_bytes", "from", "to"} == set(got["crossovers"][0])
+    best = {row["size_bytes"]: row["algorithm"] for row in reversed(got["rows"])}
+    assert all(best[w["size_bytes"]] == w["algorithm"] for w in got["winners"])
+    assert run(["compare-algorithms", "--cluster", cluster, "--size", "1MiB"]) == 0
+    assert "* wins" in capsys.readouterr().out
+    got = answer(capsys, "compare-algorithms", "--cluster", cluster, "--collective", "gossip", status=2)
+    assert got["message"] == 'no collective is called "gossip".'
