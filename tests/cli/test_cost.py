@@ -97,6 +97,9 @@ def test_a_job_an_upgrade_and_a_commitment(capsys: pytest.CaptureFixture[str]) -
             "CostError: an upgrade of $-5 cannot be.",
         ),
         (["--set", "pue"], 'UsageError: --set "pue" has no value.'),
+        (["--set", "pue=[1,2]"], "CostError: pue is [1, 2]; it must be a valid number."),
+        (["--set", "years=yes"], "CostError: years is True; it must be a number or a name."),
+        (["--set", "cloud=5"], "CostError: cloud is 5; it must be a valid string."),
         (["--set", "pew=1"], 'CostError: there is no assumption "pew".'),
         (["--set", "reliability=luck"], 'CostError: no failure rate of "luck" in reliability.csv.'),
         (["--prices", "none.csv"], 'FileError: there is no file "none.csv".'),
@@ -122,3 +125,19 @@ def test_hardware_that_nobody_rents_or_sells(capsys: pytest.CaptureFixture[str])
     status, _, err = run(capsys, "tpu-v4-pod")
     assert status == 2
     assert err.startswith("CostError: no price is known for the host tpu-v4-host")
+
+
+def test_a_set_assumption_is_not_lost_to_an_option_that_was_not_given(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "h100-64-rail", "--set", "pue=2", "--json")
+    assert {row["name"]: row["value"] for row in json.loads(out)["assumptions"]}["pue"] == 2
+    _, out, _ = run(capsys, "h100-64-rail", "--set", "pue=2", "--pue", "1.5", "--json")
+    assert {row["name"]: row["value"] for row in json.loads(out)["assumptions"]}["pue"] == 1.5
+
+
+def test_a_job_that_never_gets_done_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    rarely = ("--set", "reliability=rsc-1", "--set", "checkpoint_interval_s=1e6")
+    status, _, err = run(capsys, "eos", *rarely, "--step-time", "2s", "--steps", "5")
+    assert status == 2
+    assert err.startswith(
+        "CostError: the job never gets done: an interruption every 6.41 h, but a checkpoint only every"
+    )

@@ -64,7 +64,7 @@ def cost(
     from syncline.fabric import load
     from syncline.plan.cost import load_assumptions, load_prices, load_reliability, statement
 
-    options = _set(set_ or []) | {
+    options = {
         "years": years,
         "utilisation": utilisation,
         "power_usd_per_kWh": power_price,
@@ -74,7 +74,8 @@ def cost(
         "region": region,
         "commitment_discount": discount,
     }
-    assumed, origin = load_assumptions(assumptions, {key: value for key, value in options.items() if value is not None})
+    given = _set(set_ or []) | {key: value for key, value in options.items() if value is not None}
+    assumed, origin = load_assumptions(assumptions, given)
     account = statement(
         load(cluster),
         assumed,

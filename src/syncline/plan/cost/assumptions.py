@@ -108,6 +108,10 @@ def load_assumptions(
     if not isinstance(data, dict):
         raise CostError("assumptions are a mapping: `years: 4`.", where=str(path), hint=f"See {GUIDE}.")
     given = {name: value for name, value in (options or {}).items() if value is not None}
+    for name, value in (data | given).items():
+        if isinstance(value, bool):  # which would be read as 0 or 1
+            where = document.where((name,)) if document is not None and name not in given else ""
+            raise CostError(f"{name} is {value}; it must be a number or a name.", where=where, hint=f"See {GUIDE}.")
     origin = dict.fromkeys(data, f"file {path}") | dict.fromkeys(given, "option")
     try:
         return Assumptions.model_validate(data | given), origin

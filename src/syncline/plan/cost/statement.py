@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from syncline import units
 from syncline.errors import CostError
 from syncline.fabric.fabric import Fabric
 from syncline.plan.cost import growth
@@ -25,6 +26,8 @@ from syncline.plan.cost.renting import IGNORED, Quote, gpu_models, rent
 from syncline.plan.cost.step_cost import check_times, cost_per_run, cost_per_step, cost_per_token
 
 IGNORES = (*IGNORED, "storage, login hosts and the management network", "taxes and delivery", "software licences")
+
+LEAST_GOODPUT = 1e-6
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,8 @@ def statement(
     rates += [(quote.label, quote.usd_per_used_gpu_hour(a.utilisation)) for quote in quotes]
     rate = reliability.rate(a.reliability)
     lost = outlook(fabric.num_gpus, 365.25 * a.utilisation, rate, a, owned.usd_per_gpu_hour)
+    if lost.goodput < LEAST_GOODPUT and (run is not None or budget_usd is not None):
+        raise _never_done(lost)
     return Statement(
         name=fabric.name,
         gpus=gpus,
@@ -141,6 +146,15 @@ def statement(
         if budget_usd is not None
         else (),
         upgrades=tuple((basis, _payback(upgrade, usd, run, owned)) for basis, usd in rates) if upgrade and run else (),
+    )
+
+
+def _never_done(lost: Outlook) -> CostError:
+    often, interval = units.show_time(lost.mttf_s), units.show_time(lost.interval_s)
+    return CostError(
+        f"the job never gets done: an interruption every {often}, but a checkpoint only every {interval}.",
+        detail=f"A restart takes {units.show_time(lost.restart_s)}.",
+        hint="Checkpoint more often (checkpoint_interval_s), restart faster (restart_s), or use fewer GPUs.",
     )
 
 
