@@ -10,13 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from syncline.sim.step.constants import SIGMA, Constants, Fitted
-from syncline.sim.training.fit import fit, fittable, left_out, spread
+from syncline.sim.training.fit import Floats, fit, fittable, left_out, left_out_s, spread
 from syncline.sim.training.observed import observe
 from syncline.sim.training.read import load_systems
-from syncline.sim.training.validate import shipped_rows
+from syncline.sim.training.validate import errors, shipped_rows
 
 TARGET = Path(__file__).parent.parent / "src/syncline/sim/data/training_constants.yaml"
 HEAD = """# Constants of the step model, written by `python benchmarks/fit_training.py --write`.
@@ -34,6 +35,9 @@ def document() -> dict[str, Any]:
     """Return everything that the file of constants holds."""
     runs, _ = observe(shipped_rows(), load_systems(None))
     used = fittable(runs)
+    without = left_out(runs)
+    ratio = left_out_s(runs, without, fit(used)) / np.array([run.measured_s for run in runs])
+    experts = np.array([run.has_experts for run in runs])
     return {
         "fitted": fitted_values(fit(used)),
         "fitted_on": {
@@ -45,8 +49,14 @@ def document() -> dict[str, Any]:
         "start": asdict(Fitted()),
         "prior_sigma": asdict(SIGMA),
         "spread_10_90": {name: [float(f"{v:.3g}") for v in pair] for name, pair in spread(runs).items()},
-        "left_out": {source: fitted_values(constants) for source, constants in left_out(runs).items()},
+        "left_out_errors": {"dense": _errors(ratio[~experts]), "experts": _errors(ratio[experts])},
+        "left_out": {source: fitted_values(constants) for source, constants in without.items()},
     }
+
+
+def _errors(ratio: Floats) -> dict[str, float]:
+    found = errors(ratio)
+    return {"median": float(f"{found['median_error']:.3g}"), "p90": float(f"{found['p90_error']:.3g}")}
 
 
 def run() -> dict[str, Any]:

@@ -26,6 +26,8 @@ VERBS: dict[str, str] = {
     "schedule": "Build, draw, prove and price collective schedules.",
     "simulate": "Simulate a collective on a cluster, size by size.",
     "compare-algorithms": "Which algorithm wins at which size on a cluster.",
+    "step": "Predict one training step of a job on a cluster.",
+    "volumes": "Say how many bytes a job sends, by kind of parallelism.",
     "cost": "Say what a cluster and its jobs cost, owned or rented.",
     "validate": "Compare predictions with published measurements.",
 }

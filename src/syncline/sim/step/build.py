@@ -10,6 +10,7 @@ from syncline.sim.step.machine import Machine
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 from syncline.workload.software import Facts, facts_of
+from syncline.workload.volumes import wire_share
 
 #: Share of the routing time that the host still costs: CUDA graphs capture the router, dropping needs no token counts.
 HOST_SHARE = {"dropless": 1.0, "drop": 0.4, "graphs": 0.2}
@@ -69,8 +70,26 @@ def run_columns(job: Job, facts: Facts) -> dict[str, Any]:
         "p2p_exposed": 0.15 if facts.sliced_p2p else 1.0, "bubble_share": 1 / 3 if zero_bubble else 1.0,
         "even_head": float(split.pp > 1 and layers % chunks != 0 and (layers + 2) % chunks == 0),
         "host_share": HOST_SHARE["graphs" if facts.cuda_graphs else "drop" if job.token_drop else "dropless"],
-        "scatter_each": float(facts.scatter_each and split.pp > 1), "sync_every": 1, "wire_share": 1.0,
-    }  # fmt: skip
+        "scatter_each": float(facts.scatter_each and split.pp > 1),
+        "sync_every": job.sync.every if job.sync.method in ("local-sgd", "diloco") else 1,
+        "wire_share": wire_share(job.sync.codec, facts.gradient_bytes),
+    } | kept_columns(job, facts)  # fmt: skip
+
+
+def kept_columns(job: Job, facts: Facts) -> dict[str, Any]:
+    """Return the columns that only the memory depends on."""
+    split, wide = job.parallel, job.precision in ("fp32", "tf32")
+    optimizer = job.optimizer or "adam"
+    # Adam keeps an fp32 master copy and two moments, SGD the copy and one, Adafactor the copy and factored moments.
+    states = {"sgd": 8.0, "adafactor": 4.1, "muon": 8.0}.get(optimizer, 12.0) - (4.0 if wide else 0.0)
+    return {
+        "weight_bytes": 4.0 if wide else 2.0,
+        "main_grad_bytes": facts.gradient_bytes,
+        "optimizer_bytes": states,
+        "shard_grads": float(split.zero in ("2", "3", "fsdp", "hsdp")),
+        "shard_params": float(split.sharded_params),
+        "gpipe": float(split.schedule == "gpipe"),
+    }
 
 
 def redo_shares(recompute: str, facts: Facts) -> tuple[float, float, float, float]:
@@ -92,6 +111,7 @@ def machine_columns(job: Job, machine: Machine, facts: Facts) -> dict[str, Any]:
     return {
         "rate_gemm": machine.rate(job.precision), "rate_bf16": machine.rate(plain), "hbm_Bps": machine.hbm_Bps,
         "num_sms": machine.num_sms, "nvlink_Bps": machine.nvlink_Bps, "nic_Bps": max(machine.nic_Bps, 1.0),
-        "domain": machine.domain, "hop_s": machine.hop_s, "gpu_speed": 1.0,
+        "domain": machine.domain, "hop_s": machine.hop_s,
+        "memory_bytes": machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1),
         "kernel": machine.attention[kernel] / capped, "triton": float(facts.attention == "triton" and hopper),
     }  # fmt: skip

@@ -82,6 +82,13 @@ class Case:
     scatter_each: Floats  # 1: gradients are reduced after every micro-batch, although parameters stay gathered
     sync_every: Floats  # steps between synchronisations of the replicas
     wire_share: Floats  # bytes on the wire over bytes of the gradient, after a codec
+    # What it keeps
+    weight_bytes: Floats
+    main_grad_bytes: Floats
+    optimizer_bytes: Floats
+    shard_grads: Floats
+    shard_params: Floats
+    gpipe: Floats
     # The machine
     rate_gemm: Floats
     rate_bf16: Floats
@@ -91,7 +98,7 @@ class Case:
     nic_Bps: Floats
     domain: Floats
     hop_s: Floats  # latency of one exchange beyond the domain
-    gpu_speed: Floats  # 1; below it for a part that runs slower than its kind
+    memory_bytes: Floats
 
     @property
     def tokens(self) -> Floats:

@@ -1,0 +1,64 @@
+"""`syncline step`: predict one training step of a job on a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from syncline.cli.output import JsonOption, emit, examples
+
+EPILOG = examples(
+    "syncline step h100-64-rail job.yaml",
+    "syncline step cluster.yaml job.yaml --json",
+    "syncline step h100-64-rail job.yaml --trace step.json --html step.html",
+)
+app = typer.Typer(help="Predict one training step of a job on a cluster.", epilog=EPILOG)
+
+Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset (`syncline fabric list`).")]
+JobFile = Annotated[
+    Path, typer.Argument(metavar="JOB", help="A job file: model, parallel, batch (docs/guides/job-file.md).")
+]
+Trace = Annotated[Path | None, typer.Option(help="Write the timeline (.json or .json.gz for Perfetto, .parquet).")]
+Html = Annotated[Path | None, typer.Option(help="Write a page: where the time goes, and every pipeline stage.")]
+
+
+# A group reads no options after its arguments unless told so.
+@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+def step(
+    cluster: Cluster, job: JobFile, trace: Trace = None, html: Html = None, json: JsonOption = False
+) -> None:  # fmt: skip
+    """Predict one training step of a job on a cluster: time, MFU, memory, traffic, and what limits it.
+
+    The job file fixes the parallelism; everything it does not say is a default that depends on the software's year and
+    is listed with the answer. A job of `kind: decode` gives the time of one generated token instead.
+    """
+    from syncline.fabric import load
+    from syncline.fabric.load import check_writable, write_text
+    from syncline.report.step_page import step_page
+    from syncline.report.step_text import decode_lines, step_lines
+    from syncline.sim.step import decode_step
+    from syncline.sim.step import step as price
+    from syncline.timeline import save
+    from syncline.workload.read_job import load_job
+
+    for path in (trace, html):
+        if path is not None:
+            check_writable(path)
+    described = load_job(job)
+    fabric = load(cluster)
+    if described.kind == "decode":
+        payload = decode_step(fabric, described).to_json()
+        emit(payload, json, lambda console: console.print("\n".join(decode_lines(payload)), soft_wrap=True))
+        return
+    result = price(fabric, described)
+    payload = {"cluster": fabric.name, **result.to_json()}
+    if trace is not None or html is not None:
+        timeline = result.timeline()
+        if trace is not None:
+            save(timeline, trace)
+        if html is not None:
+            write_text(html, step_page(payload, timeline))
+        payload["written"] = [str(path) for path in (trace, html) if path is not None]
+    emit(payload, json, lambda console: console.print("\n".join(step_lines(payload)), soft_wrap=True))

@@ -1,0 +1,109 @@
+"""One decode step of tensor-parallel inference: reading weights and cache, and two small all-reduces a layer.
+
+With few sequences a step is bound by memory, and the all-reduces by latency: across hosts they can cost more than all
+the rest. Their time comes from the model of NCCL's collectives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from syncline.errors import DescriptionError, SimulationError
+from syncline.fabric.fabric import Fabric
+from syncline.sim.nccl import from_fabric, predict
+from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.machine import Machine, machine_from_fabric
+from syncline.workload.job import Job
+from syncline.workload.parallel import check_split
+from syncline.workload.shape import Shape
+
+KERNELS_PER_LAYER = 8
+IGNORES = ("scheduling and sampling on the host", "speculative decoding", "prefill of other requests", "stragglers")
+
+
+@dataclass(frozen=True)
+class DecodeResult:
+    """Seconds for one token of every sequence; the parts add up."""
+
+    job: Job
+    cluster: str
+    machine: Machine
+    num_hosts: int
+    token_time_s: float
+    parts_s: dict[str, float]
+    all_reduce_bytes: int
+    all_reduce_s: float
+    memory_bytes: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as `syncline step --json` prints it for a decode job."""
+        tp, batch = self.job.parallel.tp, self.job.batch.global_
+        communication = self.parts_s["all_reduce"] / self.token_time_s
+        return {
+            "cluster": self.cluster, "job": self.job.name, "kind": "decode", "model": self.job.model.name,
+            "gpu": self.machine.gpu.name, "tp": tp, "hosts": self.num_hosts, "sequences": batch,
+            "context": self.job.context,
+            "token_time_s": self.token_time_s, "tokens_per_s": batch / self.token_time_s,
+            "tokens_per_s_per_sequence": 1 / self.token_time_s, "parts_s": self.parts_s,
+            "all_reduce_bytes": self.all_reduce_bytes, "all_reduce_s": self.all_reduce_s,
+            "communication_share": communication, "memory_bytes": self.memory_bytes,
+            "fits": self.memory_bytes < 0.95 * self.machine.gpu.memory_bytes,
+            "limit": max(self.parts_s, key=lambda part: self.parts_s[part]), "ignores": list(IGNORES),
+        }  # fmt: skip
+
+
+def decode_step(fabric: Fabric, job: Job, constants: Constants | None = None) -> DecodeResult:
+    """Return the time of one generated token on one replica of `tp` ranks."""
+    k, shape, split = constants or default_constants(), job.model, job.parallel
+    if not isinstance(shape, Shape):
+        raise DescriptionError(f"{shape.name} does not decode.", hint="Name a transformer.")
+    if split.pp * split.cp > 1:
+        raise SimulationError("decode is modelled for tensor parallelism only.", hint="Leave pp and cp out.")
+    check_split(shape, split)
+    machine = machine_from_fabric(fabric)
+    if split.tp > fabric.num_gpus:
+        raise DescriptionError(f"tp is {split.tp}, but the cluster has {fabric.num_gpus} GPUs.", hint="Lower tp.")
+    width = {"fp8": 1.0, "fp4": 0.5, "fp32": 4.0, "tf32": 4.0}.get(job.precision, 2.0)
+    batch = job.batch.global_
+    weights = width * shape.active_params / split.tp
+    if shape.moe:  # a batch wakes more experts than one token does
+        idle = (1 - shape.moe.top_k / shape.moe.experts) ** batch
+        weights = width * (shape.params - idle * (shape.params - shape.active_params)) / split.tp
+    cache = batch * job.context * cache_bytes_per_token(shape, split.tp)
+    flops = 2.0 * shape.active_params * batch / split.tp
+    arithmetic = flops / (k.fitted.e_gemm * machine.rate(job.precision))
+    hosts = -(-split.tp // machine.gpus_per_host)
+    size = int(batch * shape.hidden * 2)
+    each = _all_reduce_s(fabric, machine, split.tp, hosts, size, k)
+    parts = {
+        "weights": max(weights / machine.hbm_Bps, arithmetic),
+        "cache": cache / machine.hbm_Bps,
+        "launch": shape.layers * KERNELS_PER_LAYER * k.held.gap_s,
+        "all_reduce": 2 * shape.layers * each,
+    }
+    held = width * shape.params / split.tp + cache
+    return DecodeResult(job, fabric.name, machine, hosts, sum(parts.values()), parts, size, each, held)
+
+
+def cache_bytes_per_token(shape: Shape, tp: int) -> float:
+    """Return the bytes of keys and values that one token keeps on one rank, all layers."""
+    if shape.mla:  # the compressed latent is whole on every rank
+        return 2.0 * shape.layers * (shape.mla.kv_rank + shape.mla.rope_size)
+    heads = max(shape.num_kv_heads / tp, 1.0)
+    return 2.0 * shape.layers * heads * (shape.qk_size + shape.v_size)
+
+
+def _all_reduce_s(fabric: Fabric, machine: Machine, tp: int, hosts: int, size: int, k: Constants) -> float:
+    """Return the time of one all-reduce over the TP ranks."""
+    if tp == 1:
+        return 0.0
+    if tp <= machine.domain and hosts > 1:  # a scale-up domain of several hosts: one crossbar
+        return 12e-6 + 2 * (tp - 1) / tp * size / (k.fitted.e_nvl * machine.nvlink_Bps)
+    per_host = tp // hosts
+    if hosts > fabric.num_hosts:
+        raise DescriptionError(
+            f"tp {tp} needs {hosts} hosts, but the cluster has {fabric.num_hosts}.", hint="Lower tp."
+        )
+    system = from_fabric(fabric, num_hosts=hosts, gpus_per_host=per_host)
+    return float(predict(system, "all_reduce", [size]).time_us[0]) / 1e6

@@ -1,0 +1,55 @@
+"""The price of a model that is a list of layers: roofline per layer, gradients reduced behind the backward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syncline.errors import SimulationError
+from syncline.sim.step.constants import Constants
+from syncline.sim.step.machine import Machine
+from syncline.workload.job import Job
+from syncline.workload.layer_list import LayerList
+from syncline.workload.volumes import wire_share
+
+
+@dataclass(frozen=True)
+class LayersCost:
+    """Seconds of one step; the parts add up to `total`."""
+
+    compute: float
+    exchange: float  # exposed all-to-all of split tables
+    dp: float  # exposed gradient exchange
+    optimizer: float
+    fixed: float
+
+    @property
+    def total(self) -> float:
+        return self.compute + self.exchange + self.dp + self.optimizer + self.fixed
+
+
+def layers_cost(job: Job, machine: Machine, k: Constants, gradient_bytes: float) -> LayersCost:
+    """Return the price of a step; only data parallelism and split tables are modelled."""
+    model, split = job.model, job.parallel
+    assert isinstance(model, LayerList)
+    if split.tp * split.pp * split.cp * split.ep > 1:
+        raise SimulationError(
+            f"{model.name} is a list of layers; only data parallelism is modelled for it.",
+            hint="Leave tp, pp, cp and ep out.",
+        )
+    ranks = split.dp or 1
+    samples = job.batch.global_ / ranks
+    rate = machine.rate(job.precision) * k.fitted.e_gemm * model.efficiency
+    traffic = 3 * 4.0 * model.elements_per_sample / machine.hbm_Bps * k.fitted.c_mem
+    forward = samples * (model.flops_per_sample / 3 / rate)
+    compute = 3 * forward + samples * traffic * 0.5
+    group = min(ranks, machine.domain)
+    up, out = k.fitted.e_nvl * machine.nvlink_Bps, k.fitted.e_net * max(machine.nic_Bps, 1.0)
+    one_way = up if ranks <= machine.domain else min(up, group * out)
+    wire = gradient_bytes * wire_share(job.sync.codec, gradient_bytes)
+    reduce_s = 2 * (ranks - 1) / ranks * wire * model.replicated_params / one_way if ranks > 1 else 0.0
+    hidden = max(k.held.least_exposed * reduce_s, reduce_s - 2 * forward)
+    away = 1 - group / ranks  # of the rows that a rank fetches, this share comes from other domains
+    size = 2 * 2.0 * samples * model.exchanged_elements
+    exchange = size * max(away / out, (1 - 1 / group) / up) if ranks > 1 else 0.0
+    owned = model.replicated_params + (model.params - model.replicated_params) / ranks * 0.01
+    return LayersCost(compute, exchange, hidden / job.sync.every, 16.0 * owned / machine.hbm_Bps, k.held.step_s / 10)

@@ -1,0 +1,228 @@
+"""One training step of a job on a fabric: how long, why, and what it needs.
+
+result = step(load("h100-64-rail"), load_job("job.yaml"))
+result.step_time_s, result.mfu, result.limit
+save(result.timeline(), "step.json")
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from syncline.errors import SimulationError
+from syncline.fabric.fabric import Fabric
+from syncline.sim.step.build import build_case
+from syncline.sim.step.case import Case
+from syncline.sim.step.constants import Constants, default_constants, expected_error
+from syncline.sim.step.cost import StepCost, stage_expert_params, stage_params, step_cost
+from syncline.sim.step.layers_cost import layers_cost
+from syncline.sim.step.limit import limit_of
+from syncline.sim.step.machine import Machine, machine_from_fabric
+from syncline.sim.step.memory import memory
+from syncline.sim.step.storage import Storage, storage_of
+from syncline.sim.step.sync import sync_cost
+from syncline.sim.step.tiers import comm_bytes
+from syncline.workload.grid import grid_of
+from syncline.workload.job import Job
+from syncline.workload.layer_list import LayerList
+from syncline.workload.parallel import check_split
+from syncline.workload.shape import Shape
+from syncline.workload.software import Facts, facts_of
+from syncline.workload.volumes import volumes
+
+if TYPE_CHECKING:
+    from syncline.timeline import Timeline
+
+#: What this model cannot see; printed with its numbers.
+IGNORES = (
+    "other jobs",
+    "stragglers and failures",
+    "ECMP collisions",
+    "input pipelines on the host",
+    "allocator retries",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class StepResult:
+    """The price of one step with its reasons. Times in seconds, bytes per GPU."""
+
+    job: Job
+    machine: Machine
+    facts: Facts
+    num_gpus: int
+    step_time_s: float
+    parts_s: dict[str, float]
+    comm_bytes: dict[str, dict[str, float]]
+    memory_bytes: dict[str, float]
+    fits: bool
+    limit: dict[str, Any]
+    storage: Storage
+    warnings: tuple[str, ...] = ()
+    case: Case | None = field(default=None, repr=False)
+    cost: StepCost | None = field(default=None, repr=False)
+
+    @property
+    def samples_per_s(self) -> float:
+        return self.job.batch.global_ / self.step_time_s
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens of the whole job per second; samples where the model has no tokens."""
+        per_sample = self.job.batch.sequence if isinstance(self.job.model, Shape) else 1
+        return self.samples_per_s * per_sample
+
+    @property
+    def exposed_comm_s(self) -> float:
+        """Communication that nothing hides, pipeline bubbles not among it."""
+        return sum(self.parts_s.get(name, 0.0) for name in ("tp", "cp", "ep", "fsdp", "dp", "p2p"))
+
+    @property
+    def peak_flops(self) -> float:
+        """Datasheet rate of one GPU in the job's precision, against which `mfu` counts."""
+        dies = max(self.machine.gpu.num_dies, 1)
+        precision: Any = self.job.precision
+        return (self.machine.gpu.flops_at(precision) or self.machine.gpu.flops_at("fp16") or np.nan) / dies
+
+    @property
+    def mfu(self) -> float:
+        """Model operations over peak: no recomputed work, causal attention halved."""
+        model = self.job.model
+        if isinstance(model, LayerList):
+            flops = model.flops_per_sample * self.job.batch.global_
+        else:
+            flops = model.flops_per_token(self.job.batch.sequence) * self.job.batch.global_ * self.job.batch.sequence
+        return flops / (self.step_time_s * self.num_gpus * self.peak_flops)
+
+    def timeline(self) -> Timeline:
+        """Return the step as spans of one rank per pipeline stage."""
+        from syncline.sim.step.spans import step_timeline
+
+        if self.case is None or self.cost is None:
+            raise SimulationError(f"{self.job.model.name} is a list of layers; it has no timeline yet.")
+        return step_timeline(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as `syncline step --json` prints it."""
+        split = self.job.parallel
+        experts = isinstance(self.job.model, Shape) and self.job.model.moe is not None
+        return {
+            "job": self.job.name,
+            "model": self.job.model.name,
+            "gpu": self.machine.gpu.name,
+            "gpus": self.num_gpus,
+            "step_time_s": self.step_time_s,
+            "tokens_per_s": self.tokens_per_s,
+            "tokens_per_s_per_gpu": self.tokens_per_s / self.num_gpus,
+            "mfu": self.mfu,
+            "mfu_peak_flops": self.peak_flops,
+            "memory_bytes": {**self.memory_bytes, "available": float(self.machine.gpu.memory_bytes), "fits": self.fits},
+            "parallel": split.model_dump() | {"micro_batches": self.job.num_micro},
+            "exposed_comm_s": self.exposed_comm_s,
+            "parts_s": self.parts_s,
+            "comm_bytes": self.comm_bytes,
+            "limit": self.limit,
+            "storage": self.storage.to_json(),
+            "assumed": self.facts.assumed,
+            "error": expected_error(experts),
+            "ignores": list(IGNORES),
+            "warnings": list(self.warnings),
+        }
+
+
+def step(fabric: Fabric | Machine, job: Job, constants: Constants | None = None) -> StepResult:
+    """Return the price of one step of a job on a fabric (or on a machine already read from one)."""
+    k = constants or default_constants()
+    machine = fabric if isinstance(fabric, Machine) else machine_from_fabric(fabric)
+    dies = max(machine.gpu.num_dies, 1)
+    job = job.on(machine.num_gpus * dies)
+    num_gpus = job.parallel.model_ranks * (job.parallel.dp or 1)
+    if not isinstance(fabric, Machine):
+        machine = _reached(machine, fabric, num_gpus)
+    if isinstance(job.model, LayerList):
+        return _layers_step(job, machine, k, num_gpus)
+    check_split(job.model, job.parallel)
+    job = choose_recompute(job, machine)
+    facts = facts_of(job)
+    case = build_case(job, machine, facts)
+    cost, held = step_cost(case, k), memory(case)
+    parts = {n: float(getattr(cost, n)) for n in _PARTS}
+    hideable = float(case.layers / case.pp * cost.layer.behind)
+    busy = float(cost.total) - parts["dp"]
+    if not case.fsdp:
+        params = float(stage_params(case) + stage_expert_params(case))
+        sync = sync_cost(job, machine, k, parts["dp"], float(cost.dp_wire), params, hideable, busy)
+        parts["dp"], parts["codec"] = sync.exposed, sync.codec
+    total = busy + parts["dp"] + parts.get("codec", 0.0)
+    storage = storage_of(job, total)
+    parts["storage"] = storage.stall_s
+    total += storage.stall_s
+    fits = bool(held.fits)
+    sent = comm_bytes(volumes(job), grid_of(job.parallel), machine)
+    return StepResult(
+        job=job, machine=machine, facts=facts, num_gpus=num_gpus, step_time_s=total, parts_s=parts, comm_bytes=sent,
+        memory_bytes=held.as_dict(), fits=fits, limit=limit_of(parts, total, machine, case, fits), storage=storage,
+        warnings=_warnings(job, machine, case, held.total), case=case, cost=cost,
+    )  # fmt: skip
+
+
+_PARTS = ("compute", "tp", "cp", "ep", "host", "fsdp", "dp", "p2p", "bubble", "optimizer", "fixed")
+
+
+def choose_recompute(job: Job, machine: Machine) -> Job:
+    """Return the job with `recompute: auto` replaced by the least that fits in memory."""
+    if job.recompute != "auto":
+        return job
+    for kind in ("none", "selective-op", "full"):
+        candidate = job.model_copy(update={"recompute": kind})
+        if memory(build_case(candidate, machine)).fits:
+            return candidate
+    return job.model_copy(update={"recompute": "full"})
+
+
+def _reached(machine: Machine, fabric: Fabric, num_gpus: int) -> Machine:
+    """Return the machine with the network share of a job of this size: beyond one rack, what the uplinks give."""
+    largest = int(np.bincount(fabric.rack_of_host).max()) * machine.gpus_per_host if fabric.num_hosts else num_gpus
+    if num_gpus > largest:
+        machine = replace(machine, nic_Bps=min(machine.nic_Bps, machine.upper_Bps))
+    return machine
+
+
+def _layers_step(job: Job, machine: Machine, k: Constants, num_gpus: int) -> StepResult:
+    facts = facts_of(job)
+    cost = layers_cost(job, machine, k, facts.gradient_bytes)
+    parts = {
+        "compute": cost.compute,
+        "ep": cost.exchange,
+        "dp": cost.dp,
+        "optimizer": cost.optimizer,
+        "fixed": cost.fixed,
+    }
+    model = job.model
+    assert isinstance(model, LayerList)
+    state = 16.0 * model.replicated_params + 4.0 * (model.params - model.replicated_params) / num_gpus
+    kept = 4.0 * model.elements_per_sample * job.batch.global_ / num_gpus
+    held = {"parameters": state, "activations": kept, "total": state + kept}
+    fits = held["total"] < machine.gpu.memory_bytes
+    storage = storage_of(job, cost.total)
+    total = cost.total + storage.stall_s
+    sent = comm_bytes(volumes(job), grid_of(job.parallel), machine)
+    limit = limit_of(parts, total, machine, None, fits)
+    return StepResult(job, machine, facts, num_gpus, total, parts, sent, held, fits, limit, storage)
+
+
+def _warnings(job: Job, machine: Machine, case: Case, held: Any) -> tuple[str, ...]:
+    found = []
+    share = float(held) / float(case.memory_bytes)
+    if 0.9 < share <= 1.0:
+        found.append(f"memory is {share:.0%} full: allocators retry, and published runs this full are 7 to 22 % slower")
+    if share > 1.0:
+        found.append(
+            f"needs {float(held) / 2**30:.0f} GiB a GPU, {machine.gpu.name} has {float(case.memory_bytes) / 2**30:.0f}"
+        )
+    if machine.gpu.vendor != "nvidia":
+        found.append(f"sustained rates of {machine.gpu.name} are assumed, not fitted")
+    return tuple(found)

@@ -1,0 +1,106 @@
+"""Read a job file; errors name the file, the line, the rule and the next step.
+
+job = load_job("job.yaml")
+job = load_job({"model": "llama3-70b", "batch": {"global": 1024}})
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from syncline.errors import DescriptionError, SynclineError
+from syncline.fabric.document import Document, Path_, read_document, read_text
+from syncline.workload.hugging_face import read_config
+from syncline.workload.job import Job
+from syncline.workload.layer_list import LayerList
+from syncline.workload.parallel import check_split
+from syncline.workload.shape import Shape
+from syncline.workload.zoo import model as named_model
+
+GUIDE = "docs/guides/job-file.md"
+
+
+def load_job(source: str | os.PathLike[str] | Mapping[str, Any]) -> Job:
+    """Return the job that a file or a mapping describes, checked against its model."""
+    if isinstance(source, Mapping):
+        return parse_job(Document(dict(source), {}, "job"), Path())
+    path = Path(source)
+    return parse_job(read_document(read_text(path), str(path)), path.parent)
+
+
+def parse_job(document: Document, folder: Path) -> Job:
+    """Validate a document as a job."""
+    if not isinstance(document.data, dict):
+        raise DescriptionError(
+            "a job file is a mapping.", where=document.source, hint="Three lines are enough: model, parallel and batch."
+        )
+    data = dict(document.data)
+    try:
+        data["model"] = _model(data.get("model"), folder)
+        job = Job.model_validate(data)
+        if isinstance(job.model, Shape):
+            check_split(job.model, job.parallel)
+    except ValidationError as error:
+        raise _problem(document, error) from None
+    except SynclineError as error:
+        key = "parallel" if error.message.startswith(("tp", "pp", "ep", "cp")) else "model"
+        error.where = error.where or document.where((key,))
+        raise
+    if "name" not in job.model_fields_set and document.source != "job":
+        job = job.model_copy(update={"name": Path(document.source).stem})
+    return job
+
+
+def _model(given: Any, folder: Path) -> Shape | LayerList:
+    """Return a model by name, by shape, by `like` with changes, or from a config.json."""
+    if given is None:
+        raise DescriptionError(
+            '"model" is missing.', hint="Write `model: llama3-70b`, a shape, or `model: {hf: config.json}`."
+        )
+    if isinstance(given, (Shape, LayerList)):
+        return given
+    if isinstance(given, str):
+        return read_config(folder / given) if given.endswith(".json") else named_model(given)
+    if not isinstance(given, dict):
+        raise DescriptionError(f"model {given!r} is neither a name nor a shape.")
+    if "hf" in given:
+        return read_config(folder / str(given["hf"]))
+    if isinstance(given.get("layers"), list):
+        return LayerList.model_validate({"name": "layers", **given})
+    if "like" in given:
+        base = named_model(str(given["like"])).model_dump(exclude_unset=True)
+        rest = {key: value for key, value in given.items() if key != "like"}
+        return Shape.model_validate({**base, "name": f"{given['like']} changed", **rest})
+    return Shape.model_validate(given)
+
+
+def _problem(document: Document, error: ValidationError) -> DescriptionError:
+    """Say the deepest problem first: the others often follow from it."""
+    problems = error.errors()
+    first = max(problems, key=lambda problem: len(problem["loc"]))
+    path = _real_path(document, first["loc"])
+    message = str(first["msg"]).removeprefix("Value error, ").removesuffix(".")
+    last = first["loc"][-1] if first["loc"] else ""
+    if first["type"] == "extra_forbidden":
+        message = f'unknown key "{last}"'
+    elif first["type"] == "missing":
+        message = f'"{last}" is missing'
+    elif path and "global batch" not in message:
+        message = f"{'.'.join(map(str, path))}: {message}"
+    if "global batch" in message:
+        path = ("batch",)
+    return DescriptionError(f"{message}.", where=document.where(path), hint=f"See {GUIDE} for the keys.")
+
+
+def _real_path(document: Document, loc: tuple[Any, ...]) -> Path_:
+    """Return the key path as the file has it, without the names of classes that pydantic adds."""
+    path: Path_ = ()
+    for step in loc:
+        if (*path, step) in document.lines:
+            path = (*path, step)
+    return path

@@ -1,0 +1,209 @@
+"""How many bytes each kind of parallelism sends: per step and GPU, with the formula and where the graph counts it.
+
+Bytes are what one rank sends (as many arrive): a ring all-reduce of S bytes over n ranks sends 2 (n-1)/n S, a gather or
+scatter (n-1)/n S, an all-to-all (n-1)/n S.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from syncline.workload.job import Job
+from syncline.workload.layer_list import LayerList
+from syncline.workload.shape import Shape
+from syncline.workload.software import Facts, facts_of
+
+#: Bytes on the wire per byte of gradient, by codec; top-k sends an index with every value.
+CODECS: dict[str, Callable[[float], float]] = {
+    "none": lambda width: 1.0, "fp16": lambda width: min(1.0, 2 / width), "bf16": lambda width: min(1.0, 2 / width),
+    "fp8": lambda width: 1 / width, "int8": lambda width: 1 / width, "int4": lambda width: 0.5 / width,
+    "onebit": lambda width: 0.125 / width,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Volume:
+    """One kind of traffic: bytes one rank sends in one step, in how many calls, over which axis."""
+
+    kind: str
+    axis: str
+    collective: str
+    ranks: int
+    size_bytes: float
+    calls: float
+    formula: str
+    where: str
+
+
+def wire_share(codec: str, width: float) -> float:
+    """Return bytes on the wire per byte of gradient."""
+    from syncline.errors import DescriptionError
+
+    if codec.startswith("topk:"):
+        try:
+            share = float(codec.removeprefix("topk:"))
+        except ValueError:
+            share = -1.0
+        if 0 < share <= 1:
+            return min(1.0, share * (width + 4) / width)
+    elif codec in CODECS:
+        return CODECS[codec](width)
+    raise DescriptionError(
+        f'there is no codec "{codec}".', hint=f"Known: {', '.join(CODECS)} and topk:SHARE such as topk:0.01."
+    )
+
+
+def volumes(job: Job) -> list[Volume]:
+    """Return every kind of traffic of a job whose `dp` is known."""
+    facts = facts_of(job)
+    if isinstance(job.model, LayerList):
+        return _layer_volumes(job, job.model, facts)
+    found = [
+        *_tensor(job, job.model, facts), *_context(job, job.model), *_expert(job, job.model, facts),
+        *_pipeline(job, job.model, facts), *_data(job, job.model, facts),
+    ]  # fmt: skip
+    return [volume for volume in found if volume.size_bytes > 0]
+
+
+def _tokens(job: Job) -> float:
+    return job.batch.micro * job.batch.sequence / job.parallel.cp
+
+
+def _tensor(job: Job, shape: Shape, facts: Facts) -> list[Volume]:
+    split = job.parallel
+    if split.tp == 1:
+        return []
+    share = shape.moe_layers / shape.layers
+    again = 1.0 if job.recompute == "full" else 0.0
+    calls = shape.layers / split.pp * job.num_micro * (4 + 2 * again) * (1 - share / 2)
+    size = 2 * (split.tp - 1) / split.tp * 2 * _tokens(job) * shape.hidden
+    how = "all-gather + reduce-scatter" if facts.sequence_parallel else "all-reduce"
+    formula = (
+        "2 (tp-1)/tp x 2 B x tokens x hidden x (2 forward + 2 backward [+ 2 repeated]) x layers/pp x micro-batches"
+    )
+    return [Volume("tensor", "tp", how, split.tp, calls * size, calls, formula, "tp spans of every layer")]
+
+
+def _context(job: Job, shape: Shape) -> list[Volume]:
+    split = job.parallel
+    if split.cp == 1:
+        return []
+    layers = shape.layers / split.pp * job.num_micro
+    if split.context == "ulysses":
+        width = (shape.heads + shape.num_kv_heads) * (shape.qk_size + shape.v_size)
+        size = 3 * (split.cp - 1) / split.cp * 2 * _tokens(job) * width / split.tp
+        formula = "(cp-1)/cp x 2 B x tokens x (q, k, v and output widths)/tp x 3 x layers/pp x micro-batches"
+        return [
+            Volume("context", "cp", "all-to-all", split.cp, layers * size, 6 * layers, formula, "cp spans of attention")
+        ]
+    size = 3 * (shape.qk_size + shape.v_size) * shape.num_kv_heads / split.tp * _tokens(job) * (split.cp - 1) * 2
+    formula = "(cp-1) x 2 B x tokens x (key and value widths)/tp x (1 forward + 2 backward) x layers/pp x micro-batches"
+    return [Volume("context", "cp", "ring", split.cp, layers * size, 3 * layers, formula, "cp spans of attention")]
+
+
+def _expert(job: Job, shape: Shape, facts: Facts) -> list[Volume]:
+    split = job.parallel
+    if split.ep == 1 or shape.moe is None:
+        return []
+    mine = _tokens(job) / (split.tp if facts.sequence_parallel else 1)
+    again = 2.0 if job.recompute == "full" else 0.0
+    calls = shape.moe_layers / split.pp * job.num_micro * (4 + again)
+    size = (split.ep - 1) / split.ep * 2 * mine * shape.hidden * shape.moe.top_k
+    formula = (
+        "(ep-1)/ep x 2 B x tokens x hidden x top_k x (dispatch, combine; both ways) x expert layers/pp x micro-batches"
+    )
+    return [Volume("expert", "ep", "all-to-all", split.ep, calls * size, calls, formula, "ep spans of expert layers")]
+
+
+def _pipeline(job: Job, shape: Shape, facts: Facts) -> list[Volume]:
+    split = job.parallel
+    if split.pp == 1:
+        return []
+    slices = split.tp if facts.sliced_p2p else 1
+    # A stage between others sends activations on and gradients back for every chunk; of two stages, each misses one.
+    calls = float(job.num_micro * (2 * split.virtual - (split.pp == 2)))
+    size = 2 * _tokens(job) * shape.hidden / slices
+    formula = "2 B x tokens x hidden / tp x (activation + gradient) x micro-batches x chunks"
+    return [Volume("pipeline", "pp", "send", split.pp, calls * size, calls, formula, "send spans between stages")]
+
+
+def stage_parameters(job: Job, shape: Shape) -> tuple[float, float]:
+    """Return parameters of the heaviest stage on one rank: those of every replica, and routed experts."""
+    split = job.parallel
+    plain = shape.layers * (shape.attention_params + shape.norm_params)
+    plain += (shape.layers - shape.moe_layers) * shape.dense_ffn_params + shape.moe_layers * shape.shared_params
+    ends = shape.embedding_params + shape.head_params
+    if split.pp > 1:
+        ends = max(shape.embedding_params, shape.head_params or shape.embedding_params)
+    routed = shape.moe_layers * shape.expert_params / split.pp / split.ep
+    return (plain / split.pp + ends) / split.tp, routed
+
+
+def _data(job: Job, shape: Shape, facts: Facts) -> list[Volume]:
+    split = job.parallel
+    ranks = (split.dp or 1) * split.cp
+    dense, routed = stage_parameters(job, shape)
+    expert_ranks = max(1, ranks * split.tp // split.ep)
+    wire = facts.gradient_bytes * wire_share(job.sync.codec, facts.gradient_bytes)
+    if split.sharded_params and split.pp == 1:
+        return _fsdp(job, facts, dense + routed, wire, ranks)
+    if job.sync.method == "parameter-server":
+        size = wire * dense
+        formula = "gradient bytes x parameters to the servers; as many parameter bytes come back"
+        return [Volume("data", "dp", "push and pull", ranks, size, 2, formula, "push span after the backward")]
+    every = job.sync.every if job.sync.method in ("local-sgd", "diloco") else 1
+    out = [_reduce("data", dense, ranks, wire, facts.parameter_bytes, split.sharded_state, every)]
+    if routed:
+        out.append(
+            _reduce("data (experts)", routed, expert_ranks, wire, facts.parameter_bytes, split.sharded_state, every)
+        )
+    return [volume for volume in out if volume.ranks > 1]
+
+
+def _reduce(kind: str, params: float, ranks: int, wire: float, back: float, sharded: bool, every: int) -> Volume:
+    share = (ranks - 1) / ranks
+    size = share * params * (wire + (back if sharded else wire)) / every
+    how = "reduce-scatter + all-gather" if sharded else "all-reduce"
+    formula = (
+        "(n-1)/n x parameters of a rank x (gradient bytes + parameter bytes)"
+        if sharded
+        else ("2 (n-1)/n x parameters of a rank x gradient bytes")
+    )
+    if every > 1:
+        formula += f" / {every} steps"
+    return Volume(
+        kind, "dp", how, ranks, size, 2 / every, formula, "dp span beside the last backward and first forward"
+    )
+
+
+def _fsdp(job: Job, facts: Facts, params: float, wire: float, ranks: int) -> list[Volume]:
+    shard = min(job.parallel.shard or ranks, ranks)
+    gathers = 2 if facts.reshard else 1
+    size = (shard - 1) / shard * params * (gathers * facts.parameter_bytes + wire) * job.num_micro
+    formula = "(n-1)/n x parameters of a rank x (gathers x parameter bytes + gradient bytes) x micro-batches"
+    calls = (gathers + 1) * job.num_micro
+    out = [
+        Volume("data", "dp", "all-gather + reduce-scatter", shard, size, calls, formula, "fsdp spans of every layer")
+    ]
+    replicas = ranks // shard
+    if replicas > 1:
+        between = 2 * (replicas - 1) / replicas * params / shard * wire
+        out.append(Volume("data (replicas)", "dp", "all-reduce", replicas, between, 1,
+                          "2 (r-1)/r x parameters / shard x gradient bytes",
+                          "dp span after the last backward"))  # fmt: skip
+    return out
+
+
+def _layer_volumes(job: Job, model: LayerList, facts: Facts) -> list[Volume]:
+    ranks = job.parallel.dp or 1
+    if ranks == 1:
+        return []
+    wire = facts.gradient_bytes * wire_share(job.sync.codec, facts.gradient_bytes)
+    out = [_reduce("data", model.replicated_params, ranks, wire, facts.parameter_bytes, False, job.sync.every)]
+    samples = job.batch.global_ / ranks
+    size = 2 * (ranks - 1) / ranks * samples * model.exchanged_elements * 2
+    if size:
+        formula = "(n-1)/n x 2 B x samples x table columns x (forward + backward)"
+        out.append(Volume("tables", "dp", "all-to-all", ranks, size, 2, formula, "all-to-all spans of the tables"))
+    return out
