@@ -2,7 +2,8 @@
 
 syncline's `cpu_s` is building the fabric, building and proving the schedule, routing and simulating it, in a fresh
 process; `process_cpu_s` adds the start of Python and the imports. SimGrid's (peers/simgrid_ring.py) is its whole
-process: platform and run, start and imports are lost in it. The closed form is 2(n-1)(4 us) + 2(n-1)/n of the buffer over 50 GB/s: the slowest hop (four links) sets the pace.
+process: platform and run, start and imports are lost in it. The closed form is 2(n-1) times 4 us, plus 2(n-1)/n of the
+buffer over 50 GB/s: the slowest hop (four links) sets the pace.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ import sys
 import time
 
 from simgrid import Actor, Comm, Engine, LinkInRoute, NetZone  # type: ignore[import-not-found,unused-ignore]
-
 from simgrid_flows import SETTINGS
 
 RADIX = 32

@@ -15,6 +15,7 @@ import numpy as np
 
 from syncline.schedule import Kind
 from syncline.sim.maxplus import max_plus_end_s
+from syncline.sim.routing import Floats
 from syncline.sim.wired import Wired
 
 
@@ -35,13 +36,22 @@ class Bounds:
 
 def bounds(wired: Wired, size_bytes: float) -> Bounds:
     """Return the lower bounds of a program for a buffer of `size_bytes`."""
-    carried = wired.link_bytes(size_bytes)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        need_s = np.where(carried > 0, carried / wired.network.capacity_Bps, 0.0)
-    link = int(need_s.argmax()) if len(need_s) else -1
+    need_s = link_need_s(wired.link_bytes(size_bytes), wired.network.capacity_Bps)
+    link = busiest(need_s)
     bandwidth = float(need_s.max(initial=0.0)) if wired.single_path else 0.0
     chain = float(max_plus_end_s(wired, size_bytes).max(initial=0.0))
     return Bounds(bandwidth, chain, universal_s(wired, size_bytes), link)
+
+
+def link_need_s(carried_bytes: Floats, capacity_Bps: Floats) -> Floats:
+    """Return how long each link needs for what it carries."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(carried_bytes > 0, carried_bytes / capacity_Bps, 0.0)
+
+
+def busiest(need_s: Floats) -> int:
+    """Return the link that needs longest; of links that need the same (to rounding) the first."""
+    return int(np.argmax(need_s >= need_s.max() * (1 - 1e-9))) if len(need_s) else -1
 
 
 def universal_s(wired: Wired, size_bytes: float) -> float:

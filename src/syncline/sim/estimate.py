@@ -16,7 +16,7 @@ import numpy as np
 from syncline.errors import SimulationError
 from syncline.program import Program
 from syncline.schedule import Kind
-from syncline.sim.analytic import bounds
+from syncline.sim.analytic import bounds, busiest, link_need_s
 from syncline.sim.flow import IGNORES, Job, simulate
 from syncline.sim.fold import Price, price
 from syncline.sim.routing import Floats, Network
@@ -99,9 +99,8 @@ def _described(
 ) -> Estimate:
     network = wired.network
     carried = wired.link_bytes(size_bytes) if link_bytes is None else link_bytes
-    with np.errstate(divide="ignore", invalid="ignore"):
-        need_s = np.where(carried > 0, carried / network.capacity_Bps, 0.0)
-    link = int(need_s.argmax()) if len(need_s) else -1
+    need_s = link_need_s(carried, network.capacity_Bps)
+    link = busiest(need_s)
     if found.time_s < need_s[link] * (1 - 1e-9):
         raise SimulationError(f"{wired.program.name}: {found.time_s} s is faster than {network.link_name(link)} can be "
                               f"({need_s[link]} s).", hint="This is a bug of the simulator: report it.")  # fmt: skip

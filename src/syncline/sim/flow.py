@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import numpy as np
 
@@ -210,15 +211,18 @@ def _reroutes(
     """Return the tasks with the paths that failures will need, and who moves to them when."""
     rows: list[tuple[float, int, int]] = []
     down: set[int] = set()
-    for event in sorted(events, key=lambda event: event.time_s):
-        if event.factor > 0 or event.reroute_s is None:
-            down -= {event.link, event.link ^ 1}
+    for time_s, together in groupby(sorted(events, key=lambda event: event.time_s), key=lambda event: event.time_s):
+        delays = []
+        for event in together:
+            cable = {event.link, event.link ^ 1}
+            down = down - cable if event.factor > 0 or event.reroute_s is None else down | cable
+            delays += [event.reroute_s] if event.reroute_s is not None and event.factor == 0 else []
+        if not delays:
             continue
-        down |= {event.link, event.link ^ 1}
         detour = Network(without(network.fabric, down), network.options)
         for part in placed:
             tasks, moved = _move(tasks, part, detour, down)
-            rows.extend((event.time_s + event.reroute_s, task, path) for task, path in moved)
+            rows.extend((time_s + max(delays), task, path) for task, path in moved)
     rows.sort()
     time, task, path = (np.array([row[k] for row in rows]) for k in range(3))
     return tasks, Reroutes(time.astype(np.float64), task.astype(np.int32), path.astype(np.int32))

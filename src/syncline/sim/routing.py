@@ -23,16 +23,11 @@ from syncline.fabric import Fabric
 from syncline.fabric.fabric import NETWORK_TIERS, Kind, Tier
 from syncline.fabric.route import Routes
 from syncline.sim.engine import Paths
+from syncline.sim.multipath import MultiPath
 from syncline.sim.transport import Transport, transport
-from syncline.timeline.columns import sum_by
 
 Routing = Literal["ecmp", "adaptive", "spray", "static"]
 ROUTINGS: tuple[str, ...] = get_args(Routing)
-MAX_PATHS = 4096
-"""Equal-cost paths of one connection that are spread over."""
-MAX_CHOICES = 256
-"""Of those, how many adaptive routing looks at: every k-th."""
-
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -110,7 +105,8 @@ class Network:
         """Return the paths of connections between devices; a connection to itself crosses nothing."""
         if len(src) == 0:
             return Wires(Paths.of([]), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0))
-        if self.options.routing in ("adaptive", "spray"):
+        switch = self.fabric.devices.kind == Kind.SWITCH
+        if self.options.routing in ("adaptive", "spray") and not (switch[src].any() or switch[dst].any()):
             wires = self._many_paths(src, dst)
         else:
             wires = self._one_path(src, dst, channel)
@@ -147,25 +143,13 @@ class Network:
         return np.where(nic >= 0, label[np.maximum(nic, 0)], label)
 
     def _many_paths(self, src: Longs, dst: Longs) -> Wires:
-        rows: list[NDArray[np.int32]] = []
-        count = np.empty(len(src), np.int32)
-        known: dict[tuple[int, int], list[NDArray[np.int32]]] = {}
-        for i, (a, b) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
-            if (a, b) not in known:
-                known[a, b] = self._choices(a, b)
-            rows.extend(known[a, b])
-            count[i] = len(known[a, b])
+        multi = MultiPath(self.routes, self.options.cross_rail, self.options.seed)
+        if self.options.routing == "spray":
+            paths, count = multi.sprayed(src, dst), np.ones(len(src), np.int32)
+        else:
+            paths, count = multi.choices(src, dst)
         first = np.concatenate(([0], np.cumsum(count)[:-1])).astype(np.int32)
-        paths = Paths.of(rows)
-        if self.options.routing == "adaptive":
-            return Wires(paths, first, count, np.zeros(len(paths)))
-        return _sprayed(paths, first, count)
-
-    def _choices(self, a: int, b: int) -> list[NDArray[np.int32]]:
-        if a == b:
-            return [np.empty(0, np.int32)]
-        found = self.routes.paths(a, b, limit=MAX_PATHS, cross_rail=self.options.cross_rail)
-        return found if self.options.routing == "spray" else found[:: -(-len(found) // MAX_CHOICES)]
+        return Wires(paths, first, count, np.zeros(len(paths)))
 
     def _with_switches(self, src: Longs, dst: Longs) -> Paths:
         """Return paths that may begin or end at a switch (a reducing one)."""
@@ -240,17 +224,6 @@ def _places(group: NDArray[np.int32]) -> tuple[Longs, Longs]:
     place = np.empty(len(group), np.int64)
     place[order] = np.arange(len(group)) - first[number[order]]
     return number.astype(np.int64), place
-
-
-def _sprayed(paths: Paths, first: NDArray[np.int32], count: NDArray[np.int32]) -> Wires:
-    """Merge the paths of each connection into one that crosses each link with the share of packets it gets."""
-    owner = np.repeat(np.arange(len(first)), count)[paths.row_of_crossing()]
-    width = int(paths.link.max(initial=0)) + 1
-    key, at = np.unique(owner * width + paths.link, return_inverse=True)
-    share = sum_by(at, (1.0 / count)[owner], len(key))
-    start = np.searchsorted(key // width, np.arange(len(first) + 1)).astype(np.int64)
-    merged = Paths(start, (key % width).astype(np.int32), share)
-    return Wires(merged, np.arange(len(first), dtype=np.int32), np.ones(len(first), np.int32), np.zeros(len(first)))
 
 
 def _with_crossings(paths: Paths, extra: list[tuple[int, int, float]]) -> Paths:
