@@ -260,3 +260,46 @@ def test_gpus_without_nics_talk_over_nvlink() -> None:
     other = make({"hosts": 18, "host": {"model": "gb200-nvl72", "nics": 0}})
     assert len(Routes(fabric).path(fabric.gpu(0, 0), fabric.gpu(0, 7))) == 2
     assert len(Routes(other).path(other.gpu(0, 0), other.gpu(17, 3))) == 2  # over the NVLink domain
+
+
+def host_pair(*cables: str, hosts: int = 2) -> Fabric:
+    """Return hosts of 4 GPUs and 2 NICs with these cables and no switch."""
+    network = {"topology": "explicit", "link": "HDR", "cables": list(cables)}
+    return make({"hosts": hosts, "host": {"gpu": "A100-80GB", "gpus": 4, "nics": 2}, "network": network})
+
+
+def test_two_hosts_cabled_nic_to_nic_need_no_switch() -> None:
+    fabric = host_pair("host-00/nic-0 <-> host-01/nic-0", "host-00/nic-1 <-> host-01/nic-1")
+    routes = Routes(fabric)
+    for a, b in ((0, 0), (0, 3), (3, 0), (3, 3)):
+        path = routes.path(fabric.gpu(0, a), fabric.gpu(1, b))
+        check_path(fabric, path, fabric.gpu(0, a), fabric.gpu(1, b))
+        (crossed,) = network_part(fabric, path).tolist()
+        assert fabric.link_name(crossed) == f"host-00/nic-{a // 2} -> host-01/nic-{a // 2}", "by the sender's own NIC"
+        assert [p.tolist() for p in routes.paths(fabric.gpu(0, a), fabric.gpu(1, b))] == [path.tolist()]
+    assert routes.hops(fabric.gpu(0, 0), fabric.gpu(1, 0)) == 0
+
+
+def test_parallel_cables_between_two_nics_are_all_used() -> None:
+    fabric = host_pair("host-00/nic-0 <-> host-01/nic-0 : HDR x3")
+    routes = Routes(fabric)
+    a, b = fabric.gpu(0, 0), fabric.gpu(1, 0)
+    many = routes.many([a] * 60, [b] * 60, flow=np.arange(60))
+    assert len({tuple(network_part(fabric, many[i])) for i in range(60)}) == 3
+    assert len(routes.paths(a, b)) == 3
+
+
+def test_a_gpu_whose_own_nic_is_not_cabled_takes_the_one_that_is() -> None:
+    fabric = host_pair("host-00/nic-1 <-> host-01/nic-0")
+    path = Routes(fabric).path(fabric.gpu(0, 0), fabric.gpu(1, 3))
+    check_path(fabric, path, fabric.gpu(0, 0), fabric.gpu(1, 3))
+    assert "host-00/nic-1 -> host-01/nic-0" in [fabric.link_name(int(i)) for i in path]
+
+
+def test_hosts_pass_nothing_on_for_others() -> None:
+    fabric = host_pair("host-00/nic-0 <-> host-01/nic-0", "host-01/nic-1 <-> host-02/nic-0", hosts=3)
+    routes = Routes(fabric)
+    assert len(network_part(fabric, routes.path(fabric.gpu(1, 0), fabric.gpu(2, 0)))) == 1
+    with pytest.raises(RouteError, match="no path in the network") as caught:
+        routes.path(fabric.gpu(0, 0), fabric.gpu(2, 0))
+    assert "A host passes nothing on for others." in caught.value.hint

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.errors import RouteError
+from syncline.fabric.direct_cable import DirectCables
 from syncline.fabric.fabric import Fabric, IntArray, Kind, LongArray, Tier
 
 
@@ -42,6 +43,11 @@ class Inside:
         result = np.full(len(self.fabric.devices), -1, np.int64)
         result[self.fabric.links.src[rows]] = rows
         return result
+
+    @cached_property
+    def direct_cables(self) -> DirectCables:
+        """Cables from NIC to NIC."""
+        return DirectCables(self.fabric)
 
     @cached_property
     def nic_of_gpu(self) -> LongArray:
@@ -101,6 +107,7 @@ class Inside:
             raise RouteError(
                 f"{self.fabric.device_name(device)} has no NIC to leave its host by.", hint="Add `nics:` to the host."
             )
+        nic_a, nic_b = self.direct_cables.ends(nic_a, nic_b)
         hop = self.direct(a, sender)
         climb = self.over_pcie(sender, nic_a)
         return np.concatenate((hop, climb), axis=1), self.over_pcie(nic_b, b), np.stack((nic_a, nic_b), axis=1)

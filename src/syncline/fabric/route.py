@@ -1,7 +1,8 @@
 """Routes between devices: which links a transfer crosses.
 
 Two GPUs of one scale-up domain talk over it. GPUs of one host without scale-up go over PCIe. GPUs of different hosts
-go GPU - NIC - network - NIC - GPU. In the network a path is one of the shortest; a policy picks which:
+go GPU - NIC - network - NIC - GPU; the network may be a cable from NIC to NIC. Through switches a path is one of the
+shortest; a policy picks which:
 
 * `ecmp`: each hop picks among equal ones by a hash of the flow (both ends and its number) and the seed, as switches do;
 * `first`: always the first (dimension order in a torus);
@@ -174,7 +175,20 @@ class Routes:
         return heads, tails, ends
 
     def _network(self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy) -> LongArray:
-        """Return padded network paths between forwarders or the NICs below them."""
+        """Return padded network paths between forwarders or NICs: over a cable between the two, else by switches."""
+        order = np.zeros(len(a), np.uint64) if policy == "first" else _hash(labels, seed, 0)
+        cable = self.inside.direct_cables.pick(a, b, order)
+        rest = np.flatnonzero(cable < 0)
+        if len(rest) == len(a):
+            return self._switched(a, b, labels, seed, policy)
+        walked = self._switched(a[rest], b[rest], labels[rest], seed, policy) if len(rest) else cable[:0, None]
+        paths = np.full((len(a), walked.shape[1]), -1, np.int64)
+        paths[:, 0] = cable
+        paths[rest] = walked
+        return paths
+
+    def _switched(self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy) -> LongArray:
+        """Return padded paths from forwarder to forwarder, with the access links of NICs at both ends."""
         first, last, src, dst = self._access(a, b, labels, seed, policy)
         if policy == "valiant":
             there = self._random_targets(src, dst, labels, seed)
@@ -303,6 +317,8 @@ class Routes:
         return order, island_of[order], region_of[order], island_of, region_of
 
     def _all_network_paths(self, a: int, b: int, limit: int) -> list[IntArray]:
+        if len(cables := self.inside.direct_cables.between(a, b)):
+            return [np.array([cable], np.int32) for cable in cables[:limit]]
         d, links = self.distances, self.fabric.links
         if self._forwards[a] and self._forwards[b]:
             if d.hops[d.forwarder[a], d.target[b]] >= UNREACHABLE:
@@ -339,7 +355,8 @@ class Routes:
         names = f"{self.fabric.device_name(a)} and {self.fabric.device_name(b)}"
         return RouteError(
             f"no path in the network of {self.fabric.name} joins {names}.",
-            hint="On a rail-only network use cross_rail=nvlink; otherwise look for links that are down.",
+            hint="On a rail-only network use cross_rail=nvlink; otherwise look for links that are down. "
+            "A host passes nothing on for others.",
         )
 
 
