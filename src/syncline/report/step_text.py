@@ -22,7 +22,7 @@ def step_lines(data: Mapping[str, Any]) -> list[str]:
         f"{data['job']}: {data['model']} on {data['gpus']:,} x {data['gpu']}, {split_words(data['parallel'])}",
         "",
         f"  step        {units.show_time(data['step_time_s'])}  "
-        f"(closed form; published runs: {error['median']:.1%} off at the median, {error['p90']:.0%} at the 90th percentile)",
+        f"(closed form; published runs: {error['median']:.1%} off at the median, {error['p90']:.0%} at p90)",
         f"  throughput  {data['tokens_per_s']:,.0f} tokens/s, {data['tokens_per_s_per_gpu']:,.1f} a GPU, "
         f"MFU {data['mfu']:.1%} of {data['mfu_peak_flops'] / 1e12:,.0f} TFLOP/s",
         f"  memory      {_memory(data['memory_bytes'])}",

@@ -101,6 +101,6 @@ def _real_path(document: Document, loc: tuple[Any, ...]) -> Path_:
     """Return the key path as the file has it, without the names of classes that pydantic adds."""
     path: Path_ = ()
     for step in loc:
-        if (*path, step) in document.lines:
+        if (*path, step) in document.lines or (not document.lines and step not in ("Shape", "LayerList")):
             path = (*path, step)
     return path

@@ -1,0 +1,57 @@
+"""A traced workload on another fabric: compute as measured, communication at the price of this network."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syncline import __version__
+from syncline.fabric.fabric import Fabric
+from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.machine import Machine, machine_from_fabric
+from syncline.sim.step.run_graph import run_graph
+from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
+from syncline.workload.graph import Floats, Op, Workload
+
+IGNORES = ("what the host did", "contention between collectives", "algorithm changes of the collective library")
+_KINDS = (SpanKind.COMPUTE, SpanKind.COLLECTIVE, SpanKind.SEND, SpanKind.RECV, SpanKind.COPY, SpanKind.WAIT)
+
+
+def replay(workload: Workload, fabric: Fabric | Machine | None = None, constants: Constants | None = None) -> Timeline:
+    """Return a traced step as a timeline: as recorded, or with its communication priced on a fabric."""
+    k = constants or default_constants()
+    machine = machine_from_fabric(fabric) if isinstance(fabric, Fabric) else fabric
+    duration = np.nan_to_num(workload.duration_s, nan=0.0)
+    if machine is not None:
+        duration = priced(workload, machine, k)
+    start, end = run_graph(workload, duration)
+    kind = SourceKind.SIMULATED_ANALYTIC if machine is not None else SourceKind.RECORDED
+    builder = TimelineBuilder(Source(kind, "syncline replay", __version__, ignores=IGNORES), dict(workload.metadata))
+    names = np.array([builder.name(text) for text in workload.names], dtype=np.int32)
+    if len(workload):
+        builder.add_spans(
+            rank=workload.rank.astype(np.int32), start_s=start, end_s=end,
+            kind=np.array(_KINDS)[workload.kind].astype(np.uint8), name=names[workload.label],
+            stream=workload.stream.astype(np.int16), size_bytes=workload.size_bytes.astype(np.int64),
+        )  # fmt: skip
+    return builder.build()
+
+
+def priced(workload: Workload, machine: Machine, k: Constants) -> Floats:
+    """Return the duration of each operation on a machine; compute keeps what the trace measured."""
+    measured = workload.duration_s
+    estimate = workload.flops / (k.fitted.e_gemm * machine.rate("bf16")) + k.held.gap_s
+    compute = np.where(np.isnan(measured), estimate, measured)
+    ranks = np.maximum(workload.ranks, 1).astype(np.float64)
+    up, out = k.fitted.e_nvl * machine.nvlink_Bps, k.fitted.e_net * max(machine.nic_Bps, 1.0)
+    within = np.minimum(ranks, machine.domain)
+    rate = np.where(ranks <= machine.domain, up, np.minimum(up, within * out))
+    factor = np.array([_factor(name) for name in workload.names])[workload.label]
+    fixed = k.held.tp_call_s + np.where(ranks > machine.domain, machine.hop_s * np.log2(np.maximum(ranks, 2)), 0.0)
+    moves = np.isin(workload.kind, (Op.COLLECTIVE, Op.SEND, Op.RECV))
+    sent = factor * (ranks - 1) / ranks * workload.size_bytes / rate + fixed
+    return np.where(moves, np.where(ranks > 1, sent, 0.0), compute)
+
+
+def _factor(name: str) -> float:
+    """Return how often a collective's buffer crosses the ring: an all-reduce twice."""
+    return 2.0 if name.startswith(("all_reduce", "allreduce")) else 1.0

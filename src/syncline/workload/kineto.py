@@ -1,0 +1,133 @@
+"""PyTorch profiler traces (Kineto's Chrome JSON) as Workloads: kernels and NCCL collectives of one rank each.
+
+    workload = read_kineto(["rank0.pt.trace.json.gz", "rank1.pt.trace.json.gz"])
+
+Only what ran on the device counts. Streams keep their order; an operation that started right when another stream's
+ended is taken to have waited for it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from syncline.errors import DescriptionError, FileError
+from syncline.workload.graph import GraphBuilder, Op, Workload
+
+MAX_BYTES = 2 * 2**30
+_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"}
+_NCCL = re.compile(r"nccl\w*?_?(AllReduce|AllGather|ReduceScatter|Broadcast|Reduce|SendRecv|AllToAll)", re.IGNORECASE)
+_BYTES = {"float": 4, "float32": 4, "fp32": 4, "half": 2, "float16": 2, "bfloat16": 2, "double": 8, "int": 4, "long": 8,
+          "float8_e4m3fn": 1, "float8_e5m2": 1, "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1}  # fmt: skip
+#: An operation that starts within this time of another stream's end is taken to have waited for it.
+CLOSE_US = 20.0
+
+
+def read_kineto(paths: str | Path | Sequence[str | Path], *, name: str = "profiler trace") -> Workload:
+    """Return the workload of one or several profiler traces, a rank each."""
+    files = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    builder = GraphBuilder(name, {"source": "PyTorch profiler trace", "files": len(files)})
+    for rank, path in enumerate(files):
+        events = _device_events(_load(Path(path)), str(path))
+        _add_rank(builder, rank, events, len(files))
+    return builder.build()
+
+
+def _load(path: Path) -> Any:
+    try:
+        data = path.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(data, MAX_BYTES)
+        return json.loads(data)
+    except OSError as error:
+        raise FileError(f'cannot read "{path}": {error.strerror}.', hint="Name a profiler trace.") from None
+    except (ValueError, RecursionError, zlib.error, gzip.BadGzipFile) as error:
+        raise DescriptionError(f"not a profiler trace: {error}.", where=str(path)) from None
+
+
+def _device_events(data: Any, where: str) -> list[dict[str, Any]]:
+    events = data.get("traceEvents") if isinstance(data, dict) else data
+    if not isinstance(events, list):
+        raise DescriptionError('a profiler trace has a list "traceEvents".', where=where)
+    found = [
+        event
+        for event in events
+        if isinstance(event, dict)
+        and event.get("ph") == "X"
+        and event.get("cat") in _DEVICE
+        and _is_number(event.get("ts"))
+    ]
+    if not found:
+        raise DescriptionError(
+            "the trace has no device kernels.",
+            where=where,
+            hint="Profile with activities=[CPU, CUDA]; schedule one step.",
+        )
+    return sorted(found, key=lambda event: float(event["ts"]))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _add_rank(builder: GraphBuilder, rank: int, events: list[dict[str, Any]], num_ranks: int) -> None:
+    streams = {key: i for i, key in enumerate(dict.fromkeys(_stream(event) for event in events))}
+    ends: list[tuple[float, int, int]] = []  # end, operation, stream; kept in order of end
+    last_end: dict[int, float] = {}
+    for event in events:
+        start, length = float(event["ts"]), max(float(event.get("dur") or 0.0), 0.0)
+        stream = streams[_stream(event)]
+        deps = _waited_for(ends, start, stream, last_end.get(stream, float("-inf")))
+        op = _add(builder, rank, event, stream, length, deps, num_ranks)
+        last_end[stream] = start + length
+        bisect.insort(ends, (start + length, op, stream))
+
+
+def _stream(event: Mapping[str, Any]) -> str:
+    args = event.get("args")
+    return str(args.get("stream", event.get("tid"))) if isinstance(args, dict) else str(event.get("tid"))
+
+
+def _waited_for(ends: list[tuple[float, int, int]], start: float, stream: int, own_end: float) -> tuple[int, ...]:
+    """Return the other stream's operation whose end let this one start, if one ended just before."""
+    at = bisect.bisect_right(ends, (start, 1 << 60, 0)) - 1
+    while at >= 0 and ends[at][0] >= max(start - CLOSE_US, own_end):
+        if ends[at][2] != stream:
+            return (ends[at][1],)
+        at -= 1
+    return ()
+
+
+def _add(
+    builder: GraphBuilder,
+    rank: int,
+    event: Mapping[str, Any],
+    stream: int,
+    length_us: float,
+    deps: tuple[int, ...],
+    num_ranks: int,
+) -> int:
+    name = str(event.get("name", ""))[:120]
+    args: Mapping[str, Any] = event["args"] if isinstance(event.get("args"), dict) else {}
+    found = _NCCL.search(name)
+    if found is None:
+        kind = Op.COMPUTE if str(event.get("cat")).lower() == "kernel" else Op.MEMORY
+        return builder.add(rank, kind, name, stream=stream, duration_s=length_us / 1e6, deps=deps)
+    width = _BYTES.get(str(args.get("dtype", "")).lower(), 2)
+    # The whole buffer: what comes out of a gather, what goes into a scatter.
+    counts = [args.get(f"{way} msg nelems", args.get(f"{way} msg size", 0)) for way in ("In", "Out")]
+    size = max(float(count) * width if _is_number(count) else 0.0 for count in counts)
+    group = args.get("Group size")
+    ranks = int(group) if _is_number(group) else num_ranks  # type: ignore[arg-type]
+    word = str(args.get("Collective name") or found.group(1)).lower().strip("_")
+    kind = Op.SEND if found.group(1).lower() == "sendrecv" and "all" not in word else Op.COLLECTIVE
+    return builder.add(
+        rank, kind, f"{word}: {name}"[:120], stream=stream, size_bytes=size, axis="world", ranks=ranks,
+        duration_s=length_us / 1e6, deps=deps,
+    )  # fmt: skip

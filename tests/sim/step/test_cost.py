@@ -1,0 +1,112 @@
+"""The price of a step: many at once as one by one, faster parts never slower, and kernels against measurements."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from syncline.fabric.catalog import load_catalog
+from syncline.sim.step import Case, build_case, default_constants, stack, step_cost
+from syncline.sim.step.kernels import gemm_s, head_speed
+from syncline.sim.step.machine import machine_of
+from syncline.workload.read_job import load_job
+
+K = default_constants()
+
+
+def machine(host: str = "dgx-h100", num_gpus: int = 512):
+    catalog = load_catalog()
+    model = catalog.host(host)
+    return machine_of(model, catalog.link(model.link or ""), num_gpus)
+
+
+def case(host: str = "dgx-h100", **changes: Any) -> Case:
+    parallel = {"tp": 8, "pp": 4, "dp": 4, **changes.pop("parallel", {})}
+    fields_ = {"model": "llama3-70b", "parallel": parallel, "batch": {"global": 128, "sequence": 8192}, **changes}
+    return build_case(load_job(fields_), machine(host))
+
+
+def test_many_at_once_are_priced_as_one_by_one() -> None:
+    cases = [
+        case(parallel={"tp": tp, "pp": pp, "dp": dp, "zero": zero}, recompute=redo, precision=precision)
+        for tp, pp, dp in ((1, 1, 64), (2, 4, 8), (8, 8, 2))
+        for zero in ("none", "1", "fsdp")
+        for redo in ("none", "full", "selective")
+        for precision in ("bf16", "fp8")
+    ] + [case(model="deepseek-v3", parallel={"ep": 8, "tp": 1, "pp": 4, "dp": 8})]
+    together = step_cost(stack(cases), K).total
+    alone = np.array([float(step_cost(c, K).total) for c in cases])
+    assert np.array_equal(together, alone)
+
+
+def test_twenty_thousand_configurations_a_second() -> None:
+    base = stack([case()] * 1)
+    num = 20_000
+    wide = Case(**{f.name: np.broadcast_to(getattr(base, f.name), (num,)) for f in fields(Case)})
+    wide = replace(wide, micro=np.tile([1.0, 2.0, 4.0, 8.0], num // 4))
+    step_cost(wide, K)
+    start = time.process_time()
+    step_cost(wide, K)
+    assert time.process_time() - start < 1.0
+
+
+@pytest.mark.parametrize("column", ["rate_gemm", "rate_bf16", "hbm_Bps", "nvlink_Bps", "nic_Bps"])
+def test_faster_hardware_is_never_slower(column: str) -> None:
+    for one in (
+        case(),
+        case(parallel={"tp": 1, "pp": 1, "dp": 128, "zero": "fsdp"}),
+        case(parallel={"dp": 16, "pp": 1}),
+    ):
+        faster = replace(one, **{column: getattr(one, column) * 2})
+        assert float(step_cost(faster, K).total) <= float(step_cost(one, K).total)
+
+
+def test_the_parts_add_up() -> None:
+    for one in (case(), case(model="mixtral-8x7b", parallel={"ep": 8, "tp": 1, "pp": 1, "dp": 8})):
+        cost = step_cost(one, K)
+        names = ("compute", "tp", "cp", "ep", "host", "fsdp", "dp", "p2p", "bubble", "optimizer", "fixed")
+        assert sum(float(getattr(cost, n)) for n in names) == pytest.approx(float(cost.total), rel=1e-9)
+
+
+# TFLOP/s of an H200 (torch, bf16 / fp8): the shapes and rates of docs/method/training.md.
+MEASURED = [
+    (8192, 8192, 8192, 689, 1265), (4096, 4096, 4096, 705, 1152), (2048, 4608, 12288, 690, 1240),
+    (8192, 4096, 1024, 624, 972), (8192, 4096, 512, 559, 788), (8192, 1024, 4096, 681, 1109),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("m", "n", "k", "bf16", "fp8"), MEASURED)
+def test_matrix_products_follow_the_measured_kernels(m: int, n: int, k: int, bf16: float, fp8: float) -> None:
+    host = machine("dgx-h200", 8)
+    one = build_case(load_job({"model": "llama3-8b", "parallel": {"dp": 8}, "batch": {"global": 8}}), host)
+    alone = replace(K, fitted=replace(K.fitted, e_gemm=1.0))  # a kernel by itself, not in a job
+    for precision, measured in (("bf16", bf16), ("fp8", fp8)):
+        rate = np.asarray(host.rate(precision))
+        seconds = gemm_s(one, alone, np.asarray(float(m)), np.asarray(float(n)), np.asarray(float(k)), 2.0, rate)
+        assert 2 * m * n * k / float(seconds) / 1e12 == pytest.approx(measured, rel=0.14)
+
+
+def test_heads_that_do_not_align_are_padded() -> None:
+    speed = head_speed(np.array([64.0, 80.0, 96.0, 128.0]))
+    assert speed[1] < speed[2] < speed[3] == 1.0
+    assert speed[1] == pytest.approx(0.9 * 80 / 96)
+
+
+def test_interleaving_and_zero_bubble_shrink_the_bubble() -> None:
+    plain = float(step_cost(case(), K).bubble)
+    assert float(step_cost(case(parallel={"virtual": 5, "schedule": "interleaved"}), K).bubble) == pytest.approx(
+        plain / 5
+    )
+    assert float(step_cost(case(parallel={"schedule": "zero-bubble"}), K).bubble) == pytest.approx(plain / 3)
+
+
+def test_weak_networks_cost_more_where_groups_leave_the_domain() -> None:
+    fast = case(parallel={"tp": 1, "pp": 1, "dp": 64, "zero": "fsdp"})
+    slow = replace(fast, nic_Bps=fast.nic_Bps / 40)
+    assert float(step_cost(slow, K).fsdp) > 5 * float(step_cost(fast, K).fsdp)
+    inside = case(parallel={"tp": 8, "pp": 1, "dp": 1})
+    assert float(step_cost(replace(inside, nic_Bps=inside.nic_Bps / 40), K).total) == float(step_cost(inside, K).total)

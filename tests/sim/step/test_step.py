@@ -1,0 +1,157 @@
+"""A step on a fabric: its answer, its timeline, other ways to agree, storage, and what limits it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syncline.errors import DescriptionError, SimulationError
+from syncline.fabric import load
+from syncline.sim.step import decode_step, step
+from syncline.workload.read_job import load_job
+
+RAIL = load("h100-64-rail")
+SLOW = load("old-10gbe")
+
+
+def price(fabric=RAIL, **fields: Any):
+    base = {
+        "model": "llama3-70b",
+        "parallel": {"tp": 8, "pp": 4},
+        "batch": {"global": 512, "micro": 1, "sequence": 8192},
+    }
+    return step(fabric, load_job({**base, **fields}))
+
+
+def test_the_answer_has_every_part() -> None:
+    data = price().to_json()
+    for key in (
+        "step_time_s",
+        "tokens_per_s",
+        "mfu",
+        "memory_bytes",
+        "parallel",
+        "exposed_comm_s",
+        "comm_bytes",
+        "limit",
+    ):
+        assert key in data
+    assert sum(data["parts_s"].values()) == pytest.approx(data["step_time_s"])
+    assert data["tokens_per_s"] == pytest.approx(512 * 8192 / data["step_time_s"])
+    assert 0.3 < data["mfu"] < 0.6
+    assert set(data["comm_bytes"]) == {"tensor", "pipeline", "data"}
+    assert data["comm_bytes"]["tensor"]["network"] == 0 and data["comm_bytes"]["data"]["scale-up"] == 0
+    assert data["assumed"]["attention"] == "cudnn"
+
+
+@pytest.mark.parametrize(
+    "parallel",
+    [
+        {"tp": 8, "pp": 4},
+        {"tp": 8, "pp": 4, "schedule": "interleaved", "virtual": 5},
+        {"tp": 8, "pp": 8, "schedule": "gpipe"},
+        {"tp": 8, "pp": 16, "schedule": "zero-bubble"},
+        {"zero": "fsdp"},
+    ],
+)
+def test_the_timeline_takes_as_long_as_the_price(parallel: dict[str, Any]) -> None:
+    result = price(parallel=parallel, batch={"global": 1024, "micro": 1, "sequence": 8192})
+    timeline = result.timeline()
+    assert timeline.makespan_s == pytest.approx(result.step_time_s, rel=0.03)
+    assert timeline.num_ranks == result.job.parallel.pp
+    assert float(timeline.exposed_s().max()) == pytest.approx(result.exposed_comm_s, rel=0.35)
+    assert timeline.source.ignores
+
+
+def test_a_slow_network_is_named_as_the_limit() -> None:
+    result = step(SLOW, load_job({"model": "gpt3-350m", "precision": "fp16", "parallel": {"zero": "none"},
+                                  "batch": {"global": 4 * SLOW.num_gpus, "micro": 4, "sequence": 1024}}))  # fmt: skip
+    assert result.limit["what"] == "dp"
+    assert "network" in str(result.limit["link"])
+
+
+def test_accumulation_spreads_the_gradient_exchange() -> None:
+    def share(total: int) -> float:
+        result = price(SLOW, model="gpt3-1.3b", precision="fp16", parallel={"zero": "none"},
+                       batch={"global": total, "micro": 1, "sequence": 1024})  # fmt: skip
+        return float(result.parts_s["dp"] / result.step_time_s)
+
+    assert share(8 * SLOW.num_gpus) < share(SLOW.num_gpus)
+
+
+@pytest.mark.parametrize(
+    ("sync", "less"),
+    [
+        ({"method": "local-sgd", "every": 8}, 0.2),
+        ({"method": "diloco", "every": 100}, 0.05),
+        ({"codec": "int8"}, 0.8),
+        ({"method": "bounded-staleness", "staleness": 4}, 0.9),
+    ],
+)
+def test_other_ways_to_agree_send_less_or_later(sync: dict[str, Any], less: float) -> None:
+    fields = {"model": "gpt3-1.3b", "precision": "fp16", "parallel": {"zero": "none"},
+              "batch": {"global": SLOW.num_gpus, "micro": 1, "sequence": 1024}}  # fmt: skip
+    plain, other = price(SLOW, **fields), price(SLOW, sync=sync, **fields)
+    assert other.parts_s["dp"] < less * plain.parts_s["dp"]
+
+
+def test_one_parameter_server_is_a_bottleneck() -> None:
+    fields = {"model": "gpt3-1.3b", "precision": "fp16", "parallel": {"zero": "none"},
+              "batch": {"global": SLOW.num_gpus, "micro": 1, "sequence": 1024}}  # fmt: skip
+    one = price(SLOW, sync={"method": "parameter-server"}, **fields)
+    four = price(SLOW, sync={"method": "parameter-server", "servers": 4}, **fields)
+    assert one.parts_s["dp"] > 3 * four.parts_s["dp"] > 0
+
+
+def test_storage_that_is_too_slow_and_checkpoints() -> None:
+    starved = price(data={"sample_bytes": 1e9, "storage_rate": "1GB/s"})
+    assert starved.storage.to_json()["enough"] is False
+    assert starved.step_time_s == pytest.approx(512.0, rel=1e-6)
+    written = price(checkpoint={"every_steps": 100, "storage_rate": "10GB/s", "asynchronous": False})
+    assert written.parts_s["storage"] == pytest.approx(14 * 70.55e9 / 10e9 / 100, rel=0.01)
+
+
+def test_vision_and_recommendation_models() -> None:
+    resnet = price(model="resnet-50", parallel={"zero": "none"}, batch={"global": 512 * 256, "sequence": 1})
+    # MLPerf Training v3.0: 8 H100 train ResNet-50 in 13.7 min, about 8,000 images a second and GPU.
+    assert resnet.samples_per_s / 512 == pytest.approx(8000, rel=0.3)
+    dlrm = price(model="dlrm", parallel={"zero": "none"}, batch={"global": 65536, "sequence": 1})
+    assert dlrm.comm_bytes["tables"]["network"] > 0
+    with pytest.raises(SimulationError, match="only data parallelism"):
+        price(model="dlrm", parallel={"tp": 8}, batch={"global": 65536, "sequence": 1})
+
+
+def test_jobs_that_do_not_fit_the_cluster() -> None:
+    with pytest.raises(DescriptionError, match="asks for 1,024 GPUs, but the cluster has 512"):
+        price(gpus=1024)
+    with pytest.raises(DescriptionError, match="a global batch of 510 does not divide"):
+        price(batch={"global": 510, "micro": 1, "sequence": 8192})
+
+
+def test_memory_that_does_not_fit_is_the_limit() -> None:
+    result = price(model="gpt3-175b", precision="fp32", parallel={"tp": 8, "zero": "none"})
+    assert result.limit["what"] == "memory" and not result.fits
+    assert "needs" in result.warnings[0]
+
+
+def test_decode_across_hosts_pays_for_latency() -> None:
+    def token(tp: int):
+        fields = {
+            "kind": "decode",
+            "model": "llama3-70b",
+            "parallel": {"tp": tp},
+            "batch": {"global": 1},
+            "context": 4096,
+        }
+        return decode_step(RAIL, load_job(fields)).to_json()
+
+    one, two = token(8), token(16)
+    assert one["parts_s"]["weights"] == pytest.approx(2 * 70.55e9 / 8 / (0.88 * 3.35e12), rel=0.01)
+    assert two["parts_s"]["weights"] == pytest.approx(one["parts_s"]["weights"] / 2)
+    assert two["all_reduce_s"] > 1.5 * one["all_reduce_s"]
+    assert two["hosts"] == 2
+    with pytest.raises(SimulationError, match="tensor parallelism only"):
+        decode_step(
+            RAIL, load_job({"kind": "decode", "model": "llama3-70b", "parallel": {"pp": 2}, "batch": {"global": 1}})
+        )

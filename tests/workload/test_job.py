@@ -1,0 +1,93 @@
+"""Jobs that are read, filled in and refused: what is wrong, why, and the nearest thing that works."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncline.errors import DescriptionError
+from syncline.workload.read_job import load_job
+from syncline.workload.shape import Shape
+from syncline.workload.software import facts_of
+from syncline.workload.volumes import wire_share
+
+
+def job(**fields: Any):
+    return load_job({"model": "llama3-70b", "batch": {"global": 64, "sequence": 8192}, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"parallel": {"tp": 12}}, ["tp is 12", "does not divide the 64 attention heads", "tp: 8"]),
+        ({"parallel": {"tp": 128}}, ["more than the 64 attention heads", "whole heads", "tp: 64"]),
+        ({"parallel": {"pp": 99}}, ["pp is 99", "has 80 layers", "pp: 80"]),
+        ({"parallel": {"pp": 8, "virtual": 40}}, ["320 chunks", "80 layers", "virtual: 10"]),
+        ({"parallel": {"dp": 7}}, ["global batch of 64 does not divide over dp 7", "`global: 63 or 70`"]),
+        ({"parallel": {"ep": 2}}, ["ep is 2", "has no experts"]),
+        ({"model": "mixtral-8x7b", "parallel": {"ep": 3}}, ["does not divide the 8 experts", "ep: 2"]),
+        ({"parallel": {"tp": 0}}, ["parallel.tp"]),
+        ({"colour": "red"}, ['unknown key "colour"', "docs/guides/job-file.md"]),
+        ({"model": None}, ['"model" is missing']),
+    ],
+)
+def test_impossible_jobs_say_what_why_and_what_works(fields: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(DescriptionError) as error:
+        job(**fields)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_an_error_names_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("model: llama3-70b\nparallel: {tp: 8}\nbatch:\n  global: 64\n  sequence: -1\n")
+    with pytest.raises(DescriptionError, match=r"job\.yaml line 5.*greater than or equal to 1"):
+        load_job(path)
+    path.write_text("model: llama3-70b\nbatch: {global: 64}\nparallel:\n  tp: 7\n")
+    with pytest.raises(DescriptionError, match=r"job\.yaml line 3: tp is 7"):
+        load_job(path)
+
+
+def test_dp_is_filled_in_from_the_gpus() -> None:
+    filled = job(parallel={"tp": 8, "pp": 4}).on(256)
+    assert filled.parallel.dp == 8
+    assert filled.num_micro == 8
+    with pytest.raises(DescriptionError, match=r"100 GPUs do not divide into replicas of 32") as error:
+        job(parallel={"tp": 8, "pp": 4}).on(100)
+    assert "Use 96 GPUs" in error.value.hint
+    with pytest.raises(DescriptionError, match="needs 512 GPUs, but there are 256") as error:
+        job(parallel={"tp": 8, "dp": 64}).on(256)
+    assert error.value.hint == "dp: 32 fits."
+
+
+def test_defaults_depend_on_framework_and_year_and_are_listed() -> None:
+    old = facts_of(job(software={"framework": "megatron", "year": 2021}))
+    new = facts_of(job(software={"framework": "megatron", "year": 2025}))
+    torch = facts_of(job(parallel={"zero": "fsdp"}, software={"year": 2023}))
+    assert (old.attention, new.attention, torch.attention) == ("unfused", "cudnn", "triton")
+    assert not torch.compiled and torch.early_stop and torch.framework == "pytorch"
+    assert new.assumed["attention"] == "cudnn"
+    assert "attention" not in facts_of(job(attention="fa2")).assumed
+
+
+def test_a_model_by_shape_by_change_and_by_config(tmp_path: Path) -> None:
+    shaped = job(model={"layers": 2, "hidden": 64, "heads": 4, "vocab": 100})
+    assert isinstance(shaped.model, Shape)
+    changed = job(model={"like": "llama3-8b", "layers": 16})
+    assert isinstance(changed.model, Shape) and changed.model.layers == 16 and changed.model.gated
+    config = {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+              "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
+              "tie_word_embeddings": False}  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "job.yaml").write_text("model: {hf: config.json}\nbatch: {global: 8}\n")
+    assert load_job(tmp_path / "job.yaml").model.params == 8_030_261_248
+
+
+def test_codecs_shrink_the_wire() -> None:
+    assert wire_share("int8", 4) == 0.25
+    assert wire_share("topk:0.01", 4) == pytest.approx(0.02)
+    with pytest.raises(DescriptionError, match='no codec "zip"'):
+        wire_share("zip", 4)
