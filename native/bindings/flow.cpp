@@ -56,5 +56,5 @@ void bind_flow(nb::module_& m) {
           "priority"_a.noconvert(), "wait_start"_a.noconvert(), "wait_for"_a.noconvert(), "change_s"_a.noconvert(),
           "change_link"_a.noconvert(), "change_Bps"_a.noconvert(), "reroute_s"_a.noconvert(),
           "reroute_task"_a.noconvert(), "reroute_path"_a.noconvert(), "record"_a,
-          "Return (begin_s, end_s, path, bottleneck, link_bytes, num_solves, sample columns) of tasks that share links.");
+          "Return (begin_s, end_s, path, bottleneck, link_bytes, num_solves, samples) of tasks that share links.");
 }

@@ -126,8 +126,9 @@ private:
         for (; !starts_.empty() && starts_.top().first <= until_s; any = true) {
             const auto [time_s, task] = starts_.top();
             starts_.pop();
-            const bool moves = tasks_.size_bytes[at(task)] > 0 && (tasks_.num_paths[at(task)] > 0 || path_[at(task)] >= 0);
-            if (!moves && !(tasks_.size_bytes[at(task)] > 0 && tasks_.cap_Bps[at(task)] < kInfinity)) {
+            const bool has_bytes = tasks_.size_bytes[at(task)] > 0;
+            const bool moves = has_bytes && (tasks_.num_paths[at(task)] > 0 || path_[at(task)] >= 0);
+            if (!moves && !(has_bytes && tasks_.cap_Bps[at(task)] < kInfinity)) {
                 end(task, time_s);
                 continue;
             }
@@ -191,7 +192,8 @@ private:
     }
 
     void advance(std::int32_t task, double rate_Bps) {
-        remaining_[at(task)] = std::max(0.0, remaining_[at(task)] - rate_Bps * std::max(0.0, now_s_ - since_s_[at(task)]));
+        const double passed_s = std::max(0.0, now_s_ - since_s_[at(task)]);
+        remaining_[at(task)] = std::max(0.0, remaining_[at(task)] - rate_Bps * passed_s);
         since_s_[at(task)] = std::max(now_s_, since_s_[at(task)]);
     }
 
@@ -234,8 +236,9 @@ private:
                                      (link < 0 ? "its rate is capped at 0"
                                                : "link " + std::to_string(link) + " has no rate left for it"));
         }
-        const auto stuck = std::find_if(course_.end_s.begin(), course_.end_s.end(), [](double s) { return std::isnan(s); });
-        throw std::runtime_error("task " + std::to_string(stuck - course_.end_s.begin()) +
+        const auto& ends = course_.end_s;
+        const auto stuck = std::find_if(ends.begin(), ends.end(), [](double s) { return std::isnan(s); });
+        throw std::runtime_error("task " + std::to_string(stuck - ends.begin()) +
                                  " never starts: tasks wait for each other in a circle");
     }
 

@@ -27,8 +27,9 @@ void require(bool ok, What what) {
 
 template <typename T>
 void same_length(std::span<const T> column, std::size_t length, const char* name) {
-    require(column.size() == length, [&] { return std::string(name) + " has " + text(column.size()) + " entries where " +
-                                         text(length) + " are needed"; });
+    require(column.size() == length, [&] {
+        return std::string(name) + " has " + text(column.size()) + " entries where " + text(length) + " are needed";
+    });
 }
 
 void within(std::span<const double> column, double low, double high, const char* name, bool infinite = false) {
@@ -49,7 +50,9 @@ void rows(std::span<const std::int64_t> start, std::size_t size, const char* nam
     require(!start.empty() && start.front() == 0, [&] { return std::string(name) + " must begin with 0"; });
     for (std::size_t i = 1; i < start.size(); ++i)
         require(start[i] >= start[i - 1], [&] { return std::string(name) + " falls at row " + text(i); });
-    require(static_cast<std::size_t>(start.back()) == size, [&] { return std::string(name) + " ends at " + text(start.back()) + " but has " + text(size) + " entries"; });
+    require(static_cast<std::size_t>(start.back()) == size, [&] {
+        return std::string(name) + " ends at " + text(start.back()) + " but has " + text(size) + " entries";
+    });
 }
 
 void rising(std::span<const double> column, const char* name) {
@@ -59,7 +62,8 @@ void rising(std::span<const double> column, const char* name) {
 
 void validate_tasks(const TaskSet& tasks) {
     const std::size_t num_tasks = tasks.size_bytes.size();
-    require(num_tasks < static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()), [&] { return std::string("too many tasks"); });
+    require(num_tasks < static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()),
+            [&] { return std::string("too many tasks"); });
     same_length(tasks.first_path, num_tasks, "first_path");
     same_length(tasks.num_paths, num_tasks, "num_paths");
     same_length(tasks.delay_s, num_tasks, "delay_s");
@@ -86,11 +90,16 @@ void validate_paths(const TaskSet& tasks) {
     const auto num_paths = static_cast<std::int64_t>(tasks.path_start.size()) - 1;
     for (std::size_t i = 0; i < tasks.num_paths.size(); ++i) {
         const std::int64_t first = tasks.first_path[i], count = tasks.num_paths[i];
-        require(count >= 0 && (count == 0 || (first >= 0 && first + count <= num_paths)), [&] { return "task " + text(i) + " names paths " + text(first) + " to " + text(first + count - 1) + "; there are " +
-                    text(num_paths); });
-        for (std::int64_t path = first; path < first + count; ++path)
-            require(tasks.path_start[static_cast<std::size_t>(path)] < tasks.path_start[static_cast<std::size_t>(path) + 1] ||
-                        std::isfinite(tasks.cap_Bps[i]), [&] { return "task " + text(i) + " crosses no link and has no cap, so nothing bounds its rate"; });
+        require(count >= 0 && (count == 0 || (first >= 0 && first + count <= num_paths)), [&] {
+            return "task " + text(i) + " names paths " + text(first) + " to " + text(first + count - 1) +
+                   "; there are " + text(num_paths);
+        });
+        for (std::int64_t path = first; path < first + count; ++path) {
+            const auto row = static_cast<std::size_t>(path);
+            require(tasks.path_start[row] < tasks.path_start[row + 1] || std::isfinite(tasks.cap_Bps[i]), [&] {
+                return "task " + text(i) + " crosses no link and has no cap, so nothing bounds its rate";
+            });
+        }
     }
 }
 

@@ -101,8 +101,8 @@ void Sharing::expand(std::int32_t link) {
 }
 
 // Flows that a change cannot reach keep their rate. Start with the flows at a link that lost a flow it held back or
-// changed its capacity, and with new flows; solve; where the answer breaks the rule of max-min for a flow that was kept,
-// free that link's flows too and solve again.
+// changed its capacity, and with new flows; solve; where the answer breaks the rule of max-min for a flow that was
+// kept, free that link's flows too and solve again.
 void Sharing::solve() {
     changed_.clear();
     touched_.clear();
@@ -111,8 +111,10 @@ void Sharing::solve() {
         if (!flows_[index(flow)].active) continue;
         set_free(flow);
         // A full link must make room for the newcomer: no need to find that out by solving.
-        for (const Hop& hop : paths_[index(flow)])
-            if (const Link& link = links_[index(hop.link)]; link.used >= link.capacity * (1 - kTolerance)) expand(hop.link);
+        for (const Hop& hop : paths_[index(flow)]) {
+            const Link& link = links_[index(hop.link)];
+            if (link.used >= link.capacity * (1 - kTolerance)) expand(hop.link);
+        }
     }
     for (const std::int32_t link : dirty_) {
         Link& here = links_[index(link)];
@@ -267,9 +269,9 @@ bool Sharing::expand_where_wrong() {
     return wrong;
 }
 
-// Max-min means: each flow is at its cap, or crosses a full link on which no flow has more (per weight). A kept flow may
-// break that in two ways: it has more than the free flows this link now holds back, or this link held it back and now
-// has room or serves a free flow better.
+// Max-min means: each flow is at its cap, or crosses a full link on which no flow has more (per weight). A kept flow
+// may break that in two ways: it has more than the free flows this link now holds back, or this link held it back and
+// now has room or serves a free flow better.
 bool Sharing::is_wrong(const Link& link, std::int32_t at) const {
     const bool has_room = link.left > kTolerance * link.capacity;
     double most_kept = -1, least_held = kInfinity, most_free = -1;

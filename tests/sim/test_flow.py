@@ -82,8 +82,11 @@ def test_oversubscription_costs_what_it_should() -> None:
     """All hosts of one leaf send to the other leaf: at r:1 the uplinks carry 1/r of what the hosts offer."""
     times = {}
     for ratio in ("1:1", "3:1"):
-        spec = {"hosts": 48, "host": {"gpu": "H100", "gpus": 1, "scale_up": "none"},
-                "network": {"topology": "leaf-spine", "link": "HDR", "switch": "QM8700", "oversubscription": ratio}}  # fmt: skip
+        spec = {
+            "hosts": 48,
+            "host": {"gpu": "H100", "gpus": 1, "scale_up": "none"},
+            "network": {"topology": "leaf-spine", "link": "HDR", "switch": "QM8700", "oversubscription": ratio},
+        }
         where = build(ClusterSpec.model_validate(spec))
         down = int(np.bincount(where.rack_of_host)[0])
         pairs = [Job(pair(where, i, down + i), SIZE) for i in range(min(down, 48 - down))]

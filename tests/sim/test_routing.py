@@ -7,8 +7,8 @@ import pytest
 
 from syncline.errors import SimulationError
 from syncline.fabric import ClusterSpec, Fabric, Kind, Tier, build
-from syncline.program import lower, packed
-from syncline.schedule import ring, verify
+from syncline.program import given, lower, packed
+from syncline.schedule import ring, verify, weighted
 from syncline.sim.estimate import estimate, over_seeds
 from syncline.sim.routing import Network, NetworkOptions, shortest
 from syncline.sim.transport import transports
@@ -129,6 +129,22 @@ def test_unknown_names_are_refused() -> None:
         NetworkOptions("magic")  # type: ignore[arg-type]
     with pytest.raises(SimulationError, match='no transport is called "pigeon"'):
         NetworkOptions(transport="pigeon")
+
+
+def test_strands_bound_to_rails_use_their_nics() -> None:
+    spec = {"hosts": 4, "host": {"gpu": "H100", "gpus": 2, "nics": 2}, "network": "rail-optimized NDR"}
+    where = build(ClusterSpec.model_validate(spec))
+    first_gpus = given(where, [where.gpu(host, 0) for host in range(4)])
+    striped = weighted(lambda: ring(4), (50e9, 50e9))
+    assert [strand.rail for strand in striped.strands] == [0, 1]
+    one, both = (
+        estimate(lower(verify(s), first_gpus), Network(where, NetworkOptions("static", transport="ideal")), 1 << 28)
+        for s in (ring(4), striped)
+    )
+    assert both.time_s == pytest.approx(one.time_s / 2, rel=0.01)
+    too_many = weighted(lambda: ring(4), (50e9, 50e9, 50e9))
+    with pytest.raises(SimulationError, match="host-00/gpu-0 has no NIC on rail 2"):
+        estimate(lower(verify(too_many), first_gpus), Network(where), 1 << 20)
 
 
 def test_a_shortest_path_joins_any_two_devices(small: Fabric) -> None:

@@ -46,7 +46,7 @@ struct Course {
     std::vector<std::int32_t> bottleneck;  // the link that held it back last; -1: none did
     std::vector<double> link_bytes;
     std::int64_t num_solves = 0;
-    // Samples: link `sample_link` carried `sample_Bps` from `sample_begin_s` to `sample_end_s`; idle times are left out.
+    // Samples: link `sample_link` carried `sample_Bps` from `sample_begin_s` to `sample_end_s`; idle times are not in.
     std::vector<std::int32_t> sample_link;
     std::vector<double> sample_begin_s;
     std::vector<double> sample_end_s;

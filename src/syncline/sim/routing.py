@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from syncline.errors import SimulationError
 from syncline.fabric import Fabric
 from syncline.fabric.fabric import NETWORK_TIERS, Kind, Tier
-from syncline.fabric.route import Routes
+from syncline.fabric.route import Policy, Routes
 from syncline.sim.engine import Paths
 from syncline.sim.multipath import MultiPath
+from syncline.sim.rails import on_rails
 from syncline.sim.transport import Transport, transport
 
 Routing = Literal["ecmp", "adaptive", "spray", "static"]
@@ -101,33 +102,35 @@ class Network:
         device, inward = divmod(link - self.num_links, 2)
         return f"{self.fabric.device_name(device)} host {'receive' if inward else 'send'}"
 
-    def wire(self, src: Longs, dst: Longs, channel: Longs) -> Wires:
-        """Return the paths of connections between devices; a connection to itself crosses nothing."""
+    def wire(self, src: Longs, dst: Longs, channel: Longs, rail: Longs | None = None) -> Wires:
+        """Return the paths of connections between devices; a connection to itself crosses nothing.
+
+        `rail` binds connections to the NICs of a rail (-1: the sender's own NIC); that goes over one path.
+        """
         if len(src) == 0:
             return Wires(Paths.of([]), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0))
         switch = self.fabric.devices.kind == Kind.SWITCH
-        if self.options.routing in ("adaptive", "spray") and not (switch[src].any() or switch[dst].any()):
+        bound = rail is not None and bool((rail >= 0).any())
+        if self.options.routing in ("adaptive", "spray") and not (bound or switch[src].any() or switch[dst].any()):
             wires = self._many_paths(src, dst)
         else:
-            wires = self._one_path(src, dst, channel)
+            wires = self._one_path(src, dst, channel, rail if bound else None)
         return self._finish(wires)
 
-    def _one_path(self, src: Longs, dst: Longs, channel: Longs) -> Wires:
+    def _one_path(self, src: Longs, dst: Longs, channel: Longs, rail: Longs | None) -> Wires:
         switch = self.fabric.devices.kind == Kind.SWITCH
         if switch[src].any() or switch[dst].any():
             paths = self._with_switches(src, dst)
         else:
-            label = (src * 1_000_003 + dst) * 4_099 + channel
             static = self.options.routing == "static"
+            policy: Policy = "static" if static else "ecmp"
+            label = self.static_label[dst] if static else (src * 1_000_003 + dst) * 4_099 + channel
             found = self.routes.many(
-                src,
-                dst,
-                seed=self.options.seed,
-                policy="static" if static else "ecmp",
-                flow=self.static_label[dst] if static else label,
-                cross_rail=self.options.cross_rail,
+                src, dst, seed=self.options.seed, policy=policy, flow=label, cross_rail=self.options.cross_rail
             )
             paths = Paths(found.start, found.links)
+            if rail is not None:
+                paths = on_rails(self.routes, paths, src, dst, rail, label, self.options.seed, policy)
         count = np.ones(len(src), np.int32)
         return Wires(paths, np.arange(len(src), dtype=np.int32), count, np.zeros(len(paths)))
 

@@ -93,7 +93,8 @@ def wire(program: Program, network: Network) -> Wired:
     ]
     unique, index = _numbered([key for lane in keys for key in lane])
     pair, channel = np.divmod(unique, len(found))
-    wires = network.wire(pair // width, pair % width, channel)
+    rail = np.array([-1 if lane.rail is None else lane.rail for lane in found], dtype=np.int64)
+    wires = network.wire(pair // width, pair % width, channel, rail[channel])
     parts = iter(index)
     connection = tuple(tuple(next(parts) for _ in lane) for lane in keys)
     return Wired(program, network, found, wires, connection, schedule.num_vertices, step.codec)
