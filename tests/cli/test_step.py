@@ -56,6 +56,23 @@ def test_volumes(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["volumes"]) == 2
 
 
+def test_a_profiler_trace_is_priced_on_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gather = {"Collective name": "allgather", "Out msg nelems": 1 << 28, "dtype": "BFloat16", "Group size": 64}
+    events = [
+        {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 0, "dur": 1000, "args": {"stream": 7}},
+        {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllGather_RING", "ts": 1000, "dur": 500,
+         "args": {"stream": 9, **gather}},
+    ]  # fmt: skip
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    assert app.run(["step", "h100-64-rail", str(path), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["recorded_s"] == pytest.approx(1.5e-3)
+    assert data["exposed_comm_s"] == pytest.approx(63 / 64 * 2**29 / (8 * 0.765 * 50e9), rel=0.1)
+    assert app.run(["step", "h100-64-rail", str(path)]) == 0
+    assert "recorded    1.5 ms" in capsys.readouterr().out
+
+
 def test_validate_training_prints_its_errors(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["validate", "training"]) == 0
     text = capsys.readouterr().out

@@ -13,12 +13,14 @@ EPILOG = examples(
     "syncline step h100-64-rail job.yaml",
     "syncline step cluster.yaml job.yaml --json",
     "syncline step h100-64-rail job.yaml --trace step.json --html step.html",
+    "syncline step h100-64-rail profile.json.gz",
 )
 app = typer.Typer(help="Predict one training step of a job on a cluster.", epilog=EPILOG)
 
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset (`syncline fabric list`).")]
 JobFile = Annotated[
-    Path, typer.Argument(metavar="JOB", help="A job file: model, parallel, batch (docs/guides/job-file.md).")
+    Path,
+    typer.Argument(metavar="JOB", help="A job file (docs/guides/job-file.md), or a Chakra or PyTorch profiler trace."),
 ]
 Trace = Annotated[Path | None, typer.Option(help="Write the timeline (.json or .json.gz for Perfetto, .parquet).")]
 Html = Annotated[Path | None, typer.Option(help="Write a page: where the time goes, and every pipeline stage.")]
@@ -32,7 +34,8 @@ def step(
     """Predict one training step of a job on a cluster: time, MFU, memory, traffic, and what limits it.
 
     The job file fixes the parallelism; everything it does not say is a default that depends on the software's year and
-    is listed with the answer. A job of `kind: decode` gives the time of one generated token instead.
+    is listed with the answer. A job of `kind: decode` gives the time of one generated token instead. A trace of a real
+    step (.et, .json, .json.gz) keeps its compute as measured and gets its communication priced on this cluster.
     """
     from syncline.fabric import load
     from syncline.fabric.load import check_writable, write_text
@@ -42,10 +45,14 @@ def step(
     from syncline.sim.step import step as price
     from syncline.timeline import save
     from syncline.workload.read_job import load_job
+    from syncline.workload.trace import is_trace
 
     for path in (trace, html):
         if path is not None:
             check_writable(path)
+    if is_trace(job):
+        _replay(cluster, job, trace, json)
+        return
     described = load_job(job)
     fabric = load(cluster)
     if described.kind == "decode":
@@ -62,3 +69,24 @@ def step(
             write_text(html, step_page(payload, timeline))
         payload["written"] = [str(path) for path in (trace, html) if path is not None]
     emit(payload, json, lambda console: console.print("\n".join(step_lines(payload)), soft_wrap=True))
+
+
+def _replay(cluster: str, source: Path, trace: Path | None, json: bool) -> None:
+    """Price a traced step on a cluster and print it beside what was recorded."""
+    from syncline.fabric import load
+    from syncline.report.step_text import replay_lines
+    from syncline.sim.step.replay import replay
+    from syncline.timeline import save
+    from syncline.workload.trace import read_trace
+
+    workload = read_trace(source)
+    recorded, priced = replay(workload), replay(workload, load(cluster))
+    if trace is not None:
+        save(priced, trace)
+    payload = {
+        "cluster": cluster, "trace": str(source), "operations": len(workload), "ranks": workload.num_ranks,
+        "comm_bytes": workload.total_bytes(), "recorded_s": recorded.makespan_s, "step_time_s": priced.makespan_s,
+        "recorded_exposed_comm_s": float(recorded.exposed_s().max()), "exposed_comm_s": float(priced.exposed_s().max()),
+        "ignores": list(priced.source.ignores),
+    }  # fmt: skip
+    emit(payload, json, lambda console: console.print("\n".join(replay_lines(payload)), soft_wrap=True))

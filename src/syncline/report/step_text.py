@@ -68,11 +68,11 @@ def _memory(held: Mapping[str, Any]) -> str:
 def _limit(limit: Mapping[str, Any]) -> str:
     if limit["what"] == "memory":
         return f"{limit['words']}; {limit['advice']}"
-    link = f" ({limit['then_link']})" if limit["then_link"] else ""
-    return (
-        f"{limit['words']} {limit['share']:.0%}, then {limit['then_words']} {limit['then_share']:.1%}{link}; "
-        f"next: {limit['advice']}"
+    first = f"{limit['words']} {limit['share']:.0%}" + (f" ({limit['link']})" if limit["link"] else "")
+    then = f"{limit['then_words']} {limit['then_share']:.1%}" + (
+        f" ({limit['then_link']})" if limit["then_link"] else ""
     )
+    return f"{first}, then {then}; what moves it: {limit['advice']}"
 
 
 def _sent(sent: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -137,3 +137,19 @@ def decode_lines(data: Mapping[str, Any]) -> list[str]:
     for name, seconds in data["parts_s"].items():
         lines.append(f"    {name.replace('_', '-'):28} {units.show_time(seconds):>10}  {seconds / total:6.1%}")
     return [*lines, "", f"  ignores: {', '.join(data['ignores'])}"]
+
+
+def replay_lines(data: Mapping[str, Any]) -> list[str]:
+    """Return a traced step on another cluster for people."""
+    before, after = data["recorded_s"], data["step_time_s"]
+    exposed = units.show_time(data["recorded_exposed_comm_s"])
+    return [
+        f"{data['trace']}: {data['operations']:,} operations of {data['ranks']} rank(s), "
+        f"{units.show_size(data['comm_bytes'])} communicated",
+        "",
+        f"  recorded    {units.show_time(before)}, {exposed} of it exposed communication",
+        f"  {data['cluster']:11} {units.show_time(after)}, {units.show_time(data['exposed_comm_s'])} exposed "
+        f"({after / before - 1 if before else 0:+.1%})",
+        "",
+        f"  ignores: {', '.join(data['ignores'])}",
+    ]

@@ -62,9 +62,9 @@ def test_two_metrics_of_one_run_say_the_same(result) -> None:
 
 
 def row(**cells: str) -> Row:
-    base = {"source": "a paper 2024", "model": "GPT-175B", "layers": "96", "hidden": "12288", "heads": "96", "seq": "2048",
-            "vocab": "51200", "gpu": "H100", "gpus": "64", "tp": "8", "pp": "8", "dp": "1", "micro_batch": "1",
-            "global_batch": "64", "metric": "iteration_time_s", "value": "10"}  # fmt: skip
+    base = {"source": "a paper 2024", "model": "GPT-175B", "layers": "96", "hidden": "12288", "heads": "96",
+            "seq": "2048", "vocab": "51200", "gpu": "H100", "gpus": "64", "tp": "8", "pp": "8", "dp": "1",
+            "micro_batch": "1", "global_batch": "64", "metric": "iteration_time_s", "value": "10"}  # fmt: skip
     return Row(2, base | cells)
 
 

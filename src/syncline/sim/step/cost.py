@@ -76,7 +76,7 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     parts = {name: m * share * value for name, value in (("tp", waits.tp), ("cp", waits.cp), ("ep", waits.ep))}
     busy = m * paced + bubble + p2p + fsdp
     doublings = np.log2(np.maximum(c.dp * c.cp * c.tp / c.domain, 1.0))
-    fixed = k.held.step_s + c.fsdp * k.held.per_doubling * doublings * busy
+    fixed = k.held.step_s + c.fsdp * k.held.per_doubling * doublings * m * paced
     return StepCost(
         compute=m * compute, tp=parts["tp"], cp=parts["cp"], ep=parts["ep"], host=m * share * host, fsdp=fsdp, dp=dp,
         p2p=p2p, bubble=bubble, optimizer=optimizer, fixed=fixed, total=busy + dp + optimizer + fixed, layer=layer,

@@ -28,8 +28,9 @@ _UP = {"tp": "tp", "cp": "cp", "ep": "ep"}
 
 def limit_of(parts: dict[str, float], total: float, machine: Machine, case: Case | None, fits: bool) -> dict[str, Any]:
     """Return what limits a step: memory if it does not fit, or else the largest part beside useful arithmetic."""
-    name = max(parts, key=lambda part: parts[part])
-    beside = max((p for p in parts if p != "compute"), key=lambda part: parts[part])
+    name, beside = sorted(parts, key=lambda part: parts[part], reverse=True)[:2]
+    # Advice is about what can be moved: the largest part that is not arithmetic.
+    moved = beside if name == "compute" else name
     limit = {
         "what": name,
         "words": _WORDS[name][0],
@@ -39,7 +40,7 @@ def limit_of(parts: dict[str, float], total: float, machine: Machine, case: Case
         "then_words": _WORDS[beside][0],
         "then_share": parts[beside] / total,
         "then_link": _link(beside, machine, case),
-        "advice": _WORDS[beside][1],
+        "advice": _WORDS[moved][1],
     }
     if not fits:
         limit |= {

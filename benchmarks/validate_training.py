@@ -1,0 +1,47 @@
+"""Errors of predicted training steps on published runs, and how many configurations a second can be priced."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from syncline.sim.step import Case, default_constants, memory, step_cost
+from syncline.sim.training.observed import observe, stacked
+from syncline.sim.training.read import load_systems
+from syncline.sim.training.validate import shipped_rows, validate_training
+
+NUM_CONFIGURATIONS = 20_000
+
+
+def run() -> dict[str, Any]:
+    """Return the errors, left out and in, and the speed of the cost core."""
+    data = validate_training().to_json()
+    found: dict[str, Any] = {"rows": data["rows"], "predicted_rows": data["predicted_rows"], "runs": data["num_runs"]}
+    for group, title in (("overall", ""), ("left_out", "_left_out")):
+        for kind in ("dense", "experts", "all"):
+            for figure in ("median_error", "p90_error"):
+                found[f"{kind}{title}_{figure}"] = data[group][kind][figure]
+    found["scaling_ratio_median_error"] = data["scaling_ratios"]["median_error"]
+    found["rank_correlation_median"] = data["rank"]["median"]
+    return found | speed()
+
+
+def speed() -> dict[str, float]:
+    """Return configurations priced a CPU second, together and one by one."""
+    runs, _ = observe(shipped_rows(), load_systems(None))
+    one = stacked(runs)
+    times = -(-NUM_CONFIGURATIONS // len(runs))
+    many = Case(**{f.name: np.tile(getattr(one, f.name), times) for f in fields(Case)})
+    constants = default_constants()
+    start = time.process_time()
+    step_cost(many, constants)
+    memory(many)
+    together = time.process_time() - start
+    start = time.process_time()
+    for run in runs[:50]:
+        step_cost(run.case, constants)
+    alone = (time.process_time() - start) / 50
+    return {"configurations_per_cpu_s": times * len(runs) / together, "one_by_one_us": alone * 1e6}

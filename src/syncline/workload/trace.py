@@ -1,0 +1,46 @@
+"""Traces of real steps as Workloads, whichever tool wrote them: recognised by content, not by name."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+
+from syncline.workload.chakra import read_chakra
+from syncline.workload.graph import Workload
+from syncline.workload.kineto import read_kineto
+
+SUFFIXES = (".et", ".json", ".json.gz", ".et.gz")
+
+
+def is_trace(path: str | Path) -> bool:
+    """Say whether a file name is that of a trace rather than of a job."""
+    return str(path).lower().endswith(SUFFIXES)
+
+
+def read_trace(path: str | Path) -> Workload:
+    """Return the workload of a Chakra or PyTorch profiler trace."""
+    return read_kineto(path) if _is_profiler(Path(path)) else read_chakra(path)
+
+
+def _is_profiler(path: Path) -> bool:
+    """Say whether a file is a profiler's: one JSON object with `traceEvents`."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(1 << 16)
+    except OSError:
+        return False  # the reader says what is wrong with the file
+    if start[:2] == b"\x1f\x8b":
+        try:
+            start = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(start, 1 << 16)
+        except zlib.error:
+            return False
+    if not start.lstrip().startswith((b"{", b"[")):
+        return False
+    if b'"traceEvents"' in start:
+        return True
+    try:
+        first = json.JSONDecoder().raw_decode(start.decode("utf-8", "replace").lstrip().removeprefix("["))[0]
+    except ValueError:
+        return b'"schemaVersion"' in start
+    return isinstance(first, dict) and "ph" in first
