@@ -91,5 +91,9 @@ class CostError(SynclineError):
     """A price, a budget or an assumption about money cannot be, or is not known."""
 
 
+class PlanError(SynclineError):
+    """No plan answers the question: nothing fits, a fixed choice is impossible, or there is nothing to choose."""
+
+
 class PictureError(SynclineError):
     """A picture cannot be made here: a piece that draws it is missing."""

@@ -1,7 +1,8 @@
 """The space of a search: every way to split and run a job on so many GPUs, as columns.
 
 A configuration is one `Switches` (choices in words) and one row of `Rows` (choices in numbers). Rows hold only what
-divides: heads by tp, GPUs by tp x pp x cp, the batch by dp x micro, layers by pp x virtual, experts by ep.
+divides: heads by tp, a scale-up domain by tp (or tp by it), the batch by dp x micro, layers by pp x virtual, experts by
+ep. A few GPUs may stay idle where no split uses all.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import product
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +23,11 @@ from syncline.workload.software import facts_of
 
 Ints = npt.NDArray[np.int64]
 #: A slice of a sequence shorter than this is not worth a rank of its own.
-MIN_CONTEXT_SLICE = 1024
+MIN_CONTEXT_SLICE = 256
+#: Share of the GPUs that a split must use.
+MIN_USED = 0.9
 NUMBERS = ("tp", "pp", "dp", "cp", "ep", "virtual", "micro", "num_micro")
-WORDS = ("zero", "schedule", "recompute", "sp", "tp_overlap", "dp_overlap", "reshard")
+WORDS = ("zero", "schedule", "recompute", "sp", "tp_overlap", "dp_overlap", "reshard", "gradient_bytes", "codec")
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class Switches:
     tp_overlap: bool = False
     dp_overlap: bool = True
     reshard: bool = False
+    gradient_bytes: int = 2
+    codec: str = "none"
     tensor: bool = False  # tp > 1
     pipeline: bool = False  # pp > 1
 
@@ -64,45 +70,56 @@ class Rows:
 
 @dataclass(frozen=True)
 class Axes:
-    """Which choices in words are tried. `full` has all; the usual ones leave out what never wins."""
+    """Which choices in words are tried. `FULL` has all; `USUAL` leaves out what never or rarely wins.
 
-    zero: tuple[str, ...] = ("none", "1", "2", "3")
+    An empty `gradient_bytes` or `codec` means: as the job says. They change the numbers that training sees, so only
+    whoever asks for them gets them.
+    """
+
+    zero: tuple[str, ...] = ("none", "1", "2", "3", "hsdp")
     schedule: tuple[str, ...] = ("1f1b", "interleaved")
     recompute: tuple[str, ...] = ("none", "selective", "selective-op", "full")
     sp: tuple[bool, ...] = (True,)
     tp_overlap: tuple[bool, ...] = (True,)
     dp_overlap: tuple[bool, ...] = (True,)
     reshard: tuple[bool, ...] = (True, False)
+    gradient_bytes: tuple[int, ...] = ()
+    codec: tuple[str, ...] = ()
 
 
 USUAL = Axes()
 FULL = Axes(
-    schedule=("1f1b", "interleaved", "gpipe"), sp=(True, False), tp_overlap=(True, False), dp_overlap=(True, False)
+    schedule=("1f1b", "interleaved", "gpipe", "zero-bubble"), sp=(True, False), tp_overlap=(True, False),
+    dp_overlap=(True, False),
 )  # fmt: skip
+#: What goes over the wire may differ from what is summed: 2- or 4-byte gradients, and codecs that lose something.
+LOSSY_WIDTHS, LOSSY_CODECS = (2, 4), ("none", "fp8", "int4")
 
 
-def rows_of(job: Job, num_gpus: int) -> Rows:
-    """Return every split of a job over exactly so many GPUs, with its micro-batches and chunks."""
+def rows_of(job: Job, num_gpus: int, domain: int = 8, min_used: float = MIN_USED) -> Rows:
+    """Return every split of a job over so many GPUs (or a few less), with its micro-batches and chunks."""
     shape = _shape(job)
-    found = [row for split in _splits(shape, job, num_gpus) for row in _feeds(shape, job.batch.global_, *split)]
+    splits = _splits(shape, job, num_gpus, domain, min_used)
+    found = [row for split in splits for row in _feeds(shape, job.batch.global_, *split)]
     table = np.array(found, dtype=np.int64).reshape(-1, len(NUMBERS))
     return Rows(*(np.ascontiguousarray(column) for column in table.T))
 
 
 def switches_of(job: Job, axes: Axes) -> list[Switches]:
     """Return every meaningful combination of words; each is crossed with the rows it is for (`rows_for`)."""
-    flash = facts_of(job).attention != "unfused"
+    facts = facts_of(job)
     # A flash kernel repeats the attention core by itself: selective recomputation would be the same thing twice.
-    recompute = [name for name in axes.recompute if not (flash and name == "selective")]
-    found = dict.fromkeys(
-        _plain(Switches(zero, schedule, redo, sp, tp_overlap, dp_overlap, reshard, tensor, pipeline))
-        for zero, schedule, redo, sp, tp_overlap, dp_overlap, reshard, tensor, pipeline in product(
-            axes.zero, axes.schedule, recompute, axes.sp, axes.tp_overlap, axes.dp_overlap, axes.reshard,
-            (True, False), (True, False),
-        )
+    recompute = [name for name in axes.recompute if not (facts.attention != "unfused" and name == "selective")]
+    widths = axes.gradient_bytes or (int(facts.gradient_bytes),)
+    codecs = axes.codec or (job.sync.codec,)
+    both = (True, False)
+    combinations: Iterator[Any] = product(
+        axes.zero, axes.schedule, recompute or ["none"], axes.sp, axes.tp_overlap, axes.dp_overlap, axes.reshard,
+        widths, codecs, both, both,
     )  # fmt: skip
-    # Without a pipeline all schedules are one; it is called 1f1b, and falls away where 1f1b was not asked for.
-    return [words for words in found if words.pipeline or words.schedule == "1f1b"]
+    found = dict.fromkeys(_plain(Switches(*words)) for words in combinations)
+    # Without a pipeline all schedules are one; it is called 1f1b.
+    return [words for words in found if words.pipeline or "1f1b" in axes.schedule]
 
 
 def rows_for(rows: Rows, words: Switches) -> Rows:
@@ -131,26 +148,37 @@ def _plain(words: Switches) -> Switches:
         tp_overlap=words.tp_overlap and words.tensor,
         dp_overlap=words.dp_overlap or sharded,
         reshard=words.reshard and sharded,
+        gradient_bytes=words.gradient_bytes,
+        codec=words.codec,
         tensor=words.tensor,
         pipeline=words.pipeline,
     )
 
 
-def _splits(shape: Shape, job: Job, num_gpus: int) -> Iterator[tuple[int, int, int, int, int]]:
-    sequence, total = job.batch.sequence, job.batch.global_
-    heads = [d for d in divisors(shape.heads) if num_gpus % d == 0]
-    for tp in heads:
-        for pp in (d for d in divisors(num_gpus // tp) if d <= shape.layers):
-            for cp in _contexts(sequence, num_gpus // (tp * pp)):
-                dp = num_gpus // (tp * pp * cp)
-                if total % dp == 0:
+def _splits(
+    shape: Shape, job: Job, num_gpus: int, domain: int, min_used: float
+) -> Iterator[tuple[int, int, int, int, int]]:
+    replicas = divisors(job.batch.global_)
+    depths = stages(shape.layers, num_gpus)
+    for tp in (d for d in divisors(shape.heads) if d <= num_gpus and (domain % d == 0 or d % domain == 0)):
+        for pp in (d for d in depths if tp * d <= num_gpus):
+            for cp in contexts(job.batch.sequence, num_gpus // (tp * pp)):
+                model = tp * pp * cp
+                for dp in (d for d in replicas if min_used * num_gpus <= model * d <= num_gpus):
                     for ep in _expert_groups(shape, tp * cp * dp):
                         yield tp, pp, dp, cp, ep
 
 
-def _contexts(sequence: int, ranks: int) -> list[int]:
+def stages(layers: int, num_gpus: int) -> list[int]:
+    """Return the depths of a pipeline: those that cut the layers evenly, and those that use all GPUs."""
+    even = (d for d in range(1, layers + 1) if layers % d == 0 or (layers + 2) % d == 0)
+    return sorted({*even, *(d for d in divisors(num_gpus) if d <= layers)})
+
+
+def contexts(sequence: int, ranks: int) -> list[int]:
+    """Return the sizes of context-parallel groups that a sequence allows."""
     # Causal ring attention gives each rank two slices, so a sequence divides by twice the ranks.
-    sizes = (d for d in divisors(ranks) if d == 1 or sequence % (2 * d) == 0)
+    sizes = (d for d in divisors(sequence) if d <= ranks and (d == 1 or sequence % (2 * d) == 0))
     return [d for d in sizes if d == 1 or sequence // d >= MIN_CONTEXT_SLICE]
 
 
@@ -183,7 +211,7 @@ def virtual_stages(layers: int, pp: int) -> Sequence[int]:
 def _shape(job: Job) -> Shape:
     if not isinstance(job.model, Shape):
         raise PlanError(
-            f"{job.model.name} is a list of layers; only data parallelism is known for it, so there is nothing to choose.",
+            f"{job.model.name} is a list of layers; only data parallelism is known for it: nothing to choose.",
             hint="`syncline step` prices it.",
         )
     return job.model

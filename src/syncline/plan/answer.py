@@ -1,0 +1,233 @@
+"""The answer of `syncline plan`: the best plan for a job on a cluster, what limits it, and what to change first.
+
+answer = make_plan(load("h100-64-rail"), named_job("llama3-70b"))
+answer.best.predicted.step_time_s, answer.actions[0].words
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from syncline.errors import PlanError, SynclineError
+from syncline.fabric.fabric import Fabric
+from syncline.plan.block import Question
+from syncline.plan.cost import Assumptions, Prices
+from syncline.plan.decision import Decision
+from syncline.plan.evaluate import evaluate
+from syncline.plan.exchange import choose_exchange
+from syncline.plan.money import Money, money_of
+from syncline.plan.pareto import front, gpu_counts
+from syncline.plan.plan import Plan, predicted_of
+from syncline.plan.prune import nothing_fits
+from syncline.plan.reach import reach_of
+from syncline.plan.search import Found, Progress, Task, search
+from syncline.plan.sensitivity import Action, actions_of
+from syncline.plan.space import USUAL, Axes
+from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.cost import stage_expert_params, stage_params
+from syncline.sim.step.machine import machine_from_fabric
+from syncline.sim.step.step import IGNORES, StepResult, step
+from syncline.workload.job import Job
+
+OBJECTIVES = ("time", "cost", "pareto")
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """The best plan on one number of GPUs."""
+
+    num_gpus: int
+    step_time_s: float
+    tokens_per_s: float
+    cost_per_token_usd: float
+    label: str
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Everything `syncline plan` says."""
+
+    best: Plan
+    result: StepResult
+    others: tuple[Plan, ...]
+    actions: tuple[Action, ...]
+    found: Found
+    objective: str
+    given: StepResult | None
+    given_problem: str
+    points: tuple[Point, ...]
+    money: Money | None
+    notes: tuple[str, ...]
+    question: Question
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that `syncline plan --json` prints."""
+        p = self.best
+        return {
+            "cluster": p.cluster, "job": p.job, "model": p.model, "gpu": p.gpu, "gpus": p.num_gpus,
+            "objective": self.objective, "best": p.best(), "limit": dict(p.limit),
+            "actions": [action.to_json() for action in self.actions],
+            "evaluated": self.found.num_considered, "fitting": self.found.num_fitting,
+            "cpu_s": self.found.cpu_s, "wall_s": self.found.wall_s, "complete": self.found.complete,
+            "cost": None if p.cost is None else dict(vars(p.cost)),
+            "given": None if self.given is None else {
+                "step_time_s": self.given.step_time_s, "fits": self.given.fits,
+                "parallel": self.given.job.parallel.model_dump() | {"micro": self.given.job.batch.micro}},
+            "others": [{"step_time_s": o.predicted.step_time_s, "memory_bytes": o.predicted.memory_bytes,
+                        "parallel": o.decision.parallel()} for o in self.others],
+            "pareto": [dict(vars(point)) for point in self.points],
+            "error": dict(p.predicted.error), "assumed": self.result.facts.assumed,
+            "notes": list(self.notes), "ignores": list(IGNORES),
+        }  # fmt: skip
+
+
+def make_plan(
+    fabric: Fabric,
+    job: Job,
+    *,
+    axes: Axes = USUAL,
+    fix: Mapping[str, Any] | None = None,
+    objective: str = "time",
+    assumptions: Assumptions | None = None,
+    prices: Prices | None = None,
+    constants: Constants | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    spread: Callable[[list[Task]], Iterator[Found]] | None = None,
+    with_actions: bool = True,
+    with_points: bool = False,
+) -> Answer:
+    """Return the best plan for a job on a fabric, with alternatives, sensitivities and prices."""
+    fix = dict(fix or {})
+    if objective not in OBJECTIVES:
+        raise PlanError(f'there is no objective "{objective}".', hint=f"It is one of {', '.join(OBJECTIVES)}.")
+    question, num_gpus = ask(fabric, job, fix, constants)
+    money, note = money_of(fabric, assumptions, prices)
+    if objective != "time" and money is None:
+        raise PlanError(f"the cheapest plan needs prices, and this cluster is {note}", hint="Set host_price_usd.")
+    looked = search(question, num_gpus, axes=axes, fix=fix, workers=workers, progress=progress, spread=spread)
+    points: list[Point] = []
+    if objective != "time" or with_points:
+        looked, points = _counts(question, num_gpus, axes, fix, money, looked, objective)
+    if not looked.best:
+        raise nothing_fits(question, looked, num_gpus, axes, bool(fix))
+    plans, result = _plans(fabric, question, looked, money)
+    given, problem = _given(question, job, fabric)
+    best = plans[0]
+    actions = actions_of(question, best, fabric, money, axes, fix) if with_actions else ()
+    if given is not None and given.step_time_s > 1.01 * best.predicted.step_time_s and given.fits:
+        actions = (_own_layout(given, best, money), *actions)
+    return Answer(
+        best=best, result=result, others=plans[1:], actions=tuple(sorted(actions, key=lambda a: -a.saving)),
+        found=looked, objective=objective, given=given, given_problem=problem, points=tuple(points), money=money,
+        notes=tuple(filter(None, (note, "" if looked.complete else "interrupted: the best of what was looked at"))),
+        question=question,
+    )  # fmt: skip
+
+
+def ask(
+    fabric: Fabric, job: Job, fix: Mapping[str, Any] | None = None, constants: Constants | None = None
+) -> tuple[Question, int]:
+    """Return what is planned and on how many ranks."""
+    machine = machine_from_fabric(fabric)
+    reach = reach_of(fabric, machine, str((fix or {}).get("placement", "packed")))
+    total = machine.num_gpus * max(machine.gpu.num_dies, 1)
+    if job.gpus is not None and job.gpus > total:
+        raise PlanError(
+            f"the job asks for {job.gpus:,} GPUs, but {fabric.name} has {total:,}.", hint=f"gpus: {total} fits."
+        )
+    return Question(job, machine, reach, constants or default_constants()), job.gpus or total
+
+
+def plan_of(
+    fabric_name: str, question: Question, decision: Decision, money: Money | None, num_gpus: int
+) -> tuple[Plan, StepResult]:
+    """Return one decision as a plan."""
+    result = evaluate(question, decision)
+    if result.case is not None:
+        params = float(stage_params(result.case) + stage_expert_params(result.case))
+        way = choose_exchange(decision, float(result.case.grad_bytes) * params, result.machine, question.constants)
+        if way is not None:
+            decision = replace(decision, algorithm=way.algorithm, bucket_bytes=way.bucket_bytes)
+    tokens = question.job.batch.global_ * question.job.batch.sequence
+    cost = money.cost(result.step_time_s, tokens, num_gpus) if money else None
+    plan = Plan(
+        cluster=fabric_name, job=question.job.name, model=question.job.model.name, gpu=question.machine.gpu.name,
+        num_gpus=num_gpus, tokens_per_step=tokens, decision=decision, predicted=predicted_of(result),
+        limit=result.limit, cost=cost,
+    )  # fmt: skip
+    return plan, result
+
+
+def _plans(
+    fabric: Fabric, question: Question, found: Found, money: Money | None
+) -> tuple[tuple[Plan, ...], StepResult]:
+    """Return the best candidate and the best of other splits as plans."""
+    chosen: dict[tuple[Any, ...], Decision] = {}
+    for candidate in found.best:
+        d = candidate.decision
+        chosen.setdefault((d.tp, d.pp, d.cp, d.ep, d.zero), d)
+    # Idle GPUs of the cluster are paid for too, unless the search was free to use fewer.
+    total = question.job.gpus or question.machine.num_gpus * max(question.machine.gpu.num_dies, 1)
+    pairs = [
+        plan_of(fabric.name, question, d, money, max(d.num_gpus, total if found.per_gpus == {} else d.num_gpus))
+        for d in list(chosen.values())[:6]
+    ]
+    return tuple(plan for plan, _ in pairs), pairs[0][1]
+
+
+def _counts(
+    question: Question,
+    num_gpus: int,
+    axes: Axes,
+    fix: Mapping[str, Any],
+    money: Money | None,
+    first: Found,
+    objective: str,
+) -> tuple[Found, list[Point]]:
+    """Return the best over numbers of GPUs, and the points that it was chosen from."""
+    by_count = {num_gpus: first}
+    for count in gpu_counts(num_gpus, question.machine.gpus_per_host):
+        if count not in by_count:
+            try:
+                by_count[count] = search(question, count, axes=axes, fix=fix, keep=10, workers=1)
+            except PlanError:
+                continue
+    tokens = question.job.batch.global_ * question.job.batch.sequence
+    points, kept = [], {}
+    for count, found in sorted(by_count.items()):
+        if found.best:
+            best = found.best[0]
+            usd = money.cost(best.step_s, tokens, count).cost_per_token_usd if money else 0.0
+            points.append(Point(count, best.step_s, tokens / best.step_s, usd, best.decision.label))
+            kept[count] = best
+    if objective == "time" or not points:
+        return first, points
+    shown = front(points) if objective == "pareto" else points
+    chosen = min(points, key=lambda p: p.cost_per_token_usd) if objective == "cost" else points[-1]
+    merged = by_count[chosen.num_gpus]
+    considered = sum(found.num_considered for found in by_count.values())
+    fitting = sum(found.num_fitting for found in by_count.values())
+    spent = sum(found.cpu_s for found in by_count.values())
+    return replace(merged, num_considered=considered, num_fitting=fitting, cpu_s=spent, per_gpus=kept), list(shown)
+
+
+def _given(question: Question, job: Job, fabric: Fabric) -> tuple[StepResult | None, str]:
+    """Return the job as its file splits it, where the file says so."""
+    if not (job.parallel.model_fields_set - {"dp"}):
+        return None, ""
+    try:
+        return step(fabric, job, question.constants), ""
+    except SynclineError as error:
+        return None, error.message
+
+
+def _own_layout(given: StepResult, best: Plan, money: Money | None) -> Action:
+    saving = 1 - best.predicted.step_time_s / given.step_time_s
+    worth = saving * money.usd_per_year(best.num_gpus) if money else None
+    return Action(
+        "layout", "split the job as planned instead of as its file says", best.predicted.step_time_s, saving, worth,
+        0.0, best.decision.label, "free", "",
+    )  # fmt: skip

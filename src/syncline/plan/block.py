@@ -1,0 +1,133 @@
+"""A block: one combination of words and many rows, as the case that the step model prices.
+
+The words go through the same `build_case` as a single job; only the columns that rows decide are replaced. So a block
+gets the answer that its configurations would get one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.plan.reach import Reach
+from syncline.plan.space import Rows, Switches
+from syncline.sim.step.build import build_case
+from syncline.sim.step.case import Case
+from syncline.sim.step.constants import Constants
+from syncline.sim.step.cost import step_cost
+from syncline.sim.step.machine import Machine
+from syncline.sim.step.memory import memory
+from syncline.workload.job import Job, Overlap
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is planned: a job, what it runs on, and the constants of the model."""
+
+    job: Job
+    machine: Machine
+    reach: Reach
+    constants: Constants
+
+
+@dataclass(frozen=True, eq=False)
+class Priced:
+    """The rows of a block that fit, with their price; `least_bytes` is the smallest need of those that do not."""
+
+    rows: Rows
+    step_s: Floats
+    memory_bytes: Floats
+    num_considered: int
+    least_bytes: float
+    least_row: Rows | None
+
+
+def worded(job: Job, words: Switches) -> Job:
+    """Return a job with the choices in words; its numbers are still its own."""
+    split = job.parallel.model_copy(
+        update={"zero": words.zero, "schedule": words.schedule, "sp": words.sp if words.tensor else None}
+    )
+    sharded = split.sharded_params
+    overlap = Overlap(
+        tp=words.tp_overlap if words.tensor else None,
+        dp=words.dp_overlap,
+        reshard=words.reshard if sharded and not words.pipeline else None,
+    )
+    return job.model_copy(
+        update={
+            "parallel": split,
+            "recompute": words.recompute,
+            "overlap": overlap,
+            "gradient_bytes": words.gradient_bytes,
+            "sync": job.sync.model_copy(update={"codec": words.codec}),
+        }
+    )
+
+
+def template(question: Question, words: Switches) -> Case:
+    """Return the case of one job with these words, whose numbers a block replaces."""
+    job = worded(question.job, words)
+    sizes = {"tp": 2 if words.tensor else 1, "pp": 2 if words.pipeline else 1, "dp": 1, "cp": 1, "ep": 1, "virtual": 1}
+    return build_case(
+        job.model_copy(update={"parallel": job.parallel.model_copy(update=sizes | {"shard": None})}), question.machine
+    )
+
+
+def block_case(question: Question, base: Case, words: Switches, rows: Rows) -> Case:
+    """Return the case of many rows."""
+    columns = {name: getattr(rows, name).astype(np.float64) for name in vars(rows)}
+    nic, hop = question.reach.network(rows)
+    layers = base.layers
+    parts = rows.pp * rows.virtual
+    even = (rows.pp > 1) & (layers % parts != 0) & ((layers + 2) % parts == 0)
+    return replace(
+        base,
+        **columns,
+        shard_ranks=shard_ranks(words.zero, rows, question.machine.domain).astype(np.float64),
+        even_head=even.astype(np.float64),
+        nic_Bps=np.maximum(nic, 1.0),
+        hop_s=hop,
+    )
+
+
+def shard_ranks(zero: str, rows: Rows, domain: int) -> npt.NDArray[np.int64]:
+    """Return over how many ranks parameters are sharded: all replicas, or with HSDP those of one domain."""
+    everyone = rows.dp * rows.cp
+    if zero != "hsdp":
+        return everyone
+    found: npt.NDArray[np.int64] = np.clip(domain // rows.tp, 1, everyone)
+    return found
+
+
+def possible(rows: Rows, words: Switches, domain: int) -> Rows:
+    """Return the rows that these words allow.
+
+    ZeRO 2 keeps a shard of the gradients only, so it reduces them after every micro-batch; the model prices one
+    exchange a step, so it is tried with one micro-batch. HSDP needs whole groups, and more than one of them.
+    """
+    if words.zero == "2":
+        return rows.take(rows.num_micro == 1)
+    if words.zero == "hsdp":
+        shard = shard_ranks("hsdp", rows, domain)
+        return rows.take((shard > 1) & (rows.dp * rows.cp % shard == 0) & (rows.dp * rows.cp > shard))
+    return rows
+
+
+def price(question: Question, base: Case, words: Switches, rows: Rows) -> Priced:
+    """Return the rows that fit in memory with their step time. Memory first: exact, and little work."""
+    case = block_case(question, base, words, rows)
+    held = memory(case)
+    total = np.broadcast_to(held.total, len(rows))
+    fits = np.broadcast_to(held.fits, len(rows)) > 0
+    worst = int(np.argmin(np.where(fits, np.inf, total))) if not fits.all() else -1
+    least = (float(total[worst]), rows.take(slice(worst, worst + 1))) if worst >= 0 else (np.inf, None)
+    kept = rows.take(fits)
+    if not len(kept):
+        return Priced(kept, np.empty(0), np.empty(0), len(rows), *least)
+    cost = step_cost(block_case(question, base, words, kept), question.constants)
+    times = np.array(np.broadcast_to(cost.total, len(kept)), dtype=np.float64)
+    return Priced(kept, times, total[fits], len(rows), *least)

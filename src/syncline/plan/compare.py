@@ -1,0 +1,192 @@
+"""Fabrics side by side for one job: at a number of GPUs, or at a budget.
+
+    compare_fabrics(job, host="dgx-h100", link="NDR", num_gpus=512)
+    compare_fabrics(job, host="dgx-h100", link="NDR", budget_usd=25e6)
+
+At a budget every fabric gets as many hosts as hosts, network and cables together allow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from syncline import units
+from syncline.errors import CostError, PlanError, SynclineError
+from syncline.fabric.build import build
+from syncline.fabric.document import Document
+from syncline.fabric.fabric import Fabric
+from syncline.fabric.load import parse_cluster
+from syncline.plan.answer import make_plan
+from syncline.plan.cost import Assumptions, own
+from syncline.plan.space import USUAL, Axes
+from syncline.workload.job import Job
+from syncline.workload.parallel import divisors
+
+FABRICS = (
+    "fat-tree", "rail-optimized", "rail-only", "fat-tree 2:1", "fat-tree 3:1", "fat-tree 4:1", "rail-optimized 2:1",
+    "rail-optimized 4:1", "dragonfly", "torus",
+)  # fmt: skip
+MAX_HOSTS = 16_384
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fabric with the best plan on it."""
+
+    name: str
+    num_gpus: int
+    step_time_s: float
+    tokens_per_s: float
+    mfu: float
+    capital_usd: float
+    network_usd: float
+    usd_per_gpu_hour: float
+    cost_per_token_usd: float
+    label: str
+    parallel: Mapping[str, Any]
+    scattered_step_time_s: float
+
+    @property
+    def short(self) -> str:
+        return self.label.split(";")[0]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All fabrics, cheapest token first."""
+
+    question: str
+    rows: tuple[Row, ...]
+    left_out: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison as `syncline plan compare --json` prints it."""
+        return {
+            "question": self.question,
+            "fabrics": [dict(vars(row)) for row in self.rows],
+            "left_out": [{"fabric": name, "reason": why} for name, why in self.left_out],
+            "notes": list(self.notes),
+        }
+
+
+NOTES = (
+    "step: ranks in order, rack by rack, so a ring leaves a rack once; scattered: a scheduler that knows no racks.",
+    "Not seen: ECMP collisions and other jobs, which cost a fat-tree more than rails.",
+)
+
+
+def fabric_with(host: str, link: str, network: str, num_hosts: int) -> Fabric:
+    """Return a cluster of alike hosts on a network given in words: `fat-tree 2:1`."""
+    words: Any = f"{network} {link}"
+    if network.startswith("torus"):
+        words = {"topology": "torus", "link": link, "shape": list(balanced(num_hosts, 3)), "of": "hosts"}
+    data = {"name": f"{network} {link}", "hosts": num_hosts, "host": host, "network": words}
+    return build(parse_cluster(Document(data, {}, network)))
+
+
+def balanced(count: int, dimensions: int) -> tuple[int, ...]:
+    """Return dimensions whose product is a number, as equal as they can be.
+
+    >>> balanced(64, 3)
+    (4, 4, 4)
+    """
+    if dimensions == 1:
+        return (count,)
+    side = min(divisors(count), key=lambda d: abs(d - count ** (1 / dimensions)))
+    return tuple(sorted((side, *balanced(count // side, dimensions - 1))))
+
+
+def compare_fabrics(
+    job: Job,
+    *,
+    host: str,
+    link: str,
+    num_gpus: int | None = None,
+    budget_usd: float | None = None,
+    fabrics: Sequence[str] = FABRICS,
+    assumptions: Assumptions | None = None,
+    axes: Axes = USUAL,
+) -> Comparison:
+    """Return the best plan on every fabric, at a number of GPUs or at a budget for hosts and network."""
+    if (num_gpus is None) == (budget_usd is None):
+        raise PlanError("compare at a number of GPUs or at a budget.", hint="Give --gpus 512, or --budget 25M.")
+    if budget_usd is not None and not (math.isfinite(budget_usd) and budget_usd > 0):
+        least = _capital(fabric_with(host, link, fabrics[0], 1), assumptions)
+        raise CostError(
+            f"a budget of ${budget_usd:,.0f} buys no hosts.",
+            detail=f"One {host} and its part of the network cost {units.show_money(least)}.",
+            hint="Raise the budget.",
+        )
+    rows, left_out = [], []
+    for name in fabrics:
+        try:
+            fabric = (
+                fabric_with(host, link, name, _hosts(host, num_gpus))
+                if num_gpus is not None
+                else _affordable(host, link, name, budget_usd or 0.0, assumptions)
+            )
+            rows.append(_row(name, fabric, job, assumptions, axes))
+        except SynclineError as error:
+            if isinstance(error, CostError) and budget_usd is not None:
+                raise
+            left_out.append((name, error.message))
+    if not rows:
+        raise PlanError("no fabric was left to compare.", detail=f"{left_out[0][0]}: {left_out[0][1]}")
+    at = (
+        f"{num_gpus:,} GPUs" if num_gpus is not None else f"{units.show_money(budget_usd or 0.0)} for hosts and network"
+    )
+    return Comparison(
+        f"{job.model.name} at {at}, {host} on {link}", tuple(sorted(rows, key=lambda r: r.cost_per_token_usd)),
+        tuple(left_out), NOTES,
+    )  # fmt: skip
+
+
+def _row(name: str, fabric: Fabric, job: Job, assumptions: Assumptions | None, axes: Axes) -> Row:
+    whole = job.model_copy(update={"gpus": None})
+    answer = make_plan(fabric, whole, assumptions=assumptions, axes=axes, with_actions=False)
+    plan, owned = answer.best, own(fabric, assumptions)
+    spread = answer.best.predicted.step_time_s
+    if answer.question.reach.upper_Bps < answer.question.reach.nic_Bps:
+        fix = {"placement": "scattered"}
+        lost = make_plan(fabric, whole, fix=fix, assumptions=assumptions, axes=axes, with_actions=False)
+        spread = lost.best.predicted.step_time_s
+    return Row(
+        name, plan.num_gpus, plan.predicted.step_time_s, plan.predicted.tokens_per_s, plan.predicted.mfu,
+        owned.capital_usd, owned.network_usd, owned.usd_per_gpu_hour,
+        plan.cost.cost_per_token_usd if plan.cost else math.nan, plan.decision.label, plan.decision.parallel(), spread,
+    )  # fmt: skip
+
+
+def _hosts(host: str, num_gpus: int) -> int:
+    per_host = fabric_with(host, "NDR", "rail-only", 1).num_gpus
+    if num_gpus < 1 or num_gpus % per_host:
+        near = max(per_host, round(num_gpus / per_host) * per_host)
+        raise PlanError(f"{num_gpus:,} GPUs are not whole hosts of {per_host}.", hint=f"--gpus {near} works.")
+    return num_gpus // per_host
+
+
+def _capital(fabric: Fabric, assumptions: Assumptions | None) -> float:
+    return own(fabric, assumptions).capital_usd
+
+
+def _affordable(host: str, link: str, network: str, budget_usd: float, assumptions: Assumptions | None) -> Fabric:
+    """Return the largest cluster that a budget buys, in even numbers of hosts so that jobs divide."""
+    smallest = own(fabric_with(host, link, network, 1), assumptions)
+    one = smallest.capital_usd
+    if one > budget_usd:
+        raise CostError(
+            f"a budget of {units.show_money(budget_usd)} buys no {host} on {network}.",
+            detail=f"One host and its part of the network cost {units.show_money(one)}.",
+            hint="Raise the budget, or choose a smaller host.",
+        )
+    # A network never costs less than nothing, so hosts alone bound their number.
+    low, high = 1, max(2, int(budget_usd / max(smallest.hosts_usd, 1.0)) + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        within = _capital(fabric_with(host, link, network, middle), assumptions) <= budget_usd
+        low, high = (middle, high) if within else (low, middle)
+    return fabric_with(host, link, network, min(low, MAX_HOSTS))

@@ -1,0 +1,13 @@
+"""One configuration by itself: the same model as the search, with everything it can say."""
+
+from __future__ import annotations
+
+from syncline.plan.block import Question
+from syncline.plan.decision import Decision
+from syncline.sim.step.step import StepResult, step
+
+
+def evaluate(question: Question, decision: Decision) -> StepResult:
+    """Return the whole price of one configuration."""
+    machine = question.reach.machine(question.machine, decision.row)
+    return step(machine, decision.job(question.job, machine.domain), question.constants)

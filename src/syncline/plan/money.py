@@ -1,0 +1,57 @@
+"""Money of a plan: one price of a GPU-hour, owned or rented, and the share of time that failures leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syncline.errors import CostError
+from syncline.fabric.fabric import Fabric
+from syncline.plan.cost import Assumptions, Prices, Statement, cost_per_step, cost_per_token, statement
+from syncline.plan.plan import PlanCost
+
+HOURS_PER_YEAR = 8766.0
+
+
+@dataclass(frozen=True)
+class Money:
+    """What GPU-hours of a cluster cost."""
+
+    basis: str
+    usd_per_gpu_hour: float
+    goodput: float
+    utilisation: float
+    account: Statement
+
+    def cost(self, step_time_s: float, tokens_per_step: int, num_gpus: int) -> PlanCost:
+        """Return what a step of this length costs."""
+        price = self.usd_per_gpu_hour
+        return PlanCost(
+            self.basis, price, num_gpus, self.goodput, cost_per_step(step_time_s, price, num_gpus),
+            cost_per_token(step_time_s, tokens_per_step, price, num_gpus, self.goodput),
+        )  # fmt: skip
+
+    def usd_per_year(self, num_gpus: int) -> float:
+        """Return what so many GPUs cost in a year of the assumed use."""
+        return self.usd_per_gpu_hour * num_gpus * HOURS_PER_YEAR * self.utilisation
+
+
+def money_of(
+    fabric: Fabric, assumptions: Assumptions | None = None, prices: Prices | None = None
+) -> tuple[Money | None, str]:
+    """Return the money of a fabric and a note; None where its parts have no price and none was given.
+
+    With a `cloud` among the assumptions the price is its rent, otherwise the cost of owning.
+    """
+    a = assumptions or Assumptions()
+    try:
+        account = statement(fabric, a, prices=prices)
+    except CostError as error:
+        if "no price is known" in error.message and a.host_price_usd is None:
+            return None, f"not priced: {error.message}"
+        raise
+    if a.cloud is not None:
+        quote = account.quotes[0]
+        rate, basis = quote.usd_per_used_gpu_hour(a.utilisation), f"rented: {quote.label}"
+    else:
+        rate, basis = account.owned.usd_per_gpu_hour, "owned"
+    return Money(basis, rate, account.failures.goodput, a.utilisation, account), ""

@@ -1,0 +1,40 @@
+"""Jobs by name: those that ship with syncline, and files."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from syncline.errors import FileError
+from syncline.fabric.document import read_document
+from syncline.workload.job import Job
+from syncline.workload.read_job import load_job, parse_job
+
+_FOLDER = resources.files("syncline.plan") / "jobs"
+DEFAULT_JOB = "llama3-70b"
+
+
+@cache
+def job_names() -> tuple[str, ...]:
+    """Return the names of the jobs that ship."""
+    return tuple(
+        sorted(entry.name.removesuffix(".yaml") for entry in _FOLDER.iterdir() if entry.name.endswith(".yaml"))
+    )
+
+
+def named_job(name: str) -> Job:
+    """Return the job of a file, or one that ships."""
+    if name in job_names():
+        job = parse_job(read_document((_FOLDER / f"{name}.yaml").read_text("utf-8"), f"job {name}"), Path())
+        return job.model_copy(update={"name": name})
+    path = Path(name)
+    if path.exists() or path.suffix in (".yaml", ".yml", ".json"):
+        return load_job(path)
+    close = difflib.get_close_matches(name, job_names(), n=3, cutoff=0.3)
+    raise FileError(
+        f'there is no job file "{name[:200]}".',
+        detail=f"Jobs that ship: {', '.join(close or job_names())}.",
+        hint="Three lines make one: `model: llama3-70b` and `batch: {global: 1024, sequence: 8192}`.",
+    )

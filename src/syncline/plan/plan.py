@@ -1,0 +1,149 @@
+"""The plan: a decision with what it is predicted to do and cost. It can be saved to a file and read back.
+
+plan.decision.tp, plan.predicted.step_time_s, plan.cost.cost_per_token_usd
+save_plan(plan, "plan.json")
+read_plan("plan.json") == plan
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from syncline.errors import PlanError
+from syncline.fabric.document import read_text
+from syncline.fabric.load import write_text
+from syncline.plan.decision import Decision
+from syncline.sim.step.step import StepResult
+
+FORMAT = "syncline plan 1"
+Noun = TypeVar("Noun")
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What the step model says of a decision. Times in seconds, bytes on the fullest GPU."""
+
+    step_time_s: float
+    tokens_per_s: float
+    mfu: float
+    memory_bytes: float
+    exposed_comm_s: float
+    parts_s: Mapping[str, float] = field(default_factory=dict)
+    memory_by: Mapping[str, float] = field(default_factory=dict)
+    comm_bytes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    memory_available_bytes: float = 0.0
+    error: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlanCost:
+    """What a decision costs at one price of a GPU-hour; failures are counted in tokens, not in a step."""
+
+    basis: str
+    usd_per_gpu_hour: float
+    num_gpus: int
+    goodput: float
+    usd_per_step: float
+    cost_per_token_usd: float
+
+    @property
+    def usd_per_million_tokens(self) -> float:
+        return self.cost_per_token_usd * 1e6
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One decision for one job on one cluster."""
+
+    cluster: str
+    job: str
+    model: str
+    gpu: str
+    num_gpus: int
+    tokens_per_step: int
+    decision: Decision
+    predicted: Predicted
+    limit: Mapping[str, Any]
+    cost: PlanCost | None = None
+
+    def best(self) -> dict[str, Any]:
+        """Return the figures that `syncline plan --json` gives as `best`."""
+        p, c = self.predicted, self.cost
+        return {
+            "step_time_s": p.step_time_s,
+            "tokens_per_s": p.tokens_per_s,
+            "mfu": p.mfu,
+            "memory_bytes": p.memory_bytes,
+            "parallel": self.decision.parallel(),
+            "exposed_comm_s": p.exposed_comm_s,
+            "cost_per_token_usd": c.cost_per_token_usd if c else None,
+            "gpus_used": self.decision.num_gpus,
+            "placement": self.decision.placement,
+            "algorithm": self.decision.algorithm,
+            "bucket_bytes": self.decision.bucket_bytes,
+            "parts_s": dict(p.parts_s),
+            "memory_by": dict(p.memory_by),
+            "memory_available_bytes": p.memory_available_bytes,
+            "comm_bytes": {kind: dict(tiers) for kind, tiers in p.comm_bytes.items()},
+            "usd_per_step": c.usd_per_step if c else None,
+            "warnings": list(p.warnings),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole plan as its file has it."""
+        return {"format": FORMAT, **asdict(self)}
+
+
+def predicted_of(result: StepResult) -> Predicted:
+    """Return the summary of a priced step."""
+    shown = result.to_json()
+    parts = {name: value for name, value in result.memory_bytes.items() if name != "total"}
+    return Predicted(
+        step_time_s=result.step_time_s,
+        tokens_per_s=result.tokens_per_s,
+        mfu=result.mfu,
+        memory_bytes=result.memory_bytes["total"],
+        exposed_comm_s=result.exposed_comm_s,
+        parts_s=dict(result.parts_s),
+        memory_by=parts,
+        comm_bytes=result.comm_bytes,
+        memory_available_bytes=float(result.case.memory_bytes) if result.case else 0.0,
+        error=shown["error"],
+        warnings=tuple(result.warnings),
+    )
+
+
+def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
+    """Write a plan; the old file stays whole until the new one is complete."""
+    write_text(Path(path), json.dumps(plan.to_json(), indent=2, allow_nan=False) + "\n")
+
+
+def read_plan(path: str | os.PathLike[str]) -> Plan:
+    """Read a plan that `save_plan` wrote."""
+    try:
+        data = json.loads(read_text(Path(path)))
+    except json.JSONDecodeError as error:
+        raise PlanError(f"not JSON: {error.msg}.", where=f"{path} line {error.lineno}") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise PlanError("not a plan.", where=str(path), hint=f'A plan starts with "format": "{FORMAT}".')
+    try:
+        decision = _noun(Decision, data["decision"])
+        predicted = _noun(Predicted, {**data["predicted"], "warnings": tuple(data["predicted"]["warnings"])})
+        cost = _noun(PlanCost, data["cost"]) if data["cost"] else None
+        rest = {k: v for k, v in data.items() if k not in ("format", "decision", "predicted", "cost")}
+        return Plan(**rest, decision=decision, predicted=predicted, cost=cost)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise PlanError(f"the plan is damaged: {error}.", where=str(path), hint="Plan the job again.") from None
+
+
+def _noun(kind: type[Noun], values: Mapping[str, Any]) -> Noun:
+    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    if unknown := set(values) - known:
+        raise KeyError(f"unknown key {min(unknown)!r}")
+    return kind(**values)

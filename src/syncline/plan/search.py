@@ -1,0 +1,212 @@
+"""Search: price every configuration of a space and keep the best.
+
+    found = search(Question(job, machine, reach, constants), num_gpus=512)
+    found.best[0].decision, found.best[0].step_s, found.num_evaluated
+
+Every configuration is counted: those whose memory does not fit are dropped by the exact memory model, all others are
+priced by the step model. Interrupting it keeps what was found so far.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from syncline.plan.block import Floats, Question, possible, price, template
+from syncline.plan.decision import Decision, decision_of
+from syncline.plan.fix import fixed_axes, fixed_rows
+from syncline.plan.space import USUAL, Axes, Rows, Switches, chunks, rows_for, rows_of, switches_of
+
+CHUNK = 8192
+KEEP = 200
+#: Below so many configurations starting a second process costs more than it saves.
+WORTH_A_PROCESS = 1_500_000
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, order=True)
+class Candidate:
+    """A configuration with its price; candidates sort by time, then by memory, then by their choices."""
+
+    step_s: float
+    memory_bytes: float
+    decision: Decision
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found: the best candidates, best first, and how much was looked at."""
+
+    best: tuple[Candidate, ...] = ()
+    num_considered: int = 0
+    num_fitting: int = 0
+    num_below: int = 0  # configurations faster than `below_s`
+    least_bytes: float = np.inf  # the smallest need of a configuration that does not fit
+    least: Decision | None = None
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    complete: bool = True
+    per_gpus: Mapping[int, Candidate] = field(default_factory=dict)
+
+    def cut_s(self, keep: int) -> float:
+        """Return the time that a candidate must not exceed to be among the first `keep`."""
+        return self.best[keep - 1].step_s if len(self.best) >= keep else np.inf
+
+    def joined(self, other: Found) -> Found:
+        """Return two parts of a search as one."""
+        nearer = self if self.least_bytes <= other.least_bytes else other
+        return Found(
+            best=tuple(sorted((*self.best, *other.best), key=_order)[:KEEP]) if other.best else self.best,
+            num_considered=self.num_considered + other.num_considered,
+            num_fitting=self.num_fitting + other.num_fitting,
+            num_below=self.num_below + other.num_below,
+            least_bytes=nearer.least_bytes,
+            least=nearer.least,
+            cpu_s=self.cpu_s + other.cpu_s,
+            wall_s=max(self.wall_s, other.wall_s),
+            complete=self.complete and other.complete,
+        )
+
+
+def search(
+    question: Question,
+    num_gpus: int,
+    *,
+    axes: Axes = USUAL,
+    fix: Mapping[str, Any] | None = None,
+    keep: int = 50,
+    below_s: float = 0.0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    spread: Callable[[list[Task]], Iterator[Found]] | None = None,
+) -> Found:
+    """Return the best configurations on so many GPUs. `spread` runs the tasks elsewhere (a Ray cluster)."""
+    started, cpu = time.perf_counter(), time.process_time()
+    rows = fixed_rows(rows_of(question.job, num_gpus, question.machine.domain), fix or {}, question.job, num_gpus)
+    words = switches_of(question.job, fixed_axes(axes, fix or {}))
+    total = sum(len(_rows(question, rows, w)) for w in words)
+    count = _processes(total, workers)
+    tasks = [
+        Task(question, rows, part, keep, below_s) for part in _dealt(words, 1 if count == 1 and not spread else 16)
+    ]
+    runs = spread(tasks) if spread else (_parallel(tasks, count) if count > 1 else map(run_task, tasks))
+    here = count == 1 and spread is None
+    found = Found()
+    try:
+        if here:
+            found = _with_progress(tasks[0], total, progress)
+        else:
+            for part in runs:
+                found = found.joined(part)
+                if progress:
+                    progress(found.num_considered, total)
+    except KeyboardInterrupt:
+        found = replace(found, complete=False)
+    spent = time.process_time() - cpu
+    return replace(
+        found,
+        best=found.best[:keep],
+        cpu_s=spent if here else found.cpu_s + spent,
+        wall_s=time.perf_counter() - started,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A part of a search that one process does."""
+
+    question: Question
+    rows: Rows
+    words: tuple[Switches, ...]
+    keep: int
+    below_s: float
+
+
+def run_task(task: Task) -> Found:
+    """Return what one part of the space has to offer."""
+    started = time.process_time()
+    found = Found()
+    for words in task.words:
+        found = found.joined(_one(task, words, found.cut_s(task.keep)))
+    return replace(found, cpu_s=time.process_time() - started)
+
+
+def _with_progress(task: Task, total: int, progress: Progress | None) -> Found:
+    found = Found()
+    for words in task.words:
+        try:
+            found = found.joined(_one(task, words, found.cut_s(task.keep)))
+            if progress:
+                progress(found.num_considered, total)
+        except KeyboardInterrupt:
+            return replace(found, complete=False)
+    return found
+
+
+def _one(task: Task, words: Switches, cut_s: float) -> Found:
+    """Return the best rows of one combination of words; slower ones than `cut_s` are only counted."""
+    rows = _rows(task.question, task.rows, words)
+    found = Found()
+    if not len(rows):
+        return found
+    base = template(task.question, words)
+    placement = task.question.reach.placement
+    for part in chunks(rows, CHUNK):
+        priced = price(task.question, base, words, part)
+        order = _smallest(priced.step_s, task.keep, cut_s)
+        best = tuple(
+            Candidate(
+                float(priced.step_s[i]), float(priced.memory_bytes[i]), decision_of(words, priced.rows, i, placement)
+            )
+            for i in order
+        )
+        least = decision_of(words, priced.least_row, 0, placement) if priced.least_row is not None else None
+        below = int((priced.step_s < task.below_s).sum())
+        found = found.joined(Found(best, priced.num_considered, len(priced.rows), below, priced.least_bytes, least))
+    return found
+
+
+def _order(candidate: Candidate) -> tuple[float, float, Decision]:
+    return candidate.step_s, candidate.memory_bytes, candidate.decision
+
+
+def _smallest(values: Floats, count: int, cut: float) -> list[int]:
+    # Ties at the cut are all kept, so that the order of work cannot decide between them.
+    if len(values) > count:
+        cut = min(cut, float(np.partition(values, count - 1)[count - 1]))
+    near = np.nonzero(values <= cut)[0]
+    return [int(i) for i in near[np.argsort(values[near], kind="stable")][: 4 * count]]
+
+
+def _rows(question: Question, rows: Rows, words: Switches) -> Rows:
+    return possible(rows_for(rows, words), words, question.machine.domain)
+
+
+def _dealt(words: Sequence[Switches], num_parts: int) -> list[tuple[Switches, ...]]:
+    parts = [tuple(words[k::num_parts]) for k in range(num_parts)]
+    return [part for part in parts if part] or [()]
+
+
+def _processes(total: int, workers: int | None) -> int:
+    if workers is not None:
+        return max(1, workers)
+    return 1 if total < WORTH_A_PROCESS else max(1, min(8, len(os.sched_getaffinity(0))))
+
+
+def _parallel(tasks: list[Task], count: int) -> Iterator[Found]:
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(run_task, task) for task in tasks]
+        try:
+            for done in as_completed(futures):
+                yield done.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

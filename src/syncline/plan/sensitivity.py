@@ -1,0 +1,229 @@
+"""Sensitivity: one change at a time, what it saves in time and money, best first.
+
+Each change is planned anew, so a faster network may also lead to another split. What is compared is time per token:
+a change of the batch changes the tokens of a step too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from syncline.errors import SynclineError
+from syncline.fabric.catalog import load_catalog
+from syncline.fabric.fabric import Fabric
+from syncline.plan.block import Question
+from syncline.plan.evaluate import evaluate
+from syncline.plan.money import Money
+from syncline.plan.plan import Plan
+from syncline.plan.search import search
+from syncline.plan.space import Axes
+from syncline.plan.upgrade import upgrade_price
+
+#: The next generation of a link: name, and how much faster one port is.
+NEXT_LINK = {
+    "EDR": "HDR", "HDR100": "HDR", "HDR": "NDR", "NDR200": "NDR", "NDR": "XDR", "10GbE": "25GbE", "25GbE": "100GbE",
+    "40GbE": "100GbE", "100GbE": "200GbE", "200GbE": "400GbE", "400GbE": "800GbE",
+}  # fmt: skip
+WIDE_DOMAIN = 64
+
+
+@dataclass(frozen=True)
+class Action:
+    """One change and its worth. `saving` is the part of the time of a token that it saves; money is per year."""
+
+    name: str
+    words: str
+    step_time_s: float
+    saving: float
+    usd_per_year: float | None
+    price_usd: float | None  # what it costs; None: not known
+    plan: str
+    kind: str  # free (a setting), numerics (changes what training sees), hardware
+    note: str
+
+    @property
+    def payback_years(self) -> float | None:
+        """Years until it has earned its price; None where either is not known or it never does."""
+        if self.price_usd is None or not self.usd_per_year or self.usd_per_year <= 0:
+            return None
+        return self.price_usd / self.usd_per_year
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the action as plain data."""
+        return dict(vars(self)) | {"payback_years": self.payback_years}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the question; `tokens` is by how much it multiplies the tokens of a step."""
+
+    name: str
+    words: str
+    kind: str
+    apply: Callable[[Question], Question]
+    axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    tokens: float = 1.0
+    price_usd: float | None = None
+    note: str = ""
+
+
+def actions_of(
+    question: Question, best: Plan, fabric: Fabric, money: Money | None, axes: Axes, fix: Mapping[str, Any]
+) -> tuple[Action, ...]:
+    """Return every change that applies, largest saving first."""
+    # Near the best plan: the way its state is sharded stays, and what never wins is not tried again.
+    near = replace(
+        axes, zero=(best.decision.zero,), sp=(True,), tp_overlap=(True,), dp_overlap=(True,),
+        schedule=tuple(s for s in axes.schedule if s != "gpipe"), gradient_bytes=(), codec=(),
+    )  # fmt: skip
+    found = []
+    for change in changes(question, best, fabric, fix):
+        action = _worth(change, question, best, money, near, fix)
+        if action is not None:
+            found.append(action)
+    return tuple(sorted(found, key=lambda action: -action.saving))
+
+
+def _worth(
+    change: Change, question: Question, best: Plan, money: Money | None, axes: Axes, fix: Mapping[str, Any]
+) -> Action | None:
+    changed = change.apply(question)
+    fixed = {name: value for name, value in fix.items() if name not in change.axes}
+    if change.tokens != 1.0:
+        fixed = {name: value for name, value in fixed.items() if name != "num_micro"}
+    try:
+        looked = search(
+            changed, best.decision.num_gpus, axes=replace(axes, **dict(change.axes)), fix=fixed, keep=1, workers=1
+        )
+    except SynclineError:
+        return None
+    if not looked.best:
+        return None
+    top = looked.best[0]
+    step_s = evaluate(changed, top.decision).step_time_s  # with what encoding gradients costs
+    per_token = step_s / change.tokens
+    saving = 1 - per_token / best.predicted.step_time_s
+    worth = saving * money.usd_per_year(best.num_gpus) if money else None
+    return Action(
+        change.name, change.words, step_s, saving, worth, change.price_usd, top.decision.label, change.kind,
+        change.note,
+    )  # fmt: skip
+
+
+def changes(question: Question, best: Plan, fabric: Fabric, fix: Mapping[str, Any]) -> list[Change]:
+    """Return the changes that mean something for this question."""
+    return [
+        *_network_changes(question, fabric),
+        *_software_changes(question, best, fix),
+        *_numeric_changes(question),
+    ]
+
+
+def faster_network(question: Question, factor: float) -> Question:
+    """Return the question with every network rate multiplied."""
+    r, m = question.reach, question.machine
+    reach = replace(r, nic_Bps=r.nic_Bps * factor, upper_Bps=r.upper_Bps * factor)
+    machine = replace(m, nic_Bps=m.nic_Bps * factor, upper_Bps=m.upper_Bps * factor)
+    return replace(question, reach=reach, machine=machine)
+
+
+def half_latency(question: Question) -> Question:
+    """Return the question with half the latency of every exchange."""
+    held = question.constants.held
+    held = replace(held, tp_call_s=held.tp_call_s / 2, ring_hop_s=held.ring_hop_s / 2)
+    reach = replace(question.reach, hop_s=question.reach.hop_s / 2, wan_latency_s=question.reach.wan_latency_s / 2)
+    machine = replace(question.machine, hop_s=question.machine.hop_s / 2)
+    return replace(question, reach=reach, machine=machine, constants=replace(question.constants, held=held))
+
+
+def wider_domain(question: Question, domain: int) -> Question:
+    """Return the question with more GPUs in one scale-up domain."""
+    reach = replace(question.reach, domain=domain)
+    return replace(question, machine=replace(question.machine, domain=domain), reach=reach)
+
+
+def _network_changes(question: Question, fabric: Fabric) -> list[Change]:
+    found = [
+        Change("bandwidth", "10 % more network bandwidth", "hardware", lambda q: faster_network(q, 1.1)),
+        Change("latency", "half the latency", "hardware", half_latency),
+    ]
+    if question.machine.domain < WIDE_DOMAIN:
+        words = f"scale-up domains of {WIDE_DOMAIN} GPUs instead of {question.machine.domain}"
+        found.append(Change("domain", words, "hardware", lambda q: wider_domain(q, WIDE_DOMAIN)))
+    link = _link(fabric)
+    if link in NEXT_LINK:
+        catalog = load_catalog()
+        factor = catalog.link(NEXT_LINK[link]).rate_Bps / catalog.link(link).rate_Bps
+        price, note = upgrade_price(fabric, NEXT_LINK[link])
+        words = f"the next links: {NEXT_LINK[link]} instead of {link}, x {factor:g}"
+        found.append(Change("link", words, "hardware", lambda q: faster_network(q, factor), price_usd=price, note=note))
+    if question.reach.upper_Bps < question.reach.nic_Bps:
+        words = "no oversubscription above the leaf switches"
+        found.append(Change("oversubscription", words, "hardware", _level))
+    return found
+
+
+def _level(question: Question) -> Question:
+    return replace(question, reach=replace(question.reach, upper_Bps=question.reach.nic_Bps))
+
+
+def _software_changes(question: Question, best: Plan, fix: Mapping[str, Any]) -> list[Change]:
+    d = best.decision
+    found = []
+    if question.reach.placement == "scattered":
+        packed = "ranks ordered by rack, instead of anywhere"
+        found.append(Change("order", packed, "free", lambda q: replace(q, reach=replace(q.reach, placement="packed"))))
+    if (d.tp > 1 and not d.tp_overlap) or not d.dp_overlap:
+        overlap: dict[str, tuple[Any, ...]] = {"tp_overlap": (True,), "dp_overlap": (True,)}
+        found.append(Change("overlap", "communication overlapped with compute", "free", lambda q: q, overlap))
+    if d.pp > 1 and d.schedule != "zero-bubble" and "schedule" not in fix:
+        zero: dict[str, tuple[Any, ...]] = {"schedule": ("1f1b", "interleaved", "zero-bubble")}
+        found.append(Change("zero-bubble", "a zero-bubble pipeline schedule", "free", lambda q: q, zero))
+    return found
+
+
+def _numeric_changes(question: Question) -> list[Change]:
+    job = question.job
+    sees = "changes what training sees: check convergence"
+    found = [
+        Change(
+            "accumulation",
+            "twice the micro-batches a step (global batch x 2)",
+            "numerics",
+            _twice,
+            tokens=2.0,
+            note=sees,
+        ),
+    ]
+    if job.sync.codec == "none":
+        found.append(Change("codec", "gradients sent as fp8", "numerics", lambda q: q, {"codec": ("fp8",)}, note=sees))
+    if job.precision in ("bf16", "fp16") and "fp8" in question.machine.sustained:
+        words = "matrix products in fp8"
+        found.append(
+            Change(
+                "fp8",
+                words,
+                "numerics",
+                lambda q: replace(q, job=q.job.model_copy(update={"precision": "fp8"})),
+                note=sees,
+            )
+        )
+    return found
+
+
+def _twice(question: Question) -> Question:
+    batch = question.job.batch
+    return replace(
+        question, job=question.job.model_copy(update={"batch": batch.model_copy(update={"global_": 2 * batch.global_})})
+    )
+
+
+def _link(fabric: Fabric) -> str:
+    network = fabric.spec.network if fabric.spec.hosts else fabric.spec.sites[0].network
+    name = getattr(network, "link", "") or ""
+    try:
+        return load_catalog().link(name).name if name else ""
+    except SynclineError:
+        return ""

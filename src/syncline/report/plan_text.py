@@ -1,0 +1,180 @@
+"""The answer of `syncline plan` as one screen of text: answer, limit, first three actions with their worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from syncline import units
+from syncline.plan.answer import Answer
+from syncline.plan.compare import Comparison
+from syncline.plan.plan import Plan
+from syncline.plan.sensitivity import Action
+
+GIB = 2**30
+_PARTS = {
+    "compute": "arithmetic", "tp": "tensor-parallel exchange", "cp": "context-parallel exchange",
+    "ep": "expert exchange", "host": "host routing",
+    "fsdp": "parameter gathering", "dp": "gradient exchange", "p2p": "between stages",
+    "bubble": "pipeline bubble", "optimizer": "optimizer", "fixed": "fixed", "codec": "encoding", "storage": "storage",
+}  # fmt: skip
+
+
+def part_name(part: str) -> str:
+    """Return a part of the step in words."""
+    return _PARTS.get(part, part)
+
+
+def plan_lines(answer: Answer) -> list[str]:
+    """Return the screen."""
+    plan = answer.best
+    lines = [headline(plan), ""]
+    lines += [f"  answer     {text}" for text in answer_lines(plan)[:1]]
+    lines += [f"             {text}" for text in answer_lines(plan)[1:]]
+    lines.append(f"  limit      {limit_line(plan)}")
+    lines.append(f"  time       {time_line(plan.predicted.parts_s, plan.predicted.step_time_s)}")
+    lines.append(f"  memory     {memory_line(plan)}")
+    lines.append(f"  cost       {cost_line(answer)}")
+    if answer.given is not None:
+        lines.append(f"  job file   {given_line(answer)}")
+    elif answer.given_problem:
+        lines.append(f"  job file   its own split does not work: {answer.given_problem}")
+    lines += ["", "  do first"]
+    lines += [f"    {k}. {action_line(action)}" for k, action in enumerate(first_actions(answer.actions), 1)]
+    if not answer.actions:
+        lines.append("    nothing that was tried helps")
+    lines += ["", *other_lines(answer), *point_lines(answer), *foot_lines(answer)]
+    return lines
+
+
+def headline(plan: Plan) -> str:
+    """Return who is asked about what."""
+    idle = plan.num_gpus - plan.decision.num_gpus
+    spare = f" ({idle:,} idle)" if idle > 0 else ""
+    return (
+        f"{plan.model} on {plan.cluster}: {plan.num_gpus:,} {plan.gpu}{spare}, {plan.tokens_per_step:,} tokens a step"
+    )
+
+
+def answer_lines(plan: Plan) -> list[str]:
+    """Return how fast, and how the job is run."""
+    p = plan.predicted
+    off = p.error.get("median") if p.error else None
+    known = f", published runs were {off:.0%} off (median)" if isinstance(off, float) else ""
+    lines = [
+        f"{units.show_time(p.step_time_s)} a step, {p.tokens_per_s:,.0f} tokens/s, MFU {p.mfu:.1%} (predicted{known})"
+    ]
+    lines.append(plan.decision.label)
+    if plan.decision.algorithm:
+        bucket = units.show_size(plan.decision.bucket_bytes)
+        lines.append(
+            f"gradients by {plan.decision.algorithm} in buckets of {bucket}; ranks {plan.decision.placement} by rack"
+        )
+    return lines
+
+
+def limit_line(plan: Plan) -> str:
+    """Return what limits the step, and what comes next."""
+    limit = plan.limit
+    link = f" over {limit['then_link']}" if limit.get("then_link") else ""
+    words = f"{limit['words']}, {limit['share']:.0%} of the step"
+    if limit["then"] != limit["what"]:
+        words += f"; then {limit['then_words']}{link}, {limit['then_share']:.1%}"
+    return words
+
+
+def time_line(parts: Mapping[str, float], total: float, most: int = 5) -> str:
+    """Return the largest parts of the step."""
+    ranked = sorted(((v, k) for k, v in parts.items() if v / total > 0.0005), reverse=True)
+    return ", ".join(f"{part_name(name)} {value / total:.1%}" for value, name in ranked[:most])
+
+
+def memory_line(plan: Plan) -> str:
+    """Return what the fullest GPU holds."""
+    p = plan.predicted
+    ranked = sorted(((v, k) for k, v in p.memory_by.items()), reverse=True)[:3]
+    largest = ", ".join(f"{name} {value / GIB:.0f}" for value, name in ranked)
+    share = p.memory_bytes / p.memory_available_bytes if p.memory_available_bytes else 0.0
+    return f"{p.memory_bytes / GIB:.1f} of {p.memory_available_bytes / GIB:.0f} GiB a GPU ({share:.0%}): {largest}"
+
+
+def cost_line(answer: Answer) -> str:
+    """Return the money of the best plan."""
+    cost = answer.best.cost
+    if cost is None:
+        return answer.notes[0] if answer.notes else "not priced"
+    step = units.show_money(cost.usd_per_step)
+    return (
+        f"{units.show_money(cost.usd_per_million_tokens)} per million tokens, {step} a step; "
+        f"{units.show_money(cost.usd_per_gpu_hour)} a GPU-hour ({cost.basis}), goodput {cost.goodput:.1%}"
+    )
+
+
+def given_line(answer: Answer) -> str:
+    """Return how the job file's own split does."""
+    assert answer.given is not None
+    given, best = answer.given, answer.best.predicted.step_time_s
+    fits = "" if given.fits else ", and does not fit in memory"
+    return f"its own split takes {units.show_time(given.step_time_s)}, {given.step_time_s / best - 1:+.1%}{fits}"
+
+
+def first_actions(actions: tuple[Action, ...], most: int = 3) -> list[Action]:
+    """Return the actions worth showing first."""
+    return [action for action in actions if action.saving > 0.0005][:most]
+
+
+def action_line(action: Action) -> str:
+    """Return one action with its worth."""
+    words = f"{action.words}: {action.saving:.1%} less time"
+    if action.usd_per_year is not None:
+        words += f", {units.show_money(action.usd_per_year)} a year"
+    if action.price_usd:
+        never = action.payback_years is None or action.payback_years > 99
+        back = "never pays back" if never else f"pays back in {action.payback_years:.1f} years"
+        words += f"; costs {units.show_money(action.price_usd)}, {back}"
+    return words + (f" ({action.note})" if action.kind == "numerics" else "")
+
+
+def other_lines(answer: Answer, most: int = 3) -> list[str]:
+    """Return the best plans with another split."""
+    best = answer.best.predicted.step_time_s
+    return [
+        f"  {'next best ' if not k else '          '} {o.predicted.step_time_s / best - 1:+.1%}  {o.decision.label}"
+        for k, o in enumerate(answer.others[:most])
+    ]
+
+
+def point_lines(answer: Answer) -> list[str]:
+    """Return time against money by number of GPUs."""
+    if not answer.points:
+        return []
+    lines = ["", f"  {'GPUs':>8} {'step':>10} {'tokens/s':>12} {'per M tokens':>13}"]
+    for point in answer.points:
+        money = units.show_money(point.cost_per_token_usd * 1e6)
+        step = units.show_time(point.step_time_s)
+        lines.append(f"  {point.num_gpus:>8,} {step:>10} {point.tokens_per_s:>12,.0f} {money:>13}  {point.label}")
+    return lines
+
+
+def foot_lines(answer: Answer) -> list[str]:
+    """Return how much was looked at, and what the model ignores."""
+    found = answer.found
+    rest = "" if found.complete else " before it was interrupted"
+    lines = ["", f"  looked at  {found.num_considered:,} configurations, {found.num_fitting:,} fit in memory{rest}"]
+    lines += [f"  warning    {text}" for text in answer.best.predicted.warnings]
+    return [*lines, f"  ignores    {', '.join(answer.to_json()['ignores'])}"]
+
+
+def comparison_lines(comparison: Comparison) -> list[str]:
+    """Return fabrics side by side, best first."""
+    lines = [comparison.question, ""]
+    heads = f"{'step':>9} {'scattered':>9} {'tokens/s':>11} {'capital':>9} {'network':>9} {'$/M tokens':>10}"
+    lines.append(f"  {'fabric':<20} {'GPUs':>6} {heads}  split")
+    for row in comparison.rows:
+        money = units.show_money(row.cost_per_token_usd * 1e6)
+        lines.append(
+            f"  {row.name:<20} {row.num_gpus:>6,} {units.show_time(row.step_time_s):>9} "
+            f"{units.show_time(row.scattered_step_time_s):>9} {row.tokens_per_s:>11,.0f} "
+            f"{units.show_money(row.capital_usd):>9} {units.show_money(row.network_usd):>9} {money:>10}  {row.short}"
+        )
+    lines += [f"  {name:<20} {why}" for name, why in comparison.left_out]
+    return [*lines, "", *(f"  {note}" for note in comparison.notes)]
