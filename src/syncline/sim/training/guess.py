@@ -27,6 +27,10 @@ _GATED = re.compile(
 _MLPERF = {"0.6": 2019, "0.7": 2020, "1.0": 2021, "1.1": 2021, "2.0": 2022, "2.1": 2022, "3.0": 2023, "3.1": 2023,
 "4.0": 2024, "4.1": 2024,
            "5.0": 2025, "5.1": 2025}  # fmt: skip
+_MODEL_YEARS = (
+    (r"qwen-?_?3|gpt.?oss|kimi|glm|llama-?_?4", 2025), (r"llama-?_?3|deepseek|mixtral|qwen-?_?2|nemotron|gemma", 2024),
+    (r"llama|mpt|mistral|falcon", 2023), (r"bloom|opt-|palm|chinchilla", 2022),
+)  # fmt: skip
 _LINKS = {"NDR": 400.0, "HDR100": 100.0, "HDR": 200.0, "EDR": 100.0, "FDR": 56.0, "XDR": 800.0, "OMNI-PATH": 100.0,
 "OMNIPATH": 100.0,
           "SLINGSHOT-11": 200.0, "SLINGSHOT-10": 100.0}  # fmt: skip
@@ -122,7 +126,15 @@ def year_of(row: Row) -> int:
     if found := re.search(r"(20[12]\d)(?:0[1-9]|1[0-2])?(?!\d)", text):
         return int(found.group(1))
     gpu = load_catalog().gpu(host_of(row).gpu)
-    return _FIRST_YEAR.get(gpu.architecture, 2024)
+    first = _FIRST_YEAR.get(gpu.architecture, 2024)
+    if "fsdp" in text.lower() or "fsdp" in row.text("zero_or_fsdp").lower():
+        first = max(first, 2023)  # FSDP became usual with PyTorch 2.0
+    return max(first, model_year(row.text("model")))
+
+
+def model_year(name: str) -> int:
+    """Return the year from which a model can have been trained at all."""
+    return next((year for pattern, year in _MODEL_YEARS if re.search(pattern, name, re.IGNORECASE)), 0)
 
 
 def framework_of(row: Row) -> str:

@@ -57,8 +57,7 @@ class Observed:
     @property
     def recalled(self) -> bool:
         """Whether cells that matter (shape, layout) were recalled rather than read: never fitted to."""
-        notes = self.run.best.text("notes").replace("Selene per-node NIC detail is memory:", "")
-        return "memory:" in notes
+        return self.run.best.recalled
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from syncline.errors import DescriptionError
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.document import read_document, read_text
 from syncline.fabric.spec import HostSpec, host_from_text
+from syncline.sim.step.build import build_case
 from syncline.sim.step.machine import Machine, machine_of
+from syncline.sim.step.memory import memory
 from syncline.sim.training import guess
 from syncline.sim.training.rows import Row
 from syncline.workload.job import Job
@@ -38,6 +40,10 @@ _KEYS = {
     "remark",
     "peak_tflops",
 }
+
+
+#: A run is taken to fit if its memory is estimated below this share: the estimate itself is off by a tenth.
+MEMORY_MARGIN = 1.1
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,8 @@ def describe(row: Row, entries: Sequence[Entry]) -> Described:
         raise DescriptionError("the number of GPUs is not published")
     job = _job(row, facts, num_gpus)
     machine = _machine(row, facts, host, num_gpus)
+    if not row.text("recompute") and "recompute" not in facts.get("job", {}) and job.recompute == "none":
+        job = _fitting(job, machine)
     shape = job.model
     assert isinstance(shape, Shape)
     peak = facts.get("peak_tflops")
@@ -133,6 +141,15 @@ def describe(row: Row, entries: Sequence[Entry]) -> Described:
     convention = str(facts.get("convention") or _convention(row, job))
     remarks = (str(facts["remark"]),) if facts.get("remark") else ()
     return Described(job, machine, num_gpus, convention, flops, params, remarks)
+
+
+def _fitting(job: Job, machine: Machine) -> Job:
+    """Return a job of which nobody says what it repeats with the least that fits in memory, give or take an estimate."""
+    for kind in ("none", "full"):
+        trial = job.model_copy(update={"recompute": kind})
+        if float(memory(build_case(trial, machine)).total) < MEMORY_MARGIN * machine.gpu.memory_bytes:
+            return trial
+    return job
 
 
 def _host(row: Row, facts: Mapping[str, Any]) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 from syncline.errors import DescriptionError
 from syncline.fabric.document import read_text
+from syncline.sim.training.number import billions_in, number_in
 
 NEEDED = ("source", "model", "gpu", "gpus", "metric", "value")
 COLUMNS = (
@@ -27,6 +27,9 @@ METRICS = (
     "hw_tflops_per_gpu", "mfu_pct", "hfu_pct",
 )  # fmt: skip
 
+#: A count beyond this (GPUs, layers, tokens of a sequence) is a mistake of the file.
+LARGEST_COUNT = 1e12
+
 
 @dataclass(frozen=True)
 class Row:
@@ -40,17 +43,15 @@ class Row:
         return self.cells.get(column, "").strip()
 
     def number(self, column: str) -> float | None:
-        """Return a cell as a number, or None where it is empty or not one."""
-        try:
-            value = float(self.text(column))
-        except ValueError:
-            return None
-        return value if math.isfinite(value) else None
+        """Return a cell as a number, or None where it is empty or not one; parameters come in billions."""
+        if column == "params_b":
+            return billions_in(self.text(column))
+        return number_in(self.text(column), binary=column == "seq")
 
     def whole(self, column: str, otherwise: int | None = None) -> int | None:
         """Return a cell as a whole number."""
         value = self.number(column)
-        return otherwise if value is None else round(value)
+        return otherwise if value is None or value > LARGEST_COUNT else round(value)
 
     @property
     def everything(self) -> str:
@@ -58,6 +59,12 @@ class Row:
         return " ".join(
             self.text(c) for c in ("source", "model", "gpu", "interconnect", "zero_or_fsdp", "precision", "notes")
         )
+
+    @property
+    def recalled(self) -> bool:
+        """Whether a cell that matters was recalled rather than read ("memory:"): such a row is never fitted to."""
+        cells = [self.text(c) for c in self.cells if c != "interconnect"]
+        return any("memory:" in cell.replace("Selene per-node NIC detail is memory:", "") for cell in cells)
 
     @property
     def value(self) -> float:
@@ -84,7 +91,11 @@ class Run:
 
 def read_rows(text: str, where: str) -> list[Row]:
     """Read the rows of a CSV text; a missing column is empty, a missing needed column an error."""
-    reader = csv.DictReader(io.StringIO(text))
+    reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff")))
+    try:
+        reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
+    except csv.Error as error:
+        raise DescriptionError(f"not a CSV file: {error}.", where=f"{where} line 1") from None
     missing = [column for column in NEEDED if column not in (reader.fieldnames or ())]
     if missing:
         raise DescriptionError(
@@ -101,7 +112,7 @@ def read_rows(text: str, where: str) -> list[Row]:
 
 def _cells(cells: dict[str | Any, str | Any]) -> dict[str, str]:
     """Return the cells of the named columns; a row that is too long or too short keeps what it has."""
-    return {key: value or "" for key, value in cells.items() if isinstance(key, str)}
+    return {key: value for key, value in cells.items() if isinstance(key, str) and isinstance(value, str)}
 
 
 def read_file(path: str | Path) -> list[Row]:
@@ -117,12 +128,17 @@ def runs_of(rows: Sequence[Row]) -> list[Run]:
     """
     groups: dict[tuple[str, ...], list[Row]] = {}
     seen: dict[tuple[str, ...], int] = {}
-    for row in rows:
+    for row in distinct(rows):
         key = tuple(row.text(c) for c in COLUMNS if c not in ("metric", "value", "notes", "source"))
         counted = (*key, row.text("metric"), _origin(row))
         seen[counted] = seen.get(counted, -1) + 1
         groups.setdefault((*key, _origin(row), str(seen[counted])), []).append(row)
     return [Run(tuple(sorted(group, key=_preference))) for group in groups.values()]
+
+
+def distinct(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows without those that repeat an earlier one cell by cell: they are no second measurement."""
+    return list({tuple(sorted(row.cells.items())): row for row in reversed(rows)}.values())[::-1]
 
 
 def _origin(row: Row) -> str:
