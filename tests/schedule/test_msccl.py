@@ -92,6 +92,7 @@ def test_a_result_in_the_wrong_place_is_refused() -> None:
         ('coll="allreduce"', 'coll="custom"', 'the collective "custom" cannot be read'),
         ('ngpus="3"', 'ngpus="0"', "ngpus=0 is outside"),
         ('ngpus="3"', 'ngpus="4"', "gpu 3 is missing"),
+        ('ngpus="3"', "", 'add ngpus="8" and coll="allreduce", say, to <algo>'),
         ('ngpus="3"', 'ngpus="2000000000"', "outside 1 to 16384"),
         ('nchunksperloop="3"', "", '"nchunksperloop" is missing'),
         ('type="rrs"', 'type="boom"', 'step type "boom" is not one of'),

@@ -19,6 +19,7 @@ TYPES = {
     "s": "send", "r": "receive", "rcs": "receive, copy, send", "rrs": "receive, reduce, send",
     "rrc": "receive, reduce, copy", "rrcs": "receive, reduce, copy, send", "cpy": "copy", "re": "reduce", "nop": "wait",
 }  # fmt: skip
+_HINTS = {"ngpus": 'Early files lack it: add ngpus="8" and coll="allreduce", say, to <algo>.'}
 SENDS = frozenset({"s", "rcs", "rrs", "rrcs"})
 RECEIVES = frozenset({"r", "rcs", "rrs", "rrc", "rrcs"})
 
@@ -108,14 +109,14 @@ class _Parser:
     def refuse_doctype(self, *_: object) -> None:
         raise self.error("a document type is not allowed here.")
 
-    def error(self, message: str) -> ScheduleError:
-        return ScheduleError(message, where=f"{self.name} line {self.expat.CurrentLineNumber}")
+    def error(self, message: str, hint: str = "") -> ScheduleError:
+        return ScheduleError(message, where=f"{self.name} line {self.expat.CurrentLineNumber}", hint=hint)
 
     def number(self, attrs: dict[str, str], key: str, low: int, high: int = 1 << 24, default: int | None = None) -> int:
         if key not in attrs:
             if default is not None:
                 return default
-            raise self.error(f'"{key}" is missing.')
+            raise self.error(f'"{key}" is missing.', hint=_HINTS.get(key, ""))
         try:
             value = int(attrs[key]) if len(attrs[key]) < 20 else high + 1
         except ValueError:
