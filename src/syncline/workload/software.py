@@ -55,7 +55,9 @@ def facts_of(job: Job) -> Facts:
     return Facts(
         framework=framework,
         attention=str(take("attention", job.attention, kernel)),
-        compiled=bool(take("compiled", job.compiled, not torch_like or year >= 2025)),
+        compiled=bool(
+            take("compiled", job.compiled, framework in ("megatron", "nemo") or (torch_like and year >= 2025))
+        ),
         tp_overlap=bool(take("overlap.tp", job.overlap.tp, framework in ("megatron", "nemo") and year >= 2023)),
         dp_overlap=bool(take("overlap.dp", job.overlap.dp, torch_like or year >= 2022)),
         reshard=bool(take("overlap.reshard", job.overlap.reshard, split.zero != "2")),
@@ -74,7 +76,7 @@ def facts_of(job: Job) -> Facts:
         accumulate_bytes=float(
             str(take("accumulate_bytes", job.accumulate_bytes, 2 * accumulate if wide else accumulate))
         ),
-        early_stop=bool(take("early_stop", job.early_stop, torch_like)),
+        early_stop=bool(take("early_stop", job.early_stop, torch_like and year >= 2023)),
         sequence_parallel=bool(take("parallel.sp", split.sp, split.tp > 1 and year >= 2022)),
         sliced_p2p=framework != "deepspeed",
         cuda_graphs=bool(take("cuda_graphs", job.cuda_graphs, False)),
@@ -89,4 +91,4 @@ def _kernel(framework: str, year: int) -> str:
         return "unfused" if year < 2022 else ("fa2" if year == 2022 else "cudnn")
     if framework == "deepspeed":
         return "unfused" if year < 2023 else "fa2"
-    return "unfused" if year < 2022 else ("triton" if year < 2024 else "fa2")
+    return "unfused" if year < 2023 else ("triton" if year < 2024 else "fa2")

@@ -42,7 +42,8 @@ def expert_part(c: Case, k: Constants) -> ExpertTime:
     forward, backward = forward + shared_f + router + moved, backward + shared_b + 2 * router + 2 * moved
     redo = c.redo_gemm * (forward - np.where(c.redo_last > 0, 0.0, last))
     time = LayerTime(np.where(has, forward, 0.0), np.where(has, backward, 0.0), np.where(has, redo, 0.0))
-    host = k.fitted.t_host * c.host_share
+    # Each local expert adds launches and bookkeeping; t_host is the time with 8 of them.
+    host = k.fitted.t_host * c.host_share * (4 + local) / 12
     return ExpertTime(time, np.where(has & (c.ep > 1), exchange_s(c, k, mine), 0.0), np.where(has, host, 0.0))
 
 

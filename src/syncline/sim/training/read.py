@@ -144,7 +144,7 @@ def describe(row: Row, entries: Sequence[Entry]) -> Described:
 
 
 def _fitting(job: Job, machine: Machine) -> Job:
-    """Return a job of which nobody says what it repeats with the least that fits in memory, give or take an estimate."""
+    """Return a job of which nobody says what it repeats with the least that fits in memory, by estimate."""
     for kind in ("none", "full"):
         trial = job.model_copy(update={"recompute": kind})
         if float(memory(build_case(trial, machine)).total) < MEMORY_MARGIN * machine.gpu.memory_bytes:
