@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from syncline.fabric.network import Rate, Seconds, Strict
+from syncline.fabric.network import Rate, Strict
 from syncline.workload.layer_list import LayerList
 from syncline.workload.parallel import Parallel
 from syncline.workload.shape import Shape
@@ -103,7 +103,6 @@ class Job(Strict):
     sync: Sync = Sync()
     data: Data = Data()
     checkpoint: Checkpoint = Checkpoint()
-    checkpoint_overhead: Seconds = 0.0
     software: Software = Software()
     context: int = Field(default=2048, ge=1, description="tokens in the cache (decode)")
 

@@ -46,6 +46,13 @@ class Parallel(Strict):
         return self.zero != "none"
 
     @property
+    def shard_ranks(self) -> int:
+        """Ranks over which parameters are sharded: all replicas, or for HSDP those of one host of 8 unless said."""
+        every = (self.dp or 1) * self.cp
+        usual = max(1, 8 // self.tp) if self.zero == "hsdp" else every
+        return min(self.shard or usual, every)
+
+    @property
     def model_ranks(self) -> int:
         """Ranks that one replica of the model takes."""
         return self.tp * self.pp * self.cp
@@ -97,6 +104,13 @@ def check_split(shape: Shape, split: Parallel, num_layers_hint: str = "") -> Non
             f"tp is {split.tp}, {why} the {shape.heads} attention heads of {shape.name}.",
             detail="Tensor parallelism gives each rank whole heads.",
             hint=f"The nearest that works is tp: {works}.",
+        )
+    if split.context == "ulysses" and split.cp > 1 and (shape.heads // split.tp) % split.cp:
+        works = nearest(divisors(shape.heads // split.tp), split.cp)
+        raise DescriptionError(
+            f"cp is {split.cp}, which does not divide the {shape.heads // split.tp} heads of a tensor-parallel rank.",
+            detail="Ulysses exchanges heads for sequence, whole heads only.",
+            hint=f"The nearest that works is cp: {works}, or `context: ring`.",
         )
     if split.pp > shape.layers:
         raise DescriptionError(

@@ -178,7 +178,7 @@ def _reduce(kind: str, params: float, ranks: int, wire: float, back: float, shar
 
 
 def _fsdp(job: Job, facts: Facts, params: float, wire: float, ranks: int) -> list[Volume]:
-    shard = min(job.parallel.shard or ranks, ranks)
+    shard = job.parallel.shard_ranks
     gathers = 2 if facts.reshard else 1
     size = (shard - 1) / shard * params * (gathers * facts.parameter_bytes + wire) * job.num_micro
     formula = "(n-1)/n x parameters of a rank x (gathers x parameter bytes + gradient bytes) x micro-batches"

@@ -122,6 +122,29 @@ def test_vision_and_recommendation_models() -> None:
         price(model="dlrm", parallel={"tp": 8}, batch={"global": 65536, "sequence": 1})
 
 
+def test_hybrid_sharding_keeps_gathers_inside_the_host() -> None:
+    batch = {"global": 512, "micro": 1, "sequence": 4096}
+    plain = price(model="llama3-8b", parallel={"zero": "fsdp"}, batch=batch)
+    hybrid = price(model="llama3-8b", parallel={"zero": "hsdp"}, batch=batch)
+    assert hybrid.comm_bytes["data"]["network"] == 0 < plain.comm_bytes["data"]["network"]
+    assert hybrid.comm_bytes["data (replicas)"]["network"] > 0
+    assert hybrid.parts_s["fsdp"] < plain.parts_s["fsdp"]
+
+
+def test_ulysses_exposes_what_a_ring_hides() -> None:
+    batch = {"global": 128, "micro": 1, "sequence": 65536}
+    ring = price(parallel={"tp": 2, "pp": 4, "cp": 4}, batch=batch)
+    ulysses = price(parallel={"tp": 2, "pp": 4, "cp": 4, "context": "ulysses"}, batch=batch)
+    assert ulysses.parts_s["cp"] > ring.parts_s["cp"]
+    with pytest.raises(DescriptionError, match="whole heads only"):
+        price(parallel={"tp": 8, "cp": 16, "context": "ulysses"}, batch={"global": 512, "sequence": 8192})
+
+
+def test_a_list_of_layers_has_a_timeline() -> None:
+    result = price(model="resnet-50", parallel={"zero": "none"}, batch={"global": 512 * 64, "sequence": 1})
+    assert result.timeline().makespan_s == pytest.approx(result.step_time_s, rel=1e-6)
+
+
 def test_jobs_that_do_not_fit_the_cluster() -> None:
     with pytest.raises(DescriptionError, match="asks for 1,024 GPUs, but the cluster has 512"):
         price(gpus=1024)

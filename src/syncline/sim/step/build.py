@@ -54,7 +54,6 @@ def run_columns(job: Job, facts: Facts) -> dict[str, Any]:
     gemm, attention, memory, tp = redo_shares(job.recompute, facts)
     per_micro = split.sharded_params and split.pp == 1
     chunks = split.pp * split.virtual
-    shard = min(split.shard or dp * split.cp, dp * split.cp)
     zero_bubble = split.schedule == "zero-bubble"
     return {
         "tp": split.tp, "pp": split.pp, "dp": dp, "cp": split.cp, "ep": split.ep, "virtual": split.virtual,
@@ -66,7 +65,8 @@ def run_columns(job: Job, facts: Facts) -> dict[str, Any]:
         "wgrad_bytes": facts.accumulate_bytes, "grad_bytes": facts.gradient_bytes, "param_bytes": facts.parameter_bytes,
         "state_bytes": STATE_BYTES[facts.fused_optimizer], "sharded_state": float(split.sharded_state),
         "tp_overlap": float(facts.tp_overlap), "fsdp": float(per_micro), "reshard": float(facts.reshard),
-        "shard_ranks": shard, "dp_overlap": float(facts.dp_overlap), "p2p_sliced": float(facts.sliced_p2p),
+        "shard_ranks": split.shard_ranks, "dp_overlap": float(facts.dp_overlap),
+        "ulysses": float(split.context == "ulysses"), "p2p_sliced": float(facts.sliced_p2p),
         "p2p_exposed": 0.15 if facts.sliced_p2p else 1.0, "bubble_share": 1 / 3 if zero_bubble else 1.0,
         "even_head": float(split.pp > 1 and layers % chunks != 0 and (layers + 2) % chunks == 0),
         "host_share": HOST_SHARE["graphs" if facts.cuda_graphs else "drop" if job.token_drop else "dropless"],

@@ -74,6 +74,7 @@ class Case:
     reshard: Floats
     shard_ranks: Floats  # ranks over which FSDP shards; fewer than dp x cp is HSDP
     dp_overlap: Floats
+    ulysses: Floats  # 1: context parallelism by all-to-all of heads instead of a ring
     p2p_sliced: Floats
     p2p_exposed: Floats
     bubble_share: Floats  # of the 1F1B bubble: 1 for 1F1B and GPipe, 1/3 for zero-bubble

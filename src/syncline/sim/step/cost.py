@@ -17,7 +17,14 @@ from syncline.sim.step.constants import Constants
 from syncline.sim.step.experts import ExpertTime, expert_params, expert_part
 from syncline.sim.step.kernels import attention_s, memory_s
 from syncline.sim.step.layer import LayerTime, dense_layer, head_s
-from syncline.sim.step.network import gather_s, inside, neighbour_Bps, ring_attention_s, tp_exchange_s
+from syncline.sim.step.network import (
+    gather_s,
+    head_exchange_s,
+    inside,
+    neighbour_Bps,
+    ring_attention_s,
+    tp_exchange_s,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +66,7 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     embedding = memory_s(c, k, 6 * c.tokens * c.hidden)
     head = forward_head + backward_head + embedding
     tp_call = tp_exchange_s(c, k)
-    cp_call = ring_attention_s(c, k)
+    cp_call = np.where(c.ulysses > 0, head_exchange_s(c, k), ring_attention_s(c, k))
     waits = _layer_waits(c, k, experts, tp_call, cp_call)
     host = c.moe_layers / c.layers * experts.host
     compute = _per_stage(c, layer.total, head)
@@ -116,7 +123,9 @@ def _layer_waits(c: Case, k: Constants, experts: ExpertTime, tp_call: Floats, cp
     calls = (4 + 2 * c.redo_tp) * (1 - share / 2)
     tp = calls * tp_call * np.where(c.tp_overlap > 0, k.fitted.x_tp, 1.0)
     core, core_back = attention_s(c, k)
-    cp = np.maximum(cp_call - core, 0.0) * (1 + c.redo_tp) + np.maximum(2 * cp_call - core_back, 0.0)
+    ring = np.maximum(cp_call - core, 0.0) * (1 + c.redo_tp) + np.maximum(2 * cp_call - core_back, 0.0)
+    # Attention needs all of an exchange before it starts, so nothing hides Ulysses.
+    cp = np.where(c.ulysses > 0, cp_call * (3 + c.redo_tp), ring)
     ep = share * (4 + 2 * c.redo_tp) * experts.exchange * k.fitted.x_ep
     return _Waits(tp, cp, ep)
 
@@ -226,8 +235,3 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
     on = (c.fsdp == 0) & (n > 1)
     whole = once * np.where(c.scatter_each > 0, c.num_micro, 1.0) + back
     return np.where(on, exposed + each, 0.0), np.where(on, whole / c.sync_every, 0.0)
-
-
-def pipeline_spread(c: Case) -> Floats:
-    """Return how many ranks of a data-parallel group share a scale-up domain: for reports."""
-    return inside(c, c.dp * c.cp, c.tp)

@@ -50,6 +50,14 @@ def ring_attention_s(c: Case, k: Constants) -> Floats:
     return np.where(c.cp > 1, size / neighbour_Bps(c, k, c.cp, c.tp), 0.0)
 
 
+def head_exchange_s(c: Case, k: Constants) -> Floats:
+    """Return the time of Ulysses' all-to-alls of one layer, forward: heads are exchanged for sequence, and back."""
+    width = (c.heads + c.kv_heads) * (c.qk_size + c.v_size) / c.tp
+    size = (c.cp - 1) / c.cp * 2 * c.tokens * width
+    exchange = size / neighbour_Bps(c, k, c.cp, c.tp) + 2 * call_s(c, k, c.cp, c.tp)
+    return np.where(c.cp > 1, exchange, 0.0)
+
+
 def neighbour_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
     """Return the rate between neighbours of a group: scale-up only where the whole group shares a domain."""
     within = inside(c, ranks, stride) >= ranks

@@ -54,6 +54,30 @@ def step_timeline(result: StepResult) -> Timeline:
     return builder.build()
 
 
+def layers_timeline(result: StepResult) -> Timeline:
+    """Return the step of a model that is a list of layers: forward, backward, what is exchanged, the optimizer."""
+    from syncline.sim.step.step import IGNORES
+
+    parts = result.parts_s
+    source = Source(SourceKind.SIMULATED_ANALYTIC, "syncline step", __version__, ignores=IGNORES)
+    builder = TimelineBuilder(source, {"step_time_s": result.step_time_s, "ranks": "one of all"})
+    sizes = {kind: int(sum(tiers.values())) for kind, tiers in result.comm_bytes.items()}
+    spans = [
+        ("table rows", SpanKind.COLLECTIVE, parts["ep"], sizes.get("tables", 0)),
+        ("forward", SpanKind.COMPUTE, parts["compute"] / 3, 0),
+        ("backward", SpanKind.COMPUTE, parts["compute"] * 2 / 3, 0),
+        ("gradients", SpanKind.COLLECTIVE, parts["dp"], sizes.get("data", 0)),
+        ("optimizer", SpanKind.COMPUTE, parts["optimizer"] + parts["fixed"], 0),
+    ]
+    at = 0.0
+    for name, kind, seconds, size in spans:
+        if seconds > 0:
+            stream = 0 if kind is SpanKind.COMPUTE else 1
+            builder.add_span(0, at, at + seconds, kind, name, stream=stream, step=0, size_bytes=size)
+            at += seconds
+    return builder.build()
+
+
 def durations(result: StepResult, workload: Workload) -> tuple[Floats, Floats]:
     """Return for each operation how long others must wait for it, and how long it takes with what is hidden."""
     case, cost, parts = result.case, result.cost, result.parts_s

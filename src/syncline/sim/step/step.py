@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
 from syncline.sim.step.build import build_case
 from syncline.sim.step.case import Case
@@ -99,11 +98,9 @@ class StepResult:
 
     def timeline(self) -> Timeline:
         """Return the step as spans of one rank per pipeline stage."""
-        from syncline.sim.step.spans import step_timeline
+        from syncline.sim.step.spans import layers_timeline, step_timeline
 
-        if self.case is None or self.cost is None:
-            raise SimulationError(f"{self.job.model.name} is a list of layers; it has no timeline yet.")
-        return step_timeline(self)
+        return layers_timeline(self) if self.case is None else step_timeline(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as `syncline step --json` prints it."""
@@ -120,7 +117,8 @@ class StepResult:
             "mfu": self.mfu,
             "mfu_peak_flops": self.peak_flops,
             "memory_bytes": {**self.memory_bytes, "available": float(self.machine.gpu.memory_bytes), "fits": self.fits},
-            "parallel": split.model_dump() | {"micro_batches": self.job.num_micro},
+            "parallel": split.model_dump()
+            | {"sp": self.facts.sequence_parallel and split.tp > 1, "micro_batches": self.job.num_micro},
             "exposed_comm_s": self.exposed_comm_s,
             "parts_s": self.parts_s,
             "comm_bytes": self.comm_bytes,
