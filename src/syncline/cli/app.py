@@ -28,7 +28,7 @@ VERBS: dict[str, str] = {
     "compare-algorithms": "Which algorithm wins at which size on a cluster.",
     "step": "Predict one training step of a job on a cluster.",
     "volumes": "Say how many bytes a job sends, by kind of parallelism.",
-    "plan": "Find the best way to run a job on a cluster, and what to change first.",
+    "plan": "Find the best way to run a job, and what to change first.",
     "cost": "Say what a cluster and its jobs cost, owned or rented.",
     "validate": "Compare predictions with published measurements.",
 }

@@ -178,9 +178,12 @@ def _write(
     answer: Answer, fabric: Any, html: Path | None, save: Path | None, job: Path | None, write_text: Any, save_plan: Any
 ) -> list[str]:
     if html is not None:
+        from syncline.plan.scaling import scaling
+        from syncline.plan.space import USUAL
         from syncline.report.plan_page import plan_page
 
-        write_text(html, plan_page(answer, fabric))
+        curve = scaling(answer.question, answer.best, answer.money, USUAL)
+        write_text(html, plan_page(answer, fabric, curve))
     if save is not None:
         save_plan(answer.best, save)
     if job is not None:
