@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from syncline.errors import DescriptionError
 from syncline.fabric.network import Strict
@@ -34,6 +34,16 @@ class Parallel(Strict):
     @classmethod
     def _as_text(cls, value: object) -> object:
         return "none" if value in (0, None) else str(value)
+
+    @model_validator(mode="after")
+    def _chunks_need_a_pipeline(self) -> Parallel:
+        if self.virtual > 1 and self.pp == 1:
+            raise ValueError(f"virtual is {self.virtual}, but there is no pipeline (pp is 1); leave virtual out")
+        if self.virtual > 1 and self.schedule in ("gpipe", "zero-bubble"):
+            raise ValueError(
+                f"{self.schedule} has one chunk a rank; leave virtual out, or write `schedule: interleaved`"
+            )
+        return self
 
     @property
     def sharded_params(self) -> bool:

@@ -103,6 +103,8 @@ def durations(result: StepResult, workload: Workload) -> tuple[Floats, Floats]:
         "gradients": (parts["dp"], float(cost.dp_wire)),
         "parameters": (parts["dp"], float(cost.dp_wire)),
     }
+    if case.fsdp:  # replicas of a hybrid exchange what is left after the scatters: one time, shared by bytes
+        per_rank["gradients"] = per_rank["fsdp"]
     exposed, whole = np.zeros(len(workload)), np.zeros(len(workload))
     sizes = {volume.kind: volume.size_bytes for volume in volumes(result.job)}
     data = sum(size for kind, size in sizes.items() if kind.startswith("data")) or 1.0
