@@ -126,11 +126,13 @@ def _add_head(exposed: Floats, workload: Workload, result: StepResult) -> None:
     assert case is not None and cost is not None
     if case.even_head:
         return
-    v = float(case.virtual)
-    last = workload.rank == workload.num_ranks - 1
+    v, pp = float(case.virtual), float(case.pp)
+    # Layers that do not divide are laid out by hand so that all stages are level: the head is drawn as shared.
+    level = pp > 1 and float(case.layers) % pp > 0
+    holds = np.ones(len(workload), bool) if level else workload.rank == workload.num_ranks - 1
     for word, seconds in zip(("forward", "backward"), cost.head, strict=True):
         number = workload.names.index(word)
-        exposed[last & (workload.label == number)] += float(seconds) / v  # spread over the chunks of the last stage
+        exposed[holds & (workload.label == number)] += float(seconds) / v / (pp if level else 1.0)
 
 
 def _drawn_start(workload: Workload, start: Floats, end: Floats, whole: Floats) -> Floats:
