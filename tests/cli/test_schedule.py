@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from syncline.cli.app import run
+from syncline.cli.schedule_options import families_beginning
+from syncline.schedule import FAMILIES
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> Any:
@@ -38,8 +40,36 @@ def test_show_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     text(capsys, "show", "tree", "--ranks", "5", "--svg", str(svg), "--html", str(html))
     assert svg.read_text().startswith("<svg")
     assert svg.read_text().count("<line class=") > 8
-    assert "<table>" in html.read_text()
+    assert "<tr><th>in all</th><td>8 buffers (law: 8)</td></tr>" in html.read_text()
     assert "too many to draw" in text(capsys, "show", "ring", "-n", "4096", "--svg", str(svg), status=2)
+
+
+def test_show_says_in_json_what_it_wrote(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    svg = str(tmp_path / "a.svg")
+    assert answer(capsys, "show", "ring", "-n", "3", "--svg", svg)["written"] == [svg]
+    assert "written" not in answer(capsys, "show", "ring", "-n", "3")
+
+
+def test_a_crowded_round_without_numbers_is_owned_up_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    svg = tmp_path / "a.svg"
+    text(capsys, "show", "double-tree", "-n", "16", "--svg", str(svg))
+    assert "left out in crowded rounds" in svg.read_text()
+    text(capsys, "show", "ring", "-n", "8", "--svg", str(svg))
+    assert "left out" not in svg.read_text()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_column_of_a_table_is_lost_or_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = text(capsys, "show", "double-tree", "--ranks", "16").split("strand 1")[0].splitlines()
+    headings = [line.split() for line in lines if line.startswith("round ")]
+    assert [rank for words in headings for rank in words[1:]] == [str(rank) for rank in range(16)]
+    assert all(words[0] == "round" for words in headings)
+    tables = [line for line in lines if line.startswith("round ") or line.lstrip()[:1].isdigit()]
+    assert not any("…" in line for line in tables)
+    assert max(len(line) for line in tables) <= width
 
 
 def test_show_of_a_large_schedule_stays_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,6 +142,19 @@ def test_weighted_ring_meets_its_bound(capsys: pytest.CaptureFixture[str]) -> No
     assert "bound" in text(capsys, "cost", "ring", "--ranks", "8", "--rates", "100Gbps,400Gbps")
 
 
+def test_options_that_matter_are_taken(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = answer(capsys, "show", "ring", "-n", "4", "-c", "broadcast", "--root", "2", "--chunks", "3")
+    assert found["collective"] == {"kind": "broadcast", "num_ranks": 4, "root": 2}
+    target = str(tmp_path / "a.json")
+    assert answer(capsys, "export", "hierarchical", target, "--hosts", "4", "--per-host", "2")["written"] == target
+    assert answer(capsys, "verify", target)["moves"] == 112
+
+
+def test_families_complete_in_the_shell() -> None:
+    assert families_beginning("hi") == ["hierarchical"]
+    assert families_beginning("") == list(FAMILIES)
+
+
 def test_convert_there_and_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     xml, back = tmp_path / "a.xml", tmp_path / "a.json"
     text(capsys, "export", "halving-doubling", str(xml), "--ranks", "6", "--protocol", "LL")
@@ -134,6 +177,13 @@ def test_convert_there_and_back(capsys: pytest.CaptureFixture[str], tmp_path: Pa
         (("cost", "ring", "--placement", "odd"), 'no placement is called "odd"'),
         (("cost", "dragonfly"), "no dragonfly groups"),
         (("convert", "a.txt", "b.json"), "neither .json nor .xml"),
+        (("verify", "ring", "-n", "8", "--chunks", "3"), '"chunks" changes nothing in ring for all_reduce'),
+        (("verify", "ring", "-n", "8", "--chunks", "-3"), "a pipeline has at least one chunk, not -3"),
+        (("verify", "tree", "-n", "8", "--root", "3"), '"root" changes nothing in tree for all_reduce'),
+        (("cost", "ring", "--radix", "4"), '"radix" changes nothing in ring for all_reduce'),
+        (("verify", "ring", "--speeds", "1Gbps,2Gbps"), '"speeds" changes nothing in ring'),
+        (("verify", "a.xml", "--per-host", "3", "--hosts", "2"), "--hosts shapes a family; a.xml is a file"),
+        (("show", "direct", "-n", "3", "-c", "send-recv"), "Give as peer a rank from 0 to 2 that is not the root"),
     ],
 )
 def test_wrong_words_are_refused(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str) -> None:

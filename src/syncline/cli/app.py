@@ -59,7 +59,8 @@ def build() -> typer.Typer:
     )
     app.callback()(_root)
     for verb, line in VERBS.items():
-        app.add_typer(import_module(f"syncline.cli.{verb.replace('-', '_')}").app, name=verb, short_help=line, no_args_is_help=True)
+        module = import_module(f"syncline.cli.{verb.replace('-', '_')}")
+        app.add_typer(module.app, name=verb, short_help=line, no_args_is_help=True)
     return app
 
 

@@ -56,11 +56,12 @@ def draw_svg(schedule: Schedule, strand: int = 0) -> str:
                             hint="Draw the same family with fewer ranks.")  # fmt: skip
     width = LEFT + COLUMN * schedule.num_vertices + 24
     height = TOP + ROW * max(1, len(rounds)) + 56
-    body = [*_head(schedule, part, strand), *_grid(schedule, part), *_legend(height)]
+    # More labels would hide each other; pointing at an arrow still tells its chunks.
+    labelled = [arrows <= MAX_LABELS and len(transfers) <= 1.5 * schedule.num_vertices for transfers in rounds]
+    body = [*_head(schedule, part, strand), *_grid(schedule, part), *_legend(height, all(labelled))]
     for number, transfers in enumerate(rounds):
         body += [_arrow(number, *transfer) for transfer in transfers]
-        if arrows <= MAX_LABELS and len(transfers) <= 1.5 * schedule.num_vertices:  # else labels hide each other
-            body += [_label(number, *transfer) for transfer in transfers]
+        body += [_label(number, *transfer) for transfer in transfers if labelled[number]]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="schedule" viewBox="0 0 {max(width, 560)} {height}" '
         f'width="{max(width, 560)}" height="{height}"><style>{STYLE}</style>{_markers()}'
@@ -124,19 +125,20 @@ def _grid(schedule: Schedule, part: Strand) -> list[str]:
             out.append(f'<rect class="band" x="{LEFT - 14}" y="{y}" width="{right - LEFT + 4}" height="{ROW}"/>')
         out.append(f'<text class="round" x="{LEFT - 24}" y="{y + ROW / 2 + 4}">{number}</text>')
     for vertex in range(schedule.num_vertices):
-        x, name = _x(vertex), str(vertex) if vertex < schedule.num_ranks else f"h{vertex - schedule.num_ranks}"
+        x, name = _x(vertex), str(vertex) if vertex < schedule.num_ranks else f"h{vertex}"
         out.append(f'<line class="life" x1="{x}" y1="{TOP}" x2="{x}" y2="{TOP + ROW * rounds}"/>')
         out.append(f'<text class="rank" x="{x}" y="{TOP - 12}">{name}</text>')
     return out
 
 
-def _legend(height: int) -> list[str]:
+def _legend(height: int, all_labelled: bool) -> list[str]:
     y = height - 22
+    numbers = "numbers are chunks" if all_labelled else "numbers are chunks, left out in crowded rounds"
     return [
         f'<line class="add" x1="20" y1="{y - 4}" x2="48" y2="{y - 4}" marker-end="url(#a)"/>'
         f'<text class="sub" x="56" y="{y}">added to what is there</text>',
         f'<line class="copy" x1="216" y1="{y - 4}" x2="244" y2="{y - 4}" marker-end="url(#c)"/>'
-        f'<text class="sub" x="252" y="{y}">copied; numbers are chunks, rounds go down</text>',
+        f'<text class="sub" x="252" y="{y}">copied; {numbers}; rounds go down</text>',
     ]
 
 

@@ -17,18 +17,23 @@ MAX_CELLS = 3
 MAX_MOVES = 1 << 20
 
 
-def summary_lines(schedule: Schedule, law: CostLaw | None) -> list[str]:
-    """Return what a schedule is and what it costs, counted, with its family's law beside it."""
+def summary(schedule: Schedule, law: CostLaw | None) -> dict[str, str]:
+    """Return what a schedule is and what it costs, counted, with its family's law beside it: label and text."""
     counted = counted_law(schedule)
-    lines = [f"{schedule.name}: {schedule.collective}"]
-    lines.append(_row("rounds", f"{counted.rounds:,}" + (f" (law: {law.rounds:,})" if law else "")))
-    lines.append(_row("moves", f"{schedule.num_moves:,} of single chunks"))
+    facts = {"schedule": f"{schedule.name}: {schedule.collective}"}
+    facts["rounds"] = f"{counted.rounds:,}" + (f" (law: {law.rounds:,})" if law else "")
+    facts["moves"] = f"{schedule.num_moves:,} of single chunks"
     stated = f" (law: {'at most ' if law.at_most else ''}{law.sent_max})" if law else ""
-    lines.append(_row("sent", f"{counted.sent_max} of the buffer by the rank that sends most{stated}"))
-    lines.append(_row("in all", f"{counted.sent_total} buffers" + (f" (law: {law.sent_total})" if law else "")))
+    facts["sent"] = f"{counted.sent_max} of the buffer by the rank that sends most{stated}"
+    facts["in all"] = f"{counted.sent_total} buffers" + (f" (law: {law.sent_total})" if law else "")
     if schedule.num_helpers:
-        lines.append(_row("helpers", f"{schedule.num_helpers} (vertices {schedule.num_ranks} and up)"))
-    return lines
+        facts["helpers"] = f"{schedule.num_helpers} (vertices {schedule.num_ranks} and up)"
+    return facts
+
+
+def summary_lines(facts: dict[str, str]) -> list[str]:
+    """Return a summary as lines, the schedule itself as their heading."""
+    return [_row(label, text) if label != "schedule" else text for label, text in facts.items()]
 
 
 def strand_line(number: int, strand: Strand) -> str:
@@ -44,21 +49,60 @@ def _groups(count: int) -> str:
     return "1 group" if count == 1 else f"{count:,} groups"
 
 
-def rounds_table(schedule: Schedule, strand: Strand) -> Table:
-    """Return the rounds of a strand: what each rank sends. "+5>1" adds chunk 5 to rank 1's, "=5>1" copies it there."""
+def rounds_tables(schedule: Schedule, strand: Strand, width: int) -> list[Table]:
+    """Return the rounds of a strand: what each rank sends. "+5>1" adds chunk 5 to rank 1's, "=5>1" copies it there.
+
+    Up to 16 vertices are all shown, in several tables where one would be wider than `width`; of more, the first.
+    """
     shown = min(schedule.num_vertices, MAX_COLUMNS)
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    table.add_column("round", justify="right")
-    for vertex in range(shown):
-        table.add_column(str(vertex) if vertex < schedule.num_ranks else f"h{vertex}", justify="left", no_wrap=True)
-    if shown < schedule.num_vertices:
-        table.add_column(f"... {schedule.num_vertices - shown:,} more")
-    last = strand.num_rounds - 1
+    rounds = _rounds(strand, shown)
+    headings = [str(vertex) if vertex < schedule.num_ranks else f"h{vertex}" for vertex in range(shown)]
+    widths = [max(len(text) for text in (heading, *(cells[k] for _, cells in rounds if cells)))
+              for k, heading in enumerate(headings)]  # fmt: skip
+    left_out = schedule.num_vertices - shown
+    blocks = _blocks(widths, width - len("round") - (len("  ... 1,048,576 more") if left_out else 0))
+    if left_out:
+        left_out = schedule.num_vertices - blocks[0].stop
+        blocks = blocks[:1]
+    return [_table(headings, rounds, block, left_out, strand.num_rounds) for block in blocks]
+
+
+def _rounds(strand: Strand, shown: int) -> list[tuple[int, list[str]]]:
+    """Return the rounds to print, each with its cells; one without cells stands for those left out."""
+    last, found = strand.num_rounds - 1, []
     for number, moves in enumerate(strand.steps() if strand.num_moves <= MAX_MOVES else ()):
         if number < MAX_ROUNDS - 2 or number >= last - 1:
-            table.add_row(str(number), *_cells(moves, shown))
+            found.append((number, _cells(moves, shown)))
         elif number == MAX_ROUNDS - 2:
-            table.add_row("...", f"{strand.num_rounds - MAX_ROUNDS:,} more")
+            found.append((number, []))
+    return found
+
+
+def _blocks(widths: list[int], room: int) -> list[range]:
+    """Cut columns of these widths, two spaces apart, into runs that fit; each has one at least."""
+    blocks, first, used = [], 0, 0
+    for k, width in enumerate(widths):
+        if k > first and used + 2 + width > room:
+            blocks.append(range(first, k))
+            first, used = k, 0
+        used += 2 + width
+    return [*blocks, range(first, len(widths))]
+
+
+def _table(
+    headings: list[str], rounds: list[tuple[int, list[str]]], block: range, left_out: int, num_rounds: int
+) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    table.add_column("round", justify="right", no_wrap=True)
+    for k in block:
+        table.add_column(headings[k], justify="left", no_wrap=True)
+    if left_out:
+        table.add_column(f"... {left_out:,} more", no_wrap=True)
+    for number, cells in rounds:
+        if cells:
+            table.add_row(str(number), *(cells[k] for k in block))
+        else:
+            table.add_row("...", f"{num_rounds - MAX_ROUNDS:,} more")
     return table
 
 

@@ -94,7 +94,10 @@ class Collective:
             if self.peer != -1:
                 raise ScheduleError(f"{self.kind} has no peer.", hint="Only send_recv has one.")
         elif not 0 <= self.peer < self.num_ranks or self.peer == self.root:
-            raise ScheduleError(f"send_recv from rank {self.root} needs another rank as peer, not {self.peer}.")
+            raise ScheduleError(
+                f"send_recv from rank {self.root} needs another rank as peer, not {self.peer}.",
+                hint=f"Give as peer a rank from 0 to {self.num_ranks - 1} that is not the root.",
+            )
 
     def _check_sizes(self) -> None:
         if self.kind is Kind.ALL_TO_ALLV and not self.sizes:
@@ -174,7 +177,8 @@ class Collective:
 
     def __str__(self) -> str:
         root = f" from {self.root} to {self.peer}" if self.kind is Kind.SEND_RECV else f" root {self.root}"
-        return f"{self.kind} over {self.num_ranks} ranks" + (root if self.kind in ROOTED else "")
+        ranks = "1 rank" if self.num_ranks == 1 else f"{self.num_ranks} ranks"
+        return f"{self.kind} over {ranks}" + (root if self.kind in ROOTED else "")
 
 
 def check_ranks(num_ranks: int) -> None:

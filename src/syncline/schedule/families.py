@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import prod
 
 from syncline.errors import ScheduleError
 from syncline.schedule.bruck import KINDS as BRUCK
 from syncline.schedule.bruck import bruck, bruck_law
-from syncline.schedule.collective import Kind, check_ranks
+from syncline.schedule.collective import ROOTED, Kind, check_ranks
 from syncline.schedule.direct import direct, direct_law
 from syncline.schedule.dragonfly import dragonfly, dragonfly_law
 from syncline.schedule.halving_doubling import (
@@ -55,6 +55,11 @@ class Options:
     speeds_Bps: tuple[float, ...] = ()
     sizes: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.chunks < 0:
+            raise ScheduleError(f"a pipeline has at least one chunk, not {self.chunks}.",
+                                hint="0 leaves the number to the family.")  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Family:
@@ -65,6 +70,8 @@ class Family:
     kinds: tuple[Kind, ...]
     build: Callable[[Options, Kind], Schedule]
     law: Callable[[Options, Kind], CostLaw] | None
+    takes: tuple[str, ...] = ()
+    """Which options change it, besides ranks, collective, shape, channels and rates, which all take."""
 
     def make(self, options: Options) -> Schedule:
         """Return this family's schedule; `rates_Bps` stripes it over rails of those rates."""
@@ -75,6 +82,20 @@ class Family:
         if options.rates_Bps:
             return weighted(lambda: self.build(options, kind), options.rates_Bps)
         return self.build(options, kind)
+
+    def refuse_unused(self, options: Options) -> None:
+        """Raise if an option was given that would change nothing: whoever gives one expects that it does."""
+        kind = self.kind(options)
+        takes = set(self.takes) | {"num_ranks", "kind", "shape", "channels", "rates_Bps"}
+        takes -= {"root"} if kind not in ROOTED else set()
+        takes -= {"peer"} if kind is not Kind.SEND_RECV else set()
+        takes -= {"chunks"} if self.name == "ring" and kind not in ROOTED else set()
+        for field in fields(options):
+            if field.name not in takes and getattr(options, field.name) != field.default:
+                name = field.name.removesuffix("_Bps")
+                others = sorted(takes - {"num_ranks", "kind"})
+                raise ScheduleError(f'"{name}" changes nothing in {self.name} for {kind}.',
+                                    hint=f"It takes {', '.join(o.removesuffix('_Bps') for o in others)}.")  # fmt: skip
 
     def cost_law(self, options: Options) -> CostLaw | None:
         """Return what the family promises, where it has a closed form."""
@@ -130,13 +151,13 @@ FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
         Family("ring", "every rank sends to the next; fewest bytes", RING, _ring,
-               lambda o, k: ring_law(o.num_ranks, k, chunks=o.chunks)),
+               lambda o, k: ring_law(o.num_ranks, k, chunks=o.chunks), ("root", "directions", "chunks")),
         Family("tree", "one binary tree, pipelined; few rounds", TREE,
                lambda o, k: tree(o.num_ranks, k, root=o.root, channels=o.channels, chunks=o.chunks),
-               lambda o, k: tree_law(o.num_ranks, k, chunks=o.chunks)),
+               lambda o, k: tree_law(o.num_ranks, k, chunks=o.chunks), ("root", "chunks")),
         Family("double-tree", "two trees, each inner rank a leaf of the other", _AR,
                lambda o, k: double_tree(o.num_ranks, k, channels=o.channels, chunks=o.chunks),
-               lambda o, k: double_tree_law(o.num_ranks, k, chunks=o.chunks)),
+               lambda o, k: double_tree_law(o.num_ranks, k, chunks=o.chunks), ("chunks",)),
         Family("recursive-doubling", "whole buffer to partners 1, 2, 4 ... away; fewest rounds", DOUBLING_KINDS,
                lambda o, k: recursive_doubling(o.num_ranks, k, channels=o.channels),
                lambda o, k: recursive_doubling_law(o.num_ranks, k)),
@@ -146,11 +167,12 @@ FAMILIES: dict[str, Family] = {
         Family("bruck", "logarithmic all-gather and all-to-all for any rank count", BRUCK,
                lambda o, k: bruck(o.num_ranks, k, channels=o.channels), lambda o, k: bruck_law(o.num_ranks, k)),
         Family("direct", "everyone to everyone in one round", _PAIRS, lambda o, k: _direct(o, k, True),
-               lambda o, k: direct_law(o.num_ranks, k)),
+               lambda o, k: direct_law(o.num_ranks, k), ("root", "peer", "sizes")),
         Family("pairwise", "everyone to everyone, one partner a round", _PAIRS, lambda o, k: _direct(o, k, False),
-               lambda o, k: direct_law(o.num_ranks, k, at_once=False)),
+               lambda o, k: direct_law(o.num_ranks, k, at_once=False), ("root", "peer", "sizes")),
         Family("hierarchical", "inside hosts first, then across (two or three levels, any family each)", LEVELLED,
-               _levels, lambda o, k: hierarchical_law(_shape(o), k, families=o.levels, chunks=o.chunks)),
+               _levels, lambda o, k: hierarchical_law(_shape(o), k, families=o.levels, chunks=o.chunks),
+               ("root", "levels", "chunks")),
         Family("torus", "rings along all dimensions and directions at once", TORUS,
                lambda o, k: torus(_shape(o), k, channels=o.channels), lambda o, k: torus_law(_shape(o), k)),
         Family("dragonfly", "direct inside groups and between all pairs of groups", TORUS,
@@ -159,11 +181,12 @@ FAMILIES: dict[str, Family] = {
         Family("parameter-server", "push to servers, pull the sum", _AR,
                lambda o, k: parameter_server(o.num_ranks, k, servers=o.servers, colocated=o.colocated,
                                              channels=o.channels),
-               lambda o, k: parameter_server_law(o.num_ranks, k, servers=o.servers, colocated=o.colocated)),
+               lambda o, k: parameter_server_law(o.num_ranks, k, servers=o.servers, colocated=o.colocated),
+               ("servers", "colocated")),
         Family("in-network", "switches add up on the way", _AR,
                lambda o, k: in_network(o.num_ranks, k, radix=o.radix, channels=o.channels, chunks=o.chunks),
-               lambda o, k: in_network_law(o.num_ranks, k, radix=o.radix, chunks=o.chunks)),
-        Family("balanced", "ranks of different speed own shares to match", _AR, _balanced, None),
+               lambda o, k: in_network_law(o.num_ranks, k, radix=o.radix, chunks=o.chunks), ("radix", "chunks")),
+        Family("balanced", "ranks of different speed own shares to match", _AR, _balanced, None, ("speeds_Bps",)),
     )
 }  # fmt: skip
 

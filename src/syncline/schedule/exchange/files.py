@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from syncline.errors import FileError, ScheduleError
+from syncline.fabric.load import write_text
 from syncline.schedule.exchange import json_file
 from syncline.schedule.exchange.msccl_read import read_msccl
 from syncline.schedule.exchange.msccl_write import write_msccl
@@ -23,10 +24,11 @@ def read(path: Path) -> Schedule:
     ending = _ending(path)
     try:
         if path.stat().st_size > json_file.MAX_BYTES:
-            raise FileError(f'"{path}" is larger than the {json_file.MAX_BYTES:,} bytes a schedule may have.')
+            raise FileError(f'"{path}" is larger than the {json_file.MAX_BYTES:,} bytes a schedule may have.',
+                            hint="Name the family instead, with its number of ranks.")  # fmt: skip
         text = path.read_bytes()
     except OSError as error:
-        raise FileError(f'cannot read "{path}": {error.strerror}.') from None
+        raise FileError(f'cannot read "{path}": {error.strerror}.', hint="Check the name and the folder.") from None
     return json_file.loads(text, path.name) if ending == ".json" else read_msccl(text, path.name)
 
 
@@ -36,16 +38,9 @@ def write(schedule: Schedule, path: Path, *, protocol: str = "Simple") -> None:
     write_text(path, json_file.dumps(schedule) if ending == ".json" else write_msccl(schedule, protocol=protocol))
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write text to a file, or say why not."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FileError(f'cannot write "{path}": {error.strerror}.') from None
-
-
 def _ending(path: Path) -> str:
     ending = path.suffix.lower()
     if ending not in ENDINGS:
-        raise ScheduleError(f'"{path}" is neither {" nor ".join(ENDINGS)}.')
+        raise ScheduleError(f'"{path}" is neither {" nor ".join(ENDINGS)}.',
+                            hint="The ending says the format: .json is syncline's, .xml is MSCCL's.")  # fmt: skip
     return ending
