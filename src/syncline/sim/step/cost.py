@@ -173,7 +173,8 @@ def stage_expert_params(c: Case) -> Floats:
 
 def owned_params(c: Case) -> Floats:
     """Return the parameters whose optimizer state one rank owns."""
-    ranks = np.where(c.sharded_state > 0, c.dp * c.cp, 1.0)
+    # HSDP shards inside a group and keeps whole copies between groups; otherwise the group is all replicas.
+    ranks = np.where(c.sharded_state > 0, c.shard_ranks, 1.0)
     expert_ranks = np.where(c.sharded_state > 0, np.maximum(c.dp * c.cp * c.tp / c.ep, 1.0), 1.0)
     return stage_params(c) / ranks + stage_expert_params(c) / expert_ranks
 
