@@ -62,7 +62,7 @@ def best(
     html: Annotated[Path | None, typer.Option(help="Write the report: one page to forward.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the plan as JSON.")] = None,
     write_job: Annotated[Path | None, typer.Option(help="Write the job file of the plan, for `syncline step`.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, max=1024, help="Processes. [as the search needs]")] = None,
+    workers: Annotated[int, typer.Option(min=0, max=1024, help="Processes; 0: as many as it is worth.")] = 0,
     on: Annotated[str | None, typer.Option(help='"ray" spreads the search over a Ray cluster.')] = None,
     cloud: Annotated[str | None, typer.Option(help="Price by this cloud's rent instead of owning.")] = None,
     prices: Annotated[Path | None, typer.Option(help="CSV of prices instead of those that ship.")] = None,

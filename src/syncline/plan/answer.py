@@ -93,7 +93,7 @@ def make_plan(
     assumptions: Assumptions | None = None,
     prices: Prices | None = None,
     constants: Constants | None = None,
-    workers: int | None = None,
+    workers: int = 1,
     progress: Progress | None = None,
     spread: Callable[[list[Task]], Iterator[Found]] | None = None,
     with_actions: bool = True,
@@ -192,7 +192,7 @@ def _counts(
     for count in gpu_counts(num_gpus, question.machine.gpus_per_host):
         if count not in by_count:
             try:
-                by_count[count] = search(question, count, axes=axes, fix=fix, keep=10, workers=1)
+                by_count[count] = search(question, count, axes=axes, fix=fix, keep=10)
             except PlanError:
                 continue
     tokens = question.job.batch.global_ * question.job.batch.sequence

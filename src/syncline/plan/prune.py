@@ -35,7 +35,7 @@ def nothing_fits(question: Question, found: Found, num_gpus: int, axes: Axes, fi
 
 def _nearest(question: Question, found: Found, num_gpus: int, axes: Axes, fixed: bool) -> str:
     if fixed:
-        free = search(question, num_gpus, axes=axes, keep=1, workers=1)
+        free = search(question, num_gpus, axes=axes, keep=1)
         if free.best:
             return f"Without --fix the best is: {free.best[0].decision.label}."
     count = fewest_gpus(question, num_gpus, axes)
@@ -53,7 +53,7 @@ def fewest_gpus(question: Question, num_gpus: int, axes: Axes) -> int | None:
         batch = question.job.batch
         total = max(batch.global_, count)
         job = question.job.model_copy(update={"batch": batch.model_copy(update={"global_": total}), "gpus": None})
-        if search(replace(question, job=job), count, axes=axes, keep=1, workers=1).best:
+        if search(replace(question, job=job), count, axes=axes, keep=1).best:
             return count
     return None
 
@@ -64,7 +64,7 @@ def _shorter(question: Question, num_gpus: int, axes: Axes) -> str:
     length = batch.sequence // 2
     while length >= 1024:
         job = question.job.model_copy(update={"batch": batch.model_copy(update={"sequence": length})})
-        if search(replace(question, job=job), num_gpus, axes=axes, keep=1, workers=1).best:
+        if search(replace(question, job=job), num_gpus, axes=axes, keep=1).best:
             return f", or with sequences of {length:,}"
         length //= 2
     return ""

@@ -37,7 +37,7 @@ def scaling(
     for count in sorted({max(1, round(best.num_gpus * f / per_host)) * per_host for f in FACTORS}):
         asked = replace(question, job=question.job.model_copy(update={"gpus": None}))
         try:
-            looked = search(asked, count, axes=axes, fix=words, keep=1, workers=1)
+            looked = search(asked, count, axes=axes, fix=words, keep=1)
         except SynclineError:
             continue
         if looked.best:

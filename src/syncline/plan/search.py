@@ -84,11 +84,15 @@ def search(
     fix: Mapping[str, Any] | None = None,
     keep: int = 50,
     below_s: float = 0.0,
-    workers: int | None = None,
+    workers: int = 1,
     progress: Progress | None = None,
     spread: Callable[[list[Task]], Iterator[Found]] | None = None,
 ) -> Found:
-    """Return the best configurations on so many GPUs. `spread` runs the tasks elsewhere (a Ray cluster)."""
+    """Return the best configurations on so many GPUs. `spread` runs the tasks elsewhere (a Ray cluster).
+
+    More than one of `workers` (0: as many as it is worth) starts processes, so a script needs its
+    `if __name__ == "__main__"`.
+    """
     started, cpu = time.perf_counter(), time.process_time()
     rows = fixed_rows(rows_of(question.job, num_gpus, question.machine.domain), fix or {}, question.job, num_gpus)
     words = switches_of(question.job, fixed_axes(axes, fix or {}))
@@ -195,9 +199,9 @@ def _dealt(words: Sequence[Switches], num_parts: int) -> list[tuple[Switches, ..
     return [part for part in parts if part] or [()]
 
 
-def _processes(total: int, workers: int | None) -> int:
-    if workers is not None:
-        return max(1, workers)
+def _processes(total: int, workers: int) -> int:
+    if workers:
+        return workers
     return 1 if total < WORTH_A_PROCESS else max(1, min(8, len(os.sched_getaffinity(0))))
 
 

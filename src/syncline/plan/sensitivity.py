@@ -94,9 +94,7 @@ def _worth(
     if change.tokens != 1.0:
         fixed = {name: value for name, value in fixed.items() if name != "num_micro"}
     try:
-        looked = search(
-            changed, best.decision.num_gpus, axes=replace(axes, **dict(change.axes)), fix=fixed, keep=1, workers=1
-        )
+        looked = search(changed, best.decision.num_gpus, axes=replace(axes, **dict(change.axes)), fix=fixed, keep=1)
     except SynclineError:
         return None
     if not looked.best:
