@@ -45,8 +45,15 @@ def ring(endpoints: int, channels: int = 1) -> dict[str, Any]:
     found = estimate(program, Network(fabric, NetworkOptions("static", transport="ideal")), SIZE_BYTES)
     slowest = 4e-6 if int(fabric.rack_of_host.max()) > 0 else 2e-6
     closed = 2 * (endpoints - 1) * (slowest + SIZE_BYTES / endpoints / 50e9)
-    return {"simulated_s": found.time_s, "closed_form_s": closed, "method": found.method, "exact": found.exact,
-            "links": len(fabric.links), "switches": len(fabric.switches), "process_cpu_s": time.process_time()}  # fmt: skip
+    return {
+        "simulated_s": found.time_s,
+        "closed_form_s": closed,
+        "method": found.method,
+        "exact": found.exact,
+        "links": len(fabric.links),
+        "switches": len(fabric.switches),
+        "process_cpu_s": time.process_time(),
+    }
 
 
 def simgrid(endpoints: int) -> dict[str, Any]:

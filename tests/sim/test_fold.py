@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from syncline.errors import SimulationError
 from syncline.fabric import ClusterSpec, Fabric, build
 from syncline.program import lower, packed, rail_aware
 from syncline.schedule import FAMILIES, Kind, Schedule, hierarchical, ring, verify
@@ -15,6 +16,7 @@ from syncline.schedule import build as family
 from syncline.sim import fold as folding
 from syncline.sim.analytic import bounds
 from syncline.sim.candidates import rail_rings
+from syncline.sim.estimate import estimate
 from syncline.sim.fold import barrier_s, price
 from syncline.sim.maxplus import contention_free
 from syncline.sim.routing import Network, NetworkOptions, Routing
@@ -118,6 +120,18 @@ def test_the_barrier_is_used_and_labelled_when_nothing_else_can_be_had(monkeypat
     assert (found.method, found.exact) == ("barrier", False)
     assert found.time_s == barrier_s(program, 1 << 26)
     assert found.time_s >= bounds(program, 1 << 26).lower_s
+
+
+def test_a_crowded_round_is_bounded_rather_than_simulated_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folding, "MAX_TOGETHER", 100)
+    monkeypatch.setattr(folding, "FEW_FLOWS", 100)
+    found = price(wired(family("direct", 16), "rail", "ecmp", seed=3), 1 << 24)
+    assert found.method in ("barrier", "folded flows", "folded recurrence", "recurrence")
+    monkeypatch.setattr("syncline.sim.estimate.MAX_TOGETHER", 100)
+    where = fabric("rail")
+    program = lower(verify(family("direct", 16)), packed(where, 16))
+    with pytest.raises(SimulationError, match="240 flows in one round are too many to route adaptively"):
+        estimate(program, Network(where, NetworkOptions("adaptive")), 1 << 20)
 
 
 @settings(max_examples=20, deadline=None)

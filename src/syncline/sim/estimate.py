@@ -18,7 +18,7 @@ from syncline.program import Program
 from syncline.schedule import Kind
 from syncline.sim.analytic import bounds, busiest, link_need_s
 from syncline.sim.flow import IGNORES, Job, simulate
-from syncline.sim.fold import Price, price
+from syncline.sim.fold import MAX_TOGETHER, Price, most_together, price
 from syncline.sim.routing import Floats, Network
 from syncline.sim.wired import Wired, wire
 
@@ -87,6 +87,12 @@ def estimate(program: Program | Wired, network: Network, size_bytes: int, *, lev
     if level != "flow":
         raise SimulationError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow.")
     if not wired.single_path:
+        crowd = most_together(wired)
+        if crowd > MAX_TOGETHER:
+            raise SimulationError(
+                f"{crowd:,} flows in one round are too many to route adaptively, one by one.",
+                hint="Use --routing spray, which adaptive routing comes close to.",
+            )
         outcome = simulate([Job(wired.program, size_bytes)], network)
         found = Price(outcome.makespan_s, "flows", True)
         return _described(wired, size_bytes, found, IGNORES, outcome.course.link_bytes)

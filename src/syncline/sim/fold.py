@@ -29,6 +29,9 @@ FEW_FLOWS = 4_000
 MAX_FLOWS = 400_000
 """Flows that are simulated one by one where ranks cannot be folded."""
 
+MAX_TOGETHER = 20_000
+"""Flows of one round that are simulated one by one: with all of them in one network, each end changes all rates."""
+
 MAX_PERIODIC_FLOWS = 3_000_000
 """Flows that are simulated in search of a steady state before the bound is used."""
 
@@ -56,15 +59,21 @@ def price(wired: Wired, size_bytes: float, method: str = "auto") -> Price:
         found = price(small, size_bytes)
         if found.exact or method == "folded":
             return Price(found.time_s, f"folded {found.method}", found.exact)
-    if method == "auto" and wired.num_flows <= MAX_FLOWS:
+    crowded = most_together(wired) > MAX_TOGETHER
+    if method == "auto" and wired.num_flows <= MAX_FLOWS and not crowded:
         return Price(_run(wired, size_bytes, None)[0], "flows", True)
-    if method in ("auto", "periodic"):
+    if method in ("auto", "periodic") and not crowded:
         time_s = _periodic(wired, size_bytes)
         if time_s is not None:
             return Price(time_s, "periodic", True)
         if wired.num_flows <= MAX_PERIODIC_FLOWS:
             return Price(_run(wired, size_bytes, None)[0], "flows", True)
     return Price(barrier_s(wired, size_bytes), "barrier", False)
+
+
+def most_together(wired: Wired) -> int:
+    """Return the flows of the largest round of each lane, added up."""
+    return sum(max((len(phase) for phase in lane.phases), default=0) for lane in wired.lanes)
 
 
 def _is_free(wired: Wired) -> bool:
