@@ -39,10 +39,14 @@ def simulate(capacity: list[float], tasks: list[Task], changes: Any = (), rerout
         capacity,
         columns,
         changes=LinkChanges(
-            np.array([c[0] for c in order], float), np.array([c[1] for c in order], np.int32), np.array([c[2] for c in order], float)
+            np.array([c[0] for c in order], float),
+            np.array([c[1] for c in order], np.int32),
+            np.array([c[2] for c in order], float),
         ),
         reroutes=Reroutes(
-            np.array([m[0] for m in moved], float), np.array([m[1] for m in moved], np.int32), np.array([m[2] for m in moved], np.int32)
+            np.array([m[0] for m in moved], float),
+            np.array([m[1] for m in moved], np.int32),
+            np.array([m[2] for m in moved], np.int32),
         ),
         record=True,
     )
@@ -55,7 +59,9 @@ def simulate(capacity: list[float], tasks: list[Task], changes: Any = (), rerout
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[float], list[Task], list[Any], list[Any]]:
     num_links = draw(st.integers(1, 6))
-    capacity = draw(st.lists(st.sampled_from([1.0, 2.0, 5.0, 10.0]) | st.floats(0.5, 20), min_size=num_links, max_size=num_links))
+    capacity = draw(
+        st.lists(st.sampled_from([1.0, 2.0, 5.0, 10.0]) | st.floats(0.5, 20), min_size=num_links, max_size=num_links)
+    )
     share = st.sampled_from([1.0, 1.0, 1.0, 0.5, 2.0])
     path = st.lists(st.integers(0, num_links - 1), min_size=1, max_size=4, unique=True).flatmap(
         lambda links: st.tuples(*(st.tuples(st.just(link), share) for link in links))
@@ -115,7 +121,9 @@ def test_many_equal_flows_end_in_one_moment_with_one_solve_each_way() -> None:
 
 
 def test_compute_spans_are_tasks_without_links() -> None:
-    tasks = Tasks.of(Paths.of([[0]]), size_bytes=[0, 10], first_path=[0, 0], num_paths=[0, 1], delay_s=[2, 0], wait_for=[[], [0]])
+    tasks = Tasks.of(
+        Paths.of([[0]]), size_bytes=[0, 10], first_path=[0, 0], num_paths=[0, 1], delay_s=[2, 0], wait_for=[[], [0]]
+    )
     assert run([5.0], tasks).end_s.tolist() == [2.0, 4.0]
 
 
