@@ -29,7 +29,7 @@ def test_published_peaks_of_torchtitan_8b() -> None:
     peaks = []
     for number, run in enumerate(runs):
         found = re.search(r"peak memory ([\d.]+) GiB", run.run.best.text("notes"))
-        if found and run.shape.name == "llama3-8b":
+        if found and run.described.job.model.name == "llama3-8b":
             peaks.append((total[number], float(found.group(1))))
     assert len(peaks) == 10
     assert np.median([abs(guess / peak - 1) for guess, peak in peaks]) < 0.12

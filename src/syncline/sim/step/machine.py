@@ -131,12 +131,17 @@ def scale_up(model: HostModel, gpu: Gpu, catalog: Catalog) -> tuple[float, int]:
 def machine_from_spec(spec: ClusterSpec, num_gpus: int = 0) -> Machine:
     """Return one rank's share of a described cluster, without building it."""
     catalog = load_catalog().with_parts(spec.parts) if spec.parts else load_catalog()
-    groups = spec.hosts or spec.sites[0].hosts
-    network = spec.network if spec.hosts else spec.sites[0].network
-    model = groups[0].host.resolve(catalog)
-    name = getattr(network, "link", None) or model.link
-    over = float(getattr(network, "oversubscription", 1.0) or 1.0)
-    return machine_of(model, catalog.link(name) if name else None, num_gpus, catalog=catalog, oversubscription=over)
+    sites = [(spec.hosts, spec.network)] if spec.hosts else [(site.hosts, site.network) for site in spec.sites]
+    found = []
+    for hosts, network in sites:
+        over = float(getattr(network, "oversubscription", 1.0) or 1.0)
+        for group in hosts:
+            model = group.host.resolve(catalog)
+            name = getattr(network, "link", None) or model.link
+            link = catalog.link(name) if name else None
+            found.append(machine_of(model, link, num_gpus, catalog=catalog, oversubscription=over))
+    # Ranks work in step, so the slowest kind of host sets the pace.
+    return min(found, key=lambda machine: max(machine.sustained.values(), default=0.0))
 
 
 def machine_from_fabric(fabric: Fabric) -> Machine:
