@@ -11,9 +11,10 @@ import pytest
 from syncline.errors import DescriptionError
 from syncline.sim.step.constants import default_constants, document
 from syncline.sim.training import validate_training
+from syncline.sim.training.accelerator import host_of, network_of
 from syncline.sim.training.convert import flops_of_step, step_seconds
 from syncline.sim.training.fit import fit, fittable
-from syncline.sim.training.guess import host_of, network_of, year_of
+from syncline.sim.training.guess import year_of
 from syncline.sim.training.observed import observe
 from syncline.sim.training.read import describe, load_systems, read_systems
 from syncline.sim.training.rows import Row, read_rows, runs_of
@@ -86,7 +87,8 @@ def test_networks_are_read_from_text(text: str, expected_GBps: float) -> None:
 @pytest.mark.parametrize(
     ("source", "year"),
     [
-        ("arXiv 2205.05198", 2022),
+        ("arXiv 2205.05198", 2021),
+        ("arXiv 2407.21783", 2024),
         ("MLPerf Training v4.0 closed", 2024),
         ("25.11 NeMo Container", 2025),
         ("unknown", 2023),
@@ -99,7 +101,9 @@ def test_the_year_of_the_software(source: str, year: int) -> None:
 def test_a_row_of_an_unseen_system_is_described_by_defaults() -> None:
     found = describe(row(gpu="NVIDIA A100-SXM4-40GB", interconnect="4x HDR 200Gb/s"), ())
     assert found.machine.gpu.name == "A100-SXM4-40GB" and found.machine.nic_Bps == pytest.approx(12.5e9)
-    assert found.job.parallel.zero == "1" and found.job.recompute == "none"
+    assert found.job.parallel.zero == "1"
+    assert found.job.recompute == "full" and any("cannot fit" in remark for remark in found.remarks)
+    assert describe(row(gpu="H100"), ()).job.recompute == "none"
     old = describe(row(source="a 2020 paper", gpu="V100"), ())
     assert old.job.recompute == "full" and old.job.precision == "fp16"
 
@@ -107,9 +111,10 @@ def test_a_row_of_an_unseen_system_is_described_by_defaults() -> None:
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
-        ({"gpu": "Gaudi2"}, "not in the catalogue"),
-        ({"tp": "", "pp": ""}, "layout"),
+        ({"gpu": "abacus"}, "not in the catalogue"),
         ({"layers": "", "model": "secret"}, "shape"),
+        ({"model": "some 8x9B", "layers": "32"}, "experts"),
+        ({"model": "Stable Diffusion"}, "not a decoder"),
         ({"dp": "3"}, "is not 64 GPUs"),
         ({"gpus": ""}, "number of GPUs"),
         ({"global_batch": "63", "dp": "2", "pp": "4"}, "does not divide"),

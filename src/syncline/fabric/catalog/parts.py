@@ -91,7 +91,7 @@ class DenseFlops(BaseModel):
 class Gpu(PricedPart):
     """One accelerator as it is sold; `num_dies` is how many devices software sees in it."""
 
-    vendor: Literal["nvidia", "amd", "google"]
+    vendor: Literal["nvidia", "amd", "google", "intel", "amazon"]
     architecture: str
     form_factor: str
     compute_capability: str = ""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from syncline.sim.nccl.robust import minimise
 from syncline.sim.step.constants import SIGMA, Constants, Fitted
-from syncline.sim.training.observed import Observed, chosen, predicted_s, stacked
+from syncline.sim.training.observed import Observed, predicted_s, predictions, stacked
 
 Floats = npt.NDArray[np.float64]
 SOFT = 0.06
@@ -38,8 +38,8 @@ def fit(runs: Sequence[Observed]) -> Constants:
 
 
 def fittable(runs: Sequence[Observed]) -> list[Observed]:
-    """Return the runs that may be fitted to: those of which no cell that matters was recalled."""
-    return [run for run in runs if not run.recalled]
+    """Return the runs that may be fitted to: transformers of which no cell that matters was recalled."""
+    return [run for run in runs if not run.recalled and run.case is not None]
 
 
 def left_out(runs: Sequence[Observed]) -> dict[str, Constants]:
@@ -64,10 +64,8 @@ def spread(runs: Sequence[Observed], rounds: int = 40, seed: int = 0) -> dict[st
 
 def left_out_s(runs: Sequence[Observed], by_source: dict[str, Constants], otherwise: Constants) -> Floats:
     """Return each run's time as predicted by constants that never saw its source."""
-    case = stacked(runs)
     out = np.empty(len(runs))
-    names = np.array([run.source for run in runs])
-    for source in dict.fromkeys(names.tolist()):
-        mine = names == source
-        out[mine] = predicted_s(chosen(case, mine), by_source.get(source, otherwise))
+    for source in dict.fromkeys(run.source for run in runs):
+        mine = [i for i, run in enumerate(runs) if run.source == source]
+        out[mine] = predictions([runs[i] for i in mine], by_source.get(source, otherwise))
     return out

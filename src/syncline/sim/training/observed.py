@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,14 @@ from syncline.sim.step.build import build_case
 from syncline.sim.step.case import Case, stack
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
+from syncline.sim.step.layers_cost import layers_cost
 from syncline.sim.training.convert import step_seconds
 from syncline.sim.training.read import Described, Entry, describe
 from syncline.sim.training.rows import Row, Run, runs_of
+from syncline.workload.layer_list import LayerList
+from syncline.workload.parallel import check_split
 from syncline.workload.shape import Shape
+from syncline.workload.software import facts_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,7 +32,7 @@ class Observed:
 
     run: Run
     described: Described
-    case: Case
+    case: Case | None  # None: the model is a list of layers, priced apart
     rows: tuple[tuple[Row, float], ...]
 
     @property
@@ -40,19 +44,16 @@ class Observed:
         return family(self.run.source)
 
     @property
-    def shape(self) -> Shape:
-        assert isinstance(self.described.job.model, Shape)
-        return self.described.job.model
-
-    @property
     def has_experts(self) -> bool:
-        return self.shape.moe is not None
+        model = self.described.job.model
+        return isinstance(model, Shape) and model.moe is not None
 
     @property
     def tokens_per_gpu(self) -> float:
-        """Tokens of one step and GPU."""
+        """Tokens (samples where the model has none) of one step and GPU."""
         batch = self.described.job.batch
-        return batch.global_ * batch.sequence / self.described.num_gpus
+        per_sample = batch.sequence if self.case is not None else 1
+        return batch.global_ * per_sample / self.described.num_gpus
 
     @property
     def recalled(self) -> bool:
@@ -81,19 +82,34 @@ def observe(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[Observe
     for run in runs_of(rows):
         try:
             described = describe(run.best, entries)
-            case = build_case(described.job, described.machine)
-        except SynclineError as error:
-            lost += [Unmodelled(row, error.message.rstrip(".")) for row in run.rows]
+            check_split_of(described)
+            layered = isinstance(described.job.model, LayerList)
+            case = None if layered else build_case(described.job, described.machine)
+        except (SynclineError, ValueError, ArithmeticError) as error:
+            lost += [Unmodelled(row, reason_of(error)) for row in run.rows]
             continue
         kept: list[tuple[Row, float]] = []
         for row in run.rows:
             try:
                 kept.append((row, _seconds(row, described)))
-            except SynclineError as error:
-                lost.append(Unmodelled(row, error.message.rstrip(".")))
+            except (SynclineError, ValueError, ArithmeticError) as error:
+                lost.append(Unmodelled(row, reason_of(error)))
         if kept:
             seen.append(Observed(run, described, case, tuple(kept)))
     return seen, lost
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a row cannot be predicted, without a full stop; a hostile number is named, not passed on."""
+    text = error.message if isinstance(error, SynclineError) else f"its numbers cannot be used: {error}"
+    return text.rstrip(".") or "its numbers cannot be used"
+
+
+def check_split_of(described: Described) -> None:
+    """Raise where the model cannot be split as a row says."""
+    job = described.job
+    if isinstance(job.model, Shape):
+        check_split(job.model, job.parallel)
 
 
 def _seconds(row: Row, d: Described) -> float:
@@ -101,13 +117,23 @@ def _seconds(row: Row, d: Described) -> float:
 
 
 def stacked(runs: Sequence[Observed]) -> Case:
-    """Return all cases as one."""
-    return stack([run.case for run in runs])
+    """Return all cases as one; every run must have one."""
+    return stack([run.case for run in runs if run.case is not None])
 
 
-def chosen(case: Case, mask: npt.NDArray[np.bool_]) -> Case:
-    """Return the chosen rows of a stacked case."""
-    return Case(**{f.name: getattr(case, f.name)[mask] for f in fields(Case)})
+def predictions(runs: Sequence[Observed], constants: Constants) -> Floats:
+    """Return the predicted step times of runs, models that are lists of layers among them."""
+    out = np.empty(len(runs))
+    cases = np.array([run.case is not None for run in runs], dtype=bool)
+    if cases.any():
+        out[cases] = predicted_s(stacked(runs), constants)
+    for number, run in enumerate(runs):
+        if run.case is not None:
+            continue
+        described = run.described
+        facts = facts_of(described.job)
+        out[number] = layers_cost(described.job, described.machine, constants, facts.gradient_bytes).total
+    return out
 
 
 def predicted_s(case: Case, constants: Constants) -> Floats:

@@ -1,4 +1,8 @@
-"""From a row to a job on a machine: what the row says, then what a systems file says of its source, then defaults."""
+"""From a row to a job on a machine: what the row says, then what a systems file says of its source, then defaults.
+
+What nobody says is chosen as a tuned run would: the fastest split that fits the memory; recomputation only where a run
+cannot fit without it. Every such choice is a remark of the run.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,30 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from syncline.errors import DescriptionError
-from syncline.fabric.catalog import load_catalog
+from syncline.errors import DescriptionError, SynclineError
+from syncline.fabric.catalog import HostModel
 from syncline.fabric.document import read_document, read_text
 from syncline.fabric.spec import HostSpec, host_from_text
 from syncline.sim.step.build import build_case
+from syncline.sim.step.constants import Constants
+from syncline.sim.step.cost import step_cost
 from syncline.sim.step.machine import Machine, machine_of
 from syncline.sim.step.memory import memory
 from syncline.sim.training import guess
+from syncline.sim.training.accelerator import accelerator_of, network_of, parts, power_of
+from syncline.sim.training.layout import (
+    batch_of,
+    is_sharded,
+    possible_splits,
+    stated_split,
+    stated_total,
+    virtual_of,
+    zero_of,
+)
+from syncline.sim.training.model_of_row import model_of
 from syncline.sim.training.rows import Row
 from syncline.workload.job import Job
-from syncline.workload.parallel import divisors
+from syncline.workload.layer_list import LayerList
 from syncline.workload.shape import Shape
 
 _KEYS = {
@@ -41,9 +58,17 @@ _KEYS = {
     "peak_tflops",
 }
 
-
-#: A run is taken to fit if its memory is estimated below this share: the estimate itself is off by a tenth.
-MEMORY_MARGIN = 1.1
+_TYPES: tuple[tuple[str, tuple[type, ...], str], ...] = (
+    ("job", (dict,), "a mapping of job-file facts"),
+    ("network", (int, float), "a rate of one GPU in Gb/s"),
+    ("peak_tflops", (int, float), "a number"),
+    ("convention", (str,), "a name"),
+    ("micro", (int, str, dict), "a number, `local`, `whole` or a mapping"),
+    ("virtual", (int, str), "a number or `deepest`"),
+)
+#: A run is taken to fit if its memory is estimated below this share: of runs that say they fit without recomputation
+#: the estimate is 1.18 of the part at most.
+MEMORY_MARGIN = 1.2
 
 
 @dataclass(frozen=True)
@@ -88,6 +113,9 @@ def _entry(entry: Any, where: str) -> Entry:
         raise DescriptionError(
             f'unknown key "{min(unknown)}".', where=where, hint=f"Known: {', '.join(sorted(_KEYS))}."
         )
+    for key, kinds, what in _TYPES:
+        if key in entry and not isinstance(entry[key], kinds):
+            raise DescriptionError(f"`{key}` must be {what}, not {entry[key]!r}.", where=where)
     try:
         patterns = {c: re.compile(str(entry[c])) for c in ("source", "notes", "model", "gpu") if c in entry}
     except re.error as error:
@@ -120,179 +148,163 @@ def describe(row: Row, entries: Sequence[Entry]) -> Described:
             facts = merged(facts, entry.fields)
     if facts.get("skip"):
         raise DescriptionError(str(facts["skip"]))
-    host = _host(row, facts)
+    host, unverified = _host(row, facts)
     num_gpus = row.whole("gpus")
-    if not num_gpus:
+    if not num_gpus or num_gpus < 1:
         raise DescriptionError("the number of GPUs is not published")
-    job = _job(row, facts, num_gpus)
     machine = _machine(row, facts, host, num_gpus)
-    if not row.text("recompute") and "recompute" not in facts.get("job", {}) and job.recompute == "none":
-        job = _fitting(job, machine)
-    shape = job.model
-    assert isinstance(shape, Shape)
-    peak = facts.get("peak_tflops")
+    reader = _Reader(row, facts, machine, num_gpus)
+    job = reader.job()
     precision: Any = job.precision
-    flops = (
-        float(peak) * 1e12
-        if peak
-        else (machine.gpu.flops_at(precision) or machine.gpu.flops_at("bf16") or machine.gpu.flops_at("fp16") or 0.0)
-    )
-    params = (row.number("params_b") or 0.0) * 1e9 or float(shape.active_params)
+    gpu, peak = machine.gpu, facts.get("peak_tflops")
+    flops = gpu.flops_at(precision) or gpu.flops_at("bf16") or gpu.flops_at("fp16") or 0.0
+    flops = float(peak) * 1e12 if peak else flops / max(gpu.num_dies, 1)
+    params = (row.number("params_b") or 0.0) * 1e9 or float(_active(job.model))
     convention = str(facts.get("convention") or _convention(row, job))
-    remarks = (str(facts["remark"]),) if facts.get("remark") else ()
-    return Described(job, machine, num_gpus, convention, flops, params, remarks)
+    remarks = [str(facts["remark"])] if facts.get("remark") else []
+    remarks += [remark for remark in (unverified, *reader.remarks) if remark]
+    return Described(job, machine, num_gpus, convention, flops, params, tuple(dict.fromkeys(remarks)))
 
 
-def _fitting(job: Job, machine: Machine) -> Job:
-    """Return a job of which nobody says what it repeats with the least that fits in memory, by estimate."""
-    for kind in ("none", "full"):
-        trial = job.model_copy(update={"recompute": kind})
-        if float(memory(build_case(trial, machine)).total) < MEMORY_MARGIN * machine.gpu.memory_bytes:
-            return trial
-    return job
+def _active(model: Shape | LayerList) -> int:
+    return model.active_params if isinstance(model, Shape) else model.params
 
 
-def _host(row: Row, facts: Mapping[str, Any]) -> Any:
+def _host(row: Row, facts: Mapping[str, Any]) -> tuple[HostModel, str]:
     cluster = facts.get("cluster")
     if not cluster:
-        return guess.host_of(row)
+        return accelerator_of(row)
     given = cluster.get("host", cluster) if isinstance(cluster, Mapping) else cluster
     try:
-        return HostSpec.model_validate(host_from_text(given)).resolve(load_catalog())
+        return HostSpec.model_validate(host_from_text(given)).resolve(parts()), ""
     except ValidationError as error:
         raise DescriptionError(f"cluster: {error.errors()[0]['msg']}") from None
 
 
-def _machine(row: Row, facts: Mapping[str, Any], host: Any, num_gpus: int) -> Machine:
-    catalog = load_catalog()
-    machine = machine_of(host, catalog.link(host.link) if host.link else None, num_gpus)
+def _machine(row: Row, facts: Mapping[str, Any], host: HostModel, num_gpus: int) -> Machine:
+    link = parts().link(host.link) if host.link else None
+    machine = machine_of(host, link, num_gpus, catalog=parts())
     network = facts.get("network")
-    rate = float(network) * 1e9 / 8 if network else guess.network_of(row, host)
-    return replace(machine, nic_Bps=rate) if rate else machine
-
-
-def _job(row: Row, facts: Mapping[str, Any], num_gpus: int) -> Job:
-    shape = guess.shape_of(row)
-    given = facts.get("job", {})
-    framework = given.get("software", {}).get("framework") or guess.framework_of(row)
-    year = given.get("software", {}).get("year") or guess.year_of(row)
-    torch_like = framework == "pytorch"
-    split = _split(row, facts, shape, num_gpus, year)
-    sequence = row.whole("seq") or given.get("batch", {}).get("sequence") or 2048
-    batch = _batch(row, facts, split)
-    recompute = guess.recompute_of(row, torch_like) or given.get("recompute") or _usual_recompute(framework, year)
-    if recompute == "selective" and year < 2022:
-        recompute = "full"
-    fields: dict[str, Any] = {
-        "model": shape, "parallel": split, "batch": batch | {"sequence": sequence}, "recompute": recompute,
-        "precision": _precision(row, facts, year),
-        "token_drop": "tokendrop" in row.text("model").lower().replace("-", ""), "power_w": guess.power_of(row),
-        "software": {"framework": framework, "year": year},
-    }  # fmt: skip
-    said = {k: v for k, v in given.items() if k not in _PLACED}
-    try:
-        return Job.model_validate(merged(fields, said))
-    except ValidationError as error:
-        raise DescriptionError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+    rate = float(network) * 1e9 / 8 if network else network_of(row, host)
+    return replace(machine, nic_Bps=rate / max(machine.gpu.num_dies, 1)) if rate else machine
 
 
 #: Facts of a systems file that have found their place in the job before the rest is laid over it.
 _PLACED = ("batch", "parallel", "precision", "recompute", "software")
 
 
-def _split(row: Row, facts: Mapping[str, Any], shape: Shape, num_gpus: int, year: int) -> dict[str, Any]:
-    text = row.text("zero_or_fsdp").lower()
-    given = dict(facts.get("job", {}).get("parallel", {}))
-    sharded = "fsdp" in text or "zero-3" in text or "zero3" in text or "stage 3" in text
-    tp, pp, cp = row.whole("tp"), row.whole("pp"), row.whole("cp", 1) or 1
-    if tp is None and pp is None and not sharded:
-        raise DescriptionError("the parallel layout (tp, pp) is not published")
-    tp, pp = tp or 1, pp or 1
-    dp = row.whole("dp") or max(num_gpus // (tp * pp * cp), 1)
-    if tp * pp * cp * dp != num_gpus:
-        raise DescriptionError(f"tp {tp} x pp {pp} x cp {cp} x dp {dp} is not {num_gpus} GPUs")
-    split: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": row.whole("ep", 1) or 1}
-    if sharded:
-        split["zero"] = "hsdp" if "hsdp" in text or "hybrid" in text else "fsdp"
-    elif "zero" in text or "distributed opt" in text:
-        found = re.search(r"(?:zero|stage)[\s-]*([12])", text)
-        split["zero"] = found.group(1) if found else "1"
-    else:
-        split["zero"] = "none" if text in ("none", "no", "ddp") or year < 2022 else "1"
-    if "selective + sequence" in row.text("recompute"):
-        split["sp"] = True
-    elif "2205.05198" in row.text("source"):
-        split["sp"] = False
-    split = merged(given, split) if not given.get("zero") or sharded else merged(split, given)
-    split["virtual"] = _virtual(row, facts, shape, pp)
-    if split["virtual"] > 1:
-        split["schedule"] = "interleaved"
-    return split
+class _Reader:
+    """Reads one row into a job; `remarks` gathers what had to be assumed."""
+
+    def __init__(self, row: Row, facts: Mapping[str, Any], machine: Machine, num_gpus: int) -> None:
+        self.row, self.facts, self.machine, self.num_gpus = row, facts, machine, num_gpus
+        self.given: Mapping[str, Any] = facts.get("job", {})
+        self.remarks: list[str] = []
+        self.model, remark = model_of(row)
+        self.remarks.append(remark)
+        software = self.given.get("software", {})
+        self.framework = str(software.get("framework") or guess.framework_of(row))
+        self.year = int(software.get("year") or guess.year_of(row))
+        self.sequence = row.whole("seq") or self.given.get("batch", {}).get("sequence") or 2048
+
+    def job(self) -> Job:
+        """Return the job, its open questions answered."""
+        split = stated_split(self.row, self.num_gpus)
+        redo = self._recompute()
+        if split is not None:
+            return self._lightest(split, (redo,) if redo else ("none", "full"))
+        total = stated_total(self.row, self.sequence, 1) or 0
+        splits = list(possible_splits(self.model, self.num_gpus, self.machine.domain, total))
+        if not splits:
+            raise DescriptionError("the parallel layout (tp, pp) is not published, and none fits the batch and heads")
+        return self._fastest(splits, (redo,) if redo else ("none", "full"))
+
+    def _recompute(self) -> str | None:
+        said = guess.recompute_of(self.row, self.framework == "pytorch") or self.given.get("recompute")
+        early = self.year < 2022 or (self.framework == "deepspeed" and self.year < 2023)
+        said = said or ("full" if early else None)
+        return "full" if said == "selective" and self.year < 2022 else said
+
+    def _lightest(self, split: dict[str, int], options: tuple[str, ...]) -> Job:
+        """Return the job with the least recomputation that fits; the first where none does or nothing is open."""
+        jobs = [self._build(split, redo) for redo in options]
+        if len(jobs) == 1 or not isinstance(self.model, Shape) or _fullness(jobs[0], self.machine) <= MEMORY_MARGIN:
+            return jobs[0]
+        self.remarks.append("recomputation not published; the run cannot fit without it")
+        return jobs[-1]
+
+    def _fastest(self, splits: list[dict[str, int]], options: tuple[str, ...]) -> Job:
+        """Return the fastest split that fits, priced with the start values so that no fit can move the choice."""
+        best: tuple[bool, float, Job] | None = None
+        for split in splits:
+            for redo in options:
+                try:
+                    job = self._build(split, redo)
+                    found = (_fullness(job, self.machine) > 1.0, _seconds(job, self.machine), job)
+                except SynclineError:
+                    continue
+                best = found if best is None or found[:2] < best[:2] else best
+        if best is None:
+            raise DescriptionError("the parallel layout (tp, pp) is not published, and none was found that works")
+        chosen = best[2].parallel
+        self.remarks.append(f"layout not published: tp {chosen.tp}, pp {chosen.pp}, dp {chosen.dp} chosen")
+        return best[2]
+
+    def _build(self, split: dict[str, int], recompute: str) -> Job:
+        batch, remark = batch_of(self.row, self.facts, split, self.sequence)
+        self.remarks.append(remark)
+        fields: dict[str, Any] = {
+            "model": self.model, "parallel": self._parallel(split), "batch": batch | {"sequence": self.sequence},
+            "recompute": recompute, "precision": self._precision(), "power_w": power_of(self.row),
+            "token_drop": "tokendrop" in self.row.text("model").lower().replace("-", ""),
+            "software": {"framework": self.framework, "year": self.year},
+        }  # fmt: skip
+        said = {k: v for k, v in self.given.items() if k not in _PLACED}
+        try:
+            return Job.model_validate(merged(fields, said))
+        except ValidationError as error:
+            raise DescriptionError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+
+    def _parallel(self, split: dict[str, int]) -> dict[str, Any]:
+        given = dict(self.given.get("parallel", {}))
+        out: dict[str, Any] = split | zero_of(self.row, self.year)
+        if out["zero"] == "hsdp" and "shard" not in out:
+            out["shard"] = min(self.machine.gpus_per_host, split["dp"] * split["cp"])
+        if "selective + sequence" in self.row.text("recompute"):
+            out["sp"] = True
+        elif "2205.05198" in self.row.text("source"):
+            out["sp"] = False
+        out = merged(given, out) if not given.get("zero") or is_sharded(self.row) else merged(out, given)
+        out["virtual"] = virtual_of(self.row, self.facts, self.model, split["pp"])
+        return out | ({"schedule": "interleaved"} if out["virtual"] > 1 else {})
+
+    def _precision(self) -> str:
+        said = guess.precision_of(self.row) or self.given.get("precision") or self.facts.get("precision")
+        return str(said or ("fp16" if self.year < 2022 else "bf16"))
 
 
-def _virtual(row: Row, facts: Mapping[str, Any], shape: Shape, pp: int) -> int:
-    """Return the chunks per rank: from the notes, or the deepest interleaving that divides the layers."""
-    notes = row.text("notes")
-    if pp == 1:
-        return 1
-    for pattern in (r"\bVP\s*=\s*(\d+)", r"interleave\s*=\s*(\d+)", r"virtual\s*=\s*(\d+)"):
-        if found := re.search(pattern, notes):
-            return max(1, min(int(found.group(1)), (shape.layers + 2) // pp))
-    if found := re.search(r"(\d+) layers? per virtual stage", notes):
-        return max(1, shape.layers // pp // int(found.group(1)))
-    wanted = facts.get("virtual")
-    if isinstance(wanted, int):
-        return max(1, min(wanted, shape.layers // pp))
-    interleaved = re.search(r"interleav", notes, re.IGNORECASE) and not re.search(r"no interleav", notes, re.IGNORECASE)
-    if wanted == "deepest":
-        return _deepest(shape.layers, pp)
-    return 2 if interleaved else 1
+def _fullness(job: Job, machine: Machine) -> float:
+    """Return the memory that a job needs over what its part has."""
+    if not isinstance(job.model, Shape):
+        return 0.0
+    case = build_case(job, machine)
+    return float(memory(case).total / case.memory_bytes)
 
 
-def _deepest(layers: int, pp: int) -> int:
-    for count in (layers, layers + 2):
-        if count % pp == 0:
-            return count // pp
-    return 1
-
-
-def _batch(row: Row, facts: Mapping[str, Any], split: Mapping[str, Any]) -> dict[str, int]:
-    dp, pp = int(split["dp"]), int(split["pp"])
-    micro, total = row.whole("micro_batch"), row.whole("global_batch")
-    rule = facts.get("micro")
-    if rule == "local" and micro:
-        total = total or micro * dp
-        return {"global": total, "micro": 1 if pp > 1 else micro}
-    if total is None:
-        if micro is None:
-            raise DescriptionError("neither global nor micro batch is published")
-        total = micro * dp * (4 * pp if pp > 1 else 1)
-    share = max(total // dp, 1)
-    if micro is None:
-        wanted = share if rule == "whole" else _usual_micro(rule, pp)
-        micro = max(d for d in divisors(share) if d <= wanted)
-    return {"global": total, "micro": micro}
-
-
-def _usual_micro(rule: Any, pp: int) -> int:
-    if isinstance(rule, Mapping):
-        return int(rule["pipeline"] if pp > 1 else rule["otherwise"])
-    return int(rule) if isinstance(rule, int) else (1 if pp > 1 else 4)
-
-
-def _usual_recompute(framework: str, year: int) -> str:
-    return "full" if year < 2022 or (framework == "deepspeed" and year < 2023) else "none"
-
-
-def _precision(row: Row, facts: Mapping[str, Any], year: int) -> str:
-    said = guess.precision_of(row) or facts.get("job", {}).get("precision") or facts.get("precision")
-    return str(said or ("fp16" if year < 2022 else "bf16"))
+def _seconds(job: Job, machine: Machine) -> float:
+    if not isinstance(job.model, Shape):
+        return 1.0
+    return float(step_cost(build_case(job, machine), Constants()).total)
 
 
 def _convention(row: Row, job: Job) -> str:
-    metric = row.text("metric")
+    """Return how a source counts operations, by what its metric is called and by the software of its year."""
+    metric, year = row.text("metric").lower(), job.software.year
+    megatron = job.software.framework in ("megatron", "nemo", "deepspeed")
     if metric.startswith(("hw", "hfu")):
         return "megatron-hw" if job.recompute == "full" else "megatron-model"
     if metric.startswith("mfu"):
         return "palm"
-    return "causal" if job.software.year >= 2024 else "megatron-model"
+    if metric.startswith("tflops") and megatron and year < 2023 and job.recompute == "full":
+        return "megatron-hw"  # what the logs of Megatron-LM and Megatron-DeepSpeed printed
+    return "causal" if megatron and year >= 2025 else "megatron-model"

@@ -12,6 +12,7 @@ from typing import Any
 
 from syncline.errors import DescriptionError
 from syncline.fabric.document import read_text
+from syncline.sim.training.convert import plain_metric
 from syncline.sim.training.number import billions_in, number_in
 
 NEEDED = ("source", "model", "gpu", "gpus", "metric", "value")
@@ -22,9 +23,8 @@ COLUMNS = (
 )  # fmt: skip
 #: Best first: of several metrics of one run, the first that is there is scored.
 METRICS = (
-    "iteration_time_s", "step_time_s", "tokens_per_s_total", "tokens_per_s_per_gpu", "samples_per_s",
-    "model_tflops_per_gpu",
-    "hw_tflops_per_gpu", "mfu_pct", "hfu_pct",
+    "iteration_time_s", "iteration_time_ms", "tokens_per_s_total", "tokens_per_s", "tokens_per_s_per_gpu",
+    "samples_per_s", "model_tflops_per_gpu", "hw_tflops_per_gpu", "mfu_pct", "hfu_pct",
 )  # fmt: skip
 
 #: A count beyond this (GPUs, layers, tokens of a sequence) is a mistake of the file.
@@ -149,5 +149,5 @@ def _origin(row: Row) -> str:
 
 
 def _preference(row: Row) -> int:
-    metric = row.text("metric")
+    metric = plain_metric(row.text("metric"))
     return METRICS.index(metric) if metric in METRICS else len(METRICS)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from syncline.sim.step.constants import default_constants, left_out_constants
 from syncline.sim.training.fit import left_out_s
-from syncline.sim.training.observed import Observed, Unmodelled, family, observe, predicted_s, stacked
+from syncline.sim.training.observed import Observed, Unmodelled, family, observe, predictions
 from syncline.sim.training.read import load_systems
 from syncline.sim.training.rows import Row, read_file, read_rows
 
@@ -201,6 +201,6 @@ def validate_training(data: str | Path | None = None, systems: str | Path | None
         nothing = np.empty(0)
         return TrainingValidation(name, len(rows), (), nothing, nothing, tuple(lost))
     measured = np.array([run.measured_s for run in runs])
-    ratio = predicted_s(stacked(runs), default_constants()) / measured
+    ratio = predictions(runs, default_constants()) / measured
     without = left_out_s(runs, left_out_constants(), default_constants()) / measured
     return TrainingValidation(name, len(rows), tuple(runs), ratio, without, tuple(lost))
