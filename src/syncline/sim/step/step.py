@@ -7,7 +7,7 @@ save(result.timeline(), "step.json")
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from syncline.sim.step.layers_cost import layers_cost
 from syncline.sim.step.limit import limit_of
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.step.memory import memory
+from syncline.sim.step.reach import reached
 from syncline.sim.step.storage import Storage, storage_of
 from syncline.sim.step.sync import sync_cost
 from syncline.sim.step.tiers import comm_bytes
@@ -139,7 +140,7 @@ def step(fabric: Fabric | Machine, job: Job, constants: Constants | None = None)
     job = job.on(machine.num_gpus * dies)
     num_gpus = job.parallel.model_ranks * (job.parallel.dp or 1)
     if not isinstance(fabric, Machine):
-        machine = _reached(machine, fabric, num_gpus)
+        machine = reached(machine, fabric, job.parallel)
     if isinstance(job.model, LayerList):
         return _layers_step(job, machine, k, num_gpus)
     check_split(job.model, job.parallel)
@@ -179,14 +180,6 @@ def choose_recompute(job: Job, machine: Machine) -> Job:
         if memory(build_case(candidate, machine)).fits:
             return candidate
     return job.model_copy(update={"recompute": "full"})
-
-
-def _reached(machine: Machine, fabric: Fabric, num_gpus: int) -> Machine:
-    """Return the machine with the network share of a job of this size: beyond one rack, what the uplinks give."""
-    largest = int(np.bincount(fabric.rack_of_host).max()) * machine.gpus_per_host if fabric.num_hosts else num_gpus
-    if num_gpus > largest:
-        machine = replace(machine, nic_Bps=min(machine.nic_Bps, machine.upper_Bps))
-    return machine
 
 
 def _layers_step(job: Job, machine: Machine, k: Constants, num_gpus: int) -> StepResult:
