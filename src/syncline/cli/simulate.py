@@ -131,6 +131,7 @@ def _nccl(fabric: Fabric, kind: Kind, sizes: list[int], ranks: int | None) -> di
     from syncline.errors import UsageError
     from syncline.sim.nccl.describe import from_fabric
     from syncline.sim.nccl.predict import IGNORES, predict
+    from syncline.sim.nccl.wire import wires
 
     per_host = fabric.num_gpus // fabric.num_hosts
     if ranks is not None and ranks % per_host:
@@ -138,8 +139,10 @@ def _nccl(fabric: Fabric, kind: Kind, sizes: list[int], ranks: int | None) -> di
     system = from_fabric(fabric, num_hosts=(ranks or fabric.num_gpus) // per_host)
     prediction = predict(system, kind.value, sizes)
     rows = [
-        row | {"wire_Bps": None, "limiting_link": "", "utilisation": None, "method": "nccl", "exact": False}
-        for row in prediction.rows()
+        row
+        | {"wire_Bps": wire.rate_Bps, "limiting_link": wire.link, "utilisation": wire.utilisation}
+        | {"method": "nccl", "exact": False}
+        for row, wire in zip(prediction.rows(), wires(prediction, fabric), strict=True)
     ]
     return {
         "cluster": fabric.name, "ranks": system.num_ranks, "level": "nccl", "ignores": list(IGNORES),

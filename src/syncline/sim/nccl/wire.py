@@ -1,0 +1,95 @@
+"""What a collective puts on the wire: bus bandwidth is not link bandwidth, and this says which link is how busy.
+
+Bytes follow from the algorithm (a ring crosses every host once with 2(n-1)/n of the buffer; the busiest host of a
+double tree sends it twice, once on two hosts; NVLS sends each GPU's buffer to the switch once), the protocol adds its
+flags (LL doubles them, LL128 adds 8 in 120). The busier of NIC and NVLink, each against its line rate, is the limiting link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from syncline.fabric import Fabric, Kind, Tier
+from syncline.sim.nccl.predict import Prediction
+from syncline.sim.nccl.system import NcclSystem
+
+FLAGS = {"LL": 2.0, "LL128": 128 / 120, "Simple": 1.0}
+
+
+@dataclass(frozen=True)
+class Wire:
+    """The limiting link of one size: its name, the rate it carries and the share of its line rate."""
+
+    link: str
+    rate_Bps: float
+    utilisation: float
+
+
+def wires(prediction: Prediction, fabric: Fabric) -> list[Wire]:
+    """Return the limiting link at each size."""
+    return [
+        _wire(prediction.system, prediction.op, pair, size / (time_us / 1e6), fabric)
+        for pair, size, time_us in zip(
+            prediction.pairs, prediction.sizes.tolist(), prediction.time_us.tolist(), strict=True
+        )
+    ]
+
+
+def _wire(system: NcclSystem, op: str, pair: tuple[str, str], algbw_Bps: float, fabric: Fabric) -> Wire:
+    algorithm, protocol = pair
+    sent = algbw_Bps * FLAGS.get(protocol, 1.0)
+    found = []
+    if system.num_islands > 1:
+        num_nics = system.num_nics * system.hosts_per_island
+        rate = sent * network_share(system, op, algorithm) / num_nics
+        found.append(Wire(_nic_link(fabric), rate, rate / system.nic_rate_Bps))
+    line = _scale_up_Bps(fabric)
+    if line and system.ranks_per_island > 1:
+        rate = sent * inside_share(system, op, algorithm)
+        found.append(Wire(_gpu_link(fabric), rate, rate / line))
+    return max(found, key=lambda wire: wire.utilisation, default=Wire("", 0.0, 0.0))
+
+
+def network_share(system: NcclSystem, op: str, algorithm: str) -> float:
+    """Return what one NVLink domain (one host, mostly) sends to the others, in sizes of the operation."""
+    n, p, hosts = system.num_ranks, system.ranks_per_island, system.num_islands
+    if op == "alltoall":
+        return p * (n - p) / n
+    if op == "all_reduce":
+        if algorithm in ("Tree", "NVLSTree"):
+            return 1.0 if hosts == 2 else 2.0
+        return 2 * (n - 1) / n if algorithm == "Ring" else 1.0
+    return (n - 1) / n if op in ("all_gather", "reduce_scatter") else 1.0
+
+
+def inside_share(system: NcclSystem, op: str, algorithm: str) -> float:
+    """Return what one GPU sends over its scale-up links, in sizes of the operation."""
+    n, p = system.num_ranks, system.ranks_per_island
+    if op == "alltoall":
+        return (p - 1) / n
+    if algorithm.startswith("NVLS"):
+        return 1 + 1 / p if op == "all_reduce" else 1.0
+    steps = 2.0 if op == "all_reduce" else 1.0
+    if algorithm == "Tree":
+        return steps * (p - 1) / p
+    share = steps * (n - 1) / n if op in ("all_reduce", "all_gather", "reduce_scatter") else 1.0
+    return share if system.num_islands == 1 else share * (p - 1) / p
+
+
+def _nic_link(fabric: Fabric) -> str:
+    rows = np.flatnonzero((fabric.links.tier == Tier.ACCESS) & (fabric.devices.kind[fabric.links.src] == Kind.NIC))
+    return fabric.link_name(int(rows[0])) if len(rows) else "NIC"
+
+
+def _gpu_link(fabric: Fabric) -> str:
+    rows = np.flatnonzero((fabric.links.tier == Tier.SCALE_UP) & (fabric.devices.kind[fabric.links.src] == Kind.GPU))
+    return fabric.link_name(int(rows[0])) if len(rows) else "NVLink"
+
+
+def _scale_up_Bps(fabric: Fabric) -> float:
+    """Return what the first GPU can send over all its scale-up links."""
+    links = fabric.links
+    mine = (links.tier == Tier.SCALE_UP) & (links.src == fabric.gpus[0])
+    return float(links.rate_Bps[mine].sum())
