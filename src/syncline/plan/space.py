@@ -160,9 +160,10 @@ def _splits(
 ) -> Iterator[tuple[int, int, int, int, int]]:
     replicas = divisors(job.batch.global_)
     depths = stages(shape.layers, num_gpus)
+    flash = facts_of(job).attention != "unfused"  # ring attention is a fused kernel
     for tp in (d for d in divisors(shape.heads) if d <= num_gpus and (domain % d == 0 or d % domain == 0)):
         for pp in (d for d in depths if tp * d <= num_gpus):
-            for cp in contexts(job.batch.sequence, num_gpus // (tp * pp)):
+            for cp in contexts(job.batch.sequence, num_gpus // (tp * pp)) if flash else [1]:
                 model = tp * pp * cp
                 for dp in (d for d in replicas if min_used * num_gpus <= model * d <= num_gpus):
                     for ep in _expert_groups(shape, tp * cp * dp):
