@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from syncline.cli.app import run
+from syncline.cli.fabric import presets_beginning
 
 Run = Callable[..., tuple[int, str, str]]
 GOOD = "hosts: 4\nhost: 8 x H100\nnetwork: rail-optimized NDR\n"
@@ -82,6 +83,11 @@ def test_route(syncline: Run) -> None:
     assert out == "the same device: no link is crossed\n"
     _, out, _ = syncline("route", "h100-64-rail", "host-00/gpu-0", "host-01/gpu-1", "--cross-rail", "nvlink")
     assert out.startswith("host-00/gpu-0 -> host-00/nvswitch-0 -> host-00/gpu-1")
+
+
+def test_presets_complete_in_the_shell() -> None:
+    assert presets_beginning("dgx-h") == ["dgx-h100-superpod", "dgx-h100-superpod-1su"]
+    assert presets_beginning("nothing") == []
 
 
 def test_links(syncline: Run) -> None:
@@ -180,7 +186,7 @@ BAD = {
         "hosts: 4\nhost: {gpu: H100, price_usd: .inf}\nnetwork: fat-tree NDR",
         "DescriptionError",
         2,
-        "should be a finite number",
+        "must be a finite number, not inf",
     ),
     "torus shape": (
         "hosts: 2\nhost: tpu-v4-host\nnetwork: torus 2x2x3",
@@ -217,7 +223,7 @@ BAD = {
         "hosts: 4\nhost: dgx-h100\nnetwork:\n  topology: leaf-spine\n  link: NDR\n  oversubscription: 0",
         "DescriptionError",
         6,
-        "should be greater than 0.",
+        "must be greater than 0, not 0.",
     ),
     "oversubscription 3:0": (
         "hosts: 4\nhost: dgx-h100\nnetwork:\n  topology: leaf-spine\n  link: NDR\n  oversubscription: 3:0",

@@ -119,3 +119,23 @@ def test_links_by_tier_and_by_device() -> None:
 def test_oversubscription_by_tier(network: dict[str, Any], expected: dict[str, float]) -> None:
     found = inventory(make(48, network)).oversubscription
     assert found == pytest.approx(expected, rel=0.05)
+
+
+def test_a_dragonfly_has_switches_and_a_torus_routers_but_no_leaves() -> None:
+    polaris = inventory(load("polaris"))
+    assert polaris.to_json()["switches_by_tier"] == {"switch Rosetta": 80}
+    assert "80 switches (80 Rosetta), 4,160 switch ports in use" in "\n".join(inventory_lines(polaris))
+    network = {"topology": "torus", "of": "hosts", "shape": "2x2", "link": "HDR"}
+    torus = make(4, network, {"gpu": "A100", "nics": 1})
+    assert inventory(torus).switches == {"router QM8700": 4}
+    assert "leaf" not in "\n".join(inventory_lines(inventory(torus)))
+
+
+def test_hosts_without_a_switch_or_a_price_are_described_as_such() -> None:
+    network = {"topology": "explicit", "link": "HDR", "cables": ["host-00/nic-0 <-> host-01/nic-0"]}
+    pair = make(2, network, {"gpu": "A100", "nics": 1})
+    lines = "\n".join(inventory_lines(inventory(pair)))
+    assert "no switches, 1 cable\n" in lines
+    assert "from NIC to NIC, without a switch" in lines
+    chips = make(8, "torus 2x2x2", {"gpu": "TPU-v5p", "gpus": 1})
+    assert "price      not known: tpu-v5p-host" in "\n".join(inventory_lines(inventory(chips)))

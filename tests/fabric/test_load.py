@@ -58,18 +58,18 @@ START = "hosts: 4\nhost: 8 x H100\n"
         (
             START + "network:\n  topology: leaf-spine\n  link: NDR\n  oversubscription: 0",
             6,
-            "should be greater than 0.",
+            "must be greater than 0, not 0.",
         ),
         (START + "network:\n  topology: leaf-spine\n  link: NDR\n  oversubscription: 3:0", 6, '"3:0" is not a ratio'),
         (
             START + "network:\n  topology: leaf-spine\n  link: NDR\n  oversubscription: .nan",
             6,
-            "should be a finite number.",
+            "must be a finite number, not ",
         ),
         (
             START + "network:\n  topology: leaf-spine\n  link: NDR\n  oversubscription: .inf",
             6,
-            "should be a finite number.",
+            "must be a finite number, not ",
         ),
         (
             START + "network: fat-tree NDR\nfaults:\n- {device: leaf-00, rate: .nan}",
@@ -97,6 +97,25 @@ def test_errors_name_the_file_the_line_and_the_rule(tmp_path: Path, text: str, l
     assert message in error.message
     assert error.where.split(",")[0] == f"{tmp_path / 'c.yaml'} line {line}"
     assert error.hint or error.detail
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        ("{gpu: H100, gpus: many}", "host.gpus: must be a whole number, not 'many'."),
+        ("0 x H100", "host: gpus must be at least 1, not 0."),
+        ("[1, 2]", "host: must be a mapping, not a list."),
+        ("{gpu: H100, bond: 7}", "host.bond: must be true or false, not 7."),
+        ("{gpu: H100, nic_path: ZZZ}", "host.nic_path: must be 'PIX', 'PXB', 'PHB', 'SYS' or 'C2C', not 'ZZZ'."),
+    ],
+)
+def test_a_wrong_value_is_told_in_plain_words(tmp_path: Path, host: str, message: str) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(f"hosts: 4\nhost: {host}\nnetwork: fat-tree NDR\n")
+    with pytest.raises(DescriptionError) as caught:
+        load(path)
+    assert caught.value.message == message
+    assert caught.value.where.endswith("cluster.yaml line 2")
 
 
 def test_the_next_step_is_named(tmp_path: Path) -> None:

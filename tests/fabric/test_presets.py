@@ -16,7 +16,7 @@ from syncline.fabric.bisection import bisection
 from syncline.fabric.build import build
 from syncline.fabric.check import components
 from syncline.fabric.fabric import Fabric, Kind, Tier
-from syncline.fabric.inventory import LEVEL_NAMES, oversubscription
+from syncline.fabric.inventory import level_name, oversubscription
 from syncline.fabric.load import load, presets
 from syncline.fabric.spec import ClusterSpec
 
@@ -74,7 +74,7 @@ PUBLISHED = {
     "polaris": Published("ALCF: 560 hosts, 2,240 A100", 2240, 560),
     "frontier": Published(
         "glennklockwood.com: 9,408 hosts, 74 groups of 32 switches, blocking 512 / (4 x 73) = 1.753",
-        37632, 9408, {"leaf": 74 * 32}, {"global": 512 / (4 * 73)},
+        37632, 9408, {"switch": 74 * 32}, {"global": 512 / (4 * 73)},
     ),
     "jean-zay": Published("BLOOM: 48 hosts, 384 A100, 4 links a host, non-blocking", 384, 48, {}, {"leaf": 1}, 1.2),
     "tpu-v4-pod": Published(
@@ -111,7 +111,8 @@ def preset(name: str) -> Fabric:
 
 def by_tier(fabric: Fabric) -> dict[str, int]:
     levels = Counter(fabric.devices.level[fabric.devices.kind == Kind.SWITCH].tolist())
-    return {LEVEL_NAMES.get(level, "border"): count for level, count in sorted(levels.items())}
+    topology = fabric.spec.network.topology if fabric.spec.network else ""
+    return {level_name(topology, level) or "border": count for level, count in sorted(levels.items())}
 
 
 def test_every_preset_is_compared() -> None:

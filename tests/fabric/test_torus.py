@@ -13,6 +13,7 @@ from syncline.fabric.document import read_document
 from syncline.fabric.fabric import Fabric, Tier
 from syncline.fabric.load import parse_cluster
 from syncline.fabric.spec import ClusterSpec
+from syncline.fabric.torus import Torus
 
 
 def cluster(hosts: int, network: dict[str, Any], host: str) -> Fabric:
@@ -34,3 +35,11 @@ def test_chips_of_a_tpu_tray_are_neighbours() -> None:
     torus = np.flatnonzero(links.tier == Tier.SCALE_UP)[::2]
     inside = int((host[links.src[torus]] == host[links.dst[torus]]).sum())
     assert inside == 128 * 4  # a square of four has four sides
+
+
+def test_shapes_may_be_text_as_in_the_short_form() -> None:
+    as_text = {"topology": "torus", "shape": "4x4x4", "host_shape": "2x2x1", "rack_shape": "4x4x4"}
+    as_lists = {"topology": "torus", "shape": [4, 4, 4], "host_shape": [2, 2, 1], "rack_shape": [4, 4, 4]}
+    assert Torus.model_validate(as_text) == Torus.model_validate(as_lists)
+    with pytest.raises(ValueError, match='"4xq" is not a shape; write "4x4x4"'):
+        Torus.model_validate({"topology": "torus", "shape": "4xq"})

@@ -26,7 +26,18 @@ app = typer.Typer(
     ),
 )
 
-ClusterArgument = Annotated[str, typer.Argument(metavar="CLUSTER", help="A preset's name or a cluster file.")]
+
+def presets_beginning(text: str) -> list[str]:
+    """Return the names of presets for shell completion; files complete by themselves."""
+    from syncline.fabric.load import presets
+
+    return [name for name in presets() if name.startswith(text)]
+
+
+ClusterArgument = Annotated[
+    str,
+    typer.Argument(metavar="CLUSTER", help="A preset's name or a cluster file.", autocompletion=presets_beginning),
+]
 
 
 @app.command(
@@ -77,11 +88,16 @@ def list_(json: JsonOption = False) -> None:
 
 
 @app.command(
-    epilog=examples("syncline fabric parts", "syncline fabric parts gpu", "syncline fabric parts switch QM9700 --json")
+    short_help="List the parts of the catalogue and their sources.",
+    epilog=examples("syncline fabric parts", "syncline fabric parts gpu", "syncline fabric parts switch QM9700 --json"),
 )
 def parts(
-    kind: Annotated[str | None, typer.Argument(help="gpu, nic, link, switch, cable, host, pcie, scale_up ...")] = None,
-    name: Annotated[str | None, typer.Argument(help="One part; all of its numbers and their source.")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(metavar="KIND", help="gpu, nic, link, switch, cable, host, pcie, scale_up ...")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="One part; all of its numbers and their source.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """List the catalogue: parts, their numbers and where those come from."""
@@ -111,8 +127,8 @@ def parts(
 )
 def route(
     cluster: ClusterArgument,
-    source: Annotated[str, typer.Argument(help="A GPU or NIC, such as host-00/gpu-0.")],
-    target: Annotated[str, typer.Argument(help="Another one.")],
+    source: Annotated[str, typer.Argument(metavar="FROM", help="A GPU or NIC, such as host-00/gpu-0.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Another one.")],
     every: Annotated[bool, typer.Option("--all", help="All equal-cost paths (at most 1,024).")] = False,
     policy: Annotated[str, typer.Option(help="ecmp, first (dimension order), static or valiant.")] = "ecmp",
     cross_rail: Annotated[
@@ -140,7 +156,8 @@ def route(
 
 
 @app.command(
-    epilog=examples("syncline fabric links cluster.yaml", "syncline fabric links cluster.yaml --device leaf-03 --json")
+    short_help="List links by tier, or those of one device.",
+    epilog=examples("syncline fabric links cluster.yaml", "syncline fabric links cluster.yaml --device leaf-03 --json"),
 )
 def links(
     cluster: ClusterArgument,
@@ -170,7 +187,7 @@ def export_(
         str,
         typer.Argument(metavar="FORMAT", help="One of nccl, slurm-conf, slurm-block, slurm-yaml, topograph, graphml."),
     ],
-    path: Annotated[Path, typer.Argument(help="The file to write.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file to write.")],
     host: Annotated[int | None, typer.Option(help="Which host, counted from 0 (nccl only).")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -195,8 +212,10 @@ def export_(
     ),
 )
 def import_(
-    source: Annotated[Path, typer.Argument(help="An NCCL topology, Slurm topology, label list or GraphML file.")],
-    target: Annotated[Path, typer.Argument(help="The cluster file to write.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="An NCCL topology, Slurm topology, label list or GraphML file.")
+    ],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The cluster file to write.")],
     format_: Annotated[str | None, typer.Option("--format", help="Name the format instead of guessing it.")] = None,
     host: Annotated[str | None, typer.Option(help="What the hosts are, for formats that do not say.")] = None,
     json: JsonOption = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,18 @@ class BillLine:
     def power_w(self) -> float:
         return self.unit_power_w * self.count
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "part": self.part,
+            "count": self.count,
+            "unit_price_usd": self.unit_price_usd,
+            "price_usd": self.price_usd,
+            "power_w": self.power_w,
+            "source": self.source,
+            "estimate": self.is_estimate,
+        }
+
 
 @dataclass(frozen=True)
 class Bill:
@@ -54,6 +67,16 @@ class Bill:
     @property
     def unpriced(self) -> tuple[str, ...]:
         return tuple(line.part for line in self.lines if line.unit_price_usd is None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the totals and the lines as `syncline fabric show --json` prints them."""
+        return {
+            "price_usd": self.price_usd,
+            "network_price_usd": self.network_price_usd,
+            "power_w": self.power_w,
+            "unpriced": list(self.unpriced),
+            "bill": [line.to_json() for line in self.lines],
+        }
 
 
 def bill(fabric: Fabric) -> Bill:

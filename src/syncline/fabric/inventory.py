@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class Inventory:
     num_endpoints: int
     max_endpoints: int | None
     switches: Mapping[str, int]
-    """Network switches by tier and model: `{"leaf QM9700": 32, "spine QM9700": 16}`."""
+    """Network switches by tier and model: `{"leaf QM9700": 32, "spine QM9700": 16}`, `{"switch Rosetta": 80}`."""
     nvlink_domains: Mapping[int, int]
     """NVSwitch domains by size: `{72: 8}` is eight domains of 72 GPUs."""
     num_optical_switches: int
@@ -52,6 +53,17 @@ class Inventory:
         return {
             "name": self.name,
             "topology": self.topology,
+            **self._counts(),
+            "oversubscription": dict(self.oversubscription),
+            "bisection_Bps": self.bisection.rate_Bps,
+            "bisection_split": self.bisection.split,
+            "hops": dict(self.hops),
+            **self.bill.to_json(),
+            "facts": {k: v for k, v in self.facts.items() if k != "max_endpoints"},
+        }
+
+    def _counts(self) -> dict[str, Any]:
+        return {
             "gpus": self.num_gpus,
             "hosts": self.num_hosts,
             "gpu_models": dict(self.gpu_models),
@@ -67,28 +79,6 @@ class Inventory:
             "cables": sum(self.cables.values()),
             "cables_by_kind": dict(self.cables),
             "links_down": self.links_down,
-            "oversubscription": dict(self.oversubscription),
-            "bisection_Bps": self.bisection.rate_Bps,
-            "bisection_split": self.bisection.split,
-            "hops": dict(self.hops),
-            "price_usd": self.bill.price_usd,
-            "network_price_usd": self.bill.network_price_usd,
-            "power_w": self.bill.power_w,
-            "unpriced": list(self.bill.unpriced),
-            "bill": [
-                {
-                    "kind": line.kind,
-                    "part": line.part,
-                    "count": line.count,
-                    "unit_price_usd": line.unit_price_usd,
-                    "price_usd": line.price_usd,
-                    "power_w": line.power_w,
-                    "source": line.source,
-                    "estimate": line.is_estimate,
-                }
-                for line in self.bill.lines
-            ],
-            "facts": {k: v for k, v in self.facts.items() if k != "max_endpoints"},
         }
 
 
@@ -101,7 +91,7 @@ def inventory(fabric: Fabric) -> Inventory:
     largest = fabric.facts.get("max_endpoints")
     return Inventory(
         name=fabric.name,
-        topology=fabric.spec.network.topology if fabric.spec.network else ("sites" if fabric.spec.sites else "host"),
+        topology=_topology(fabric),
         num_gpus=fabric.num_gpus,
         num_hosts=fabric.num_hosts,
         gpu_models=_count_parts(fabric, Kind.GPU),
@@ -212,14 +202,26 @@ def _joined(fabric: Fabric, src: LongArray, dst: LongArray) -> list[IntArray]:
         return found
 
 
+def level_name(topology: str, level: int) -> str:
+    """Return what a switch of a level is called, or "" where it has no name. A dragonfly or torus has no leaves."""
+    if level in (1, 2, 3) and topology in ("dragonfly", "torus"):
+        return "switch" if topology == "dragonfly" else "router"
+    return LEVEL_NAMES.get(level, "")
+
+
 def _switches(fabric: Fabric) -> dict[str, int]:
-    mine = fabric.switches
-    counts: dict[str, int] = {}
-    key = fabric.devices.level[mine].astype(np.int64) * len(fabric.parts) + fabric.devices.part[mine]
-    for found, count in zip(*np.unique(key, return_counts=True), strict=True):
-        level, part = divmod(int(found), len(fabric.parts))
-        counts[f"{LEVEL_NAMES.get(level, '')} {fabric.parts[part]}".strip()] = int(count)
-    return counts
+    devices, mine = fabric.devices, fabric.switches
+    sites = [site.network.topology for site in fabric.spec.sites]
+    rows = np.stack((devices.site[mine], devices.level[mine], devices.part[mine]), axis=1).astype(np.int64)
+    counts: Counter[str] = Counter()
+    for (site, level, part), count in zip(*np.unique(rows, axis=0, return_counts=True), strict=True):
+        topology = sites[site] if sites else _topology(fabric)
+        counts[f"{level_name(topology, int(level))} {fabric.parts[part]}".strip()] += int(count)
+    return dict(counts)
+
+
+def _topology(fabric: Fabric) -> str:
+    return fabric.spec.network.topology if fabric.spec.network else ("sites" if fabric.spec.sites else "host")
 
 
 def _count_parts(fabric: Fabric, kind: Kind) -> dict[str, int]:

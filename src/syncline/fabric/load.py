@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tempfile
 from functools import cache
 from importlib import resources
@@ -16,6 +17,7 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from syncline.errors import DescriptionError, FileError, SynclineError
 from syncline.fabric.build import build
@@ -125,8 +127,7 @@ def _first_problem(document: Document, error: ValidationError) -> DescriptionErr
     problems = error.errors()
     first = max(problems, key=lambda problem: len(problem["loc"]))
     path = _real_path(document, first["loc"])
-    message = str(first["msg"]).removeprefix("Value error, ").removesuffix(".")
-    kind, last = first["type"], first["loc"][-1:]
+    message, kind, last = _in_plain_words(first), first["type"], first["loc"][-1:]
     if kind == "extra_forbidden":
         message = f'unknown key "{last[0]}"'
     elif kind == "missing":
@@ -137,10 +138,24 @@ def _first_problem(document: Document, error: ValidationError) -> DescriptionErr
     elif kind == "union_tag_not_found":
         message = '"topology" is missing'
     elif path:
-        message = f"{'.'.join(map(str, path))}: {message}"
+        inner = f"{last[0]} " if message.startswith("must be") and last != path[-1:] else ""
+        message = f"{'.'.join(map(str, path))}: {inner}{message}"
     more = f"{len(problems) - 1} more problem(s) after this one." if len(problems) > 1 else ""
     where = document.where(path) if path else _place(document, message)
     return DescriptionError(f"{message}.", where=where, detail=more, hint=_HINTS.get(kind, f"See {_GUIDE}."))
+
+
+def _in_plain_words(problem: ErrorDetails) -> str:
+    """Return what is wrong without pydantic's vocabulary: `must be greater than 0, not -1`."""
+    message = str(problem["msg"]).removeprefix("Value error, ").removesuffix(".")
+    if not message.startswith("Input should be"):
+        return message
+    rule = message.removeprefix("Input should be ").partition(", unable to")[0]
+    for theirs, ours in _PLAIN_WORDS.items():
+        rule = re.sub(theirs, ours, rule)
+    found = problem["input"]
+    shown = "a mapping" if isinstance(found, dict) else "a list" if isinstance(found, list) else repr(found)[:60]
+    return f"must be {rule}, not {shown}"
 
 
 def _real_path(document: Document, loc: tuple[Any, ...]) -> Path_:
@@ -175,6 +190,17 @@ def _at(data: Any, path: Path_) -> Any:
     return data
 
 
+_PLAIN_WORDS = {
+    "a valid tuple": "a list",
+    "a valid list": "a list",
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid string": "text",
+    "a valid boolean": "true or false",
+    r"a valid dictionary( or instance of \w+)?": "a mapping",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+}
 _FOLDER_HINT = "Name a file in a folder that exists and that you may write to."
 _GUIDE = "docs/guides/cluster-file.md"
 _HINTS = {

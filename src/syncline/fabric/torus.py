@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
@@ -17,8 +17,8 @@ from syncline.fabric.network import Network, Ports, Seconds, attach, numbered
 class Torus(Network):
     """`shape: [16, 16, 16]`; `of: chips` joins accelerators by their own links, `of: hosts` gives each host a router.
 
-    A dimension of two positions has one cable between them, not two. Wrap-around cables of a chip torus may pass
-    optical circuit switches (`optical_switches`), which cost money and allow the shape to be changed.
+    A dimension of two positions has one cable between them, not two. Cables that leave a rack (TPU: a cube of chips)
+    may pass optical circuit switches (`optical_switches`), which cost money and allow the shape to be changed.
     """
 
     topology: Literal["torus"]
@@ -33,6 +33,17 @@ class Torus(Network):
     optical_switches: int = Field(default=0, ge=0)
     optical_switch: str = "OCS-136"
     reconfiguration: Seconds = 0.01
+
+    @field_validator("shape", "host_shape", "rack_shape", mode="before")
+    @classmethod
+    def _from_text(cls, shape: Any) -> Any:
+        """Read "4x4x4" as in the short form of a network."""
+        if not isinstance(shape, str):
+            return shape
+        try:
+            return [int(part) for part in shape.lower().split("x")]
+        except ValueError:
+            raise ValueError(f'"{shape}" is not a shape; write "4x4x4" or [4, 4, 4]') from None
 
     @field_validator("shape")
     @classmethod

@@ -103,21 +103,25 @@ def _network(inventory: Inventory) -> str:
     count = sum(inventory.switches.values())
     if count == 0 and not inventory.cables and not inventory.num_optical_switches:
         return "none"
-    tiers = " + ".join(f"{n:,} {name}" for name, n in inventory.switches.items())
+    tiers = " + ".join(f"{n:,} {name.removeprefix('switch ')}" for name, n in inventory.switches.items())
     cables = sum(inventory.cables.values())
     optical = inventory.num_optical_switches
     texts = [f"{_count(count, 'switch')} ({tiers})" if count else "no switches"]
     texts += [_count(optical, "optical switch")] if optical else []
-    texts += [f"{_count(inventory.num_ports, 'switch port')} in use", _count(cables, "cable")] if cables else []
+    texts += [f"{_count(inventory.num_ports, 'switch port')} in use"] if inventory.num_ports else []
+    texts += [_count(cables, "cable")] if cables else []
     return ", ".join(texts)
 
 
 def _paths(inventory: Inventory) -> str:
     hops = inventory.hops
     passed = "chips" if inventory.topology == "torus" and not inventory.switches else "switches"
-    text = (
-        f"{hops['mean']:.1f} {passed} between two hosts on average, at most {hops['max']}" if hops["pairs"] else "none"
-    )
+    if not hops["pairs"]:
+        text = "none"
+    elif not hops["max"]:
+        text = "from NIC to NIC, without a switch"
+    else:
+        text = f"{hops['mean']:.1f} {passed} between two hosts on average, at most {hops['max']}"
     return text + (
         f"; {hops['cut_off']:,} of {hops['pairs'] + hops['cut_off']:,} pairs are cut off" if hops["cut_off"] else ""
     )
@@ -144,6 +148,8 @@ def _count(number: int, noun: str) -> str:
 
 def _price(bill: Bill) -> str:
     total, network = units.show_money(bill.price_usd), units.show_money(bill.network_price_usd)
+    if bill.unpriced and not bill.price_usd:
+        return f"not known: {', '.join(bill.unpriced)}"
     if bill.unpriced:
         return f"{total} without {', '.join(bill.unpriced)}, which have no price; network {network} (without NICs)"
     share = bill.network_price_usd / bill.price_usd if bill.price_usd else 0.0

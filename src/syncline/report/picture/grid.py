@@ -219,7 +219,7 @@ class _Grid:
         if optical:
             pause = units.show_time(self.spec.reconfiguration)
             switches = counted(optical, "optical switch", "optical switches")
-            notes.append(f"Wrap-around cables pass {switches} (reconfigured in {pause}).")
+            notes.append(f"Cables between racks pass {switches} (reconfigured in {pause}).")
         return notes
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from syncline import units
 from syncline.fabric.fabric import Fabric, Kind, Tier
+from syncline.fabric.inventory import level_name
 from syncline.report.picture.aggregate import Bundle, Cell, Group
 from syncline.report.picture.network import DEGRADED, DOWN, Network
 from syncline.report.picture.scene import counted
@@ -22,7 +23,6 @@ TIER_WORDS = {
     Tier.LEAF_SPINE: "leaf to spine", Tier.SPINE_CORE: "spine to core", Tier.GROUP_LOCAL: "within groups",
     Tier.GROUP_GLOBAL: "between groups", Tier.WAN: "wide area", Tier.OPTICAL: "optical circuits",
 }  # fmt: skip
-_LEVEL_WORDS = {1: "leaf", 2: "spine", 3: "core", 4: "border"}
 _GROUP_WORDS = {-1: "site", 0: "NVLink domain", 2: "pod"}
 
 
@@ -39,9 +39,7 @@ def gpu_word(fabric: Fabric) -> str:
 
 def level_word(network: Network, level: int) -> str:
     """Return what a switch of that level is called."""
-    if topology(network.fabric) in ("dragonfly", "torus"):
-        return "switch" if topology(network.fabric) == "dragonfly" else "router"
-    return _LEVEL_WORDS.get(level, f"level {level}")
+    return level_name(topology(network.fabric), level) or ("border" if level == 4 else f"level {level}")
 
 
 def switch_word(network: Network, cell: Cell) -> str:
