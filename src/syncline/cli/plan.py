@@ -59,6 +59,9 @@ def best(
     allow_lossy: Annotated[
         bool, typer.Option("--allow-lossy", help="Try gradient widths and codecs that change what training sees.")
     ] = False,
+    headroom: Annotated[
+        float, typer.Option(min=0.0, max=0.9, help="Share of a GPU's memory to keep free; full allocators are slow.")
+    ] = 0.08,
     html: Annotated[Path | None, typer.Option(help="Write the report: one page to forward.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the plan as JSON.")] = None,
     write_job: Annotated[Path | None, typer.Option(help="Write the job file of the plan, for `syncline step`.")] = None,
@@ -97,6 +100,7 @@ def best(
             axes=_axes(full, allow_lossy),
             fix=read_fix(fix),
             objective=objective,
+            headroom=headroom,
             assumptions=assumed,
             prices=load_prices(prices) if prices else None,
             workers=workers,

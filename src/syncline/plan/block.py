@@ -32,6 +32,7 @@ class Question:
     machine: Machine
     reach: Reach
     constants: Constants
+    headroom: float = 0.0  # share of a GPU's memory that stays free beyond what the driver takes
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +123,7 @@ def price(question: Question, base: Case, words: Switches, rows: Rows) -> Priced
     case = block_case(question, base, words, rows)
     held = memory(case)
     total = np.broadcast_to(held.total, len(rows))
-    fits = np.broadcast_to(held.fits, len(rows)) > 0
+    fits = np.broadcast_to((held.fits > 0) & (held.total <= (1 - question.headroom) * case.memory_bytes), len(rows))
     worst = int(np.argmin(np.where(fits, np.inf, total))) if not fits.all() else -1
     least = (float(total[worst]), rows.take(slice(worst, worst + 1))) if worst >= 0 else (np.inf, None)
     kept = rows.take(fits)

@@ -78,6 +78,8 @@ NOTES = (
     "Not seen: ECMP collisions and other jobs, which cost a fat-tree more than rails.",
 )
 
+ROUNDED = "The global batch is rounded to a multiple of the hosts, so that all of them can be used."
+
 
 def fabric_with(host: str, link: str, network: str, num_hosts: int) -> Fabric:
     """Return a cluster of alike hosts on a network given in words: `fat-tree 2:1`."""
@@ -129,7 +131,8 @@ def compare_fabrics(
                 if num_gpus is not None
                 else _affordable(host, link, name, budget_usd or 0.0, assumptions)
             )
-            rows.append(_row(name, fabric, job, assumptions, axes))
+            fed = job if num_gpus is not None else _fed(job, fabric)
+            rows.append(_row(name, fabric, fed, assumptions, axes))
         except SynclineError as error:
             if isinstance(error, CostError) and budget_usd is not None:
                 raise
@@ -141,7 +144,7 @@ def compare_fabrics(
     )
     return Comparison(
         f"{job.model.name} at {at}, {host} on {link}", tuple(sorted(rows, key=lambda r: r.cost_per_token_usd)),
-        tuple(left_out), NOTES,
+        tuple(left_out), NOTES if num_gpus is not None else (*NOTES, ROUNDED),
     )  # fmt: skip
 
 
@@ -159,6 +162,13 @@ def _row(name: str, fabric: Fabric, job: Job, assumptions: Assumptions | None, a
         owned.capital_usd, owned.network_usd, owned.usd_per_gpu_hour,
         plan.cost.cost_per_token_usd if plan.cost else math.nan, plan.decision.label, plan.decision.parallel(), spread,
     )  # fmt: skip
+
+
+def _fed(job: Job, fabric: Fabric) -> Job:
+    """Return the job with its batch rounded to a multiple of the hosts: a budget seldom buys a round number of them."""
+    hosts = fabric.num_hosts
+    total = max(1, round(job.batch.global_ / hosts)) * hosts
+    return job.model_copy(update={"batch": job.batch.model_copy(update={"global_": total})})
 
 
 def _hosts(host: str, num_gpus: int) -> int:

@@ -1,0 +1,8 @@
+# The same plan on GPUs that are owned, and rented from three clouds.
+for basis in own nebius aws azure; do
+  option=$([ $basis = own ] || echo "--cloud $basis")
+  printf "%-8s" $basis
+  syncline plan h100-64-rail llama3-70b $option | grep "  cost  "
+done
+echo
+syncline cost h100-64-rail | grep -E "answer|break"
