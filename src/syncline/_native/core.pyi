@@ -56,5 +56,5 @@ def run_flows(
     Annotated[NDArray[numpy.float64], dict(shape=(None,))],
 ]:
     """
-    Return (begin_s, end_s, path, bottleneck, link_bytes, num_solves, sample columns) of tasks that share links.
+    Return (begin_s, end_s, path, bottleneck, link_bytes, num_solves, samples) of tasks that share links.
     """

@@ -2,7 +2,8 @@
 
 Bytes follow from the algorithm (a ring crosses every host once with 2(n-1)/n of the buffer; the busiest host of a
 double tree sends it twice, once on two hosts; NVLS sends each GPU's buffer to the switch once), the protocol adds its
-flags (LL doubles them, LL128 adds 8 in 120). The busier of NIC and NVLink, each against its line rate, is the limiting link.
+flags (LL doubles them, LL128 adds 8 in 120). The busier of NIC and NVLink, each against its line rate, is the limiting
+link.
 """
 
 from __future__ import annotations
