@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -199,3 +200,28 @@ def test_help_starts_without_heavy_imports() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.stderr == "[]\n"
+
+
+def test_a_terminal_without_our_letters_gets_a_question_mark() -> None:
+    done = syncline("fabric", "show", "nöpe", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    shown = syncline("schedule", "list", env=os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "60"})
+    assert (shown.returncode, shown.stderr) == (0, "")
+
+
+def test_json_is_whole_in_any_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("name: Müller\nhosts: 1\nhost: 8 x H100\n", "utf-8")
+    done = syncline("fabric", "show", str(path), "--json", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert json.loads(done.stdout)["name"] == "Müller"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_full_disk_is_no_bug_of_ours(more: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "syncline", "schedule", "list", *more]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (
+        2, "FileError: cannot write the answer: No space left on device.\n  Make room, then try again.\n"
+    )  # fmt: skip

@@ -6,10 +6,12 @@ Exit status: 0 done, 2 the user can put it right (a `SynclineError` or wrong arg
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -18,7 +20,7 @@ from typer.main import get_command
 
 from syncline import __version__
 from syncline.cli.output import examples, print_json
-from syncline.errors import SynclineError, UsageError
+from syncline.errors import FileError, SynclineError, UsageError
 
 # Verb -> its one line of help. The verb `fabric` is the Typer `app` in syncline/cli/fabric.py, shown in this order.
 VERBS: dict[str, str] = {
@@ -28,11 +30,12 @@ VERBS: dict[str, str] = {
     "compare-algorithms": "Which algorithm wins at which size on a cluster.",
     "step": "Predict one training step of a job on a cluster.",
     "volumes": "Say how many bytes a job sends, by kind of parallelism.",
-    "plan": "Find the best way to run a job, and what to change first.",
+    "plan": "Find the best way to run a job and what to change first.",
     "cost": "Say what a cluster and its jobs cost, owned or rented.",
     "validate": "Compare predictions with published measurements.",
 }
 
+_OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 EXIT_OK = 0
 EXIT_BUG = 1
 EXIT_USER = 2
@@ -82,12 +85,22 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         _discard_stdout()
         return EXIT_BUG
+    except OSError as error:
+        if error.errno not in _OUTPUT_LOST:
+            return _own_up(error, as_json)
+        _discard_stdout()
+        return _refuse(
+            FileError(f"cannot write the answer: {error.strerror}.", hint="Make room, then try again."), False
+        )
     except Exception as error:
         return _own_up(error, as_json)
 
 
 def main() -> NoReturn:
     """Run the command line of this process and exit with its status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without the sign for µ gets a ?, not a traceback
     sys.exit(run(sys.argv[1:]))
 
 

@@ -40,12 +40,12 @@ def emit(payload: Mapping[str, Any], as_json: bool, text: Callable[[Console], No
 
 def print_json(payload: Mapping[str, Any]) -> None:
     """Print `payload` as one strict JSON object on stdout."""
-    print(json_text(payload))
+    print(json_text(payload, ascii_only=(sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")))
 
 
-def json_text(payload: Mapping[str, Any]) -> str:
+def json_text(payload: Mapping[str, Any], *, ascii_only: bool = False) -> str:
     """Return `payload` as strict JSON; NumPy values become plain ones, and a number that does not exist is null."""
-    return json.dumps(_plain(payload), indent=2, ensure_ascii=False, allow_nan=False)
+    return json.dumps(_plain(payload), indent=2, ensure_ascii=ascii_only, allow_nan=False)
 
 
 def out() -> Console:
