@@ -98,6 +98,7 @@ class Job(Strict):
     token_drop: bool = Field(
         default=False, description="experts drop tokens over their capacity: no host synchronisation"
     )
+    frozen: bool = Field(default=False, description="weights are frozen and only adapters are trained (LoRA)")
     cuda_graphs: bool | None = Field(default=None, description="CUDA graphs capture the routing of tokens")
     power_w: float | None = Field(default=None, gt=0, description="power cap of one GPU")
     sync: Sync = Sync()

@@ -1,7 +1,8 @@
 """What a framework of a year does when the job does not say: attention kernel, fusion, overlap, widths.
 
-These are facts about software, not fitted numbers: Megatron got flash attention in 2022 and tensor-parallel overlap in
-2023; PyTorch's scaled_dot_product_attention is FlashAttention-2; FSDP code is eager unless compiled.
+These are facts about software, not fitted numbers: Megatron got flash attention around the turn to 2023; NeMo's recipes
+turn on tensor-parallel overlap since 2023 (Megatron-LM leaves it off) and capture routing in CUDA graphs since 2026;
+PyTorch's scaled_dot_product_attention is FlashAttention-2; FSDP code is eager unless compiled.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def facts_of(job: Job) -> Facts:
         compiled=bool(
             take("compiled", job.compiled, framework in ("megatron", "nemo") or (torch_like and year >= 2025))
         ),
-        tp_overlap=bool(take("overlap.tp", job.overlap.tp, framework in ("megatron", "nemo") and year >= 2023)),
+        tp_overlap=bool(take("overlap.tp", job.overlap.tp, framework == "nemo" and year >= 2023)),
         dp_overlap=bool(take("overlap.dp", job.overlap.dp, torch_like or year >= 2022)),
         reshard=bool(take("overlap.reshard", job.overlap.reshard, split.zero != "2")),
         fused_optimizer=take("optimizer", job.optimizer, "adam-unfused" if torch_like and year < 2024 else "adam")
@@ -79,7 +80,7 @@ def facts_of(job: Job) -> Facts:
         early_stop=bool(take("early_stop", job.early_stop, torch_like and year >= 2023)),
         sequence_parallel=bool(take("parallel.sp", split.sp, split.tp > 1 and year >= 2022)),
         sliced_p2p=framework != "deepspeed",
-        cuda_graphs=bool(take("cuda_graphs", job.cuda_graphs, False)),
+        cuda_graphs=bool(take("cuda_graphs", job.cuda_graphs, framework == "nemo" and year >= 2026)),
         # Pipelines of plain PyTorch reduce the gradients of every micro-batch; Megatron accumulates them first.
         scatter_each=torch_like and sharded,
         assumed=assumed,
@@ -88,7 +89,7 @@ def facts_of(job: Job) -> Facts:
 
 def _kernel(framework: str, year: int) -> str:
     if framework in ("megatron", "nemo"):
-        return "unfused" if year < 2022 else ("fa2" if year == 2022 else "cudnn")
+        return "unfused" if year < 2023 else ("fa2" if year == 2023 else "cudnn")
     if framework == "deepspeed":
         return "unfused" if year < 2023 else "fa2"
     return "unfused" if year < 2023 else ("triton" if year < 2024 else "fa2")

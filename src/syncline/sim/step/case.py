@@ -63,12 +63,15 @@ class Case:
     flash: Floats
     kernel: Floats  # speed of the attention kernel, cuDNN on this part = 1
     triton: Floats  # 1: the kernel's speed is the fitted constant instead
+    head64: Floats  # speed of the attention kernel at head size 64, 128 = 1
     eager: Floats
     wgrad_bytes: Floats  # bytes moved per element of a weight gradient as the product writes it
     grad_bytes: Floats
     param_bytes: Floats
     state_bytes: Floats  # bytes the optimizer moves per parameter it owns
     sharded_state: Floats
+    frozen: Floats  # 1: the weights are frozen, only adapters are trained
+    pads_vocab: Floats  # 1: every rank's part of the vocabulary is rounded up, as Megatron does
     tp_overlap: Floats
     fsdp: Floats  # 1: parameters are gathered layer by layer in every micro-batch
     reshard: Floats

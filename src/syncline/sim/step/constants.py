@@ -56,6 +56,8 @@ class Held:
     backward_attention: float = 1.15
     least_exposed: float = 0.12
     tp_call_s: float = 8e-6
+    launch_eager_s: float = 1.0e-3  # to launch one layer, forward and backward: some 180 kernels of 5 to 6 us
+    launch_fused_s: float = 0.4e-3  # the same compiled, or with fused kernels as in Megatron
     ring_hop_s: float = 2e-6  # skew that each rank beyond the domain adds to a layer's gather or scatter
 
 

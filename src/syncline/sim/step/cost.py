@@ -61,7 +61,7 @@ class StepCost:
 def step_cost(c: Case, k: Constants) -> StepCost:
     """Return the price of a step in every column of a case."""
     experts = expert_part(c, k)
-    layer = _mean_layer(c, k, experts)
+    layer = _launched(c, k, _mean_layer(c, k, experts))
     forward_head, backward_head = head_s(c, k)
     embedding = memory_s(c, k, 6 * c.tokens * c.hidden)
     head = forward_head + backward_head + embedding
@@ -90,6 +90,13 @@ def step_cost(c: Case, k: Constants) -> StepCost:
         head=(forward_head, backward_head), tp_call=tp_call, dp_wire=dp_wire, fsdp_wire=fsdp_wire, p2p_wire=p2p_wire,
         ep_call=experts.exchange, cp_call=cp_call,
     )  # fmt: skip
+
+
+def _launched(c: Case, k: Constants, layer: LayerTime) -> LayerTime:
+    """Return a layer that is never faster than the host launches it: small micro-batches of small models wait."""
+    floor = np.where(c.eager > 0, k.held.launch_eager_s, k.held.launch_fused_s)
+    slower = np.maximum(floor / np.maximum(layer.total, 1e-12), 1.0)
+    return LayerTime(layer.forward * slower, layer.backward * slower, layer.redo * slower)
 
 
 def _mean_layer(c: Case, k: Constants, experts: ExpertTime) -> LayerTime:

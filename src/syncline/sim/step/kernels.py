@@ -24,14 +24,26 @@ def gemm_s(
     return np.where(m * n * depth > 0, work * (1 + k.held.tail / waves) + output + k.held.gap_s, 0.0)
 
 
-def head_speed(size: Floats) -> Floats:
+#: Elements to which a matrix dimension must align for the tensor cores to take it at full speed (16 bytes).
+ALIGNED = 8
+#: Speed of batched products whose rows do not align: they leave the tensor cores. BigScience's trials of head sizes
+#: 108, 150 and 450 (tr11 chronicles) against 104, 144 and 216 ask for a tenth; the vector rate of an A100 is a ninth.
+UNALIGNED_BATCH = 0.1
+#: Speed of a large product with one unaligned dimension. nanoGPT's step fell by a quarter when a vocabulary of 50,257
+#: was padded to 50,304 (recalled).
+UNALIGNED = 0.45
+
+
+def head_speed(size: Floats, at_64: Floats | float = 0.75) -> Floats:
     """Return how well a flash kernel uses the matrix units at a head size, 128 = 1.
 
     Kernels exist for multiples of 32 (64 above 128); other sizes are padded. Small heads leave less arithmetic per
-    element of softmax. Head size 64: x 0.75 as published for FlashAttention; the line between is interpolated.
+    element of softmax, which costs the more the faster a part multiplies: `at_64` is the speed at head size 64 (0.75 on
+    Hopper); the line between is interpolated.
     """
     padded = np.where(size <= 128, np.ceil(size / 32) * 32, np.ceil(size / 64) * 64)
-    return np.interp(padded, [32.0, 64.0, 96.0, 128.0, 256.0], [0.45, 0.75, 0.9, 1.0, 1.0]) * size / padded
+    lost = np.interp(padded, [32.0, 64.0, 96.0, 128.0, 256.0], [2.2, 1.0, 0.4, 0.0, 0.0])
+    return np.maximum(1.0 - lost * (1.0 - at_64), 0.1) * size / padded
 
 
 def flash_s(c: Case, k: Constants) -> tuple[Floats, Floats]:
@@ -39,7 +51,8 @@ def flash_s(c: Case, k: Constants) -> tuple[Floats, Floats]:
     flops = 2 * c.tokens * c.span * c.heads / c.tp * (c.qk_size + c.v_size)
     own = c.sequence / c.cp
     kernel = c.kernel * np.where(c.triton > 0, k.fitted.r_tri, 1.0)
-    rate = k.fitted.e_attn * c.rate_bf16 * kernel * own / (own + k.held.attention_ramp) * head_speed(c.qk_size)
+    rate = k.fitted.e_attn * c.rate_bf16 * kernel * own / (own + k.held.attention_ramp)
+    rate = rate * head_speed(c.qk_size, c.head64)
     forward = flops / rate + k.held.gap_s
     return forward, 2.5 * k.held.backward_attention * flops / rate + 2 * k.held.gap_s
 
@@ -49,7 +62,8 @@ def unfused_s(c: Case, k: Constants) -> tuple[Floats, Floats]:
     # The value product has the head size as its width: tiles of 64 are filled only in part by heads of 80 or 96.
     fill = c.v_size / (np.ceil(c.v_size / 64) * 64)
     flops = 2 * c.tokens * c.sequence * c.heads / c.tp * (c.qk_size + c.v_size / fill)
-    products = flops / (k.fitted.c_att * k.fitted.e_gemm * c.rate_bf16)
+    aligned = (np.mod(c.qk_size, ALIGNED) == 0) & (np.mod(c.v_size, ALIGNED) == 0)
+    products = flops / (k.fitted.c_att * k.fitted.e_gemm * c.rate_bf16 * np.where(aligned, 1.0, UNALIGNED_BATCH))
     scores = 2 * c.heads / c.tp * c.sequence * c.tokens * k.fitted.c_mem / c.hbm_Bps
     return products + 6 * scores + 4 * k.held.gap_s, 2 * products + 8 * scores + 6 * k.held.gap_s
 

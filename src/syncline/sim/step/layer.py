@@ -8,7 +8,7 @@ import numpy as np
 
 from syncline.sim.step.case import Case, Floats
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.kernels import attention_s, gemm_s, memory_s
+from syncline.sim.step.kernels import ALIGNED, TILE, UNALIGNED, attention_s, gemm_s, memory_s
 
 Product = tuple[Floats, Floats]
 """Width and depth of a linear layer on one rank."""
@@ -62,7 +62,8 @@ def products_s(
         last = groups * gemm_s(c, k, tokens, width, depth, 2.0, rate)
         forward = forward + last
         backward = backward + groups * gemm_s(c, k, tokens, depth, width, 2.0, rate)
-        backward = backward + groups * gemm_s(c, k, width, depth, tokens, c.wgrad_bytes, rate)
+        # Frozen weights need no gradient of their own; what their adapters need is lost in the rounding.
+        backward = backward + (1 - c.frozen) * groups * gemm_s(c, k, width, depth, tokens, c.wgrad_bytes, rate)
     return forward, backward, last
 
 
@@ -88,10 +89,11 @@ def dense_layer(c: Case, k: Constants, ffn: Floats) -> LayerTime:
 
 def head_s(c: Case, k: Constants) -> tuple[Floats, Floats]:
     """Return forward and backward of the output layer and the loss, for one micro-batch."""
-    width = c.vocab / c.tp
-    forward = gemm_s(c, k, c.tokens, width, c.hidden, 2.0, c.rate_bf16)
-    backward = gemm_s(c, k, c.tokens, c.hidden, width, 2.0, c.rate_bf16)
-    backward = backward + gemm_s(c, k, width, c.hidden, c.tokens, c.wgrad_bytes, c.rate_bf16)
+    width = np.where(c.pads_vocab > 0, np.ceil(c.vocab / c.tp / TILE) * TILE, c.vocab / c.tp)
+    rate = c.rate_bf16 * np.where(np.mod(width, ALIGNED) == 0, 1.0, UNALIGNED)
+    forward = gemm_s(c, k, c.tokens, width, c.hidden, 2.0, rate)
+    backward = gemm_s(c, k, c.tokens, c.hidden, width, 2.0, rate)
+    backward = backward + (1 - c.frozen) * gemm_s(c, k, width, c.hidden, c.tokens, c.wgrad_bytes, rate)
     # Logits are cast to fp32, reduced twice, and their gradient is written: 5 passes of 2 bytes forward, 5 back.
     passes = memory_s(c, k, 5 * c.tokens * width)
     return forward + passes, backward + passes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -45,6 +45,7 @@ class Machine:
     num_gpus: int
     upper_Bps: float  # network share of a rank beyond its leaf switch, where oversubscribed
     power_scale: float = 1.0
+    head64: dict[str, float] = field(default_factory=dict)  # speed of attention kernels at head size 64, 128 = 1
     derate: float = 1.0  # of this part against others of its architecture, because of a lower power limit
 
     def rate(self, precision: str) -> float:
@@ -104,7 +105,7 @@ def machine_of(
         hbm_Bps=gpu.memory_Bps * _sustained()["hbm_share"] / dies,
         attention=facts["attention"], nvlink_Bps=up_Bps / dies, nic_Bps=nic_Bps, domain=domain * dies,
         gpus_per_host=model.num_gpus * dies, hop_s=hop_s, num_gpus=num_gpus, upper_Bps=nic_Bps / oversubscription,
-        derate=min(facts["power"] / facts["base_power"], 1.0),
+        derate=min(facts["power"] / facts["base_power"], 1.0), head64=facts.get("head64", {}),
     )  # fmt: skip
 
 

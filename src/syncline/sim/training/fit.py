@@ -38,8 +38,8 @@ def fit(runs: Sequence[Observed]) -> Constants:
 
 
 def fittable(runs: Sequence[Observed]) -> list[Observed]:
-    """Return the runs that may be fitted to: transformers of which no cell that matters was recalled."""
-    return [run for run in runs if not run.recalled and run.case is not None]
+    """Return the runs that may be fitted to: transformers of which nothing that matters was recalled or assumed."""
+    return [run for run in runs if not run.recalled and not run.assumed and run.case is not None]
 
 
 def left_out(runs: Sequence[Observed]) -> dict[str, Constants]:

@@ -106,7 +106,7 @@ def batch_of(row: Row, facts: Mapping[str, Any], split: Mapping[str, int], seque
     if total is None:
         if not re.match(r"tokens|mfu|hfu|model_|hw_|tflops|samples|seq|images", row.text("metric").lower()):
             raise DescriptionError("neither global nor micro batch is published")
-        total = max(round(USUAL_TOKENS / sequence / dp), 1) * dp
+        total = max(round(USUAL_TOKENS / sequence / dp), 4 if pp == 1 and sequence <= 4096 else 1) * dp
         remark = f"batch not published: {total} sequences of {sequence} assumed"
     share = max(total // dp, 1)
     if not micro or (micro > share and share >= 1):

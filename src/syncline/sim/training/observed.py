@@ -60,6 +60,11 @@ class Observed:
         """Whether cells that matter (shape, layout) were recalled rather than read: never fitted to."""
         return self.run.best.recalled
 
+    @property
+    def assumed(self) -> bool:
+        """Whether shape, layout, batch or rates had to be assumed: predicted, but never fitted to."""
+        return any(re.search(r"not published|assumed", remark) for remark in self.described.remarks)
+
 
 @dataclass(frozen=True)
 class Unmodelled:

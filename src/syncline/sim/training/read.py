@@ -257,6 +257,7 @@ class _Reader:
             "model": self.model, "parallel": self._parallel(split), "batch": batch | {"sequence": self.sequence},
             "recompute": recompute, "precision": self._precision(), "power_w": power_of(self.row),
             "token_drop": "tokendrop" in self.row.text("model").lower().replace("-", ""),
+            "frozen": guess.has_adapters(self.row),
             "software": {"framework": self.framework, "year": self.year},
         }  # fmt: skip
         said = {k: v for k, v in self.given.items() if k not in _PLACED}
@@ -268,6 +269,8 @@ class _Reader:
     def _parallel(self, split: dict[str, int]) -> dict[str, Any]:
         given = dict(self.given.get("parallel", {}))
         out: dict[str, Any] = split | zero_of(self.row, self.year)
+        if out["zero"] == "fsdp" and self.machine.gpu.vendor == "google" and self.num_gpus > self.machine.domain:
+            out |= {"zero": "hsdp", "shard": self.machine.domain}  # slices are replicas: only gradients cross between
         if out["zero"] == "hsdp" and "shard" not in out:
             out["shard"] = min(self.machine.gpus_per_host, split["dp"] * split["cp"])
         if "selective + sequence" in self.row.text("recompute"):
