@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine with Python 3.11+ and a C++ compiler:
-#   make demo     describe, draw and price the default cluster
+#   make demo     describe, draw, price and simulate the default cluster, and plan the default job on it
 #   make test     every check that CI runs
 PYTHON ?= python3
 VENV := .venv
@@ -43,7 +43,7 @@ $(VENV)/.installed: $(VENV)/.tools pyproject.toml $(PACKAGES) $(NATIVE)
 	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e ".[dev]"
 	@touch $@
 
-demo: venv  ## describe, draw, price and simulate the default cluster
+demo: venv  ## describe, draw, price and simulate the default cluster, then plan the default job on it
 	@mkdir -p demo
 	@echo "== the default cluster: 64 hosts of 8 H100, rail-optimized NDR" && echo
 	@$(BIN)/syncline fabric show h100-64-rail --html demo/cluster.html --svg demo/cluster.svg
@@ -51,9 +51,9 @@ demo: venv  ## describe, draw, price and simulate the default cluster
 	@$(BIN)/syncline schedule cost hierarchical --cluster h100-64-rail --size 1GiB
 	@echo && echo "== what NCCL would choose and reach" && echo
 	@$(BIN)/syncline simulate allreduce --cluster h100-64-rail --size 1MiB..1GiB --algorithm nccl
-	@echo && echo "== how far such predictions are from published measurements" && echo
-	@$(BIN)/syncline validate collectives
-	@echo && echo "Open demo/cluster.html for the picture."
+	@echo && echo "== the default job: Llama 3 70B on those 512 GPUs" && echo
+	@$(BIN)/syncline plan h100-64-rail llama3-70b --html demo/plan.html
+	@echo && echo "Open demo/cluster.html for the picture of the cluster, demo/plan.html for the report."
 
 test: lint types layers native-test pytest  ## everything CI runs
 
