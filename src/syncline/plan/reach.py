@@ -21,6 +21,7 @@ from syncline.sim.step.machine import Machine, machine_from_fabric
 Floats = npt.NDArray[np.float64]
 PLACEMENTS = ("packed", "scattered")
 BORDER = 4  # level of the routers between sites
+MOST_HALVED = 512  # hosts; the worst halving of more takes seconds
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,18 @@ def reach_of(fabric: Fabric, machine: Machine | None = None, placement: str = "p
             wan_Bps=float(links.rate_Bps[wan].sum()) / sites,
             wan_latency_s=float(links.latency_s[wan].max()),
         )
-    if not (fabric.links.tier == Tier.LEAF_SPINE).any() and fabric.num_hosts > 1:
-        # No spine: what a rank has beyond its neighbours is its share of the worst halving.
-        share = bisection(fabric).rate_Bps / max(fabric.num_gpus * dies / 2, 1)
-        reach = replace(reach, upper_Bps=min(machine.nic_Bps, share) if share > 0 else machine.nic_Bps)
-    return reach
+    share = _share_Bps(fabric) / dies
+    return replace(reach, upper_Bps=min(reach.upper_Bps, share)) if share > 0 else reach
+
+
+def _share_Bps(fabric: Fabric) -> float:
+    """Return what a GPU has beyond its neighbours where there is no spine: 0 where that is not known."""
+    links = fabric.links
+    if (links.tier == Tier.LEAF_SPINE).any() or fabric.num_hosts < 2:
+        return 0.0
+    long = links.up & (links.tier == Tier.GROUP_GLOBAL)
+    if long.any():  # a dragonfly: nearly every pair of ranks is in two groups and crosses one long link
+        return float(links.rate_Bps[long].sum()) / fabric.num_gpus
+    if fabric.num_hosts > MOST_HALVED:
+        return 0.0
+    return bisection(fabric).rate_Bps / (fabric.num_gpus / 2)

@@ -1,0 +1,127 @@
+"""The plan as a noun: saved, read back, damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from syncline.errors import PlanError, SynclineError
+from syncline.fabric import load
+from syncline.plan.answer import Answer, make_plan
+from syncline.plan.plan import Plan, read_plan, save_plan
+from syncline.workload.read_job import load_job
+
+
+@pytest.fixture(scope="module")
+def answer() -> Answer:
+    job = load_job({"model": "llama3-8b", "batch": {"global": 128, "sequence": 4096}, "gpus": 64})
+    return make_plan(load("h100-64-rail"), job)
+
+
+@pytest.fixture
+def plan(answer: Answer) -> Plan:
+    return answer.best
+
+
+def test_a_saved_plan_is_read_back_equal(plan: Plan, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    save_plan(plan, path)
+    again = read_plan(path)
+    assert again == plan
+    assert again.cost is not None
+    assert again.predicted.comm_bytes == plan.predicted.comm_bytes
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a plan."),
+        ('{"format": "other"}', "not a plan."),
+        ('{"format": "syncline plan 1"}', "the plan is damaged"),
+    ],
+)
+def test_a_damaged_plan_says_so(damage: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(damage)
+    with pytest.raises(PlanError, match=words) as caught:
+        read_plan(path)
+    assert str(path) in str(caught.value)
+
+
+def test_an_unknown_key_is_refused(plan: Plan, tmp_path: Path) -> None:
+    data = plan.to_json()
+    data["decision"]["colour"] = "red"
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(PlanError, match="unknown key 'colour'"):
+        read_plan(path)
+
+
+def test_a_missing_plan_is_a_file_error(tmp_path: Path) -> None:
+    with pytest.raises(SynclineError):
+        read_plan(tmp_path / "none.json")
+
+
+def test_the_decision_is_complete(plan: Plan) -> None:
+    decision = plan.decision
+    assert decision.algorithm in ("ring", "tree", "hierarchical")
+    assert decision.bucket_bytes > 0
+    assert decision.placement == "packed"
+    assert f"tp {decision.tp}, pp {decision.pp}, dp {decision.dp}" in decision.label
+
+
+def test_parts_of_time_and_memory_add_up(plan: Plan) -> None:
+    predicted = plan.predicted
+    assert sum(predicted.parts_s.values()) == pytest.approx(predicted.step_time_s)
+    assert sum(predicted.memory_by.values()) == pytest.approx(predicted.memory_bytes)
+    assert predicted.memory_bytes <= 0.92 * predicted.memory_available_bytes
+
+
+def test_memory_that_must_be_used_up_is_used_up() -> None:
+    job = load_job({"model": "llama3-8b", "batch": {"global": 128, "sequence": 4096}, "gpus": 64})
+    tight = make_plan(load("h100-64-rail"), job, headroom=0.0, with_actions=False)
+    roomy = make_plan(load("h100-64-rail"), job, headroom=0.5, with_actions=False)
+    assert tight.best.predicted.step_time_s <= roomy.best.predicted.step_time_s
+    assert roomy.best.predicted.memory_bytes <= 0.5 * roomy.best.predicted.memory_available_bytes
+
+
+def test_headroom_is_given_up_before_the_job_is() -> None:
+    job = load_job({"model": "llama3-70b", "batch": {"global": 128, "sequence": 4096}, "gpus": 64})
+    answer = make_plan(load("h100-64-rail"), job, headroom=0.9, with_actions=False)
+    assert answer.best.predicted.memory_bytes > 0.1 * answer.best.predicted.memory_available_bytes
+
+
+def test_a_list_of_layers_has_nothing_to_choose() -> None:
+    job = load_job({"model": "resnet-50", "batch": {"global": 4096}})
+    with pytest.raises(PlanError, match="is a list of layers"):
+        make_plan(load("h100-64-rail"), job)
+
+
+def test_a_job_larger_than_the_cluster_is_refused() -> None:
+    job = load_job({"model": "llama3-8b", "batch": {"global": 4096, "sequence": 4096}, "gpus": 4096})
+    with pytest.raises(PlanError, match="the job asks for 4,096 GPUs, but h100-64-rail has 512"):
+        make_plan(load("h100-64-rail"), job)
+
+
+def test_an_unknown_objective_is_refused() -> None:
+    job = load_job({"model": "llama3-8b", "batch": {"global": 128, "sequence": 4096}})
+    with pytest.raises(PlanError, match='there is no objective "beauty"'):
+        make_plan(load("h100-64-rail"), job, objective="beauty")
+
+
+def test_a_cluster_without_prices_is_planned_all_the_same() -> None:
+    job = load_job({"model": "llama3-8b", "batch": {"global": 4096, "sequence": 4096}, "gpus": 256})
+    answer = make_plan(load("frontier"), job, with_actions=False)
+    assert answer.best.predicted.step_time_s > 0
+    assert (answer.best.cost is None) == (answer.money is None)
+
+
+def test_gpus_that_do_not_divide_stay_idle() -> None:
+    job = load_job({"model": "llama3-8b", "batch": {"global": 1024, "sequence": 4096}, "gpus": 520})
+    answer = make_plan(load("dgx-h100-superpod"), job, with_actions=False)
+    assert answer.best.decision.num_gpus == 512
+    assert answer.best.cost is not None
+    assert answer.best.cost.num_gpus == 520, "idle GPUs are paid for"

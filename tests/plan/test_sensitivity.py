@@ -1,0 +1,91 @@
+"""One change at a time: monotone where physics says so, and worth what the price says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from syncline.fabric import load
+from syncline.plan.answer import Answer, make_plan
+from syncline.plan.evaluate import evaluate
+from syncline.plan.sensitivity import faster_network, half_latency, wider_domain
+from syncline.workload.read_job import load_job
+
+
+@pytest.fixture(scope="module")
+def weak() -> Answer:
+    """Return a plan that the network limits: a small model over 10 GbE."""
+    job = load_job({"model": "llama3-1b", "batch": {"global": 64, "sequence": 2048}})
+    return make_plan(load("old-10gbe"), job)
+
+
+def test_a_faster_network_never_slows_a_plan(weak: Answer) -> None:
+    d = weak.best.decision
+    before = evaluate(weak.question, d).step_time_s
+    for factor in (1.1, 2.0, 10.0):
+        after = evaluate(faster_network(weak.question, factor), d).step_time_s
+        assert after <= before
+        before = after
+    assert evaluate(half_latency(weak.question), d).step_time_s <= weak.best.predicted.step_time_s
+    assert evaluate(wider_domain(weak.question, 64), d).step_time_s <= weak.best.predicted.step_time_s
+
+
+def test_bandwidth_is_worth_more_where_the_network_is_slow(weak: Answer) -> None:
+    job = load_job({"model": "llama3-70b", "batch": {"global": 1024, "sequence": 8192}})
+    strong = make_plan(load("h100-64-rail"), job)
+
+    def worth(answer: Answer) -> float:
+        return next(a.saving for a in answer.actions if a.name == "bandwidth")
+
+    assert worth(weak) > 3 * max(worth(strong), 1e-4)
+
+
+def test_money_follows_time(weak: Answer) -> None:
+    assert weak.money is None or all(
+        a.usd_per_year == pytest.approx(a.saving * weak.money.usd_per_year(weak.best.num_gpus)) for a in weak.actions
+    )
+
+
+def test_actions_are_ranked_and_say_what_they_change(weak: Answer) -> None:
+    savings = [a.saving for a in weak.actions]
+    assert savings == sorted(savings, reverse=True)
+    kinds = {a.name: a.kind for a in weak.actions}
+    assert kinds["accumulation"] == kinds["codec"] == "numerics"
+    assert kinds["bandwidth"] == "hardware"
+    assert all("convergence" in a.note for a in weak.actions if a.kind == "numerics")
+
+
+def test_a_better_order_is_an_action_where_ranks_are_scattered() -> None:
+    from syncline.plan.compare import fabric_with
+
+    fabric = fabric_with("dgx-h100", "NDR", "fat-tree 4:1", 64)
+    job = load_job({"model": "llama3-8b", "batch": {"global": 512, "sequence": 4096}})
+    scattered = make_plan(fabric, job, fix={"placement": "scattered"})
+    order = next(a for a in scattered.actions if a.name == "order")
+    packed = make_plan(fabric, job, with_actions=False)
+    assert order.saving > 0
+    assert order.step_time_s >= packed.best.predicted.step_time_s
+    assert order.kind == "free"
+
+
+def test_overlap_is_an_action_where_it_is_off() -> None:
+    job = load_job({"model": "llama3-70b", "batch": {"global": 1024, "sequence": 8192}})
+    answer = make_plan(load("h100-64-rail"), job, fix={"tp_overlap": False, "dp_overlap": False, "tp": 8})
+    overlap = next(a for a in answer.actions if a.name == "overlap")
+    assert overlap.saving > 0.01
+
+
+def test_a_fixed_split_stays_fixed_in_every_action() -> None:
+    job = load_job({"model": "llama3-70b", "batch": {"global": 1024, "sequence": 8192}})
+    answer = make_plan(load("h100-64-rail"), job, fix={"tp": 8, "pp": 4})
+    assert all(a.plan.startswith("tp 8, pp 4,") for a in answer.actions)
+
+
+def test_an_upgrade_has_a_price_and_a_payback() -> None:
+    job = load_job({"model": "llama3-8b", "batch": {"global": 512, "sequence": 4096}})
+    answer = make_plan(load("h100-64-rail"), job)
+    link = next(a for a in answer.actions if a.name == "link")
+    assert link.price_usd is not None and link.price_usd > 1e6
+    assert link.payback_years == pytest.approx(link.price_usd / (link.usd_per_year or 1.0))
+    assert replace(link, price_usd=None).payback_years is None
