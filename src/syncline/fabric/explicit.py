@@ -69,7 +69,7 @@ class Explicit(Network):
     @field_validator("cables", mode="before")
     @classmethod
     def _texts(cls, cables: Any) -> Any:
-        return [_from_text(c) if isinstance(c, str) else c for c in cables] if isinstance(cables, list) else cables
+        return [_from_text(_line(c)) if _is_line(c) else c for c in cables] if isinstance(cables, list) else cables
 
     @field_validator("switches", mode="before")
     @classmethod
@@ -194,6 +194,18 @@ class Explicit(Network):
         order = {name: i for i, name in enumerate(dict.fromkeys(first.values()))}
         hosts = [draft.host_names[b.first_host + h] for b in ports.blocks for h in range(b.num_hosts)]
         return np.array([order.get(first.get(host, ""), 0) for host in hosts], dtype=np.int32)
+
+
+def _is_line(cable: Any) -> bool:
+    return isinstance(cable, str) or (isinstance(cable, dict) and len(cable) == 1 and "<->" in str(next(iter(cable))))
+
+
+def _line(cable: str | dict[str, Any]) -> str:
+    """Return a cable's line of text; YAML reads an unquoted `leaf-a <-> spine : NDR x2` as a mapping of one key."""
+    if isinstance(cable, str):
+        return cable
+    ((ends, rest),) = cable.items()
+    return f"{ends} : {rest}"
 
 
 def _from_text(text: str) -> dict[str, Any]:
