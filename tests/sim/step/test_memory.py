@@ -10,9 +10,7 @@ import pytest
 
 from syncline.fabric import load
 from syncline.sim.step import build_case, machine_from_fabric, memory, step
-from syncline.sim.training.observed import observe, stacked
-from syncline.sim.training.read import load_systems
-from syncline.sim.training.validate import shipped_rows
+from syncline.sim.training import validate_training
 from syncline.workload.read_job import load_job
 
 H100 = machine_from_fabric(load("h100-64-rail"))
@@ -24,13 +22,12 @@ def held(**fields: Any) -> dict[str, float]:
 
 
 def test_published_peaks_of_torchtitan_8b() -> None:
-    runs, _ = observe(shipped_rows(), load_systems(None))
-    total = memory(stacked(runs)).total / 2**30
     peaks = []
-    for number, run in enumerate(runs):
+    for run in validate_training().runs:
         found = re.search(r"peak memory ([\d.]+) GiB", run.run.best.text("notes"))
         if found and run.described.job.model.name == "llama3-8b":
-            peaks.append((total[number], float(found.group(1))))
+            assert run.case is not None
+            peaks.append((float(memory(run.case).total) / 2**30, float(found.group(1))))
     assert len(peaks) == 10
     assert np.median([abs(guess / peak - 1) for guess, peak in peaks]) < 0.12
 
