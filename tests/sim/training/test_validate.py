@@ -16,8 +16,9 @@ from syncline.sim.training.convert import flops_of_step, step_seconds
 from syncline.sim.training.fit import fit, fittable
 from syncline.sim.training.guess import year_of
 from syncline.sim.training.observed import observe
-from syncline.sim.training.read import describe, load_systems, read_systems
+from syncline.sim.training.read import describe
 from syncline.sim.training.rows import Row, read_rows, runs_of
+from syncline.sim.training.systems import load_systems, read_systems
 from syncline.sim.training.validate import shipped_rows
 
 

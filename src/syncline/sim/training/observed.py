@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from syncline.errors import SynclineError
+from syncline.errors import DescriptionError, SynclineError
 from syncline.sim.step.build import build_case
 from syncline.sim.step.case import Case, stack
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
 from syncline.sim.step.layers_cost import layers_cost
 from syncline.sim.training.convert import step_seconds
-from syncline.sim.training.read import Described, Entry, describe
+from syncline.sim.training.read import Described, describe
 from syncline.sim.training.rows import Row, Run, runs_of
+from syncline.sim.training.systems import Entry
 from syncline.workload.layer_list import LayerList
 from syncline.workload.parallel import check_split
 from syncline.workload.shape import Shape
@@ -87,9 +88,7 @@ def observe(rows: Sequence[Row], entries: Sequence[Entry]) -> tuple[list[Observe
     for run in runs_of(rows):
         try:
             described = describe(run.best, entries)
-            check_split_of(described)
-            layered = isinstance(described.job.model, LayerList)
-            case = None if layered else build_case(described.job, described.machine)
+            case = case_of_run(described)
         except (SynclineError, ValueError, ArithmeticError) as error:
             lost += [Unmodelled(row, reason_of(error)) for row in run.rows]
             continue
@@ -110,15 +109,24 @@ def reason_of(error: Exception) -> str:
     return text.rstrip(".") or "its numbers cannot be used"
 
 
-def check_split_of(described: Described) -> None:
-    """Raise where the model cannot be split as a row says."""
+def case_of_run(described: Described) -> Case | None:
+    """Return the case of a run, None where its model is a list of layers; raise where it cannot be split or priced."""
     job = described.job
-    if isinstance(job.model, Shape):
-        check_split(job.model, job.parallel)
+    if isinstance(job.model, LayerList):
+        layers_cost(job, described.machine, Constants(), 2.0)
+        return None
+    check_split(job.model, job.parallel)
+    case = build_case(job, described.machine)
+    if not np.isfinite(step_cost(case, Constants()).total):
+        raise DescriptionError("its numbers give no finite step time")
+    return case
 
 
 def _seconds(row: Row, d: Described) -> float:
-    return step_seconds(row.text("metric"), row.value, d.job, d.num_gpus, d.convention, d.peak_flops, d.params)
+    seconds = step_seconds(row.text("metric"), row.value, d.job, d.num_gpus, d.convention, d.peak_flops, d.params)
+    if not 1e-9 < seconds < 1e9:
+        raise DescriptionError(f"a step of {seconds:.3g} s is not one that was measured")
+    return seconds
 
 
 def stacked(runs: Sequence[Observed]) -> Case:

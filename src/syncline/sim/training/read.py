@@ -6,23 +6,19 @@ cannot fit without it. Every such choice is a remark of the run.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from syncline.errors import DescriptionError, SynclineError
 from syncline.fabric.catalog import HostModel
-from syncline.fabric.document import read_document, read_text
-from syncline.fabric.spec import HostSpec, host_from_text
+from syncline.fabric.spec import ClusterSpec, HostSpec, host_from_text
 from syncline.sim.step.build import build_case
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
-from syncline.sim.step.machine import Machine, machine_of
+from syncline.sim.step.machine import Machine, machine_from_spec, machine_of
 from syncline.sim.step.memory import memory
 from syncline.sim.training import guess
 from syncline.sim.training.accelerator import accelerator_of, network_of, parts, power_of
@@ -37,50 +33,15 @@ from syncline.sim.training.layout import (
 )
 from syncline.sim.training.model_of_row import model_of
 from syncline.sim.training.rows import Row
+from syncline.sim.training.systems import Entry, merged
+from syncline.sim.training.systems import load_systems as load_systems
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
 from syncline.workload.shape import Shape
 
-_KEYS = {
-    "source",
-    "notes",
-    "model",
-    "gpu",
-    "job",
-    "cluster",
-    "network",
-    "convention",
-    "precision",
-    "micro",
-    "virtual",
-    "skip",
-    "remark",
-    "peak_tflops",
-}
-
-_TYPES: tuple[tuple[str, tuple[type, ...], str], ...] = (
-    ("job", (dict,), "a mapping of job-file facts"),
-    ("network", (int, float), "a rate of one GPU in Gb/s"),
-    ("peak_tflops", (int, float), "a number"),
-    ("convention", (str,), "a name"),
-    ("micro", (int, str, dict), "a number, `local`, `whole` or a mapping"),
-    ("virtual", (int, str), "a number or `deepest`"),
-)
 #: A run is taken to fit if its memory is estimated below this share: of runs that say they fit without recomputation
 #: the estimate is 1.18 of the part at most.
 MEMORY_MARGIN = 1.2
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry of a systems file."""
-
-    patterns: Mapping[str, re.Pattern[str]]
-    fields: Mapping[str, Any]
-
-    def matches(self, row: Row) -> bool:
-        """Say whether this entry speaks of a row."""
-        return all(pattern.search(row.text(column)) for column, pattern in self.patterns.items())
 
 
 @dataclass(frozen=True)
@@ -94,50 +55,6 @@ class Described:
     peak_flops: float
     params: float
     remarks: tuple[str, ...] = field(default=())
-
-
-def read_systems(text: str, where: str) -> tuple[Entry, ...]:
-    """Read a systems file; errors name file and line."""
-    document = read_document(text, where)
-    entries = document.data.get("systems") if isinstance(document.data, dict) else document.data
-    if not isinstance(entries, list):
-        raise DescriptionError("a systems file is a list of entries under `systems:`.", where=where)
-    return tuple(_entry(entry, document.where(("systems", number))) for number, entry in enumerate(entries))
-
-
-def _entry(entry: Any, where: str) -> Entry:
-    if not isinstance(entry, dict) or not set(entry) & {"source", "notes", "model", "gpu", "system"}:
-        raise DescriptionError("an entry needs a pattern: `source`, `notes`, `model` or `gpu`.", where=where)
-    entry = {("source" if key == "system" else key): value for key, value in entry.items()}
-    if unknown := set(entry) - _KEYS:
-        raise DescriptionError(
-            f'unknown key "{min(unknown)}".', where=where, hint=f"Known: {', '.join(sorted(_KEYS))}."
-        )
-    for key, kinds, what in _TYPES:
-        if key in entry and not isinstance(entry[key], kinds):
-            raise DescriptionError(f"`{key}` must be {what}, not {entry[key]!r}.", where=where)
-    try:
-        patterns = {c: re.compile(str(entry[c])) for c in ("source", "notes", "model", "gpu") if c in entry}
-    except re.error as error:
-        raise DescriptionError(f"not a pattern: {error}.", where=where) from None
-    return Entry(patterns, {k: v for k, v in entry.items() if k not in patterns})
-
-
-def load_systems(path: str | Path | None) -> tuple[Entry, ...]:
-    """Return the entries that ship, with those of a file laid over them."""
-    text = (files("syncline.sim") / "data" / "training-systems.yaml").read_text(encoding="utf-8")
-    shipped = read_systems(text, "training-systems.yaml")
-    return shipped if path is None else (*shipped, *read_systems(read_text(Path(path)), str(path)))
-
-
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `base` with `over` laid on it, mapping by mapping."""
-    out = dict(base)
-    for key, value in over.items():
-        out[key] = (
-            merged(out[key], value) if isinstance(value, Mapping) and isinstance(out.get(key), Mapping) else value
-        )
-    return out
 
 
 def describe(row: Row, entries: Sequence[Entry]) -> Described:
@@ -183,6 +100,14 @@ def _host(row: Row, facts: Mapping[str, Any]) -> tuple[HostModel, str]:
 
 def _machine(row: Row, facts: Mapping[str, Any], host: HostModel, num_gpus: int) -> Machine:
     link = parts().link(host.link) if host.link else None
+    cluster = facts.get("cluster")
+    if isinstance(cluster, Mapping) and "network" in cluster and "host" in cluster:
+        try:
+            spec = ClusterSpec.model_validate({"hosts": max(-(-num_gpus // host.num_gpus), 1), **cluster})
+        except ValidationError as error:
+            raise DescriptionError(f"cluster: {error.errors()[0]['msg']}") from None
+        machine = machine_from_spec(spec, num_gpus)
+        return replace(machine, nic_Bps=min(machine.nic_Bps, machine.upper_Bps))
     machine = machine_of(host, link, num_gpus, catalog=parts())
     network = facts.get("network")
     rate = float(network) * 1e9 / 8 if network else network_of(row, host)

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from syncline.sim.step.constants import default_constants, left_out_constants
 from syncline.sim.training.fit import left_out_s
 from syncline.sim.training.observed import Observed, Unmodelled, family, observe, predictions
-from syncline.sim.training.read import load_systems
 from syncline.sim.training.rows import Row, read_file, read_rows
+from syncline.sim.training.systems import load_systems
 
 Floats = npt.NDArray[np.float64]
 SHIPPED = "training_throughput.csv"
