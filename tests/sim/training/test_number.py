@@ -12,7 +12,8 @@ from syncline.sim.training.number import billions_in, counts_tokens, number_in
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("4,096", 4096), ("1.2k", 1200), ("52 %", 52), ("3.2-3.4", 3.3), ("3 to 5", 4), ("4M tokens", 4e6), ("~175", 175),
+        ("4,096", 4096), ("1.2k", 1200), ("52 %", 52), ("3.2-3.4", 3.3), ("3 to 5", 4), ("4M tokens", 4e6),
+        ("~175", 175),
         ("memory: 96", 96), ("8 (2 hosts)", 8), ("51.2 ± 0.3", 51.2), ("1.5e3", 1500), ("1_000", 1000), ("12 ms", 12),
         ("8x8", None), ("varies", None), ("nan", None), ("inf", None), ("-3", None), ("1e400", None), ("", None),
         ("n/a", None), ("0x10", None),
