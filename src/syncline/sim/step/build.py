@@ -17,6 +17,8 @@ HOST_SHARE = {"dropless": 1.0, "drop": 0.4, "graphs": 0.2}
 STATE_BYTES = {True: 30.0, False: 75.0}
 #: Parameters of low-rank adapters over those of the model: rank 16 to 64 on every projection is 0.2 to 1.5 %.
 ADAPTERS = 0.01
+#: Software before this year has the older of cuDNN's attention kernels, where a part knows two.
+CUDNN_YEAR = 2025
 #: What repeating part of the forward repeats: matrix products, attention core, memory-bound work, TP exchanges.
 REDO = {"none": (0.0, 0.0, 0.0, 0.0), "full": (1.0, 1.0, 1.0, 1.0), "selective-op": (0.5, 0.0, 0.8, 0.0)}
 
@@ -119,6 +121,8 @@ def machine_columns(job: Job, machine: Machine, facts: Facts) -> dict[str, Any]:
     machine = machine.capped(job.power_w or 0.0)
     plain = job.precision if job.precision in ("fp16", "fp32", "tf32") else "bf16"
     kernel = {"fa3": "cudnn", "unfused": "cudnn"}.get(facts.attention, facts.attention)
+    if facts.attention == "cudnn" and job.software.year < CUDNN_YEAR and "cudnn_old" in machine.attention:
+        kernel = "cudnn_old"
     # A kernel far below the matrix rate does not run into the power limit, so a cap does not slow it.
     slow_kernel = machine.attention[kernel] < 0.7
     capped = machine.power_scale * machine.derate if slow_kernel else 1.0
@@ -129,5 +133,5 @@ def machine_columns(job: Job, machine: Machine, facts: Facts) -> dict[str, Any]:
         "domain": machine.domain, "hop_s": machine.hop_s,
         "memory_bytes": machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1),
         "kernel": machine.attention[kernel] / capped, "triton": float(facts.attention == "triton" and hopper),
-        "head64": machine.head64.get(kernel, 0.75),
+        "head64": machine.head64.get(kernel.removesuffix("_old"), 0.75),
     }  # fmt: skip

@@ -25,6 +25,8 @@ _ENCODER = re.compile(r"bert|roberta|electra", re.IGNORECASE)
 _OTHER = re.compile(r"\bt5\b|diffusion|unet|u-net|ssd|rnn|whisper|mamba|\bvit\b|swin|clip", re.IGNORECASE)
 #: Width over depth of published decoders, near enough from 1B to 500B (GPT-3, Llama, PaLM).
 ASPECT = 128
+#: Tokens of the samples that fine-tuning benchmarks pack (SQuAD: 200 to 500).
+PACKED = 512
 
 
 @cache
@@ -51,7 +53,7 @@ def model_of(row: Row) -> tuple[Shape | LayerList, str]:
     known = _known(name, row.number("params_b"))
     if known and (layers is None or (known.layers, known.hidden) == (layers, hidden)):
         vocab = row.whole("vocab") or known.vocab
-        return known.model_copy(update={"vocab": vocab}), ""
+        return _packed(known.model_copy(update={"vocab": vocab}), row)
     if not layers or not hidden:
         if listed := _listed(name):
             return listed, ""
@@ -61,6 +63,15 @@ def model_of(row: Row) -> tuple[Shape | LayerList, str]:
     if _EXPERTS.search(name):
         raise DescriptionError(f'the experts of "{name}" (their number, width and top-k) are not published')
     return _from_columns(row, layers, hidden, heads or max(hidden // 128, 1)), "" if heads else "heads of 128 assumed"
+
+
+def _packed(shape: Shape, row: Row) -> tuple[Shape, str]:
+    """Return a model whose attention stays inside the short samples that fine-tuning packs into a sequence."""
+    text = f"{row.text('model')} {row.text('source')} {row.text('notes')}"
+    if not re.search(r"packed", text, re.IGNORECASE) or not re.search(r"\bsft\b|lora|fine-?tun", text, re.IGNORECASE):
+        return shape, ""
+    remark = f"packed samples: attention within {PACKED} tokens"
+    return shape.model_copy(update={"window": PACKED, "window_share": 1.0}), remark
 
 
 def _known(name: str, params_b: float | None) -> Shape | None:
