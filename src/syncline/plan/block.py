@@ -104,12 +104,15 @@ def shard_ranks(zero: str, rows: Rows, domain: int) -> npt.NDArray[np.int64]:
     return found
 
 
-def possible(rows: Rows, words: Switches, domain: int) -> Rows:
+def possible(rows: Rows, words: Switches, domain: int, experts: bool = False) -> Rows:
     """Return the rows that these words allow.
 
     ZeRO 2 keeps a shard of the gradients only, so it reduces them after every micro-batch; the model prices one
-    exchange a step, so it is tried with one micro-batch. HSDP needs whole groups, and more than one of them.
+    exchange a step, so it is tried with one micro-batch. HSDP needs whole groups, and more than one of them. The price
+    of FSDP has no gathering of routed experts, so with experts it is tried where every rank holds its own whole.
     """
+    if experts and words.zero in ("3", "fsdp", "hsdp") and not words.pipeline:
+        rows = rows.take(rows.tp * rows.cp * rows.dp == rows.ep)
     if words.zero == "2":
         return rows.take(rows.num_micro == 1)
     if words.zero == "hsdp":

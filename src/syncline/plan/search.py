@@ -10,6 +10,7 @@ priced by the step model. Interrupting it keeps what was found so far.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -23,6 +24,7 @@ from syncline.plan.block import Floats, Question, possible, price, template
 from syncline.plan.decision import Decision, decision_of
 from syncline.plan.fix import fixed_axes, fixed_rows
 from syncline.plan.space import USUAL, Axes, Rows, Switches, chunks, rows_for, rows_of, switches_of
+from syncline.workload.shape import Shape
 
 CHUNK = 8192
 KEEP = 200
@@ -191,7 +193,9 @@ def _smallest(values: Floats, count: int, cut: float) -> list[int]:
 
 
 def _rows(question: Question, rows: Rows, words: Switches) -> Rows:
-    return possible(rows_for(rows, words), words, question.machine.domain)
+    shape = question.job.model
+    experts = isinstance(shape, Shape) and shape.moe is not None
+    return possible(rows_for(rows, words), words, question.machine.domain, experts)
 
 
 def _dealt(words: Sequence[Switches], num_parts: int) -> list[tuple[Switches, ...]]:
@@ -205,8 +209,13 @@ def _processes(total: int, workers: int) -> int:
     return 1 if total < WORTH_A_PROCESS else max(1, min(8, len(os.sched_getaffinity(0))))
 
 
+def _leave_interrupts() -> None:
+    """Leave Ctrl-C to the process that keeps the best so far."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _parallel(tasks: list[Task], count: int) -> Iterator[Found]:
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(count, get_context("spawn"), initializer=_leave_interrupts) as pool:
         futures = [pool.submit(run_task, task) for task in tasks]
         try:
             for done in as_completed(futures):

@@ -68,7 +68,7 @@ def scaling_svg(points: Sequence[ScalePoint], now: int, width: int = 560, height
     """Return tokens per second over GPUs, both logarithmic, with the line that perfect scaling would be."""
     if len(points) < 2:
         return "<p class='note'>The job fits on one number of GPUs only.</p>"
-    left, right, top, bottom = 62, 16, 14, 40
+    left, right, top, bottom = 62, 30, 14, 40
     low, high = math.log2(points[0].num_gpus), math.log2(points[-1].num_gpus)
     per_gpu = max(p.tokens_per_s / p.num_gpus for p in points)
     values = [math.log2(p.tokens_per_s) for p in points] + [math.log2(per_gpu * p.num_gpus) for p in points]

@@ -19,7 +19,7 @@ from syncline.report.fabric_picture import draw_svg
 from syncline.report.plan_charts import MEMORY_COLOURS, PART_COLOURS, bars, scaling_svg, stacked, traffic
 from syncline.report.plan_money import money_section
 from syncline.report.plan_text import action_line, first_actions, part_name
-from syncline.report.step_page import timeline_svg
+from syncline.report.step_page import span_colour, timeline_svg
 from syncline.timeline import Timeline
 
 GIB = 2**30
@@ -84,20 +84,22 @@ def _lead(answer: Answer) -> str:
         words.append(f"The change worth most: {escape(action_line(first[0]))}.")
     if answer.given is not None:
         slower = answer.given.step_time_s / answer.best.predicted.step_time_s - 1
-        words.append(f"The split in the job file is {slower:+.1%} in time against this one.")
+        fits = "" if answer.given.fits else " and does not fit in memory"
+        words.append(f"The split in the job file is {slower:+.1%} in time against this one{fits}.")
     how = f"Gradients go by {d.algorithm} in buckets of {units.show_size(d.bucket_bytes)}." if d.algorithm else ""
     return f'<p class="lead">{" ".join(words)} {escape(how)}</p>'
 
 
 def _actions(actions: Sequence[Action]) -> str:
     rows = []
-    for k, a in enumerate(actions):
+    first = first_actions(tuple(actions))
+    for a in (*first, *(action for action in actions if action not in first)):
         worth = units.show_money(a.usd_per_year) if a.usd_per_year is not None else ""
         price = units.show_money(a.price_usd) if a.price_usd else ("not known" if a.kind == "hardware" else "$0")
         back = f"{a.payback_years:.1f} years" if a.price_usd and a.payback_years and a.payback_years < 100 else ""
         tone = "good" if a.saving > 0.005 else ("bad" if a.saving < -0.0005 else "")
         rows.append(
-            f'<tr class="{"first" if k < 3 else ""}"><td class="t wide">{escape(a.words)}</td>'
+            f'<tr class="{"first" if a in first else ""}"><td class="t wide">{escape(a.words)}</td>'
             f'<td class="t"><span class="tag">{escape(a.kind)}</span></td><td>{units.show_time(a.step_time_s)}</td>'
             f'<td class="{tone}">{a.saving:+.1%}</td><td>{worth}</td><td>{price}</td><td>{back}</td>'
             f'<td class="t note">{escape(a.plan.split(";")[0])}</td></tr>'
@@ -121,9 +123,7 @@ def _timeline(answer: Answer) -> str:
         return f"<p class='note'>{escape(error.message)}</p>"
     drawn = timeline.metadata.get("drawn_micro_batches", split.num_micro)
     cut = "" if drawn == split.num_micro else f" {drawn} of {split.num_micro} micro-batches are drawn."
-    keys = {"forward": "#4c8bf5", "backward": "#2f5fb3", "tensor": "#e08a1e", "gradients and parameters": "#be185d",
-            "between stages": "#15803d"}  # fmt: skip
-    key = "".join(f'<li><i style="background:{c}"></i>{n}</li>' for n, c in keys.items())
+    key = "".join(f'<li><i style="background:{span_colour(n)}"></i>{escape(n)}</li>' for n in timeline.names)
     note = f"One rank of each stage: compute above, communication below.{cut} Hover for names, times and bytes."
     part = timeline.makespan_s * ZOOM
     views = [
@@ -132,6 +132,8 @@ def _timeline(answer: Answer) -> str:
         (f"Its last {units.show_time(part)}: it drains, gradients meet, the optimizer runs",
          between(timeline, timeline.makespan_s - part, timeline.makespan_s)),
     ]  # fmt: skip
+    if split.pp == 1:
+        views = views[:1]
     drawn_views = "".join(f"<h3>{words}</h3>{timeline_svg(view)}" for words, view in views)
     return f'<p class="note">{note}</p>{drawn_views}<ul class="key">{key}</ul>'
 

@@ -11,6 +11,7 @@ from syncline.plan.plan import Plan
 from syncline.plan.sensitivity import Action
 
 GIB = 2**30
+LONG_YEARS = 10  # longer than a cluster is kept
 _PARTS = {
     "compute": "arithmetic", "tp": "tensor-parallel exchange", "cp": "context-parallel exchange",
     "ep": "expert exchange", "host": "host routing",
@@ -118,8 +119,9 @@ def given_line(answer: Answer) -> str:
 
 
 def first_actions(actions: tuple[Action, ...], most: int = 3) -> list[Action]:
-    """Return the actions worth showing first."""
-    return [action for action in actions if action.saving > 0.0005][:most]
+    """Return the actions to show first: the largest savings, those that would not pay back in their time last."""
+    helpful = [action for action in actions if action.saving > 0.0005]
+    return sorted(helpful, key=lambda action: (action.payback_years or 0.0) > LONG_YEARS)[:most]
 
 
 def action_line(action: Action) -> str:
@@ -129,7 +131,7 @@ def action_line(action: Action) -> str:
         words += f", {units.show_money(action.usd_per_year)} a year"
     if action.price_usd:
         never = action.payback_years is None or action.payback_years > 99
-        back = "never pays back" if never else f"pays back in {action.payback_years:.1f} years"
+        back = "never pays back" if never else f"pays back in {action.payback_years or 0.0:.1f} years"
         words += f"; costs {units.show_money(action.price_usd)}, {back}"
     return words + (f" ({action.note})" if action.kind == "numerics" else "")
 

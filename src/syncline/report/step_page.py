@@ -88,7 +88,7 @@ def timeline_svg(timeline: Timeline, width: int = 1140) -> str:
         wide = max(length / total * room, 0.3)
         title = f"<title>{escape(name)} {units.show_time(length)}{size}</title>"
         box = f'x="{left + start * room:.2f}" y="{y}" width="{wide:.2f}" height="{11 if compute else 8}"'
-        parts.append(f'<rect {box} fill="{_colour(name)}">{title}</rect>')
+        parts.append(f'<rect {box} fill="{span_colour(name)}">{title}</rect>')
     labels = "".join(f'<text x="4" y="{i * lane + 13}">stage {rank}</text>' for rank, i in ranks.items())
     height = len(ranks) * lane + 22
     end = f'<text x="{width - 8}" y="{height - 6}" text-anchor="end">{units.show_time(total)}</text>'
@@ -97,5 +97,6 @@ def timeline_svg(timeline: Timeline, width: int = 1140) -> str:
     return f"<svg {box}>{labels}{''.join(parts)}{axis}</svg>"
 
 
-def _colour(name: str) -> str:
+def span_colour(name: str) -> str:
+    """Return the colour of a span by its name."""
     return _COLOURS.get(name) or _COLOURS.get(name.split(" ")[0], "#9ca3af")
