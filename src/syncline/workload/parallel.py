@@ -149,7 +149,9 @@ def _check_experts(shape: Shape, split: Parallel) -> None:
             f"ep is {split.ep}, which does not divide the {shape.moe.experts} experts of {shape.name}.",
             hint=f"The nearest that works is ep: {works}.",
         )
-    ranks = split.tp * split.cp * (split.dp or 1)
+    if split.dp is None:  # known once the job meets a cluster, and checked then
+        return
+    ranks = split.tp * split.cp * split.dp
     if ranks % split.ep:
         options = [d for d in divisors(ranks) if shape.moe.experts % d == 0]
         raise DescriptionError(
