@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -187,16 +187,25 @@ def sweeps(
             continue
         if described.remark:
             remarks[row.system].append(described.remark)
+        row = replace(row, num_hosts=described.system.num_hosts)
         key = (row.system, row.op, row.num_gpus, row.num_hosts, row.source, id(described))
         found.setdefault(key, (described, []))[1].append(row)
     return [(d, sorted(r, key=lambda x: x.size_bytes)) for d, r in found.values()], lost, remarks
 
 
 def _check(row: Row) -> None:
-    if row.size_bytes <= 0:
+    if row.problem:
+        raise SynclineError(row.problem)
+    if row.size_bytes < 0 or row.time_us < 0:
+        raise SynclineError("a size or a time is negative")
+    if row.size_bytes == 0:
         raise SynclineError("size is 0: rounded down per rank, nothing was moved")
-    if row.time_us <= 0:
-        raise SynclineError("no time was published")
+    if row.time_us == 0:
+        raise SynclineError("no time was published, and no bandwidth to derive it from")
+    if not 1 <= row.size_bytes <= 2**50 or not 0.01 <= row.time_us <= 1e11:
+        raise SynclineError("a size above 1 PiB, or a time below 10 ns or above a day, is no measurement")
+    if row.num_gpus < 2:
+        raise SynclineError("a collective needs at least two GPUs")
     if row.op not in OPS:
         raise SynclineError(f'operation "{row.op}" is not modelled')
 

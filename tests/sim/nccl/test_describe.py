@@ -75,3 +75,34 @@ def test_errors_name_what_is_wrong() -> None:
         described("dgx-h100", "rail-optimized NDR", 2, {"nccl": "new"})
     with pytest.raises(DescriptionError, match="TPU-v4 does not run NCCL"):
         described("tpu-v4-host", "fat-tree 100GbE", 1)
+
+
+@pytest.mark.parametrize(
+    ("written", "release"), [("2.27.5", (2, 27)), (2.3, (2, 30)), (2.18, (2, 18)), (22705, (2, 27)), (2804, (2, 8))]
+)
+def test_a_release_however_it_is_written(written: object, release: tuple[int, int]) -> None:
+    spec = ClusterSpec.model_validate({"hosts": 2, "host": "dgx-h100", "network": "fat-tree NDR"})
+    assert from_spec(spec, 2, 8, {"nccl": written}).nccl == release
+
+
+@pytest.mark.parametrize(
+    ("host", "gpus", "nvlink_GBps"),
+    [("dgx-1-v100", 8, 120), ("dgx-1-v100", 4, 80), ("dgx-1-v100", 2, 20), ("hgx-a100-4", 2, 80), ("dgx-a100", 2, 240)],
+)
+def test_a_mesh_has_fewer_links_between_fewer_gpus(host: str, gpus: int, nvlink_GBps: float) -> None:
+    spec = ClusterSpec.model_validate({"hosts": 1, "host": host})
+    assert from_spec(spec, 1, gpus).nvlink_GBps == pytest.approx(nvlink_GBps)
+
+
+def test_software_that_makes_no_sense_is_an_error() -> None:
+    spec = ClusterSpec.model_validate({"hosts": 2, "host": "dgx-h100", "network": "fat-tree NDR"})
+    for software in ({"env": "fast"}, {"ranks_per_process": "many"}, {"nccl": "new"}):
+        with pytest.raises(DescriptionError):
+            from_spec(spec, 2, 8, software)
+
+
+def test_google_instances_have_the_settings_of_their_guide() -> None:
+    spec = ClusterSpec.model_validate({"hosts": 2, "host": "a3-mega", "network": "fat-tree TCPXO-200"})
+    system = from_spec(spec, 2, 8)
+    assert (system.env["NCCL_PROTO"], system.tuner) == ("Simple,LL128", "gcp-a3-mega")
+    assert from_spec(spec, 2, 8, {"env": {"NCCL_ALGO": "Ring"}}).env == {"NCCL_ALGO": "Ring"}

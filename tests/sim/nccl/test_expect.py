@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -11,6 +12,7 @@ from syncline.errors import SimulationError
 from syncline.sim.nccl.constants import default_constants
 from syncline.sim.nccl.expect import expected_us
 from syncline.sim.nccl.job import Job, Scale, pipe
+from syncline.sim.nccl.measured import bus_factor
 from syncline.sim.nccl.system import NcclSystem
 
 MIB = 2.0**20
@@ -50,7 +52,7 @@ def test_ring_simple_across_is_paced_by_the_network_hop() -> None:
 
 def test_tree_ll_counts_up_and_down() -> None:
     hop = 5 + NET.hop_us
-    latency = 6.8 + 2 * (7 * MACHINE.intra_ll_us[1] + 2 * hop) + NET.channel_us
+    latency = 6.8 + 2 * (7 * MACHINE.intra_ll_us[1] + 2 * hop) + 2 * NET.channel_us  # PCIe Gen4: twice the copying
     assert one(ACROSS, "all_reduce", ("Tree", "LL"), 8) == pytest.approx(latency, rel=0.01)
 
 
@@ -77,7 +79,13 @@ def test_a_ring_never_beats_the_wire() -> None:
 def test_launches_from_one_process_and_timed_calls_cost_extra() -> None:
     plain = one(A100, "all_reduce", ("Ring", "LL"), 8)
     driven = NcclSystem(gpu="a100", num_hosts=1, gpus_per_host=8, gpus_per_process=8, call_us=22)
-    assert one(driven, "all_reduce", ("Ring", "LL"), 8) == pytest.approx(plain + 7 * MACHINE.launch_us_per_gpu + 22)
+    launch = 8 * MACHINE.launch_us_per_gpu
+    paced = one(driven, "all_reduce", ("Ring", "LL"), 8) - 22
+    assert max(plain, launch) < paced < plain + launch
+    large = 2.0**33
+    assert one(driven, "all_reduce", ("Ring", "Simple"), large) == pytest.approx(
+        one(A100, "all_reduce", ("Ring", "Simple"), large) + 22, rel=1e-6
+    )
 
 
 def test_scale_multiplies_what_it_names() -> None:
@@ -101,3 +109,30 @@ def test_time_is_positive_and_more_bytes_take_longer(pair: tuple[str, str], host
     system = ACROSS.scaled(hosts)
     small, large = expected_us(Job(system, "all_reduce"), pair, np.array([2.0**log_size, 2.0 ** (log_size + 1)]))
     assert 0 < small <= large * 1.0001
+
+
+def test_send_and_receive_gain_a_channel_for_every_64_MiB() -> None:
+    system = NcclSystem(gpu="b200", num_hosts=1, gpus_per_host=8)
+    small, middle, large = (one(system, "sendrecv", ("P2P", "Simple"), 2.0**e) for e in (26, 28, 33))
+    assert middle == pytest.approx(small, rel=0.1)
+    assert 2**33 / large / 1e3 > 500 > 100 > 2**26 / small / 1e3
+
+
+def test_nothing_inside_a_host_is_faster_than_nvlink() -> None:
+    system = NcclSystem(gpu="b200", num_hosts=1, gpus_per_host=8)
+    for op in ("alltoall", "sendrecv"):
+        time_us = one(system, op, ("P2P", "Simple"), 2.0**34)
+        assert 2**34 * bus_factor(op, 8) / time_us / 1e3 < system.nvlink_GBps
+
+
+def test_ll_buffers_cost_more_over_older_pcie() -> None:
+    new = NcclSystem(gpu="h100", num_hosts=2, gpus_per_host=8, num_nics=8, nic_rate_Bps=25e9)
+    old = replace(new, pcie_Bps=24e9)
+    assert one(old, "all_reduce", ("Tree", "LL"), 2.0**16) > 1.1 * one(new, "all_reduce", ("Tree", "LL"), 2.0**16)
+
+
+def test_sharp_pays_for_the_network() -> None:
+    alone = NcclSystem(gpu="h100", num_hosts=1, gpus_per_host=8)
+    across = NcclSystem(gpu="h100", num_hosts=16, gpus_per_host=8, num_nics=8, nic_rate_Bps=50e9, collnet=True)
+    for size in (8.0, 2.0**33):
+        assert one(across, "all_reduce", ("NVLS", "Simple"), size) > one(alone, "all_reduce", ("NVLS", "Simple"), size)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from syncline.sim.nccl.constants import default_constants, left_out_constants
-from syncline.sim.nccl.fit import Fitted, Sweep, fit
+from syncline.sim.nccl.constants import left_out_constants
+from syncline.sim.nccl.fit import Fitted, Sweep, fit, fit_left_out
 from syncline.sim.nccl.job import Job
 from syncline.sim.nccl.predict import chosen_pairs, times_us
 from syncline.sim.nccl.system import NcclSystem
@@ -28,9 +30,26 @@ def test_fit_finds_constants_that_made_the_rows() -> None:
     assert np.median(np.abs(rows.residual(found.constants()))) < 0.05
 
 
+def test_a_shared_parent_learns_from_its_children() -> None:
+    rows = sweep("slingshot", hop_us=30.0)
+    before = Fitted().constants().networks["unknown"].hop_us
+    found = fit([rows], rounds=1)
+    assert found.constants().networks["unknown"].hop_us > before + 5
+    assert found.constants().networks["efa-v2"].hop_us == found.constants().networks["unknown"].hop_us
+
+
 def test_a_kind_without_rows_keeps_its_parent() -> None:
-    constants = default_constants()
-    assert constants.networks["tcpx"].hop_us == constants.networks["tcpxo"].hop_us
+    constants = fit([sweep("tcpxo", hop_us=50.0)], rounds=1).constants()
+    assert constants.networks["tcpx"].hop_us == constants.networks["tcpxo"].hop_us > 35
+
+
+def test_leaving_a_system_out_fits_only_what_prices_its_rows() -> None:
+    sweeps = [sweep("roce", hop_us=20.0), sweep("slingshot", hop_us=30.0)]
+    sweeps[1] = replace(sweeps[1], label="other")
+    full = fit(sweeps, rounds=1)
+    without = fit_left_out(sweeps, full, ["other"])["other"]
+    assert without.networks["roce"] == full.networks["roce"]
+    assert "slingshot" not in without.networks
 
 
 def test_shipped_fit_has_left_out_constants_of_each_fitted_system() -> None:

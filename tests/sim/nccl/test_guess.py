@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from syncline.errors import DescriptionError
-from syncline.sim.nccl.guess import guess
+from syncline.sim.nccl.guess import guess, hosts_in
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,20 @@ from syncline.sim.nccl.guess import guess
         ("GCP a3-ultragpu-8g H200", 2, 8, ("h200", "roce", 8, 50e9)),
         ("Azure ND H100 v5", 2, 8, ("h100", "infiniband", 8, 50e9)),
         ("8x B200, InfiniBand NDR", 8, 8, ("b200", "infiniband", 8, 50e9)),
+        ("NREL Kestrel: 4x H100 a node", 16, 4, ("h100", "slingshot", 2, 25e9)),
+        ("Perlmutter, 4x A100", 8, 4, ("a100", "slingshot", 4, 25e9)),
+        ("CSCS Alps 4x GH200, Slingshot-11", 8, 4, ("gh200", "slingshot", 4, 25e9)),
+        ("Azure Standard_ND96isr_H100_v5", 16, 8, ("h100", "infiniband", 8, 50e9)),
+        ("Azure ND96asr_v4 (A100-40GB)", 8, 8, ("a100", "infiniband", 8, 25e9)),
+        ("OCI BM.GPU4.8 A100-40GB, RoCE 16x100Gb/s", 2, 8, ("a100", "roce", 16, 12.5e9)),
+        ("GCP a3-highgpu-8g", 2, 8, ("h100", "tcpx", 4, 25e9)),
+        ("8x V100 nodes, 25 Gb/s TCP", 4, 8, ("v100", "tcp", 1, 3.125e9)),
+        ("2 hosts, 8x A100-80GB, 10GbE, TCP sockets", 2, 8, ("a100", "tcp", 1, 1.25e9)),
+        ("Lambda H100, 3200 Gb/s InfiniBand", 8, 8, ("h100", "infiniband", 8, 50e9)),
+        ("1 A10G each, 25 Gbps TCP sockets", 2, 1, ("l40s", "tcp", 1, 3.125e9)),
+        ("DGX-1 V100 4x EDR", 4, 8, ("v100", "infiniband", 4, 12.5e9)),
+        ("Frontier 4x MI250X, Slingshot, RCCL", 8, 8, ("mi250x", "slingshot", 4, 25e9)),
+        ("A800 8x200G IB", 4, 8, ("a800", "infiniband", 8, 25e9)),
     ],
 )
 def test_text_to_system(text: str, hosts: int, gpus: int, expected: tuple[str, str, int, float]) -> None:
@@ -35,3 +49,32 @@ def test_environment_and_release_from_notes() -> None:
 def test_nothing_known_is_an_error() -> None:
     with pytest.raises(DescriptionError, match="names no GPU or machine"):
         guess("a cluster", "", 2, 8)
+
+
+def test_what_ran_is_read_from_the_text() -> None:
+    assert guess("8x A100, single process -g 8", "", 1, 8).gpus_per_process == 8
+    assert guess("8x H200 node, PyTorch timing", "", 1, 8).call_us > 0
+    assert guess("DGX H100, NDR, SHARP", "", 4, 8).collnet
+    assert not guess("DGX H100, NDR, no SHARP", "", 4, 8).collnet
+    assert guess("GCP a3-highgpu-8g", "", 2, 8).env == {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}
+
+
+def test_the_release_is_the_usual_one_of_its_time() -> None:
+    assert guess("8x A100 node", "", 1, 8).nccl == (2, 18)
+    system = guess("8x B200 node", "", 1, 8)
+    assert system.nccl == (2, 27)
+    assert "NCCL release not said: 2.27" in system.assumed
+
+
+def test_cards_on_pcie_have_no_nvlink_unless_bridged() -> None:
+    assert guess("4x A100 PCIe 40GB", "", 1, 4).nvlink_GBps == 0
+    assert guess("8x L40S", "", 1, 8).nvlink_GBps == 0
+    assert guess("2x H100 NVL (PCIe, NVLink bridge)", "", 1, 2).nvlink_GBps > 200
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "hosts"),
+    [("4 nodes of 8x H100", 32, 4), ("16x8 H100, 8x400Gb/s", 128, 16), ("DGX A100", 24, 3), ("8x H100 node", 8, 1)],
+)
+def test_hosts_of_a_row_that_does_not_say(text: str, gpus: int, hosts: int) -> None:
+    assert hosts_in(text, "", gpus) == hosts

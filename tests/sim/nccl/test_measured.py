@@ -43,12 +43,70 @@ def test_logs_that_cannot_be_used() -> None:
         read_log('{"a": 1}', "run.json")
 
 
-def test_csv_errors_have_a_line() -> None:
-    with pytest.raises(FileError, match="column source is missing"):
-        read_rows("a,b\n1,2\n", "x.csv")
-    head = "source,system,gpus,nodes,op,dtype,size_bytes,time_us,algbw_gbps,busbw_gbps,notes\n"
-    with pytest.raises(FileError, match=r"x\.csv line 2"):
-        read_rows(head + "s,sys,eight,1,all_reduce,float,8,1,0,0,\n", "x.csv")
+HEAD = "source,system,gpus,nodes,op,dtype,size_bytes,time_us,algbw_gbps,busbw_gbps,notes\n"
+
+
+def test_a_file_that_is_no_such_csv_is_one_error() -> None:
+    for text, words in (
+        ("a,b\n1,2\n", "column system is missing"),
+        ("", "column system is missing"),
+        ("system,gpus,op,size_bytes\n", "column time_us is missing"),
+        (HEAD + 's,"' + "x" * 200_000 + '",8,1,all_reduce,float,8,1,0,0,\n', "this is not a CSV"),
+    ):
+        with pytest.raises(FileError, match=words):
+            read_rows(text, "x.csv")
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ("8,1,all_reduce,float,8,1.5,0,0", ("all_reduce", 8, 1.5)),
+        ("8,1,AllReduce,float,1G,2ms,,", ("all_reduce", 2**30, 2000.0)),
+        ('8,1,all_reduce_perf,half,8 MiB,"1,024.5",,', ("all_reduce", 2**23, 1024.5)),
+        ("8,1,all-to-all,bfloat16,1073741824,,,160", ("alltoall", 2**30, 2**30 * 7 / 8 / 160e3)),
+        ("8,1,reduce_scatter,float,1073741824,N/A,200,", ("reduce_scatter", 2**30, 2**30 / 200e3)),
+        ("8,1,bcast,float,256KB,nan,,100", ("broadcast", 2**18, 2**18 / 100e3)),
+        ("8,1,all_gather,float,0,8.5,0,0", ("all_gather", 0, 8.5)),
+        ("8,1,gather,float,8,8.5,0,0", ("gather", 8, 8.5)),
+        ("8,,sendrecv,float,8,8.5,0,0", ("sendrecv", 8, 8.5)),
+    ],
+)
+def test_cells_as_people_write_them(cells: str, expected: tuple[str, float, float]) -> None:
+    (row,) = read_rows(HEAD + f"s,sys,{cells},\n", "x.csv")
+    assert row.problem == ""
+    assert (row.op, row.size_bytes, row.time_us) == (expected[0], expected[1], pytest.approx(expected[2]))
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ("eight,1,all_reduce,float,8,1,0,0", '"eight" is not a number'),
+        ("8,1.5,all_reduce,float,8,1,0,0", 'nodes "1.5" is not a count'),
+        ("8,1,all_reduce,float,8 parsecs,1,0,0", '"8 parsecs" is not a number'),
+        ("8,1,all_reduce,float,1e999,1,0,0", "is not a finite number"),
+        ("-8,1,all_reduce,float,8,1,0,0", 'gpus "-8" is not a count'),
+    ],
+)
+def test_a_cell_that_cannot_be_read_is_the_rows_problem(cells: str, words: str) -> None:
+    good = "s,sys,8,1,all_reduce,float,8,1,0,0,\n"
+    bad, fine = read_rows(HEAD + f"s,sys,{cells},\n" + good, "x.csv")
+    assert words in bad.problem
+    assert fine.problem == ""
+
+
+OLD = """
+# nThread 1 nGpus 8 minBytes 1 maxBytes 8589934592 step: 2(factor) broadcast_perf
+[1,0]<stdout>:           8             2   float       0    34.16    0.00    0.00    N/A    34.32    0.00    0.00    N/A
+ 0:   8589934592    2147483648   float       0    36896  232.81  232.81    N/A    36599  234.70  234.70    N/A
+        4096           128   float    34.62    0.12    0.10    N/A    34.81    0.12    0.10    N/A
+   134217728      33554432   float     sum   1162.2  115.49  202.11  2e-07   1162.5  115.46  202.05  2e-07
+"""
+
+
+def test_logs_of_older_releases_and_launchers() -> None:
+    series = read_log(OLD, "old.log")
+    assert series.sizes.tolist() == [8, 4096, 134217728, 8589934592]
+    assert series.time_us.tolist() == [34.16, 34.62, 1162.2, 36896.0]
 
 
 def test_missing_and_binary_files(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from syncline.sim.nccl.calibrate import SIX_SIZES, Calibration, calibrate
 from syncline.sim.nccl.describe import from_fabric, from_spec
-from syncline.sim.nccl.measured import Series, read_log
-from syncline.sim.nccl.predict import IGNORES, Prediction, bus_factor, predict
+from syncline.sim.nccl.measured import Series, bus_factor, read_log
+from syncline.sim.nccl.predict import IGNORES, Prediction, predict
 from syncline.sim.nccl.system import NcclSystem
 
 __all__ = [

@@ -29,7 +29,14 @@ class Gpu:
     nvls: bool
     pcie_GBps: float
     nvlink_domain: int
+    machine: int = -1
+    usual_nccl: str = "2.27"
     unverified: bool = False
+
+    @property
+    def machine_row(self) -> int:
+        """Row of the machine's tables: the generation's, or AMD's own."""
+        return self.generation if self.machine < 0 else self.machine
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class Network:
     ring_pace_us: float
     nic_cap_GBps: float
     efficiency: float
+    many_hosts: float
     ll_us_per_KiB: float
     ll128_share: float
     pipeline: float
@@ -72,13 +80,20 @@ class Machine:
     nvls_wide_efficiency: tuple[float, ...]
     intra_ll_us: tuple[float, ...]
     launch_us_per_gpu: float
+    p2p_launch_us_per_gpu: float
+    p2p_base_us: float
+    p2p_channel_GBps: tuple[float, ...]
+    p2p_net_share: float
+    alltoall_pipeline: float
+    pcie_share: float
     one_host_pipeline: float
-    nvls_pipeline: float
+    nvls_pipeline: tuple[float, ...]
     tree_ll128_pipeline: float
     tree_simple_pipeline: float
-    nvlstree_pipeline: float
+    nvlstree_pipeline: tuple[float, ...]
     one_host_ll_us_per_KiB: tuple[float, ...]
     ring_ll_copy: float
+    ring_ll128_share: float
     ring_chunk_KiB: float
     torch_call_us: float
     sendrecv_share: float
@@ -126,11 +141,18 @@ def gpu_facts(name: str) -> Gpu:
     return known[name]
 
 
+_HOPS = ("hop_us", "simple_hop_us", "tree_simple_hop_us", "ring_ll_hop_us", "ring_ll128_hop_us")
+
+
 def _filled(kind: str, rows: Mapping[str, dict[str, Any]], fitted: Mapping[str, dict[str, float]]) -> dict[str, Any]:
     """Return a kind's values over its parent's; fitted ones win, and a child's prior wins over a parent's fit."""
     row = {**rows[kind], **fitted.get(kind, {})}
     parent = row.get("parent")
-    return {**_filled(parent, rows, fitted), **row} if parent else row
+    if not parent:
+        return row
+    inherited = _filled(parent, rows, fitted)
+    factor = row.pop("hop_factor", 1.0)
+    return {**inherited, **{name: inherited[name] * factor for name in _HOPS if name in inherited}, **row}
 
 
 def network_from(kind: str, rows: Mapping[str, dict[str, Any]], fitted: Mapping[str, dict[str, float]]) -> Network:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from syncline import units
@@ -37,6 +38,11 @@ _TUNER_OF = {
     ("EFAv3", 90): "aws-p5en",
     ("EFAv4", 100): "aws-p6",
     ("EFAv4", 103): "aws-p6-b300",
+}
+# What the vendor's guide tells every user to set; without it NCCL would choose what the plugin cannot do well.
+_VENDOR_ENV = {
+    "tcpx": {"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"},
+    "tcpxo": {"NCCL_ALGO": "Ring,Tree", "NCCL_PROTO": "Simple,LL128"},
 }
 _KEYS = {
     "nccl",
@@ -77,13 +83,27 @@ def from_spec(
     return _system(model, link, catalog, stack, num_hosts, gpus_per_host or model.num_gpus)
 
 
+def usual_release(system: NcclSystem, said: bool) -> NcclSystem:
+    """Return a published system with the release that was usual for its GPU when such rows were published."""
+    if said:
+        return system
+    usual = system.facts.usual_nccl
+    kept = tuple(a for a in system.assumed if not a.startswith("NCCL release not said"))
+    numbers = tuple(int(x) for x in usual.split("."))
+    return replace(system, nccl=(numbers[0], numbers[1]), assumed=(*kept, f"NCCL release not said: {usual}"))
+
+
 def _system(
     model: HostModel, link: LinkType | None, catalog: Catalog, stack: Mapping[str, Any], num_hosts: int, gpus: int
 ) -> NcclSystem:
     assumed: list[str] = []
     gpu = gpu_name(catalog.gpu(model.gpu), assumed)
-    env = {str(k): str(v) for k, v in (stack.get("env") or {}).items()}
+    env = _environment(stack)
     kind = _network_kind(link, stack, env, assumed) if num_hosts > 1 or link else "infiniband"
+    if kind in _VENDOR_ENV and num_hosts > 1 and not env.keys() & {"NCCL_ALGO", "NCCL_PROTO"}:
+        env |= _VENDOR_ENV[kind]
+        said = " ".join(f"{name}={value}" for name, value in _VENDOR_ENV[kind].items())
+        assumed.append(f"environment of the vendor's guide ({said})")
     num_nics, rate_Bps, grouped = _nics(model, link, gpus, env)
     cap = stack.get("nic_path_cap")
     return NcclSystem(
@@ -93,7 +113,7 @@ def _system(
         num_nics=num_nics,
         nic_rate_Bps=rate_Bps,
         network=kind,
-        nvlink_Bps=_nvlink_Bps(model, catalog),
+        nvlink_Bps=_nvlink_Bps(model, catalog, gpus),
         nvswitch=model.scale_up_topology == "nvswitch",
         nvlink_domain=_domain(model, gpus, env),
         pcie_Bps=_pcie_Bps(model, catalog, grouped),
@@ -104,11 +124,25 @@ def _system(
         nccl=_release(stack, assumed),
         env=env,
         tuner=_tuner(link, gpu, kind, stack, assumed),
-        gpus_per_process=int(stack.get("ranks_per_process", 1)),
+        gpus_per_process=_ranks_per_process(stack, gpus),
         collnet=bool(stack.get("sharp", False)) and env.get("NCCL_COLLNET_ENABLE") != "0",
         call_us=default_constants().machine.torch_call_us if stack.get("timing") == "torch" else 0.0,
         assumed=tuple(assumed),
     )
+
+
+def _environment(stack: Mapping[str, Any]) -> dict[str, str]:
+    env = stack.get("env") or {}
+    if not isinstance(env, Mapping):
+        raise DescriptionError("software.env is a mapping of variables.", hint="Write env: {NCCL_ALGO: Ring}.")
+    return {str(k): str(v) for k, v in env.items()}
+
+
+def _ranks_per_process(stack: Mapping[str, Any], gpus: int) -> int:
+    given = stack.get("ranks_per_process") or 1
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 1024:
+        raise DescriptionError(f'ranks_per_process is a number of GPUs, not "{given}".')
+    return min(given, gpus)
 
 
 def gpu_name(gpu: Gpu, assumed: list[str]) -> str:
@@ -123,12 +157,22 @@ def gpu_name(gpu: Gpu, assumed: list[str]) -> str:
     return kin
 
 
-def _nvlink_Bps(model: HostModel, catalog: Catalog) -> float:
+# Links that each of the first n GPUs of a hybrid cube mesh (DGX-1) has to the others of them.
+_CUBE_LINKS = {2: 1, 3: 2, 4: 4, 5: 4, 6: 4, 7: 4}
+
+
+def _nvlink_Bps(model: HostModel, catalog: Catalog, gpus: int) -> float:
+    """NVLink of one GPU towards the GPUs of the job: all its links at a switch, those to its peers in a mesh."""
     gpu = catalog.gpu(model.gpu)
     if gpu.scale_up is None or model.scale_up_topology in ("pcie", "none"):
         return 0.0
     part = catalog.scale_up(gpu.scale_up)
-    return gpu.num_scale_up_links * (part.nccl_link_Bps or 0.8 * part.link_Bps)
+    links: float = gpu.num_scale_up_links
+    if model.scale_up_topology == "cube_mesh":
+        links = min(links, _CUBE_LINKS.get(gpus, links))
+    elif model.scale_up_topology == "mesh" and 1 < gpus < model.num_gpus:
+        links = links * (gpus - 1) / (model.num_gpus - 1)
+    return links * (part.nccl_link_Bps or 0.8 * part.link_Bps)
 
 
 def _pcie_Bps(model: HostModel, catalog: Catalog, grouped: int) -> float:
@@ -187,18 +231,28 @@ def _network_kind(link: LinkType | None, stack: Mapping[str, Any], env: Mapping[
 
 
 def _release(stack: Mapping[str, Any], assumed: list[str]) -> tuple[int, int]:
-    if "nccl" not in stack:
+    """Read a release however it is written: "2.27.5", 2.3 (YAML's way with 2.30), or NCCL's own code 22705."""
+    if stack.get("nccl") is None:
         assumed.append(f"NCCL release not said: {DEFAULT_NCCL[0]}.{DEFAULT_NCCL[1]}")
         return DEFAULT_NCCL
-    numbers = re.findall(r"\d+", str(stack["nccl"]))
+    given = stack["nccl"]
+    if isinstance(given, int) and not isinstance(given, bool) and given > 2000:
+        return (given // 10000, given // 100 % 100) if given >= 10000 else (given // 1000, given // 100 % 10)
+    numbers = re.findall(r"\d+", str(given))
     if len(numbers) < 2:
-        raise DescriptionError(f'cannot read NCCL release "{stack["nccl"]}".', hint='Write it as nccl: "2.27".')
+        raise DescriptionError(f'cannot read NCCL release "{given}".', hint='Write it as nccl: "2.27".')
+    if isinstance(given, float) and len(numbers[1]) == 1:
+        assumed.append(f"NCCL {given} is read as 2.{numbers[1]}0")
+        return int(numbers[0]), 10 * int(numbers[1])
     return int(numbers[0]), int(numbers[1])
 
 
 def _tuner(link: LinkType | None, gpu: str, kind: str, stack: Mapping[str, Any], assumed: list[str]) -> str:
     if "tuner" in stack:
         return "" if stack["tuner"] in (None, "none") else str(stack["tuner"])
+    if kind == "tcpxo":
+        assumed.append("tuner of GPUDirect-TCPXO (gcp-a3-mega, inferred)")
+        return "gcp-a3-mega"
     if link is None or not kind.startswith("efa"):
         return ""
     tuner = _TUNER_OF.get((link.name, gpu_facts(gpu).sm), "")

@@ -43,7 +43,7 @@ def ring_simple(job: Job, sizes: Floats) -> Floats:
 def ring_ll128(job: Job, sizes: Floats) -> Floats:
     """Ring with 128-byte flagged lines: cheaper steps, 92 % of the bandwidth, a cap per channel."""
     per_channel = job.cap("ring_ll128_per_channel_GBps")
-    busbw = min(0.92 * job.ring_GBps, 0.95 * job.graphs.ring.num_channels * per_channel)
+    busbw = min(0.92 * job.ring_GBps, job.machine.ring_ll128_share * job.graphs.ring.num_channels * per_channel)
     bytes_us = _ring_bytes_us(job, sizes, busbw)
     inside = 1.9 * job.scale.intra
     if job.hosts == 1:
@@ -60,7 +60,7 @@ def ring_ll(job: Job, sizes: Floats) -> Floats:
     kib = sizes / job.n / channels / 1024
     alone = job.hosts == 1
     inside = job.intra_ll_us if alone else max(job.intra_ll_us, job.system.post_us)
-    copy = job.one_host_ll_us_per_KiB if alone else job.machine.ring_ll_copy * job.net.ll_us_per_KiB
+    copy = job.one_host_ll_us_per_KiB if alone else job.machine.ring_ll_copy * job.net.ll_us_per_KiB * job.host_copy
     hop = job.net.ring_ll_hop_us * job.scale.ll_hop
     copied = job.steps * kib * copy * job.scale.ll_copy
     moved = _ring_bytes_us(job, sizes, job.ring_GBps / 2)
@@ -85,11 +85,12 @@ def tree_ll(job: Job, sizes: Floats) -> Floats:
     channels = np.clip(sizes / 4096, 1, job.channels)
     kib = sizes / channels / 1024
     near = np.minimum(kib, 32)
-    copy = job.net.ll_us_per_KiB * job.scale.ll_copy
+    copy = job.net.ll_us_per_KiB * job.host_copy * job.scale.ll_copy
     hop = (5 + job.net.hop_us) * job.scale.ll_hop
     inside = (job.p - 1) * (job.intra_ll_us + 0.03 * near)
     between = job.depth * (hop + copy * near)
-    return np.asarray(6.8 + 2 * (inside + between) + 2 * copy * np.maximum(kib - 32, 0) + job.net.channel_us * channels)
+    channels_us = job.net.channel_us * job.host_copy * channels
+    return np.asarray(6.8 + 2 * (inside + between) + 2 * copy * np.maximum(kib - 32, 0) + channels_us)
 
 
 def tree_ll128(job: Job, sizes: Floats) -> Floats:
@@ -98,10 +99,11 @@ def tree_ll128(job: Job, sizes: Floats) -> Floats:
     algbw = min(0.94 * _tree_GBps(job), per_channel)
     if job.hosts > 1:
         algbw = min(algbw, job.net.ll128_share * job.nic_GBps)
-    latency = 2 * (1.25 * job.scale.intra * (job.p - 1) + job.depth * (8.5 + job.net.hop_us) * job.scale.ll_hop)
+    latency = 2 * (1.25 * job.intra_ll128 * (job.p - 1) + job.depth * (8.5 + job.net.hop_us) * job.scale.ll_hop)
     loss = job.machine.tree_ll128_pipeline * job.net.pipeline * job.scale.pipeline
     channels = np.clip(sizes / 5120, 1, job.channels)
-    return 14 + pipe(latency, sizes / (algbw * 1e3), loss, 64 * _MIB, sizes) + job.net.channel_us * channels
+    channels_us = job.net.channel_us * job.host_copy * channels
+    return 14 + pipe(latency, sizes / (algbw * 1e3), loss, 64 * _MIB, sizes) + channels_us
 
 
 def tree_simple(job: Job, sizes: Floats) -> Floats:
@@ -115,17 +117,19 @@ def tree_simple(job: Job, sizes: Floats) -> Floats:
 def _nvls_GBps(job: Job, ranks: int) -> float:
     """Algorithm bandwidth of an in-switch reduction among `ranks`: each sends S once and receives S(1 + 1/n)."""
     by_generation = job.machine.nvls_efficiency if ranks <= 8 else job.machine.nvls_wide_efficiency
-    efficiency = by_generation[job.system.facts.generation]
+    efficiency = by_generation[job.row]
     scale = job.scale.efficiency if job.hosts == 1 else 1.0
     share = 1 + 1 / ranks if job.op == "all_reduce" else (ranks - 1) / ranks
     return efficiency * job.system.nvlink_GBps * scale / share
 
 
 def nvls(job: Job, sizes: Floats) -> Floats:
-    """In-switch reduction inside one NVLink domain."""
-    bytes_us = sizes / (_nvls_GBps(job, job.n) * 1e3)
-    loss = job.machine.nvls_pipeline * job.width * job.scale.pipeline
-    return pipe(25 * job.scale.intra, bytes_us, loss, 256 * _MIB, sizes)
+    """In-switch reduction inside one NVLink domain, or across hosts with in-network reduction behind it (SHARP)."""
+    loss = job.machine.nvls_pipeline[job.row] * job.width * job.scale.pipeline
+    if job.hosts == 1:
+        return pipe(25 * job.scale.intra, sizes / (_nvls_GBps(job, job.n) * 1e3), loss, 256 * _MIB, sizes)
+    algbw = 0.9 * min(job.nic_GBps, _nvls_GBps(job, job.p))
+    return pipe(25 * job.scale.intra + 2 * _simple_hop_us(job), sizes / (algbw * 1e3), loss, 64 * _MIB, sizes)
 
 
 def nvls_tree(job: Job, sizes: Floats) -> Floats:
@@ -137,7 +141,7 @@ def nvls_tree(job: Job, sizes: Floats) -> Floats:
     algbw = min(inside, nic)
     hop = (14 + job.net.tree_simple_hop_us) * job.scale.simple_hop
     latency = 25 * job.scale.intra + 2 * job.depth * hop
-    loss = job.machine.nvlstree_pipeline * job.width * job.scale.pipeline
+    loss = job.machine.nvlstree_pipeline[job.row] * job.width * job.scale.pipeline
     hosts_us = job.net.nvlstree_host_us * job.width * (job.hosts - 2) * np.minimum(1.0, sizes / (64 * _MIB))
     return pipe(latency, sizes / (algbw * 1e3), loss, 64 * _MIB, sizes) + hosts_us
 
@@ -158,15 +162,29 @@ def collnet(job: Job, sizes: Floats) -> Floats:
 
 def copies(job: Job, sizes: Floats) -> Floats:
     """All-to-all and send/recv: plain copies between peers, paying per remote peer."""
-    n, p, net = job.n, job.p, job.net
-    if job.op == "sendrecv":
-        per_gpu = min(job.system.nic_GBps, net.nic_cap_GBps) * max(1, job.system.num_nics // job.p)
-        nic = min(per_gpu, job.nvlink_GBps) * net.efficiency
-        rate = nic if job.hosts > 1 else job.machine.sendrecv_share * job.nvlink_GBps
-        return np.asarray(20 + 2 * net.hop_us * (job.hosts > 1) + sizes / (rate * 1e3))
-    local_us = sizes * (p - 1) / n / (job.machine.alltoall_share * job.nvlink_GBps * 1e3)
+    return _send_recv(job, sizes) if job.op == "sendrecv" else _all_to_all(job, sizes)
+
+
+def _send_recv(job: Job, sizes: Floats) -> Floats:
+    """One peer gets one channel for every 64 MiB, so a pair of GPUs is slow until messages are very large."""
+    machine, net = job.machine, job.net
+    share = np.maximum(1.0, sizes / (64 * _MIB))
     if job.hosts == 1:
-        return np.asarray(20 + local_us)
+        full = machine.sendrecv_share * job.nvlink_GBps
+        rate = np.minimum(full, machine.p2p_channel_GBps[job.row] * share)
+        return pipe(machine.p2p_base_us, sizes / (rate * 1e3), machine.alltoall_pipeline, 64 * _MIB, sizes)
+    per_gpu = min(job.system.nic_GBps, net.nic_cap_GBps) * max(1, job.system.num_nics // job.p)
+    one = min(per_gpu * machine.p2p_net_share, job.nvlink_GBps) * min(1.0, net.efficiency * job.scale.efficiency)
+    latency = machine.p2p_base_us + (5 + net.hop_us) * job.scale.ll_hop
+    return pipe(latency, sizes / (one * 1e3), machine.alltoall_pipeline, 64 * _MIB, sizes)
+
+
+def _all_to_all(job: Job, sizes: Floats) -> Floats:
+    n, p, net, machine = job.n, job.p, job.net, job.machine
+    local_us = sizes * (p - 1) / n / (machine.alltoall_share * job.nvlink_GBps * 1e3)
+    if job.hosts == 1:
+        local_us = local_us / job.scale.efficiency
+        return pipe(machine.p2p_base_us, local_us, machine.alltoall_pipeline * job.scale.pipeline, 1024 * _MIB, sizes)
     tiny = np.where(sizes / n < 256, net.alltoall_tiny, 1.0)
     peers_us = net.alltoall_peer_us * (n - p) * tiny
     efficiency = min(1.0, net.alltoall_efficiency * job.scale.efficiency) * (job.hosts / 2) ** -net.alltoall_falloff
@@ -194,5 +212,9 @@ def expected_us(job: Job, pair: tuple[str, str], sizes: Floats) -> Floats:
     """Return how long a pair really takes at each size, launch included."""
     if pair not in _FORMULAE:
         raise SimulationError(f"no formula for {pair[0]}/{pair[1]}.")
-    launch = job.machine.launch_us_per_gpu * (job.system.gpus_per_process - 1)
-    return np.asarray(_FORMULAE[pair](job, sizes) + launch + job.system.call_us)
+    time_us = _FORMULAE[pair](job, sizes)
+    if job.system.gpus_per_process > 1:
+        # One process launches on its GPUs in turn while the last call still runs: the slower of the two sets the pace.
+        each = job.machine.p2p_launch_us_per_gpu if pair[0] == "P2P" else job.machine.launch_us_per_gpu
+        time_us = (time_us**3 + (each * job.system.gpus_per_process) ** 3) ** (1 / 3)
+    return np.asarray(time_us + job.system.call_us)

@@ -8,7 +8,7 @@ system after another gives the left-out errors and the intervals.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,7 @@ NETWORK_PARAMETERS: dict[str, tuple[float, float]] = {
     "ring_pace_us": (0.0, 0.8),
     "nic_cap_GBps": (0.0, 0.4),
     "efficiency": (0.0, 0.3),
+    "many_hosts": (0.0, 0.03),
     "ll_us_per_KiB": (0.0, 0.8),
     "ll128_share": (0.0, 0.8),
     "pipeline": (0.0, 0.6),
@@ -47,24 +48,34 @@ NETWORK_PARAMETERS: dict[str, tuple[float, float]] = {
 }
 # Constant of the machine -> (rows of its table by GPU generation, or None for a single number; stray in log units).
 MACHINE_PARAMETERS: dict[str, tuple[tuple[int, ...] | None, float]] = {
-    "nvlink_efficiency": ((1, 2, 3), 0.1),
+    "nvlink_efficiency": ((0, 1, 2, 3, 4), 0.1),
     "nvls_efficiency": ((2, 3), 0.1),
     "nvls_wide_efficiency": ((3,), 0.2),
-    "intra_ll_us": ((1, 2, 3), 0.4),
-    "one_host_ll_us_per_KiB": ((1, 2, 3), 0.6),
+    "intra_ll_us": ((0, 1, 2, 3, 4), 0.4),
+    "one_host_ll_us_per_KiB": ((0, 1, 2, 3, 4), 0.6),
     "launch_us_per_gpu": (None, 0.5),
+    "p2p_base_us": (None, 0.3),
+    "p2p_launch_us_per_gpu": (None, 0.5),
+    "p2p_channel_GBps": ((1, 3), 0.3),
+    "p2p_net_share": (None, 0.2),
+    "alltoall_pipeline": (None, 0.4),
+    "alltoall_share": (None, 0.1),
+    "sendrecv_share": (None, 0.1),
     "one_host_pipeline": (None, 0.5),
-    "nvls_pipeline": (None, 0.5),
+    "nvls_pipeline": ((2, 3), 0.5),
     "tree_ll128_pipeline": (None, 0.3),
     "tree_simple_pipeline": (None, 0.3),
-    "nvlstree_pipeline": (None, 0.4),
+    "nvlstree_pipeline": ((2, 3), 0.4),
     "nvlstree_share": (None, 0.15),
     "nvlstree_inside": (None, 0.1),
     "ring_ll_copy": (None, 0.5),
+    "ring_ll128_share": (None, 0.1),
     "ring_chunk_KiB": (None, 0.7),
 }
+#: Kinds without rows of their own that stand for what their children have in common: what a new one is likely to be.
+SHARED = ("unknown",)
 #: A share cannot pass 1 (no wire is all payload), and overlap cannot be less than none.
-_AT_MOST = {"efficiency": 0.985, "alltoall_efficiency": 0.985, "ll128_share": 1.0}
+_AT_MOST = {"efficiency": 0.985, "many_hosts": 1.0, "alltoall_efficiency": 0.985, "ll128_share": 1.0}
 _AT_LEAST = {"overlap": 1.0, "alltoall_tiny": 1.0}
 
 
@@ -101,17 +112,31 @@ class Fitted:
         return constants_from(self.machine, self.networks)
 
 
-def fit(sweeps: Sequence[Sweep], *, rounds: int = 3, start: Fitted | None = None) -> Fitted:
-    """Return constants fitted to the sweeps: every network kind after its parent, then the machine, `rounds` times."""
+def fit(
+    sweeps: Sequence[Sweep], *, rounds: int = 3, start: Fitted | None = None, only: Collection[str] | None = None
+) -> Fitted:
+    """Return constants fitted to the sweeps: every network kind after its parent, then the machine, `rounds` times.
+
+    With `only`, the other kinds keep what `start` has.
+    """
     found = Fitted(dict(start.machine), dict(start.networks)) if start else Fitted()
     for _ in range(rounds):
-        for kind in _parents_first():
-            mine = [s for s in sweeps if s.system.num_islands > 1 and s.system.network == kind]
-            found.networks.pop(kind, None)
-            if mine:
-                found.networks[kind] = _fit_network(kind, mine, found)
+        for kind in _parents_first() if only is None else [k for k in _parents_first() if k in only]:
+            before = found.networks.pop(kind, {})
+            kinds = _children(kind) if kind in SHARED else {kind}
+            if mine := _rows_of(sweeps, kinds):
+                found.networks[kind] = _fit_network(kind, mine, found, kinds, before)
         found.machine = _fit_machine(sweeps, found)
     return found
+
+
+def _rows_of(sweeps: Sequence[Sweep], kinds: Collection[str]) -> list[Sweep]:
+    return [s for s in sweeps if s.system.num_islands > 1 and s.system.network in kinds]
+
+
+def _children(kind: str) -> set[str]:
+    """Return the kinds right below one, without kernel TCP: sockets say little about NICs that bypass the kernel."""
+    return {name for name, row in prior_rows().items() if row.get("parent") == kind and name != "tcp"}
 
 
 def _parents_first() -> list[str]:
@@ -124,10 +149,18 @@ def _parents_first() -> list[str]:
     return sorted(rows, key=depth)
 
 
-def _fit_network(kind: str, sweeps: Sequence[Sweep], found: Fitted) -> dict[str, float]:
+def _fit_network(
+    kind: str, sweeps: Sequence[Sweep], found: Fitted, kinds: Collection[str], before: Mapping[str, float]
+) -> dict[str, float]:
+    """Fit one kind around its parent, starting from what was found before."""
     prior = found.constants()
+    shared = kinds != {kind}
+    own = {k: prior_rows()[k] for k in kinds}
+    balance = _balance(sweeps) if shared else {}
     base = prior.networks[kind]
     names = [n for n, (offset, _) in NETWORK_PARAMETERS.items() if 0 < getattr(base, n) + offset < np.inf]
+    if shared:  # all-to-all depends on the NIC's queues more than on what its kind is like
+        names = [n for n in names if not n.startswith("alltoall")]
 
     def values(x: Floats) -> dict[str, float]:
         out = {}
@@ -138,11 +171,25 @@ def _fit_network(kind: str, sweeps: Sequence[Sweep], found: Fitted) -> dict[str,
         return out
 
     def residuals(x: Floats) -> Floats:
-        trial = prior.with_network(kind, **values(x))
-        return np.concatenate([s.residual(trial) for s in sweeps])
+        trial = prior
+        for k in kinds:
+            # What a child's own prior says is not its parent's to explain.
+            trial = trial.with_network(k, **{n: v for n, v in values(x).items() if k == kind or n not in own[k]})
+        return np.concatenate([s.residual(trial) * balance.get(s.system.network, 1.0) for s in sweeps])
 
-    x = minimise(residuals, np.array([NETWORK_PARAMETERS[n][1] for n in names]))
+    offsets = np.array([NETWORK_PARAMETERS[n][0] for n in names])
+    old = np.array([getattr(base, n) for n in names]) + offsets
+    start = np.log(np.maximum([before.get(n, getattr(base, n)) for n in names] + offsets, 1e-3 * old) / old)
+    x = minimise(residuals, np.array([NETWORK_PARAMETERS[n][1] for n in names]), start=start)
     return {n: _rounded(v) for (n, v), step in zip(values(x).items(), x, strict=True) if abs(step) > 0.01}
+
+
+def _balance(sweeps: Sequence[Sweep]) -> dict[str, float]:
+    """Return a weight for each kind of network, so that one with many rows does not speak for all."""
+    rows: dict[str, int] = {}
+    for sweep in sweeps:
+        rows[sweep.system.network] = rows.get(sweep.system.network, 0) + len(sweep.sizes)
+    return {kind: min(1.0, 50 / number) for kind, number in rows.items()}
 
 
 def _fit_machine(sweeps: Sequence[Sweep], found: Fitted) -> dict[str, Any]:
@@ -164,7 +211,10 @@ def _fit_machine(sweeps: Sequence[Sweep], found: Fitted) -> dict[str, Any]:
         trial = constants_from(values(x), found.networks)
         return np.concatenate([s.residual(trial) for s in sweeps])
 
-    x = minimise(residuals, np.array([MACHINE_PARAMETERS[n][1] for n, _ in slots]), max_rounds=8)
+    before = machine_from(found.machine)
+    pairs = [(getattr(before, n), getattr(prior, n), row) for n, row in slots]
+    start = np.log([a / b if row < 0 else a[row] / b[row] for a, b, row in pairs])
+    x = minimise(residuals, np.array([MACHINE_PARAMETERS[n][1] for n, _ in slots]), max_rounds=8, start=start)
     return {n: [_rounded(e) for e in v] if isinstance(v, list) else _rounded(v) for n, v in values(x).items()}
 
 
@@ -173,5 +223,18 @@ def _rounded(value: float) -> float:
 
 
 def fit_left_out(sweeps: Sequence[Sweep], full: Fitted, systems: Iterable[str]) -> Mapping[str, Fitted]:
-    """Return, for each system, the fit without its rows (starting from the full fit; priors still hold)."""
-    return {name: fit([s for s in sweeps if s.label != name], rounds=2, start=full) for name in systems}
+    """Return, for each system, the fit without its rows (starting from the full fit; priors still hold).
+
+    Only the system's own kinds of network and their ancestors are fitted anew: no other kind prices its rows.
+    """
+    found = {}
+    for name in systems:
+        kinds = {s.system.network for s in sweeps if s.label == name and s.system.num_islands > 1}
+        rest = [s for s in sweeps if s.label != name]
+        found[name] = fit(rest, rounds=1, start=full, only={a for kind in kinds for a in _with_ancestors(kind)})
+    return found
+
+
+def _with_ancestors(kind: str) -> list[str]:
+    parent = prior_rows()[kind].get("parent")
+    return [kind, *(_with_ancestors(parent) if parent else [])]

@@ -1,95 +1,149 @@
 """A system from free text such as "8x H100 nodes, InfiniBand NDR 8x400Gb/s": for rows that no systems file describes.
 
-Looks for a cloud instance, a machine, a GPU, NICs with their rate and a kind of network, and takes the catalogue's
-usual host for what it found. What was not in the text is assumed, and said.
+Looks for a cloud instance, a machine, a GPU, NICs with their rate, a kind of network and what ran, and takes the
+catalogue's usual host for what it found. What was not in the text is assumed, and said.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from syncline.errors import DescriptionError
+from syncline.fabric.catalog import load_catalog
 from syncline.fabric.spec import ClusterSpec
-from syncline.sim.nccl.describe import from_spec
+from syncline.sim.nccl.constants import read_data
+from syncline.sim.nccl.describe import from_spec, usual_release
 from syncline.sim.nccl.system import NcclSystem
 
-# Text of an instance or machine -> host of the catalogue and link. Longer names first.
-_HOSTS: tuple[tuple[str, str, str], ...] = (
-    (r"p6e-gb200|a4x|gb200", "gb200-nvl72", "NDR"),
-    (r"gb300", "gb300-nvl72", "XDR"),
-    (r"p6-b200|p6\.", "p6-b200", "EFAv4"),
-    (r"p5en", "p5en", "EFAv3"),
-    (r"\bp5e?\b", "p5", "EFAv2"),
-    (r"\bp4de\b", "p4de", "EFAv1"),
-    (r"\bp4d\b", "p4d", "EFAv1"),
-    (r"a3[- ]?ultra", "a3-ultra", "400GbE"),
-    (r"a3[- ]?mega", "a3-mega", "TCPXO-200"),
-    (r"a3[- ]?high", "a3-high", "TCPX-200"),
-    (r"\ba4[- ]?(high)?gpu|\ba4\b", "a4", "400GbE"),
-    (r"nd[- ]?h100|ndv5|nd_?h100_?v5|nd h200", "nd-h100-v5", "NDR"),
-    (r"nd[- ]?a100|ndv4|nd96asr|nd96amsr", "nd-a100-v4", "HDR"),
-    (r"polaris|sirius|perlmutter", "polaris", "Slingshot-11"),
-)
-_GPUS = (
-    ("b300", "dgx-b300"), ("b200", "dgx-b200"), ("h200", "dgx-h200"), ("h800", "hgx-h800-8"), ("h100", "hgx-h100-8"),
-    ("h20", "hgx-h100-8"), ("a100", "dgx-a100"), ("a800", "dgx-a100"), ("v100", "dgx-1-v100"), ("mi300x", "mi300x-8"),
-    ("mi355x", "mi355x-8"), ("mi250x", "mi250x-blade"), ("l40s", "l40s-8"),
-)  # fmt: skip
 _IB = {100: "EDR", 200: "HDR", 400: "NDR", 800: "XDR"}
-_IB_NAMES = {"edr": "EDR", "hdr": "HDR", "ndr": "NDR", "xdr": "XDR"}
-_NICS = re.compile(r"(\d+)\s*[x×]\s*(\d{2,3})\s*(?:gb|g\b|gbps|gbe)|(\d+)\s*nics?\b", re.IGNORECASE)
-_RATE = re.compile(r"\b(\d{2,3})\s*(?:gb/s|gbps|gbe|gbit|g\b)", re.IGNORECASE)
-_ENV = re.compile(r"\b(NCCL_[A-Z0-9_]+)=([^\s;]+)")
+_IB_NAMES = {"edr": "EDR", "hdr100": "HDR100", "hdr": "HDR", "ndr200": "NDR200", "ndr": "NDR", "xdr": "XDR"}
+_PORTS = (1, 10, 25, 40, 50, 100, 200, 400, 800)
+_TOTALS = (1600, 3200, 6400)
+_SPEED = r"(?:gb/s|gbps|gbit/?s?|gbe|gb|g)\b"
+_NICS = re.compile(rf"\b(\d{{1,2}})\s*[x×]\s*(\d{{2,3}})\s*{_SPEED}", re.IGNORECASE)
+_NIC_COUNT = re.compile(
+    r"\b(\d{1,2})\s*(?:x\s*)?(?:nics?|hcas?|connectx-?\d|cx-?\d|cassini|slingshot(?:-1[01])?|[ehnx]dr\d*)\b",
+    re.IGNORECASE,
+)
+# A bare "80GB" is memory, not a port.
+_RATE = re.compile(r"(?<![\w×.])(\d{1,4})\s*(?:gb/s|gbps|gbit/?s?|gbe|g)\b", re.IGNORECASE)
+_ENV = re.compile(r"\b((?:NCCL|FI)_[A-Z0-9_]+)=([^\s;)\"']+)")
+_PLAIN_ETHERNET = r"\bsockets?\b|\btcp\b|\brocev?2?\b|ethernet|\d ?gbe\b|spectrum"
+_ONE_PROCESS = re.compile(r"(?:one|single|1)[- ]process|(?:^|\s)-g\s*([2-9]|1\d)\b|one process drives", re.IGNORECASE)
 
 
 def guess(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> NcclSystem:
     """Return the system that free text seems to describe, or raise when it names no GPU."""
     text = f"{system} {notes}".lower()
-    host, link, named = _host(text)
-    software: dict[str, Any] = {"env": dict(_ENV.findall(f"{system} {notes}"))}
-    release = re.search(r"nccl[ _v-]*(2[._]\d+)", text)
-    if release:
-        software["nccl"] = release.group(1).replace("_", ".")
-    if re.search(r"\bsharp\b", text) and num_hosts > 1:
-        software["sharp"] = True
-    description: dict[str, Any] = {"hosts": 1, "host": {"model": host, **_nic_changes(text)}}
+    found = _found(text)
+    certain = bool(found.get("certain", False))
+    software = _software(system, notes, num_hosts, gpus_per_host)
+    host = {**_model(found["host"], text, gpus_per_host), **found.get("change", {})}
+    if not certain:
+        host |= _nic_changes(text)
+    description: dict[str, Any] = {"hosts": 1, "host": host}
     if num_hosts > 1:
-        wire = link if named else _link(text, link)
+        wire = found["link"] if certain else _link(text, found["link"])
         description["network"] = f"{'rail-optimized' if wire in _IB.values() else 'fat-tree'} {wire}"
-        if re.search(r"\btcp sockets?\b|kernel tcp", text):
+        if re.search(r"\btcp[ /]sockets?\b|kernel tcp|\bsockets?\b|\btcp\b(?!x)", text):
             software["network"] = "tcp"
-    return from_spec(ClusterSpec.model_validate(description), num_hosts, gpus_per_host, software)
+    spec = ClusterSpec.model_validate(description)
+    found_system = usual_release(from_spec(spec, num_hosts, gpus_per_host, software), "nccl" in software)
+    return replace(found_system, gpu=found["gpu"], nvlink_Bps=None) if "gpu" in found else found_system
 
 
-def _host(text: str) -> tuple[str, str, bool]:
-    for pattern, host, link in _HOSTS:
-        if re.search(pattern, text):
-            return host, link, not re.search(r"nvl72|gb[23]00", text)
-    for gpu, host in _GPUS:
-        if re.search(rf"(?<![a-z]){gpu}(?!\d)", text):
-            return host, {"dgx-a100": "HDR", "dgx-1-v100": "EDR"}.get(host, "NDR"), False
+def hosts_in(system: str, notes: str, num_gpus: int) -> int:
+    """Return how many hosts a row without that number had: as its text says, else as its usual host needs."""
+    text = f"{system} {notes}".lower()
+    said = re.search(r"\b(\d{1,5})[- ]?(?:nodes?|hosts?|vms?|instances?|servers?|trays?)\b", text)
+    pair = re.search(rf"\b(\d{{1,5}})\s*[x×]\s*(\d{{1,2}})\b(?!\s*{_SPEED})", text)
+    if said and int(said.group(1)) > 0 and num_gpus % int(said.group(1)) == 0:
+        return int(said.group(1))
+    if pair and int(pair.group(1)) * int(pair.group(2)) == num_gpus:
+        return int(pair.group(1))
+    model = load_catalog().host(_found(text)["host"])
+    return max(1, -(-num_gpus // model.num_gpus))
+
+
+def _found(text: str) -> dict[str, Any]:
+    """Return the row of the table that the text names: host, usual link, whether certain, what to change."""
+    table = read_data("nccl_text")
+    for row in table["machines"]:
+        if re.search(row["text"], text):
+            return dict(row)
+    for row in table["gpus"]:
+        if re.search(rf"(?<![a-z0-9])(?:{row['text']})(?![0-9])", text):
+            return dict(row)
     raise DescriptionError(
         "the text names no GPU or machine that syncline knows.", hint="Describe it in a systems file."
     )
 
 
+def _model(host: str, text: str, gpus: int) -> dict[str, Any]:
+    """Return the host with what the text says of its inside: cards on PCIe, a bridge between pairs, four on a board."""
+    catalog = load_catalog()
+    model = catalog.host(host)
+    if re.search(r"\bpcie?\b", text) and model.scale_up_topology in ("nvswitch", "mesh", "cube_mesh"):
+        bridged = re.search(r"nvlink|\bnvl\b|bridge", text) and gpus == 2
+        return {"model": host, "scale_up": "mesh" if bridged else "pcie", "gpus": max(gpus, 2), **_pcie_card(model.gpu)}
+    if host == "dgx-a100" and gpus == 4 and re.search(r"\b4\s*x?\s*a100|a100\s*x\s*4", text):
+        return {"model": "hgx-a100-4"}
+    return {"model": host}
+
+
+def _pcie_card(gpu: str) -> dict[str, Any]:
+    card = {"H100": "H100-PCIe-80GB", "A100": "A100-PCIe-80GB", "V100": "V100-PCIe-32GB"}.get(gpu[:4])
+    return {"gpu": card} if card else {}
+
+
+def _software(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> dict[str, Any]:
+    text = f"{system} {notes}"
+    lower = text.lower()
+    software: dict[str, Any] = {"env": {k: v.rstrip(",") for k, v in _ENV.findall(text)}}
+    if release := re.search(r"\b(?:nccl|rccl)[ _v=-]*(2[._]\d+)", lower):
+        software["nccl"] = release.group(1).replace("_", ".")
+    if re.search(r"\bsharp\b", lower) and num_hosts > 1 and not re.search(r"(?:no|without|nv\w* )\s*sharp", lower):
+        software["sharp"] = True
+    if one := _ONE_PROCESS.search(text):
+        software["ranks_per_process"] = min(int(one.group(1) or gpus_per_host), gpus_per_host)
+    if re.search(r"pytorch timing|torch timing|all_reduce_bench|torch\.distributed|blocking calls", lower):
+        software["timing"] = "torch"
+    if re.search(r"nvls[ =]*(?:off|disabled|0)|no nvls|without nvls", lower):
+        software["env"].setdefault("NCCL_NVLS_ENABLE", "0")
+    return software
+
+
+def _rate(text: str) -> int:
+    """Return the rate of a port in Gb/s that the text names, or 0; 3200 Gb/s of a host are eight ports."""
+    rates = [int(m.group(2)) for m in _NICS.finditer(text)] + [int(m.group(1)) for m in _RATE.finditer(text)]
+    known = [r // 8 if r in _TOTALS else r for r in rates if r in _PORTS or r in _TOTALS]
+    return known[0] if known else 0
+
+
 def _nic_changes(text: str) -> dict[str, Any]:
-    match = _NICS.search(text)
-    if match is None:
-        return {}
-    count = int(match.group(1) or match.group(3))
-    return {"nics": count} if 1 <= count <= 16 and not re.search(r"efa|p[456]", text) else {}
+    counts = [int(m.group(1)) for m in _NICS.finditer(text) if int(m.group(2)) in _PORTS]
+    counts += [int(m.group(1)) for m in _NIC_COUNT.finditer(text)]
+    counts += [8 for m in _RATE.finditer(text) if int(m.group(1)) in _TOTALS]
+    if not counts and 0 < _rate(text) <= 100 and re.search(_PLAIN_ETHERNET, text):
+        counts = [1]  # a port of up to 100 Gb/s Ethernet is the host's own, not one for each GPU
+    return {"nics": counts[0]} if counts and 1 <= counts[0] <= 32 else {}
 
 
 def _link(text: str, usual: str) -> str:
-    match = _NICS.search(text)
-    rate = int(match.group(2)) if match and match.group(2) else 0
-    if not rate and (found := _RATE.search(text)):
-        rate = int(found.group(1))
-    if re.search(r"\bsockets?\b|\broce\b|ethernet|gbe\b", text):
-        return f"{rate if rate in (10, 25, 40, 50, 100, 200, 400, 800) else 400}GbE"
+    rate = _rate(text)
+    if "slingshot" in text:
+        return "Slingshot-10" if re.search(r"slingshot[- ]?10\b", text) else "Slingshot-11"
+    if re.search(r"omni-?path", text):
+        return f"Omni-Path {400 if rate == 400 else 100}"
+    if re.search(r"\befa\b", text):
+        return {100: "EFAv1", 200: "EFAv3", 400: "EFAv4"}.get(rate, "EFAv2")
     for word, link in _IB_NAMES.items():
         if re.search(rf"\b{word}\b", text):
             return link
-    return _IB.get(rate, usual)
+    if re.search(r"infiniband|\bib\b", text):
+        return _IB.get(rate, usual if usual in _IB.values() else "NDR")
+    if re.search(_PLAIN_ETHERNET, text):
+        return f"{rate or 400}GbE"
+    return _IB.get(rate) or (f"{rate}GbE" if rate else usual)

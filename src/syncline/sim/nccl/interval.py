@@ -45,16 +45,20 @@ def interval(system: NcclSystem, op: str, sizes: Floats, *, calibrated: bool = F
 
 def _widening(system: NcclSystem, op: str, table: dict[str, Any]) -> float:
     judged = system.num_islands > 1 and system.network in table["judged_networks"]
-    unseen = op in table["unseen_ops"] or system.facts.unverified
+    unseen = _unseen(system, op, table) or system.facts.unverified
     return float(table["widen_judged"]) ** (int(judged) + int(unseen))
+
+
+def _unseen(system: NcclSystem, op: str, table: dict[str, Any]) -> bool:
+    return system.num_islands > 1 and op in table["unseen_ops"]
 
 
 def unverified(system: NcclSystem, op: str, pairs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """Return what of this prediction rests on judgement, each as a short sentence; empty when public rows cover it."""
     table = _table()
     found = []
-    if op in table["unseen_ops"]:
-        found.append(f"no public rows of {op} were fitted")
+    if _unseen(system, op, table):
+        found.append(f"no public rows of {op} across hosts were fitted")
     if system.num_islands > 1 and system.network in table["judged_networks"]:
         found.append(f"constants of {system.net.title} are judgement")
     found += [

@@ -54,6 +54,10 @@ class Job:
         return self.constants.machine
 
     @property
+    def row(self) -> int:
+        return self.system.facts.machine_row
+
+    @property
     def n(self) -> int:
         return self.system.num_ranks
 
@@ -67,8 +71,8 @@ class Job:
 
     @property
     def width(self) -> float:
-        """NVLink domains wider than 8 GPUs, relative to 8: an in-switch pipeline is as much deeper."""
-        return max(1.0, self.p / 8)
+        """NVLink domains wider than 8 GPUs: how much deeper than with 8 an in-switch pipeline is."""
+        return float(max(1.0, self.p / 8) ** 0.8)
 
     @property
     def depth(self) -> int:
@@ -90,13 +94,15 @@ class Job:
     @property
     def nvlink_GBps(self) -> float:
         if not self.system.nvlink_GBps:
-            return 0.8 * self.system.pcie_GBps
-        efficiency = self.machine.nvlink_efficiency[self.system.facts.generation]
+            return self.machine.pcie_share * self.system.pcie_GBps
+        efficiency = self.machine.nvlink_efficiency[self.row]
         return self.system.nvlink_GBps * efficiency * (self.scale.efficiency if self.hosts == 1 else 1.0)
 
     @property
     def nic_GBps(self) -> float:
-        return self.wire_GBps * min(1.0, self.net.efficiency * self.scale.efficiency)
+        # A port of 200 Gb/s leaves the switches room; three of four public clusters with 400 Gb/s lose a tenth.
+        many = self.net.many_hosts if self.hosts > 2 and self.system.nic_rate_Bps > 40e9 else 1.0
+        return self.wire_GBps * min(1.0, self.net.efficiency * many * self.scale.efficiency)
 
     @property
     def wire_GBps(self) -> float:
@@ -113,12 +119,22 @@ class Job:
 
     @property
     def intra_ll_us(self) -> float:
-        inside = self.machine.intra_ll_us[self.system.facts.generation] if self.system.nvlink_GBps else 1.0
+        inside = self.machine.intra_ll_us[self.row] if self.system.nvlink_GBps else 1.0
         return inside * self.scale.intra
 
     @property
+    def intra_ll128(self) -> float:
+        """How much longer than NCCL's table an LL128 step over NVLink takes: half as far off (in log) as an LL step."""
+        return self.scale.intra * math.sqrt(max(1.0, self.machine.intra_ll_us[self.row] / 0.6))
+
+    @property
     def one_host_ll_us_per_KiB(self) -> float:
-        return self.machine.one_host_ll_us_per_KiB[self.system.facts.generation]
+        return self.machine.one_host_ll_us_per_KiB[self.row]
+
+    @property
+    def host_copy(self) -> float:
+        """How much dearer LL buffers, which sit in host memory, are over PCIe Gen4 and older than over Gen5."""
+        return min(2.0, max(1.0, 48 / self.system.pcie_GBps))
 
     def overlapped(self, latency_us: Floats | float, bytes_us: Floats) -> Floats:
         """Combine the latency of a ring's steps with its bytes, one hiding behind the other as the network lets it."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -22,12 +23,19 @@ from syncline.errors import FileError
 Floats = npt.NDArray[np.float64]
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "reduce", "sendrecv")
 _MAX_BYTES = 200_000_000
-_COLUMNS = ("source", "system", "gpus", "nodes", "op", "size_bytes", "time_us", "notes")
+_COLUMNS = ("system", "gpus", "op", "size_bytes")
+_RATES = ("time_us", "busbw_gbps", "algbw_gbps")
+_SPELLINGS = {"all2all": "alltoall", "a2a": "alltoall", "bcast": "broadcast", "p2p": "sendrecv"}
+_OP_NAMES = {name.replace("_", ""): name for name in OPS} | _SPELLINGS
+_QUANTITY = re.compile(r"([-+]?[\d.,]+(?:e[-+]?\d+)?)\s*([a-z/]*)", re.IGNORECASE)
+# nccl-tests writes 1G and means 2^30; a unit that is spelled with a B means the same here.
+_SIZE_UNITS = {"": 0, "b": 0, "bytes": 0} | {u: i for i, k in enumerate("kmgt", 1) for u in (k, f"{k}b", f"{k}ib")}
+_TIME_UNITS = {"": 1.0, "us": 1.0, "usec": 1.0, "ms": 1e3, "msec": 1e3, "s": 1e6, "sec": 1e6, "ns": 1e-3}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a results CSV."""
+    """One line of a results CSV; `problem` says why it cannot be used, `num_hosts` is 0 where the line does not say."""
 
     line: int
     source: str
@@ -38,6 +46,15 @@ class Row:
     size_bytes: float
     time_us: float
     notes: str
+    dtype: str = ""
+    problem: str = ""
+
+
+def bus_factor(op: str, num_ranks: int) -> float:
+    """Return bus bandwidth over algorithm bandwidth, nccl-tests' convention."""
+    if op == "all_reduce":
+        return 2 * (num_ranks - 1) / num_ranks
+    return 1.0 if op in ("broadcast", "reduce", "sendrecv") else (num_ranks - 1) / num_ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,38 +86,92 @@ def read_text(path: str | Path) -> str:
 
 
 def read_rows(text: str, where: str) -> list[Row]:
-    """Read rows of the published form: source, system, gpus, nodes, op, size_bytes, time_us, ..., notes."""
-    reader = csv.DictReader(StringIO(text))
-    missing = [c for c in _COLUMNS if c not in (reader.fieldnames or ())]
-    if missing:
-        raise FileError(f"column {missing[0]} is missing.", where=where, hint=f"Columns: {', '.join(_COLUMNS)}.")
-    return [_row(line, raw, where) for line, raw in enumerate(reader, start=2)]
+    """Read rows of the published form: source, system, gpus, nodes, op, dtype, size_bytes, time_us, ..., notes.
 
-
-def _row(line: int, raw: dict[str, Any], where: str) -> Row:
+    A line whose cells cannot be used becomes a row with a `problem`; only a file that is no such CSV is an error.
+    """
+    reader = csv.DictReader(StringIO(text.lstrip("\ufeff"), newline=""))
     try:
-        return Row(
-            line,
-            raw["source"] or "",
-            raw["system"] or "",
-            int(raw["gpus"]),
-            int(raw["nodes"]),
-            raw["op"],
-            float(raw["size_bytes"] or 0),
-            float(raw["time_us"] or 0),
-            raw["notes"] or "",
-        )
-    except (TypeError, ValueError) as error:
-        raise FileError(f"cannot read the numbers of this row: {error}.", where=f"{where} line {line}") from None
+        names = [(name or "").strip() for name in reader.fieldnames or ()]
+        reader.fieldnames = names
+        missing = [c for c in _COLUMNS if c not in names]
+        if not missing and not any(c in names for c in _RATES):
+            missing = [_RATES[0]]
+        if missing:
+            known = ", ".join(("source", "system", "gpus", "nodes", "op", "size_bytes", "time_us", "notes"))
+            raise FileError(f"column {missing[0]} is missing.", where=where, hint=f"Columns: {known}.")
+        return [_row(line, raw) for line, raw in enumerate(reader, start=2)]
+    except csv.Error as error:
+        raise FileError(f"this is not a CSV: {error}.", where=f"{where} line {reader.line_num}") from None
 
 
+def op_name(text: str) -> str:
+    """Return our name of an operation however it is spelled ("AllReduce", "all_reduce_perf", "all_to_all")."""
+    plain = re.sub(r"[^a-z0-9]", "", text.lower().replace("_perf", "").replace("nccl", ""))
+    return _OP_NAMES.get(plain, text.strip())
+
+
+def _quantity(text: str, units: Mapping[str, float]) -> float | None:
+    """Return a cell's number in the unit of its column, or None for an empty cell; other text is an error."""
+    cell = text.strip()
+    if not cell or cell.lower() in ("n/a", "na", "-", "none", "nan"):
+        return None
+    match = _QUANTITY.fullmatch(cell)
+    if match is None or match.group(2).lower() not in units:
+        raise ValueError(f'"{cell[:40]}" is not a number')
+    value = float(match.group(1).replace(",", "")) * units[match.group(2).lower()]
+    if not math.isfinite(value):
+        raise ValueError(f'"{cell[:40]}" is not a finite number')
+    return value
+
+
+def _row(line: int, raw: Mapping[str | None, Any]) -> Row:
+    cells = {k: v if isinstance(v, str) else "" for k, v in raw.items() if k is not None}
+    op = op_name(cells.get("op", ""))
+    gpus = hosts = 0
+    size = time_us = 0.0
+    problem = ""
+    try:
+        gpus = _count(cells.get("gpus", ""), "gpus")
+        hosts = _count(cells.get("nodes", ""), "nodes")
+        size = _quantity(cells.get("size_bytes", ""), {u: 1024.0**i for u, i in _SIZE_UNITS.items()}) or 0.0
+        time_us = _time_us(cells, op, gpus, size)
+    except ValueError as error:
+        problem = f"{error}."
+    text = [cells.get(name, "") for name in ("source", "system", "notes", "dtype")]
+    return Row(line, text[0], text[1], gpus, hosts, op, size, time_us, text[2], text[3], problem)
+
+
+def _count(cell: str, name: str) -> int:
+    value = _quantity(cell, {"": 1.0})
+    if value is None:
+        return 0
+    if value != int(value) or not 0 <= value <= 10_000_000:
+        raise ValueError(f'{name} "{cell.strip()[:40]}" is not a count')
+    return int(value)
+
+
+def _time_us(cells: Mapping[str, str], op: str, gpus: int, size: float) -> float:
+    """Return the time of a row, or what its bandwidths say; 0 where neither was published."""
+    given = _quantity(cells.get("time_us", ""), _TIME_UNITS)
+    if given:
+        return given
+    for name, factor in (("busbw_gbps", bus_factor(op, max(gpus, 1))), ("algbw_gbps", 1.0)):
+        rate = _quantity(cells.get(name, ""), {"": 1.0, "gb/s": 1.0})
+        if rate is not None and rate > 0 and size > 0:
+            return size * factor / rate / 1e3
+    return 0.0
+
+
+# Size, count, type, then (by release and operation) the reduction and the root, then time and two bandwidths.
 _LOG_LINE = re.compile(
-    r"^\s*(?:\[[^\]]*\]\s*)?(\d+)\s+\d+\s+[a-z]\w*\s+\S+\s+-?\d+\s+([\d.]+)\s+[\d.]+\s+[\d.]+\s", re.MULTILINE
+    r"^[ \t]*(?:\[[^\]\n]*\]\S*[ \t]*|\d+:[ \t]+|\S+Z[ \t]+)?(\d+)[ \t]+\d+[ \t]+[a-z]\w*(?:[ \t]+[a-z]\w*)?"
+    r"(?:[ \t]+-?\d+)?[ \t]+([\d.]+)[ \t]+[\d.]+[ \t]+[\d.]+[ \t]",
+    re.MULTILINE,
 )
 _OP_IN_LOG = re.compile(
     r"\b(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|alltoall|broadcast|reduce|sendrecv)_perf", re.IGNORECASE
 )
-_OP_NAMES = {name.replace("_", ""): name for name in OPS}
 
 
 def read_log(text: str, where: str, op: str = "") -> Series:

@@ -21,7 +21,7 @@ from syncline.sim.nccl.constants import Constants, default_constants
 from syncline.sim.nccl.expect import expected_us
 from syncline.sim.nccl.interval import interval, unverified
 from syncline.sim.nccl.job import Job, Scale
-from syncline.sim.nccl.measured import OPS
+from syncline.sim.nccl.measured import OPS, bus_factor
 from syncline.sim.nccl.system import NcclSystem
 
 if TYPE_CHECKING:
@@ -77,13 +77,6 @@ class Prediction:
             }
             for i in range(len(self.sizes))
         ]
-
-
-def bus_factor(op: str, num_ranks: int) -> float:
-    """Return bus bandwidth over algorithm bandwidth, nccl-tests' convention."""
-    if op == "all_reduce":
-        return 2 * (num_ranks - 1) / num_ranks
-    return 1.0 if op in ("broadcast", "reduce", "sendrecv") else (num_ranks - 1) / num_ranks
 
 
 def chosen_pairs(system: NcclSystem, op: str, sizes: Floats) -> tuple[list[Pair], dict[Pair, Floats]]:
