@@ -232,7 +232,7 @@ def import_(
         payload,
         json,
         lambda console: console.print(
-            f"wrote {target}: {fabric.num_gpus:,} GPUs, hosts: {fabric.num_hosts:,}", soft_wrap=True
+            f"wrote {target}: {fabric.num_gpus:,} GPUs, {fabric.num_hosts:,} hosts", soft_wrap=True
         ),
     )
 

@@ -88,10 +88,6 @@ class Scene:
         """Make the scene at least that wide and high."""
         self.width, self.height = max(self.width, x), max(self.height, y)
 
-    @property
-    def num_items(self) -> int:
-        return sum(len(items) for items in self.layers.values())
-
 
 def text_width(text: str, size: float) -> float:
     """Return about how wide a text is, a little more rather than less (fonts differ between machines)."""
