@@ -73,7 +73,7 @@ class ClosPlan:
         return self.spines_per_pod // self.spines_per_set * self.cores_per_group
 
 
-def two_tier(num_leaves: int, uplinks: int, radix_: int, num_spines: int | None = None) -> ClosPlan:
+def two_tier(num_leaves: int, uplinks: int, radix: int, num_spines: int | None = None) -> ClosPlan:
     """Plan one layer of spines: as few as carry all uplinks with the same number of cables from every leaf."""
     if num_leaves == 1 and num_spines is None:
         return ClosPlan(1, 0, 1, 1, 0, 0, 0, 0)
@@ -88,10 +88,10 @@ def two_tier(num_leaves: int, uplinks: int, radix_: int, num_spines: int | None 
         choices = _divisors(uplinks)
     for spines in choices:
         cables = uplinks // spines
-        if num_leaves * cables <= radix_:
+        if num_leaves * cables <= radix:
             return ClosPlan(num_leaves, uplinks, 1, num_leaves, spines, cables, 0, 0)
     raise FabricError(
-        f"{num_leaves} leaf switches need {num_leaves} ports on every spine, but the spine has {radix_}.",
+        f"{num_leaves} leaf switches need {num_leaves} ports on every spine, but the spine has {radix}.",
         hint="Use three tiers (tiers: 3), a larger switch, or fewer hosts.",
     )
 
@@ -99,7 +99,7 @@ def two_tier(num_leaves: int, uplinks: int, radix_: int, num_spines: int | None 
 def three_tier(
     num_leaves: int,
     uplinks: int,
-    radix_: int,
+    radix: int,
     ratio: float = 1.0,
     leaves_per_pod: int | None = None,
     core_radix: int | None = None,
@@ -109,7 +109,7 @@ def three_tier(
     As few cores as carry the spines' uplinks evenly: a core takes cables from several spines of a pod where it has
     the ports. DGX A100 SuperPOD: 80 spines with 14 uplinks each fill 28 cores of 40 ports.
     """
-    down, _ = split_ports(radix_, ratio)
+    down, _ = split_ports(radix, ratio)
     if leaves_per_pod is None:
         leaves_per_pod = min(num_leaves, down)
     choices = [s for s in _divisors(uplinks) if leaves_per_pod * (uplinks // s) <= down]
@@ -121,19 +121,19 @@ def three_tier(
     spines = choices[0]
     num_pods = ceil_div(num_leaves, leaves_per_pod)
     up = uplinks_for(leaves_per_pod * (uplinks // spines), ratio)
-    per_set, cables = _core_share(spines, up, num_pods, radix_ if core_radix is None else core_radix)
+    per_set, cables = _core_share(spines, up, num_pods, radix if core_radix is None else core_radix)
     leaf_cables = uplinks // spines
     return ClosPlan(num_leaves, uplinks, num_pods, leaves_per_pod, spines, leaf_cables, up // cables, cables, per_set)
 
 
-def _core_share(spines: int, up: int, num_pods: int, radix_: int) -> tuple[int, int]:
+def _core_share(spines: int, up: int, num_pods: int, radix: int) -> tuple[int, int]:
     """Return how many spines of a pod share a core and with how many cables each, to use the most of its ports."""
-    room = radix_ // num_pods
+    room = radix // num_pods
     shares = [(per_set * cables, cables) for per_set in _divisors(spines) for cables in _divisors(up)]
     fitting = [share for share in shares if share[0] <= room]
     if not fitting:
         raise FabricError(
-            f"{num_pods} pods need {num_pods} ports on every core switch, but it has {radix_}.",
+            f"{num_pods} pods need {num_pods} ports on every core switch, but it has {radix}.",
             hint="Use larger pods, a larger switch, several planes, or fewer hosts.",
         )
     ports, cables = max(fitting)

@@ -205,12 +205,12 @@ def numbered(prefix: str, count: int, start: int = 0) -> list[str]:
     return [f"{prefix}-{i:0{width}d}" for i in range(start, start + count)]
 
 
-def split_ports(radix_: int, ratio: float) -> tuple[int, int]:
+def split_ports(radix: int, ratio: float) -> tuple[int, int]:
     """Split a switch's ports into down and up so that down/up is at most `ratio`, leaving as few idle as it can."""
-    up = max(1, math.ceil(radix_ / (1 + ratio) - 1e-9))
-    down = min(radix_ - up, math.floor(up * ratio + 1e-9))
+    up = max(1, math.ceil(radix / (1 + ratio) - 1e-9))
+    down = min(radix - up, math.floor(up * ratio + 1e-9))
     if down < 1:
-        raise FabricError(f"a switch of {radix_} ports cannot be split at {ratio:g}:1.", hint="Use a larger switch.")
+        raise FabricError(f"a switch of {radix} ports cannot be split at {ratio:g}:1.", hint="Use a larger switch.")
     return down, up
 
 
