@@ -110,3 +110,29 @@ def test_weak_networks_cost_more_where_groups_leave_the_domain() -> None:
     assert float(step_cost(slow, K).fsdp) > 5 * float(step_cost(fast, K).fsdp)
     inside = case(parallel={"tp": 8, "pp": 1, "dp": 1})
     assert float(step_cost(replace(inside, nic_Bps=inside.nic_Bps / 40), K).total) == float(step_cost(inside, K).total)
+
+
+def test_heads_and_vocabularies_that_do_not_align_are_slow() -> None:
+    old = {"software": {"framework": "megatron", "year": 2021}, "batch": {"global": 128, "sequence": 2048}}
+    wide = {"layers": 16, "hidden": 13824, "vocab": 51200}
+    even, odd = (
+        float(step_cost(case("dgx-a100", model=wide | {"heads": heads}, **old), K).total) for heads in (96, 128)
+    )
+    assert odd > 1.15 * even  # heads of 108 leave the tensor cores, heads of 144 do not
+    small = {"layers": 12, "hidden": 768, "heads": 12, "tied": True}
+    torch = {"parallel": {"tp": 1, "pp": 1, "dp": 64, "zero": "fsdp"}, "batch": {"global": 512, "micro": 8}}
+    padded, prime = (
+        float(step_cost(case("dgx-a100", model=small | {"vocab": vocab}, **torch), K).total) for vocab in (50304, 50257)
+    )
+    assert 1.05 < prime / padded < 1.5
+
+
+def test_a_layer_is_never_faster_than_the_host_launches_it() -> None:
+    tiny = {"layers": 48, "hidden": 256, "heads": 4, "vocab": 1024}
+    one = case(model=tiny, parallel={"tp": 1, "pp": 1, "dp": 64}, batch={"global": 64, "sequence": 64})
+    assert float(step_cost(one, K).layer.total) == pytest.approx(K.held.launch_fused_s)
+
+
+def test_small_heads_cost_more_where_products_are_fast() -> None:
+    assert head_speed(np.array(64.0), 0.75) == pytest.approx(0.75) and head_speed(np.array(64.0), 1.0) == 1.0
+    assert head_speed(np.array(128.0), 0.5) == 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from syncline.errors import DescriptionError
+from syncline.sim.step.build import build_case
 from syncline.sim.step.constants import default_constants
 from syncline.sim.training import validate_training
 from syncline.sim.training.convert import flops_of_step, plain_metric, step_seconds
@@ -22,6 +24,8 @@ from syncline.sim.training.read import describe
 from syncline.sim.training.rows import COLUMNS, Row, distinct, read_rows
 from syncline.sim.training.systems import load_systems, read_systems
 from syncline.workload.shape import Shape
+
+MORE = Path(str(files("syncline.sim") / "data" / "training-more.csv"))
 
 
 def row(**cells: str) -> Row:
@@ -177,3 +181,23 @@ def test_every_row_is_predicted_or_has_a_reason(tmp_path: Path, cells: dict[str,
 
 def test_the_shipped_systems_are_read() -> None:
     assert len(load_systems(None)) > 10
+
+
+def test_rows_nobody_fitted_stay_as_near_as_the_method_page_says() -> None:
+    """`training-more.csv` was scored before anything was changed for it, and is never fitted to."""
+    data = validate_training(MORE).to_json()
+    assert data["predicted_rows"] == data["rows"] == 403
+    overall = data["overall"]
+    assert overall["dense"]["median_error"] < 0.06 and overall["dense"]["p90_error"] < 0.18
+    assert overall["experts"]["median_error"] < 0.20 and overall["experts"]["p90_error"] < 0.40
+    assert data["scaling_ratios"]["median_error"] < 0.02 and data["rank"]["median"] > 0.97
+    assert not any("memory:" in line for line in MORE.read_text(encoding="utf-8").splitlines())
+
+
+def test_vendor_tuning_speeds_products_but_not_attention() -> None:
+    early, late = (describe(row(source=f"NVIDIA/NeMo {year}", zero_or_fsdp=""), ()) for year in ("23.09", "24.07"))
+    first, second = (build_case(found.job, found.machine) for found in (early, late))
+    assert second.rate_gemm / first.rate_gemm == pytest.approx(1.07)
+    assert float(second.rate_bf16 * second.kernel) == pytest.approx(
+        float(first.rate_bf16) * 0.85
+    )  # cuDNN's older kernel

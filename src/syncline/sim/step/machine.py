@@ -45,6 +45,7 @@ class Machine:
     num_gpus: int
     upper_Bps: float  # network share of a rank beyond its leaf switch, where oversubscribed
     power_scale: float = 1.0
+    matures: int = 9999  # year from which NVIDIA's own recipes had kernels tuned to this part
     head64: dict[str, float] = field(default_factory=dict)  # speed of attention kernels at head size 64, 128 = 1
     derate: float = 1.0  # of this part against others of its architecture, because of a lower power limit
 
@@ -106,6 +107,7 @@ def machine_of(
         attention=facts["attention"], nvlink_Bps=up_Bps / dies, nic_Bps=nic_Bps, domain=domain * dies,
         gpus_per_host=model.num_gpus * dies, hop_s=hop_s, num_gpus=num_gpus, upper_Bps=nic_Bps / oversubscription,
         derate=min(facts["power"] / facts["base_power"], 1.0), head64=facts.get("head64", {}),
+        matures=int(facts.get("matures", 9999)),
     )  # fmt: skip
 
 

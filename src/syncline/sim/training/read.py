@@ -137,7 +137,7 @@ class _Reader:
         split = stated_split(self.row, self.num_gpus)
         redo = self._recompute()
         if split is not None:
-            return self._lightest(split, (redo,) if redo else ("none", "full"))
+            return self._lightest(split, (redo,) if redo else self._options())
         total = stated_total(self.row, self.sequence, 1) or 0
         splits = list(possible_splits(self.model, self.num_gpus, self.machine.domain, total))
         if not splits:
@@ -150,13 +150,20 @@ class _Reader:
         said = said or ("full" if early else None)
         return "full" if said == "selective" and self.year < 2022 else said
 
+    def _options(self) -> tuple[str, ...]:
+        """Return what the software can repeat, least first; PyTorch and JAX can repeat single operations."""
+        by_operation = self.framework == "pytorch" and self.year >= 2023
+        return ("none", "selective-op", "full") if by_operation else ("none", "full")
+
     def _lightest(self, split: dict[str, int], options: tuple[str, ...]) -> Job:
         """Return the job with the least recomputation that fits; the first where none does or nothing is open."""
         jobs = [self._build(split, redo) for redo in options]
-        if len(jobs) == 1 or not isinstance(self.model, Shape) or _fullness(jobs[0], self.machine) <= MEMORY_MARGIN:
+        if len(jobs) == 1 or not isinstance(self.model, Shape):
             return jobs[0]
-        self.remarks.append("recomputation not published; the run cannot fit without it")
-        return jobs[-1]
+        fitting = [job for job in jobs if _fullness(job, self.machine) <= MEMORY_MARGIN]
+        if jobs[0] not in fitting:
+            self.remarks.append("recomputation not published; the run cannot fit without it")
+        return fitting[0] if fitting else jobs[-1]
 
     def _fastest(self, splits: list[dict[str, int]], options: tuple[str, ...]) -> Job:
         """Return the fastest split that fits, priced with the start values so that no fit can move the choice."""
