@@ -66,3 +66,9 @@ def test_oversubscription_is_read_from_the_fabric() -> None:
 @pytest.mark.parametrize(("count", "shape"), [(64, (4, 4, 4)), (48, (3, 4, 4)), (7, (1, 1, 7)), (1, (1, 1, 1))])
 def test_a_torus_is_as_even_as_it_can_be(count: int, shape: tuple[int, ...]) -> None:
     assert balanced(count, 3) == shape
+
+
+def test_collisions_count_beyond_a_rack() -> None:
+    reach = Reach(50e9, 50e9, 5e-6, 8, rack_gpus=128, hashed_share=0.25)
+    assert nic(reach, row(tp=8, dp=16)) == 50e9
+    assert nic(reach, row(tp=8, dp=32)) == 12.5e9

@@ -37,6 +37,7 @@ class Reach:
     wan_Bps: float = 0.0  # between two sites, one direction
     wan_latency_s: float = 0.0
     placement: str = "packed"
+    hashed_share: float = 1.0  # of a port that flows keep beyond a rack when ECMP hashes them (`collide.py`)
 
     def network(self, rows: Rows) -> tuple[Floats, Floats]:
         """Return the network rate of a rank and the latency of an exchange, for every row (or one for all)."""
@@ -44,6 +45,8 @@ class Reach:
         nic, hop = np.asarray(self.nic_Bps), np.asarray(self.hop_s)
         if self.upper_Bps < self.nic_Bps:
             nic = np.where(num_gpus > self.rack_gpus, np.minimum(nic, self._beyond_rack(rows)), nic)
+        if self.hashed_share < 1:
+            nic = np.where(num_gpus > self.rack_gpus, np.minimum(nic, self.nic_Bps * self.hashed_share), nic)
         if self.site_gpus:
             across = (num_gpus > self.site_gpus) & (rows.dp * rows.cp > 1)
             nic = np.where(across, np.minimum(nic, self._between_sites(rows)), nic)

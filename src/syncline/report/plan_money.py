@@ -8,6 +8,7 @@ from syncline import units
 from syncline.plan.answer import Answer
 from syncline.plan.cost import cost_per_token
 from syncline.report.plan_charts import bars, stacked
+from syncline.report.plan_text import per_million
 
 _COLOURS = {
     "hosts": "#3f73c7", "network": "#2d7f6a", "financing": "#7c3aed", "maintenance": "#b7791f", "facility": "#6b7280",
@@ -25,8 +26,8 @@ def money_section(answer: Answer) -> str:
     rates += [(q.label, q.usd_per_used_gpu_hour(money.utilisation)) for q in account.quotes]
     rows = []
     for name, rate in sorted(rates, key=lambda pair: pair[1]):
-        token = cost_per_token(step, plan.tokens_per_step, rate, plan.num_gpus, money.goodput) * 1e6
-        rows.append((name, token, f"{units.show_money(token)} ({units.show_money(rate)}/h)"))
+        token = cost_per_token(step, plan.tokens_per_step, rate, plan.num_gpus, money.goodput)
+        rows.append((name, token, f"{per_million(token)} ({units.show_money(rate)}/h)"))
     owned = account.owned
     yearly = sorted(owned.yearly().items(), key=lambda item: -item[1])
     bar = stacked([(name, value, _COLOURS.get(name, "#777")) for name, value in yearly], owned.usd_per_year)

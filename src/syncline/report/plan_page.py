@@ -18,7 +18,7 @@ from syncline.plan.sensitivity import Action
 from syncline.report.fabric_picture import draw_svg
 from syncline.report.plan_charts import MEMORY_COLOURS, PART_COLOURS, bars, scaling_svg, stacked, traffic
 from syncline.report.plan_money import money_section
-from syncline.report.plan_text import action_line, first_actions, part_name
+from syncline.report.plan_text import action_line, first_actions, part_name, per_million
 from syncline.report.step_page import span_colour, timeline_svg
 from syncline.timeline import Timeline
 
@@ -67,7 +67,7 @@ def _cards(answer: Answer) -> str:
         (f"{p.mfu:.1%}", "of the peak rate (MFU)"),
         (f"{p.memory_bytes / GIB:.0f} GiB", f"memory, {share:.0%} of a GPU"),
         (f"{p.exposed_comm_s / p.step_time_s:.1%}", "of the step waits for communication"),
-        (units.show_money(cost.usd_per_million_tokens) if cost else "n/a", "per million tokens"),
+        (per_million(cost.cost_per_token_usd) if cost else "n/a", "per million tokens"),
     ]
     inner = "".join(f'<div class="card"><b>{escape(b)}</b><span>{escape(s)}</span></div>' for b, s in cards)
     return f'<div class="cards">{inner}</div>'
@@ -185,7 +185,7 @@ def _curve(answer: Answer, curve: Sequence[ScalePoint]) -> str:
     cheapest = min((p for p in curve if p.cost_per_token_usd), key=lambda p: p.cost_per_token_usd or 0.0, default=None)
     extra = ""
     if cheapest is not None and cheapest.cost_per_token_usd:
-        price = units.show_money(cheapest.cost_per_token_usd * 1e6)
+        price = per_million(cheapest.cost_per_token_usd)
         extra = f" Tokens are cheapest on {cheapest.num_gpus:,} GPUs: {price} a million."
     return f'{scaling_svg(curve, answer.best.num_gpus)}<p class="note">{note}{extra}</p>'
 

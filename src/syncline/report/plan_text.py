@@ -98,6 +98,12 @@ def memory_line(plan: Plan) -> str:
     return f"{p.memory_bytes / GIB:.1f} of {p.memory_available_bytes / GIB:.0f} GiB a GPU ({share:.0%}): {largest}"
 
 
+def per_million(cost_per_token_usd: float) -> str:
+    """Return the price of a million tokens; they are cheap enough for a tenth of a cent to matter."""
+    usd = cost_per_token_usd * 1e6
+    return f"${usd:.3f}" if usd < 10 else units.show_money(usd)
+
+
 def cost_line(answer: Answer) -> str:
     """Return the money of the best plan."""
     cost = answer.best.cost
@@ -105,7 +111,7 @@ def cost_line(answer: Answer) -> str:
         return answer.notes[0] if answer.notes else "not priced"
     step = units.show_money(cost.usd_per_step)
     return (
-        f"{units.show_money(cost.usd_per_million_tokens)} per million tokens, {step} a step; "
+        f"{per_million(cost.cost_per_token_usd)} per million tokens, {step} a step; "
         f"{units.show_money(cost.usd_per_gpu_hour)} a GPU-hour ({cost.basis}), goodput {cost.goodput:.1%}"
     )
 
@@ -151,7 +157,7 @@ def point_lines(answer: Answer) -> list[str]:
         return []
     lines = ["", f"  {'GPUs':>8} {'step':>10} {'tokens/s':>12} {'per M tokens':>13}"]
     for point in answer.points:
-        money = units.show_money(point.cost_per_token_usd * 1e6)
+        money = per_million(point.cost_per_token_usd)
         step = units.show_time(point.step_time_s)
         lines.append(f"  {point.num_gpus:>8,} {step:>10} {point.tokens_per_s:>12,.0f} {money:>13}  {point.label}")
     return lines
@@ -169,13 +175,16 @@ def foot_lines(answer: Answer) -> list[str]:
 def comparison_lines(comparison: Comparison) -> list[str]:
     """Return fabrics side by side, best first."""
     lines = [comparison.question, ""]
-    heads = f"{'step':>9} {'scattered':>9} {'tokens/s':>11} {'capital':>9} {'network':>9} {'$/M tokens':>10}"
+    heads = (
+        f"{'step':>9} {'scattered':>9} {'hashed':>9} {'tokens/s':>11} {'capital':>9} {'network':>9} {'$/M tokens':>10}"
+    )
     lines.append(f"  {'fabric':<20} {'GPUs':>6} {heads}  split")
     for row in comparison.rows:
-        money = units.show_money(row.cost_per_token_usd * 1e6)
+        money = per_million(row.cost_per_token_usd)
         lines.append(
             f"  {row.name:<20} {row.num_gpus:>6,} {units.show_time(row.step_time_s):>9} "
-            f"{units.show_time(row.scattered_step_time_s):>9} {row.tokens_per_s:>11,.0f} "
+            f"{units.show_time(row.scattered_step_time_s):>9} {units.show_time(row.hashed_step_time_s):>9} "
+            f"{row.tokens_per_s:>11,.0f} "
             f"{units.show_money(row.capital_usd):>9} {units.show_money(row.network_usd):>9} {money:>10}  {row.short}"
         )
     lines += [f"  {name:<20} {why}" for name, why in comparison.left_out]
