@@ -74,7 +74,8 @@ def test_a_file_that_is_no_such_csv_is_one_error() -> None:
 def test_cells_as_people_write_them(cells: str, expected: tuple[str, float, float]) -> None:
     (row,) = read_rows(HEAD + f"s,sys,{cells},\n", "x.csv")
     assert row.problem == ""
-    assert (row.op, row.size_bytes, row.time_us) == (expected[0], expected[1], pytest.approx(expected[2]))
+    assert (row.op, row.size_bytes) == expected[:2]
+    assert row.time_us == pytest.approx(expected[2])
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,10 @@ def _all_to_all(job: Job, sizes: Floats) -> Floats:
     peers_us = net.alltoall_peer_us * (n - p) * tiny
     efficiency = min(1.0, net.alltoall_efficiency * job.scale.efficiency) * (job.hosts / 2) ** -net.alltoall_falloff
     bytes_us = p * sizes * (n - p) / n / (job.wire_GBps * efficiency * 1e3)
+    if not job.system.nvlink_GBps:
+        # Without NVLink everything a GPU sends, near or far, leaves through its one PCIe slot.
+        slot_us = local_us * (n - 1) / max(1, p - 1) if p > 1 else bytes_us
+        local_us = np.maximum(slot_us, bytes_us)
     return np.asarray((net.alltoall_base_us + peers_us) * job.scale.ll_hop + np.maximum(bytes_us, local_us))
 
 
