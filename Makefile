@@ -95,4 +95,4 @@ bench: venv  ## run every benchmark and keep dated results in benchmarks/results
 	$(BIN)/python benchmarks/run.py --all
 
 clean:  ## remove what was built here
-	rm -rf build dist .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist demo .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
