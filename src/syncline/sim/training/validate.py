@@ -94,6 +94,7 @@ class TrainingValidation:
             "recompute": job.recompute, "metric": run.rows[0][0].text("metric"), "measured_s": run.measured_s,
             "predicted_s": float(self.ratio[index]) * run.measured_s, "error": float(self.ratio[index] - 1),
             "left_out_error": float(self.left_out_ratio[index] - 1), "software_year": job.software.year,
+            "convention": run.described.convention, "remarks": list(run.described.remarks),
         }  # fmt: skip
 
 
