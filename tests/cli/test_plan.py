@@ -38,6 +38,7 @@ def test_one_screen_with_answer_limit_and_three_actions(capsys: pytest.CaptureFi
     lines = out.splitlines()
     assert lines[0] == "llama3-70b on h100-64-rail: 512 H100-SXM5-80GB, 8,388,608 tokens a step"
     assert len(lines) <= 30
+    assert max(len(line) for line in lines) <= 120
     assert lines[2].startswith("  answer     ")
     for words in ("  limit      arithmetic", "  memory     ", " per million tokens", "    3. ", "  ignores    "):
         assert words in out

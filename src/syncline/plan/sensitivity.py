@@ -188,7 +188,7 @@ def _numeric_changes(question: Question) -> list[Change]:
     found = [
         Change(
             "accumulation",
-            "twice the micro-batches a step (global batch x 2)",
+            "twice the micro-batches (global batch x 2)",
             "numerics",
             _twice,
             tokens=2.0,

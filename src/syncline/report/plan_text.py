@@ -83,7 +83,7 @@ def limit_line(plan: Plan) -> str:
     return words
 
 
-def time_line(parts: Mapping[str, float], total: float, most: int = 5) -> str:
+def time_line(parts: Mapping[str, float], total: float, most: int = 4) -> str:
     """Return the largest parts of the step."""
     ranked = sorted(((v, k) for k, v in parts.items() if v / total > 0.0005), reverse=True)
     return ", ".join(f"{part_name(name)} {value / total:.1%}" for value, name in ranked[:most])
@@ -139,7 +139,7 @@ def action_line(action: Action) -> str:
         never = action.payback_years is None or action.payback_years > 99
         back = "never pays back" if never else f"pays back in {action.payback_years or 0.0:.1f} years"
         words += f"; costs {units.show_money(action.price_usd)}, {back}"
-    return words + (f" ({action.note})" if action.kind == "numerics" else "")
+    return words + (" (changes training: check convergence)" if action.kind == "numerics" else "")
 
 
 def other_lines(answer: Answer, most: int = 3) -> list[str]:
