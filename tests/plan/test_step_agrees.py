@@ -1,4 +1,4 @@
-"""The planner's price of a layout on a fabric is the price `syncline step` gives it, thin uplinks and WAN lines included."""
+"""The planner prices a layout on a fabric as `syncline step` does, thin uplinks and WAN lines included."""
 
 from __future__ import annotations
 
