@@ -126,3 +126,25 @@ def test_compare_algorithms_names_winners_and_crossovers(capsys: pytest.CaptureF
     assert "* wins" in capsys.readouterr().out
     got = answer(capsys, "compare-algorithms", "--cluster", cluster, "--collective", "gossip", status=2)
     assert got["message"] == 'no collective is called "gossip".'
+
+
+def test_a_log_calibrates_the_model_of_nccl(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["simulate", "allreduce", "--cluster", "h100-64-rail", "--algorithm", "nccl", "--json"]
+    assert run([*command, "--size", "1KiB..1GiB"]) == 0
+    plain = json.loads(capsys.readouterr().out)["rows"]
+    log = tmp_path / "run.log"
+    log.write_text(
+        "\n".join(
+            f"{r['size_bytes']} {r['size_bytes'] // 4} float sum -1 {r['time_s'] * 1.3e6:.3f} 1 1 0" for r in plain
+        )
+    )
+    assert run([*command, "--size", "1KiB..1GiB", "--calibrate", str(log)]) == 0
+    fitted = json.loads(capsys.readouterr().out)
+    assert fitted["calibrated_on"] == str(log)
+    for before, after in zip(plain, fitted["rows"], strict=True):
+        assert after["time_s"] == pytest.approx(1.3 * before["time_s"], rel=0.03)
+
+
+def test_only_the_model_of_nccl_is_calibrated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", "allreduce", "--cluster", "h100-64-rail", "--calibrate", "run.log"]) == 2
+    assert "--calibrate fits the model of NCCL." in capsys.readouterr().err

@@ -42,6 +42,9 @@ Trace = Annotated[
     Path | None, typer.Option(help="Write the timeline of the largest size (.json for Perfetto, .parquet).")
 ]
 Html = Annotated[Path | None, typer.Option(help="Write a page: bandwidth curve, link load, traffic matrix.")]
+Calibrate = Annotated[
+    Path | None, typer.Option(help="With nccl: an nccl-tests log (text or JSON) of this operation here, to fit to.")
+]
 CrossRail = Annotated[str, typer.Option(help="Between rails: fabric (over the spine) or nvlink (PXN).")]
 
 
@@ -67,6 +70,7 @@ def simulate(
     seed: Seed = 0,
     seeds: Seeds = 0,
     cross_rail: CrossRail = "fabric",
+    calibrate: Calibrate = None,
     trace: Trace = None,
     html: Html = None,
     json: JsonOption = False,
@@ -81,13 +85,15 @@ def simulate(
     kind = NAMES[str(context.info_name)]
     if level not in ("analytic", "flow"):
         raise UsageError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow.")
+    if calibrate and algorithm != "nccl":
+        raise UsageError("--calibrate fits the model of NCCL.", hint="Add --algorithm nccl.")
     fabric = load(cluster)
     sizes = read_sizes(size)
     if algorithm == "nccl":
         if trace or html or seeds:
             raise UsageError("--algorithm nccl is a cost model without flows: it has no trace, page or seeds.",
                              hint="Name a family, or use auto.")  # fmt: skip
-        payload = _nccl(fabric, kind, sizes, ranks)
+        payload = _nccl(fabric, kind, sizes, ranks, calibrate)
     else:
         options = NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail)  # type: ignore[arg-type]
         network = Network(fabric, options)
@@ -127,9 +133,11 @@ def _payload(fabric: Fabric, found: list[Estimate], placed: Placement, network: 
     }
 
 
-def _nccl(fabric: Fabric, kind: Kind, sizes: list[int], ranks: int | None) -> dict[str, Any]:
+def _nccl(fabric: Fabric, kind: Kind, sizes: list[int], ranks: int | None, log: Path | None) -> dict[str, Any]:
     from syncline.errors import UsageError
+    from syncline.sim.nccl.calibrate import calibrate
     from syncline.sim.nccl.describe import from_fabric
+    from syncline.sim.nccl.measured import read_log, read_text
     from syncline.sim.nccl.predict import IGNORES, predict
     from syncline.sim.nccl.wire import wires
 
@@ -137,7 +145,8 @@ def _nccl(fabric: Fabric, kind: Kind, sizes: list[int], ranks: int | None) -> di
     if ranks is not None and ranks % per_host:
         raise UsageError(f"NCCL is modelled on whole hosts of {per_host} GPUs; {ranks} ranks are not.")
     system = from_fabric(fabric, num_hosts=(ranks or fabric.num_gpus) // per_host)
-    prediction = predict(system, kind.value, sizes)
+    fitted = calibrate(system, read_log(read_text(log), str(log), kind.value)) if log else None
+    prediction = predict(system, kind.value, sizes, calibration=fitted)
     rows = [
         row
         | {"wire_Bps": wire.rate_Bps, "limiting_link": wire.link, "utilisation": wire.utilisation}
@@ -146,7 +155,7 @@ def _nccl(fabric: Fabric, kind: Kind, sizes: list[int], ranks: int | None) -> di
     ]
     return {
         "cluster": fabric.name, "ranks": system.num_ranks, "level": "nccl", "ignores": list(IGNORES),
-        "assumed": list(prediction.unverified), "rows": rows,
+        "assumed": list(prediction.unverified), "calibrated_on": str(log) if log else None, "rows": rows,
     }  # fmt: skip
 
 
