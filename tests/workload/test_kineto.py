@@ -64,3 +64,10 @@ def test_a_trace_without_kernels_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[")
     with pytest.raises(DescriptionError, match="not a profiler trace"):
         read_kineto(tmp_path / "x.json")
+
+
+def test_a_trace_that_the_profiler_itself_wrote() -> None:
+    """One step of a small DDP model on one H200, by torch 2.11; alone in its group, so without collective kernels."""
+    workload = read_kineto(Path(__file__).parent / "fixtures" / "profiler-h200-ddp.json.gz")
+    assert (workload.kind == Op.COMPUTE).sum() == 57
+    assert (workload.kind == Op.MEMORY).sum() == 13
