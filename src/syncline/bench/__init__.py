@@ -1,0 +1,3 @@
+"""Measure a live cluster (or the lab) and hold it against what its topology should give."""
+
+from __future__ import annotations
