@@ -1,0 +1,84 @@
+"""A finding: one fact about a live system that someone should know, with what shows it and what to do about it.
+
+Audit, bench, diagnosis and watch all return these, so that one report, one exit status and one alert path serve all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Any
+
+
+class Severity(IntEnum):
+    """How bad it is; the values are the exit statuses of a Nagios check."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+    UNKNOWN = 3  # could not be checked; the evidence says why
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Action(StrEnum):
+    """What kind of work the fix is."""
+
+    NONE = "none"
+    CONFIGURE = "configure"  # a setting of the host or the job
+    RESTART = "restart"  # a driver, a daemon or the host
+    INSPECT = "inspect"  # a cable, an optic, a port
+    REPLACE = "replace"  # hardware
+    ESCALATE = "escalate"  # someone else's: the fabric's owner, the vendor, the cloud
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact: the rule that says so, where, what was seen, what was expected, and the next step.
+
+    `rule` is a stable dotted id ("net.mtu.mismatch"). `place` names host, device, link or rank. `evidence` holds what
+    was read, as read. `since_s` is a Unix time.
+    """
+
+    rule: str
+    severity: Severity
+    place: str
+    observed: str
+    expected: str = ""
+    evidence: tuple[str, ...] = ()
+    meaning: str = ""
+    fix: str = ""
+    reference: str = ""
+    action: Action = Action.NONE
+    confidence: float = 1.0
+    cost_usd_per_day: float | None = None
+    since_s: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain values."""
+        return {
+            "rule": self.rule,
+            "severity": self.severity.label,
+            "place": self.place,
+            "observed": self.observed,
+            "expected": self.expected,
+            "evidence": list(self.evidence),
+            "meaning": self.meaning,
+            "fix": self.fix,
+            "reference": self.reference,
+            "action": self.action.value,
+            "confidence": self.confidence,
+            "cost_usd_per_day": self.cost_usd_per_day,
+            "since_s": self.since_s,
+        }
+
+
+_BADNESS = {Severity.OK: 0, Severity.UNKNOWN: 1, Severity.WARNING: 2, Severity.CRITICAL: 3}
+
+
+def worst(findings: Iterable[Finding]) -> Severity:
+    """Return the severity that stands for all of them: critical, then warning, then unknown, then ok."""
+    return max((finding.severity for finding in findings), key=_BADNESS.__getitem__, default=Severity.OK)
