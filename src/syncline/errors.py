@@ -97,3 +97,15 @@ class PlanError(SynclineError):
 
 class PictureError(SynclineError):
     """A picture cannot be made here: a piece that draws it is missing."""
+
+
+class ExecutionError(SynclineError):
+    """A program could not be carried out here: buffers that do not fit it, a rank that failed or did not answer."""
+
+
+class DeadlineError(ExecutionError):
+    """A rank did not answer in time; the text names who waited, for whom, and who was silent."""
+
+
+class BenchError(SynclineError):
+    """A measurement cannot be taken, read or held against a prediction."""
