@@ -79,6 +79,10 @@ class ProgramError(SynclineError):
     """A schedule cannot be bound to this placement, or a program is inconsistent."""
 
 
+class CodecError(SynclineError):
+    """A codec is not known, cannot be made so, or was given a payload or an array that does not fit."""
+
+
 class SimulationError(SynclineError):
     """A model was asked for something it cannot answer."""
 
@@ -109,3 +113,11 @@ class DeadlineError(ExecutionError):
 
 class BenchError(SynclineError):
     """A measurement cannot be taken, read or held against a prediction."""
+
+
+class LabError(SynclineError):
+    """An emulated fabric cannot be built here, or what was asked of it cannot be."""
+
+
+class FaultError(SynclineError):
+    """A fault cannot be read, or names something that is not there."""
