@@ -29,7 +29,7 @@ public:
     explicit Engine(const TaskSet& tasks)
         : tasks_(tasks),
           num_tasks_(tasks.size_bytes.size()),
-          sharing_(tasks.capacity_Bps, num_tasks_),
+          sharing_(tasks.capacity_Bps, num_tasks_, tasks.guarantee),
           ends_(num_tasks_),
           remaining_(tasks.size_bytes.begin(), tasks.size_bytes.end()),
           since_s_(num_tasks_, 0),
@@ -142,7 +142,8 @@ private:
     void add(std::int32_t task) {
         const std::int32_t path = path_[at(task)];
         sharing_.add(task, path < 0 ? std::span<const Crossing>{} : crossings(path), tasks_.weight[at(task)],
-                     tasks_.cap_Bps[at(task)], tasks_.priority[at(task)]);
+                     tasks_.cap_Bps[at(task)], tasks_.priority[at(task)],
+                     tasks_.tenant.empty() ? -1 : tasks_.tenant[at(task)]);
     }
 
     // The path whose worst link would have the fewest flows for its capacity; of equal ones a different one per task.

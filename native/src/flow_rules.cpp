@@ -118,9 +118,25 @@ void validate_changes(const TaskSet& tasks) {
     indices(tasks.reroute_path, tasks.path_start.size() - 1, "reroute_path");
 }
 
+void validate_tenants(const TaskSet& tasks) {
+    if (!tasks.tenant.empty()) same_length(tasks.tenant, tasks.size_bytes.size(), "tenant");
+    within(tasks.guarantee, 0, 1, "guarantee");
+    double sum = 0;
+    for (const double part : tasks.guarantee) sum += part;
+    require(sum <= 1 + 1e-12,
+            [&] { return "the guarantees of all tenants add up to " + text(sum) + ", more than 1"; });
+    const auto num_tenants = static_cast<std::int64_t>(tasks.guarantee.size());
+    for (std::size_t i = 0; i < tasks.tenant.size(); ++i)
+        require(tasks.tenant[i] >= -1 && tasks.tenant[i] < num_tenants, [&] {
+            return "task " + text(i) + " belongs to tenant " + text(tasks.tenant[i]) + "; there are " +
+                   text(num_tenants);
+        });
+}
+
 }  // namespace
 
 void validate(const TaskSet& tasks) {
+    validate_tenants(tasks);
     validate_tasks(tasks);
     validate_paths(tasks);
     validate_changes(tasks);

@@ -17,13 +17,14 @@ constexpr int kLocalPasses = 6;
 
 }  // namespace
 
-Sharing::Sharing(std::span<const double> capacity_Bps, std::size_t num_flows)
+Sharing::Sharing(std::span<const double> capacity_Bps, std::size_t num_flows, std::span<const double> guarantee)
     : links_(capacity_Bps.size()),
       flows_(num_flows),
       paths_(num_flows),
       state_(num_flows, State::kFixed),
       next_rate_(num_flows, 0),
-      next_bottleneck_(num_flows, -1) {
+      next_bottleneck_(num_flows, -1),
+      guarantee_(guarantee.begin(), guarantee.end()) {
     for (std::size_t link = 0; link < links_.size(); ++link) links_[link].capacity = capacity_Bps[link];
 }
 
@@ -35,9 +36,10 @@ void Sharing::mark_dirty(std::int32_t link) {
 }
 
 void Sharing::add(std::int32_t flow, std::span<const Crossing> path, double weight, double cap_Bps,
-                  std::uint8_t priority) {
-    flows_[index(flow)] = {weight, cap_Bps, 0, -1, priority, true};
+                  std::uint8_t priority, std::int32_t tenant) {
+    flows_[index(flow)] = {weight, cap_Bps, 0, -1, priority, true, tenant, 0};
     num_lower_ += priority != 0;
+    num_assured_ += tenant >= 0;
     auto& hops = paths_[index(flow)];
     if (!spare_.empty()) {  // room that a flow gone by has left
         hops = std::move(spare_.back());
@@ -55,6 +57,7 @@ void Sharing::add(std::int32_t flow, std::span<const Crossing> path, double weig
 void Sharing::remove(std::int32_t flow) {
     Flow& gone = flows_[index(flow)];
     num_lower_ -= gone.priority != 0;
+    num_assured_ -= gone.tenant >= 0;
     gone.active = false;
     for (const Hop& hop : paths_[index(flow)]) {
         Link& link = links_[index(hop.link)];
@@ -130,9 +133,11 @@ void Sharing::solve() {
     }
     dirty_.clear();
     fresh_.clear();
-    if (num_lower_ > 0) expand_all();
+    if (num_lower_ > 0 || num_assured_ > 0) expand_all();
+    if (num_assured_ > 0) set_floors();
     for (int pass = 0;; ++pass) {
         prepare();
+        if (num_assured_ > 0) reserve_floors();
         fill();
         if (!expand_where_wrong()) break;
         if (pass >= kLocalPasses) expand_all();
@@ -164,6 +169,40 @@ void Sharing::prepare() {
     }
 }
 
+// What a guarantee gives a flow: its max-min rate if its tenant had the guaranteed part of every link to itself (its own
+// classes hold among its flows). All flows that could matter are free here, so each tenant is filled alone.
+void Sharing::set_floors() {
+    for (const std::int32_t flow : free_) flows_[index(flow)].floor_Bps = 0;
+    all_free_.clear();
+    all_free_.swap(free_);
+    std::stable_sort(all_free_.begin(), all_free_.end(), [&](std::int32_t a, std::int32_t b) {
+        return flows_[index(a)].tenant < flows_[index(b)].tenant;
+    });
+    for (std::size_t begin = 0, end = 0; begin < all_free_.size(); begin = end) {
+        const auto tenant = flows_[index(all_free_[begin])].tenant;
+        while (end < all_free_.size() && flows_[index(all_free_[end])].tenant == tenant) ++end;
+        if (tenant < 0) continue;
+        free_.assign(all_free_.begin() + static_cast<std::ptrdiff_t>(begin),
+                     all_free_.begin() + static_cast<std::ptrdiff_t>(end));
+        for (const std::int32_t at : touched_) {
+            Link& link = links_[index(at)];
+            link.left = link.capacity * guarantee_[index(tenant)];
+            link.weight = 0;
+            link.num_rising = 0;
+        }
+        fill();
+        for (const std::int32_t flow : free_) flows_[index(flow)].floor_Bps = next_rate_[index(flow)];
+    }
+    free_.swap(all_free_);
+}
+
+// Floors of every class are taken out first: a guarantee holds against strict priority too.
+void Sharing::reserve_floors() {
+    for (const std::int32_t flow : free_)
+        for (const Hop& hop : paths_[index(flow)])
+            links_[index(hop.link)].left -= flows_[index(flow)].floor_Bps * hop.share;
+}
+
 void Sharing::fill() {
     if (num_lower_ == 0) return fill_class(0, free_.size());
     std::stable_sort(free_.begin(), free_.end(), [&](std::int32_t a, std::int32_t b) {
@@ -176,36 +215,61 @@ void Sharing::fill() {
     }
 }
 
+void Sharing::rise(std::int32_t flow) {
+    state_[index(flow)] = State::kRising;
+    for (const Hop& hop : paths_[index(flow)]) {
+        Link& link = links_[index(hop.link)];
+        link.weight += flows_[index(flow)].weight * hop.share;
+        ++link.num_rising;
+    }
+}
+
+// The level has reached a flow's floor: what was reserved for it goes back, and from here it rises like the others. Its
+// links may fill sooner than their keys say.
+void Sharing::join(std::int32_t flow) {
+    rise(flow);
+    for (const Hop& hop : paths_[index(flow)]) {
+        Link& link = links_[index(hop.link)];
+        link.left += flows_[index(flow)].floor_Bps * hop.share;
+        link.scanned_weight = std::max(link.scanned_weight, link.weight);
+        keys_.emplace_back(level_of(link), hop.link);
+        std::push_heap(keys_.begin(), keys_.end(), std::greater<>{});
+    }
+}
+
 // Progressive filling: see maxmin.cpp. A key in the heap is a lower bound of its link's level.
 void Sharing::fill_class(std::size_t begin, std::size_t end) {
     caps_.clear();
     keys_.clear();
+    joins_.clear();
     for (std::size_t i = begin; i < end; ++i) {
         const std::int32_t flow = free_[i];
         const Flow& here = flows_[index(flow)];
-        state_[index(flow)] = State::kRising;
         if (here.cap_Bps < kInfinity) caps_.emplace_back(here.cap_Bps / here.weight, flow);
-        for (const Hop& hop : paths_[index(flow)]) {
-            Link& link = links_[index(hop.link)];
-            link.weight += here.weight * hop.share;
-            ++link.num_rising;
-        }
+        if (here.floor_Bps > 0) joins_.emplace_back(here.floor_Bps / here.weight, flow);
+        else rise(flow);
     }
     std::sort(caps_.begin(), caps_.end());
+    std::sort(joins_.begin(), joins_.end());
     for (const std::int32_t at : touched_) {
         Link& link = links_[index(at)];
         link.scanned_weight = link.weight;
         if (link.num_rising > 0) keys_.emplace_back(level_of(link), at);
     }
     std::make_heap(keys_.begin(), keys_.end(), std::greater<>{});
-    std::size_t next_cap = 0;
+    std::size_t next_cap = 0, next_join = 0;
     const auto freeze_caps = [&](double level) {
         for (; next_cap < caps_.size() && caps_[next_cap].first <= level; ++next_cap) {
             const std::int32_t flow = caps_[next_cap].second;
             if (state_[index(flow)] == State::kRising) freeze(flow, flows_[index(flow)].cap_Bps, -1);
         }
     };
-    while (!keys_.empty()) {
+    while (!keys_.empty() || next_join < joins_.size()) {
+        if (next_join < joins_.size() && (keys_.empty() || joins_[next_join].first <= keys_.front().first)) {
+            freeze_caps(std::nextafter(joins_[next_join].first, 0));
+            join(joins_[next_join++].second);
+            continue;
+        }
         const auto [key, at] = keys_.front();
         freeze_caps(key);
         std::pop_heap(keys_.begin(), keys_.end(), std::greater<>{});

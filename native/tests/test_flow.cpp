@@ -17,8 +17,8 @@ struct Case {
 
     std::vector<double> capacity;
     std::vector<std::int64_t> path_start{0};
-    std::vector<std::int32_t> path_link, first_path, num_paths, wait_for, change_link, reroute_task, reroute_path;
-    std::vector<double> share, size, delay, start, weight, cap, change_s, change_Bps, reroute_s;
+    std::vector<std::int32_t> path_link, first_path, num_paths, wait_for, change_link, reroute_task, reroute_path, tenant;
+    std::vector<double> share, size, delay, start, weight, cap, change_s, change_Bps, reroute_s, guarantee;
     std::vector<std::uint8_t> priority;
     std::vector<std::int64_t> wait_start{0};
 
@@ -38,6 +38,7 @@ struct Case {
         weight.push_back(1);
         cap.push_back(kInfinity);
         priority.push_back(order);
+        tenant.push_back(-1);
         wait_for.insert(wait_for.end(), after.begin(), after.end());
         wait_start.push_back(static_cast<std::int64_t>(wait_for.size()));
     }
@@ -45,11 +46,22 @@ struct Case {
     syncline::Course run(bool record = false) const {
         const syncline::TaskSet tasks{capacity, path_start, path_link, share,       first_path,  num_paths,  size,
                                       delay,    start,      weight,    cap,         priority,    wait_start, wait_for,
-                                      change_s, change_link, change_Bps, reroute_s, reroute_task, reroute_path, record};
+                                      change_s, change_link, change_Bps, reroute_s, reroute_task, reroute_path, tenant, guarantee, record};
         syncline::validate(tasks);
         return syncline::run_flows(tasks);
     }
 };
+
+void a_guarantee_holds_against_a_crowd_and_a_higher_class() {
+    Case it({10});
+    it.guarantee = {0.4};
+    it.task({0}, 40, 0, 0, {}, 1);
+    it.tenant[0] = 0;
+    for (int i = 0; i < 6; ++i) it.task({0}, 10);
+    const auto course = it.run();
+    CHECK(check::close(course.end_s[0], 10));  // 4 B/s of 10, although the class above wants all
+    CHECK(check::close(course.end_s[1], 10));  // the other six have 1 B/s each
+}
 
 void two_flows_share_then_one_speeds_up() {
     Case it({10});
@@ -141,6 +153,7 @@ int main() {
     two_flows_share_then_one_speeds_up();
     tasks_wait_for_each_other_and_for_their_delay();
     a_lower_class_gets_what_is_left();
+    a_guarantee_holds_against_a_crowd_and_a_higher_class();
     a_dead_link_stops_a_flow_until_it_is_rerouted();
     a_flow_with_a_choice_takes_the_idle_path();
     a_sprayed_flow_uses_its_share_of_each_link();

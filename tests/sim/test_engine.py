@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from syncline.sim.engine import LinkChanges, Paths, Reroutes, Tasks, run
 from syncline.sim.reference_flow import Task
 
 
-def simulate(capacity: list[float], tasks: list[Task], changes: Any = (), reroutes: Any = ()) -> np.ndarray:
+def simulate(
+    capacity: list[float], tasks: list[Task], changes: Any = (), reroutes: Any = (), guarantee: Any = ()
+) -> np.ndarray:
     """The same case, given to the native engine."""
     rows = [list(t.path) for t in tasks] + [list(path) for _, _, path in reroutes]
     links = Paths.of([[link for link, _ in row] for row in rows])
@@ -32,6 +35,7 @@ def simulate(capacity: list[float], tasks: list[Task], changes: Any = (), rerout
         cap_Bps=np.array([t.cap_Bps for t in tasks]),
         priority=np.array([t.priority for t in tasks]),
         wait_for=[list(t.wait_for) for t in tasks],
+        tenant=np.array([t.tenant for t in tasks]) if len(guarantee) else None,
     )
     moved = sorted((time, task, len(tasks) + i) for i, (time, task, _) in enumerate(reroutes))
     order = sorted(changes)
@@ -48,6 +52,7 @@ def simulate(capacity: list[float], tasks: list[Task], changes: Any = (), rerout
             np.array([m[1] for m in moved], np.int32),
             np.array([m[2] for m in moved], np.int32),
         ),
+        guarantee=guarantee,
         record=True,
     )
     total = np.zeros(len(capacity))
@@ -95,6 +100,43 @@ def test_native_agrees_with_the_plain_python_twin(case: tuple[list[float], list[
     capacity, tasks, changes, reroutes = case
     expected = reference_flow.run(capacity, tasks, sorted(changes), sorted(reroutes, key=lambda r: r[0]))
     np.testing.assert_allclose(simulate(capacity, tasks, changes, reroutes), expected, rtol=1e-9)
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(), st.lists(st.floats(0.05, 0.5), min_size=1, max_size=2), st.data())
+def test_guarantees_agree_with_the_twin_and_are_kept(case: Any, guarantee: list[float], data: st.DataObject) -> None:
+    capacity, plain, changes, reroutes = case
+    tasks = [replace(task, tenant=data.draw(st.integers(-1, len(guarantee) - 1))) for task in plain]
+    expected = reference_flow.run(capacity, tasks, sorted(changes), sorted(reroutes, key=lambda r: r[0]), guarantee)
+    np.testing.assert_allclose(simulate(capacity, tasks, changes, reroutes, guarantee), expected, rtol=1e-9)
+
+
+@given(cases(), st.floats(0.05, 1.0))
+def test_a_guaranteed_tenant_is_never_slower_than_with_its_part_alone(case: Any, part: float) -> None:
+    capacity, tasks, _, _ = case
+    # One link each: across several, a flow that ends sooner can let another grow that then slows a third.
+    tasks = [replace(t, path=t.path[:1], wait_for=(), tenant=0 if i % 2 else -1) for i, t in enumerate(tasks)]
+    together = simulate(capacity, tasks, guarantee=[part])
+    alone = simulate([part * rate for rate in capacity], [task for task in tasks if task.tenant == 0])
+    assert (together[1::2] <= alone * (1 + 1e-9)).all()
+
+
+def test_what_a_guarantee_does_not_use_goes_to_the_others() -> None:
+    tasks = [Task(10.0, ((0, 1.0),), tenant=0, cap_Bps=1.0), Task(90.0, ((0, 1.0),))]
+    assert simulate([10.0], tasks, guarantee=[0.5]).tolist() == pytest.approx([10.0, 10.0])
+
+
+@pytest.mark.parametrize(
+    ("tenant", "guarantee", "message"),
+    [
+        ([0], [1.5], "guarantee of row 0 is 1.5"),
+        ([0], [0.6, 0.6], "the guarantees of all tenants add up to 1.2"),
+        ([1], [0.5], "task 0 belongs to tenant 1; there are 1"),
+    ],
+)
+def test_impossible_guarantees_are_refused(tenant: list[int], guarantee: list[float], message: str) -> None:
+    with pytest.raises(SimulationError, match=message):
+        run([1.0], Tasks.of(Paths.of([[0]]), size_bytes=[1.0], tenant=tenant), guarantee=guarantee)
 
 
 @pytest.mark.parametrize("seed", range(6))

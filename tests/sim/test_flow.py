@@ -59,6 +59,18 @@ def test_weights_priorities_and_caps_are_kept(fabric: Fabric, network: Network) 
     assert ends(Share(cap_Bps=RATE / 4), Share()) == pytest.approx([4, 4 / 3], rel=1e-3)
 
 
+def test_a_tenant_with_a_guarantee_keeps_it_against_many_jobs_of_others(fabric: Fabric, network: Network) -> None:
+    jobs = [Job(pair(fabric, 0, 1), SIZE, share=Share(tenant="A", priority=1))]
+    jobs += [Job(pair(fabric, 0, k), 4 * SIZE) for k in (2, 3)]
+    end = simulate(jobs, network, guarantees={"A": 0.5}).job_end_s[0]
+    assert end == pytest.approx(2 * SIZE / RATE, rel=1e-3)
+    assert simulate(jobs, network).job_end_s[0] == pytest.approx(9 * SIZE / RATE, rel=1e-3)
+    with pytest.raises(SimulationError, match='tenant "B" has a guarantee but no job; tenants with jobs: A'):
+        simulate(jobs, network, guarantees={"B": 0.5})
+    with pytest.raises(SimulationError, match=r"1\.5 of every link; a part lies between 0 and 1"):
+        simulate(jobs, network, guarantees={"A": 1.5})
+
+
 def test_jobs_wait_for_time_compute_and_each_other(fabric: Fabric, network: Network) -> None:
     first = Job(on(fabric, ring(4)), SIZE, start_s=1.0, compute_s=np.array([0.0, 0.5, 0.0, 0.0]))
     second = Job(on(fabric, ring(4)), SIZE, after=(0,), compute_s=0.25)

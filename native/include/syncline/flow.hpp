@@ -36,6 +36,9 @@ struct TaskSet {
     std::span<const std::int32_t> reroute_task;
     std::span<const std::int32_t> reroute_path;
 
+    std::span<const std::int32_t> tenant;  // per task, -1: nobody's; empty: there are no tenants
+    std::span<const double> guarantee;     // per tenant: the part of every link that is its own when it wants it
+
     bool record = false;  // keep the load of every link over time
 };
 

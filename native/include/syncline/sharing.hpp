@@ -26,11 +26,15 @@ public:
         std::int32_t bottleneck = -1;  // the link that holds it back; -1: its own cap
         std::uint8_t priority = 0;     // 0 is served first, the next class gets what is left
         bool active = false;
+        std::int32_t tenant = -1;
+        double floor_Bps = 0;  // what its tenant's guarantee gives it, whoever else wants the link
     };
 
-    Sharing(std::span<const double> capacity_Bps, std::size_t num_flows);
+    // `guarantee`: the part of every link that is each tenant's own when it wants it; together at most 1.
+    Sharing(std::span<const double> capacity_Bps, std::size_t num_flows, std::span<const double> guarantee = {});
 
-    void add(std::int32_t flow, std::span<const Crossing> path, double weight, double cap_Bps, std::uint8_t priority);
+    void add(std::int32_t flow, std::span<const Crossing> path, double weight, double cap_Bps, std::uint8_t priority,
+             std::int32_t tenant = -1);
     void remove(std::int32_t flow);
     void set_capacity(std::int32_t link, double capacity_Bps);
 
@@ -81,8 +85,12 @@ private:
     void set_free(std::int32_t flow);
     void expand(std::int32_t link);
     void prepare();
+    void set_floors();
+    void reserve_floors();
     void fill();
     void fill_class(std::size_t begin, std::size_t end);
+    void rise(std::int32_t flow);
+    void join(std::int32_t flow);
     double level_of(Link& link);
     void scan(Link& link);
     void freeze(std::int32_t flow, double rate_Bps, std::int32_t bottleneck);
@@ -107,7 +115,11 @@ private:
     std::vector<std::pair<std::int32_t, double>> changed_;
     std::vector<Key> keys_;
     std::vector<Key> caps_;
-    std::size_t num_lower_ = 0;  // active flows of a priority other than 0
+    std::vector<Key> joins_;  // flows that stay at their floor until the level reaches it
+    std::vector<double> guarantee_;
+    std::vector<std::int32_t> all_free_;
+    std::size_t num_lower_ = 0;    // active flows of a priority other than 0
+    std::size_t num_assured_ = 0;  // active flows of a tenant with a guarantee
 };
 
 }  // namespace syncline

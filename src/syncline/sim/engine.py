@@ -98,7 +98,8 @@ class Reroutes:
 class Tasks:
     """Columns of tasks. Task i may take paths `first_path[i] .. + num_paths[i] - 1`; of several, the least loaded.
 
-    `wait_for[wait_start[i]:wait_start[i + 1]]` are the tasks that must end before task i begins.
+    `wait_for[wait_start[i]:wait_start[i + 1]]` are the tasks that must end before task i begins. `tenant` says whose a
+    task is (-1: nobody's; empty: there are no tenants).
     """
 
     paths: Paths
@@ -112,6 +113,7 @@ class Tasks:
     priority: NDArray[np.uint8]
     wait_start: Starts
     wait_for: Ints
+    tenant: Ints = field(default_factory=lambda: NO_INTS)
 
     @classmethod
     def of(
@@ -127,6 +129,7 @@ class Tasks:
         cap_Bps: ArrayLike = np.inf,
         priority: ArrayLike = 0,
         wait_for: Sequence[Sequence[int]] | None = None,
+        tenant: ArrayLike | None = None,
     ) -> Tasks:
         """Return tasks, one value standing for a whole column; by default task i takes path i and waits for nobody."""
         size = np.ascontiguousarray(size_bytes, dtype=np.float64)
@@ -148,7 +151,12 @@ class Tasks:
             column(priority, np.uint8),  # type: ignore[arg-type]
             waits.start,
             waits.link,
+            NO_INTS if tenant is None else column(tenant, np.int32),  # type: ignore[arg-type]
         )
+
+    def tenants(self) -> Ints:
+        """Return whose each task is."""
+        return self.tenant if len(self.tenant) else np.full(len(self), -1, np.int32)
 
     def __len__(self) -> int:
         return len(self.size_bytes)
@@ -174,6 +182,7 @@ class Tasks:
             both("priority"),
             wait_start,
             wait_for.astype(np.int32),
+            np.concatenate((self.tenants(), other.tenants())) if len(self.tenant) or len(other.tenant) else NO_INTS,
         )
 
 
@@ -204,9 +213,13 @@ def run(
     *,
     changes: LinkChanges | None = None,
     reroutes: Reroutes | None = None,
+    guarantee: ArrayLike = (),
     record: bool = False,
 ) -> Course:
     """Return the course of the tasks over links of these rates; `record` keeps every link's load over time.
+
+    `guarantee` is, per tenant, the part of every link that is its own when it wants it, whatever the weights and
+    classes of the others; what it does not use goes to the others.
 
     Raises:
         SimulationError: the columns do not fit each other, or some task can never end.
@@ -234,6 +247,8 @@ def run(
             reroute.time_s,
             reroute.task,
             reroute.path,
+            tasks.tenant,
+            np.ascontiguousarray(guarantee, dtype=np.float64),
             record,
         )
     except ValueError as error:

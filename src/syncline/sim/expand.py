@@ -18,11 +18,15 @@ from syncline.sim.wired import Longs, Wired
 
 @dataclass(frozen=True)
 class Share:
-    """How a job's flows are treated where links are contested: weight, traffic class (0 first), rate cap per flow."""
+    """How a job's flows are treated where links are contested: weight, traffic class (0 first), rate cap per flow.
+
+    Flows of a tenant with a guarantee (see `flow.simulate`) have their part of every link before all that.
+    """
 
     weight: float = 1.0
     priority: int = 0
     cap_Bps: float = np.inf
+    tenant: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,7 @@ class Expansion:
     num_tasks: int = 0
     blocks: list[Rows] = field(default_factory=list)
     _columns: dict[str, list[Longs | Floats]] = field(default_factory=lambda: {name: [] for name in _COLUMNS})
+    tenants: tuple[str, ...] = ()
     _wait_count: list[Longs] = field(default_factory=list)
     _wait_for: list[Longs] = field(default_factory=list)
 
@@ -58,6 +63,10 @@ class Expansion:
         self._wait_for.append(waits[1])
         self.num_tasks += count
         return first
+
+    def tenant(self, share: Share) -> int:
+        """Return the number of the tenant with a guarantee whose share this is; -1 if it has none."""
+        return self.tenants.index(share.tenant) if share.tenant in self.tenants else -1
 
     def tasks(self, paths: Paths) -> Tasks:
         """Return all tasks as columns."""
@@ -75,6 +84,7 @@ class Expansion:
             column["priority"].astype(np.uint8),
             np.concatenate(([0], np.cumsum(count))).astype(np.int64),
             np.concatenate(self._wait_for).astype(np.int32) if self._wait_for else np.empty(0, np.int32),
+            column["tenant"].astype(np.int32),
         )
 
 
@@ -87,6 +97,7 @@ _COLUMNS: dict[str, float] = {
     "weight": 1.0,
     "cap_Bps": np.inf,
     "priority": 0,
+    "tenant": -1,
 }
 
 
@@ -121,6 +132,7 @@ def expand(
                 continue
             vertices, order = _participants(phase)
             columns = _flow_columns(wired, i, j, size_bytes, share, first_path, slow)
+            columns["tenant"] = into.tenant(share)
             for repetition in range(phase.repeat if most is None else min(most, phase.repeat)):
                 waits = np.stack((last[phase.src], last[phase.dst]), axis=1)
                 first = into.add((np.full(len(phase), 2), waits.ravel()), **columns)

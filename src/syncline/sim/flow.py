@@ -115,9 +115,14 @@ def simulate(
     *,
     events: Sequence[LinkEvent] = (),
     background: Sequence[Background] = (),
+    guarantees: Mapping[str, float] | None = None,
     record: bool = False,
 ) -> Outcome:
-    """Return the outcome of jobs that share a network."""
+    """Return the outcome of jobs that share a network.
+
+    `guarantees` gives tenants (`Share.tenant`) a part of every link that is theirs when they want it, against any
+    weight or class of the others; what they do not use goes to the others.
+    """
     if not jobs:
         raise SimulationError("there is no job to simulate.")
     wired = [wire(job.program, network) for job in jobs]
@@ -125,7 +130,8 @@ def simulate(
     if total > MAX_FLOWS:
         raise SimulationError(f"{total:,} flows are more than the {MAX_FLOWS:,} that are simulated one by one.",
                               hint="Price the program alone, with estimate(), which folds what repeats.")  # fmt: skip
-    work, paths = Expansion(), Paths.of([])
+    assured = _checked(guarantees or {}, [*(job.share for job in jobs), *(traffic.share for traffic in background)])
+    work, paths = Expansion(tenants=tuple(assured)), Paths.of([])
     placed: list[Placed] = []
     for job, part in zip(jobs, wired, strict=True):
         placed.append(_place(work, job, part, placed, len(paths)))
@@ -133,8 +139,31 @@ def simulate(
     paths = _add_background(work, network, background, paths)
     tasks = work.tasks(paths)
     tasks, reroutes = _reroutes(tasks, placed, network, events)
-    course = run(network.capacity_Bps, tasks, changes=_changes(network, events), reroutes=reroutes, record=record)
+    course = run(
+        network.capacity_Bps,
+        tasks,
+        changes=_changes(network, events),
+        reroutes=reroutes,
+        guarantee=list(assured.values()),
+        record=record,
+    )
     return Outcome(network, tuple(placed), tasks, course)
+
+
+def _checked(guarantees: Mapping[str, float], shares: Sequence[Share]) -> Mapping[str, float]:
+    for tenant, part in guarantees.items():
+        if not 0 <= part <= 1:
+            raise SimulationError(
+                f'tenant "{tenant}" is guaranteed {part:g} of every link; a part lies between 0 and 1.'
+            )
+        if tenant not in {share.tenant for share in shares}:
+            known = ", ".join(sorted({share.tenant for share in shares} - {""})) or "none"
+            raise SimulationError(f'tenant "{tenant}" has a guarantee but no job; tenants with jobs: {known}.')
+    if sum(guarantees.values()) > 1 + 1e-12:
+        raise SimulationError(
+            f"guarantees add up to {sum(guarantees.values()):g} of every link; at most 1 can be given."
+        )
+    return guarantees
 
 
 def _place(work: Expansion, job: Job, part: Wired, before: list[Placed], first_path: int) -> Placed:
@@ -194,6 +223,7 @@ def _add_background(work: Expansion, network: Network, background: Sequence[Back
         cap_Bps=[min(b.rate_Bps, b.share.cap_Bps) for b in background],
         weight=[b.share.weight for b in background],
         priority=[b.share.priority for b in background],
+        tenant=[work.tenant(b.share) for b in background],
     )
     return paths.then(wires.paths)
 

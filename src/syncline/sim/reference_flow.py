@@ -26,6 +26,7 @@ class Task:
     cap_Bps: float = INFINITY
     priority: int = 0
     wait_for: tuple[int, ...] = ()
+    tenant: int = -1
 
 
 @dataclass
@@ -42,25 +43,65 @@ def shares(
     tasks: Sequence[Task],
     paths: Sequence[tuple[tuple[int, float], ...]],
     active: list[int],
+    guarantee: Sequence[float] = (),
 ) -> dict[int, float]:
-    """Return the rate of every active task: classes one after the other, progressive filling within each."""
-    rates: dict[int, float] = {}
+    """Return the rate of every active task: classes one after the other, progressive filling within each.
+
+    A tenant's floor is what its tasks would have with the guaranteed part of every link to themselves; no task has
+    less, and the floors of all classes are set aside before any class is served.
+    """
+    floors = dict.fromkeys(active, 0.0)
+    for tenant, part in enumerate(guarantee):
+        own = [i for i in active if tasks[i].tenant == tenant]
+        floors |= _fill([part * capacity for capacity in capacity_Bps], tasks, paths, own, dict.fromkeys(own, 0.0))
+    return _fill(capacity_Bps, tasks, paths, active, floors)
+
+
+def _fill(
+    capacity_Bps: Sequence[float],
+    tasks: Sequence[Task],
+    paths: Sequence[tuple[tuple[int, float], ...]],
+    active: list[int],
+    floors: dict[int, float],
+) -> dict[int, float]:
+    """Raise one level for a whole class: each task has its weight times the level, but never less than its floor."""
+    rates = dict(floors)
     for priority in sorted({tasks[i].priority for i in active}):
         rising = [i for i in active if tasks[i].priority == priority]
         while rising:
-            full_at = {}
-            for link, capacity in enumerate(capacity_Bps):
-                used = math.fsum(rate * s for i, rate in rates.items() for at, s in paths[i] if at == link)
-                want = math.fsum(tasks[i].weight * s for i in rising for at, s in paths[i] if at == link)
-                full_at[link] = max(0.0, capacity - used) / want if want else INFINITY
             stop = {
-                i: min([full_at[link] for link, _ in paths[i]] + [tasks[i].cap_Bps / tasks[i].weight]) for i in rising
+                i: min(
+                    [_level(link, capacity_Bps[link], tasks, paths, rates, rising, floors) for link, _ in paths[i]]
+                    + [tasks[i].cap_Bps / tasks[i].weight]
+                )
+                for i in rising
             }
             level = min(stop.values())
             for i in [i for i in rising if stop[i] <= level * (1 + 1e-14)]:
-                rates[i] = min(tasks[i].weight * level, tasks[i].cap_Bps)
+                rates[i] = min(max(tasks[i].weight * level, floors[i]), tasks[i].cap_Bps)
                 rising.remove(i)
     return rates
+
+
+def _level(
+    link: int,
+    capacity_Bps: float,
+    tasks: Sequence[Task],
+    paths: Sequence[tuple[tuple[int, float], ...]],
+    rates: dict[int, float],
+    rising: list[int],
+    floors: dict[int, float],
+) -> float:
+    """Return the level at which a link is full if all that rise over it go on: a walk over the floors passed."""
+    crossing = [(i, s) for i in rates for at, s in paths[i] if at == link]
+    fixed = math.fsum(rates[i] * s for i, s in crossing if i not in rising)
+    still = sorted((floors[i] / tasks[i].weight, i, s) for i, s in crossing if i in rising)
+    for k in range(len(still), 0, -1):
+        held = math.fsum(floors[i] * s for _, i, s in still[k:])
+        level = max(0.0, capacity_Bps - fixed - held) / math.fsum(tasks[i].weight * s for _, i, s in still[:k])
+        if level >= still[k - 1][0]:
+            return level
+    return still[0][0]
 
 
 def run(
@@ -68,6 +109,7 @@ def run(
     tasks: Sequence[Task],
     changes: Sequence[tuple[float, int, float]] = (),
     reroutes: Sequence[tuple[float, int, tuple[tuple[int, float], ...]]] = (),
+    guarantee: Sequence[float] = (),
 ) -> list[float]:
     """Return when each task ends; infinity for one that never does."""
     capacity = list(capacity_Bps)
@@ -88,7 +130,7 @@ def run(
             for i in range(len(tasks))
             if state.end[i] == INFINITY and _flows_from(state, i) <= now * (1 + SAME_MOMENT)
         ]
-        rates = shares(capacity, tasks, state.path, active)
+        rates = shares(capacity, tasks, state.path, active, guarantee)
         ends = [now + state.left[i] / rates[i] for i in active if rates[i] > 0]
         later = [_flows_from(state, i) for i in range(len(tasks)) if state.end[i] == INFINITY and i not in rates]
         ahead = [t for t in (*ends, *later, *moments) if t > now * (1 + SAME_MOMENT) and t < INFINITY]
