@@ -121,3 +121,7 @@ class LabError(SynclineError):
 
 class FaultError(SynclineError):
     """A fault cannot be read, or names something that is not there."""
+
+
+class WatchError(SynclineError):
+    """Nothing can be watched this way: a source, an address, a history or a rule that cannot be."""
