@@ -125,3 +125,19 @@ class FaultError(SynclineError):
 
 class WatchError(SynclineError):
     """Nothing can be watched this way: a source, an address, a history or a rule that cannot be."""
+
+
+class SynchronizationError(SynclineError):
+    """Gradients could not be averaged; the text names rank, parameter and step, and it is raised on every rank."""
+
+
+class AgreementError(SynchronizationError):
+    """Ranks do not mean the same thing: another codec, version, set of parameters, or a message out of its place."""
+
+
+class NonFiniteError(SynchronizationError):
+    """A gradient holds NaN or an infinity; the text names the rank, the parameter and the step."""
+
+
+class ReplicaError(SynchronizationError):
+    """Replicas that must be equal are not; the text names the first parameter that differs, and on which ranks."""
