@@ -1,1 +1,8 @@
 """How bytes shrink: what each scheme costs, and the schemes themselves."""
+
+from __future__ import annotations
+
+from syncline.codec.codec import RAW, Codec
+from syncline.codec.scheme import Bound, EncodeState, Scheme, scheme
+
+__all__ = ["RAW", "Bound", "Codec", "EncodeState", "Scheme", "scheme"]

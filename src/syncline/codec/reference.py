@@ -1,0 +1,245 @@
+"""The dense schemes in plain NumPy: slow, and what the native and GPU kernels are compared with bit for bit.
+
+Every float operation is a single float32 operation, correctly rounded, never fused; reductions are over integers
+(bit patterns or fixed point), so that no order of summation changes a bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.codec.scheme import F32, U8
+
+INF_BITS = 0x7F800000
+NAN_BITS = 0x7FC00000
+TINY_BITS = 27 << 23  # 2^-100: a block whose largest magnitude is below this is sent as zeros
+LEVELS = {8: 127, 4: 7, 2: 1}
+FORMATS = {"e4m3": (3, 7, 0x7E, 448.0), "e5m2": (2, 15, 0x7B, 57344.0)}
+"""fp8: mantissa bits, exponent bias, largest finite code, largest finite value."""
+
+U32 = NDArray[np.uint32]
+
+
+def mix32(x: U32) -> U32:
+    """Return 32 well mixed bits for each counter: the generator that NumPy, C++ and Triton share."""
+    x = x ^ (x >> np.uint32(16))
+    x = x * np.uint32(0x7FEB352D)
+    x = x ^ (x >> np.uint32(15))
+    x = x * np.uint32(0x846CA68B)
+    return x ^ (x >> np.uint32(16))
+
+
+def draw(index: NDArray[Any], key: int) -> U32:
+    """Return the 32 random bits of each element index under a key."""
+    return mix32(index.astype(np.uint32) * np.uint32(0x9E3779B1) + np.uint32(key))
+
+
+def _input(values: F32, residual: F32 | None) -> F32:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values if residual is None else values + residual
+
+
+def _rows(a: F32, block: int) -> F32:
+    rows = np.zeros((-(-a.size // block), block), np.float32)
+    rows.reshape(-1)[: a.size] = a
+    return rows
+
+
+def _top_bits(rows: F32) -> U32:
+    """Return the bits of each block's largest magnitude; a NaN or Inf anywhere is at least INF_BITS."""
+    return (rows.view(np.uint32) & np.uint32(0x7FFFFFFF)).max(axis=1).astype(np.uint32)
+
+
+def _scales(top: U32, levels: float) -> tuple[F32, F32]:
+    """Return scale and its inverse of each block: 0 and 0 when tiny, NaN and 0 when poisoned."""
+    with np.errstate(all="ignore"):
+        scale = top.view(np.float32) * np.float32(1.0 / levels)
+        inverse = np.float32(1) / scale
+    tiny, poisoned = top < TINY_BITS, top >= INF_BITS
+    scale[tiny] = 0
+    scale[poisoned] = np.uint32(NAN_BITS).view(np.float32)
+    inverse[tiny | poisoned] = 0
+    return scale, inverse
+
+
+def _keep_error(a: F32, decoded: F32, residual: F32 | None) -> None:
+    """Leave a - decoded; where the decoded value is not finite the residual stays, and heals if it was not finite."""
+    if residual is None:
+        return
+    bad = ~np.isfinite(decoded)
+    with np.errstate(invalid="ignore", over="ignore"):
+        residual[:] = np.where(bad, np.where(np.isfinite(residual), residual, np.float32(0)), a - decoded)
+
+
+def _give(decoded: F32, out: F32, add: bool, scale: float) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = decoded * np.float32(scale)
+        out[:] = out + scaled if add else scaled
+
+
+def block_encode(
+    values: F32, payload: U8, residual: F32 | None, bits: int, block: int, stochastic: bool, key: int
+) -> None:
+    """Quantise by block to signed codes of 8, 4 or 2 bits."""
+    a = _input(values, residual)
+    rows = _rows(a, block)
+    scale, inverse = _scales(_top_bits(rows), LEVELS[bits])
+    with np.errstate(invalid="ignore", over="ignore"):
+        x = np.where(np.isnan(scale)[:, None], np.float32(0), rows * inverse[:, None])
+    if stochastic:
+        low = np.floor(x)
+        index = np.arange(x.size, dtype=np.uint64).reshape(x.shape)
+        chance = (draw(index, key) >> np.uint32(8)).astype(np.float32) * np.float32(2**-24)
+        q = low + (chance < x - low)
+    else:
+        q = np.rint(x)
+    q = np.clip(q, -LEVELS[bits], LEVELS[bits]).astype(np.float32)
+    header = 4 * scale.size
+    payload[:header] = scale.view(np.uint8)
+    payload[header:] = _pack(q.reshape(-1)[: a.size].astype(np.int8), bits)
+    _keep_error(a, (q * scale[:, None]).reshape(-1)[: a.size], residual)
+
+
+def block_decode(payload: U8, out: F32, bits: int, block: int, add: bool, scale: float) -> None:
+    """Read what `block_encode` wrote."""
+    header = 4 * -(-out.size // block)
+    scales = np.repeat(payload[:header].view(np.float32), block)[: out.size]
+    codes = _unpack(payload[header:], bits, out.size)
+    with np.errstate(invalid="ignore", over="ignore"):
+        _give(codes.astype(np.float32) * scales, out, add, scale)
+
+
+def _pack(q: NDArray[np.int8], bits: int) -> U8:
+    """Return the codes as bytes: element i in the low bits of its byte first, two's complement."""
+    per = 8 // bits
+    padded = np.zeros(-(-q.size // per) * per, np.uint8)
+    padded[: q.size] = q.view(np.uint8) & (2**bits - 1)
+    packed = np.zeros(padded.size // per, np.uint8)
+    for place in range(per):
+        packed |= padded[place::per] << np.uint8(bits * place)
+    return packed
+
+
+def _unpack(packed: U8, bits: int, num_elements: int) -> NDArray[np.int8]:
+    per = 8 // bits
+    codes = np.empty(packed.size * per, np.int8)
+    for place in range(per):
+        # Up to the top of the byte, then down with the sign.
+        codes[place::per] = (packed << np.uint8(8 - bits * (place + 1))).view(np.int8) >> np.int8(8 - bits)
+    return codes[:num_elements]
+
+
+def sign_encode(values: F32, payload: U8, residual: F32 | None, block: int) -> None:
+    """Keep one bit an element (1: negative) and the mean magnitude of each block."""
+    a = _input(values, residual)
+    rows = _rows(a, block)
+    scale = _mean_magnitude(rows, a.size, block)
+    header = 4 * scale.size
+    payload[:header] = scale.view(np.uint8)
+    payload[header:] = np.packbits(np.signbit(a), bitorder="little")
+    _keep_error(a, np.copysign(np.repeat(scale, block)[: a.size], a), residual)
+
+
+def _mean_magnitude(rows: F32, num_elements: int, block: int) -> F32:
+    """Return each block's mean magnitude, summed in fixed point so that every order gives the same bits.
+
+    The largest magnitude lies below 2^(e - 126), e its biased exponent; 2^shift takes it below 2^(30 - log2 block).
+    """
+    top = _top_bits(rows)
+    tiny, poisoned = top < TINY_BITS, top >= INF_BITS
+    exponent = np.where(tiny | poisoned, 127, top >> np.uint32(23)).astype(np.int64)
+    shift = (30 - (block.bit_length() - 1)) - (exponent - 126)
+    up = ((127 + shift).astype(np.uint32) << np.uint32(23)).view(np.float32)
+    down = ((127 - shift).astype(np.uint32) << np.uint32(23)).view(np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):
+        fixed = np.where(poisoned[:, None], np.float32(0), np.rint(np.abs(rows) * up[:, None])).astype(np.int64)
+    count = np.full(top.size, block, np.float32)
+    if top.size:
+        count[-1] = num_elements - (top.size - 1) * block
+    scale = (fixed.sum(axis=1).astype(np.float32) / count) * down
+    scale[tiny] = 0
+    scale[poisoned] = np.uint32(NAN_BITS).view(np.float32)
+    return scale.astype(np.float32)
+
+
+def sign_decode(payload: U8, out: F32, block: int, add: bool, scale: float) -> None:
+    """Read what `sign_encode` wrote."""
+    header = 4 * -(-out.size // block)
+    scales = np.repeat(payload[:header].view(np.float32), block)[: out.size]
+    negative = np.unpackbits(payload[header:], bitorder="little")[: out.size].astype(bool)
+    _give(np.where(negative, -scales, scales), out, add, scale)
+
+
+def cast_encode(values: F32, payload: U8, residual: F32 | None, half: bool) -> None:
+    """Round each element to fp16 (`half`) or bf16, ties to even; one NaN pattern each."""
+    a = _input(values, residual)
+    if half:
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            codes = a.astype(np.float16).view(np.uint16)
+        codes[np.isnan(a)] = 0x7E00
+    else:
+        bits = a.view(np.uint32)
+        codes = ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(
+            np.uint16
+        )
+        codes[np.isnan(a)] = 0x7FC0
+    payload[:] = codes.view(np.uint8)
+    _keep_error(a, _widen(codes, half), residual)
+
+
+def cast_decode(payload: U8, out: F32, half: bool, add: bool, scale: float) -> None:
+    """Read what `cast_encode` wrote."""
+    _give(_widen(payload.view(np.uint16), half), out, add, scale)
+
+
+def _widen(codes: NDArray[np.uint16], half: bool) -> F32:
+    if half:
+        return codes.view(np.float16).astype(np.float32)
+    return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def fp8_encode(values: F32, payload: U8, residual: F32 | None, fmt: str, block: int) -> None:
+    """Scale each block to the range of an 8-bit float and round to it, ties to even."""
+    mantissa, bias, largest_code, largest = FORMATS[fmt]
+    a = _input(values, residual)
+    rows = _rows(a, block)
+    scale, inverse = _scales(_top_bits(rows), largest)
+    with np.errstate(invalid="ignore", over="ignore"):
+        x = np.where(np.isnan(scale)[:, None], np.float32(0), rows * inverse[:, None]).reshape(-1)[: a.size]
+    bits = x.view(np.uint32) & np.uint32(0x7FFFFFFF)
+    drop = np.uint32(23 - mantissa)
+    rounded = bits + ((np.uint32(1) << (drop - np.uint32(1))) - np.uint32(1)) + ((bits >> drop) & np.uint32(1))
+    normal = (rounded >> drop).astype(np.int64) - ((127 - bias) << mantissa)
+    # Below the smallest normal number the codes are equally spaced, and their count is the code.
+    subnormal = np.rint(bits.view(np.float32) * np.float32(2.0 ** (bias + mantissa - 1))).astype(np.int64)
+    code = np.where(bits < ((128 - bias) << 23), np.minimum(subnormal, 1 << mantissa), normal)
+    code = np.minimum(code, largest_code).astype(np.uint8) | (np.signbit(x).astype(np.uint8) << np.uint8(7))
+    header = 4 * scale.size
+    payload[:header] = scale.view(np.uint8)
+    payload[header:] = code
+    _keep_error(a, fp8_table(fmt)[code] * np.repeat(scale, block)[: a.size], residual)
+
+
+def fp8_decode(payload: U8, out: F32, fmt: str, block: int, add: bool, scale: float) -> None:
+    """Read what `fp8_encode` wrote."""
+    header = 4 * -(-out.size // block)
+    scales = np.repeat(payload[:header].view(np.float32), block)[: out.size]
+    with np.errstate(invalid="ignore", over="ignore"):
+        _give(fp8_table(fmt)[payload[header:]] * scales, out, add, scale)
+
+
+def fp8_table(fmt: str) -> F32:
+    """Return what each of the 256 codes means; e4m3 has no Inf and one NaN, e5m2 has both as IEEE does."""
+    mantissa, bias, largest_code, _ = FORMATS[fmt]
+    code = np.arange(128)
+    exponent, fraction = code >> mantissa, code & ((1 << mantissa) - 1)
+    # The smallest exponent holds the subnormal numbers: no leading one, and the exponent of its neighbour.
+    lead = np.where(exponent == 0, fraction, fraction + (1 << mantissa))
+    value = np.ldexp(lead.astype(np.float64), np.maximum(exponent, 1) - bias - mantissa)
+    value[largest_code + 1 :] = np.nan
+    if fmt == "e5m2":
+        value[largest_code + 1] = np.inf
+    return np.concatenate([value, -value]).astype(np.float32)

@@ -1,0 +1,120 @@
+"""The sparse schemes in plain NumPy: thresholds by histogram, selection, random coordinates."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.codec.reference import INF_BITS, NAN_BITS, _give, _input, draw
+from syncline.codec.scheme import F32
+
+HEADER_BYTES = 8  # u32 count, u32 flags
+POISONED = 1  # flag: a NaN or Inf was among the values
+BIN_SHIFT = 16  # a histogram bin is the exponent and the first 7 bits of the mantissa: 0.8 % wide at most
+LANES = 16  # samples are taken by runs of one cache line
+
+
+def threshold_bits(values: F32, residual: F32 | None, wanted: int, stride: int, offset: int) -> int:
+    """Return the bits of a magnitude that about `wanted` elements reach; with stride 1 exactly, unless some tie.
+
+    With a larger stride one cache line of 16 elements in `stride` is read, from line `offset` on.
+    """
+    a = _input(values, residual)
+    if stride > 1:
+        lines = a[: a.size // LANES * LANES].reshape(-1, LANES)
+        a = lines[offset::stride].reshape(-1)
+        wanted = max(1, wanted * a.size // max(1, values.size))
+    bits = a.view(np.uint32) & np.uint32(0x7FFFFFFF)
+    if stride == 1:
+        return _exact(bits, wanted)
+    return _bin_reached(np.bincount(bits >> np.uint32(BIN_SHIFT), minlength=1 << 15), wanted)[0] << BIN_SHIFT or 1
+
+
+def _bin_reached(counts: NDArray[np.int64], wanted: int) -> tuple[int, int]:
+    """Return the highest bin b such that bins b and up hold at least `wanted`, and what lies above b."""
+    above = 0
+    for place in range(counts.size - 1, 0, -1):
+        if above + counts[place] >= wanted:
+            return place, above
+        above += int(counts[place])
+    return 0, above
+
+
+def _exact(bits: NDArray[np.uint32], wanted: int) -> int:
+    """Return the magnitude of rank `wanted` by radix selection: two histograms, no sort."""
+    top, above = _bin_reached(np.bincount(bits >> np.uint32(BIN_SHIFT), minlength=1 << 15), wanted)
+    inside = bits[bits >> np.uint32(BIN_SHIFT) == top] & np.uint32(0xFFFF)
+    low, _ = _bin_reached(np.bincount(inside, minlength=1 << 16), wanted - above)
+    return max(1, top << BIN_SHIFT | low)
+
+
+def select(
+    values: F32, residual: F32 | None, threshold: int, indices: NDArray[np.uint32], kept: F32
+) -> tuple[int, bool]:
+    """Write the first elements that reach the threshold, as many as fit; return how many, and whether it is poisoned.
+
+    The residual becomes what is not sent. A NaN or Inf poisons the whole payload: nothing is kept, the finite elements
+    stay in the residual. Unused places become 0.
+    """
+    a = _input(values, residual)
+    bits = a.view(np.uint32) & np.uint32(0x7FFFFFFF)
+    poisoned = bool((bits >= INF_BITS).any())
+    found = np.flatnonzero(bits >= threshold)[: indices.size] if not poisoned else np.empty(0, np.int64)
+    indices[:] = 0
+    kept[:] = 0
+    indices[: found.size] = found
+    kept[: found.size] = a[found]
+    if residual is not None:
+        residual[:] = np.where(bits >= INF_BITS, np.float32(0), a)
+        residual[found] = 0
+    return found.size, poisoned
+
+
+def scatter(
+    indices: NDArray[np.uint32], kept: F32, num_kept: int, poisoned: bool, out: F32, add: bool, scale: float
+) -> None:
+    """Put the kept values at their places; places outside are an error before anything is written."""
+    if poisoned:
+        out[:] = np.uint32(NAN_BITS).view(np.float32)
+        return
+    places = indices[:num_kept]
+    if num_kept > indices.size or (places.size and int(places.max()) >= out.size):
+        raise ValueError("an index lies outside the array")
+    if not add:
+        out[:] = 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.add.at(out, places, kept[:num_kept] * np.float32(scale))
+
+
+def random_places(num_elements: int, num_kept: int, key: int) -> NDArray[np.int64]:
+    """Return one place in each of `num_kept` equal cells, drawn by key: ascending, all different."""
+    cell = np.arange(num_kept + 1, dtype=np.uint64) * np.uint64(num_elements) // np.uint64(max(1, num_kept))
+    drawn = draw(np.arange(num_kept, dtype=np.uint64), key).astype(np.uint64)
+    return (cell[:-1] + ((drawn * (cell[1:] - cell[:-1])) >> np.uint64(32))).astype(np.int64)
+
+
+def random_encode(values: F32, kept: F32, residual: F32 | None, key: int) -> None:
+    """Keep the values at the places of a key; a NaN or Inf anywhere makes all of them NaN."""
+    a = _input(values, residual)
+    bad = (a.view(np.uint32) & np.uint32(0x7FFFFFFF)) >= INF_BITS
+    places = random_places(a.size, kept.size, key)
+    if bad.any():
+        kept[:] = np.uint32(NAN_BITS).view(np.float32)
+        places = places[:0]
+    else:
+        kept[:] = a[places]
+    if residual is not None:
+        residual[:] = np.where(bad, np.float32(0), a)
+        residual[places] = 0
+
+
+def random_decode(kept: F32, out: F32, key: int, add: bool, scale: float) -> None:
+    """Read what `random_encode` wrote."""
+    places = random_places(out.size, kept.size, key)
+    decoded = np.zeros(out.size, np.float32)
+    decoded[places] = kept
+    if add:
+        with np.errstate(over="ignore", invalid="ignore"):
+            out[places] += kept * np.float32(scale)
+        return
+    _give(decoded, out, False, scale)

@@ -1,0 +1,193 @@
+"""What a codec does to numbers: the contract that every scheme keeps.
+
+    int8 = scheme("int8")
+    state = int8.new_state(values.size)
+    payload = np.empty(int8.wire_bytes(values.size), np.uint8)
+    int8.encode(values, payload, state, residual)   # residual += values - what was sent, in the same pass
+    int8.decode(payload, total, add=True)           # total += what was sent
+
+A scheme is immutable and says what the bytes mean; the state is what one stream of encodes carries from step to step.
+The bytes of each scheme are written down in docs/method/codecs.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.codec.codec import Codec
+from syncline.errors import CodecError
+
+F32 = NDArray[np.float32]
+U8 = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What is proved of one encode without residual: `error` is values minus what decodes.
+
+    `max_abs` holds for each element; `contraction` c says sum(error^2) <= c * sum(values^2). None: nothing is proved.
+    """
+
+    max_abs: F32 | None = None
+    contraction: float | None = None
+
+
+class EncodeState:
+    """What one stream of encodes of `num_elements` carries from step to step; the scratch is allocated once, here.
+
+    `counter` counts encodes, so that random choices differ from step to step; `seed` tells streams apart.
+    """
+
+    def __init__(self, num_elements: int, *, seed: int = 0, scratch: Mapping[str, NDArray[Any]] | None = None) -> None:
+        self.num_elements = num_elements
+        self.seed = seed
+        self.counter = 0
+        self.scratch = dict(scratch or {})
+        self.inner: EncodeState | None = None
+
+    def next_key(self) -> int:
+        """Return the 32-bit key of this encode and move on to the next."""
+        key = _splitmix((self.seed * 0x9E3779B97F4A7C15 + self.counter) & _MASK_64) & 0xFFFFFFFF
+        self.counter += 1
+        return key
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what must be saved; scratch is not."""
+        saved: dict[str, NDArray[Any]] = {"seed_counter": np.array([self.seed, self.counter], np.uint64)}
+        if self.inner is not None:
+            saved |= {f"inner.{name}": array for name, array in self.inner.to_arrays().items()}
+        return saved
+
+    def from_arrays(self, saved: Mapping[str, NDArray[Any]]) -> None:
+        """Take over what `to_arrays` returned."""
+        pair = saved.get("seed_counter")
+        if pair is None or pair.shape != (2,):
+            raise CodecError(
+                "a saved codec state has no seed and counter.",
+                detail=f"It has: {', '.join(sorted(saved)) or 'nothing'}.",
+                hint="Pass what EncodeState.to_arrays() returned.",
+            )
+        self.seed, self.counter = int(pair[0]), int(pair[1])
+        if self.inner is not None:
+            prefix = "inner."
+            self.inner.from_arrays({k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)})
+
+
+class Scheme(ABC):
+    """A way to turn float32 numbers into fewer bytes and back; immutable.
+
+    `summable`: a backend may sum `payload[header_bytes:]` as `sum_dtype` without decoding; the header must then be
+    the same on every rank.
+    """
+
+    name: str
+    summable: bool = False
+    sum_dtype: ClassVar[str | None] = None
+    header_bytes: ClassVar[int] = 0
+
+    @abstractmethod
+    def wire_bytes(self, num_elements: int) -> int:
+        """Return the size of a payload of `num_elements`: every encode fills exactly this much."""
+
+    def new_state(self, num_elements: int, *, seed: int = 0) -> EncodeState:
+        """Return the state of a new stream; streams that must draw alike on every rank get the same seed."""
+        return EncodeState(num_elements, seed=seed)
+
+    def encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None = None) -> int:
+        """Write `values` (plus `residual`) to `payload`, leave the new error in `residual`, return the bytes used."""
+        self._check_encode(values, payload, state, residual)
+        self._encode(values, payload, state, residual)
+        return payload.size
+
+    def decode(self, payload: U8, out: F32, *, add: bool = False, scale: float = 1.0) -> None:
+        """Write `scale` times what the payload says to `out`, or add it there."""
+        _check_array("out", out, np.float32)
+        self._check_payload(payload, out.size)
+        if not out.flags.writeable:
+            raise CodecError("decode needs an array it can write to, and `out` is read-only.")
+        self._decode(payload, out, add, scale)
+
+    @abstractmethod
+    def error_bound(self, values: F32) -> Bound:
+        """Return what is proved of the error when `values` are encoded without residual."""
+
+    def price(
+        self, *, encode_Bps: float = math.inf, decode_Bps: float = math.inf, num_elements: int = 1 << 22
+    ) -> Codec:
+        """Return what the planner and a Program need: wire ratio at `num_elements`, and speeds (see `measured`)."""
+        ratio = self.wire_bytes(num_elements) / (4 * num_elements)
+        return Codec(self.name, ratio, encode_Bps, decode_Bps, self.summable)
+
+    @abstractmethod
+    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None: ...
+
+    @abstractmethod
+    def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None: ...
+
+    def _check_encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
+        _check_array("values", values, np.float32)
+        self._check_payload(payload, values.size)
+        if not payload.flags.writeable:
+            raise CodecError("encode needs a payload it can write to, and this one is read-only.")
+        if state.num_elements != values.size:
+            raise CodecError(
+                f"the state is for {state.num_elements} elements and there are {values.size}.",
+                hint="Make one state per stream with new_state(num_elements).",
+            )
+        if residual is None:
+            return
+        _check_array("residual", residual, np.float32)
+        if residual.size != values.size or not residual.flags.writeable:
+            raise CodecError(
+                f"the residual has {residual.size} elements and the values {values.size}; it must have as many and be "
+                "writable."
+            )
+
+    def _check_payload(self, payload: U8, num_elements: int) -> None:
+        _check_array("payload", payload, np.uint8)
+        wanted = self.wire_bytes(num_elements)
+        if payload.size != wanted:
+            raise CodecError(
+                f'a payload of codec "{self.name}" for {num_elements} elements has {wanted} bytes; '
+                f"this one has {payload.size}.",
+                hint="Sender and receiver must agree on codec and length.",
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scheme) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"scheme({self.name!r})"
+
+
+def scheme(text: str) -> Scheme:
+    """Return the scheme of a name such as "int8", "int4:block=128,round=stochastic" or "topk:keep=0.01+int8"."""
+    from syncline.codec.names import parse  # the schemes themselves import this module
+
+    return parse(text)
+
+
+_MASK_64 = (1 << 64) - 1
+
+
+def _splitmix(x: int) -> int:
+    x = (x + 0x9E3779B97F4A7C15) & _MASK_64
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK_64
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK_64
+    return x ^ (x >> 31)
+
+
+def _check_array(what: str, array: NDArray[Any], dtype: type) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != 1 or not array.flags.c_contiguous:
+        seen = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+        raise CodecError(f"{what} must be a contiguous one-dimensional {np.dtype(dtype).name} array; got {seen}.")

@@ -1,0 +1,151 @@
+"""A few elements, as they are: the largest by a threshold, or some at random."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.codec import kernels
+from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme
+from syncline.errors import CodecError
+
+HEADER_BYTES = 8
+POISONED = 1
+EXACT_UP_TO = 1 << 16
+"""Up to so many elements the threshold is exact; above, a sample of about so many lines of 16 tells it."""
+SAMPLE_EVERY = 64
+U32 = NDArray[np.uint32]
+
+
+def check_keep(keep: float, family: str) -> float:
+    """Return a share of the elements that can be kept."""
+    if not 0 < keep <= 1:
+        raise CodecError(f'codec "{family}" keeps a share above 0 and up to 1 of the elements; got {keep:g}.')
+    return keep
+
+
+def num_kept(keep: float, num_elements: int) -> int:
+    """Return how many of `num_elements` are kept: at least one of any."""
+    return min(num_elements, max(1, math.ceil(keep * num_elements - 1e-9))) if num_elements else 0
+
+
+class TopK(Scheme):
+    """Wire: u32 count, u32 flags (1: a NaN or Inf was there), u32 index and then float32 value of each place.
+
+    The payload has room for `capacity(n)` elements. What reaches the threshold but does not fit stays in the residual.
+    """
+
+    def __init__(self, keep: float = 0.01) -> None:
+        self.keep = check_keep(keep, "topk")
+        self.name = f"topk:keep={keep:g}"
+
+    def capacity(self, num_elements: int) -> int:
+        """Return how many elements fit in a payload."""
+        return num_kept(self.keep, num_elements)
+
+    def wire_bytes(self, num_elements: int) -> int:
+        return HEADER_BYTES + 8 * self.capacity(num_elements)
+
+    def threshold(self, values: F32, state: EncodeState, residual: F32 | None) -> int:
+        """Return the bits of the magnitude from which elements are kept: exact when few, else from a sample."""
+        room = self.capacity(values.size)
+        if values.size <= EXACT_UP_TO:
+            return kernels.threshold_bits(values, residual, room, 1, 0)
+        offset = state.next_key() % SAMPLE_EVERY
+        return kernels.threshold_bits(values, residual, self.aim(values.size), SAMPLE_EVERY, offset)
+
+    def aim(self, num_elements: int) -> int:
+        """Return how many elements a sampled threshold aims at: three deviations of the sample below what fits."""
+        room = self.capacity(num_elements)
+        margin = min(0.5, 3 / math.sqrt(max(1, room / SAMPLE_EVERY)))
+        return max(1, int(room * (1 - margin)))
+
+    def select(self, values: F32, state: EncodeState, residual: F32 | None, indices: U32, kept: F32) -> tuple[int, int]:
+        """Find the threshold and take what reaches it; return count and flags of the header."""
+        if not values.size:
+            return 0, 0
+        threshold = self.threshold(values, state, residual)
+        count, poisoned = kernels.select(values, residual, threshold, indices, kept)
+        return count, POISONED if poisoned else 0
+
+    def error_bound(self, values: F32) -> Bound:
+        """When the threshold is exact and no two magnitudes tie, the largest go: error^2 <= (1 - k/n) values^2."""
+        n = values.size
+        exact = 0 < n <= EXACT_UP_TO
+        contraction = 1 - self.capacity(n) / n if exact else 1.0
+        return Bound(max_abs=np.abs(values), contraction=contraction + 1e-6 if exact else 1.0)
+
+    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
+        indices, kept = self._parts(payload)
+        payload[:HEADER_BYTES].view(np.uint32)[:] = self.select(values, state, residual, indices, kept.view(np.float32))
+
+    def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
+        indices, kept = self._parts(payload)
+        count, flags = read_header(payload, indices.size)
+        scatter_checked(self.name, indices, kept.view(np.float32), count, flags, out, add, scale)
+
+    def _parts(self, payload: U8) -> tuple[U32, U32]:
+        words = payload.view(np.uint32)[2:]
+        return words[: words.size // 2], words[words.size // 2 :]
+
+
+def read_header(payload: U8, capacity: int) -> tuple[int, int]:
+    """Return count and flags, or raise when they cannot be."""
+    count, flags = (int(word) for word in payload[:HEADER_BYTES].view(np.uint32))
+    if count > capacity or flags not in (0, POISONED):
+        raise CodecError(
+            f"a sparse payload says that it holds {count} elements with flags {flags}; it has room for {capacity}.",
+            hint="The payload is damaged, or its sender used another codec.",
+        )
+    return count, flags
+
+
+def scatter_checked(
+    name: str, indices: U32, kept: F32, count: int, flags: int, out: F32, add: bool, scale: float
+) -> None:
+    """Put kept values at their places, or raise before anything is written."""
+    try:
+        kernels.scatter(indices, kept, count, bool(flags & POISONED), out, add, scale)
+    except ValueError:
+        raise CodecError(
+            f'a payload of codec "{name}" has an index outside the {out.size} elements of the array.',
+            hint="The payload is damaged, or its sender used another length.",
+        ) from None
+
+
+class RandomK(Scheme):
+    """Wire: u32 key, u32 0, then the float32 values at the places that the key draws: one in each of k equal cells.
+
+    Streams with one seed draw the same places at the same step, so the values of many ranks can be summed.
+    """
+
+    summable = True
+    sum_dtype = "float32"
+    header_bytes = HEADER_BYTES
+
+    def __init__(self, keep: float = 0.01) -> None:
+        self.keep = check_keep(keep, "randomk")
+        self.name = f"randomk:keep={keep:g}"
+
+    def wire_bytes(self, num_elements: int) -> int:
+        return HEADER_BYTES + 4 * num_kept(self.keep, num_elements)
+
+    def error_bound(self, values: F32) -> Bound:
+        """What is not drawn is the error, no more: an element errs by itself or by nothing."""
+        return Bound(max_abs=np.abs(values), contraction=1.0)
+
+    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
+        key = state.next_key()
+        payload[:HEADER_BYTES].view(np.uint32)[:] = (key, 0)
+        kernels.random_encode(values, payload[HEADER_BYTES:].view(np.float32), residual, key)
+
+    def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
+        key, zero = (int(word) for word in payload[:HEADER_BYTES].view(np.uint32))
+        if zero:
+            raise CodecError(
+                f'a payload of codec "{self.name}" has {zero} where a 0 belongs.',
+                hint="The payload is damaged, or its sender used another codec.",
+            )
+        kernels.random_decode(payload[HEADER_BYTES:].view(np.float32), out, key, add, scale)
