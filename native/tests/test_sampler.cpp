@@ -1,0 +1,67 @@
+#include <linux/netlink.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include "check.hpp"
+#include "syncline/counter_sampler.hpp"
+
+namespace {
+
+using syncline::CounterSampler;
+
+int open_route() {
+    const int handle = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+    sockaddr_nl address{};
+    address.nl_family = AF_NETLINK;
+    if (handle < 0 || bind(handle, reinterpret_cast<sockaddr*>(&address), sizeof address)) return -1;
+    return handle;
+}
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+void reads_loopback(int route) {
+    CounterSampler sampler({{route, {1}}}, 1'000'000, 4096);
+    CHECK(sampler.width() == 2);
+    sleep_ms(60);
+    const auto rows = sampler.take();
+    CHECK(rows.time_ns.size() >= 5);
+    CHECK(rows.counter.size() == 2 * rows.time_ns.size());
+    CHECK(rows.num_failed == 0);
+    for (std::size_t i = 1; i < rows.time_ns.size(); ++i) CHECK(rows.time_ns[i] > rows.time_ns[i - 1]);
+}
+
+void a_full_ring_loses_the_oldest(int route) {
+    CounterSampler sampler({{route, {1}}}, 1'000'000, 4);
+    sleep_ms(60);
+    const auto rows = sampler.take();
+    CHECK(rows.time_ns.size() == 4);
+    CHECK(rows.num_lost > 0);
+}
+
+void an_interface_that_is_not_there_is_counted(int route) {
+    CounterSampler sampler({{route, {1, 1 << 30}}}, 1'000'000, 64);
+    sleep_ms(30);
+    sampler.stop();
+    const auto rows = sampler.take();
+    CHECK(rows.num_failed > 0);
+    CHECK(rows.counter.size() == 4 * rows.time_ns.size());
+    if (!rows.counter.empty()) CHECK(rows.counter[2] == 0);
+}
+
+}  // namespace
+
+int main() {
+    const int route = open_route();
+    if (route >= 0) {
+        reads_loopback(route);
+        a_full_ring_loses_the_oldest(route);
+        an_interface_that_is_not_there_is_counted(route);
+        close(route);
+    }
+    CHECK(check::thrown<std::invalid_argument>([] { CounterSampler({}, 1'000'000, 16); }) == "no interface to sample");
+    return check::finish();
+}

@@ -1,0 +1,56 @@
+"""What every source is: a name and a `read()` that gives what is there now, leaves out what is not, and never raises."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+from syncline.watch.metric import Reading
+
+
+class Source(Protocol):
+    """One origin of numbers. What has vanished is left out; trouble is told in `problem`, not raised."""
+
+    name: str
+    problem: str
+
+    def read(self) -> Reading:
+        """Return the numbers as they are now."""
+        ...
+
+
+class Root:
+    """The file tree that sources read: `/` on a host, a captured or invented tree elsewhere."""
+
+    def __init__(self, path: str | os.PathLike[str] = "/") -> None:
+        self.path = Path(path)
+        self.is_host = self.path == Path("/")
+
+    def at(self, *parts: str) -> Path:
+        return self.path.joinpath(*parts)
+
+    def text(self, *parts: str) -> str | None:
+        """Return a small file's text; None where it cannot be read (it may vanish between a listing and a look)."""
+        try:
+            with self.at(*parts).open("rb") as file:
+                return file.read(1 << 20).decode("utf-8", "replace").strip()
+        except OSError:
+            return None
+
+    def number(self, *parts: str) -> int | None:
+        """Return a file's whole number; None where there is none ("N/A (no PMA)", say)."""
+        text = self.text(*parts)
+        if text is None:
+            return None
+        try:
+            return int(text, 0)
+        except ValueError:
+            return None
+
+    def names(self, *parts: str) -> list[str]:
+        """Return what a folder holds, sorted; nothing where there is no folder."""
+        try:
+            return sorted(os.listdir(self.at(*parts)))
+        except OSError:
+            return []
