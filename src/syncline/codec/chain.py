@@ -46,12 +46,13 @@ class Chain(Scheme):
         indices = payload[HEADER_BYTES : HEADER_BYTES + 4 * room].view(np.uint32)
         count, flags = self.first.select(values, state, residual, indices, kept)
         payload[:HEADER_BYTES].view(np.uint32)[:] = (count, flags)
+        values_part = payload[HEADER_BYTES + 4 * room :]
+        if residual is None:
+            self.second.encode(kept, values_part, state.inner)
+            return
         error[:] = 0
-        self.second.encode(
-            kept, payload[HEADER_BYTES + 4 * room :], state.inner, error if residual is not None else None
-        )
-        if residual is not None:
-            residual[indices[:count]] = error[:count]
+        self.second.encode(kept, values_part, state.inner, error)
+        residual[indices[:count]] = error[:count]
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         room = self.first.capacity(out.size)

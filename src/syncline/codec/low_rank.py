@@ -17,13 +17,13 @@ the residual holds values + residual.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme, _check_array
+from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme, check_array
 from syncline.errors import CodecError
 
 
@@ -164,7 +164,7 @@ class Exchange:
     def _check(self, **arrays: F32) -> None:
         sizes = {"first": self.num_first, "second": self.num_second}
         for name, array in arrays.items():
-            _check_array(name, array, np.float32)
+            check_array(name, array, np.float32)
             wanted = sizes.get(name, self.num_elements)
             if array.size != wanted:
                 raise CodecError(f"{name} of a low-rank exchange has {wanted} elements; got {array.size}.")
@@ -268,7 +268,7 @@ def heal(part: F32, product: F32) -> None:
 
 
 def orthogonalise(p: F32) -> None:
-    """Make the columns orthonormal in place (Gram-Schmidt twice, sums in double); a column with nothing new becomes 0."""
+    """Make the columns orthonormal in place (Gram-Schmidt twice, in double); one with nothing new becomes 0."""
     wide = p.astype(np.float64)
     for column in range(wide.shape[1]):
         vector = wide[:, column]
@@ -279,8 +279,3 @@ def orthogonalise(p: F32) -> None:
         # What is left of a dependent column is rounding: noise must not become a direction.
         vector *= 0.0 if norm <= 1e-6 * before else 1 / norm
     p[:] = wide
-
-
-def pieces(exchange: Exchange) -> Iterator[Matrix | Vector]:
-    """Yield the parameters of an exchange as they lie in the flat buffer."""
-    yield from sorted((*exchange.matrices, *exchange.vectors), key=lambda piece: piece.start)

@@ -50,7 +50,8 @@ def _rows(a: F32, block: int) -> F32:
 
 def _top_bits(rows: F32) -> U32:
     """Return the bits of each block's largest magnitude; a NaN or Inf anywhere is at least INF_BITS."""
-    return (rows.view(np.uint32) & np.uint32(0x7FFFFFFF)).max(axis=1).astype(np.uint32)
+    top: U32 = (rows.view(np.uint32) & np.uint32(0x7FFFFFFF)).max(axis=1)
+    return top
 
 
 def _scales(top: U32, levels: float) -> tuple[F32, F32]:
@@ -159,10 +160,10 @@ def _mean_magnitude(rows: F32, num_elements: int, block: int) -> F32:
     count = np.full(top.size, block, np.float32)
     if top.size:
         count[-1] = num_elements - (top.size - 1) * block
-    scale = (fixed.sum(axis=1).astype(np.float32) / count) * down
+    scale: F32 = (fixed.sum(axis=1).astype(np.float32) / count) * down
     scale[tiny] = 0
     scale[poisoned] = np.uint32(NAN_BITS).view(np.float32)
-    return scale.astype(np.float32)
+    return scale
 
 
 def sign_decode(payload: U8, out: F32, block: int, add: bool, scale: float) -> None:

@@ -108,7 +108,7 @@ class Scheme(ABC):
 
     def decode(self, payload: U8, out: F32, *, add: bool = False, scale: float = 1.0) -> None:
         """Write `scale` times what the payload says to `out`, or add it there."""
-        _check_array("out", out, np.float32)
+        check_array("out", out, np.float32)
         self._check_payload(payload, out.size)
         if not out.flags.writeable:
             raise CodecError("decode needs an array it can write to, and `out` is read-only.")
@@ -132,7 +132,7 @@ class Scheme(ABC):
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None: ...
 
     def _check_encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
-        _check_array("values", values, np.float32)
+        check_array("values", values, np.float32)
         self._check_payload(payload, values.size)
         if not payload.flags.writeable:
             raise CodecError("encode needs a payload it can write to, and this one is read-only.")
@@ -143,7 +143,7 @@ class Scheme(ABC):
             )
         if residual is None:
             return
-        _check_array("residual", residual, np.float32)
+        check_array("residual", residual, np.float32)
         if residual.size != values.size or not residual.flags.writeable:
             raise CodecError(
                 f"the residual has {residual.size} elements and the values {values.size}; it must have as many and be "
@@ -151,7 +151,7 @@ class Scheme(ABC):
             )
 
     def _check_payload(self, payload: U8, num_elements: int) -> None:
-        _check_array("payload", payload, np.uint8)
+        check_array("payload", payload, np.uint8)
         wanted = self.wire_bytes(num_elements)
         if payload.size != wanted:
             raise CodecError(
@@ -187,7 +187,8 @@ def _splitmix(x: int) -> int:
     return x ^ (x >> 31)
 
 
-def _check_array(what: str, array: NDArray[Any], dtype: type) -> None:
+def check_array(what: str, array: object, dtype: type) -> None:
+    """Raise unless `array` is what kernels take: one axis, contiguous, of this type."""
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != 1 or not array.flags.c_contiguous:
         seen = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
         raise CodecError(f"{what} must be a contiguous one-dimensional {np.dtype(dtype).name} array; got {seen}.")
