@@ -28,6 +28,7 @@ VERBS: dict[str, str] = {
     "schedule": "Build, draw, prove and price collective schedules.",
     "simulate": "Simulate a collective on a cluster, size by size.",
     "compare-algorithms": "Which algorithm wins at which size on a cluster.",
+    "scenario": "Several jobs, tenants and failures on one cluster.",
     "step": "Predict one training step of a job on a cluster.",
     "volumes": "Say how many bytes a job sends, by kind of parallelism.",
     "plan": "Find the best way to run a job and what to change first.",

@@ -51,6 +51,7 @@ def _quantity(reader: Any) -> BeforeValidator:
 Ratio = Annotated[float, BeforeValidator(_ratio), Field(gt=0, le=1000)]
 Rate = Annotated[float, _quantity(units.rate), Field(ge=0)]
 Seconds = Annotated[float, _quantity(units.time), Field(ge=0)]
+Size = Annotated[int, _quantity(units.size), Field(ge=1)]
 Metres = Annotated[float, _quantity(units.length), Field(gt=0, le=50_000_000)]
 
 
