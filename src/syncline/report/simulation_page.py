@@ -59,7 +59,9 @@ def curve_svg(rows: Sequence[Mapping[str, Any]], width: int = 900, height: int =
     left, right, top, bottom = 70, 20, 14, 42
     x = [math.log2(row["size_bytes"]) for row in rows]
     y = [row["busbw_Bps"] for row in rows]
-    low, high, most = min(x), max(x), max(y) * 1.08 or 1.0
+    low, high = min(x), max(x)
+    ticks = even_ticks(max(y))
+    most = max(ticks[-1], max(y) * 1.04)
 
     def at(size: float, rate: float) -> tuple[float, float]:
         across = (size - low) / (high - low) if high > low else 0.5
@@ -67,11 +69,11 @@ def curve_svg(rows: Sequence[Mapping[str, Any]], width: int = 900, height: int =
 
     points = [at(a, b) for a, b in zip(x, y, strict=True)]
     out = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="bus bandwidth by size">']
-    for k in range(5):
-        _, line = at(low, most * k / 4)
+    for tick in ticks:
+        _, line = at(low, tick)
         out.append(f'<line x1="{left}" x2="{width - right}" y1="{line:.1f}" y2="{line:.1f}" stroke="#d0d7de"/>')
         out.append(f'<text class="axis" x="{left - 8}" y="{line + 4:.1f}" text-anchor="end" font-size="11">'
-                   f"{escape(units.show_bandwidth(most * k / 4))}</text>")  # fmt: skip
+                   f"{escape(units.show_bandwidth(tick))}</text>")  # fmt: skip
     out.extend(
         f'<text class="axis" x="{points[k][0]:.1f}" y="{height - 18}" text-anchor="middle" font-size="11">'
         f"{escape(units.show_size(rows[k]['size_bytes']))}</text>"
@@ -83,6 +85,20 @@ def curve_svg(rows: Sequence[Mapping[str, Any]], width: int = 900, height: int =
         text = f"{units.show_size(row['size_bytes'])}: {units.show_bandwidth(row['busbw_Bps'])}, {row['algorithm']}"
         out.append(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4" fill="#0969da"><title>{escape(text)}</title></circle>')
     return "".join(out) + "</svg>"
+
+
+def even_ticks(most: float, count: int = 5) -> list[float]:
+    """Return about `count` round values, evenly apart, from 0 to the first that is not below `most`.
+
+    >>> even_ticks(27.6)
+    [0.0, 10.0, 20.0, 30.0]
+    """
+    if not most > 0:
+        return [0.0, 1.0]
+    rough = most / count
+    scale = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * scale for factor in (1, 2, 2.5, 5, 10) if factor * scale >= rough * (1 - 1e-12))
+    return [float(step * k) for k in range(math.ceil(most / step * (1 - 1e-12)) + 1)]
 
 
 def matrix_svg(traffic: Floats, labels: Sequence[str], side: int = 560) -> str:
@@ -122,8 +138,16 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _busiest(fabric: Fabric, load: Floats) -> str:
-    order = np.argsort(load[: len(fabric.links)])[::-1][:8]
+    seen: dict[str, tuple[float, int]] = {}  # parallel cables have one name: shown once, with their number
+    for i in np.argsort(load[: len(fabric.links)])[::-1]:
+        name = fabric.link_name(int(i))
+        if name not in seen and len(seen) == 8:
+            break
+        first, count = seen.get(name, (float(load[i]), 0))
+        seen[name] = (first, count + 1)
     rows = "".join(
-        f'<tr><td class="t">{escape(fabric.link_name(int(i)))}</td><td>{100 * load[i]:.1f} %</td></tr>' for i in order
+        f'<tr><td class="t">{escape(name)}{f" (busiest of {count})" if count > 1 else ""}</td>'
+        f"<td>{100 * use:.1f} %</td></tr>"
+        for name, (use, count) in seen.items()
     )
     return f'<table><tr><th class="t">busiest links</th><th>mean utilisation</th></tr>{rows}</table>'
