@@ -11,7 +11,7 @@ import pytest
 
 from syncline.errors import DescriptionError
 from syncline.sim.step.machine import machine_from_fabric
-from syncline.sim.step.replay import replay
+from syncline.sim.step.replay import OWN_WORK, replay
 from syncline.workload.graph import Op
 from syncline.workload.kineto import read_kineto
 
@@ -71,3 +71,5 @@ def test_a_trace_that_the_profiler_itself_wrote() -> None:
     workload = read_kineto(Path(__file__).parent / "fixtures" / "profiler-h200-ddp.json.gz")
     assert (workload.kind == Op.COMPUTE).sum() == 57
     assert (workload.kind == Op.MEMORY).sum() == 13
+    priced = replay(workload)
+    assert priced.exposed_s(compute=OWN_WORK).max() == 0  # device copies are no communication

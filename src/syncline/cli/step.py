@@ -75,7 +75,7 @@ def _replay(cluster: str, source: Path, trace: Path | None, json: bool) -> None:
     """Price a traced step on a cluster and print it beside what was recorded."""
     from syncline.fabric import load
     from syncline.report.step_text import replay_lines
-    from syncline.sim.step.replay import replay
+    from syncline.sim.step.replay import OWN_WORK, replay
     from syncline.timeline import save
     from syncline.workload.trace import read_trace
 
@@ -86,7 +86,8 @@ def _replay(cluster: str, source: Path, trace: Path | None, json: bool) -> None:
     payload = {
         "cluster": cluster, "trace": str(source), "operations": len(workload), "ranks": workload.num_ranks,
         "comm_bytes": workload.total_bytes(), "recorded_s": recorded.makespan_s, "step_time_s": priced.makespan_s,
-        "recorded_exposed_comm_s": float(recorded.exposed_s().max()), "exposed_comm_s": float(priced.exposed_s().max()),
+        "recorded_exposed_comm_s": float(recorded.exposed_s(compute=OWN_WORK).max()),
+        "exposed_comm_s": float(priced.exposed_s(compute=OWN_WORK).max()),
         "ignores": list(priced.source.ignores),
     }  # fmt: skip
     emit(payload, json, lambda console: console.print("\n".join(replay_lines(payload)), soft_wrap=True))

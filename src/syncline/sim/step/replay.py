@@ -13,7 +13,9 @@ from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBu
 from syncline.workload.graph import Floats, Op, Workload
 
 IGNORES = ("what the host did", "contention between collectives", "algorithm changes of the collective library")
-_KINDS = (SpanKind.COMPUTE, SpanKind.COLLECTIVE, SpanKind.SEND, SpanKind.RECV, SpanKind.COPY, SpanKind.WAIT)
+# Copies inside a device are its own work, not communication: SpanKind.COPY is for what a collective moves.
+_KINDS = (SpanKind.COMPUTE, SpanKind.COLLECTIVE, SpanKind.SEND, SpanKind.RECV, SpanKind.OTHER, SpanKind.WAIT)
+OWN_WORK = (SpanKind.COMPUTE, SpanKind.OTHER)
 
 
 def replay(workload: Workload, fabric: Fabric | Machine | None = None, constants: Constants | None = None) -> Timeline:
