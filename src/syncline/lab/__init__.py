@@ -1,3 +1,40 @@
-"""Cost by emulation: a described fabric out of Linux namespaces and shaped links, and what runs on it."""
+"""Cost by emulation: a described fabric out of Linux namespaces and shaped links, and what runs on it.
+
+with Lab(load("cluster.yaml")) as lab:
+    lab.run([sys.executable, "train.py"])
+
+Names are loaded when first used: the processes inside a lab import this package too, and must start fast.
+"""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from syncline.lab.blueprint import Blueprint
+    from syncline.lab.draft import draft
+    from syncline.lab.lab import Lab
+    from syncline.lab.paths import PathTable
+    from syncline.lab.process import Job, Process, RankResult, RunResult
+    from syncline.lab.profile import Profile
+
+_WHERE = {
+    "Blueprint": "blueprint",
+    "Job": "process",
+    "Lab": "lab",
+    "PathTable": "paths",
+    "Process": "process",
+    "Profile": "profile",
+    "RankResult": "process",
+    "RunResult": "process",
+    "draft": "draft",
+}
+
+__all__ = ["Blueprint", "Job", "Lab", "PathTable", "Process", "Profile", "RankResult", "RunResult", "draft"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"syncline.lab.{_WHERE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

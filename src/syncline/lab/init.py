@@ -1,0 +1,107 @@
+"""The process family of a lab: `python -m syncline.lab.init`, started by `Lab` and never by hand.
+
+    whoever made the lab   holds the lifeline (the write end of a pipe) and the control socket
+      guard                has made the namespaces; waits for the lifeline to close or the lab to end
+        init               process 1 of the lab's PID namespace: builds, starts ranks, injects faults, answers requests
+          rank, rank ...
+
+However the maker ends, the lifeline closes and the guard kills init; if the guard is killed, init dies with it; and
+when init dies the kernel kills every process of its PID namespace and removes namespaces nobody holds.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from syncline.lab import kernel, protocol
+
+_FLAGS = kernel.NEWPID | kernel.NEWNET | kernel.NEWNS | kernel.NEWIPC
+
+
+class Refused(Exception):
+    """The kernel does not let this user make a lab: the step that failed, and why."""
+
+    def __init__(self, step: str, error: OSError) -> None:
+        super().__init__(f"{step}: {error.strerror or error}")
+        self.step = step
+        self.reason = (error.strerror or str(error)).removeprefix(f"{step}: ")
+
+
+def main(arguments: list[str]) -> None:
+    """Become the guard of a new lab; `arguments` are the numbers of the inherited files, and who to be."""
+    control_number, listener_number, lifeline, user = (int(text) for text in arguments)
+    control = socket.socket(fileno=control_number)
+    listener = socket.socket(fileno=listener_number)
+    os.setsid()  # a Ctrl-C at the terminal is for the maker, who then ends the lab in order
+    try:
+        enter_namespaces(own_user=bool(user))
+    except Refused as refused:
+        protocol.send(control, {"event": "refused", "step": refused.step, "reason": refused.reason})
+        return
+    child = os.fork()
+    if child == 0:
+        _be_init(control, listener, lifeline)
+        return
+    control.close()
+    listener.close()
+    _guard(lifeline, child)
+
+
+def enter_namespaces(*, own_user: bool) -> None:
+    """Move this process (and its next child) into fresh namespaces, a user namespace first where that is needed."""
+    uid, gid = os.getuid(), os.getgid()
+    if own_user:
+        _step("unshare(NEWUSER)", lambda: kernel.unshare(kernel.NEWUSER))
+        _step("write setgroups", lambda: _write("/proc/thread-self/setgroups", "deny"))
+        _step("write uid_map", lambda: _write("/proc/thread-self/uid_map", f"0 {uid} 1"))
+        _step("write gid_map", lambda: _write("/proc/thread-self/gid_map", f"0 {gid} 1"))
+    _step("unshare(NEWPID|NEWNET|NEWNS|NEWIPC)", lambda: kernel.unshare(_FLAGS))
+    _step("mount(private)", kernel.private_mounts)
+
+
+def _step(name: str, action: object) -> None:
+    assert callable(action)
+    try:
+        action()
+    except OSError as error:
+        raise Refused(name, error) from None
+
+
+def _write(path: str, text: str) -> None:
+    Path(path).write_text(text, encoding="ascii")
+
+
+def _be_init(control: socket.socket, listener: socket.socket, lifeline: int) -> None:
+    kernel.die_with_parent()
+    os.close(lifeline)  # the guard watches it; the control socket tells init the same
+    from syncline.lab.server import Server
+
+    try:
+        Server(control, listener).serve()
+    except (BrokenPipeError, ConnectionResetError):
+        return  # the maker is gone; so is everything here in a moment
+
+
+def _guard(lifeline: int, child: int) -> None:
+    """Wait until the maker or init ends, and see that init is gone and reaped."""
+    handle = os.pidfd_open(child)
+    poll = select.poll()
+    poll.register(lifeline, select.POLLIN | select.POLLHUP)
+    poll.register(handle, select.POLLIN)
+    while True:
+        ready = {descriptor for descriptor, _ in poll.poll()}
+        if handle in ready:
+            break
+        if lifeline in ready:
+            os.kill(child, signal.SIGKILL)
+            poll.unregister(lifeline)
+    os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
