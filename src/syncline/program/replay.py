@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,24 +16,29 @@ from numpy.typing import NDArray
 from syncline.errors import ProgramError
 from syncline.program.program import Program, RankRound, Step
 
-Buffer = NDArray[np.int64]
+Buffer = NDArray[Any]
 _Queue = dict[tuple[int, int, int], deque[Buffer]]
 
 
 def replay(program: Program, buffers: Mapping[int, Buffer], size_bytes: int, *, seed: int = 0) -> dict[int, Buffer]:
-    """Return the buffers after the program; one array element stands for one byte. Helpers start at zero.
+    """Return the buffers after the program; one array element of any type stands for one byte. Helpers start at zero.
+
+    Sums are made in the order of the program's messages, so that floats come out as an executor must make them.
 
     Raises:
         ProgramError: ranks wait for messages that never come.
     """
-    state = {rank: np.array(buffer, dtype=np.int64) for rank, buffer in buffers.items()}
+    state = {rank: np.array(buffer) for rank, buffer in buffers.items()}
+    kind = np.result_type(*state.values()) if state else np.dtype(np.int64)
     rng = np.random.default_rng(seed)
     for number, step in enumerate(program.steps):
         if not isinstance(step, Step):
             raise ProgramError(f"{step.name} is left to its library and cannot be replayed.")
         width = step.collective.total_bytes(size_bytes)
-        for vertex in range(step.proved.schedule.num_vertices):
-            state.setdefault(vertex, np.zeros(width, dtype=np.int64))
+        for vertex in range(step.proved.schedule.num_ranks):
+            state.setdefault(vertex, np.zeros(width, dtype=kind))
+        for vertex in range(step.proved.schedule.num_ranks, step.proved.schedule.num_vertices):
+            state[vertex] = np.zeros(width, dtype=kind)
         _run_step(program, number, step, size_bytes, state, rng)
     return state
 
