@@ -1,0 +1,163 @@
+"""A bucket of gradients and its exchange: which parameters it holds, the pieces it is sent in, what NaN does to it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+
+from syncline.errors import NonFiniteError
+from syncline.runtime.exchange import Trouble
+from syncline.runtime.step import Step
+
+PIECE_ALIGNMENT = 4096
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The parameters of a bucket in order: which element belongs to which, the same on every rank."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def num_elements(self) -> int:
+        """Elements of the whole bucket."""
+        return sum(self.sizes)
+
+    def fingerprint(self) -> int:
+        """Return a number that differs between layouts."""
+        return zlib.crc32(repr((self.names, self.sizes)).encode())
+
+    def parameter_at(self, element: int) -> int:
+        """Return the index of the parameter that holds an element."""
+        for index, end in enumerate(accumulate(self.sizes)):
+            if element < end:
+                return index
+        return len(self.sizes) - 1
+
+
+class Averager(Protocol):
+    """Averages one stretch of a bucket over the ranks, in three stages."""
+
+    sent_bytes: int
+
+    def bind(self, values: torch.Tensor) -> None: ...
+
+    def send(self, step: Step) -> None: ...
+
+    def fail(self, step: Step) -> None: ...
+
+    def reduce(self) -> Trouble | None: ...
+
+    def collect(self) -> None: ...
+
+    def forget(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+class Piece:
+    """A stretch of a bucket on the conveyor, with what is to be done where a gradient is not finite."""
+
+    def __init__(self, bucket: Bucket, low: int, high: int, averager: Averager) -> None:
+        self._bucket = bucket
+        self._low, self._high = low, high
+        self._averager = averager
+        self._troubled = False
+
+    def bind(self, values: torch.Tensor) -> None:
+        """Work on this memory from now on."""
+        self._averager.bind(values[self._low : self._high])
+
+    def send(self) -> None:
+        """Encode and post."""
+        bucket = self._bucket
+        if bucket.staging is not None:
+            bucket.staging[self._low : self._high].copy_(bucket.buffer[self._low : self._high])
+        self._averager.send(bucket.step)
+        bucket.step.wire_bytes += self._averager.sent_bytes
+
+    def fail(self) -> None:
+        """Tell peers that this rank cannot go on."""
+        self._averager.fail(self._bucket.step)
+
+    def reduce(self) -> None:
+        """Sum and post the sum, unless some rank's gradient is not finite."""
+        trouble = self._averager.reduce()
+        self._troubled = trouble is not None
+        if trouble is not None:
+            self._handle(trouble)
+
+    def collect(self) -> None:
+        """Take the average."""
+        if self._troubled:
+            self._averager.finish()
+        else:
+            self._averager.collect()
+        bucket = self._bucket
+        if bucket.staging is not None:
+            bucket.buffer[self._low : self._high].copy_(bucket.staging[self._low : self._high])
+
+    def _handle(self, trouble: Trouble) -> None:
+        bucket = self._bucket
+        name = bucket.layout.names[trouble.parameter]
+        if bucket.nan == "raise":
+            raise NonFiniteError(
+                f'the gradient of "{name}" on rank {trouble.rank} is not finite at step {bucket.step.number}.',
+                hint='Find what overflows, or pass nan="skip" to leave such steps out on every rank.',
+            )
+        self._averager.forget()
+        values = bucket.values[self._low : self._high]
+        if bucket.nan == "skip":
+            bucket.step.skipped = True
+            values.fill_(float("nan"))
+        else:
+            dist.all_reduce(values, group=bucket.group)
+            values.div_(dist.get_world_size(bucket.group))
+            bucket.step.wire_bytes += values.nbytes
+
+
+class Bucket:
+    """One bucket with its pieces; `values` is the float32 memory that pieces work on."""
+
+    def __init__(self, layout: Layout, buffer: torch.Tensor, nan: str, group: dist.ProcessGroup) -> None:
+        self.layout = layout
+        self.nan = nan
+        self.group = group
+        self.pieces: list[Piece] = []
+        self.buffer = buffer
+        is_float32 = buffer.dtype == torch.float32
+        self.staging = None if is_float32 else torch.empty(buffer.numel(), dtype=torch.float32, device=buffer.device)
+        self.step: Step
+
+    @property
+    def values(self) -> torch.Tensor:
+        """The float32 numbers that are exchanged: the buffer itself where it is float32."""
+        return self.buffer if self.staging is None else self.staging
+
+    def cut(self, cuts: Sequence[int], make: Callable[[int, int], Averager]) -> None:
+        """Make a piece of each stretch between neighbouring cuts."""
+        self.pieces = [Piece(self, low, high, make(low, high)) for low, high in pairwise(cuts)]
+
+    def begin(self, buffer: torch.Tensor, step: Step) -> None:
+        """Work on this step's gradients, wherever they are now."""
+        self.step = step
+        moved = buffer.data_ptr() != self.buffer.data_ptr()
+        self.buffer = buffer
+        if moved and self.staging is None:
+            for piece in self.pieces:
+                piece.bind(buffer)
+
+
+def piece_cuts(num_elements: int, piece_bytes: int) -> list[int]:
+    """Return where a bucket is cut into equal pieces of about `piece_bytes` of float32."""
+    count = max(1, round(4 * num_elements / piece_bytes))
+    size = -(-num_elements // count)
+    size = -(-size // PIECE_ALIGNMENT) * PIECE_ALIGNMENT
+    return [*range(0, num_elements, size), num_elements]

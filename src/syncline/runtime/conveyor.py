@@ -1,0 +1,111 @@
+"""The communication threads of a process: buckets go in, in order, and come out averaged, in order.
+
+The front thread encodes a piece and posts it; the back thread waits for what peers sent, sums, posts the sum, and waits
+for the sums of others. So one piece is encoded while another is on the wire, and what a rank posts is in one order on
+every rank. A piece waits for peers' front threads (which wait for nobody) and then for peers' sums of the same piece,
+which every back thread makes in the same order: no rank can wait in a circle.
+
+A failure stays: the bucket's future carries it, so do those of all later buckets, and peers are told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+DEPTH = 2
+"""Pieces whose sums are awaited at once, so that the wire is busy while the next piece is summed."""
+
+
+class Piece(Protocol):
+    """A part of a bucket: three stages, two threads."""
+
+    def send(self) -> None: ...
+
+    def fail(self) -> None: ...
+
+    def reduce(self) -> None: ...
+
+    def collect(self) -> None: ...
+
+
+class Job:
+    """One bucket of one step: its pieces, and what to call with None or the failure when all are done."""
+
+    def __init__(self, pieces: list[Piece], done: Callable[[BaseException | None], None]) -> None:
+        self.pieces = pieces
+        self.done = done
+
+
+class Conveyor:
+    """Two threads and the queues between; `submit` returns at once."""
+
+    def __init__(self, name: str) -> None:
+        self.failure: BaseException | None = None
+        self._front: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._back: queue.SimpleQueue[tuple[Job, Piece | None] | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=run, name=f"{name}-{stage}", daemon=True)
+            for stage, run in (("front", self._run_front), ("back", self._run_back))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Put a bucket on the conveyor."""
+        self._front.put(job)
+
+    def close(self) -> None:
+        """Finish what was submitted and end the threads."""
+        self._front.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _run_front(self) -> None:
+        while (job := self._front.get()) is not None:
+            for piece in job.pieces:
+                if not self._try(piece.send):
+                    self._tell(piece)
+                self._back.put((job, piece))
+            self._back.put((job, None))
+        self._back.put(None)
+
+    def _run_back(self) -> None:
+        waiting: deque[tuple[Job, Piece | None]] = deque()
+        while True:
+            # Sums of others are awaited when enough pieces are under way, or when there is nothing else to do.
+            if waiting and (len(waiting) > DEPTH or self._back.empty()):
+                self._finish(*waiting.popleft())
+                continue
+            item = self._back.get()
+            if item is None:
+                break
+            if item[1] is not None:
+                self._try(item[1].reduce)
+            waiting.append(item)
+        while waiting:
+            self._finish(*waiting.popleft())
+
+    def _finish(self, job: Job, piece: Piece | None) -> None:
+        if piece is None:
+            job.done(self.failure)
+        else:
+            self._try(piece.collect)
+
+    def _try(self, call: Callable[[], None]) -> bool:
+        """Call unless something failed before, keep what is raised, and tell whether all is well."""
+        if self.failure is not None:
+            return False
+        try:
+            call()
+        except BaseException as error:  # whatever happens must reach the training thread, or it would wait for ever
+            self.failure = error
+        return self.failure is None
+
+    def _tell(self, piece: Piece) -> None:
+        with contextlib.suppress(Exception):  # the failure itself is already kept; a lost peer cannot be told
+            piece.fail()

@@ -1,0 +1,211 @@
+"""Compressed all-reduce of one piece of a bucket: encoded shards out, decode and sum, encoded sums out, decode.
+
+Each rank owns one shard. It sends every other rank that rank's shard, encoded; adds what it receives to its own shard,
+which is never encoded for itself; and sends the encoded sum to all. Every rank, the owner too, then takes the values
+that the encoded sum decodes to, so replicas stay equal bit for bit. With error feedback one residual as long as the
+piece holds both kinds of error: what was lost of my contribution to others' shards, and of the sum in my own shard.
+Both count 1/size in the average, so residuals of all ranks add up, whatever the number of ranks.
+
+    exchange.send()      front thread: encode and post
+    exchange.reduce()    back thread: wait, sum, encode, post
+    exchange.collect()   back thread: wait, decode
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+
+from syncline.codec.scheme import Scheme
+from syncline.errors import AgreementError, SynchronizationError
+from syncline.runtime.message import FAILED, NONFINITE, Box, Stamp
+from syncline.runtime.step import Step
+from syncline.runtime.tensors import is_finite, tensor_codec
+from syncline.runtime.wire import Wire
+from syncline.timeline import SpanKind
+
+SHARD_ALIGNMENT = 256
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What a rank said instead of contributing: its rank and the bucket's parameter (-1: it failed otherwise)."""
+
+    rank: int
+    parameter: int
+
+
+def shard_bounds(num_elements: int, num_shards: int) -> list[tuple[int, int]]:
+    """Return where each shard begins and ends: equal, aligned to blocks, the last ones shorter or empty."""
+    step = -(-num_elements // num_shards)
+    step = -(-step // SHARD_ALIGNMENT) * SHARD_ALIGNMENT
+    cuts = [min(k * step, num_elements) for k in range(num_shards + 1)]
+    return list(pairwise(cuts))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an exchange stands: its tag and layout on the wire, and how to name one of its elements."""
+
+    tag: int
+    layout: int
+    codec: int
+    find: Callable[[torch.Tensor], int]
+    """Return the index, in the bucket, of the parameter that holds the first bad element of a shard (-1: none)."""
+
+
+class Exchange:
+    """One piece with everything it needs, allocated once: shards, slots, encoder states, residual."""
+
+    def __init__(
+        self,
+        values: torch.Tensor,
+        residual: torch.Tensor | None,
+        scheme: Scheme,
+        wire: Wire,
+        place: Place,
+    ) -> None:
+        self.wire = wire
+        self.codec = tensor_codec(scheme, values.device)
+        self._bounds = bounds = shard_bounds(values.numel(), wire.size)
+        self.bind(values)
+        self._residuals = [None if residual is None else residual[low:high] for low, high in bounds]
+        # Streams differ by tag and by rank, so that random rounding is independent everywhere.
+        seed = (place.tag * wire.size + wire.rank) * wire.size
+        self._states = [self.codec.new_state(high - low, seed=seed + k) for k, (low, high) in enumerate(bounds)]
+        sizes = [scheme.wire_bytes(high - low) for low, high in bounds]
+        own, largest = sizes[wire.rank], max(sizes)
+        self._out, self._in = Box(sizes), Box([own] * wire.size, largest)
+        self._sum, self._sums = Box([own], largest), Box(sizes)
+        self._place = place
+        self._step: Step
+        self._tags = (2 * place.tag, 2 * place.tag + 1)
+        self._stamp = Stamp(place.codec, place.layout, 0, 0)
+        self._trouble: Trouble | None = None
+        self.sent_bytes = sum(len(self._out[p].tensor) + len(self._sum[0].tensor) for p in wire.peers)
+
+    def bind(self, values: torch.Tensor) -> None:
+        """Work on this memory from now on."""
+        self._shards = [values[low:high] for low, high in self._bounds]
+
+    @property
+    def own(self) -> torch.Tensor:
+        """The shard this rank sums."""
+        return self._shards[self.wire.rank]
+
+    def send(self, step: Step) -> None:
+        """Encode what others own and post it; where a shard is not finite, only that is said."""
+        self._next(step)
+        self.wire.open(self._tags[0], self._in)
+        self._trouble = self._own_trouble()
+        for peer in self.wire.peers:
+            began = time.perf_counter()
+            if self._trouble is None:
+                self.codec.encode(
+                    self._shards[peer], self._out[peer].payload, self._states[peer], self._residuals[peer]
+                )
+                self._out[peer].seal(self._stamp)
+            else:
+                self._out[peer].seal(self._stamp, NONFINITE, self._trouble.parameter)
+            self.wire.scatter(self._tags[0], peer, self._out)
+            self._step.record(SpanKind.ENCODE, "encode shard", began, time.perf_counter(), self._shards[peer].nbytes)
+
+    def fail(self, step: Step) -> None:
+        """Tell every peer, in place of `send`, that this rank cannot go on."""
+        self._next(step)
+        for peer in self.wire.peers:
+            self._out[peer].seal(self._stamp, FAILED)
+            self.wire.scatter(self._tags[0], peer, self._out)
+
+    def reduce(self) -> Trouble | None:
+        """Add what peers sent to the own shard and post the encoded sum; or say who had trouble, on all ranks alike."""
+        trouble = self._trouble
+        try:
+            for peer in self.wire.peers:
+                trouble = self._first(trouble, self._receive(0, peer, self._in))
+        except SynchronizationError:
+            self._sum[0].seal(self._stamp, FAILED)
+            self.wire.gather(self._tags[1], self._sum)
+            raise
+        if trouble is None:
+            self._sum_up()
+        return trouble
+
+    def collect(self) -> None:
+        """Take the values that every owner's encoded sum decodes to, divided by the number of ranks."""
+        rank = self.wire.rank
+        scale = 1.0 if self._residuals[rank] is None else 1.0 / self.wire.size
+        for owner in (rank, *self.wire.peers):
+            if owner != rank:
+                self._receive(1, owner, self._sums)
+            began = time.perf_counter()
+            box = self._sum[0] if owner == rank else self._sums[owner]
+            self.codec.decode(box.payload, self._shards[owner], scale=scale)
+            self._step.record(SpanKind.DECODE, "decode sum", began, time.perf_counter(), self._shards[owner].nbytes)
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait until nothing of this exchange is under way, so that its buffers may be used again."""
+        for tag in self._tags:
+            self.wire.finish(tag)
+
+    def forget(self) -> None:
+        """Take the residual back to what it was before `send`: what was sent is not used, nor are these gradients."""
+        if self._trouble is not None and self._trouble.rank == self.wire.rank:
+            return
+        for peer in self.wire.peers:
+            residual = self._residuals[peer]
+            if residual is not None:
+                self.codec.decode(self._out[peer].payload, residual, add=True)
+                residual.sub_(self._shards[peer])
+
+    def _next(self, step: Step) -> None:
+        last = self._stamp
+        self._stamp = Stamp(last.codec, last.layout, last.sequence + 1, step.number)
+        self._step = step
+
+    def _own_trouble(self) -> Trouble | None:
+        for shard in self._shards:
+            if not is_finite(shard):
+                return Trouble(self.wire.rank, self._place.find(shard))
+        return None
+
+    def _sum_up(self) -> None:
+        own, rank = self.own, self.wire.rank
+        for peer in self.wire.peers:
+            began = time.perf_counter()
+            self.codec.decode(self._in[peer].payload, own, add=True)
+            self._step.record(SpanKind.REDUCE, "decode and sum", began, time.perf_counter(), own.nbytes)
+        self.wire.open(self._tags[1], self._sums)
+        began = time.perf_counter()
+        if self._residuals[rank] is None:
+            own.mul_(1.0 / self.wire.size)
+        self.codec.encode(own, self._sum[0].payload, self._states[rank], self._residuals[rank])
+        self._sum[0].seal(self._stamp)
+        self.wire.gather(self._tags[1], self._sum)
+        self._step.record(SpanKind.ENCODE, "encode sum", began, time.perf_counter(), own.nbytes)
+
+    def _receive(self, stage: int, peer: int, box: Box) -> Trouble | None:
+        """Wait for one message; what it says, if it is the one that was due."""
+        began = time.perf_counter()
+        try:
+            self.wire.wait(self._tags[stage], peer)
+        except RuntimeError as error:
+            raise SynchronizationError(f"rank {peer} did not answer.", detail=str(error).split("\n")[0]) from error
+        self._step.record(SpanKind.RECV, ("shards", "sums")[stage], began, time.perf_counter(), len(box[peer].tensor))
+        try:
+            flags, detail = box[peer].open(self._stamp)
+        except AgreementError as error:
+            raise AgreementError(f"what rank {peer} sent is not what was due: {error.message}.") from None
+        if flags & FAILED:
+            raise SynchronizationError(f"rank {peer} failed and said so.", hint=f"See the error of rank {peer}.")
+        return Trouble(peer, detail) if flags & NONFINITE else None
+
+    @staticmethod
+    def _first(one: Trouble | None, other: Trouble | None) -> Trouble | None:
+        both = [trouble for trouble in (one, other) if trouble is not None]
+        return min(both, key=lambda trouble: trouble.rank, default=None)

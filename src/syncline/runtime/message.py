@@ -1,0 +1,105 @@
+"""Messages between ranks: a header that says what follows, the payload, and a trailer that shows it came whole.
+
+A receiver knows the length it expects, but a backend may deliver a shorter message without a word, and a message may be
+that of another step or codec. Header and trailer make each of these an error instead of a wrong average.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from syncline.errors import AgreementError
+
+MAGIC = 0x53594E43
+PROTOCOL = 1
+"""Version of what ranks say to each other; raised whenever a byte changes its meaning."""
+HEADER_BYTES = 32
+TRAILER_BYTES = 4
+ALIGNMENT = 64
+
+NONFINITE = 1
+"""Flag: my contribution holds NaN or an infinity, and `detail` is the index of the parameter in the bucket."""
+FAILED = 2
+"""Flag: I cannot go on; raise with me."""
+
+_FIELDS = ("start mark", "codec or version", "parameters of the bucket", "sequence", "step", "length")
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What both ends of a message must agree on before its payload means anything."""
+
+    codec: int
+    layout: int
+    sequence: int
+    step: int
+
+
+class Slot:
+    """Room for one message in a byte buffer: views made once, written and read without allocating."""
+
+    def __init__(self, buffer: torch.Tensor, payload_bytes: int) -> None:
+        self.tensor = buffer[: HEADER_BYTES + payload_bytes + TRAILER_BYTES]
+        raw: NDArray[np.uint8] = self.tensor.numpy()
+        self.payload_bytes = payload_bytes
+        self.payload = self.tensor[HEADER_BYTES : HEADER_BYTES + payload_bytes]
+        self._header = raw[:HEADER_BYTES].view(np.uint32)
+        self._trailer = raw[HEADER_BYTES + payload_bytes :]
+
+    def seal(self, stamp: Stamp, flags: int = 0, detail: int = 0) -> None:
+        """Write header and trailer around the payload."""
+        header = self._header
+        header[0] = MAGIC + PROTOCOL
+        header[1] = stamp.codec
+        header[2] = stamp.layout
+        header[3] = stamp.sequence & 0xFFFFFFFF
+        header[4] = stamp.step & 0xFFFFFFFF
+        header[5] = self.payload_bytes
+        header[6] = flags
+        header[7] = detail
+        self._trailer[:] = np.frombuffer(_mark(stamp), np.uint8)
+
+    def open(self, stamp: Stamp) -> tuple[int, int]:
+        """Return flags and detail of a received message, or raise if it is not the one that was due."""
+        header = self._header
+        if int(header[0]) == MAGIC + PROTOCOL and int(header[6]) & FAILED:
+            return FAILED, 0
+        due = (MAGIC + PROTOCOL, stamp.codec, stamp.layout, stamp.sequence, stamp.step, self.payload_bytes)
+        for i, wanted in enumerate(due):
+            if int(header[i]) != wanted & 0xFFFFFFFF:
+                raise AgreementError(f"{_FIELDS[i]} is {int(header[i]):#x} and {wanted & 0xFFFFFFFF:#x} was due")
+        if self._trailer.tobytes() != _mark(stamp):
+            raise AgreementError(f"fewer than {self.payload_bytes:,} payload bytes arrived")
+        flags, detail = int(header[6]), int(header[7])
+        # A trailer that stays would vouch for a shorter message next time.
+        self._trailer[:] = 0
+        header[:] = 0
+        return flags, detail
+
+
+def slot_bytes(payload_bytes: int) -> int:
+    """Return the room one message takes in a buffer of several: its parts, rounded up to the alignment."""
+    return -(-(HEADER_BYTES + payload_bytes + TRAILER_BYTES) // ALIGNMENT) * ALIGNMENT
+
+
+class Box:
+    """Slots in one buffer, each of the largest one's stride, so that a collective can carry the buffer whole."""
+
+    def __init__(self, payload_bytes: list[int], largest_bytes: int = 0) -> None:
+        self.stride = slot_bytes(max(largest_bytes, *payload_bytes))
+        self.buffer = torch.zeros(len(payload_bytes) * self.stride, dtype=torch.uint8)
+        self.rooms = self.buffer.split(self.stride)
+        self.slots = [Slot(room, size) for room, size in zip(self.rooms, payload_bytes, strict=True)]
+
+    def __getitem__(self, index: int) -> Slot:
+        return self.slots[index]
+
+
+def _mark(stamp: Stamp) -> bytes:
+    return ((stamp.sequence * 0x9E3779B1 + stamp.step * 0x85EBCA6B + stamp.layout) & 0xFFFFFFFF | 1).to_bytes(
+        4, "little"
+    )

@@ -1,0 +1,92 @@
+"""What the user chooses, checked once: codec, error feedback, what to do about NaN, how often to compare replicas."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, fields
+from typing import Any
+
+import syncline
+from syncline.codec.scheme import Scheme, scheme
+from syncline.errors import SynchronizationError
+from syncline.runtime.message import PROTOCOL
+
+NAN_POLICIES = ("raise", "skip", "pass")
+TRANSPORTS = ("auto", "point-to-point", "collectives")
+# Casts and 8-bit blocks lose so little that a residual costs more time than it is worth.
+NO_FEEDBACK = ("fp32", "fp16", "bf16", "fp8", "int8", "randomk")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How gradients are synchronised.
+
+    codec         what is sent: "int8", "int4", "sign", "topk:keep=0.01+int8", "powersgd:rank=1", "bf16", "fp32" ...
+    feedback      keep what encoding lost and add it next time; None: where the codec needs it
+    nan           "raise" on every rank, "skip" the step on every rank, or "pass" it on as plain DDP would
+    accumulate    synchronise every so many backward passes; the others only add up
+    warmup        the first steps that send "int8" instead of a codec that needs a history
+    check_every   compare replicas every so many steps; 0: never
+    piece_bytes   a bucket is exchanged in pieces of this size, so that encoding and sending overlap
+    levels        ranks inside each level, innermost first; only the outermost is compressed
+    transport     "point-to-point" or "collectives"; "auto": collectives on NCCL only
+    timeout_s     how long a peer may stay silent
+    rate_Bps      what a link carries, for the bound in reports; None: as measured
+    history       steps of which the timeline is kept
+    """
+
+    codec: str = "int8"
+    feedback: bool | None = None
+    nan: str = "raise"
+    accumulate: int = 1
+    warmup: int = 0
+    check_every: int = 100
+    piece_bytes: int = 8 << 20
+    levels: tuple[int, ...] = ()
+    transport: str = "auto"
+    timeout_s: float = 300.0
+    rate_Bps: float | None = None
+    history: int = 16
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "codec", self.scheme.name)
+        _among("nan", self.nan, NAN_POLICIES)
+        _among("transport", self.transport, TRANSPORTS)
+        _at_least("accumulate", self.accumulate, 1)
+        _at_least("warmup", self.warmup, 0)
+        _at_least("check_every", self.check_every, 0)
+        _at_least("piece_bytes", self.piece_bytes, 4096)
+        _at_least("history", self.history, 1)
+        for level in self.levels:
+            _at_least("levels", level, 1)
+
+    @property
+    def scheme(self) -> Scheme:
+        """The scheme that `codec` names."""
+        return scheme(self.codec)
+
+    @property
+    def uses_feedback(self) -> bool:
+        """Whether errors are kept and sent later."""
+        family = self.codec.partition(":")[0].partition("+")[0]
+        return family not in NO_FEEDBACK if self.feedback is None else self.feedback
+
+    def agreed(self) -> dict[str, Any]:
+        """Return what must be the same on every rank."""
+        own = {"rate_Bps", "history", "timeout_s"}
+        chosen = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in own}
+        return {**chosen, "levels": list(self.levels), "version": syncline.__version__, "protocol": PROTOCOL}
+
+    def fingerprint(self, codec: str | None = None) -> int:
+        """Return the number every message carries, to show that its sender means the same by its bytes."""
+        return zlib.crc32(f"{codec or self.codec}|{self.uses_feedback}|{syncline.__version__}|{PROTOCOL}".encode())
+
+
+def _among(what: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise SynchronizationError(f'{what}="{value}" is unknown.', hint=f"Known: {', '.join(known)}.")
+
+
+def _at_least(what: str, value: int, least: int) -> None:
+    if not isinstance(value, int) or value < least:
+        raise SynchronizationError(f"{what}={value!r} must be a whole number from {least}.")

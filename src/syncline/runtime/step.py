@@ -1,0 +1,158 @@
+"""One training step as it was measured: spans as they happen, then a report and a Timeline."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import syncline
+from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
+from syncline.units import show_rate, show_size, show_time
+
+IGNORES = ("headers of the network", "work of other processes on this host")
+TRAINING, FRONT, BACK = 0, 1, 2
+"""Streams of a timeline: the training thread and the two communication threads."""
+
+Span = tuple[int, float, float, SpanKind, str, int]
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """A step in numbers.
+
+    wire_bytes   sent by this rank          dense_bytes  what a ring of float32 would have sent
+    compute_s    the step less what was exposed
+    exposed_s    waiting for communication after the last gradient was there
+    bound_s      the larger of compute and wire bytes over the link's rate: no step can be shorter
+    """
+
+    step: int
+    rank: int
+    codec: str
+    step_s: float
+    compute_s: float
+    exposed_s: float
+    encode_s: float
+    wire_bytes: int
+    dense_bytes: int
+    rate_Bps: float
+    skipped: bool
+
+    @property
+    def ratio(self) -> float:
+        """How many times fewer bytes than float32."""
+        return self.dense_bytes / self.wire_bytes if self.wire_bytes else 1.0
+
+    @property
+    def bound_s(self) -> float:
+        """No step with this computation, these bytes and this link is shorter."""
+        return max(self.compute_s, self.wire_bytes / self.rate_Bps if self.rate_Bps > 0 else 0.0)
+
+    @property
+    def bound_share(self) -> float:
+        """The bound over the step: 1 is perfect."""
+        return self.bound_s / self.step_s if self.step_s > 0 else 1.0
+
+    def line(self) -> str:
+        """Return the step on one line."""
+        skipped = ", SKIPPED: not finite" if self.skipped else ""
+        return (
+            f"step {self.step}: {show_time(self.step_s)} = compute {show_time(self.compute_s)} + exposed "
+            f"{show_time(self.exposed_s)}; sent {show_size(self.wire_bytes)} ({self.codec}, {self.ratio:.1f}x fewer) at "
+            f"{show_rate(self.rate_Bps)}; {self.bound_share:.0%} of the bound{skipped}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON writes it."""
+        return {**asdict(self), "ratio": self.ratio, "bound_s": self.bound_s, "bound_share": self.bound_share}
+
+
+class Step:
+    """A step while it happens: threads add spans, the training thread waits for its end."""
+
+    def __init__(self, number: int, rank: int, codec: str, began_s: float) -> None:
+        self.number = number
+        self.rank = rank
+        self.codec = codec
+        self.began_s = began_s
+        self.computed_s = 0.0
+        self.synchronised_s = 0.0
+        self.ended_s = 0.0
+        self.wire_bytes = 0
+        self.dense_bytes = 0
+        self.skipped = False
+        self.ready: list[tuple[int, float, int]] = []
+        self.spans: list[Span] = []
+        self._open = 0
+        self._sealed = False
+        self._idle = threading.Condition()
+
+    def record(self, kind: SpanKind, name: str, began_s: float, ended_s: float, size_bytes: int) -> None:
+        """Add a span of the calling communication thread."""
+        stream = FRONT if threading.current_thread().name.endswith("front") else BACK
+        self.spans.append((stream, began_s, ended_s, kind, name, size_bytes))
+
+    def bucket_in(self, index: int, size_bytes: int, last: bool) -> None:
+        """Note that a bucket's gradients are there."""
+        now = time.perf_counter()
+        self.ready.append((index, now, size_bytes))
+        with self._idle:
+            self._open += 1
+            self._sealed = self._sealed or last
+        self.computed_s = now
+
+    def bucket_out(self) -> None:
+        """Note that a bucket is averaged, or has failed."""
+        with self._idle:
+            self._open -= 1
+            self.synchronised_s = time.perf_counter()
+            self._idle.notify_all()
+
+    def wait(self) -> None:
+        """Wait until every bucket that went in has come out."""
+        self.computed_s = time.perf_counter()
+        with self._idle:
+            self._idle.wait_for(lambda: self._open == 0)
+
+    def report(self, rate_Bps: float) -> StepReport:
+        """Return the step in numbers; the step ends where the next begins, or now."""
+        ended = self.ended_s or max(time.perf_counter(), self.synchronised_s)
+        exposed = max(0.0, self.synchronised_s - self.computed_s)
+        codec = [e - b for s, b, e, kind, _, _ in self.spans if kind is not SpanKind.RECV and s != TRAINING]
+        return StepReport(
+            step=self.number,
+            rank=self.rank,
+            codec=self.codec,
+            step_s=ended - self.began_s,
+            compute_s=ended - self.began_s - exposed,
+            exposed_s=exposed,
+            encode_s=sum(codec),
+            wire_bytes=self.wire_bytes,
+            dense_bytes=self.dense_bytes,
+            rate_Bps=rate_Bps,
+            skipped=self.skipped,
+        )
+
+    def received(self) -> tuple[int, float]:
+        """Return bytes and seconds of the busiest stretch of receiving, from which the link's rate is judged."""
+        rows = sorted((b, e, size) for _, b, e, kind, _, size in self.spans if kind is SpanKind.RECV)
+        return sum(row[2] for row in rows), sum(row[1] - row[0] for row in rows)
+
+    def timeline(self, rate_Bps: float) -> Timeline:
+        """Return the step as a Timeline of this rank."""
+        source = Source(SourceKind.RUNTIME, "syncline runtime", syncline.__version__, IGNORES)
+        builder = TimelineBuilder(source, {"report": self.report(rate_Bps).to_json()})
+        ended = self.ended_s or max(self.synchronised_s, self.computed_s)
+        compute = [("forward and backward", self.began_s, self.computed_s), ("optimizer", self.synchronised_s, ended)]
+        for name, began, end in compute:
+            if end > began:
+                builder.add_span(self.rank, began, end, SpanKind.COMPUTE, name, step=self.number)
+        if self.synchronised_s > self.computed_s:
+            builder.add_span(
+                self.rank, self.computed_s, self.synchronised_s, SpanKind.WAIT, "exposed", step=self.number
+            )
+        for stream, began, end, kind, name, size in list(self.spans):
+            builder.add_span(self.rank, began, end, kind, name, stream=stream, step=self.number, size_bytes=size)
+        return builder.build()

@@ -1,0 +1,77 @@
+"""Schemes on tensors: the seam between the exchange and where the numbers are.
+
+`tensor_codec(scheme, device)` gives the encoder of a device. On the CPU tensors share their memory with NumPy and the
+scheme itself does the work, with the interpreter's lock released; another device registers an encoder of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+from syncline.codec.scheme import EncodeState, Scheme
+from syncline.errors import SynchronizationError
+
+
+class TensorCodec(Protocol):
+    """What the exchange asks of an encoder: the calls of `Scheme`, on flat float32 and uint8 tensors of one device."""
+
+    scheme: Scheme
+
+    def new_state(self, num_elements: int, *, seed: int = 0) -> EncodeState: ...
+
+    def encode(
+        self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
+    ) -> None: ...
+
+    def decode(self, payload: torch.Tensor, out: torch.Tensor, *, add: bool = False, scale: float = 1.0) -> None: ...
+
+
+class CpuCodec:
+    """A scheme on tensors of the CPU, without a copy."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        self.scheme = scheme
+
+    def new_state(self, num_elements: int, *, seed: int = 0) -> EncodeState:
+        """Return what one stream of encodes carries from step to step."""
+        return self.scheme.new_state(num_elements, seed=seed)
+
+    def encode(
+        self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
+    ) -> None:
+        """Write values plus residual to the payload and leave the error in the residual."""
+        self.scheme.encode(values.numpy(), payload.numpy(), state, None if residual is None else residual.numpy())
+
+    def decode(self, payload: torch.Tensor, out: torch.Tensor, *, add: bool = False, scale: float = 1.0) -> None:
+        """Write what the payload says, times `scale`, or add it."""
+        self.scheme.decode(payload.numpy(), out.numpy(), add=add, scale=scale)
+
+
+_MAKERS: dict[str, Callable[[Scheme], TensorCodec]] = {"cpu": CpuCodec}
+
+
+def register(device_type: str, maker: Callable[[Scheme], TensorCodec]) -> None:
+    """Make `maker` the encoder of a kind of device ("cuda", say)."""
+    _MAKERS[device_type] = maker
+
+
+def tensor_codec(scheme: Scheme, device: torch.device) -> TensorCodec:
+    """Return the encoder of `scheme` for tensors of `device`."""
+    maker = _MAKERS.get(device.type)
+    if maker is None:
+        raise SynchronizationError(
+            f'codec "{scheme.name}" has no encoder for tensors on "{device.type}".',
+            detail=f"There are encoders for: {', '.join(sorted(_MAKERS))}.",
+            hint="Move the model to one of these.",
+        )
+    return maker(scheme)
+
+
+def is_finite(values: torch.Tensor) -> bool:
+    """Tell whether every element is a number: one read of the memory unless the sum itself overflows."""
+    if values.numel() == 0 or bool(torch.isfinite(values.sum())):
+        return True
+    return bool(torch.isfinite(values).all())
