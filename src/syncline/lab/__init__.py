@@ -13,25 +13,45 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from syncline.lab.blueprint import Blueprint
+    from syncline.lab.counters import Burst, LinkCounters
     from syncline.lab.draft import draft
-    from syncline.lab.lab import Lab
+    from syncline.lab.lab import FaultEvent, Lab
     from syncline.lab.paths import PathTable
     from syncline.lab.process import Job, Process, RankResult, RunResult
     from syncline.lab.profile import Profile
+    from syncline.lab.recording import Recording
 
 _WHERE = {
     "Blueprint": "blueprint",
+    "Burst": "counters",
+    "FaultEvent": "lab",
     "Job": "process",
     "Lab": "lab",
+    "LinkCounters": "counters",
     "PathTable": "paths",
     "Process": "process",
     "Profile": "profile",
     "RankResult": "process",
+    "Recording": "recording",
     "RunResult": "process",
     "draft": "draft",
 }
 
-__all__ = ["Blueprint", "Job", "Lab", "PathTable", "Process", "Profile", "RankResult", "RunResult", "draft"]
+__all__ = [
+    "Blueprint",
+    "Burst",
+    "FaultEvent",
+    "Job",
+    "Lab",
+    "LinkCounters",
+    "PathTable",
+    "Process",
+    "Profile",
+    "RankResult",
+    "Recording",
+    "RunResult",
+    "draft",
+]
 
 
 def __getattr__(name: str) -> Any:

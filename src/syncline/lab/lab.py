@@ -15,11 +15,13 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from syncline.errors import LabError
 from syncline.fabric import Fabric
+from syncline.fabric.fault import Fault, parse_fault
 from syncline.lab.blueprint import Blueprint
 from syncline.lab.draft import draft
 from syncline.lab.environment import LAUNCHERS, MASTER_PORT, rank_environment, seats
@@ -27,7 +29,20 @@ from syncline.lab.link import Link
 from syncline.lab.paths import PathTable
 from syncline.lab.process import Job, OnLine, Process, RankResult, RunResult
 from syncline.lab.profile import DEFAULT, Profile
+from syncline.lab.recording import Recording
 from syncline.lab.refusal import refusal
+from syncline.lab.trouble import trouble
+
+
+@dataclass(frozen=True)
+class FaultEvent:
+    """A fault that begun or ended, or routes that were changed because of it, at a moment of the monotonic clock."""
+
+    fault: int
+    text: str
+    what: Literal["begun", "ended", "rerouted"]
+    at_s: float
+    error: str = ""
 
 
 class Lab:
@@ -50,6 +65,9 @@ class Lab:
         self._link: Link | None = None
         self._processes: dict[int, Process] = {}
         self._early: dict[int, dict[str, Any]] = {}
+        self._recordings: dict[int, Recording] = {}
+        self.events: list[FaultEvent] = []
+        """What happened to faults, as it happened."""
         self._lock = threading.Lock()
         self.notes: tuple[str, ...] = ()
         """What could not be set as the profile wants it."""
@@ -119,6 +137,24 @@ class Lab:
         """Return the links every flow crosses now, as the kernel itself says."""
         answer, _ = self._open_link.ask("paths")
         return PathTable.of(self.blueprint, answer["paths"])
+
+    # Faults and counters
+
+    def fault(self, fault: Fault | str) -> int:
+        """Let a fault happen, its `at` counted from now; returns its number. What becomes of it is in `events`."""
+        wanted = parse_fault(fault) if isinstance(fault, str) else fault
+        answer, _ = self._open_link.ask("fault", **trouble(self.blueprint, wanted).to_json())
+        return int(answer["fault"])
+
+    def mend(self, fault: int) -> None:
+        """End a fault before its time."""
+        self._open_link.ask("mend", fault=fault)
+
+    def counters(self, *, interval_s: float = 0.001, queue_interval_s: float = 0.01) -> Recording:
+        """Return a recording of every link's counters: `with lab.counters() as recording: ...`."""
+        if not 1e-4 <= interval_s <= 10 or queue_interval_s < interval_s:
+            raise LabError("counters are read every 0.1 ms to 10 s, and queues not more often.")
+        return Recording(self._open_link, self.blueprint, interval_s, queue_interval_s, self._recordings)
 
     # Processes
 
@@ -260,6 +296,12 @@ class Lab:
                 with process.changed:
                     process.lost = "the lab ended while this ran."
                     process.changed.notify_all()
+        elif event["event"] == "fault":
+            self.events.append(
+                FaultEvent(event["fault"], event["text"], event["what"], event["at_s"], event.get("error", ""))
+            )
+        elif event["event"] == "recorded":
+            self._recorded(event)
         elif event["event"] == "exit":
             with self._lock:
                 process_or_none = self._processes.get(event["process"])
@@ -267,6 +309,12 @@ class Lab:
                     self._early[event["process"]] = event
             if process_or_none is not None:
                 self._ended(process_or_none, event)
+
+    def _recorded(self, event: Mapping[str, Any]) -> None:
+        recording = self._recordings.pop(event["recording"], None)
+        if recording is not None:
+            recording.exit_code = event["code"]
+            recording.ended.set()
 
     def _ended(self, process: Process, event: Mapping[str, Any]) -> None:
         with process.changed:

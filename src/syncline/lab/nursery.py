@@ -172,10 +172,10 @@ class Nursery:
                     found.append(pid)
         return found
 
-    def stop_helper(self, child: Child) -> None:
+    def stop_helper(self, number: int) -> None:
         """End a helper."""
-        if child.number in self.children:
-            os.kill(child.process.pid, signal.SIGTERM)
+        if number in self.children:
+            os.kill(self.children[number].process.pid, signal.SIGTERM)
 
     def listing(self) -> list[dict[str, Any]]:
         """Return the processes that people started."""

@@ -14,12 +14,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from syncline.errors import SynclineError
+from syncline.errors import LabError, SynclineError
 from syncline.lab import kernel, oracle, protocol
 from syncline.lab.blueprint import Blueprint
 from syncline.lab.build import Works
+from syncline.lab.injector import Injector
 from syncline.lab.nursery import Nursery
+from syncline.lab.observe import start_sampler
 
+JOINED = ("user", "mnt", "pid", "ipc")
+"""Namespaces that somebody joins along with a host's network."""
 Answer = dict[str, Any] | tuple[dict[str, Any], list[int]]
 
 
@@ -34,6 +38,7 @@ class Server:
         self._number = itertools.count()
         self.works: Works | None = None
         self.nursery: Nursery | None = None
+        self.injector: Injector | None = None
         self.running = True
         self.has_proc = False
 
@@ -101,6 +106,8 @@ class Server:
             answer = self._do(request, files, channel)
             body, passed = answer if isinstance(answer, tuple) else (answer, [])
             protocol.send(channel, {"id": number, "ok": body}, passed)
+            for file in passed:
+                os.close(file)
         except SynclineError as error:
             protocol.send(channel, {"id": number, "error": error.to_json()})
         except BrokenPipeError:
@@ -127,8 +134,20 @@ class Server:
         if verb == "stop":
             self.running = False
             return {}
-        assert self.works is not None
-        assert self.nursery is not None
+        if self.works is None or self.nursery is None or self.injector is None:
+            raise LabError("the lab is not built yet.")
+        if verb == "fault":
+            return self.injector.order(**request)
+        if verb == "mend":
+            return self.injector.mend(**request)
+        if verb == "record":
+            child = start_sampler(self.works, self.nursery, files, channel, self.tell, **request)
+            return {"recording": child.number}
+        if verb == "stop-recording":
+            self.nursery.stop_helper(request["recording"])
+            return {}
+        if verb == "namespaces":
+            return self._namespaces(**request)
         if verb == "spawn":
             return self.nursery.spawn(files=files, channel=channel, **request)
         if verb == "signal":
@@ -136,18 +155,29 @@ class Server:
         if verb == "paths":
             return {"paths": oracle.paths(self.works)}
         if verb == "describe":
-            return {"blueprint": self.works.blueprint.to_json(), "processes": self.nursery.listing()}
+            return {"blueprint": self.works.blueprint.to_json(), "processes": self.nursery.listing(), "faults": self.injector.listing()}
         raise SynclineError(f'a lab does not know how to "{verb}".')
 
     def _build(self, blueprint: dict[str, Any]) -> Answer:
         self.works = Works(Blueprint.from_json(blueprint))
         self.works.build()
         self.nursery = Nursery(self, self.works)
+        self.injector = Injector(self, self.works, self.nursery)
         for number, wire in self.works.wires.items():
             delay_s = self.works.blueprint.cables[number].delay_s
             self.nursery.helper("relay", [str(wire), repr(delay_s)], [wire])
         bind_hosts_file(self.works.blueprint)
         return {"failed_settings": self.works.failed_settings}
+
+    def _namespaces(self, host: int) -> Answer:
+        """Hand out the namespaces of the lab and one host, for somebody who wants to join them."""
+        assert self.works is not None
+        opened = [os.open(f"/proc/thread-self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in JOINED]
+        try:
+            return {"kinds": [*JOINED, "net"]}, [*map(os.dup, opened), os.dup(self.works.namespaces[host])]
+        finally:
+            for file in opened:
+                os.close(file)
 
 
 def peer_uid(channel: socket.socket) -> int:
