@@ -87,9 +87,10 @@ pytest: venv
 examples: venv  ## run the examples and keep what they print in examples/output/
 	$(BIN)/python -m pytest -q tests/test_examples.py --regenerate-examples
 
-stub: venv  ## write the type stub of the extension from the built extension
-	$(BIN)/python -m nanobind.stubgen -q -m syncline._native.core -o src/syncline/_native/core.pyi
-	$(BIN)/ruff format src/syncline/_native/core.pyi
+stub: venv  ## write the type stubs of the extensions from the built extensions
+	for module in core codecs; do \
+	  $(BIN)/python -m nanobind.stubgen -q -m syncline._native.$$module -o src/syncline/_native/$$module.pyi; done
+	$(BIN)/ruff format src/syncline/_native
 
 bench: venv  ## run every benchmark and keep dated results in benchmarks/results/
 	$(BIN)/python benchmarks/run.py --all

@@ -26,41 +26,14 @@ class Cast(Scheme):
 
     def error_bound(self, values: F32) -> Bound:
         """Half a unit in the last place: 2^-11 of the value for fp16, 2^-8 for bf16; nothing for fp32."""
-        relative, least = {"fp32": (0.0, 0.0), "fp16": (2.0**-11, 2.0**-25), "bf16": (2.0**-9, 2.0**-134)}[self.name]
+        relative, least = {"fp32": (0.0, 0.0), "fp16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 2.0**-134)}[self.name]
         size = np.abs(values.astype(np.float64))
         overflow = size >= (65520.0 if self.name == "fp16" else np.inf)
         bound = np.where(overflow, np.inf, np.maximum(size * relative, least) * (1 + 1e-6))
         return Bound(max_abs=bound.astype(np.float32))
 
     def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
-        if self.width == 4:
-            _copy_encode(values, payload, residual)
-        else:
-            kernels.cast_encode(values, payload, residual, self.name == "fp16")
+        kernels.cast_encode(values, payload, residual, self.name)
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
-        if self.width == 4:
-            _copy_decode(payload, out, add, scale)
-        else:
-            kernels.cast_decode(payload, out, self.name == "fp16", add, scale)
-
-
-def _copy_encode(values: F32, payload: U8, residual: F32 | None) -> None:
-    target = payload.view(np.float32)
-    if residual is None:
-        target[:] = values
-        return
-    with np.errstate(over="ignore", invalid="ignore"):
-        np.add(values, residual, out=target)
-    residual[:] = 0
-
-
-def _copy_decode(payload: U8, out: F32, add: bool, scale: float) -> None:
-    source = payload.view(np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if not add:
-            np.multiply(source, np.float32(scale), out=out)
-        elif scale == 1.0:
-            np.add(out, source, out=out)
-        else:
-            np.add(out, source * np.float32(scale), out=out)
+        kernels.cast_decode(payload, out, self.name, add, scale)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 
+from syncline.codec import kernels
 from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme
-from syncline.codec.sparse import HEADER_BYTES, TopK, read_header, scatter_checked
+from syncline.codec.sparse import HEADER_BYTES, TopK, scatter
 from syncline.errors import CodecError
 
 
@@ -20,6 +23,7 @@ class Chain(Scheme):
             raise CodecError(f'"{second.name}" cannot follow "{first.name}": the kept values need a dense codec.')
         self.first = first
         self.second = second
+        self._scratch = threading.local()
         self.name = f"{first.name}+{second.name}"
 
     def wire_bytes(self, num_elements: int) -> int:
@@ -29,7 +33,8 @@ class Chain(Scheme):
     def new_state(self, num_elements: int, *, seed: int = 0) -> EncodeState:
         room = self.first.capacity(num_elements)
         scratch = {name: np.zeros(room, np.float32) for name in ("kept", "error")}
-        state = EncodeState(num_elements, seed=seed, scratch=scratch)
+        state = self.first.new_state(num_elements, seed=seed)
+        state.scratch |= scratch
         state.inner = self.second.new_state(room, seed=seed)
         return state
 
@@ -42,22 +47,31 @@ class Chain(Scheme):
     def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
         assert state.inner is not None
         kept, error = state.scratch["kept"], state.scratch["error"]
-        room = kept.size
-        indices = payload[HEADER_BYTES : HEADER_BYTES + 4 * room].view(np.uint32)
-        count, flags = self.first.select(values, state, residual, indices, kept)
-        payload[:HEADER_BYTES].view(np.uint32)[:] = (count, flags)
-        values_part = payload[HEADER_BYTES + 4 * room :]
+        header, index, value = self._parts(payload, kept.size)
+        count, flags = self.first.select(values, state, residual, index, kept.view(np.uint8))
+        header.view(np.uint32)[:] = (count, flags)
         if residual is None:
-            self.second.encode(kept, values_part, state.inner)
+            self.second.encode(kept, value, state.inner)
             return
         error[:] = 0
-        self.second.encode(kept, values_part, state.inner, error)
-        residual[indices[:count]] = error[:count]
+        self.second.encode(kept, value, state.inner, error)
+        # The places of the kept elements are 0 now: what the second codec lost goes there.
+        kernels.scatter(index, error.view(np.uint8), count, residual, True, 1.0)
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         room = self.first.capacity(out.size)
-        indices = payload[HEADER_BYTES : HEADER_BYTES + 4 * room].view(np.uint32)
-        count, flags = read_header(payload, room)
-        kept = np.empty(room, np.float32)
-        self.second.decode(payload[HEADER_BYTES + 4 * room :], kept)
-        scatter_checked(self.name, indices, kept, count, flags, out, add, scale)
+        header, index, value = self._parts(payload, room)
+        kept = self._kept(room)
+        self.second.decode(value, kept)
+        scatter(self.name, header, index, kept.view(np.uint8), out, add, scale)
+
+    def _parts(self, payload: U8, room: int) -> tuple[U8, U8, U8]:
+        middle = HEADER_BYTES + 4 * room
+        return payload[:HEADER_BYTES], payload[HEADER_BYTES:middle], payload[middle:]
+
+    def _kept(self, room: int) -> F32:
+        """Return scratch of this thread: decoding has no state, and must not allocate anew every step."""
+        kept: F32 | None = getattr(self._scratch, "kept", None)
+        if kept is None or kept.size < room:
+            kept = self._scratch.kept = np.empty(room, np.float32)
+        return kept[:room]

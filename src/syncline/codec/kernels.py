@@ -1,31 +1,112 @@
-"""The kernels that the schemes call."""
+"""Typed face of the native codec kernels; `reference.py` and `reference_sparse.py` are their slow twins.
+
+There is no way back to NumPy: if the extension is not built, importing this fails. `variant` is for tests: -1 takes the
+fastest that this machine runs.
+"""
 
 from __future__ import annotations
 
-from syncline.codec.reference import (
-    block_decode,
-    block_encode,
-    cast_decode,
-    cast_encode,
-    fp8_decode,
-    fp8_encode,
-    sign_decode,
-    sign_encode,
-)
-from syncline.codec.reference_sparse import random_decode, random_encode, scatter, select, threshold_bits
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = [
-    "block_decode",
-    "block_encode",
-    "cast_decode",
-    "cast_encode",
-    "fp8_decode",
-    "fp8_encode",
-    "random_decode",
-    "random_encode",
-    "scatter",
-    "select",
-    "sign_decode",
-    "sign_encode",
-    "threshold_bits",
-]
+from syncline._native import codecs as native
+from syncline.codec.scheme import F32, U8
+
+VARIANTS = {0: "portable", 1: "avx2", 2: "avx512"}
+
+
+def variants() -> list[int]:
+    """Return the variants that this machine runs."""
+    return native.variants()
+
+
+def block_encode(
+    values: F32, payload: U8, residual: F32 | None, bits: int, block: int, stochastic: bool, key: int, variant: int = -1
+) -> None:
+    """Quantise by block to signed codes of 8, 4 or 2 bits."""
+    native.block_encode(values, payload, residual, bits, block, stochastic, key, variant)
+
+
+def block_decode(payload: U8, out: F32, bits: int, block: int, add: bool, scale: float, variant: int = -1) -> None:
+    """Read what `block_encode` wrote."""
+    native.block_decode(payload, out, bits, block, add, scale, variant)
+
+
+def sign_encode(values: F32, payload: U8, residual: F32 | None, block: int, variant: int = -1) -> None:
+    """Keep one bit an element (1: negative) and the mean magnitude of each block."""
+    native.sign_encode(values, payload, residual, block, variant)
+
+
+def sign_decode(payload: U8, out: F32, block: int, add: bool, scale: float, variant: int = -1) -> None:
+    """Read what `sign_encode` wrote."""
+    native.sign_decode(payload, out, block, add, scale, variant)
+
+
+def cast_encode(values: F32, payload: U8, residual: F32 | None, kind: str, variant: int = -1) -> None:
+    """Round each element to fp16 or bf16, ties to even, or copy it (fp32)."""
+    native.cast_encode(values, payload, residual, kind, variant)
+
+
+def cast_decode(payload: U8, out: F32, kind: str, add: bool, scale: float, variant: int = -1) -> None:
+    """Read what `cast_encode` wrote."""
+    native.cast_decode(payload, out, kind, add, scale, variant)
+
+
+def fp8_encode(values: F32, payload: U8, residual: F32 | None, fmt: str, block: int, variant: int = -1) -> None:
+    """Scale each block to the range of an 8-bit float and round to it, ties to even."""
+    native.fp8_encode(values, payload, residual, fmt, block, variant)
+
+
+def fp8_decode(payload: U8, out: F32, fmt: str, block: int, add: bool, scale: float, variant: int = -1) -> None:
+    """Read what `fp8_encode` wrote."""
+    native.fp8_decode(payload, out, fmt, block, add, scale, variant)
+
+
+def threshold_bits(
+    values: F32,
+    residual: F32 | None,
+    wanted: int,
+    stride: int,
+    offset: int,
+    histogram: NDArray[np.uint32],
+    variant: int = -1,
+) -> int:
+    """Return the bits of a magnitude that about `wanted` elements reach; `histogram` is scratch."""
+    return native.threshold_bits(values, residual, wanted, stride, offset, histogram, variant)
+
+
+def select(
+    values: F32, residual: F32 | None, threshold: int, index: U8, value: U8, variant: int = -1
+) -> tuple[int, bool]:
+    """Keep what reaches the threshold as 4 bytes of index and of value each; return how many, and if poisoned."""
+    return native.select(values, residual, threshold, index, value, variant)
+
+
+def scatter(index: U8, value: U8, count: int, out: F32, add: bool, scale: float) -> None:
+    """Put the kept values at their places; ValueError, and nothing written, when one lies outside."""
+    native.scatter(index, value, count, out, add, scale)
+
+
+def random_encode(values: F32, kept: U8, residual: F32 | None, key: int, variant: int = -1) -> None:
+    """Keep the values at the places of a key."""
+    native.random_encode(values, kept, residual, key, variant)
+
+
+def random_decode(kept: U8, out: F32, key: int, add: bool, scale: float, variant: int = -1) -> None:
+    """Read what `random_encode` wrote."""
+    native.random_decode(kept, out, key, add, scale, variant)
+
+
+def low_rank_begin(values: F32, residual: F32, rows: int, cols: int, rank: int, q: F32, p: F32) -> None:
+    """Add the values to the residual and leave residual Q in P."""
+    native.low_rank_begin(values, residual, rows, cols, rank, q, p)
+
+
+def low_rank_middle(matrix: F32, rows: int, cols: int, rank: int, p: F32, q: F32) -> None:
+    """Leave matrix^T P in Q."""
+    native.low_rank_middle(matrix, rows, cols, rank, p, q)
+
+
+def low_rank_finish(matrix: F32, rows: int, cols: int, rank: int, p: F32, own: F32, q: F32, out: F32) -> None:
+    """Take P own^T from the matrix and leave P Q^T in `out`."""
+    native.low_rank_finish(matrix, rows, cols, rank, p, own, q, out)

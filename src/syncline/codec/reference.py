@@ -96,7 +96,7 @@ def block_encode(
         chance = (draw(index, key) >> np.uint32(8)).astype(np.float32) * np.float32(2**-24)
         q = low + (chance < x - low)
     else:
-        q = np.rint(x)
+        q = np.rint(x) + np.float32(0)  # no -0: codes have none
     q = np.clip(q, -LEVELS[bits], LEVELS[bits]).astype(np.float32)
     header = 4 * scale.size
     payload[:header] = scale.view(np.uint8)
@@ -140,19 +140,21 @@ def sign_encode(values: F32, payload: U8, residual: F32 | None, block: int) -> N
     scale = _mean_magnitude(rows, a.size, block)
     header = 4 * scale.size
     payload[:header] = scale.view(np.uint8)
-    payload[header:] = np.packbits(np.signbit(a), bitorder="little")
+    seen = np.repeat(~np.isnan(scale), block)[: a.size]  # the sign of a NaN is nobody's choice
+    payload[header:] = np.packbits(np.signbit(a) & seen, bitorder="little")
     _keep_error(a, np.copysign(np.repeat(scale, block)[: a.size], a), residual)
 
 
 def _mean_magnitude(rows: F32, num_elements: int, block: int) -> F32:
     """Return each block's mean magnitude, summed in fixed point so that every order gives the same bits.
 
-    The largest magnitude lies below 2^(e - 126), e its biased exponent; 2^shift takes it below 2^(30 - log2 block).
+    The largest magnitude lies below 2^(e - 126), e its biased exponent; 2^shift takes it below 2^22, or below
+    2^(30 - log2 block) if that is less: the sum stays below 2^30.
     """
     top = _top_bits(rows)
     tiny, poisoned = top < TINY_BITS, top >= INF_BITS
     exponent = np.where(tiny | poisoned, 127, top >> np.uint32(23)).astype(np.int64)
-    shift = (30 - (block.bit_length() - 1)) - (exponent - 126)
+    shift = min(22, 31 - block.bit_length()) - (exponent - 126)
     up = ((127 + shift).astype(np.uint32) << np.uint32(23)).view(np.float32)
     down = ((127 - shift).astype(np.uint32) << np.uint32(23)).view(np.float32)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -174,10 +176,15 @@ def sign_decode(payload: U8, out: F32, block: int, add: bool, scale: float) -> N
     _give(np.where(negative, -scales, scales), out, add, scale)
 
 
-def cast_encode(values: F32, payload: U8, residual: F32 | None, half: bool) -> None:
-    """Round each element to fp16 (`half`) or bf16, ties to even; one NaN pattern each."""
+def cast_encode(values: F32, payload: U8, residual: F32 | None, kind: str) -> None:
+    """Round each element to fp16 or bf16, ties to even, one NaN pattern each; or copy it (fp32)."""
     a = _input(values, residual)
-    if half:
+    if kind == "fp32":
+        payload[:] = a.view(np.uint8)
+        if residual is not None:
+            residual[:] = 0
+        return
+    if kind == "fp16":
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             codes = a.astype(np.float16).view(np.uint16)
         codes[np.isnan(a)] = 0x7E00
@@ -188,16 +195,19 @@ def cast_encode(values: F32, payload: U8, residual: F32 | None, half: bool) -> N
         )
         codes[np.isnan(a)] = 0x7FC0
     payload[:] = codes.view(np.uint8)
-    _keep_error(a, _widen(codes, half), residual)
+    _keep_error(a, _widen(codes, kind), residual)
 
 
-def cast_decode(payload: U8, out: F32, half: bool, add: bool, scale: float) -> None:
+def cast_decode(payload: U8, out: F32, kind: str, add: bool, scale: float) -> None:
     """Read what `cast_encode` wrote."""
-    _give(_widen(payload.view(np.uint16), half), out, add, scale)
+    if kind == "fp32":
+        _give(payload.view(np.float32), out, add, scale)
+    else:
+        _give(_widen(payload.view(np.uint16), kind), out, add, scale)
 
 
-def _widen(codes: NDArray[np.uint16], half: bool) -> F32:
-    if half:
+def _widen(codes: NDArray[np.uint16], kind: str) -> F32:
+    if kind == "fp16":
         return codes.view(np.float16).astype(np.float32)
     return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline.codec.reference import INF_BITS, NAN_BITS, _give, _input, draw
-from syncline.codec.scheme import F32
+from syncline.codec.reference import INF_BITS, NAN_BITS, _input, draw
+from syncline.codec.scheme import F32, U8
 
 HEADER_BYTES = 8  # u32 count, u32 flags
 POISONED = 1  # flag: a NaN or Inf was among the values
@@ -48,9 +48,7 @@ def _exact(bits: NDArray[np.uint32], wanted: int) -> int:
     return max(1, top << BIN_SHIFT | low)
 
 
-def select(
-    values: F32, residual: F32 | None, threshold: int, indices: NDArray[np.uint32], kept: F32
-) -> tuple[int, bool]:
+def select(values: F32, residual: F32 | None, threshold: int, index: U8, value: U8) -> tuple[int, bool]:
     """Write the first elements that reach the threshold, as many as fit; return how many, and whether it is poisoned.
 
     The residual becomes what is not sent. A NaN or Inf poisons the whole payload: nothing is kept, the finite elements
@@ -59,31 +57,27 @@ def select(
     a = _input(values, residual)
     bits = a.view(np.uint32) & np.uint32(0x7FFFFFFF)
     poisoned = bool((bits >= INF_BITS).any())
-    found = np.flatnonzero(bits >= threshold)[: indices.size] if not poisoned else np.empty(0, np.int64)
-    indices[:] = 0
-    kept[:] = 0
-    indices[: found.size] = found
-    kept[: found.size] = a[found]
+    found = np.flatnonzero(bits >= threshold)[: index.size // 4] if not poisoned else np.empty(0, np.int64)
+    for place, numbers in ((index, found.astype(np.uint32)), (value, a[found])):
+        place[:] = 0
+        place[: 4 * found.size] = numbers.view(np.uint8)
     if residual is not None:
         residual[:] = np.where(bits >= INF_BITS, np.float32(0), a)
         residual[found] = 0
     return found.size, poisoned
 
 
-def scatter(
-    indices: NDArray[np.uint32], kept: F32, num_kept: int, poisoned: bool, out: F32, add: bool, scale: float
-) -> None:
+def scatter(index: U8, value: U8, count: int, out: F32, add: bool, scale: float) -> None:
     """Put the kept values at their places; places outside are an error before anything is written."""
-    if poisoned:
-        out[:] = np.uint32(NAN_BITS).view(np.float32)
-        return
-    places = indices[:num_kept]
-    if num_kept > indices.size or (places.size and int(places.max()) >= out.size):
+    if 4 * count > index.size:
+        raise ValueError("count is beyond the places")
+    places = index[: 4 * count].view(np.uint32)
+    if places.size and int(places.max()) >= out.size:
         raise ValueError("an index lies outside the array")
     if not add:
         out[:] = 0
     with np.errstate(over="ignore", invalid="ignore"):
-        np.add.at(out, places, kept[:num_kept] * np.float32(scale))
+        np.add.at(out, places, value[: 4 * count].view(np.float32) * np.float32(scale))
 
 
 def random_places(num_elements: int, num_kept: int, key: int) -> NDArray[np.int64]:
@@ -93,28 +87,28 @@ def random_places(num_elements: int, num_kept: int, key: int) -> NDArray[np.int6
     return (cell[:-1] + ((drawn * (cell[1:] - cell[:-1])) >> np.uint64(32))).astype(np.int64)
 
 
-def random_encode(values: F32, kept: F32, residual: F32 | None, key: int) -> None:
+def random_encode(values: F32, kept: U8, residual: F32 | None, key: int) -> None:
     """Keep the values at the places of a key; a NaN or Inf anywhere makes all of them NaN."""
     a = _input(values, residual)
     bad = (a.view(np.uint32) & np.uint32(0x7FFFFFFF)) >= INF_BITS
-    places = random_places(a.size, kept.size, key)
+    numbers = kept.view(np.float32)
+    places = random_places(a.size, numbers.size, key)
     if bad.any():
-        kept[:] = np.uint32(NAN_BITS).view(np.float32)
+        numbers[:] = np.uint32(NAN_BITS).view(np.float32)
         places = places[:0]
     else:
-        kept[:] = a[places]
+        numbers[:] = a[places]
     if residual is not None:
         residual[:] = np.where(bad, np.float32(0), a)
         residual[places] = 0
 
 
-def random_decode(kept: F32, out: F32, key: int, add: bool, scale: float) -> None:
+def random_decode(kept: U8, out: F32, key: int, add: bool, scale: float) -> None:
     """Read what `random_encode` wrote."""
-    places = random_places(out.size, kept.size, key)
-    decoded = np.zeros(out.size, np.float32)
-    decoded[places] = kept
-    if add:
-        with np.errstate(over="ignore", invalid="ignore"):
-            out[places] += kept * np.float32(scale)
-        return
-    _give(decoded, out, False, scale)
+    numbers = kept.view(np.float32)
+    places = random_places(out.size, numbers.size, key)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = numbers * np.float32(scale)
+        if not add:
+            out[:] = 0
+        out[places] = out[places] + scaled if add else scaled

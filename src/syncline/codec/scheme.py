@@ -42,13 +42,15 @@ class Bound:
 class EncodeState:
     """What one stream of encodes of `num_elements` carries from step to step; the scratch is allocated once, here.
 
-    `counter` counts encodes, so that random choices differ from step to step; `seed` tells streams apart.
+    `counter` counts encodes, so that random choices differ from step to step; `seed` tells streams apart;
+    `threshold_bits` is the threshold of the last step, for codecs that have one.
     """
 
     def __init__(self, num_elements: int, *, seed: int = 0, scratch: Mapping[str, NDArray[Any]] | None = None) -> None:
         self.num_elements = num_elements
         self.seed = seed
         self.counter = 0
+        self.threshold_bits = 0
         self.scratch = dict(scratch or {})
         self.inner: EncodeState | None = None
 
@@ -60,21 +62,24 @@ class EncodeState:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return what must be saved; scratch is not."""
-        saved: dict[str, NDArray[Any]] = {"seed_counter": np.array([self.seed, self.counter], np.uint64)}
+        saved: dict[str, NDArray[Any]] = {
+            "seed_counter": np.array([self.seed, self.counter], np.uint64),
+            "threshold_bits": np.array([self.threshold_bits], np.uint32),
+        }
         if self.inner is not None:
             saved |= {f"inner.{name}": array for name, array in self.inner.to_arrays().items()}
         return saved
 
     def from_arrays(self, saved: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `to_arrays` returned."""
-        pair = saved.get("seed_counter")
-        if pair is None or pair.shape != (2,):
+        pair, threshold = saved.get("seed_counter"), saved.get("threshold_bits")
+        if pair is None or pair.shape != (2,) or threshold is None or threshold.shape != (1,):
             raise CodecError(
-                "a saved codec state has no seed and counter.",
+                "a saved codec state lacks its seed and counter, or its threshold.",
                 detail=f"It has: {', '.join(sorted(saved)) or 'nothing'}.",
                 hint="Pass what EncodeState.to_arrays() returned.",
             )
-        self.seed, self.counter = int(pair[0]), int(pair[1])
+        self.seed, self.counter, self.threshold_bits = int(pair[0]), int(pair[1]), int(threshold[0])
         if self.inner is not None:
             prefix = "inner."
             self.inner.from_arrays({k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)})
@@ -188,7 +193,11 @@ def _splitmix(x: int) -> int:
 
 
 def check_array(what: str, array: object, dtype: type) -> None:
-    """Raise unless `array` is what kernels take: one axis, contiguous, of this type."""
-    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != 1 or not array.flags.c_contiguous:
+    """Raise unless `array` is what kernels take: one axis, contiguous and aligned, of this type."""
+    if isinstance(array, np.ndarray) and array.dtype == dtype and array.ndim == 1:
+        if array.flags.c_contiguous and array.flags.aligned:
+            return
+        seen = "one with gaps or at an odd address"
+    else:
         seen = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-        raise CodecError(f"{what} must be a contiguous one-dimensional {np.dtype(dtype).name} array; got {seen}.")
+    raise CodecError(f"{what} must be a contiguous one-dimensional {np.dtype(dtype).name} array; got {seen}.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from syncline.codec import kernels
 from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme
@@ -13,10 +12,10 @@ from syncline.errors import CodecError
 
 HEADER_BYTES = 8
 POISONED = 1
+INF_BITS = 0x7F800000
 EXACT_UP_TO = 1 << 16
 """Up to so many elements the threshold is exact; above, a sample of about so many lines of 16 tells it."""
 SAMPLE_EVERY = 64
-U32 = NDArray[np.uint32]
 
 
 def check_keep(keep: float, family: str) -> float:
@@ -48,13 +47,16 @@ class TopK(Scheme):
     def wire_bytes(self, num_elements: int) -> int:
         return HEADER_BYTES + 8 * self.capacity(num_elements)
 
+    def new_state(self, num_elements: int, *, seed: int = 0) -> EncodeState:
+        return EncodeState(num_elements, seed=seed, scratch={"histogram": np.zeros(1 << 15, np.uint32)})
+
     def threshold(self, values: F32, state: EncodeState, residual: F32 | None) -> int:
         """Return the bits of the magnitude from which elements are kept: exact when few, else from a sample."""
-        room = self.capacity(values.size)
+        histogram = state.scratch["histogram"]
         if values.size <= EXACT_UP_TO:
-            return kernels.threshold_bits(values, residual, room, 1, 0)
+            return kernels.threshold_bits(values, residual, self.capacity(values.size), 1, 0, histogram)
         offset = state.next_key() % SAMPLE_EVERY
-        return kernels.threshold_bits(values, residual, self.aim(values.size), SAMPLE_EVERY, offset)
+        return kernels.threshold_bits(values, residual, self.aim(values.size), SAMPLE_EVERY, offset, histogram)
 
     def aim(self, num_elements: int) -> int:
         """Return how many elements a sampled threshold aims at: three deviations of the sample below what fits."""
@@ -62,12 +64,12 @@ class TopK(Scheme):
         margin = min(0.5, 3 / math.sqrt(max(1, room / SAMPLE_EVERY)))
         return max(1, int(room * (1 - margin)))
 
-    def select(self, values: F32, state: EncodeState, residual: F32 | None, indices: U32, kept: F32) -> tuple[int, int]:
+    def select(self, values: F32, state: EncodeState, residual: F32 | None, index: U8, value: U8) -> tuple[int, int]:
         """Find the threshold and take what reaches it; return count and flags of the header."""
         if not values.size:
             return 0, 0
-        threshold = self.threshold(values, state, residual)
-        count, poisoned = kernels.select(values, residual, threshold, indices, kept)
+        state.threshold_bits = min(self.threshold(values, state, residual), INF_BITS)
+        count, poisoned = kernels.select(values, residual, state.threshold_bits, index, value)
         return count, POISONED if poisoned else 0
 
     def error_bound(self, values: F32) -> Bound:
@@ -78,36 +80,31 @@ class TopK(Scheme):
         return Bound(max_abs=np.abs(values), contraction=contraction + 1e-6 if exact else 1.0)
 
     def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
-        indices, kept = self._parts(payload)
-        payload[:HEADER_BYTES].view(np.uint32)[:] = self.select(values, state, residual, indices, kept.view(np.float32))
+        index, value = self._parts(payload)
+        payload[:HEADER_BYTES].view(np.uint32)[:] = self.select(values, state, residual, index, value)
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
-        indices, kept = self._parts(payload)
-        count, flags = read_header(payload, indices.size)
-        scatter_checked(self.name, indices, kept.view(np.float32), count, flags, out, add, scale)
+        scatter(self.name, payload[:HEADER_BYTES], *self._parts(payload), out, add, scale)
 
-    def _parts(self, payload: U8) -> tuple[U32, U32]:
-        words = payload.view(np.uint32)[2:]
-        return words[: words.size // 2], words[words.size // 2 :]
+    def _parts(self, payload: U8) -> tuple[U8, U8]:
+        middle = HEADER_BYTES + (payload.size - HEADER_BYTES) // 2
+        return payload[HEADER_BYTES:middle], payload[middle:]
 
 
-def read_header(payload: U8, capacity: int) -> tuple[int, int]:
-    """Return count and flags, or raise when they cannot be."""
-    count, flags = (int(word) for word in payload[:HEADER_BYTES].view(np.uint32))
-    if count > capacity or flags not in (0, POISONED):
+def scatter(name: str, header: U8, index: U8, value: U8, out: F32, add: bool, scale: float) -> None:
+    """Put kept values at their places, or raise before anything is written when header or places cannot be."""
+    count, flags = (int(word) for word in header.view(np.uint32))
+    if 4 * count > index.size or flags not in (0, POISONED) or (flags and count):
         raise CodecError(
-            f"a sparse payload says that it holds {count} elements with flags {flags}; it has room for {capacity}.",
+            f'a payload of codec "{name}" says that it holds {count} elements with flags {flags}; it has room for '
+            f"{index.size // 4}.",
             hint="The payload is damaged, or its sender used another codec.",
         )
-    return count, flags
-
-
-def scatter_checked(
-    name: str, indices: U32, kept: F32, count: int, flags: int, out: F32, add: bool, scale: float
-) -> None:
-    """Put kept values at their places, or raise before anything is written."""
+    if flags:
+        out[:] = np.nan
+        return
     try:
-        kernels.scatter(indices, kept, count, bool(flags & POISONED), out, add, scale)
+        kernels.scatter(index, value, count, out, add, scale)
     except ValueError:
         raise CodecError(
             f'a payload of codec "{name}" has an index outside the {out.size} elements of the array.',
@@ -139,7 +136,7 @@ class RandomK(Scheme):
     def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
         key = state.next_key()
         payload[:HEADER_BYTES].view(np.uint32)[:] = (key, 0)
-        kernels.random_encode(values, payload[HEADER_BYTES:].view(np.float32), residual, key)
+        kernels.random_encode(values, payload[HEADER_BYTES:], residual, key)
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         key, zero = (int(word) for word in payload[:HEADER_BYTES].view(np.uint32))
@@ -148,4 +145,4 @@ class RandomK(Scheme):
                 f'a payload of codec "{self.name}" has {zero} where a 0 belongs.',
                 hint="The payload is damaged, or its sender used another codec.",
             )
-        kernels.random_decode(payload[HEADER_BYTES:].view(np.float32), out, key, add, scale)
+        kernels.random_decode(payload[HEADER_BYTES:], out, key, add, scale)

@@ -1,0 +1,63 @@
+// Which variant of the codec kernels this machine runs.
+#include "syncline/codec.hpp"
+
+#include <cstring>
+#include <stdexcept>
+
+namespace syncline::codec {
+
+const Kernels* portable_kernels();
+#if defined(SYNCLINE_X86)
+const Kernels* avx2_kernels();
+const Kernels* avx512_kernels();
+#endif
+
+bool supported(Variant variant) {
+    switch (variant) {
+        case Variant::portable: return true;
+#if defined(SYNCLINE_X86)
+        case Variant::avx2: return __builtin_cpu_supports("avx2") != 0;
+        case Variant::avx512:
+            return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#endif
+        default: return false;
+    }
+}
+
+Variant best() {
+    for (const Variant variant : {Variant::avx512, Variant::avx2}) {
+        if (supported(variant)) return variant;
+    }
+    return Variant::portable;
+}
+
+const Kernels& kernels(Variant variant) {
+    if (!supported(variant)) throw std::invalid_argument("this machine cannot run that variant of the codec kernels");
+#if defined(SYNCLINE_X86)
+    if (variant == Variant::avx512) return *avx512_kernels();
+    if (variant == Variant::avx2) return *avx2_kernels();
+#endif
+    return *portable_kernels();
+}
+
+bool scatter(const std::uint8_t* index, const std::uint8_t* value, std::int64_t count, Output out) {
+    std::uint32_t largest = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+        std::uint32_t place;
+        std::memcpy(&place, index + 4 * i, sizeof place);
+        largest = place > largest ? place : largest;
+    }
+    if (count > 0 && static_cast<std::int64_t>(largest) >= out.size) return false;
+    if (!out.add) std::memset(out.values, 0, static_cast<std::size_t>(out.size) * sizeof(float));
+    for (std::int64_t i = 0; i < count; ++i) {
+        std::uint32_t place;
+        float kept;
+        std::memcpy(&place, index + 4 * i, sizeof place);
+        std::memcpy(&kept, value + 4 * i, sizeof kept);
+        out.values[place] += kept * out.scale;
+    }
+    return true;
+}
+
+}  // namespace syncline::codec

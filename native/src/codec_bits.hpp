@@ -1,0 +1,91 @@
+// What every codec kernel shares. Included once by each variant's file, so everything is in an unnamed namespace and
+// nothing of the standard library with code of its own is used: a function compiled for AVX-512 must never be the one
+// that the linker keeps for all.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "syncline/codec.hpp"
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "payloads are little-endian and written as they lie");
+
+namespace syncline::codec {
+namespace {
+
+constexpr std::uint32_t kInfBits = 0x7f800000;
+constexpr std::uint32_t kNanBits = 0x7fc00000;
+constexpr std::uint32_t kTinyBits = 27u << 23;  // 2^-100
+constexpr std::uint32_t kMagnitude = 0x7fffffff;
+
+inline std::uint32_t bits_of(float x) { return __builtin_bit_cast(std::uint32_t, x); }
+inline float float_of(std::uint32_t x) { return __builtin_bit_cast(float, x); }
+inline std::int64_t least(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
+inline float load_float(const std::uint8_t* from) {
+    float x;
+    std::memcpy(&x, from, sizeof x);
+    return x;
+}
+inline void clear(void* from, std::int64_t num_bytes) {
+    if (num_bytes > 0) std::memset(from, 0, static_cast<std::size_t>(num_bytes));
+}
+inline void store_float(std::uint8_t* to, float x) { std::memcpy(to, &x, sizeof x); }
+
+inline std::uint32_t draw(std::uint32_t index, std::uint32_t key) {
+    std::uint32_t h = index * 0x9E3779B1u + key;
+    h ^= h >> 16;
+    h *= 0x7FEB352Du;
+    h ^= h >> 15;
+    h *= 0x846CA68Bu;
+    return h ^ (h >> 16);
+}
+
+template <bool kResidual>
+inline float input(const float* values, const float* residual, std::int64_t i) {
+    return kResidual ? values[i] + residual[i] : values[i];
+}
+
+// The bits of the largest magnitude; a NaN or Inf anywhere gives at least kInfBits.
+template <bool kResidual>
+std::uint32_t top_bits(const float* __restrict values, const float* __restrict residual, std::int64_t n) {
+    std::int32_t top = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+        const auto magnitude = static_cast<std::int32_t>(bits_of(input<kResidual>(values, residual, i)) & kMagnitude);
+        top = magnitude > top ? magnitude : top;
+    }
+    return static_cast<std::uint32_t>(top);
+}
+
+// Scale of a block and what takes an element to code units: NaN and 0 when poisoned, 0 and 0 when tiny.
+struct Scale {
+    float value;
+    float inverse;
+    bool poisoned;
+};
+inline Scale scale_of(std::uint32_t top, float inverse_of_levels) {
+    if (top >= kInfBits) return {float_of(kNanBits), 0.0f, true};
+    if (top < kTinyBits) return {0.0f, 0.0f, false};
+    const float value = float_of(top) * inverse_of_levels;
+    return {value, 1.0f / value, false};
+}
+
+// A block that decodes to NaN sends nothing: what was owed stays owed, unless it is itself not finite.
+inline void heal(float* residual, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; ++i) {
+        residual[i] = (bits_of(residual[i]) & kMagnitude) >= kInfBits ? 0.0f : residual[i];
+    }
+}
+
+template <bool kAdd>
+inline void give(float* out, std::int64_t i, float decoded, float scale) {
+    const float scaled = decoded * scale;
+    out[i] = kAdd ? out[i] + scaled : scaled;
+}
+
+}  // namespace
+}  // namespace syncline::codec

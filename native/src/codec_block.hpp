@@ -1,0 +1,154 @@
+// Whole numbers by block. A block is read twice: once for its largest magnitude, once (from cache) to be encoded.
+#pragma once
+
+#include "codec_bits.hpp"
+
+namespace syncline::codec {
+namespace {
+
+constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding and taking it away rounds |x| < 2^22, ties to even
+constexpr std::int64_t kPiece = 512;   // codes of fewer than 8 bits are made so many at a time, then packed
+
+inline int levels_of(int bits) { return (1 << (bits - 1)) - 1; }
+
+template <bool kResidual, bool kStochastic>
+void codes_of(const float* __restrict values, float* __restrict residual, std::int64_t n, Scale scale, float levels,
+              std::uint32_t first, std::uint32_t key, std::int8_t* __restrict codes) {
+    for (std::int64_t i = 0; i < n; ++i) {
+        const float a = input<kResidual>(values, residual, i);
+        const float x = a * scale.inverse;
+        float q = (x + kRound) - kRound;
+        if (kStochastic) {
+            const float low = q > x ? q - 1.0f : q;
+            const std::uint32_t drawn = draw(first + static_cast<std::uint32_t>(i), key) >> 8;
+            const float chance = static_cast<float>(static_cast<std::int32_t>(drawn)) * 0x1p-24f;
+            q = chance < x - low ? low + 1.0f : low;
+            q = q > levels ? levels : q;
+            q = q < -levels ? -levels : q;
+        }
+        codes[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(q));
+        if (kResidual) residual[i] = a - q * scale.value;
+    }
+}
+
+// Element i of a byte in its low bits first. Wider words hold the codes of one byte, so each loop is a plain map.
+inline void pack4(const std::int8_t* codes, std::int64_t num_bytes, std::uint8_t* __restrict packed) {
+    for (std::int64_t i = 0; i < num_bytes; ++i) {
+        std::uint16_t pair;
+        std::memcpy(&pair, codes + 2 * i, sizeof pair);
+        packed[i] = static_cast<std::uint8_t>((pair & 0x0f) | ((pair >> 4) & 0xf0));
+    }
+}
+inline void pack2(const std::int8_t* codes, std::int64_t num_bytes, std::uint8_t* __restrict packed) {
+    for (std::int64_t i = 0; i < num_bytes; ++i) {
+        std::uint32_t four;
+        std::memcpy(&four, codes + 4 * i, sizeof four);
+        packed[i] = static_cast<std::uint8_t>((four & 0x03) | ((four >> 6) & 0x0c) | ((four >> 12) & 0x30) |
+                                              ((four >> 18) & 0xc0));
+    }
+}
+
+template <bool kResidual, bool kStochastic>
+void block_encode_all(Input in, Quantiser how, std::uint8_t* payload) {
+    const std::int64_t num_blocks = (in.size + how.block - 1) / how.block;
+    const auto levels = static_cast<float>(levels_of(how.bits));
+    const float inverse_of_levels = 1.0f / levels;
+    const std::int64_t per_byte = 8 / how.bits;
+    std::uint8_t* const codes = payload + 4 * num_blocks;
+    std::int8_t piece[kPiece];
+    for (std::int64_t b = 0; b < num_blocks; ++b) {
+        const std::int64_t start = b * how.block;
+        const std::int64_t n = least(how.block, in.size - start);
+        const float* values = in.values + start;
+        float* residual = kResidual ? in.residual + start : nullptr;
+        const Scale scale = scale_of(top_bits<kResidual>(values, residual, n), inverse_of_levels);
+        store_float(payload + 4 * b, scale.value);
+        std::uint8_t* const target = codes + start / per_byte;
+        if (scale.poisoned) {
+            clear(target, (n + per_byte - 1) / per_byte);
+            if (kResidual) heal(residual, n);
+            continue;
+        }
+        if (how.bits == 8) {
+            codes_of<kResidual, kStochastic>(values, residual, n, scale, levels, static_cast<std::uint32_t>(start),
+                                             how.key, reinterpret_cast<std::int8_t*>(target));
+            continue;
+        }
+        for (std::int64_t at = 0; at < n; at += kPiece) {
+            const std::int64_t m = least(kPiece, n - at);
+            codes_of<kResidual, kStochastic>(values + at, kResidual ? residual + at : nullptr, m, scale, levels,
+                                             static_cast<std::uint32_t>(start + at), how.key, piece);
+            for (std::int64_t i = m; i % per_byte; ++i) piece[i] = 0;
+            const std::int64_t num_bytes = (m + per_byte - 1) / per_byte;
+            if (how.bits == 4) {
+                pack4(piece, num_bytes, target + at / 2);
+            } else {
+                pack2(piece, num_bytes, target + at / 4);
+            }
+        }
+    }
+}
+
+void block_encode(Input in, Quantiser how, std::uint8_t* payload) {
+    if (in.residual) {
+        how.stochastic ? block_encode_all<true, true>(in, how, payload)
+                       : block_encode_all<true, false>(in, how, payload);
+    } else {
+        how.stochastic ? block_encode_all<false, true>(in, how, payload)
+                       : block_encode_all<false, false>(in, how, payload);
+    }
+}
+
+inline void unpack4(const std::uint8_t* packed, std::int64_t num_bytes, std::int8_t* __restrict codes) {
+    for (std::int64_t i = 0; i < num_bytes; ++i) {
+        const std::uint32_t byte = packed[i];
+        const auto pair = static_cast<std::uint16_t>((byte & 0x0f) | ((byte & 0xf0) << 4));
+        std::memcpy(codes + 2 * i, &pair, sizeof pair);
+    }
+    // Two's complement of 4 bits: flip the sign bit, then take it away.
+    for (std::int64_t i = 0; i < 2 * num_bytes; ++i) codes[i] = static_cast<std::int8_t>((codes[i] ^ 8) - 8);
+}
+inline void unpack2(const std::uint8_t* packed, std::int64_t num_bytes, std::int8_t* __restrict codes) {
+    for (std::int64_t i = 0; i < num_bytes; ++i) {
+        const std::uint32_t byte = packed[i];
+        const std::uint32_t four =
+            (byte & 0x03) | ((byte & 0x0c) << 6) | ((byte & 0x30) << 12) | ((byte & 0xc0) << 18);
+        std::memcpy(codes + 4 * i, &four, sizeof four);
+    }
+    for (std::int64_t i = 0; i < 4 * num_bytes; ++i) codes[i] = static_cast<std::int8_t>((codes[i] ^ 2) - 2);
+}
+
+template <bool kAdd>
+void block_decode_all(const std::uint8_t* payload, Quantiser how, Output out) {
+    const std::int64_t num_blocks = (out.size + how.block - 1) / how.block;
+    const std::int64_t per_byte = 8 / how.bits;
+    const std::uint8_t* const codes = payload + 4 * num_blocks;
+    std::int8_t piece[kPiece];
+    for (std::int64_t b = 0; b < num_blocks; ++b) {
+        const float scale = load_float(payload + 4 * b);
+        const std::int64_t stop = least(out.size, (b + 1) * how.block);
+        for (std::int64_t at = b * how.block; at < stop; at += kPiece) {
+            const std::int64_t m = least(kPiece, stop - at);
+            const std::uint8_t* const source = codes + at / per_byte;
+            const std::int8_t* code = piece;
+            if (how.bits == 8) {
+                code = reinterpret_cast<const std::int8_t*>(source);
+            } else if (how.bits == 4) {
+                unpack4(source, (m + 1) / 2, piece);
+            } else {
+                unpack2(source, (m + 3) / 4, piece);
+            }
+            float* __restrict target = out.values + at;
+            for (std::int64_t i = 0; i < m; ++i) {
+                give<kAdd>(target, i, static_cast<float>(code[i]) * scale, out.scale);
+            }
+        }
+    }
+}
+
+void block_decode(const std::uint8_t* payload, Quantiser how, Output out) {
+    out.add ? block_decode_all<true>(payload, how, out) : block_decode_all<false>(payload, how, out);
+}
+
+}  // namespace
+}  // namespace syncline::codec

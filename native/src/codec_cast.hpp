@@ -1,0 +1,198 @@
+// Shorter floats: fp16 and bf16 element by element, fp8 by block. Integer arithmetic without branches, so that every
+// compiler can use the lanes it has and all give the same bits.
+#pragma once
+
+#include "codec_bits.hpp"
+
+namespace syncline::codec {
+namespace {
+
+inline std::uint16_t to_fp16(float x) {
+    const std::uint32_t bits = bits_of(x);
+    const std::uint32_t sign = (bits >> 16) & 0x8000u;
+    const std::uint32_t size = bits & kMagnitude;
+    // Subnormal: 0.5 has the unit of the smallest fp16 number in its last place, so the addition rounds.
+    const std::uint32_t below = bits_of(float_of(size) + 0.5f) - 0x3f000000u;
+    const std::uint32_t normal = (size + 0xfffu + ((size >> 13) & 1u) - (112u << 23)) >> 13;
+    std::uint32_t code = size < 0x38800000u ? below : normal;
+    code = size >= 0x47800000u ? 0x7c00u : code;
+    return static_cast<std::uint16_t>(size > kInfBits ? 0x7e00u : (sign | code));
+}
+inline float from_fp16(std::uint16_t code) {
+    const std::uint32_t size = static_cast<std::uint32_t>(code & 0x7fffu) << 13;
+    const std::uint32_t exponent = size & 0x0f800000u;
+    std::uint32_t bits = size + (112u << 23);
+    bits = exponent == 0x0f800000u ? bits + (112u << 23) : bits;
+    const float below = float_of(bits + (1u << 23)) - float_of(113u << 23);
+    bits = exponent == 0 ? bits_of(below) : bits;
+    return float_of(bits | (static_cast<std::uint32_t>(code & 0x8000u) << 16));
+}
+inline std::uint16_t to_bf16(float x) {
+    const std::uint32_t bits = bits_of(x);
+    const std::uint32_t code = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return static_cast<std::uint16_t>((bits & kMagnitude) > kInfBits ? 0x7fc0u : code);
+}
+inline float from_bf16(std::uint16_t code) { return float_of(static_cast<std::uint32_t>(code) << 16); }
+
+template <bool kHalf>
+inline std::uint16_t to_short(float x) {
+    return kHalf ? to_fp16(x) : to_bf16(x);
+}
+template <bool kHalf>
+inline float from_short(std::uint16_t code) {
+    return kHalf ? from_fp16(code) : from_bf16(code);
+}
+
+template <bool kHalf>
+void short_encode(Input in, std::uint8_t* __restrict payload) {
+    const float* __restrict values = in.values;
+    float* __restrict residual = in.residual;
+    if (!residual) {
+        for (std::int64_t i = 0; i < in.size; ++i) {
+            const std::uint16_t code = to_short<kHalf>(values[i]);
+            std::memcpy(payload + 2 * i, &code, sizeof code);
+        }
+        return;
+    }
+    for (std::int64_t i = 0; i < in.size; ++i) {
+        const float owed = residual[i];
+        const float a = values[i] + owed;
+        const std::uint16_t code = to_short<kHalf>(a);
+        std::memcpy(payload + 2 * i, &code, sizeof code);
+        const float decoded = from_short<kHalf>(code);
+        const float kept = (bits_of(owed) & kMagnitude) >= kInfBits ? 0.0f : owed;
+        residual[i] = (bits_of(decoded) & kMagnitude) >= kInfBits ? kept : a - decoded;
+    }
+}
+
+template <bool kHalf, bool kAdd>
+void short_decode(const std::uint8_t* __restrict payload, Output out) {
+    float* __restrict target = out.values;
+    for (std::int64_t i = 0; i < out.size; ++i) {
+        std::uint16_t code;
+        std::memcpy(&code, payload + 2 * i, sizeof code);
+        give<kAdd>(target, i, from_short<kHalf>(code), out.scale);
+    }
+}
+
+void copy_encode(Input in, std::uint8_t* __restrict payload) {
+    if (!in.residual) {
+        std::memcpy(payload, in.values, static_cast<std::size_t>(4 * in.size));
+        return;
+    }
+    for (std::int64_t i = 0; i < in.size; ++i) {
+        store_float(payload + 4 * i, in.values[i] + in.residual[i]);
+        in.residual[i] = 0.0f;
+    }
+}
+
+template <bool kAdd>
+void copy_decode(const std::uint8_t* __restrict payload, Output out) {
+    float* __restrict target = out.values;
+    for (std::int64_t i = 0; i < out.size; ++i) give<kAdd>(target, i, load_float(payload + 4 * i), out.scale);
+}
+
+void cast_encode(Input in, Short kind, std::uint8_t* payload) {
+    switch (kind) {
+        case Short::fp16: return short_encode<true>(in, payload);
+        case Short::bf16: return short_encode<false>(in, payload);
+        case Short::fp32: return copy_encode(in, payload);
+    }
+}
+
+void cast_decode(const std::uint8_t* payload, Short kind, Output out) {
+    switch (kind) {
+        case Short::fp16: return out.add ? short_decode<true, true>(payload, out) : short_decode<true, false>(payload, out);
+        case Short::bf16: return out.add ? short_decode<false, true>(payload, out) : short_decode<false, false>(payload, out);
+        case Short::fp32: return out.add ? copy_decode<true>(payload, out) : copy_decode<false>(payload, out);
+    }
+}
+
+inline float power_of_two(int exponent) { return float_of(static_cast<std::uint32_t>(127 + exponent) << 23); }
+
+template <int kMantissa>
+inline std::uint32_t to_fp8(float x, int bias, std::uint32_t largest, float to_units) {
+    constexpr std::uint32_t kDrop = 23 - kMantissa;
+    const std::uint32_t size = bits_of(x) & kMagnitude;
+    const std::uint32_t rounded = size + ((1u << (kDrop - 1)) - 1u) + ((size >> kDrop) & 1u);
+    const std::uint32_t normal = (rounded >> kDrop) - (static_cast<std::uint32_t>(127 - bias) << kMantissa);
+    // Below the smallest normal number codes are equally spaced: their count is the code.
+    const std::uint32_t below = bits_of(float_of(size) * to_units + 8388608.0f) - 0x4b000000u;
+    std::uint32_t code = size < (static_cast<std::uint32_t>(128 - bias) << 23) ? below : normal;
+    code = code > largest ? largest : code;
+    return code | ((bits_of(x) >> 24) & 0x80u);
+}
+template <int kMantissa>
+inline float from_fp8(std::uint32_t code, int bias, float from_units) {
+    const std::uint32_t size = code & 0x7fu;
+    const float normal = float_of((size << (23 - kMantissa)) + (static_cast<std::uint32_t>(127 - bias) << 23));
+    const float below = static_cast<float>(static_cast<std::int32_t>(size)) * from_units;
+    const float value = size < (1u << kMantissa) ? below : normal;
+    // Above the largest code: e4m3 has one NaN, e5m2 an Inf and three NaN.
+    const std::uint32_t bits = kMantissa == 3 ? (size == 0x7fu ? kNanBits : bits_of(value))
+                                              : (size > 0x7cu ? kNanBits : size == 0x7cu ? kInfBits : bits_of(value));
+    return float_of(bits | ((code & 0x80u) << 24));
+}
+
+template <int kMantissa, bool kResidual>
+void fp8_encode_all(Input in, const Float8& how, std::uint8_t* payload) {
+    const std::int64_t num_blocks = (in.size + how.block - 1) / how.block;
+    const float to_units = power_of_two(how.bias + kMantissa - 1);
+    const float from_units = power_of_two(1 - how.bias - kMantissa);
+    const auto largest = static_cast<std::uint32_t>(how.largest_code);
+    for (std::int64_t b = 0; b < num_blocks; ++b) {
+        const std::int64_t start = b * how.block;
+        const std::int64_t n = least(how.block, in.size - start);
+        const float* __restrict values = in.values + start;
+        float* __restrict residual = kResidual ? in.residual + start : nullptr;
+        const Scale scale = scale_of(top_bits<kResidual>(values, residual, n), how.inverse_of_largest);
+        store_float(payload + 4 * b, scale.value);
+        std::uint8_t* __restrict target = payload + 4 * num_blocks + start;
+        if (scale.poisoned) {
+            clear(target, n);
+            if (kResidual) heal(residual, n);
+            continue;
+        }
+        for (std::int64_t i = 0; i < n; ++i) {
+            const float a = input<kResidual>(values, residual, i);
+            const std::uint32_t code = to_fp8<kMantissa>(a * scale.inverse, how.bias, largest, to_units);
+            target[i] = static_cast<std::uint8_t>(code);
+            if (kResidual) residual[i] = a - from_fp8<kMantissa>(code, how.bias, from_units) * scale.value;
+        }
+    }
+}
+
+void fp8_encode(Input in, const Float8& how, std::uint8_t* payload) {
+    if (how.mantissa == 3) {
+        in.residual ? fp8_encode_all<3, true>(in, how, payload) : fp8_encode_all<3, false>(in, how, payload);
+    } else {
+        in.residual ? fp8_encode_all<2, true>(in, how, payload) : fp8_encode_all<2, false>(in, how, payload);
+    }
+}
+
+template <int kMantissa, bool kAdd>
+void fp8_decode_all(const std::uint8_t* payload, const Float8& how, Output out) {
+    const std::int64_t num_blocks = (out.size + how.block - 1) / how.block;
+    const float from_units = power_of_two(1 - how.bias - kMantissa);
+    for (std::int64_t b = 0; b < num_blocks; ++b) {
+        const std::int64_t start = b * how.block;
+        const std::int64_t n = least(how.block, out.size - start);
+        const float scale = load_float(payload + 4 * b);
+        const std::uint8_t* __restrict source = payload + 4 * num_blocks + start;
+        float* __restrict target = out.values + start;
+        for (std::int64_t i = 0; i < n; ++i) {
+            give<kAdd>(target, i, from_fp8<kMantissa>(source[i], how.bias, from_units) * scale, out.scale);
+        }
+    }
+}
+
+void fp8_decode(const std::uint8_t* payload, const Float8& how, Output out) {
+    if (how.mantissa == 3) {
+        out.add ? fp8_decode_all<3, true>(payload, how, out) : fp8_decode_all<3, false>(payload, how, out);
+    } else {
+        out.add ? fp8_decode_all<2, true>(payload, how, out) : fp8_decode_all<2, false>(payload, how, out);
+    }
+}
+
+}  // namespace
+}  // namespace syncline::codec

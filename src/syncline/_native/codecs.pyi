@@ -1,0 +1,181 @@
+"""
+Native codec kernels; use syncline.codec instead. Nothing is converted on the way in.
+"""
+
+from typing import Annotated
+
+import numpy
+from numpy.typing import NDArray
+
+def variants() -> list[int]:
+    """Return the variants this machine runs: 0 portable, 1 AVX2, 2 AVX-512."""
+
+def block_encode(
+    values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
+    bits: int,
+    block: int,
+    stochastic: bool,
+    key: int,
+    variant: int = -1,
+) -> None:
+    """Quantise by block to codes of 8, 4 or 2 bits."""
+
+def block_decode(
+    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    bits: int,
+    block: int,
+    add: bool,
+    scale: float,
+    variant: int = -1,
+) -> None:
+    """Read what block_encode wrote."""
+
+def sign_encode(
+    values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
+    block: int,
+    variant: int = -1,
+) -> None:
+    """Keep signs and mean magnitudes."""
+
+def sign_decode(
+    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    block: int,
+    add: bool,
+    scale: float,
+    variant: int = -1,
+) -> None:
+    """Read what sign_encode wrote."""
+
+def cast_encode(
+    values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
+    kind: str,
+    variant: int = -1,
+) -> None:
+    """Round to fp16 or bf16, or copy fp32."""
+
+def cast_decode(
+    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    kind: str,
+    add: bool,
+    scale: float,
+    variant: int = -1,
+) -> None:
+    """Read what cast_encode wrote."""
+
+def fp8_encode(
+    values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
+    format: str,
+    block: int,
+    variant: int = -1,
+) -> None:
+    """Scale by block and round to e4m3 or e5m2."""
+
+def fp8_decode(
+    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    format: str,
+    block: int,
+    add: bool,
+    scale: float,
+    variant: int = -1,
+) -> None:
+    """Read what fp8_encode wrote."""
+
+def threshold_bits(
+    values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
+    wanted: int,
+    stride: int,
+    offset: int,
+    histogram: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order="C", device="cpu")],
+    variant: int = -1,
+) -> int:
+    """Return the bits of a magnitude that about `wanted` elements reach."""
+
+def select(
+    values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
+    threshold: int,
+    index: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+    value: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+    variant: int = -1,
+) -> tuple[int, bool]:
+    """Keep what reaches the threshold; return (count, poisoned)."""
+
+def scatter(
+    index: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    value: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    count: int,
+    out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    add: bool,
+    scale: float,
+) -> None:
+    """
+    Put kept values at their places; ValueError, and nothing written, when one lies outside.
+    """
+
+def random_encode(
+    values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    kept: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
+    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
+    key: int,
+    variant: int = -1,
+) -> None:
+    """Keep the values at the places of a key."""
+
+def random_decode(
+    kept: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    key: int,
+    add: bool,
+    scale: float,
+    variant: int = -1,
+) -> None:
+    """Read what random_encode wrote."""
+
+def low_rank_begin(
+    values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    rows: int,
+    cols: int,
+    rank: int,
+    q: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    p: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    variant: int = -1,
+) -> None:
+    """residual += values; p = residual q."""
+
+def low_rank_middle(
+    matrix: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    rows: int,
+    cols: int,
+    rank: int,
+    p: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    q: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    variant: int = -1,
+) -> None:
+    """q = matrix^T p."""
+
+def low_rank_finish(
+    matrix: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    rows: int,
+    cols: int,
+    rank: int,
+    p: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    own: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    q: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    variant: int = -1,
+) -> None:
+    """matrix -= p own^T; out = p q^T."""
