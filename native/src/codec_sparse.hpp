@@ -43,7 +43,12 @@ std::uint32_t sampled_threshold(Input in, Sample how) {
     if (seen == 0) return 1;
     std::int64_t wanted = how.wanted * seen / in.size;
     wanted = wanted < 1 ? 1 : wanted;
-    const std::uint32_t edge = bin_reached(how.histogram, kHistogram, wanted).place << 16;
+    const Bin bin = bin_reached(how.histogram, kHistogram, wanted);
+    // Within the bin as if its elements lay evenly: error feedback crowds them just below the threshold.
+    const auto count = static_cast<std::int64_t>(how.histogram[bin.place]);
+    const std::int64_t below = count > wanted - bin.above ? count - (wanted - bin.above) : 0;
+    const auto inside = static_cast<std::uint32_t>(count ? (below << 16) / count : 0);
+    const std::uint32_t edge = (bin.place << 16) + inside;
     return edge ? edge : 1u;
 }
 

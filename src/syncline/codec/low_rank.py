@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from syncline.codec import kernels
 from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme, check_array
 from syncline.errors import CodecError
 
@@ -38,19 +39,15 @@ class Matrix:
     p_start: int
     q_start: int
 
-    @property
-    def stop(self) -> int:
-        return self.start + self.rows * self.cols
-
     def of(self, flat: F32) -> F32:
-        """Return this parameter's part of a flat buffer as a matrix; no copy."""
-        return flat[self.start : self.stop].reshape(self.rows, self.cols)
+        """Return this parameter's part of a flat buffer row by row; no copy."""
+        return flat[self.start : self.start + self.rows * self.cols]
 
     def p_of(self, first: F32) -> F32:
-        return first[self.p_start : self.p_start + self.rows * self.rank].reshape(self.rows, self.rank)
+        return first[self.p_start : self.p_start + self.rows * self.rank]
 
     def q_of(self, second: F32) -> F32:
-        return second[self.q_start : self.q_start + self.cols * self.rank].reshape(self.cols, self.rank)
+        return second[self.q_start : self.q_start + self.cols * self.rank]
 
 
 @dataclass(frozen=True)
@@ -113,20 +110,20 @@ class Exchange:
         self._check(values=values, residual=residual, first=first)
         self._refill(state)
         q = state.scratch["q"]
+        for matrix in self.matrices:
+            shape = (matrix.rows, matrix.cols, matrix.rank)
+            kernels.low_rank_begin(matrix.of(values), matrix.of(residual), *shape, matrix.q_of(q), matrix.p_of(first))
         with np.errstate(over="ignore", invalid="ignore"):
-            np.add(values, residual, out=residual)
-            for matrix in self.matrices:
-                np.matmul(matrix.of(residual), matrix.q_of(q), out=matrix.p_of(first))
-        for vector in self.vectors:
-            vector.in_first(first)[:] = vector.of(residual)
+            for vector in self.vectors:
+                np.add(vector.of(values), vector.of(residual), out=vector.in_first(first))
 
     def middle(self, first: F32, residual: F32, state: EncodeState, second: F32) -> None:
         """Orthogonalise P in `first` in place and leave Q = M^T P in `second`."""
         self._check(residual=residual, first=first, second=second)
-        with np.errstate(over="ignore", invalid="ignore"):
-            for matrix in self.matrices:
-                orthogonalise(matrix.p_of(first))
-                np.matmul(matrix.of(residual).T, matrix.p_of(first), out=matrix.q_of(second))
+        for matrix in self.matrices:
+            p, shape = matrix.p_of(first), (matrix.rows, matrix.cols, matrix.rank)
+            orthogonalise(p.reshape(matrix.rows, matrix.rank))
+            kernels.low_rank_middle(matrix.of(residual), *shape, p, matrix.q_of(second))
         state.scratch["q_own"][:] = second
 
     def finish(self, first: F32, second: F32, residual: F32, state: EncodeState, out: F32) -> None:
@@ -137,13 +134,15 @@ class Exchange:
         """
         self._check(residual=residual, first=first, second=second, out=out)
         own = state.scratch["q_own"]
-        with np.errstate(over="ignore", invalid="ignore"):
-            for matrix in self.matrices:
-                p, part = matrix.p_of(first), matrix.of(residual)
-                # `out` holds this rank's own product until the residual has it: no third buffer.
-                product = np.matmul(p, matrix.q_of(own).T, out=matrix.of(out))
-                heal(part, product)
-                np.matmul(p, matrix.q_of(second).T, out=matrix.of(out))
+        for matrix in self.matrices:
+            p, mine, mean = matrix.p_of(first), matrix.q_of(own), matrix.q_of(second)
+            part, shape = matrix.of(residual), (matrix.rows, matrix.cols, matrix.rank)
+            if not _finite(p, mine, mean):
+                # Nothing is delivered: all is owed, less what is not a number.
+                matrix.of(out)[:] = np.nan
+                np.copyto(part, np.float32(0), where=~np.isfinite(part))
+                continue
+            kernels.low_rank_finish(part, *shape, p, mine, mean, matrix.of(out))
         for vector in self.vectors:
             vector.of(out)[:] = vector.in_first(first)
             vector.of(residual)[:] = 0
@@ -152,7 +151,7 @@ class Exchange:
     def _refill(self, state: EncodeState) -> None:
         """Draw the columns of Q that are zero or not finite anew: a dead column would stay dead."""
         for number, matrix in enumerate(self.matrices):
-            q = matrix.q_of(state.scratch["q"])
+            q = matrix.q_of(state.scratch["q"]).reshape(matrix.cols, matrix.rank)
             with np.errstate(over="ignore", invalid="ignore"):
                 norm = np.abs(q).sum(axis=0)
             dead = ~(np.isfinite(norm) & (norm > 0))
@@ -247,7 +246,9 @@ class LowRank(Scheme):
         with np.errstate(over="ignore", invalid="ignore"):
             if alone.matrices:
                 (matrix,) = alone.matrices
-                decoded = (matrix.p_of(words) @ matrix.q_of(words[alone.num_first :]).T).reshape(-1)[: out.size]
+                p = matrix.p_of(words).reshape(matrix.rows, matrix.rank)
+                q = matrix.q_of(words[alone.num_first :]).reshape(matrix.cols, matrix.rank)
+                decoded = (p @ q.T).reshape(-1)[: out.size]
             else:
                 decoded = words
             out[:] = (out + decoded * np.float32(scale)) if add else decoded * np.float32(scale)
@@ -260,11 +261,8 @@ def as_matrix(shape: tuple[int, ...]) -> tuple[int, int]:
     return shape[0], math.prod(shape[1:])
 
 
-def heal(part: F32, product: F32) -> None:
-    """Subtract the product; where it is not finite keep what there is, and never keep a NaN or Inf."""
-    if np.isfinite(product).all():
-        np.subtract(part, product, out=part)
-    np.copyto(part, np.float32(0), where=~np.isfinite(part))
+def _finite(*arrays: F32) -> bool:
+    return all(bool(np.isfinite(array).all()) for array in arrays)
 
 
 def orthogonalise(p: F32) -> None:

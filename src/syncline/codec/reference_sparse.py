@@ -27,7 +27,12 @@ def threshold_bits(values: F32, residual: F32 | None, wanted: int, stride: int, 
     bits = a.view(np.uint32) & np.uint32(0x7FFFFFFF)
     if stride == 1:
         return _exact(bits, wanted)
-    return _bin_reached(np.bincount(bits >> np.uint32(BIN_SHIFT), minlength=1 << 15), wanted)[0] << BIN_SHIFT or 1
+    counts = np.bincount(bits >> np.uint32(BIN_SHIFT), minlength=1 << 15)
+    place, above = _bin_reached(counts, wanted)
+    # Within the bin as if its elements lay evenly: error feedback crowds them just below the threshold.
+    count = int(counts[place])
+    inside = (max(0, count - (wanted - above)) << BIN_SHIFT) // count if count else 0
+    return (place << BIN_SHIFT) + inside or 1
 
 
 def _bin_reached(counts: NDArray[np.int64], wanted: int) -> tuple[int, int]:
