@@ -74,7 +74,7 @@ class Netlink:
 
     def __init__(self, netns: str | None = None) -> None:
         try:
-            self._socket = inside(netns, _open) if netns else _open()
+            self._socket = inside(netns, open_route) if netns else open_route()
         except OSError as error:
             raise WatchError(
                 f"no netlink socket: {error.strerror}.", where=netns or "", hint="Linux is needed; is the namespace there?"
@@ -196,7 +196,8 @@ def inside(netns: str, action: Callable[[], Result]) -> Result:
     return results[0]
 
 
-def _open() -> socket.socket:
+def open_route() -> socket.socket:
+    """Return a route socket of the namespace this thread is in."""
     handle = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
     with contextlib.suppress(OSError):
         handle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)

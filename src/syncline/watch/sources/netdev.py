@@ -28,7 +28,7 @@ class NetdevSource:
         self._root = root
         self._wanted = re.compile(pattern)
         self._prefix = f"{prefix}/" if prefix else ""
-        self._netns = netns
+        self.netns = netns
         self._speed: dict[str, float] = {}
         self._route: Netlink | None = None
         if root.is_host:
@@ -49,9 +49,9 @@ class NetdevSource:
             except OSError as error:
                 self.problem = f"netlink: {error.strerror or error}"
                 reading.clear()
-        if not reading and self._netns is None:
+        if not reading and self.netns is None:
             self._read_files(reading)
-        if self._netns is None:
+        if self.netns is None:
             self._read_speed(reading)
         return reading
 

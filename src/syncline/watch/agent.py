@@ -1,0 +1,258 @@
+"""The agent of a host: reads every source, looks with every rule, keeps the history and tells the hub. Twice a second.
+
+    agent = Agent(Options(host="host-00"))
+    agent.tick()                    # one look: a Frame
+    agent.run(stop)                 # until the event is set
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from syncline.errors import WatchError
+from syncline.watch.burst import Burst, BurstFinder, Peaks
+from syncline.watch.clock import Clock
+from syncline.watch.counter import CounterBank, Growth
+from syncline.watch.frame import Frame
+from syncline.watch.history import History
+from syncline.watch.hub import Hub
+from syncline.watch.job import JobView
+from syncline.watch.link_map import LinkMap
+from syncline.watch.link_reader import LinkReader
+from syncline.watch.metric import METRICS, Key
+from syncline.watch.prediction import Prediction
+from syncline.watch.rules.engine import AlertEvent, RuleEngine, alert_json
+from syncline.watch.rules.thresholds import Thresholds
+from syncline.watch.sampler import BurstSampler, Place
+from syncline.watch.sources.netdev import NetdevSource
+from syncline.watch.sources.source import Source
+from syncline.watch.spans.event import SpanSource
+
+TICK_S = 0.5
+REST_S = 1.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an agent watches; what it reads from is given to it apart."""
+
+    host: str
+    tick_s: float = TICK_S
+    burst_pattern: str = ""
+    links: LinkMap = field(default_factory=LinkMap)
+    prediction: Prediction = field(default_factory=Prediction)
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    num_gpus: int | None = None
+    usd_per_gpu_hour: float | None = None
+
+
+@dataclass
+class _Slow:
+    """A source read once a second, and what it said last."""
+
+    source: Source
+    read_s: float = float("-inf")
+    reading: Mapping[Key, float] = field(default_factory=dict)
+    grown: Mapping[Key, Growth] = field(default_factory=dict)
+
+
+class Agent:
+    """Watches one host. `tick` is one look; `run` looks at a steady pace, whatever readers and disks do."""
+
+    def __init__(
+        self,
+        options: Options,
+        interfaces: Sequence[NetdevSource] = (),
+        sources: Sequence[Source] = (),
+        spans: Sequence[SpanSource] = (),
+        *,
+        clock: Clock | None = None,
+        history: History | None = None,
+        hub: Hub | None = None,
+    ) -> None:
+        self.options = options
+        self.hub = hub or Hub()
+        self.history = history
+        self.clock = clock or Clock()
+        self.bank = CounterBank()
+        self.job = JobView(options.prediction)
+        self.engine = RuleEngine(options.thresholds, options.prediction)
+        if options.num_gpus or options.usd_per_gpu_hour:
+            known = self.engine.money
+            self.engine.money = (options.num_gpus or known[0], options.usd_per_gpu_hour or known[1])
+        self.gauges: dict[Key, float] = {}
+        self.bursts_total: dict[str, int] = {}
+        self._interfaces = list(interfaces)
+        self._slow = [_Slow(source) for source in sources]
+        self._spans = list(spans)
+        self._reader = LinkReader(options.host, options.links)
+        self._finder = BurstFinder()
+        self._sampler: BurstSampler | None = None
+        self._burst_wanted = re.compile(options.burst_pattern) if options.burst_pattern else None
+        self._seq = 0
+        self._before = self.clock.now()
+        self._cpu_s = time.process_time()
+        self._problems: dict[str, str] = {}
+        self._num_clock_steps = 0
+        self._late_s = 0.0
+
+    def tick(self) -> Frame:
+        """Look once: read, compare, keep, tell."""
+        self._choose_bursts()
+        reading, grown, now_s = self._read()
+        peaks = self._peaks()
+        stamp = self.clock.now()
+        self._num_clock_steps += stamp.step_s != 0.0
+        load = self._reader.update(reading, grown, peaks, now_s)
+        busy = self._take_spans()
+        job = self.job.state(stamp.mono_s)
+        interval_s = max(stamp.mono_s - self._before.mono_s, 1e-9)
+        self._seq += 1
+        frame = Frame(self._seq, stamp.wall_s, stamp.mono_s, interval_s, self._reader.table, load, job)
+        events = self.engine.update(
+            frame, bursts=self._named(peaks), busy=busy, tcp=_tcp(grown), speed_Bps=_speeds(reading)
+        )
+        self._before = stamp
+        return self._tell(replace(frame, alerts=self._alerts(), health=self._health(interval_s)), events)
+
+    def run(self, stop: threading.Event) -> None:
+        """Look every `tick_s` until told to stop; a late look moves the next ones, none is made up for."""
+        next_s = time.monotonic()
+        while not stop.is_set():
+            self.tick()
+            next_s += self.options.tick_s
+            wait_s = next_s - time.monotonic()
+            self._late_s = max(0.0, -wait_s)
+            if wait_s < 0:
+                next_s = time.monotonic()
+            stop.wait(max(0.0, wait_s))
+
+    def close(self) -> None:
+        """Stop sampling and close what was opened here."""
+        if self._sampler is not None:
+            self._sampler.close()
+            self._sampler = None
+        for source in self._spans:
+            if hasattr(source, "close"):
+                source.close()
+        if self.history is not None:
+            self.history.close()
+
+    # Reading
+
+    def _read(self) -> tuple[dict[Key, float], dict[Key, Growth], float]:
+        reading: dict[Key, float] = {}
+        for source in self._interfaces:
+            reading.update(source.read())
+            self._problems[source.name] = source.problem
+        now_s = self.clock.now().mono_s
+        grown = self.bank.update(reading, now_s)
+        for slow in self._slow:
+            if now_s - slow.read_s >= REST_S - 0.5 * self.options.tick_s:
+                slow.reading = slow.source.read()
+                slow.read_s = self.clock.now().mono_s
+                slow.grown = self.bank.update(slow.reading, slow.read_s)
+                self._problems[slow.source.name] = slow.source.problem
+            reading.update(slow.reading)
+            grown.update(slow.grown)
+        self.gauges = {key: value for key, value in reading.items() if not METRICS[key.metric].is_counter}
+        return reading, grown, now_s
+
+    def _choose_bursts(self) -> None:
+        """Follow the interfaces to be sampled as they come and go."""
+        if self._burst_wanted is None:
+            return
+        places = {
+            device: Place(source.netns, index)
+            for source in self._interfaces
+            for device, index in source.indices().items()
+            if self._burst_wanted.fullmatch(device)
+        }
+        if self._sampler is not None and self._sampler.places == places:
+            return
+        if self._sampler is not None:
+            self._sampler.close()
+            self._sampler = None
+        if places:
+            try:
+                self._sampler = BurstSampler(places)
+                self._problems["sampler"] = ""
+            except WatchError as error:
+                self._problems["sampler"] = error.message
+
+    def _peaks(self) -> dict[tuple[str, str], Peaks]:
+        if self._sampler is None:
+            return {}
+        return self._finder.update(self._sampler.take(), self._reader.capacities())
+
+    def _named(self, peaks: Mapping[tuple[str, str], Peaks]) -> dict[str, tuple[Burst, ...]]:
+        """Return bursts by link name, and count them."""
+        table = self._reader.table
+        found = {}
+        for name, device, direction in zip(table.names, table.devices, table.directions, strict=True):
+            seen = peaks.get((device, direction))
+            if seen is not None and seen.bursts:
+                found[name] = seen.bursts
+                self.bursts_total[name] = self.bursts_total.get(name, 0) + len(seen.bursts)
+        return found
+
+    def _take_spans(self) -> list[tuple[float, float]]:
+        from syncline.timeline import COMMUNICATION
+
+        busy: list[tuple[float, float]] = []
+        for source in self._spans:
+            events = source.read()
+            self._problems[source.name] = source.problem
+            self.job.add(events)
+            busy += [(e.start_s, e.end_s) for e in events if e.kind in COMMUNICATION]
+        return busy
+
+    # Telling
+
+    def _alerts(self) -> tuple[dict[str, Any], ...]:
+        return tuple(alert_json(finding) for finding in self.engine.alerts())
+
+    def _health(self, interval_s: float) -> dict[str, Any]:
+        cpu_s, self._cpu_s = self._cpu_s, time.process_time()
+        health: dict[str, Any] = {
+            "host": self.options.host,
+            "cpu_share": round((self._cpu_s - cpu_s) / interval_s, 4),
+            "late_s": round(self._late_s, 4),
+            "num_counters": len(self.bank),
+            "num_resets": self.bank.num_resets,
+            "num_clock_steps": self._num_clock_steps,
+            "problems": {name: problem for name, problem in self._problems.items() if problem},
+            "num_bad_spans": sum(source.num_bad for source in self._spans),
+        }
+        if self._sampler is not None:
+            health["sampled"] = list(self._sampler.devices)
+            health["sampler"] = "native" if self._sampler.is_native else "python"
+        if self.history is not None:
+            health["history"] = {"problem": self.history.problem, "num_dropped": self.history.num_dropped}
+        return health
+
+    def _tell(self, frame: Frame, events: list[AlertEvent]) -> Frame:
+        plain = [event.to_json() for event in events]
+        if self.history is not None:
+            self.history.add(frame, plain)
+        self.hub.publish(frame, plain)
+        return frame
+
+
+def _tcp(grown: Mapping[Key, Growth]) -> tuple[float, float]:
+    sent, again = (grown.get(Key(f"tcp.{name}", "host")) for name in ("out_segments", "retransmitted"))
+    return (sent.rate if sent else 0.0, again.rate if again else 0.0)
+
+
+def _speeds(reading: Mapping[Key, float]) -> dict[str, float]:
+    """Return the rate each device has negotiated now."""
+    return {
+        key.device if key.metric == "net.speed_Bps" else f"{key.device}:{key.part}": value
+        for key, value in reading.items()
+        if key.metric in ("net.speed_Bps", "ib.rate_Bps")
+    }

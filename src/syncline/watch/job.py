@@ -1,0 +1,288 @@
+"""The job as its spans tell it: collectives with their tails, steps and what they are made of, late ranks, who sends whom.
+
+Durations are compared, never clocks of two hosts: in a collective the rank that comes last waits least, so a rank's
+lateness is the longest duration among the ranks less its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.timeline import COMMUNICATION, SpanKind
+from syncline.watch.prediction import Prediction, bucket_key, size_bucket
+from syncline.watch.spans.event import SpanEvent
+
+WINDOW_S = 10.0
+RECENT = 5
+"""Occurrences that decide who is late now."""
+MAX_KINDS = 64
+MAX_OPEN = 2048
+MAX_STEPS = 120
+MAX_PAIR_RANKS = 128
+
+
+@dataclass(frozen=True)
+class CollectiveStat:
+    """One kind of collective over the last ten seconds. `transfer_s` is without waiting for the last to come."""
+
+    key: str
+    name: str
+    size_bytes: int
+    num: int
+    p50_s: float
+    p99_s: float
+    transfer_s: float
+    recent_s: float
+    predicted_s: float | None
+
+
+@dataclass(frozen=True)
+class StepStat:
+    """One step, medians over its ranks: its time, computation, communication that nothing hides, and the rest."""
+
+    step: int
+    end_s: float
+    step_s: float
+    compute_s: float
+    exposed_s: float
+    num_ranks: int
+
+    @property
+    def other_s(self) -> float:
+        return max(0.0, self.step_s - self.compute_s - self.exposed_s)
+
+    @property
+    def network_share(self) -> float:
+        return min(1.0, self.exposed_s / self.step_s) if self.step_s > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class RankStat:
+    """One rank: how late it came to the last collectives, and what it computed in the last steps (medians)."""
+
+    rank: int
+    lateness_s: float
+    compute_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class JobState:
+    """All of it, at one moment."""
+
+    collectives: tuple[CollectiveStat, ...] = ()
+    steps: tuple[StepStat, ...] = ()
+    ranks: tuple[RankStat, ...] = ()
+    pairs_Bps: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    ranks_per_cell: int = 1
+    last_span_s: float = float("-inf")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state as the page reads it."""
+        return {
+            "collectives": [vars(c) for c in self.collectives],
+            "steps": [{**vars(s), "other_s": s.other_s, "network_share": s.network_share} for s in self.steps],
+            "ranks": [vars(r) for r in self.ranks],
+            "pairs_Bps": [[float(f"{v:.4g}") for v in row] for row in self.pairs_Bps.tolist()],
+            "ranks_per_cell": self.ranks_per_cell,
+        }
+
+
+class _Kind:
+    """The recent occurrences of one collective of one size."""
+
+    def __init__(self, name: str, size_bytes: int) -> None:
+        self.name, self.size_bytes = name, size_bytes
+        self.done: deque[tuple[float, list[float]]] = deque(maxlen=1000)
+
+
+class JobView:
+    """Takes spans as they come; says what the job looks like now."""
+
+    def __init__(self, prediction: Prediction | None = None) -> None:
+        self._prediction = prediction or Prediction()
+        self._kinds: dict[str, _Kind] = {}
+        self._open: dict[tuple[str, int, int], dict[int, SpanEvent]] = {}
+        self._nth: dict[tuple[str, int, int], int] = {}
+        self._parts: dict[tuple[int, int], list[SpanEvent]] = {}
+        self._step_of: dict[int, int] = {}
+        self._step_rows: dict[int, list[tuple[int, float, float, float, float]]] = {}
+        self._steps: deque[StepStat] = deque(maxlen=MAX_STEPS)
+        self._lateness: dict[int, deque[float]] = {}
+        self._compute: dict[int, deque[float]] = {}
+        self._sent: deque[tuple[float, int, int, int]] = deque(maxlen=50_000)
+        self._ranks: set[int] = set()
+        self._last_s = float("-inf")
+
+    def add(self, events: Iterable[SpanEvent]) -> None:
+        """Take spans, in any order of ranks."""
+        for event in events:
+            self._ranks.add(event.rank)
+            self._last_s = max(self._last_s, event.end_s)
+            if event.kind is SpanKind.COLLECTIVE:
+                self._add_collective(event)
+            if event.peer >= 0 and event.kind is SpanKind.SEND:
+                self._sent.append((event.end_s, event.rank, event.peer, event.size_bytes))
+            if event.step >= 0:
+                self._add_to_step(event)
+
+    def state(self, now_s: float) -> JobState:
+        """Return what the spans of the last seconds say."""
+        found = [self._collective(key, kind, now_s) for key, kind in self._kinds.items()]
+        pairs, cell = self._pairs(now_s)
+        return JobState(
+            collectives=tuple(sorted((c for c in found if c), key=lambda c: -c.num * c.p50_s)),
+            steps=tuple(self._steps),
+            ranks=self._rank_stats(),
+            pairs_Bps=pairs,
+            ranks_per_cell=cell,
+            last_span_s=self._last_s,
+        )
+
+    def busy(self, since_s: float) -> list[tuple[float, float]]:
+        """Return when any rank communicated since a moment: what explains a burst on a link."""
+        spans = [(e.start_s, e.end_s) for open_ in self._open.values() for e in open_.values()]
+        return [span for span in spans if span[1] >= since_s]
+
+    # Collectives
+
+    def _add_collective(self, event: SpanEvent) -> None:
+        key = bucket_key(event.name, event.size_bytes)
+        if key not in self._kinds:
+            if len(self._kinds) >= MAX_KINDS:
+                return
+            self._kinds[key] = _Kind(event.name, size_bucket(event.size_bytes))
+        count = (key, event.step, event.rank)
+        nth = self._nth[count] = self._nth.get(count, -1) + 1
+        together = self._open.setdefault((key, event.step, nth), {})
+        together[event.rank] = event
+        if len(together) >= len(self._ranks):
+            self._settle((key, event.step, nth))
+        while len(self._open) > MAX_OPEN:
+            self._settle(next(iter(self._open)))
+        while len(self._nth) > 8 * MAX_OPEN:
+            del self._nth[next(iter(self._nth))]
+
+    def _settle(self, place: tuple[str, int, int]) -> None:
+        """Count an occurrence that all ranks have told of, or that has waited too long for the others."""
+        together = self._open.pop(place)
+        took = {rank: event.duration_s for rank, event in together.items()}
+        longest = max(took.values())
+        self._kinds[place[0]].done.append((max(e.end_s for e in together.values()), list(took.values())))
+        if len(took) > 1:
+            for rank, duration in took.items():
+                self._lateness.setdefault(rank, deque(maxlen=RECENT)).append(longest - duration)
+
+    def _collective(self, key: str, kind: _Kind, now_s: float) -> CollectiveStat | None:
+        # Occurrences that some rank has not told of yet still count, so that a dead rank does not hide the rest.
+        late = [place for place in self._open if place[0] == key and self._is_stale(place, now_s)]
+        for place in late:
+            self._settle(place)
+        recent = [took for end_s, took in kind.done if now_s - end_s <= WINDOW_S]
+        if not recent:
+            return None
+        every = np.array([duration for took in recent for duration in took])
+        transfers = [min(took) for took in recent]
+        return CollectiveStat(
+            key, kind.name, kind.size_bytes, len(recent), float(np.median(every)), float(np.percentile(every, 99)),
+            median(transfers), median(transfers[-RECENT:]), self._prediction.collective_s(kind.name, kind.size_bytes),
+        )  # fmt: skip
+
+    def _is_stale(self, place: tuple[str, int, int], now_s: float) -> bool:
+        return max(event.end_s for event in self._open[place].values()) < now_s - 1.0
+
+    # Steps
+
+    def _add_to_step(self, event: SpanEvent) -> None:
+        rank = event.rank
+        current = self._step_of.get(rank)
+        if current is not None and event.step < current:
+            return  # a straggling report of a step already closed
+        if current is not None and event.step > current:
+            self._close_step(rank, current, event)
+        self._step_of[rank] = event.step
+        self._parts.setdefault((rank, event.step), []).append(event)
+
+    def _close_step(self, rank: int, step: int, following: SpanEvent) -> None:
+        events = self._parts.pop((rank, step), [])
+        if not events:
+            return
+        start_s = min(e.start_s for e in events)
+        # From start to start, so that what no span covers (data loading, the optimiser) is part of the step.
+        end_s = following.start_s if following.step == step + 1 else max(e.end_s for e in events)
+        compute = union([(e.start_s, e.end_s) for e in events if e.kind is SpanKind.COMPUTE])
+        comm = union([(e.start_s, e.end_s) for e in events if e.kind in COMMUNICATION])
+        computed = length(compute)
+        exposed = length(comm) - overlap(comm, compute)
+        self._compute.setdefault(rank, deque(maxlen=RECENT)).append(computed)
+        rows = self._step_rows.setdefault(step, [])
+        rows.append((rank, end_s, max(end_s - start_s, 1e-9), computed, exposed))
+        if len(rows) >= len(self._ranks):
+            self._finish_step(step)
+        while len(self._step_rows) > 8:
+            self._finish_step(min(self._step_rows))
+
+    def _finish_step(self, step: int) -> None:
+        table = np.array([row[1:] for row in self._step_rows.pop(step)])
+        step_s, compute_s, exposed_s = (float(np.median(table[:, i])) for i in (1, 2, 3))
+        self._steps.append(StepStat(step, float(table[:, 0].max()), step_s, compute_s, exposed_s, len(table)))
+
+    # Ranks and pairs
+
+    def _rank_stats(self) -> tuple[RankStat, ...]:
+        return tuple(
+            RankStat(rank, _median(self._lateness.get(rank)), _median(self._compute.get(rank)))
+            for rank in sorted(self._ranks)[:4096]
+        )
+
+    def _pairs(self, now_s: float) -> tuple[npt.NDArray[np.float64], int]:
+        recent = [row for row in self._sent if now_s - row[0] <= WINDOW_S]
+        if not recent:
+            return np.zeros((0, 0)), 1
+        count = max(max(row[1], row[2]) for row in recent) + 1
+        cell = -(-count // MAX_PAIR_RANKS)
+        size = -(-count // cell)
+        matrix = np.zeros((size, size))
+        table = np.array([(row[1] // cell, row[2] // cell, row[3]) for row in recent], np.int64)
+        np.add.at(matrix, (table[:, 0], table[:, 1]), table[:, 2].astype(np.float64))
+        span_s = max(now_s - min(row[0] for row in recent), 0.5)
+        return matrix / span_s, cell
+
+
+def union(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the spans merged, in order and apart."""
+    merged: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def length(spans: list[tuple[float, float]]) -> float:
+    """Return the total length of spans that are apart."""
+    return sum(end - start for start, end in spans)
+
+
+def overlap(first: list[tuple[float, float]], second: list[tuple[float, float]]) -> float:
+    """Return how long two lists of merged spans coincide."""
+    total, j = 0.0, 0
+    for start, end in first:
+        while j < len(second) and second[j][1] <= start:
+            j += 1
+        k = j
+        while k < len(second) and second[k][0] < end:
+            total += min(end, second[k][1]) - max(start, second[k][0])
+            k += 1
+    return total
+
+
+def _median(values: deque[float] | None) -> float:
+    return median(values) if values else 0.0

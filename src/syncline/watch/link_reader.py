@@ -1,0 +1,172 @@
+"""From readings to links: which directed links there are, and what each did since the last reading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from syncline.watch.burst import Peaks
+from syncline.watch.counter import Growth
+from syncline.watch.link_map import LinkMap
+from syncline.watch.links import LOAD_COLUMNS, LinkLoad, LinkTable
+from syncline.watch.metric import Key, Reading
+
+IB_ACTIVE = 4
+GONE_S = 30.0
+"""A link that vanished is shown as down for this long, then forgotten."""
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """The metrics that make one direction of a kind of device: bytes, and what counts as drop, error and pause."""
+
+    size: str
+    drops: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    pauses: tuple[str, ...] = ()
+
+
+_RULES: dict[str, dict[str, _Rule]] = {
+    "net": {
+        "tx": _Rule("net.tx_bytes", ("net.tx_dropped", "net.qdisc_drops"), ("net.tx_errors",), ("eth.pause_rx",)),
+        "rx": _Rule("net.rx_bytes", ("net.rx_dropped", "eth.discards"), ("net.rx_errors", "eth.errors"),
+                    ("eth.pause_tx",)),
+    },
+    "ib": {
+        "tx": _Rule("ib.port_xmit_data", ("ib.port_xmit_discards", "ib.local_ack_timeout_err", "ib.packet_seq_err"),
+                    ("ib.link_downed", "ib.link_error_recovery", "ib.local_link_integrity_errors"), ("ib.port_xmit_wait",)),
+        "rx": _Rule("ib.port_rcv_data", ("ib.out_of_sequence", "ib.out_of_buffer"),
+                    ("ib.symbol_error", "ib.port_rcv_errors"), ("ib.np_cnp_sent",)),
+    },
+    "gpu": {
+        "tx": _Rule("gpu.nvlink_tx_bytes", (), ("gpu.nvlink_replay_errors", "gpu.nvlink_recovery_errors")),
+        "rx": _Rule("gpu.nvlink_rx_bytes", (), ("gpu.nvlink_crc_errors",)),
+    },
+}  # fmt: skip
+_FIRST = {rules["tx"].size: kind for kind, rules in _RULES.items()}
+
+
+class LinkReader:
+    """Keeps the table of links of one host and fills its columns at every reading."""
+
+    def __init__(self, host: str, links: LinkMap) -> None:
+        self._host = host
+        self._map = links
+        self._seen: dict[tuple[str, str], float] = {}
+        self._capacity: dict[tuple[str, str, str], float] = {}
+        self.table = _table((), host, links, {}, 0)
+
+    def update(
+        self, reading: Reading, grown: Mapping[Key, Growth], peaks: Mapping[tuple[str, str], Peaks], now_s: float
+    ) -> LinkLoad:
+        """Return what every link did; `table` is then the one the columns belong to."""
+        for key in reading:
+            kind = _FIRST.get(key.metric)
+            if kind is not None:
+                self._seen[kind, _device(key)] = now_s
+        present = {place: seen for place, seen in self._seen.items() if now_s - seen <= GONE_S}
+        fell = self._learn_capacity(reading)
+        if present.keys() != self._seen.keys() or fell or 2 * len(present) != len(self.table):
+            self._seen = present
+            places = tuple(sorted(present))
+            self.table = _table(places, self._host, self._map, self._capacity, self.table.version + 1)
+        return self._load(reading, _sums(grown), peaks, now_s)
+
+    def capacities(self) -> dict[tuple[str, str], float]:
+        """Return the capacity of every (device, direction), as the burst finder wants it."""
+        ends = zip(self.table.devices, self.table.directions, strict=True)
+        return dict(zip(ends, self.table.capacity_Bps.tolist(), strict=True))
+
+    def _learn_capacity(self, reading: Reading) -> bool:
+        """Keep the highest rate a device ever negotiated: a later fall is a fault, not a new normal."""
+        changed = False
+        for key, value in reading.items():
+            kind = {"net.speed_Bps": "net", "ib.rate_Bps": "ib", "gpu.nvlink_rate_Bps": "gpu"}.get(key.metric)
+            if kind is None:
+                continue
+            for direction in ("tx", "rx"):
+                place = (kind, _device(key), direction)
+                if value > self._capacity.get(place, 0.0):
+                    self._capacity[place] = value
+                    changed = True
+        return changed
+
+    def _load(
+        self,
+        reading: Reading,
+        sums: Mapping[tuple[str, str], float],
+        peaks: Mapping[tuple[str, str], Peaks],
+        now_s: float,
+    ) -> LinkLoad:
+        load = LinkLoad.empty(len(self.table))
+        columns = {name: getattr(load, name) for name in LOAD_COLUMNS}
+        row = 0
+        for kind, device in sorted(self._seen):
+            up = self._is_up(reading, kind, device) and self._seen[kind, device] == now_s
+            for direction in ("tx", "rx"):
+                rule = _RULES[kind][direction]
+                if (rule.size, device) in sums:
+                    columns["rate_Bps"][row] = sums[rule.size, device]
+                columns["drops_per_s"][row] = sum(sums.get((m, device), 0.0) for m in rule.drops)
+                columns["errors_per_s"][row] = sum(sums.get((m, device), 0.0) for m in rule.errors)
+                columns["pauses_per_s"][row] = sum(sums.get((m, device), 0.0) for m in rule.pauses)
+                if kind == "net" and direction == "tx":
+                    columns["backlog_bytes"][row] = reading.get(Key("net.backlog_bytes", device), 0.0)
+                columns["up"][row] = float(up)
+                seen = peaks.get((device, direction)) if kind == "net" else None
+                if seen is not None:
+                    columns["peak_Bps"][row] = seen.peak_Bps
+                    columns["saturated"][row] = seen.saturated_share
+                    columns["bursts"][row] = len(seen.bursts)
+                row += 1
+        return load
+
+    def _is_up(self, reading: Reading, kind: str, device: str) -> bool:
+        if kind == "net":
+            return bool(reading.get(Key("net.up", device), 1.0))
+        if kind == "ib":
+            name, _, port = device.partition(":")
+            return reading.get(Key("ib.state", name, port), IB_ACTIVE) == IB_ACTIVE
+        return reading.get(Key("gpu.nvlinks_active", device), 1.0) > 0
+
+
+def _device(key: Key) -> str:
+    """Return the device as links name it: an InfiniBand port is `mlx5_0:1`; ethtool's parts are the device's own."""
+    return f"{key.device}:{key.part}" if key.metric.startswith("ib.") else key.device
+
+
+def _sums(grown: Mapping[Key, Growth]) -> dict[tuple[str, str], float]:
+    """Return rates by (metric, device), summed over priorities and the like."""
+    sums: dict[tuple[str, str], float] = {}
+    for key, growth in grown.items():
+        place = (key.metric, _device(key))
+        sums[place] = sums.get(place, 0.0) + growth.rate
+    return sums
+
+
+def _table(
+    places: tuple[tuple[str, str], ...],
+    host: str,
+    links: LinkMap,
+    capacity: Mapping[tuple[str, str, str], float],
+    version: int,
+) -> LinkTable:
+    rows = [(kind, device, direction) for kind, device in places for direction in ("tx", "rx")]
+    shown = [f"gpu-{device}/nvlink" if kind == "gpu" else device for kind, device, _ in rows]
+    wires = [links.wire(host, name, row[2]) for name, row in zip(shown, rows, strict=True)]
+    known = [
+        wire.capacity_Bps if wire.capacity_Bps > 0 else capacity.get(row, np.nan)
+        for wire, row in zip(wires, rows, strict=True)
+    ]
+    return LinkTable(
+        names=tuple(wire.name for wire in wires),
+        devices=tuple(device for _, device, _ in rows),
+        directions=tuple(direction for _, _, direction in rows),
+        capacity_Bps=np.array(known, np.float64),
+        rail=np.array([wire.rail for wire in wires], np.int64),
+        src=tuple(wire.src for wire in wires),
+        dst=tuple(wire.dst for wire in wires),
+        version=version,
+    )

@@ -1,0 +1,136 @@
+"""What was expected: step, collectives and link rates, from a plan, a simulated timeline or a table.
+
+    Prediction.read("plan.json")             # what `syncline plan --save` wrote
+    Prediction.read("simulated.timeline")    # what `syncline simulate --trace` wrote
+    Prediction.read("expected.yaml")         # {step: 1.2s, collectives: {"AllReduce/16MiB": 3ms}, links: {"a -> b": 40Gbps}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from syncline import units
+from syncline.errors import SynclineError, UnitError, WatchError
+from syncline.fabric.document import read_document, read_text
+from syncline.timeline import SpanKind, Timeline, load
+
+PLAN = "syncline plan 1"
+_KEYS = {"step", "exposed", "collectives", "links", "gpus", "usd_per_gpu_hour"}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Expected figures; None and missing keys mean that nobody predicted them. `source` goes beside every one shown."""
+
+    source: str = ""
+    step_s: float | None = None
+    exposed_s: float | None = None
+    collectives_s: Mapping[str, float] = field(default_factory=dict)
+    link_rate_Bps: Mapping[str, float] = field(default_factory=dict)
+    num_gpus: int | None = None
+    usd_per_gpu_hour: float | None = None
+
+    def collective_s(self, name: str, size_bytes: int) -> float | None:
+        """Return the expected time of a collective of that size: exact, by its size bucket, or by name alone."""
+        for key in (f"{name}/{size_bytes}", bucket_key(name, size_bytes), name):
+            if key in self.collectives_s:
+                return self.collectives_s[key]
+        return None
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Prediction:
+        """Read a plan, a timeline or a table of expected figures."""
+        where = os.fspath(path)
+        if where.lower().endswith((".yaml", ".yml")):
+            return _from_table(Path(path))
+        try:
+            with open(path, "rb") as file:
+                begins_json = file.read(1) == b"{"
+        except OSError as error:
+            raise WatchError(f"cannot read the prediction: {error.strerror}.", where=where) from None
+        if begins_json:
+            data = _plan_data(where)
+            if data is not None:
+                return _from_plan(data, where)
+        return from_timeline(load(path), where)
+
+
+def size_bucket(size_bytes: int) -> int:
+    """Return the largest power of two not above a size; sizes within a factor of two are looked at together."""
+    return 1 << (int(size_bytes).bit_length() - 1) if size_bytes > 0 else 0
+
+
+def bucket_key(name: str, size_bytes: int) -> str:
+    """Return how a collective of a size is called: `AllReduce/16MiB`."""
+    return f"{name}/{units.show_size(size_bucket(size_bytes)).replace(' ', '')}"
+
+
+def from_timeline(timeline: Timeline, source: str = "") -> Prediction:
+    """Return a timeline's collectives (median time by name and size), mean link rates and step."""
+    spans = timeline.spans
+    took: dict[str, list[float]] = {}
+    for i in np.flatnonzero(spans.kind == SpanKind.COLLECTIVE).tolist():
+        key = bucket_key(timeline.names[spans.name[i]], int(spans.size_bytes[i]))
+        took.setdefault(key, []).append(float(spans.end_s[i] - spans.start_s[i]))
+    use = timeline.link_use()
+    rates = dict(zip(timeline.links.names, use.mean_rate_Bps.tolist(), strict=True))
+    steps = len(np.unique(spans.step[spans.step >= 0]))
+    return Prediction(
+        source=f"{source}: {timeline.source.label()}" if source else timeline.source.label(),
+        step_s=timeline.makespan_s / steps if steps else None,
+        exposed_s=float(np.median(timeline.exposed_s())) / steps if steps and timeline.num_ranks else None,
+        collectives_s={key: float(np.median(times)) for key, times in took.items()},
+        link_rate_Bps=rates,
+    )
+
+
+def _plan_data(where: str) -> dict[str, Any] | None:
+    try:
+        data = json.loads(read_text(Path(where)))
+    except (json.JSONDecodeError, SynclineError):
+        return None
+    return data if isinstance(data, dict) and data.get("format") == PLAN else None
+
+
+def _from_plan(data: Mapping[str, Any], where: str) -> Prediction:
+    try:
+        predicted, cost = data["predicted"], data.get("cost") or {}
+        return Prediction(
+            source=f"{where}: plan of {data['job']} on {data['cluster']}",
+            step_s=float(predicted["step_time_s"]),
+            exposed_s=float(predicted["exposed_comm_s"]),
+            num_gpus=int(data["num_gpus"]),
+            usd_per_gpu_hour=float(cost["usd_per_gpu_hour"]) if cost else None,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise WatchError(f"the plan is damaged: {error}.", where=where, hint="Plan the job again.") from None
+
+
+def _from_table(path: Path) -> Prediction:
+    document = read_document(read_text(path), str(path))
+    data = document.data if isinstance(document.data, dict) else {}
+    unknown = set(map(str, data)) - _KEYS
+    if unknown or not data:
+        problem = f'no expectation is called "{min(unknown)}".' if unknown else "nothing is expected."
+        raise WatchError(problem, where=document.source, hint=f"Known: {', '.join(sorted(_KEYS))}.")
+    try:
+        return Prediction(
+            source=document.source,
+            step_s=units.time(data["step"]) if "step" in data else None,
+            exposed_s=units.time(data["exposed"]) if "exposed" in data else None,
+            collectives_s={str(k): units.time(v) for k, v in (data.get("collectives") or {}).items()},
+            link_rate_Bps={str(k): units.rate(v) for k, v in (data.get("links") or {}).items()},
+            num_gpus=int(data["gpus"]) if "gpus" in data else None,
+            usd_per_gpu_hour=float(data["usd_per_gpu_hour"]) if "usd_per_gpu_hour" in data else None,
+        )
+    except UnitError as error:
+        raise WatchError(error.message, where=document.source, hint=error.hint) from None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise WatchError(f"cannot read the expectations: {error}.", where=document.source) from None

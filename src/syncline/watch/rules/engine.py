@@ -1,0 +1,193 @@
+"""The engine: looks with every rule at every frame, keeps what is raised, and says what changed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from syncline.finding import Finding
+from syncline.watch.burst import Burst
+from syncline.watch.frame import Frame
+from syncline.watch.prediction import Prediction
+from syncline.watch.rules.hold import Change, Hold
+from syncline.watch.rules.job_rules import (
+    CollectiveTail,
+    NetworkShare,
+    SlowerThanBefore,
+    SlowerThanPlanned,
+    Stalled,
+    Straggler,
+)
+from syncline.watch.rules.link_rules import (
+    LinkAverage,
+    LinkDegraded,
+    LinkDown,
+    LinkErrors,
+    LinkLoss,
+    LinkMicroburst,
+    LinkPause,
+    LinkPeak,
+)
+from syncline.watch.rules.past import Past
+from syncline.watch.rules.rail_rules import RailDead, RailImbalance, Retransmissions
+from syncline.watch.rules.rule import Context, Rule
+from syncline.watch.rules.thresholds import Thresholds
+
+RECENT_S = 60.0
+MAX_ALERTS = 500
+RULES: tuple[Rule, ...] = (
+    LinkDown(), RailDead(), LinkDegraded(), LinkLoss(), LinkErrors(), LinkPause(), LinkMicroburst(), LinkAverage(),
+    LinkPeak(), RailImbalance(), Retransmissions(), Straggler(), SlowerThanPlanned(), SlowerThanBefore(),
+    CollectiveTail(), NetworkShare(), Stalled(),
+)  # fmt: skip
+"""In this order: rules about the job come last, so that they can name the link that explains them."""
+_LINK_PASTS = ("rate", "peak", "saturated", "bursts", "drops", "pauses")
+_PASTS = (*_LINK_PASTS, "step", "collective", "tail", "retransmitted")
+
+
+@dataclass(frozen=True)
+class AlertEvent:
+    """An alert was raised or cleared."""
+
+    change: Change
+    finding: Finding
+    wall_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the event as the history and the page keep it."""
+        return {"event": self.change.value, "wall_s": self.wall_s, "alert": alert_json(self.finding)}
+
+
+def alert_json(finding: Finding) -> dict[str, Any]:
+    """Return a finding as an alert: with the cost of an hour, as people who watch a job ask for it."""
+    day = finding.cost_usd_per_day
+    return {**finding.to_json(), "cost_usd_per_hour": None if day is None else day / 24}
+
+
+class RuleEngine:
+    """Holds the state of every rule; feed it frames in order."""
+
+    def __init__(
+        self, thresholds: Thresholds | None = None, prediction: Prediction | None = None, rules: Sequence[Rule] = RULES
+    ) -> None:
+        self._thresholds = thresholds or Thresholds()
+        self._prediction = prediction or Prediction()
+        self._rules = tuple(rules)
+        t = self._thresholds
+        self._holds = {
+            rule.id: Hold(
+                t.raise_after_s if rule.raise_after_s is None else rule.raise_after_s,
+                t.clear_after_s if rule.clear_after_s is None else rule.clear_after_s,
+            )
+            for rule in rules
+        }
+        self._alerts: dict[tuple[str, str], Finding] = {}
+        self._recent: deque[Frame] = deque()
+        self._bursts: dict[str, deque[Burst]] = {}
+        self._explained: deque[tuple[float, float]] = deque(maxlen=2000)
+        self._past = {name: Past() for name in _PASTS}
+        self._has_spans = False
+        self.money = (self._prediction.num_gpus, self._prediction.usd_per_gpu_hour)
+
+    def update(
+        self,
+        frame: Frame,
+        *,
+        bursts: Mapping[str, Sequence[Burst]] | None = None,
+        busy: Sequence[tuple[float, float]] = (),
+        tcp: tuple[float, float] = (0.0, 0.0),
+        speed_Bps: Mapping[str, float] | None = None,
+    ) -> list[AlertEvent]:
+        """Take a frame (and bursts, communication spans, TCP rates); return what changed."""
+        self._remember(frame, bursts or {}, busy)
+        context = self._context(frame, tcp, speed_Bps or {})
+        events: list[AlertEvent] = []
+        for rule in self._rules:
+            events += self._apply(rule, context)
+        self._learn(frame, tcp, context)
+        self._recent.append(frame)
+        while self._recent and frame.mono_s - self._recent[0].mono_s > RECENT_S:
+            self._recent.popleft()
+        return events
+
+    def alerts(self) -> tuple[Finding, ...]:
+        """Return what is raised now, the worst and oldest first."""
+        return tuple(sorted(self._alerts.values(), key=lambda f: (-f.severity, f.since_s or 0.0)))[:MAX_ALERTS]
+
+    def _apply(self, rule: Rule, context: Context) -> list[AlertEvent]:
+        found, hold, frame = rule.look(context), self._holds[rule.id], context.frame
+        events = []
+        for place, change, since_s in hold.update(frame.mono_s, found.bad, found.between):
+            if change is Change.RAISED:
+                since_wall_s = frame.wall_s - (frame.mono_s - since_s)
+                finding = replace(found.bad[place](), since_s=since_wall_s)
+                self._alerts[rule.id, place] = finding
+            else:
+                finding = self._alerts.pop((rule.id, place))
+            events.append(AlertEvent(change, finding, frame.wall_s))
+        for place in hold.active() & found.bad.keys():
+            since = self._alerts[rule.id, place].since_s
+            self._alerts[rule.id, place] = replace(found.bad[place](), since_s=since)
+        context.active[rule.id] = hold.active()
+        return events
+
+    def _context(self, frame: Frame, tcp: tuple[float, float], speed_Bps: Mapping[str, float]) -> Context:
+        return Context(
+            self._thresholds, self._prediction, frame, self._recent, self._bursts, list(self._explained),
+            self._has_spans, self._past, {rule: hold.active() for rule, hold in self._holds.items()}, tcp,
+            dict(speed_Bps), *self.money,
+        )  # fmt: skip
+
+    def _remember(
+        self, frame: Frame, bursts: Mapping[str, Sequence[Burst]], busy: Sequence[tuple[float, float]]
+    ) -> None:
+        for key in _LINK_PASTS:
+            self._past[key].align(frame.table.names)
+        for name, found in bursts.items():
+            if found:
+                self._bursts.setdefault(name, deque(maxlen=400)).extend(found)
+        self._explained.extend(busy)
+        while self._explained and frame.mono_s - self._explained[0][1] > 10.0:
+            self._explained.popleft()
+        self._has_spans = frame.mono_s - frame.job.last_span_s < 30.0
+
+    def _learn(self, frame: Frame, tcp: tuple[float, float], context: Context) -> None:
+        """Add this look to the past, but for what is in trouble: a fault must not become the standard."""
+        names, load = frame.table.names, frame.load
+        hurt = np.zeros(len(names), bool)
+        for rule in ("link.down", "link.degraded", "link.loss", "link.microburst", "rail.dead"):
+            hurt |= context.is_troubled(rule, names)
+        sick = bool(context.active.get("rail.dead") or context.active.get("job.stalled"))
+        hurt |= sick
+        columns = {
+            "rate": load.rate_Bps, "peak": _active(load.peak_Bps, frame.table.capacity_Bps), "saturated": load.saturated,
+            "bursts": load.bursts / max(frame.interval_s, 1e-9), "drops": load.drops_per_s, "pauses": load.pauses_per_s,
+        }  # fmt: skip
+        for key, column in columns.items():
+            self._past[key].add(names, column, hurt)
+        slow = context.active.get("job.slower-than-before", set()) | context.active.get("job.straggler", set())
+        steps = frame.job.steps[-1:]
+        if steps and steps[0].end_s > frame.mono_s - 2 * frame.interval_s - 1.0 and not sick:
+            self._past["step"].add(("step",), np.array([steps[0].step_s]), np.array([bool(slow)]))
+        kinds = frame.job.collectives
+        if kinds:
+            keys = tuple(c.key for c in sorted(kinds, key=lambda c: c.key))
+            by_key = {c.key: c for c in kinds}
+            trouble = np.array([key in slow or bool(hurt.any()) for key in keys], bool)
+            recent = np.array([by_key[key].recent_s for key in keys])
+            tails = np.array([by_key[key].p99_s / max(by_key[key].p50_s, 1e-12) for key in keys])
+            self._past["collective"].add(keys, recent, trouble)
+            self._past["tail"].add(keys, tails, trouble)
+        sent, again = tcp
+        if sent > 100:
+            self._past["retransmitted"].add(("host",), np.array([again / sent]))
+
+
+def _active(peak_Bps: np.ndarray[Any, Any], capacity_Bps: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return peaks where the link worked at all: idle looks say nothing of what it can reach."""
+    floor = np.where(np.isnan(capacity_Bps), 0.0, 0.05 * capacity_Bps)
+    return np.where(peak_Bps > floor, peak_Bps, np.nan)

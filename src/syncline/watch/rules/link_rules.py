@@ -1,0 +1,281 @@
+"""Rules about links: down, degraded, too full, bursting, losing, erring, pausing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.finding import Action, Finding, Severity
+from syncline.units import show_rate, show_time
+from syncline.watch.rules.rule import Context, Verdict
+
+Mask = npt.NDArray[np.bool_]
+
+
+def verdict(context: Context, bad: Mask, between: Mask, tell: Callable[[int], Finding]) -> Verdict:
+    """Return masks over the table of links as a verdict."""
+    names = context.frame.table.names
+    return Verdict(
+        {names[i]: partial(tell, int(i)) for i in np.flatnonzero(bad)}, {names[i] for i in np.flatnonzero(between & ~bad)}
+    )
+
+
+class LinkDown:
+    """A link that was there cannot carry traffic."""
+
+    id = "link.down"
+    raise_after_s = None
+    clear_after_s = 2.0
+
+    def look(self, context: Context) -> Verdict:
+        load, table = context.frame.load, context.frame.table
+        carried = context.past["rate"].quantile(0.9) if "rate" in context.past else np.full(len(table), np.nan)
+        # One that never carried anything is a spare port, unless someone said what it is.
+        known = (np.nan_to_num(carried) > 0) | ~np.isnan(table.capacity_Bps)
+        bad = (load.up == 0) & known
+
+        def tell(i: int) -> Finding:
+            return Finding(
+                self.id, Severity.CRITICAL, table.names[i], "down", "up",
+                evidence=(f"device {table.devices[i]} reports no carrier or is gone",),
+                meaning="A cable, an optic, a port or the other end has failed, or someone set it down.",
+                fix="Look at both ends: the port's state and log, then the cable and the optic.",
+                action=Action.INSPECT, cost_usd_per_day=context.usd_per_day(context.lost_share()),
+            )  # fmt: skip
+
+        return verdict(context, bad, np.zeros(len(table), bool), tell)
+
+
+class LinkDegraded:
+    """A link negotiated less than it had, or works but never gets near the rate it used to reach."""
+
+    id = "link.degraded"
+    raise_after_s = None
+    clear_after_s = None
+
+    def look(self, context: Context) -> Verdict:
+        table, t = context.frame.table, context.thresholds
+        ceiling = context.highest("peak_Bps", 1.2)
+        carried = context.mean("rate_Bps", 1.2)
+        usual = context.past["peak"].quantile(0.5)
+        usual_rate = context.past["rate"].quantile(0.5)
+        nominal = np.fmin(usual, table.capacity_Bps)
+        backlog = context.mean("backlog_bytes", 1.2)
+        # It has work: what it carries is no less than half its slowed-down share, or packets wait to be sent.
+        working = (carried > 0.3 * t.degraded_share * usual_rate) | (backlog > 0)
+        busy = working & (ceiling > 0.02 * nominal) & (context.frame.load.up > 0)
+        slow = busy & (ceiling < t.degraded_share * nominal)
+        negotiated = np.array([context.speed_Bps.get(device, np.nan) for device in table.devices])
+        fell = negotiated < 0.99 * table.capacity_Bps
+        between = busy & (ceiling < (1 + t.degraded_share) / 2 * nominal) | ~busy
+
+        def tell(i: int) -> Finding:
+            share = ceiling[i] / nominal[i]
+            if fell[i]:
+                observed, expected = show_rate(negotiated[i]), show_rate(table.capacity_Bps[i])
+                evidence = f"negotiated {observed}"
+            else:
+                observed, expected = f"at most {show_rate(ceiling[i])}", show_rate(nominal[i])
+                evidence = f"highest rate of the last second {share:.0%} of what this link reached before"
+            return Finding(
+                self.id, Severity.CRITICAL, table.names[i], observed, expected,
+                evidence=(evidence, f"{context.frame.load.backlog_bytes[i]:.0f} bytes waiting"),
+                meaning="The link runs below its rate: fewer lanes, a lower speed, retries on the wire, or a neighbour's load.",
+                fix="Compare the port's speed and lanes with the plan; reseat or replace the cable; look for a shared uplink.",
+                action=Action.INSPECT, confidence=0.8, cost_usd_per_day=context.usd_per_day(context.lost_share()),
+            )  # fmt: skip
+
+        return verdict(context, slow | fell, between, tell)
+
+
+class LinkAverage:
+    """A link whose average leaves no room: above 80 %, or above what the plan expects of it."""
+
+    id = "link.average"
+    raise_after_s = 5.0
+    clear_after_s = 10.0
+
+    def look(self, context: Context) -> Verdict:
+        table, t = context.frame.table, context.thresholds
+        if context.frame.mono_s - (context.recent[0].mono_s if context.recent else context.frame.mono_s) < 10.0:
+            return Verdict({}, set())
+        use = context.mean("rate_Bps", t.average_over_s) / table.capacity_Bps
+        planned = np.array([context.prediction.link_rate_Bps.get(name, 0.0) for name in table.names]) / table.capacity_Bps
+        high = np.maximum(t.average_high, 1.1 * np.nan_to_num(planned))
+        low = high - (t.average_high - t.average_clear)
+
+        def tell(i: int) -> Finding:
+            return Finding(
+                self.id, Severity.WARNING, table.names[i], f"{use[i]:.0%} on average", f"under {high[i]:.0%}",
+                evidence=(f"mean of {t.average_over_s:.0f} s: {show_rate(use[i] * table.capacity_Bps[i])}",),
+                meaning="No room is left for a neighbour, a retry or an uneven moment; queues grow from here.",
+                fix="Spread the traffic (rails, adaptive routing), shrink it (compression, larger steps), or widen the link.",
+                action=Action.CONFIGURE, cost_usd_per_day=context.usd_per_day(context.lost_share()),
+            )  # fmt: skip
+
+        return verdict(context, use > high, use > low, tell)
+
+
+class LinkPeak:
+    """A link at its ceiling for more than half of the time."""
+
+    id = "link.peak"
+    raise_after_s = 5.0
+    clear_after_s = 10.0
+
+    def look(self, context: Context) -> Verdict:
+        table, t = context.frame.table, context.thresholds
+        if context.frame.mono_s - (context.recent[0].mono_s if context.recent else context.frame.mono_s) < 10.0:
+            return Verdict({}, set())
+        share = context.mean("saturated", t.average_over_s)
+        usual = np.nan_to_num(context.past["saturated"].quantile(0.9))
+        limit = np.maximum(t.peak_share_of_time, 1.25 * usual)
+
+        def tell(i: int) -> Finding:
+            return Finding(
+                self.id, Severity.WARNING, table.names[i], f"{share[i]:.0%} of the time above {t.peak_high:.0%}",
+                f"under {limit[i]:.0%} of the time",
+                evidence=(f"short-window rates of {t.average_over_s:.0f} s",),
+                meaning="The link is the bottleneck for most of the step.",
+                fix="See which collectives use it; spread or shrink them.", action=Action.CONFIGURE,
+                cost_usd_per_day=context.usd_per_day(context.lost_share()),
+            )  # fmt: skip
+
+        return verdict(context, share > limit, share > 0.9 * limit, tell)
+
+
+class LinkMicroburst:
+    """Short bursts at full rate that no collective explains, on a link whose average looks fine."""
+
+    id = "link.microburst"
+    raise_after_s = 0.0
+    clear_after_s = None
+
+    OVER_S = 2.0
+
+    def look(self, context: Context) -> Verdict:
+        table, t = context.frame.table, context.thresholds
+        now, counts = context.frame.mono_s, np.zeros(len(table))
+        longest = 0.0
+        if context.has_spans:
+            # A collective is told of when it ends; bursts wait for that before they are called unexplained.
+            longest = max((end - start for start, end in context.explained), default=0.0)
+        wait = min(0.3 + longest, 1.2) if context.has_spans else 0.0
+        for name, bursts in context.bursts.items():
+            at = table.index.get(name)
+            if at is None:
+                continue
+            for burst in bursts:
+                recent = now - self.OVER_S - wait <= burst.end_s <= now - wait
+                if recent and burst.duration_s <= t.burst_longest_s and not self._explained(context, burst.start_s, burst.end_s):
+                    counts[at] += 1
+        usual = np.zeros(len(table)) if context.has_spans else np.nan_to_num(context.past["bursts"].quantile(0.95))
+        limit = np.maximum(t.bursts_per_s * self.OVER_S, 2 * usual * self.OVER_S)
+        use = np.nan_to_num(context.mean("rate_Bps", 1.2) / table.capacity_Bps)
+        bad = (counts >= limit) & (use < t.burst_average_below)
+
+        def tell(i: int) -> Finding:
+            mine = [b for b in context.bursts.get(table.names[i], ()) if now - b.end_s <= self.OVER_S + wait]
+            size = max((b.size_bytes for b in mine), default=0.0)
+            width = max((b.duration_s for b in mine), default=0.0)
+            return Finding(
+                self.id, Severity.WARNING, table.names[i], f"{counts[i]:.0f} bursts in {self.OVER_S:.0f} s",
+                f"under {limit[i]:.0f}",
+                evidence=(
+                    f"average {use[i]:.0%}, peak {context.highest('peak_Bps', 2.0)[i] / table.capacity_Bps[i]:.0%} of capacity",
+                    f"longest {show_time(width)}, largest {size / 1e6:.2f} MB",
+                    "outside every collective reported" if context.has_spans else "more than this link's own past",
+                ),
+                meaning="Another flow (storage, checkpoint, a neighbour's job, incast) uses the link in bursts that averages hide.",
+                fix="Find the sender in the link's series and the heat map; pace it, or give it another rail or class.",
+                action=Action.CONFIGURE, confidence=0.7,
+            )  # fmt: skip
+
+        return verdict(context, bad, counts >= 0.5 * limit, tell)
+
+    def _explained(self, context: Context, start_s: float, end_s: float) -> bool:
+        slack = 0.02
+        return any(a - slack <= end_s and start_s <= b + slack for a, b in context.explained)
+
+
+class LinkLoss:
+    """A link that drops packets, beyond what it has always dropped."""
+
+    id = "link.loss"
+    raise_after_s = None
+    clear_after_s = None
+
+    def look(self, context: Context) -> Verdict:
+        table, t = context.frame.table, context.thresholds
+        drops = context.mean("drops_per_s", 1.2)
+        usual = np.nan_to_num(context.past["drops"].quantile(0.95))
+        limit = np.maximum(t.loss_per_s, t.loss_times_past * usual)
+
+        def tell(i: int) -> Finding:
+            return Finding(
+                self.id, Severity.CRITICAL, table.names[i], f"{drops[i]:.1f} packets dropped a second",
+                f"at most {limit[i]:.1f} (its own past: {usual[i]:.1f})",
+                evidence=(f"backlog {context.frame.load.backlog_bytes[i]:.0f} bytes",),
+                meaning="A bad cable or optic, or a queue that overflows (PFC or ECN off, incast, a class without buffer).",
+                fix="Errors beside it: change the cable. None: look at pause and ECN settings and at who sends in bursts.",
+                action=Action.INSPECT, cost_usd_per_day=context.usd_per_day(context.lost_share()),
+            )  # fmt: skip
+
+        return verdict(context, drops > limit, drops > 0.5 * limit, tell)
+
+
+class LinkErrors:
+    """Error counters of a link that rise."""
+
+    id = "link.errors"
+    raise_after_s = 0.0
+    clear_after_s = None
+
+    def look(self, context: Context) -> Verdict:
+        table, t = context.frame.table, context.thresholds
+        frames = context.window(t.errors_over_s)
+        count = np.array([f.load.errors_per_s * f.interval_s for f in frames]).sum(axis=0)
+
+        def tell(i: int) -> Finding:
+            return Finding(
+                self.id, Severity.WARNING, table.names[i], f"{count[i]:.0f} errors in {t.errors_over_s:.0f} s", "none",
+                evidence=(f"device {table.devices[i]}",),
+                meaning="The wire damages packets: a dirty or loose optic, a bent cable, a failing port.",
+                fix="Clean and reseat, then replace, cable and optic; watch whether the count follows the cable or the port.",
+                action=Action.INSPECT,
+            )  # fmt: skip
+
+        return verdict(context, count >= 1.0, np.zeros(len(table), bool), tell)
+
+
+class LinkPause:
+    """A link held up by pause frames or missing credits."""
+
+    id = "link.pause"
+    raise_after_s = 2.0
+    clear_after_s = None
+
+    def look(self, context: Context) -> Verdict:
+        table, t = context.frame.table, context.thresholds
+        pauses, rate = context.mean("pauses_per_s", 5.0), np.nan_to_num(context.mean("rate_Bps", 5.0))
+        is_port = np.array([":" in device for device in table.devices], bool)
+        # InfiniBand counts ticks of waiting, one for each word that could have gone; Ethernet counts frames.
+        share = np.divide(pauses, pauses + rate / 4, out=np.zeros(len(table)), where=pauses > 0)
+        usual = np.nan_to_num(context.past["pauses"].quantile(0.95))
+        limit = np.maximum(t.pause_per_s, 3 * usual)
+        bad = np.where(is_port, share > t.pause_share, pauses > limit)
+
+        def tell(i: int) -> Finding:
+            what = f"{share[i]:.0%} of the time without credit" if is_port[i] else f"{pauses[i]:.0f} pause frames a second"
+            expected = f"under {t.pause_share:.0%}" if is_port[i] else f"under {limit[i]:.0f}"
+            return Finding(
+                self.id, Severity.WARNING, table.names[i], what, expected,
+                meaning="The receiver cannot keep up: incast, a slow PCIe slot or host, or congestion that spreads upstream.",
+                fix="Look at the receiver's PCIe width and host load, then at who else sends to it; check ECN thresholds.",
+                action=Action.CONFIGURE,
+            )  # fmt: skip
+
+        return verdict(context, bad, np.where(is_port, share > 0.5 * t.pause_share, pauses > 0.5 * limit), tell)

@@ -1,0 +1,100 @@
+"""What a rule is: it looks at a context and says where it is bad, where neither bad nor good, and how to tell of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.finding import Finding
+from syncline.watch.burst import Burst
+from syncline.watch.frame import Frame
+from syncline.watch.prediction import Prediction
+from syncline.watch.rules.past import Past
+from syncline.watch.rules.thresholds import Thresholds
+
+Floats = npt.NDArray[np.float64]
+
+
+class Verdict(NamedTuple):
+    """Where a rule is bad now (with a way to tell of it), and where it is neither bad nor good."""
+
+    bad: dict[str, Callable[[], Finding]]
+    between: set[str]
+
+
+class Rule(Protocol):
+    """One rule. Stateless but for what the context keeps."""
+
+    id: str
+    raise_after_s: float | None
+    clear_after_s: float | None
+
+    def look(self, context: Context) -> Verdict: ...
+
+
+@dataclass
+class Context:
+    """What rules see: the frame, the seconds before it, the past, what was expected, and what trouble costs."""
+
+    thresholds: Thresholds
+    prediction: Prediction
+    frame: Frame
+    recent: deque[Frame] = field(default_factory=deque)
+    bursts: dict[str, deque[Burst]] = field(default_factory=dict)
+    explained: list[tuple[float, float]] = field(default_factory=list)
+    has_spans: bool = False
+    past: dict[str, Past] = field(default_factory=dict)
+    active: dict[str, set[str]] = field(default_factory=dict)
+    tcp: tuple[float, float] = (0.0, 0.0)
+    speed_Bps: dict[str, float] = field(default_factory=dict)
+    num_gpus: int | None = None
+    usd_per_gpu_hour: float | None = None
+
+    def window(self, seconds: float) -> list[Frame]:
+        """Return the frames of the last seconds that belong to the present table, this one included."""
+        since = self.frame.mono_s - seconds
+        found = [f for f in self.recent if f.mono_s > since and f.table is self.frame.table]
+        return [*found, self.frame]
+
+    def mean(self, column: str, seconds: float) -> Floats:
+        """Return a column's mean over the last seconds, weighted by time; NaN where nothing is known."""
+        frames = self.window(seconds)
+        values = np.array([getattr(f.load, column) for f in frames])
+        weights = np.array([f.interval_s for f in frames])[:, None] * ~np.isnan(values)
+        total = weights.sum(axis=0)
+        summed = np.nansum(values * weights, axis=0)
+        return np.divide(summed, total, out=np.full(values.shape[1], np.nan), where=total > 0)
+
+    def highest(self, column: str, seconds: float) -> Floats:
+        """Return a column's maximum over the last seconds; NaN where nothing is known."""
+        values = np.array([getattr(f.load, column) for f in self.window(seconds)])
+        known = ~np.isnan(values)
+        top = np.where(known, values, -np.inf).max(axis=0)
+        return np.where(known.any(axis=0), top, np.nan)
+
+    def is_troubled(self, rule: str, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+        """Tell for each name whether the rule's alert is up there."""
+        up = self.active.get(rule, set())
+        return np.array([name in up for name in names], bool) if up else np.zeros(len(names), bool)
+
+    def usd_per_day(self, lost_share: float) -> float | None:
+        """Return what a lost share of the job's time costs in a day; None where nobody told what a GPU costs."""
+        if self.num_gpus is None or self.usd_per_gpu_hour is None:
+            return None
+        return self.num_gpus * self.usd_per_gpu_hour * 24 * max(0.0, min(1.0, lost_share))
+
+    def lost_share(self) -> float:
+        """Return the share of step time lost against the plan, or against the job's own past; 0 where not known."""
+        steps = self.frame.job.steps[-5:]
+        if not steps:
+            return 0.0
+        now = float(np.median([s.step_s for s in steps]))
+        past = self.past["step"].quantile(0.5) if "step" in self.past else np.empty(0)
+        usual = float(past[0]) if len(past) and not np.isnan(past[0]) else None
+        expected = usual if usual is not None else self.prediction.step_s
+        return max(0.0, 1 - expected / now) if expected and now > 0 else 0.0

@@ -1,0 +1,54 @@
+"""Spans from Timeline files that a run leaves in a folder, one per rank or per step."""
+
+from __future__ import annotations
+
+import os
+
+from syncline.errors import SynclineError
+from syncline.timeline import SpanKind, Timeline, load
+from syncline.watch.clock import Clock
+from syncline.watch.spans.event import SpanEvent
+from syncline.watch.spans.tail import Tail
+
+SUFFIXES = (".timeline", ".json.gz", ".parquet", ".json")
+
+
+class TimelineSpans:
+    """Reads every timeline that appears in a folder, once.
+
+    A timeline's clock has its own origin: `metadata["wall_origin_s"]` (Unix time of its zero) places it; without it,
+    the run is taken to have ended when its file was written.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], clock: Clock) -> None:
+        self.name = "timelines"
+        self.problem = ""
+        self.num_bad = 0
+        self._clock = clock
+        self._tail = Tail(folder, SUFFIXES)
+
+    def read(self) -> list[SpanEvent]:
+        """Return the spans of every new timeline."""
+        events: list[SpanEvent] = []
+        for path in self._tail.new_files():
+            try:
+                timeline = load(path)
+                written_s = path.stat().st_mtime
+            except (SynclineError, OSError) as error:
+                self.num_bad += 1
+                self.problem = f"{path.name}: {error}"
+                continue
+            origin = timeline.metadata.get("wall_origin_s")
+            origin_s = origin if isinstance(origin, (int, float)) else written_s - timeline.end_s
+            events += events_of(timeline, self._clock.from_wall(float(origin_s)))
+        return events
+
+
+def events_of(timeline: Timeline, shift_s: float = 0.0) -> list[SpanEvent]:
+    """Return a timeline's spans as events, its clock moved by `shift_s`."""
+    s = timeline.spans
+    columns = (s.rank, s.kind, s.name, s.start_s, s.end_s, s.size_bytes, s.step, s.peer)
+    return [
+        SpanEvent(rank, SpanKind(kind), timeline.names[name], start + shift_s, end + shift_s, size, step, peer)
+        for rank, kind, name, start, end, size, step, peer in zip(*(c.tolist() for c in columns), strict=True)
+    ]
