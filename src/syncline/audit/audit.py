@@ -1,0 +1,110 @@
+"""Audit a host: run the rules, and return what they found, what they could not tell and what did not apply.
+
+report = audit(Root.live())
+report.status                     # Severity.WARNING
+report.findings[0].fix
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import time
+from collections.abc import Sequence
+
+from syncline.audit import checks
+from syncline.audit.expect import Expect
+from syncline.audit.facts import facts
+from syncline.audit.host import Host
+from syncline.audit.report import HostReport
+from syncline.audit.root import Root
+from syncline.audit.rule import CAPABILITIES, RULES, CannotTell, Rule
+from syncline.errors import UsageError
+from syncline.finding import Finding, Severity
+
+__all__ = ["audit", "checks", "select"]
+
+_SHOWN_PATHS = 3
+
+
+def audit(
+    root: Root, expect: Expect | None = None, *, only: Sequence[str] = (), ignore: Sequence[str] = ()
+) -> HostReport:
+    """Run all rules (or those that match `only`, less those that match `ignore`) on one host."""
+    host, expect = Host(root), expect or Expect()
+    began_s = time.monotonic()
+    findings: list[Finding] = []
+    skipped: dict[str, list[str]] = {}
+    passed = []
+    for rule in select(only, ignore):
+        reason = _missing(host, expect, rule)
+        if reason:
+            skipped.setdefault(reason, []).append(rule.id)
+            continue
+        found = run(host, expect, rule)
+        findings += found
+        if not found:
+            passed.append(rule.id)
+    known = facts(host)
+    return HostReport(
+        host=host.name,
+        source=root.source,
+        findings=tuple(sorted(findings, key=_order)),
+        passed=tuple(passed),
+        skipped={reason: tuple(ids) for reason, ids in skipped.items()},
+        unreadable=dict(sorted(root.problems.items())),
+        facts=known,
+        seconds=time.monotonic() - began_s,
+    )
+
+
+def select(only: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[Rule]:
+    """Return the rules that match a list of ids or patterns (`net.*`), in the order of their subjects."""
+    for pattern in (*only, *ignore):
+        if not any(fnmatch.fnmatchcase(id_, pattern) for id_ in RULES):
+            raise UsageError(f'no rule matches "{pattern}".', hint="List the rules with `syncline audit rules`.")
+    return [
+        rule
+        for rule in RULES.values()
+        if (not only or any(fnmatch.fnmatchcase(rule.id, p) for p in only))
+        and not any(fnmatch.fnmatchcase(rule.id, p) for p in ignore)
+    ]
+
+
+def run(host: Host, expect: Expect, rule: Rule) -> list[Finding]:
+    """Run one rule; what it could not read becomes an UNKNOWN finding beside what it found."""
+    found: list[Finding] = []
+    reason = ""
+    with host.root.noting() as problems:
+        try:
+            for seen in rule.check(host, expect):
+                found.append(rule.finding(host.name, seen))  # noqa: PERF401  (what was seen before CannotTell counts)
+        except CannotTell as error:
+            reason = str(error)
+    if reason or problems:
+        found.append(rule.unknown(host.name, reason or _reason(problems), _paths(problems)))
+    return found
+
+
+def _missing(host: Host, expect: Expect, rule: Rule) -> str:
+    """Return why a rule does not apply, "" where it does."""
+    for need in rule.needs:
+        reason, present = CAPABILITIES[need]
+        if not present(host, expect):
+            return reason
+    return ""
+
+
+def _reason(problems: dict[str, str]) -> str:
+    path, why = next(iter(problems.items()))
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{path}: {why}{more}"
+
+
+def _paths(problems: dict[str, str]) -> tuple[str, ...]:
+    shown = [f"{path}: {why}" for path, why in list(problems.items())[:_SHOWN_PATHS]]
+    return tuple(shown)
+
+
+def _order(finding: Finding) -> tuple[int, str, str]:
+    rank = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.UNKNOWN: 2, Severity.OK: 3}
+    return rank[finding.severity], finding.rule, finding.place

@@ -1,0 +1,103 @@
+"""Processors: clock governor, idle states, NUMA balancing, where interrupts land."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from syncline.audit.expect import Expect
+from syncline.audit.host import Host
+from syncline.audit.rule import Seen, rule
+
+DEEP_IDLE_US = 100
+"""Leaving an idle state slower than this shows in the latency of small collectives."""
+
+
+@rule(
+    "cpu.governor",
+    "processors run at full clock",
+    needs=("metal",),
+    meaning="Clocks ramp up late: jitter in launching kernels and in proxies of the network.",
+    fix="cpupower frequency-set -g performance",
+    reference="gcm frequency governor check",
+)
+def governor(host: Host, expect: Expect) -> Iterator[Seen]:
+    names = [n for n in host.root.names("sys/devices/system/cpu") if re.fullmatch(r"cpu\d+", n)]
+    found = Counter(host.root.text(f"sys/devices/system/cpu/{name}/cpufreq/scaling_governor") or "" for name in names)
+    slow = {kind: count for kind, count in found.items() if kind and kind != "performance"}
+    if slow:
+        shown = ", ".join(f"{kind} on {count} of {len(names)} CPUs" for kind, count in slow.items())
+        yield Seen("", shown, "performance", ("sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",))
+
+
+@rule(
+    "cpu.numa_balancing",
+    "the kernel does not move pages between sockets",
+    needs=("numa",),
+    meaning="Page faults and migrations while training: jitter on all ranks of the host.",
+    fix="sysctl kernel.numa_balancing=0",
+    reference="NVIDIA DGX tuning; NCCL troubleshooting",
+)
+def numa_balancing(host: Host, expect: Expect) -> Iterator[Seen]:
+    value = host.sysctl("kernel.numa_balancing")
+    if value is not None and value.strip() not in ("0", ""):
+        yield Seen("", f"kernel.numa_balancing = {value}", "0", ("proc/sys/kernel/numa_balancing",))
+
+
+@rule(
+    "cpu.idle",
+    "processors do not fall into deep sleep",
+    needs=("metal", "rdma"),
+    meaning="Waking up takes as long as a small collective.",
+    fix="intel_idle.max_cstate=1 processor.max_cstate=1, or cpupower idle-set -D 10, or the BIOS performance profile.",
+    reference="NVIDIA ConnectX performance tuning",
+)
+def idle(host: Host, expect: Expect) -> Iterator[Seen]:
+    base = "sys/devices/system/cpu/cpu0/cpuidle"
+    deep = []
+    for state in host.root.names(base):
+        latency = host.root.number(f"{base}/{state}/latency") or 0
+        if latency > DEEP_IDLE_US and host.root.number(f"{base}/{state}/disable") == 0:
+            deep.append(f"{host.root.text(f'{base}/{state}/name') or state} ({latency} us)")
+    if deep:
+        yield Seen("", f"idle states {', '.join(deep)} are allowed", f"none slower than {DEEP_IDLE_US} us", (base,))
+
+
+@rule(
+    "cpu.irq",
+    "interrupts of network cards are served on their own NUMA node",
+    needs=("numa", "interface"),
+    meaning="Every packet crosses the sockets: lower rate and jitter for socket traffic.",
+    fix="Stop irqbalance and run set_irq_affinity.sh (mlnx_tools) for the card, or irqbalance with its NUMA hint.",
+    reference="mlnx_tools set_irq_affinity",
+)
+def irq(host: Host, expect: Expect) -> Iterator[Seen]:
+    cpus = {
+        int(n[4:]): _cpus(host.root.text(f"sys/devices/system/node/{n}/cpulist") or "")
+        for n in host.root.names("sys/devices/system/node")
+        if re.fullmatch(r"node\d+", n)
+    }
+    for interface in host.fabric_interfaces:
+        device = host.pci.devices.get(interface.pci)
+        own = cpus.get(device.numa, set()) if device else set()
+        numbers = host.root.names(f"{device.folder}/msi_irqs") if device else ()
+        lists = {n: _cpus(host.root.text(f"proc/irq/{n}/smp_affinity_list") or "") for n in numbers}
+        far = [n for n, served in lists.items() if served and own and not served & own]
+        if far and len(far) > len(numbers) / 2:
+            yield Seen(
+                interface.name,
+                f"{len(far)} of {len(numbers)} interrupts on another NUMA node",
+                f"CPUs of node {device.numa}",  # type: ignore[union-attr]
+                (f"proc/irq/{far[0]}/smp_affinity_list",),
+            )
+
+
+def _cpus(text: str) -> set[int]:
+    """Read "0-3,8" as numbers."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if first.isdecimal() and (not dash or last.isdecimal()) and len(first) < 6 and len(last) < 6:
+            found.update(range(int(first), int(last or first) + 1))
+    return found

@@ -1,0 +1,118 @@
+"""The environment: the lint of NCCL variables with what this host knows, and names of what is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from syncline.audit import environment_rules
+from syncline.audit.environment import lint
+from syncline.audit.environment_rules import Site
+from syncline.audit.expect import Expect
+from syncline.audit.host import Host, hca_matches, version
+from syncline.audit.rule import Check, Seen, rule
+from syncline.finding import Severity
+
+_GUIDE = "NCCL user guide, environment variables"
+# Rules of the lint that guess what this host can be asked: roce.pfc.class, env.socket_ifname.wrong, and RDMA is known.
+ASKED_OF_HOST = ("nccl.env.traffic-class-missing", "nccl.env.wrong-interface", "nccl.env.rdma-off-unknown")
+MISTYPED = "nccl.env.mistyped"
+
+
+def site(host: Host) -> Site:
+    """Return what the lint wants to know of a host."""
+    kinds = {"efa" if port.driver == "efa" else "roce" if port.is_roce else "infiniband" for port in host.fabric_ports}
+    release = version(host.nccl_versions[-1])[:2] if host.nccl_versions else ()
+    return Site(
+        network=min(kinds) if kinds else "tcp",
+        nvswitch=any(device.is_nvswitch for device in host.pci),
+        num_nics=len(host.fabric_ports),
+        nccl=(release[0], release[1]) if len(release) == 2 else None,
+    )
+
+
+def _linted(id: str) -> Check:
+    def check(host: Host, expect: Expect) -> Iterator[Seen]:
+        for finding in lint(host.environment, site(host)):
+            if finding.rule == id:
+                yield Seen(
+                    "environment", finding.observed, finding.expected, finding.evidence, finding.severity, finding.fix,
+                    finding.confidence,
+                )  # fmt: skip
+
+    return check
+
+
+for _one in environment_rules.RULES:
+    if _one.id not in ASKED_OF_HOST:
+        rule(
+            _one.id,
+            f"the environment lint's {_one.id.rpartition('.')[2].replace('-', ' ')}",
+            needs=("environment",),
+            severity=_one.severity,
+            meaning=_one.meaning,
+            fix=_one.fix,
+            reference=_one.reference,
+        )(_linted(_one.id))
+
+rule(
+    MISTYPED,
+    "every NCCL variable is one that NCCL knows",
+    needs=("environment",),
+    meaning="NCCL ignores names that it does not know, without a word.",
+    fix="Correct the name.",
+    reference=_GUIDE,
+)(_linted(MISTYPED))
+
+
+@rule(
+    "env.hca_missing",
+    "NCCL_IB_HCA names devices that are there",
+    needs=("environment", "rdma"),
+    severity=Severity.CRITICAL,
+    meaning="NCCL finds no device and falls back to sockets, or uses fewer rails.",
+    fix="Name devices of ibv_devices; `=mlx5_1` is exact, `mlx5_1` also means mlx5_10.",
+    reference=_GUIDE,
+)
+def hca_missing(host: Host, expect: Expect) -> Iterator[Seen]:
+    value = host.environment.get("NCCL_IB_HCA", "")
+    body, exact = value.lstrip("^="), "=" if "=" in value[:2] else ""
+    words = [word for word in body.split(",") if word]
+    lost = [word for word in words if not any(hca_matches(exact + word, port) for port in host.ports)]
+    if lost:
+        known = ", ".join(dict.fromkeys(port.device for port in host.ports))
+        evidence = ("NCCL_IB_HCA", "sys/class/infiniband")
+        yield Seen("NCCL_IB_HCA", f"{', '.join(lost)} not found", f"among {known}", evidence)
+
+
+@rule(
+    "env.file_missing",
+    "files that NCCL is told to read are there",
+    needs=("environment",),
+    severity=Severity.CRITICAL,
+    meaning="NCCL goes on without the file, with the topology it finds itself.",
+    fix="Correct the path, or mount the file into the container.",
+    reference=_GUIDE,
+)
+def file_missing(host: Host, expect: Expect) -> Iterator[Seen]:
+    for name in ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_FILE"):
+        value = host.environment.get(name, "")
+        if value.startswith("/") and not host.root.exists(value):
+            yield Seen(name, f"{value} is not there", "a file", (name,))
+
+
+@rule(
+    "env.master_addr",
+    "MASTER_ADDR can be reached from other hosts",
+    needs=("environment",),
+    severity=Severity.CRITICAL,
+    meaning="Ranks on other hosts connect to themselves and wait for ever.",
+    fix="MASTER_ADDR is the first host's name or fabric address.",
+    reference="torchrun",
+)
+def master_addr(host: Host, expect: Expect) -> Iterator[Seen]:
+    value = host.environment.get("MASTER_ADDR", "")
+    world, local = host.environment.get("WORLD_SIZE", ""), host.environment.get("LOCAL_WORLD_SIZE", "")
+    several = world.isdecimal() and local.isdecimal() and int(world) > int(local)
+    if several and (value in ("localhost", "::1") or value.startswith("127.")):
+        seen = f"MASTER_ADDR={value} with {world} ranks, {local} here"
+        yield Seen("MASTER_ADDR", seen, "an address of the first host", ("MASTER_ADDR",))

@@ -1,0 +1,85 @@
+"""Does the host have what the cluster description says, and one of each library?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from syncline.audit.expect import Expect
+from syncline.audit.host import Host
+from syncline.audit.rule import Seen, rule
+from syncline.finding import Action, Severity
+
+
+@rule(
+    "gpu.count",
+    "the host has as many GPUs as described",
+    needs=("described",),
+    severity=Severity.CRITICAL,
+    action=Action.RESTART,
+    meaning="A job that asks for all GPUs of a host fails or hangs.",
+    fix="Look for a GPU that fell off the bus (Xid 79); reboot; replace it.",
+    reference="azurehpc-health-checks check_gpu_count",
+)
+def gpu_count(host: Host, expect: Expect) -> Iterator[Seen]:
+    if expect.num_gpus is not None and len(host.gpus) != expect.num_gpus:
+        yield Seen(
+            "", f"{len(host.gpus)} GPUs", f"{expect.num_gpus} ({expect.source})", ("sys/bus/pci/devices/*/class",)
+        )
+
+
+@rule(
+    "net.nic.count",
+    "the host has as many fabric ports as described",
+    needs=("described",),
+    severity=Severity.CRITICAL,
+    action=Action.INSPECT,
+    meaning="NCCL warns of mixed device counts and uses fewer channels, or crosses rails.",
+    fix="Look for a card that is off the bus, has no driver, or is left out by NCCL_IB_HCA or NCCL_SOCKET_IFNAME.",
+    reference="NCCL 2.30: Detected mixed local Net device counts across ranks",
+)
+def nic_count(host: Host, expect: Expect) -> Iterator[Seen]:
+    if expect.num_nics is None:
+        return
+    wanted = expect.num_nics * expect.ports_per_nic
+    if host.ports or expect.is_rdma:
+        found, source = len(host.fabric_ports), "sys/class/infiniband"
+        what = "RDMA ports for training"
+    else:
+        cards = [i for i in host.interfaces if not i.is_loopback and not i.is_virtual_plumbing and i.is_up]
+        found, source, what = len(cards), "sys/class/net", "network interfaces up"
+    short = found < wanted if not host.ports else found != wanted
+    if short:
+        yield Seen("", f"{found} {what}", f"{wanted} ({expect.source})", (source,))
+
+
+@rule(
+    "net.rdma.missing",
+    "RDMA devices are there where the fabric has RDMA",
+    severity=Severity.CRITICAL,
+    meaning="NCCL falls back to sockets: several times slower.",
+    fix="Load the card's RDMA driver (mlx5_ib, bnxt_re, irdma, efa); in a container pass /dev/infiniband and sysfs.",
+    reference="nccl #952 #226",
+    needs=("interface",),
+)
+def rdma_missing(host: Host, expect: Expect) -> Iterator[Seen]:
+    cards = [d for d in host.pci if d.is_network and d.vendor == 0x15B3 and not d.is_virtual_function]
+    if not host.ports and cards:
+        yield Seen(
+            "",
+            f"{len(cards)} ConnectX cards but no RDMA device",
+            "mlx5_0 and on in class/infiniband",
+            ("sys/class/infiniband", *(card.folder for card in cards[:2])),
+        )
+
+
+@rule(
+    "software.nccl.several",
+    "one version of NCCL is installed",
+    needs=("gpu",),
+    meaning="Which one a job loads depends on its library path: ranks with different versions fail or hang.",
+    fix="Keep one; check LD_LIBRARY_PATH and the version that NCCL_DEBUG=VERSION prints.",
+    reference="nccl-tests #188 #294; NCCL: Mismatched NCCL version detected",
+)
+def nccl_several(host: Host, expect: Expect) -> Iterator[Seen]:
+    if len(host.nccl_versions) > 1:
+        yield Seen("libnccl", ", ".join(host.nccl_versions), "one version", ("usr/lib/*/libnccl.so.*",))

@@ -1,0 +1,136 @@
+"""Limits of processes and memory: locked memory, files, stack, shared memory, huge pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from syncline import units
+from syncline.audit.expect import Expect
+from syncline.audit.host import Host
+from syncline.audit.rule import CannotTell, Seen, rule
+from syncline.finding import Severity
+
+MIN_MEMLOCK_BYTES = 16 * 2**30
+"""AWS's EFA health check asks for 16 GiB; unlimited is what everyone advises."""
+MIN_FILES = 128_000
+MIN_STACK_BYTES = 2 * 2**20
+MIN_SHM_BYTES = 2**30
+UNLIMITED = float("inf")
+SHM = "/dev/shm"  # noqa: S108  (looked at, not written to)
+
+
+def limit(host: Host, name: str) -> float:
+    """Return a soft limit of this process, in bytes or as a count."""
+    text = host.root.text("proc/self/limits")
+    if text is None:
+        raise CannotTell("/proc/self/limits cannot be read")
+    match = re.search(rf"^{re.escape(name)}\s+(\d+|unlimited)", text, re.MULTILINE)
+    if match is None:
+        raise CannotTell(f'/proc/self/limits has no line "{name}"')
+    return UNLIMITED if match.group(1) == "unlimited" else float(match.group(1))
+
+
+@rule(
+    "limits.memlock",
+    "processes may lock memory for RDMA",
+    needs=("rdma",),
+    severity=Severity.CRITICAL,
+    meaning="Registering buffers fails: ibv_reg_mr, Cannot allocate memory.",
+    fix="ulimit -l unlimited, also for slurmd and in containers (limits.conf, LimitMEMLOCK=infinity, IPC_LOCK).",
+    reference="nccl-tests #206, nccl #1191",
+)
+def memlock(host: Host, expect: Expect) -> Iterator[Seen]:
+    value = limit(host, "Max locked memory")
+    if value < MIN_MEMLOCK_BYTES:
+        yield Seen("this process", f"max locked memory {units.show_size(value)}", "unlimited", ("proc/self/limits",))
+
+
+@rule(
+    "limits.files",
+    "processes may open many files",
+    meaning="Connections of all ranks and channels, plus data files, run out of descriptors at scale.",
+    fix="ulimit -n 1048576 for jobs (limits.conf, slurmd's LimitNOFILE, the container's ulimit).",
+    reference="NCCL troubleshooting; ml-engineering",
+)
+def files(host: Host, expect: Expect) -> Iterator[Seen]:
+    value = limit(host, "Max open files")
+    if value < MIN_FILES:
+        yield Seen("this process", f"max open files {value:,.0f}", f"at least {MIN_FILES:,}", ("proc/self/limits",))
+
+
+@rule(
+    "limits.stack",
+    "the stack is neither tiny nor unlimited",
+    meaning="Unlimited stacks make threads of 2 MiB that NCCL's helpers overrun; tiny ones crash too.",
+    fix="ulimit -s 8192",
+    reference="NCCL troubleshooting, stack size",
+)
+def stack(host: Host, expect: Expect) -> Iterator[Seen]:
+    value = limit(host, "Max stack size")
+    if value == UNLIMITED or value <= MIN_STACK_BYTES:
+        shown = "unlimited" if value == UNLIMITED else units.show_size(value)
+        yield Seen("this process", f"max stack size {shown}", "8 MiB", ("proc/self/limits",))
+
+
+@rule(
+    "limits.shm",
+    "shared memory has room for collectives inside the host",
+    severity=Severity.CRITICAL,
+    meaning="NCCL and data loaders fail to extend shared memory; containers get 64 MiB by default.",
+    fix="docker --shm-size=16g (or --ipc=host); Kubernetes: an emptyDir of medium Memory on /dev/shm.",
+    reference="NCCL troubleshooting, shared memory",
+)
+def shm(host: Host, expect: Expect) -> Iterator[Seen]:
+    text = host.root.text("proc/self/mounts") or host.root.text("proc/mounts")
+    if text is None:
+        raise CannotTell("the list of mounts cannot be read")
+    rows = [line.split() for line in text.splitlines()]
+    options = [row[3] for row in rows if len(row) > 3 and row[1] == SHM]
+    if not options:
+        yield Seen(SHM, "is not mounted", f"at least {units.show_size(MIN_SHM_BYTES)}", ("proc/self/mounts",))
+        return
+    sized = re.search(r"(?:^|,)size=(\d+)([kmg]?)", options[-1])
+    if sized:
+        room = int(sized.group(1)) * {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}[sized.group(2)]
+    else:
+        room = _memory_bytes(host) // 2  # the kernel's default
+    if 0 < room < MIN_SHM_BYTES:
+        yield Seen(SHM, f"{units.show_size(room)}", f"at least {units.show_size(MIN_SHM_BYTES)}", ("proc/self/mounts",))
+
+
+@rule(
+    "memory.hugepages.efa",
+    "EFA has huge pages",
+    needs=("efa",),
+    meaning="EFA's buffers fall back to small pages: more translation, less bandwidth.",
+    fix="vm.nr_hugepages=5128 (2 MiB pages) as AWS's EFA installer sets it.",
+    reference="AWS EFA documentation",
+)
+def hugepages_efa(host: Host, expect: Expect) -> Iterator[Seen]:
+    if _meminfo(host, "HugePages_Total") == 0:
+        yield Seen("", "HugePages_Total 0", "5128", ("proc/meminfo",))
+
+
+@rule(
+    "memory.thp",
+    "transparent huge pages are not off",
+    needs=("gpu",),
+    meaning="Host buffers of data loaders and optimizers on small pages cost translation time.",
+    fix="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+    reference="kernel Documentation/admin-guide/mm/transhuge",
+)
+def thp(host: Host, expect: Expect) -> Iterator[Seen]:
+    if "[never]" in (host.root.text("sys/kernel/mm/transparent_hugepage/enabled") or ""):
+        yield Seen(
+            "", "transparent huge pages never", "madvise or always", ("sys/kernel/mm/transparent_hugepage/enabled",)
+        )
+
+
+def _meminfo(host: Host, name: str) -> int | None:
+    match = re.search(rf"^{name}:\s+(\d+)", host.root.text("proc/meminfo") or "", re.MULTILINE)
+    return int(match.group(1)) if match else None
+
+
+def _memory_bytes(host: Host) -> int:
+    return (_meminfo(host, "MemTotal") or 0) * 1024

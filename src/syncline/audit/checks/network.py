@@ -1,0 +1,251 @@
+"""Interfaces of the fabric: MTU, addresses, routes, isolation, shaping, bonds."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from syncline import units
+from syncline.audit.expect import Expect, link_at
+from syncline.audit.host import Host
+from syncline.audit.interface import Interface
+from syncline.audit.rule import Seen, rule
+from syncline.finding import Action, Severity
+
+ROCE_MTU = 4200
+"""RoCE's 4,096 bytes and their headers."""
+JUMBO_MTU = 8900
+FAST_MBPS = 25_000
+TC_QDISC = ("tc", "-j", "-s", "qdisc", "show")
+
+
+def wanted_mtu(interface: Interface, host: Host, expect: Expect) -> tuple[int, str]:
+    """Return the least MTU an interface of the fabric should have, and who says so."""
+    if any(port.is_roce for port in host.fabric_ports):
+        link = link_at(interface.speed_Mbps * 1e6 / 8, False) if interface.speed_Mbps else None
+        told = min(expect.mtu_bytes or ROCE_MTU, ROCE_MTU) if expect.mtu_bytes else ROCE_MTU
+        return told, expect.by("RoCE's 4,096 bytes and headers" + (f" on {link.name}" if link else ""))
+    if expect.mtu_bytes is not None:
+        return expect.mtu_bytes, expect.source
+    if interface.speed_Mbps >= FAST_MBPS and not host.virtual_by:
+        return JUMBO_MTU, "jumbo frames on 25 Gb/s and more"
+    return 0, ""
+
+
+@rule(
+    "net.mtu",
+    "fabric interfaces have the fabric's MTU",
+    needs=("fabric_interface",),
+    severity=Severity.CRITICAL,
+    meaning="RoCE falls to packets of 1,024 bytes; peers with another MTU hang or fail; sockets cost more CPU.",
+    fix="ip link set IF mtu 9000 (and in the network configuration), the same on every host and switch port.",
+    reference="nccl #1524 #1957",
+)
+def mtu(host: Host, expect: Expect) -> Iterator[Seen]:
+    for interface in host.fabric_interfaces:
+        least, by = wanted_mtu(interface, host, expect)
+        if interface.is_up and 0 < interface.mtu < least:
+            yield Seen(interface.name, f"MTU {interface.mtu}", f"at least {least} ({by})", (f"{interface.folder}/mtu",))
+
+
+@rule(
+    "net.mtu.mixed",
+    "fabric interfaces have one MTU",
+    needs=("fabric_interface",),
+    meaning="Rails with different MTU hang or fail with a local length error when they talk to each other.",
+    fix="Set one MTU on all fabric interfaces.",
+    reference="nccl #1524",
+)
+def mtu_mixed(host: Host, expect: Expect) -> Iterator[Seen]:
+    right = [i for i in host.fabric_interfaces if i.is_up and i.mtu >= wanted_mtu(i, host, expect)[0] > 0]
+    counts = Counter(interface.mtu for interface in right)
+    if len(counts) > 1:
+        usual = counts.most_common(1)[0][0]
+        for interface in right:
+            if interface.mtu != usual:
+                yield Seen(
+                    interface.name,
+                    f"MTU {interface.mtu}",
+                    f"{usual} as on {counts[usual]} others",
+                    (f"{interface.folder}/mtu",),
+                )
+
+
+@rule(
+    "net.address.missing",
+    "every RoCE interface has an address",
+    needs=("roce",),
+    severity=Severity.CRITICAL,
+    meaning="Without an address there is no routable GID: the port cannot be used.",
+    fix="Configure the rail's address on the interface.",
+    reference="nccl #925",
+)
+def address_missing(host: Host, expect: Expect) -> Iterator[Seen]:
+    if not any(interface.addresses for interface in host.interfaces):
+        return  # `ip` could not be asked; rdma.gid.rocev2 still sees the GID table
+    masters = {i.name: i for i in host.interfaces}
+    for interface in host.fabric_interfaces:
+        owner = masters.get(interface.master, interface)
+        has_gid = any(not g.is_link_local and g.interface == interface.name for p in host.fabric_ports for g in p.gids)
+        if interface.is_up and has_gid and not owner.addresses:
+            yield Seen(interface.name, "no address", "the rail's address", ("ip address",))
+
+
+@rule(
+    "net.subnet.shared",
+    "rails have subnets of their own, or ARP answers only for its own interface",
+    needs=("fabric_interface",),
+    meaning="Several interfaces in one subnet: answers leave by another rail, all traffic may use one.",
+    fix="One subnet per rail; or net.ipv4.conf.all.arp_ignore=1, arp_announce=2 and a routing table per interface.",
+    reference="kernel ip-sysctl arp_ignore; NVIDIA multi-rail RoCE",
+)
+def subnet_shared(host: Host, expect: Expect) -> Iterator[Seen]:
+    if host.sysctl("net.ipv4.conf.all.arp_ignore") == "1" and host.sysctl("net.ipv4.conf.all.arp_announce") == "2":
+        return
+    subnets: dict[str, list[str]] = defaultdict(list)
+    for interface in host.fabric_interfaces:
+        for address in interface.ipv4:
+            if interface.is_up and not interface.master and not address.endswith(("/32", "/31")):
+                subnets[str(ipaddress.ip_interface(address).network)].append(interface.name)
+    for subnet, names in subnets.items():
+        if len(names) > 1:
+            yield Seen(
+                ", ".join(names),
+                f"all in {subnet}",
+                "one subnet per rail",
+                ("ip address", "proc/sys/net/ipv4/conf/all/arp_ignore"),
+            )
+
+
+@rule(
+    "net.rp_filter",
+    "reverse-path filtering is loose where there are several rails",
+    needs=("roce",),
+    meaning="The kernel drops packets that arrive on one rail and would be answered on another.",
+    fix="sysctl net.ipv4.conf.all.rp_filter=2 (or 0) and the same per interface.",
+    reference="kernel ip-sysctl rp_filter",
+)
+def rp_filter(host: Host, expect: Expect) -> Iterator[Seen]:
+    if len(host.fabric_interfaces) < 2:
+        return
+    base = host.sysctl("net.ipv4.conf.all.rp_filter")
+    strict = [
+        i.name
+        for i in host.fabric_interfaces
+        if max(base or "0", host.sysctl(f"net.ipv4.conf.{i.name}.rp_filter") or "0") == "1"
+    ]
+    if strict:
+        yield Seen(
+            ", ".join(strict[:4]) + (" ..." if len(strict) > 4 else ""),
+            "rp_filter 1 (strict)",
+            "2 or 0",
+            ("proc/sys/net/ipv4/conf/all/rp_filter",),
+        )
+
+
+@rule(
+    "net.isolation",
+    "training has the fabric for itself: the default route leaves by another interface",
+    needs=("roce",),
+    meaning="Downloads, logs and storage share the rail with collectives and cause congestion on it.",
+    fix="Move the default route to the management interface.",
+    reference="rail design: one fabric for collectives",
+)
+def isolation(host: Host, expect: Expect) -> Iterator[Seen]:
+    fabric = {interface.name for interface in host.fabric_interfaces}
+    others = [i for i in host.interfaces if i.is_up and i.is_physical and i.name not in fabric]
+    shared = [name for name in host.default_routes if name in fabric]
+    if shared and others:
+        yield Seen(", ".join(shared), "carries the default route", f"{others[0].name} carries it", ("proc/net/route",))
+
+
+@rule(
+    "net.shaped",
+    "no queueing discipline limits a fabric interface below its rate",
+    needs=("fabric_interface",),
+    severity=Severity.CRITICAL,
+    meaning="Traffic leaves slower than the link could carry: this host is a straggler in every ring.",
+    fix="tc qdisc del dev IF root, after finding who set it.",
+    reference="tc-tbf(8), tc-netem(8), tc-htb(8)",
+)
+def shaped(host: Host, expect: Expect) -> Iterator[Seen]:
+    for name, row in _qdiscs(host):
+        rate = _rate_of(row)
+        interface = host.interface(name)
+        speed = interface.speed_Mbps * 1e6 / 8 if interface and interface.is_physical else 0.0
+        wanted = expect.rate_Bps or speed
+        if rate and (rate < wanted * 0.99 or not wanted):
+            kind = row.get("kind")
+            by = expect.by("the link's own rate") if wanted else "no limit"
+            yield Seen(
+                name,
+                f"{kind} limits it to {units.show_rate(rate)}",
+                f"{units.show_rate(wanted)} ({by})" if wanted else by,
+                ("tc qdisc show",),
+            )
+
+
+@rule(
+    "net.loss_emulated",
+    "no queueing discipline drops packets on purpose",
+    needs=("fabric_interface",),
+    severity=Severity.CRITICAL,
+    meaning="A test left netem behind: packets are lost, doubled or damaged on purpose.",
+    fix="tc qdisc del dev IF root",
+    reference="tc-netem(8)",
+)
+def loss_emulated(host: Host, expect: Expect) -> Iterator[Seen]:
+    for name, row in _qdiscs(host):
+        options = row.get("options") if isinstance(row.get("options"), dict) else {}
+        loss = (options or {}).get("loss-random") if row.get("kind") == "netem" else None
+        share = loss.get("loss") if isinstance(loss, dict) else None
+        if isinstance(share, (int, float)) and share > 0:
+            yield Seen(name, f"netem drops {share:.2%}", "no loss", ("tc qdisc show",))
+
+
+@rule(
+    "net.bond",
+    "every member of a bond is up",
+    needs=("interface",),
+    action=Action.INSPECT,
+    meaning="The bond runs with part of its bandwidth and no spare.",
+    fix="Check cable, optic and switch port of the member that is down.",
+    reference="kernel Documentation/networking/bonding",
+)
+def bond(host: Host, expect: Expect) -> Iterator[Seen]:
+    for name in host.root.names("proc/net/bonding"):
+        member = ""
+        for line in (host.root.text(f"proc/net/bonding/{name}") or "").splitlines():
+            key, _, value = (part.strip() for part in line.partition(":"))
+            member = value if key == "Slave Interface" else member
+            if key == "MII Status" and member and value != "up":
+                yield Seen(f"{name} {member}", f"MII status {value}", "up", (f"proc/net/bonding/{name}",))
+
+
+def _qdiscs(host: Host) -> list[tuple[str, dict[str, Any]]]:
+    """Return the queueing disciplines of fabric interfaces; `tc` is asked quietly, since most hosts shape nothing."""
+    text = host.root.command("tc-qdisc", TC_QDISC, quiet=True)
+    try:
+        rows = json.loads(text) if text else []
+    except (ValueError, RecursionError):
+        rows = []
+    names = {interface.name for interface in host.fabric_interfaces}
+    return (
+        [(row["dev"], row) for row in rows if isinstance(row, dict) and row.get("dev") in names]
+        if isinstance(rows, list)
+        else []
+    )
+
+
+def _rate_of(row: dict[str, Any]) -> float:
+    """Return the rate that a tbf or netem discipline allows, 0 for none."""
+    options = row.get("options")
+    if not isinstance(options, dict):
+        return 0.0
+    rate = options.get("rate")
+    if row.get("kind") == "netem" and isinstance(rate, dict):
+        rate = rate.get("rate")
+    return float(rate) if row.get("kind") in ("tbf", "netem") and isinstance(rate, (int, float)) else 0.0

@@ -1,0 +1,322 @@
+"""PCI Express: link width and speed, slots, emulated bridges, ACS, ATS, ordering, IOMMU, errors, and GPU-NIC paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from syncline.audit.expect import Expect
+from syncline.audit.host import NEAR, Host
+from syncline.audit.pci import PciDevice, read_config
+from syncline.audit.rule import CannotTell, Seen, rule
+from syncline.finding import Action, Severity
+
+FAST_PORT_BPS = 200e9 / 8
+"""From here on a ConnectX card needs large read requests to fill its port."""
+_NOT_P0 = re.compile(r"P([1-9]|1[0-5])")
+
+
+def endpoints(host: Host) -> list[tuple[str, PciDevice]]:
+    """Return GPUs and the cards of RDMA ports and fabric interfaces, each once, with a name."""
+    named: dict[str, str] = {gpu.pci.address: gpu.name for gpu in host.gpus}
+    for port in host.ports:
+        named.setdefault(port.pci, port.device)
+    for interface in host.fabric_interfaces:
+        named.setdefault(interface.pci, interface.name)
+    return [(name, host.pci.devices[at]) for at, name in named.items() if at in host.pci.devices]
+
+
+def network_cards(host: Host) -> list[tuple[str, PciDevice]]:
+    """Return the cards of fabric ports, each once."""
+    named = {port.pci: port.device for port in host.fabric_ports}
+    return [(name, host.pci.devices[at]) for at, name in named.items() if at in host.pci.devices]
+
+
+@rule(
+    "pcie.link.width",
+    "GPUs and network cards use all lanes of their slot",
+    needs=("pci",),
+    action=Action.INSPECT,
+    meaning="Bandwidth falls with the lanes; NCCL counts width times speed of the narrower end of the link.",
+    fix="Reseat the card or riser, check the slot's bifurcation in the BIOS; then replace card or riser.",
+    reference="NCCL topology search; imbue cluster-health fix_pcie_limited",
+)
+def link_width(host: Host, expect: Expect) -> Iterator[Seen]:
+    for name, device in endpoints(host):
+        above = host.pci.above(device.address)[:1]
+        able = min([w for w in (device.max_width, *(port.max_width for port in above)) if w], default=0)
+        if 0 < device.width < able:
+            yield Seen(
+                f"{name} ({device.address})",
+                f"PCIe x{device.width}",
+                f"x{able}",
+                (f"{device.folder}/current_link_width",),
+            )
+
+
+@rule(
+    "pcie.link.speed",
+    "GPUs and network cards run at the speed of their slot",
+    needs=("pci",),
+    action=Action.INSPECT,
+    meaning="A link that trained down carries half or a quarter: the slowest card sets the pace of all ranks.",
+    fix="Reboot to train the link again; then reseat or replace the card, riser or retimer; look for AER errors.",
+    reference="NCCL topology search; kernel Documentation/PCI",
+)
+def link_speed(host: Host, expect: Expect) -> Iterator[Seen]:
+    idle = {gpu.pci.address for gpu in host.gpus if _NOT_P0.match(gpu.value("Performance State"))}
+    for name, device in endpoints(host):
+        above = host.pci.above(device.address)[:1]
+        able = min([s for s in (device.max_speed, *(port.max_speed for port in above)) if s], default=0.0)
+        if device.address in idle:
+            continue  # an idle GPU lowers its link to save power
+        if 0 < device.speed < able:
+            yield Seen(
+                f"{name} ({device.address})",
+                f"PCIe {device.speed:g} GT/s",
+                f"{able:g} GT/s",
+                (f"{device.folder}/current_link_speed",),
+            )
+
+
+@rule(
+    "pcie.slot",
+    "slots are as wide and fast as the cards in them",
+    needs=("pci", "metal"),
+    action=Action.INSPECT,
+    meaning="The card can do more than its slot: the slot is the limit.",
+    fix="Move the card to a slot of its own width and generation, or set the slot's speed in the BIOS.",
+    reference="NCCL topology search takes the slower end of a PCIe link",
+)
+def slot(host: Host, expect: Expect) -> Iterator[Seen]:
+    for name, device in endpoints(host):
+        for port in host.pci.above(device.address)[:1]:
+            if port.max_width and port.max_width < device.max_width:
+                yield Seen(
+                    f"{name} ({device.address})",
+                    f"a slot of x{port.max_width}",
+                    f"x{device.max_width}",
+                    (f"{port.folder}/max_link_width",),
+                )
+            elif port.max_speed and port.max_speed < device.max_speed and not _emulated(port):
+                yield Seen(
+                    f"{name} ({device.address})",
+                    f"a slot of {port.max_speed:g} GT/s",
+                    f"{device.max_speed:g} GT/s",
+                    (f"{port.folder}/max_link_speed",),
+                )
+
+
+@rule(
+    "pcie.bridge.emulated",
+    "no emulated bridge of 2.5 GT/s x1 above GPUs and network cards, or a topology file says better",
+    needs=("vm", "pci"),
+    meaning="NCCL believes the path has 0.2 GB/s and avoids it.",
+    fix="Set NCCL_TOPO_FILE to a topology file of this machine type (`syncline fabric export ... nccl`).",
+    reference="nccl-tests #256, nccl #1843 #1674",
+)
+def emulated_bridge(host: Host, expect: Expect) -> Iterator[Seen]:
+    if host.environment.get("NCCL_TOPO_FILE"):
+        return
+    slow: dict[str, list[str]] = {}
+    for name, device in endpoints(host):
+        for bridge in (*host.pci.above(device.address), device):
+            if _emulated(bridge):
+                slow.setdefault(bridge.address, []).append(name)
+    for address, names in slow.items():
+        yield Seen(
+            f"bridge {address}",
+            f"2.5 GT/s x1 above {', '.join(names)}",
+            "the speed of the real slot",
+            (f"sys/bus/pci/devices/{address}/current_link_speed",),
+        )
+
+
+@rule(
+    "pcie.acs",
+    "ACS is off on the PCIe switches between GPUs and network cards",
+    needs=("metal", "gpu", "rdma"),
+    severity=Severity.CRITICAL,
+    meaning="Peer traffic goes up to the root complex and back: GPUDirect is slow, hangs, or fails with status 4.",
+    fix="On each boot: setpci -s BRIDGE ECAP_ACS+6.w=0000 for every PCIe switch port; or turn ACS off in the BIOS.",
+    reference="NCCL troubleshooting, PCI Access Control Services; nccl #214 #304 #523 #606",
+)
+def acs(host: Host, expect: Expect) -> Iterator[Seen]:
+    wanted = {bridge.address: bridge for _, device in endpoints(host) for bridge in host.pci.above(device.address)}
+    ports = [bridge for bridge in wanted.values() if bridge.parent is not None]
+    hidden = 0
+    for bridge in ports:
+        config = read_config(host.root, bridge)
+        hidden += not config.is_whole
+        bits = config.acs_control()
+        if bits:
+            yield Seen(
+                f"bridge {bridge.address}",
+                f"ACSCtl {' '.join(f'{bit}+' for bit in bits)}",
+                "all minus",
+                (f"{bridge.folder}/config",),
+            )
+    if hidden:
+        raise CannotTell(f"the extended configuration space of {hidden} of {len(ports)} bridges needs root")
+
+
+@rule(
+    "pcie.ats",
+    "address translation services are on for network cards of a virtual machine",
+    needs=("vm", "gpu", "rdma"),
+    meaning="Without ATS, peer traffic of a virtual machine goes through the root complex.",
+    fix="Turn ATS on in the card's firmware (mlxconfig ATS_ENABLED=1) and hypervisor. Keep ACS on in a VM.",
+    reference="NCCL troubleshooting, virtual machines",
+)
+def ats(host: Host, expect: Expect) -> Iterator[Seen]:
+    hidden = 0
+    for name, device in network_cards(host):
+        config = read_config(host.root, device)
+        hidden += not config.is_whole
+        if config.ats_enabled() is False:
+            yield Seen(f"{name} ({device.address})", "ATS is off", "on", (f"{device.folder}/config",))
+    if hidden:
+        raise CannotTell(f"the extended configuration space of {hidden} network cards needs root")
+
+
+@rule(
+    "pcie.relaxed_ordering",
+    "network cards may use relaxed ordering",
+    needs=("rdma",),
+    meaning="Strictly ordered writes wait for each other: bandwidth is lost on AMD processors and in virtual machines.",
+    fix="Turn PCI relaxed ordering on in the BIOS and the card's firmware (mlxconfig PCI_WR_ORDERING=1).",
+    reference="NCCL_IB_PCI_RELAXED_ORDERING in the NCCL user guide",
+)
+def relaxed_ordering(host: Host, expect: Expect) -> Iterator[Seen]:
+    hidden = 0
+    for name, device in network_cards(host):
+        allowed = host.relaxed_ordering(device)
+        hidden += allowed is None
+        if allowed is False:
+            yield Seen(f"{name} ({device.address})", "DevCtl RlxdOrd-", "RlxdOrd+", (f"{device.folder}/config",))
+    if hidden:
+        raise CannotTell(f"the configuration space of {hidden} network cards needs root")
+
+
+@rule(
+    "pcie.max_read_request",
+    "fast network cards ask for 4,096 bytes at once",
+    needs=("mlx",),
+    meaning="Small read requests keep a card of 200 Gb/s and more from filling its port.",
+    fix="setpci -s CARD CAP_EXP+8.w (bits 14:12 = 5), or the BIOS setting Max Read Request; lasts until reboot.",
+    reference="NVIDIA ConnectX performance tuning",
+)
+def max_read_request(host: Host, expect: Expect) -> Iterator[Seen]:
+    fast = {port.pci for port in host.fabric_ports if port.rate_Bps >= FAST_PORT_BPS * 0.99}
+    hidden = 0
+    for name, device in network_cards(host):
+        if device.address not in fast:
+            continue
+        size = read_config(host.root, device).max_read_request_bytes()
+        hidden += size is None
+        if size is not None and size < 4096:
+            yield Seen(f"{name} ({device.address})", f"MaxReadReq {size}", "4096", (f"{device.folder}/config",))
+    if hidden:
+        raise CannotTell(f"the configuration space of {hidden} network cards needs root")
+
+
+@rule(
+    "kernel.iommu",
+    "the IOMMU is off or passes GPUs and network cards through",
+    needs=("metal", "rdma"),
+    meaning="Every DMA is translated: GPUDirect is slow or fails with status 4 (local protection error).",
+    fix="Add iommu=pt (and intel_iommu=on or amd_iommu=on where SR-IOV needs it) to the kernel command line; reboot.",
+    reference="NCCL troubleshooting; nccl #928",
+    action=Action.RESTART,
+)
+def iommu(host: Host, expect: Expect) -> Iterator[Seen]:
+    translated: dict[str, list[str]] = {}
+    for name, device in endpoints(host):
+        kind = host.root.text(f"{device.folder}/iommu_group/type") or ""
+        if kind.startswith("DMA"):
+            translated.setdefault(kind, []).append(name)
+    for kind, names in translated.items():
+        options = host.root.text("proc/cmdline") or ""
+        shown = " ".join(word for word in options.split() if "iommu" in word) or "no iommu option"
+        yield Seen(
+            "",
+            f"IOMMU groups of {_few(names)} are of type {kind}",
+            "identity",
+            (f"iommu_group/type: {kind}", f"proc/cmdline: {shown}"),
+        )
+
+
+@rule(
+    "pcie.errors",
+    "no fatal or non-fatal PCIe errors",
+    needs=("pci",),
+    action=Action.INSPECT,
+    meaning="The link lost transactions; expect retraining, resets, or a GPU that falls off the bus.",
+    fix="Reseat the card and riser, update firmware; replace it if the count grows.",
+    reference="kernel Documentation/PCI/pcieaer-howto",
+)
+def errors(host: Host, expect: Expect) -> Iterator[Seen]:
+    for name, device in endpoints(host):
+        for kind, total in (("fatal", "TOTAL_ERR_FATAL"), ("nonfatal", "TOTAL_ERR_NONFATAL")):
+            text = host.root.text(f"{device.folder}/aer_dev_{kind}") or ""
+            match = re.search(rf"{total} (\d+)", text)
+            if match and int(match.group(1)) > 0:
+                yield Seen(
+                    f"{name} ({device.address})",
+                    f"{int(match.group(1)):,} {kind} errors",
+                    "0",
+                    (f"{device.folder}/aer_dev_{kind}",),
+                )
+
+
+@rule(
+    "topo.gpu_nic.path",
+    "every GPU has a network card below the same PCIe switch",
+    needs=("gpu", "rdma"),
+    action=Action.ESCALATE,
+    meaning="Beyond a PCIe switch GPUDirect is off (NCCL allows PXB by default) or slow: data goes through the CPU.",
+    fix="Compare slots with the vendor's layout; in a VM set NCCL_TOPO_FILE; else NCCL_NET_GDR_LEVEL=PHB.",
+    reference="NCCL_NET_GDR_LEVEL in the NCCL user guide; nccl #1464, nccl-tests #321",
+)
+def gpu_nic_path(host: Host, expect: Expect) -> Iterator[Seen]:
+    cards = network_cards(host)
+    if host.environment.get("NCCL_TOPO_FILE") or len(cards) < len(host.gpus):
+        return  # fewer cards than GPUs: some GPU has to reach across
+    best: dict[str, tuple[str, str]] = {}
+    for gpu in host.gpus:
+        kinds = [(host.pci.path_kind(gpu.pci.address, device.address), name) for name, device in cards]
+        best[gpu.label] = min(kinds, key=lambda pair: ("PIX", "PXB", "PHB", "NODE", "SYS").index(pair[0]))
+    far = {label: found for label, found in best.items() if found[0] not in NEAR}
+    if len(far) == len(best):
+        kinds_seen = sorted({kind for kind, _ in far.values()})
+        yield Seen(
+            "",
+            f"all {len(far)} GPUs reach a network card only by {'/'.join(kinds_seen)}",
+            "PIX or PXB",
+            ("sys/bus/pci/devices",),
+        )
+        return
+    for label, (kind, name) in far.items():
+        yield Seen(label, f"nearest network card {name} by {kind}", "PIX or PXB", ("sys/bus/pci/devices",))
+
+
+@rule(
+    "topo.numa.unknown",
+    "GPUs and network cards have a NUMA node",
+    needs=("numa", "pci"),
+    meaning="Processes, interrupts and buffers land on a random socket.",
+    fix="Update the BIOS (it must say _PXM for each root port); in a VM expose the NUMA topology.",
+    reference="kernel ABI sysfs-bus-pci numa_node",
+)
+def numa_unknown(host: Host, expect: Expect) -> Iterator[Seen]:
+    lost = [name for name, device in endpoints(host) if device.numa < 0]
+    if lost:
+        yield Seen("", f"numa_node -1 for {_few(lost)}", "0 or more", ("sys/bus/pci/devices/*/numa_node",))
+
+
+def _emulated(device: PciDevice) -> bool:
+    return device.speed == 2.5 and device.width == 1
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

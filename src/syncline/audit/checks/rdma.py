@@ -1,0 +1,266 @@
+"""RDMA devices: port state, rate, MTU, GID table, firmware, user access."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from syncline import units
+from syncline.audit.expect import Expect, nic_part
+from syncline.audit.host import Host
+from syncline.audit.rdma import RdmaPort
+from syncline.audit.rule import CannotTell, Seen, rule
+from syncline.finding import Action, Severity
+
+
+@rule(
+    "rdma.port.down",
+    "every fabric port is ACTIVE",
+    needs=("rdma",),
+    severity=Severity.CRITICAL,
+    action=Action.INSPECT,
+    meaning="NCCL leaves the port out: fewer NICs than on other hosts, a wrong rail, or a hang.",
+    fix="Check cable and optic at both ends and the switch port; then ibstat / ip link.",
+    reference="gcm iblink; nccl #234",
+)
+def port_down(host: Host, expect: Expect) -> Iterator[Seen]:
+    for port in host.fabric_ports:
+        if port.state and not port.is_active and not port.state.startswith("2"):
+            yield Seen(
+                port.name,
+                f"{port.state}, {port.physical or 'physical state unknown'}",
+                "4: ACTIVE, 5: LinkUp",
+                (f"{port.folder}/state", f"{port.folder}/phys_state"),
+            )
+
+
+@rule(
+    "rdma.port.init",
+    "a subnet manager has brought every InfiniBand port up",
+    needs=("infiniband",),
+    severity=Severity.CRITICAL,
+    action=Action.ESCALATE,
+    meaning="The cable works, but no subnet manager has configured the port: it carries no traffic.",
+    fix="Check that a subnet manager runs (sminfo) and sees this port (ibdiagnet); the fabric's owner must look.",
+    reference="InfiniBand port state INIT; ibstat(8)",
+)
+def port_init(host: Host, expect: Expect) -> Iterator[Seen]:
+    for port in host.fabric_ports:
+        if port.state.startswith("2") and not port.is_roce:
+            yield Seen(port.name, port.state, "4: ACTIVE", (f"{port.folder}/state",))
+
+
+@rule(
+    "rdma.port.rate",
+    "every fabric port runs at full rate",
+    needs=("rdma",),
+    severity=Severity.CRITICAL,
+    action=Action.INSPECT,
+    meaning="The slowest rail sets the pace of every ring through it.",
+    fix="Check cable, optic and the switch port's configured speed; a lost lane shows as 2X or 1X in the rate.",
+    reference="gpud infiniband component; nccl #1412",
+)
+def port_rate(host: Host, expect: Expect) -> Iterator[Seen]:
+    ports = [port for port in host.fabric_ports if port.is_active and port.rate_Bps]
+    siblings: dict[tuple[str, str], list[RdmaPort]] = defaultdict(list)
+    for port in ports:
+        siblings[_part(host, port), port.layer].append(port)
+    for (part, _), group in siblings.items():
+        fastest = max(port.rate_Bps for port in group)
+        wanted = expect.rate_Bps or fastest
+        by = expect.by(f"{part or 'the same card'} beside it")
+        for port in group:
+            if port.rate_Bps < wanted * 0.99:
+                yield Seen(
+                    port.name,
+                    f"{units.show_rate(port.rate_Bps)} ({port.rate_text})",
+                    f"{units.show_rate(wanted)} ({by})",
+                    (f"{port.folder}/rate",),
+                )
+
+
+@rule(
+    "rdma.port.below_part",
+    "fabric ports run at the rate their card is sold for, or the cluster description says otherwise",
+    needs=("rdma",),
+    action=Action.INSPECT,
+    meaning="All ports agree, but their cards can do more: slow switch ports, cables, or a firmware setting.",
+    fix="If the fabric is meant to be this fast, say so with --cluster FILE; else check the switch's port speed.",
+    reference="the part catalogue (`syncline fabric parts nic`)",
+)
+def below_part(host: Host, expect: Expect) -> Iterator[Seen]:
+    if expect.rate_Bps is not None:
+        return
+    groups: dict[str, list[RdmaPort]] = defaultdict(list)
+    for port in host.fabric_ports:
+        if port.is_active and port.rate_Bps:
+            groups[_part(host, port)].append(port)
+    for name, ports in groups.items():
+        part = nic_part(host.pci.devices[ports[0].pci].id) if ports[0].pci in host.pci.devices else None
+        rate = max(port.rate_Bps for port in ports)
+        if part is not None and rate < part.max_Bps / part.num_ports * 0.99:
+            names = ", ".join(port.name for port in ports[:8])
+            yield Seen(
+                names,
+                f"{units.show_rate(rate)}",
+                f"{units.show_rate(part.max_Bps / part.num_ports)} ({name})",
+                tuple(f"{port.folder}/rate" for port in ports[:2]),
+                confidence=0.5,
+            )
+
+
+@rule(
+    "rdma.layer.mixed",
+    "fabric ports are all InfiniBand or all Ethernet",
+    needs=("rdma",),
+    severity=Severity.CRITICAL,
+    meaning="NCCL refuses to connect devices of different link layers.",
+    fix="Name the fabric's devices: NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,...",
+    reference="NCCL source: Attempted to connect incompatible devices; nccl #1363",
+)
+def layer_mixed(host: Host, expect: Expect) -> Iterator[Seen]:
+    layers = Counter(port.layer for port in host.fabric_ports if port.is_active and port.layer)
+    if len(layers) > 1:
+        few = min(layers, key=lambda layer: layers[layer])
+        odd = [port.name for port in host.fabric_ports if port.layer == few]
+        yield Seen(
+            ", ".join(odd),
+            f"{few} beside {', '.join(layer for layer in layers if layer != few)}",
+            "one link layer",
+            ("sys/class/infiniband/*/ports/*/link_layer",),
+        )
+
+
+@rule(
+    "rdma.user_access",
+    "programs may open every RDMA device",
+    needs=("rdma",),
+    severity=Severity.CRITICAL,
+    meaning="NCCL finds no device and falls back to sockets.",
+    fix="Load ib_uverbs; in a container pass /dev/infiniband (rdma device plugin, --device=/dev/infiniband).",
+    reference="nccl #952 #958",
+)
+def user_access(host: Host, expect: Expect) -> Iterator[Seen]:
+    verbs = host.root.names("sys/class/infiniband_verbs")
+    there = set(host.root.names("dev/infiniband"))
+    missing = [name for name in verbs if name.startswith("uverbs") and name not in there]
+    if not any(name.startswith("uverbs") for name in verbs):
+        yield Seen(
+            "", "ib_uverbs is not loaded", "one uverbs device for each RDMA device", ("sys/class/infiniband_verbs",)
+        )
+    elif missing:
+        yield Seen(
+            "",
+            f"no device file for {', '.join(missing)}",
+            f"{len(missing)} more in /dev/infiniband",
+            ("dev/infiniband",),
+        )
+
+
+@rule(
+    "rdma.mtu",
+    "InfiniBand ports use their largest MTU",
+    needs=("infiniband",),
+    meaning="Small packets cost bandwidth; hosts with different MTU hang or fail with a local length error.",
+    fix="Set the partition's MTU to 4096 in the subnet manager (partitions.conf mtu=5).",
+    reference="nccl #1524, PR #2135",
+)
+def mtu(host: Host, expect: Expect) -> Iterator[Seen]:
+    known = host.active_mtu
+    for port in host.fabric_ports:
+        if port.is_roce or port.name not in known:
+            continue
+        active, largest = known[port.name]
+        wanted = min(expect.mtu_bytes or largest, largest)
+        if active < wanted:
+            yield Seen(port.name, f"active_mtu {active}", f"{wanted}", ("ibv_devinfo -v",))
+
+
+@rule(
+    "rdma.gid.rocev2",
+    "every RoCE port has a RoCE v2 address that can be routed",
+    needs=("roce",),
+    severity=Severity.CRITICAL,
+    meaning="Peers cannot reach the port: connections fail with status 12 or EINVAL.",
+    fix="Give the interface an IPv4 (or global IPv6) address; check show_gids.",
+    reference="nccl #426 #1405",
+)
+def gid_rocev2(host: Host, expect: Expect) -> Iterator[Seen]:
+    for port in host.fabric_ports:
+        if port.is_roce and port.is_active and not any("v2" in g.type and not g.is_link_local for g in port.gids):
+            kinds = ", ".join(f"{g.index}: {g.address} {g.type}" for g in port.gids[:4]) or "an empty GID table"
+            yield Seen(port.name, kinds, "a RoCE v2 entry with a routable address", (f"{port.folder}/gids",))
+
+
+@rule(
+    "rdma.gid.index",
+    "NCCL_IB_GID_INDEX names a routable RoCE v2 entry on every fabric port",
+    needs=("roce",),
+    severity=Severity.CRITICAL,
+    meaning="ibv_modify_qp fails with Invalid argument, or peers never answer (status 12).",
+    fix="Unset NCCL_IB_GID_INDEX (NCCL 2.21 and later choose), or use the index of RoCE v2 with IPv4 (show_gids).",
+    reference="NCCL_IB_GID_INDEX in the NCCL user guide; nccl #1664",
+)
+def gid_index(host: Host, expect: Expect) -> Iterator[Seen]:
+    text = host.environment.get("NCCL_IB_GID_INDEX", "")
+    if not text.isdecimal():
+        return
+    for port in host.fabric_ports:
+        gid = next((gid for gid in port.gids if gid.index == int(text)), None)
+        if port.is_roce and (gid is None or "v2" not in gid.type or gid.is_link_local):
+            good = [str(g.index) for g in port.gids if "v2" in g.type and not g.is_link_local]
+            shown = "is empty" if gid is None else f"is {gid.address} {gid.type}"
+            yield Seen(
+                port.name,
+                f"GID index {text} {shown}",
+                f"index {' or '.join(good) or 'of a RoCE v2 address'}",
+                ("NCCL_IB_GID_INDEX", f"{port.folder}/gids/{text}"),
+            )
+
+
+@rule(
+    "rdma.firmware.mixed",
+    "cards of one kind run one firmware",
+    needs=("rdma",),
+    meaning="Cards behave differently: defects, congestion control and defaults change between versions.",
+    fix="Bring all cards to one version (mlxfwmanager / mstflint).",
+    reference="gcm iblink; imbue cluster-health",
+)
+def firmware_mixed(host: Host, expect: Expect) -> Iterator[Seen]:
+    boards: dict[str, dict[str, str]] = defaultdict(dict)
+    for port in host.ports:
+        if port.firmware and port.board:
+            boards[port.board][port.device] = port.firmware
+    for board, cards in boards.items():
+        counts = Counter(cards.values())
+        if len(counts) > 1:
+            usual = counts.most_common(1)[0][0]
+            odd = {device: firmware for device, firmware in cards.items() if firmware != usual}
+            shown = ", ".join(f"{device} {firmware}" for device, firmware in odd.items())
+            yield Seen(
+                ", ".join(odd), shown, f"{usual} ({board}, {counts[usual]} cards)", ("sys/class/infiniband/*/fw_ver",)
+            )
+
+
+@rule(
+    "rdma.library",
+    "the verbs library is installed",
+    needs=("rdma",),
+    severity=Severity.CRITICAL,
+    meaning="NCCL logs `Failed to open libibverbs.so` and falls back to sockets.",
+    fix="Install rdma-core (libibverbs1) in this image or host.",
+    reference="pytorch #68893",
+)
+def library(host: Host, expect: Expect) -> Iterator[Seen]:
+    folders = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
+    listed = [name for folder in folders for name in host.root.names(folder)]
+    if not listed:
+        raise CannotTell("no library folder can be listed")
+    if not any(name.startswith("libibverbs.so") for name in listed):
+        yield Seen("", "no libibverbs.so", "libibverbs.so.1", folders[:1])
+
+
+def _part(host: Host, port: RdmaPort) -> str:
+    device = host.pci.devices.get(port.pci)
+    part = nic_part(device.id) if device else None
+    return part.name if part else (device.id if device else "")

@@ -1,0 +1,183 @@
+"""RoCE: is the class that collectives use lossless (PFC) and marked (ECN), and which field decides?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from syncline.audit.expect import Expect
+from syncline.audit.host import Host
+from syncline.audit.rule import CannotTell, Seen, rule
+from syncline.finding import Severity
+
+
+@dataclass(frozen=True)
+class Qos:
+    """How one interface treats priorities."""
+
+    trust: str
+    lossless: frozenset[int]
+    priority_of_dscp: dict[int, int]
+    source: str
+
+
+def parse_mlnx_qos(text: str) -> Qos | None:
+    """Read `mlnx_qos -i IF`."""
+    trust = re.search(r"Priority trust state: (\w+)", text)
+    enabled = re.search(r"^\s*enabled((?:\s+[01]){8})\s*$", text, re.MULTILINE)
+    if enabled is None:
+        return None
+    lossless = frozenset(i for i, bit in enumerate(enabled.group(1).split()) if bit == "1")
+    mapping = {
+        int(dscp): int(row.group(1))
+        for row in re.finditer(r"prio:(\d) dscp:([\d,]+)", text)
+        for dscp in row.group(2).split(",")
+        if dscp
+    }
+    return Qos(trust.group(1) if trust else "", lossless, mapping, "mlnx_qos")
+
+
+def parse_dcb(pfc: str, app: str) -> Qos | None:
+    """Read `dcb pfc show` and `dcb app show`."""
+    row = re.search(r"prio-pfc((?:\s+\d:(?:on|off)){8})", pfc)
+    if row is None:
+        return None
+    lossless = frozenset(int(word[0]) for word in row.group(1).split() if word.endswith(":on"))
+    named = re.search(r"dscp-prio((?:\s+\S+:\d)+)", app)
+    mapping = {}
+    for word in named.group(1).split() if named else ():
+        dscp, _, prio = word.rpartition(":")
+        if (number := _dscp(dscp)) is not None:
+            mapping[number] = int(prio)
+    return Qos("dscp" if mapping else "", lossless, mapping, "dcb")
+
+
+def qos(host: Host, interface: str) -> Qos:
+    """Return how an interface treats priorities, from whichever tool there is."""
+    text = host.root.command(f"mlnx_qos-{interface}", ("mlnx_qos", "-i", interface), quiet=True)
+    found = parse_mlnx_qos(text) if text else None
+    if found is None:
+        pfc = host.root.command(f"dcb-pfc-{interface}", ("dcb", "pfc", "show", "dev", interface), quiet=True)
+        app = host.root.command(f"dcb-app-{interface}", ("dcb", "app", "show", "dev", interface), quiet=True)
+        found = parse_dcb(pfc or "", app or "")
+    if found is None:
+        raise CannotTell(f"neither mlnx_qos nor dcb answers for {interface}")
+    return found
+
+
+def traffic_class(host: Host, device: str) -> tuple[int, str]:
+    """Return the traffic class of RDMA traffic and who sets it: NCCL, the system, or nobody."""
+    text = host.environment.get("NCCL_IB_TC", "")
+    if text.isdecimal():
+        return int(text), f"NCCL_IB_TC={text}"
+    system = re.search(
+        r"Global tclass=(\d+)", host.root.text(f"sys/class/infiniband/{device}/tc/1/traffic_class") or ""
+    )
+    return (int(system.group(1)), f"traffic_class={system.group(1)}") if system else (0, "NCCL_IB_TC is not set")
+
+
+def _pairs(host: Host) -> list[tuple[str, str]]:
+    """Return (RDMA device, interface) of the fabric's RoCE ports."""
+    pairs = [
+        (port.device, name) for port in host.fabric_ports if port.is_roce and port.is_active for name in port.interfaces
+    ]
+    return list(dict.fromkeys(pairs))
+
+
+@rule(
+    "roce.pfc.off",
+    "priority flow control is on for one class of RoCE interfaces",
+    needs=("roce",),
+    meaning="The fabric drops packets under incast; RoCE goes back to the lost packet and may fall to 0.x GB/s.",
+    fix="mlnx_qos -i IF --pfc 0,0,0,1,0,0,0,0, and every switch alike; ignore this on a fabric that is ECN only.",
+    reference="nccl #378 #306 #394",
+    severity=Severity.CRITICAL,
+)
+def pfc_off(host: Host, expect: Expect) -> Iterator[Seen]:
+    for device, name in _pairs(host):
+        found = qos(host, name)
+        if not found.lossless:
+            yield Seen(
+                f"{name} ({device})", "PFC is off for all 8 priorities", "on for the RDMA priority", (found.source,)
+            )
+
+
+@rule(
+    "roce.pfc.class",
+    "collectives travel in the lossless class",
+    needs=("roce",),
+    severity=Severity.CRITICAL,
+    meaning="PFC protects one priority and RDMA travels in another: it is dropped like any other traffic.",
+    fix="Set NCCL_IB_TC so that its DSCP (TC >> 2) maps to the lossless priority: 106 for DSCP 26, priority 3.",
+    reference="NCCL_IB_TC in the NCCL user guide; nccl #378",
+)
+def pfc_class(host: Host, expect: Expect) -> Iterator[Seen]:
+    for device, name in _pairs(host):
+        found = qos(host, name)
+        value, by = traffic_class(host, device)
+        dscp = value >> 2
+        priority = found.priority_of_dscp.get(dscp, dscp >> 3)
+        if found.lossless and priority not in found.lossless:
+            lossless = ", ".join(str(p) for p in sorted(found.lossless))
+            yield Seen(
+                f"{name} ({device})",
+                f"DSCP {dscp}, priority {priority} ({by})",
+                f"priority {lossless}",
+                (found.source,),
+            )
+
+
+@rule(
+    "roce.trust",
+    "RoCE interfaces trust DSCP",
+    needs=("roce",),
+    meaning="Without VLAN tags there is no PCP to trust: all traffic falls into priority 0.",
+    fix="mlnx_qos -i IF --trust dscp",
+    reference="NVIDIA RoCE configuration guide",
+)
+def trust(host: Host, expect: Expect) -> Iterator[Seen]:
+    for device, name in _pairs(host):
+        found = qos(host, name)
+        if found.trust and found.trust != "dscp":
+            yield Seen(f"{name} ({device})", f"trust state {found.trust}", "dscp", (found.source,))
+
+
+@rule(
+    "roce.ecn",
+    "congestion notification (ECN) is on for the lossless priority",
+    needs=("roce", "mlx"),
+    meaning="Senders never slow down: PFC pauses spread through the fabric instead.",
+    fix="echo 1 > /sys/class/net/IF/ecn/roce_np/enable/PRIORITY and the same in roce_rp.",
+    reference="NVIDIA RoCE configuration guide; DCQCN (SIGCOMM 2015)",
+)
+def ecn(host: Host, expect: Expect) -> Iterator[Seen]:
+    missing = []
+    for device, name in _pairs(host):
+        base = f"sys/class/net/{name}/ecn"
+        if not host.root.exists(base):
+            missing.append(name)
+            continue
+        for priority in sorted(qos(host, name).lossless):
+            states = {side: host.root.number(f"{base}/{side}/enable/{priority}") for side in ("roce_np", "roce_rp")}
+            off = [side for side, state in states.items() if state == 0]
+            if off:
+                yield Seen(
+                    f"{name} ({device})",
+                    f"{' and '.join(off)} off for priority {priority}",
+                    "on",
+                    tuple(f"{base}/{side}/enable/{priority}" for side in off),
+                )
+    if missing:
+        raise CannotTell(f"this driver does not show ECN settings in sysfs ({', '.join(missing[:8])})")
+
+
+def _dscp(word: str) -> int | None:
+    """Return the number of a DSCP that `dcb` writes as a number or by name: AF31, CS3, EF."""
+    if word.isdecimal():
+        return int(word)
+    if match := re.fullmatch(r"AF([1-4])([1-3])", word):
+        return int(match.group(1)) * 8 + int(match.group(2)) * 2
+    if match := re.fullmatch(r"CS([0-7])", word):
+        return int(match.group(1)) * 8
+    return 46 if word == "EF" else None

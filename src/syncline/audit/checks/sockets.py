@@ -1,0 +1,281 @@
+"""Sockets: which interface collectives take, its rate, and how TCP is set; for bootstrap and hosts without RDMA."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+from syncline import units
+from syncline.audit.expect import Expect
+from syncline.audit.host import Host, interface_matches
+from syncline.audit.interface import Interface
+from syncline.audit.rule import CannotTell, Seen, rule
+from syncline.finding import Action, Severity
+
+RTT_S = 1e-3
+"""A window for this round trip: within a data centre under load."""
+GOOD_CONTROL = ("cubic", "bbr", "bbr2", "bbr3", "dctcp", "htcp")
+MIN_PORTS = 10_000
+MIN_RING = 1024
+_OFFLOADS = (
+    "tcp-segmentation-offload",
+    "generic-segmentation-offload",
+    "generic-receive-offload",
+    "rx-checksumming",
+    "tx-checksumming",
+)
+
+
+@rule(
+    "net.rate",
+    "interfaces for sockets run at full rate",
+    needs=("sockets", "fabric_interface"),
+    severity=Severity.CRITICAL,
+    action=Action.INSPECT,
+    meaning="The slowest interface sets the pace of every ring through it.",
+    fix="Check cable, optic and the switch port; ethtool IF shows what both ends advertise.",
+    reference="kernel ABI sysfs-class-net speed",
+)
+def rate(host: Host, expect: Expect) -> Iterator[Seen]:
+    groups: dict[str, list[Interface]] = defaultdict(list)
+    for interface in host.fabric_interfaces:
+        if interface.is_up and interface.speed_Mbps and interface.is_physical:
+            device = host.pci.devices.get(interface.pci)
+            groups[f"{interface.driver} {device.id if device else ''}"].append(interface)
+    for group in groups.values():
+        fastest = max(interface.speed_Mbps for interface in group) * 1e6 / 8
+        wanted = expect.rate_Bps or fastest
+        for interface in group:
+            have = interface.speed_Mbps * 1e6 / 8
+            if have < wanted * 0.99:
+                yield Seen(
+                    interface.name,
+                    units.show_rate(have),
+                    f"{units.show_rate(wanted)} ({expect.by('the same card beside it')})",
+                    (f"{interface.folder}/speed",),
+                )
+
+
+@rule(
+    "net.duplex",
+    "interfaces send and receive at once",
+    needs=("fabric_interface",),
+    severity=Severity.CRITICAL,
+    action=Action.INSPECT,
+    meaning="Half duplex: collisions, and less than half of the rate.",
+    fix="Let both ends negotiate (ethtool -s IF autoneg on).",
+    reference="kernel ABI sysfs-class-net duplex",
+)
+def duplex(host: Host, expect: Expect) -> Iterator[Seen]:
+    for interface in host.fabric_interfaces:
+        if interface.duplex == "half":
+            yield Seen(interface.name, "half duplex", "full", (f"{interface.folder}/duplex",))
+
+
+@rule(
+    "net.interface.choice",
+    "collectives would take a real interface without being told",
+    needs=("interface",),
+    meaning="NCCL takes the first that is neither loopback nor docker: peers cannot reach a bridge.",
+    fix="Set NCCL_SOCKET_IFNAME (and GLOO_SOCKET_IFNAME) to the interface that reaches the other hosts.",
+    reference="nccl-tests #15, horovod #310, nccl #177",
+)
+def choice(host: Host, expect: Expect) -> Iterator[Seen]:
+    if host.environment.get("NCCL_SOCKET_IFNAME"):
+        return
+    with_address = [i for i in host.interfaces if i.is_up and i.addresses and not i.is_loopback]
+    taken = [i for i in with_address if not i.name.startswith(("docker", "virbr"))]
+    first = next((i for i in taken if i.name.startswith("ib")), None) or next(iter(_kernel_order(host, taken)), None)
+    real = [i for i in with_address if not i.is_virtual_plumbing]
+    if first is not None and first.is_virtual_plumbing and real:
+        yield Seen(
+            first.name, f"NCCL would take {first.name} ({first.kind or 'virtual'})", f"{real[0].name}", ("ip address",)
+        )
+
+
+@rule(
+    "net.interface.default",
+    "Gloo and the rendezvous have an address to use",
+    needs=("interface",),
+    severity=Severity.CRITICAL,
+    meaning="No interface but loopback has an address: ranks on other hosts cannot connect.",
+    fix="Bring the interface up and give it an address.",
+    reference="NCCL: no socket interface found",
+)
+def no_address(host: Host, expect: Expect) -> Iterator[Seen]:
+    told = host.root.command("ip-address", ("ip", "-j", "-d", "-s", "address", "show"))
+    if told is not None and not any(i.addresses for i in host.interfaces if i.is_up and not i.is_loopback):
+        yield Seen("", "no interface but loopback has an address", "one at least", ("ip address",))
+
+
+@rule(
+    "net.tcp.congestion",
+    "TCP uses a congestion control made for fast links",
+    needs=("sockets",),
+    meaning="An old congestion control fills a fast link slowly after every loss.",
+    fix="sysctl net.ipv4.tcp_congestion_control=cubic (or bbr, or dctcp where switches mark)",
+    reference="kernel ip-sysctl tcp_congestion_control",
+)
+def congestion(host: Host, expect: Expect) -> Iterator[Seen]:
+    value = host.sysctl("net.ipv4.tcp_congestion_control")
+    if value is None:
+        raise CannotTell("the congestion control cannot be read")
+    if value and value not in GOOD_CONTROL:
+        yield Seen("TCP", value, "cubic, bbr or dctcp", ("proc/sys/net/ipv4/tcp_congestion_control",))
+
+
+@rule(
+    "net.tcp.buffers",
+    "TCP windows can grow to what the link holds in flight",
+    needs=("sockets", "fabric_interface"),
+    meaning="One connection cannot fill the link: it waits for acknowledgements.",
+    fix="sysctl net.ipv4.tcp_rmem and tcp_wmem (third number), net.core.rmem_max and wmem_max: rate times round trip.",
+    reference="kernel ip-sysctl tcp_rmem",
+)
+def buffers(host: Host, expect: Expect) -> Iterator[Seen]:
+    speeds = [i.speed_Mbps * 1e6 / 8 for i in host.fabric_interfaces if i.is_physical]
+    fastest = max((expect.rate_Bps or 0.0, *speeds), default=0.0)
+    wanted = fastest * RTT_S
+    for name in ("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"):
+        numbers = (host.sysctl(name) or "").split()
+        if len(numbers) == 3 and numbers[2].isdecimal() and int(numbers[2]) < wanted:
+            yield Seen(
+                "TCP",
+                f"{name} at most {units.show_size(int(numbers[2]))}",
+                f"{units.show_size(round(wanted))} ({units.show_rate(fastest)} for 1 ms)",
+                (f"proc/sys/{name.replace('.', '/')}",),
+            )
+
+
+@rule(
+    "net.offload",
+    "interfaces cut and join packets in hardware",
+    needs=("sockets", "fabric_interface"),
+    meaning="The processor handles every packet of 1,500 bytes itself: a core is full long before the link.",
+    fix="ethtool -K IF tso on gso on gro on rx on tx on",
+    reference="ethtool(8)",
+)
+def offload(host: Host, expect: Expect) -> Iterator[Seen]:
+    for interface in host.fabric_interfaces:
+        text = host.root.command(f"ethtool-k-{interface.name}", ("ethtool", "-k", interface.name))
+        off = [name for name in _OFFLOADS if re.search(rf"^{name}: off(?! \[fixed\])", text or "", re.MULTILINE)]
+        if off:
+            yield Seen(interface.name, f"off: {', '.join(off)}", "on", (f"ethtool -k {interface.name}",))
+
+
+@rule(
+    "net.ring",
+    "receive rings are not at their smallest",
+    needs=("sockets", "fabric_interface"),
+    meaning="Bursts overflow the ring: packets are dropped before the processor sees them.",
+    fix="ethtool -G IF rx MAXIMUM",
+    reference="ethtool(8)",
+)
+def ring(host: Host, expect: Expect) -> Iterator[Seen]:
+    for interface in host.fabric_interfaces:
+        if not interface.is_physical or interface.driver.startswith("virtio"):
+            continue
+        text = host.root.command(f"ethtool-g-{interface.name}", ("ethtool", "-g", interface.name)) or ""
+        sizes = [int(number) for number in re.findall(r"^RX:\s+(\d+)", text, re.MULTILINE)]
+        if len(sizes) == 2 and sizes[1] < MIN_RING <= sizes[0] / 2:
+            yield Seen(interface.name, f"RX ring {sizes[1]}", f"up to {sizes[0]}", (f"ethtool -g {interface.name}",))
+
+
+@rule(
+    "net.port_range",
+    "there are enough ports for connections",
+    needs=("interface",),
+    meaning="Bootstrap of a large job runs out of local ports.",
+    fix='sysctl net.ipv4.ip_local_port_range="32768 60999"',
+    reference="nccl #526",
+)
+def port_range(host: Host, expect: Expect) -> Iterator[Seen]:
+    numbers = (host.sysctl("net.ipv4.ip_local_port_range") or "").split()
+    if len(numbers) == 2 and all(n.isdecimal() for n in numbers) and int(numbers[1]) - int(numbers[0]) < MIN_PORTS:
+        yield Seen(
+            "TCP",
+            f"local ports {numbers[0]} to {numbers[1]}",
+            f"at least {MIN_PORTS:,}",
+            ("proc/sys/net/ipv4/ip_local_port_range",),
+        )
+
+
+@rule(
+    "env.socket_ifname.missing",
+    "NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name an interface that is there",
+    needs=("environment",),
+    severity=Severity.CRITICAL,
+    meaning="Bootstrap finds no interface and the job does not start.",
+    fix="Name an interface of `ip address`, or unset it.",
+    reference="NCCL_SOCKET_IFNAME in the NCCL user guide",
+)
+def ifname_missing(host: Host, expect: Expect) -> Iterator[Seen]:
+    for name, value in _choices(host):
+        if not any(interface_matches(value, i.name) for i in host.interfaces):
+            known = ", ".join(i.name for i in host.interfaces if not i.is_loopback)
+            yield Seen(name, f"{name}={value} matches nothing", f"one of {known}", (name, "ip address"))
+
+
+@rule(
+    "env.socket_ifname.down",
+    "the interface chosen for sockets is up and has an address",
+    needs=("environment",),
+    severity=Severity.CRITICAL,
+    action=Action.INSPECT,
+    meaning="Ranks bind to an interface that carries nothing, and hang.",
+    fix="Bring it up, or choose another.",
+    reference="NCCL_SOCKET_IFNAME in the NCCL user guide",
+)
+def ifname_down(host: Host, expect: Expect) -> Iterator[Seen]:
+    for name, value in _choices(host):
+        if value.startswith("^"):
+            continue
+        matching = [i for i in host.interfaces if interface_matches(value, i.name)]
+        if matching and not any(i.is_up for i in matching):
+            yield Seen(
+                matching[0].name,
+                f"{name}={value}, but it is {matching[0].state}",
+                "up",
+                (name, f"{matching[0].folder}/operstate"),
+            )
+
+
+@rule(
+    "env.socket_ifname.wrong",
+    "the interface chosen for sockets is the fabric's",
+    needs=("environment",),
+    severity=Severity.CRITICAL,
+    meaning="Collectives over sockets use loopback, a bridge or the slow management network.",
+    fix="Name the fast interface.",
+    reference="nccl #177, horovod #789",
+)
+def ifname_wrong(host: Host, expect: Expect) -> Iterator[Seen]:
+    usable = [i for i in host.interfaces if i.is_up and i.addresses and not i.is_loopback and not i.is_virtual_plumbing]
+    best = max(usable, key=lambda i: i.speed_Mbps, default=None)
+    for name, value in _choices(host):
+        matching = [
+            i for i in host.interfaces if interface_matches(value, i.name) and i.is_up and not value.startswith("^")
+        ]
+        for interface in matching[:1]:
+            if (interface.is_loopback or interface.is_virtual_plumbing) and usable:
+                yield Seen(interface.name, f"{name}={value}", f"{usable[0].name}", (name,))
+            elif best and not host.ports and 0 < 2 * interface.speed_Mbps <= best.speed_Mbps:
+                yield Seen(
+                    interface.name,
+                    f"{name}={value} at {units.show_rate(interface.speed_Mbps * 1e6 / 8)}",
+                    f"{best.name} at {units.show_rate(best.speed_Mbps * 1e6 / 8)}",
+                    (name, f"{interface.folder}/speed"),
+                )
+
+
+def _choices(host: Host) -> list[tuple[str, str]]:
+    names = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+    return [(name, host.environment[name]) for name in names if host.environment.get(name)]
+
+
+def _kernel_order(host: Host, interfaces: list[Interface]) -> list[Interface]:
+    """Return interfaces in the order in which the kernel lists them, as NCCL sees them."""
+    lines = (host.root.text("proc/net/dev") or "").splitlines()[2:]
+    order = {line.split(":", 1)[0].strip(): at for at, line in enumerate(lines)}
+    return sorted(interfaces, key=lambda i: order.get(i.name, len(order)))

@@ -1,0 +1,99 @@
+"""Facts that should be equal on every host of a job: versions, counts, settings. The matrix compares them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from syncline.audit.checks.network import TC_QDISC
+from syncline.audit.host import Host
+
+_VARIABLE = re.compile(r"(NCCL|GLOO|UCX|FI|OFI_NCCL|TORCH_NCCL)_\w+")
+# These differ by rank or host on purpose.
+_PER_RANK = {"NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_HOSTID"}
+
+
+def facts(host: Host) -> dict[str, str]:
+    """Return what is to be compared across hosts; a fact that cannot be read is left out."""
+    root = host.root
+    with root.noting():
+        found = {
+            "kernel": host.sysctl("kernel.osrelease") or "",
+            "os": _os(root.text("etc/os-release") or ""),
+            "kernel options": root.text("proc/cmdline") or "",
+            "product": root.text("sys/class/dmi/id/product_name") or "",
+            "bios": root.text("sys/class/dmi/id/bios_version") or "",
+            "cpu": _first(root.text("proc/cpuinfo") or "", "model name"),
+            "gpus": _counted(gpu.value("Product Name") or gpu.pci.id for gpu in host.gpus),
+            "gpu driver": _nvidia(root.text("proc/driver/nvidia/version") or "") or _smi(host),
+            "gpu vbios": _counted(gpu.value("VBIOS Version") for gpu in host.gpus),
+            "gpu power limit": _counted(gpu.value("GPU Power Readings/Current Power Limit") for gpu in host.gpus),
+            "nccl": ", ".join(host.nccl_versions),
+            "rdma devices": " ".join(f"{p.device}@{p.pci}" for p in host.ports),
+            "rdma rate": _counted(f"{p.rate_text}" for p in host.fabric_ports),
+            "rdma link layer": _counted(p.layer for p in host.fabric_ports),
+            "rdma firmware": _counted(f"{p.board} {p.firmware}" for p in host.ports),
+            "rdma driver": root.text("sys/module/mlx5_core/version") or "",
+            "rdma mtu": _counted(_active_mtu(host)),
+            "gid index": _counted(_gid_index(host)),
+            "mtu": _counted(str(i.mtu) for i in host.fabric_interfaces),
+            "interface rate": _counted(f"{i.speed_Mbps} Mb/s" for i in host.fabric_interfaces if i.is_physical),
+            "interfaces": " ".join(i.name for i in host.fabric_interfaces),
+            "congestion control": host.sysctl("net.ipv4.tcp_congestion_control") or "",
+            "memory": _memory(root.text("proc/meminfo") or ""),
+            "queueing": _qdisc(host),
+        }  # fmt: skip
+        found |= {f"env {k}": v for k, v in host.environment.items() if _VARIABLE.fullmatch(k) and k not in _PER_RANK}
+    return {name: value for name, value in found.items() if value}
+
+
+def _counted(values: Iterable[str]) -> str:
+    """Return "8 x H100" for equal values, each kind once."""
+    counts = Counter(value for value in values if value)
+    return ", ".join(f"{count} x {value}" if count > 1 else value for value, count in sorted(counts.items()))
+
+
+def _gid_index(host: Host) -> list[str]:
+    """Return the index of each RoCE port's first routable RoCE v2 entry."""
+    firsts = (
+        next((g.index for g in p.gids if "v2" in g.type and not g.is_link_local), -1)
+        for p in host.fabric_ports
+        if p.is_roce
+    )
+    return [str(index) for index in firsts if index >= 0]
+
+
+def _active_mtu(host: Host) -> list[str]:
+    known = host.active_mtu if host.ports else {}
+    return [str(known[port.name][0]) for port in host.fabric_ports if port.name in known]
+
+
+def _qdisc(host: Host) -> str:
+    text = host.root.command("tc-qdisc", TC_QDISC, quiet=True) or ""
+    return _counted(re.findall(r'"kind":"(netem|tbf|htb)"', text.replace(" ", "")))
+
+
+def _nvidia(text: str) -> str:
+    match = re.search(r"(Open )?Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)", text)
+    return f"{match.group(2)}{' open' if match.group(1) else ''}" if match else ""
+
+
+def _smi(host: Host) -> str:
+    return host.smi.head.get("Driver Version", "") if host.gpus else ""
+
+
+def _os(text: str) -> str:
+    match = re.search(r'^PRETTY_NAME="?([^"\n]*)', text, re.MULTILINE)
+    return match.group(1) if match else ""
+
+
+def _first(text: str, key: str) -> str:
+    match = re.search(rf"^{key}\s*:\s*(.*)$", text, re.MULTILINE)
+    return match.group(1).strip() if match else ""
+
+
+def _memory(text: str) -> str:
+    match = re.search(r"^MemTotal:\s+(\d+) kB", text, re.MULTILINE)
+    # Rounded to 5 %: firmware keeps some megabytes more on one host than on another.
+    return f"{float(f'{int(match.group(1)) / 2**20:.2g}'):g} GiB" if match else ""

@@ -1,0 +1,146 @@
+"""What an audit of one host says: findings, what was fine, what did not apply, what could not be read, and facts.
+
+A report goes to JSON and back, so that reports of many hosts can be collected and compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from syncline.errors import DescriptionError, FileError
+from syncline.finding import Action, Finding, Severity, worst
+
+SCHEMA = "syncline-audit/1"
+MAX_REPORT_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """The audit of one host."""
+
+    host: str
+    source: str
+    findings: tuple[Finding, ...] = ()
+    passed: tuple[str, ...] = ()
+    skipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Why -> the rules that do not apply."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What should be equal on all hosts of a job, for the matrix."""
+    seconds: float = 0.0
+
+    @property
+    def status(self) -> Severity:
+        return worst(self.findings)
+
+    def count(self, severity: Severity) -> int:
+        """Return how many findings are of that severity."""
+        return sum(finding.severity is severity for finding in self.findings)
+
+    def without_unknown(self) -> HostReport:
+        """Return the report without what could not be told."""
+        kept = tuple(finding for finding in self.findings if finding.severity is not Severity.UNKNOWN)
+        return HostReport(
+            self.host, self.source, kept, self.passed, self.skipped, self.unreadable, self.facts, self.seconds
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {
+            "schema": SCHEMA,
+            "host": self.host,
+            "source": self.source,
+            "status": self.status.label,
+            "findings": [finding.to_json() for finding in self.findings],
+            "passed": list(self.passed),
+            "not_applicable": {reason: list(ids) for reason, ids in self.skipped.items()},
+            "unreadable": dict(self.unreadable),
+            "facts": dict(self.facts),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def read_reports(paths: list[Path]) -> list[HostReport]:
+    """Read reports: files with one JSON object each, or with one on each line, as `srun` mixes them."""
+    reports: list[HostReport] = []
+    for path in paths:
+        reports += _read(path)
+    if not reports:
+        raise FileError("no report in these files.", hint="Each comes from `syncline audit --json` on one host.")
+    return reports
+
+
+def from_json(data: object, where: str) -> HostReport:
+    """Return the report that a JSON object holds."""
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("host"), str):
+        raise DescriptionError(
+            f"this is no report of an audit: it lacks schema {SCHEMA} and a host.",
+            where=where,
+            hint="Make one with `syncline audit --json`.",
+        )
+    try:
+        return HostReport(
+            host=data["host"],
+            source=str(data.get("source", "")),
+            findings=tuple(_finding(row) for row in data.get("findings", ())),
+            passed=tuple(map(str, data.get("passed", ()))),
+            skipped={str(k): tuple(map(str, v)) for k, v in dict(data.get("not_applicable", {})).items()},
+            unreadable={str(k): str(v) for k, v in dict(data.get("unreadable", {})).items()},
+            facts={str(k): str(v) for k, v in dict(data.get("facts", {})).items()},
+            seconds=float(data.get("seconds", 0.0)),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DescriptionError(f"the report is damaged ({type(error).__name__}: {error}).", where=where) from None
+
+
+def _read(path: Path) -> list[HostReport]:
+    try:
+        if path.stat().st_size > MAX_REPORT_BYTES:
+            raise FileError(
+                f'"{path}" is larger than {MAX_REPORT_BYTES // 2**20} MiB.', hint="Collect fewer hosts in one file."
+            )
+        text = path.read_text("utf-8", "replace")
+    except OSError as error:
+        raise FileError(
+            f'cannot read "{path}": {error.strerror}.', hint="Name files that `syncline audit --json` wrote."
+        ) from None
+    decoder, at, found = json.JSONDecoder(), 0, []
+    while (at := _skip(text, at)) < len(text):
+        line = text.count("\n", 0, at) + 1
+        try:
+            data, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            raise DescriptionError(
+                "this is not JSON.", where=f"{path} line {line}", hint="Was the output cut off?"
+            ) from None
+        rows = data["hosts"] if isinstance(data, dict) and isinstance(data.get("hosts"), list) else [data]
+        found += [from_json(row, f"{path} line {line}") for row in rows]
+    return found
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _finding(row: Any) -> Finding:
+    return Finding(
+        rule=str(row["rule"]),
+        severity=Severity[str(row["severity"]).upper()],
+        place=str(row["place"]),
+        observed=str(row["observed"]),
+        expected=str(row.get("expected", "")),
+        evidence=tuple(map(str, row.get("evidence", ()))),
+        meaning=str(row.get("meaning", "")),
+        fix=str(row.get("fix", "")),
+        reference=str(row.get("reference", "")),
+        action=Action(row.get("action", "none")),
+        confidence=float(row.get("confidence", 1.0)),
+        cost_usd_per_day=row.get("cost_usd_per_day"),
+        since_s=row.get("since_s"),
+    )

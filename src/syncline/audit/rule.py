@@ -1,0 +1,150 @@
+"""A rule: one stable id, one question about a host, and what the answer means.
+
+    @rule("net.mtu", "fabric interfaces have the fabric's MTU", needs=("fabric_interface",), ...)
+    def mtu(host: Host, expect: Expect) -> Iterator[Seen]:
+        for interface in host.fabric_interfaces:
+            if interface.mtu < wanted:
+                yield Seen(interface.name, f"MTU {interface.mtu}", f"{wanted}", (f"{interface.folder}/mtu",))
+
+A rule yields what it saw, nothing where all is well, and raises `CannotTell` where it has no way to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from syncline.audit.expect import Expect
+from syncline.audit.host import Host
+from syncline.finding import Action, Finding, Severity
+
+
+class CannotTell(Exception):  # noqa: N818
+    """The rule has no source to answer from; the text says what is missing."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One thing a rule saw. `severity`, `fix` and `confidence` override the rule's own."""
+
+    place: str
+    observed: str
+    expected: str = ""
+    evidence: tuple[str, ...] = ()
+    severity: Severity | None = None
+    fix: str = ""
+    confidence: float = 1.0
+
+
+Check = Callable[[Host, Expect], Iterable[Seen]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One check with its words."""
+
+    id: str
+    about: str
+    check: Check
+    severity: Severity
+    action: Action
+    meaning: str
+    fix: str
+    reference: str
+    needs: tuple[str, ...]
+    """Capabilities (`CAPABILITIES`) without which the question does not arise."""
+
+    def finding(self, host: str, seen: Seen) -> Finding:
+        """Return what was seen as a finding of a host."""
+        return Finding(
+            rule=self.id,
+            severity=self.severity if seen.severity is None else seen.severity,
+            place=f"{host} {seen.place}" if seen.place else host,
+            observed=seen.observed,
+            expected=seen.expected,
+            evidence=seen.evidence,
+            meaning=self.meaning,
+            fix=seen.fix or self.fix,
+            reference=self.reference,
+            action=self.action,
+            confidence=seen.confidence,
+        )
+
+    def unknown(self, host: str, reason: str, evidence: tuple[str, ...] = ()) -> Finding:
+        """Return that the rule could not be checked, and why."""
+        return Finding(
+            rule=self.id,
+            severity=Severity.UNKNOWN,
+            place=host,
+            observed=reason,
+            expected=self.about,
+            evidence=evidence,
+            meaning="This could not be checked.",
+            fix=_remedy(reason),
+            reference=self.reference,
+        )
+
+
+RULES: dict[str, Rule] = {}
+
+CAPABILITIES: dict[str, tuple[str, Callable[[Host, Expect], bool]]] = {
+    "described": ("no cluster description was given", lambda host, expect: bool(expect.source)),
+    "gpu": ("no GPU on the PCI bus", lambda host, expect: bool(host.gpus)),
+    "nvidia": ("no NVIDIA GPU on the PCI bus", lambda host, expect: any(gpu.pci.vendor == 0x10DE for gpu in host.gpus)),
+    "nvswitch": ("no NVSwitch on the PCI bus", lambda host, expect: any(device.is_nvswitch for device in host.pci)),
+    "rdma": ("no RDMA device", lambda host, expect: bool(host.ports)),
+    "infiniband": (
+        "no InfiniBand port",
+        lambda host, expect: any(not p.is_roce and p.driver != "efa" for p in host.fabric_ports),
+    ),
+    "roce": ("no RoCE port", lambda host, expect: any(port.is_roce for port in host.fabric_ports)),
+    "mlx": (
+        "no ConnectX card",
+        lambda host, expect: any(port.device.startswith("mlx") or port.driver.startswith("mlx") for port in host.ports),
+    ),
+    "efa": ("no EFA device", lambda host, expect: any(port.driver == "efa" for port in host.ports)),
+    "interface": (
+        "no network interface but loopback",
+        lambda host, expect: any(not i.is_loopback for i in host.interfaces),
+    ),
+    "fabric_interface": (
+        "no interface that training traffic would use",
+        lambda host, expect: bool(host.fabric_interfaces),
+    ),
+    "sockets": ("collectives would use RDMA, not sockets", lambda host, expect: not host.ports),
+    "vm": ("not a virtual machine", lambda host, expect: bool(host.virtual_by)),
+    "metal": ("a virtual machine: the hypervisor's host decides", lambda host, expect: not host.virtual_by),
+    "numa": ("one NUMA node only", lambda host, expect: host.num_numa > 1),
+    "pci": ("no PCI bus to be seen", lambda host, expect: bool(host.pci.devices)),
+    "environment": ("no NCCL or Gloo variable is set", lambda host, expect: bool(host.environment)),
+}
+
+
+def rule(
+    id: str,
+    about: str,
+    *,
+    meaning: str,
+    fix: str,
+    reference: str,
+    severity: Severity = Severity.WARNING,
+    action: Action = Action.CONFIGURE,
+    needs: tuple[str, ...] = (),
+) -> Callable[[Check], Check]:
+    """Register a check under a stable id."""
+
+    def register(check: Check) -> Check:
+        if id in RULES:
+            raise ValueError(f"two rules are called {id}")
+        RULES[id] = Rule(id, about, check, severity, action, meaning, fix, reference, needs)
+        return check
+
+    return register
+
+
+def _remedy(reason: str) -> str:
+    if "ermission" in reason or "not permitted" in reason or "needs root" in reason:
+        return "Run the audit as root once, or on a capture that root made."
+    if "not installed" in reason:
+        return "Install the tool that is named, or check by hand."
+    return "See the evidence; check by hand."
