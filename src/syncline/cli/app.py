@@ -33,6 +33,8 @@ VERBS: dict[str, str] = {
     "volumes": "Say how many bytes a job sends, by kind of parallelism.",
     "plan": "Find the best way to run a job and what to change first.",
     "cost": "Say what a cluster and its jobs cost, owned or rented.",
+    "diagnose": "Say what went wrong first, from logs of any size.",
+    "bench": "Measure collectives and links against what they should give.",
     "validate": "Compare predictions with published measurements.",
 }
 

@@ -1,0 +1,252 @@
+"""What lines alone cannot say: checks that compare what several rules have seen.
+
+A check takes the tallies by rule id and returns verdicts: what was observed, where, and the lines that show it. A rule
+names its check; its text, meaning and fix stay in its data file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from statistics import median
+
+from syncline.audit.diagnose.checks_flight import flight_mismatch, flight_missing
+from syncline.audit.diagnose.runs import Run, runs
+from syncline.audit.diagnose.tally import Row, Tally
+from syncline.audit.diagnose.verdict import Verdict, some
+
+Tallies = Mapping[str, Tally]
+_NET_PATH = re.compile(r"NET/\S+ \([^)]*/([A-Z0-9]+)\)")
+SLOW = 0.75
+"""A run below this share of its like is slow."""
+START_S = 120.0
+"""A failure this long after the first line is no longer one of the start."""
+
+
+Check = Callable[[Tallies], list[Verdict]]
+
+
+def _rows(tallies: Tallies, rule: str) -> list[Row]:
+    return list(tallies[rule].rows.values()) if rule in tallies else []
+
+
+def _by_host(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row.host].append(row)
+    return found
+
+
+def gdr_missing(tallies: Tallies) -> list[Verdict]:
+    """Channels over InfiniBand or RoCE that do not use GPUDirect RDMA."""
+    found = []
+    for host, rows in _by_host(r for r in _rows(tallies, "signal.channel") if r.get("net").startswith("IB")).items():
+        bare = [row for row in rows if not row.get("gdr")]
+        if bare:
+            lost, total = sum(r.count for r in bare), sum(r.count for r in rows)
+            text = f"{lost} of {total} channel lines over {bare[0].get('net')} lack GDRDMA"
+            found.append(Verdict(text, host, tuple(r.evidence for r in bare[:3])))
+    return found
+
+
+def idle_nics(tallies: Tallies) -> list[Verdict]:
+    """Hosts whose channels use fewer NICs than NCCL listed, though they have GPUs enough to use them."""
+    listed = {row.host: row for row in _rows(tallies, "signal.hca-list")}
+    ranks: dict[str, set[str]] = defaultdict(set)
+    for row in _rows(tallies, "signal.init"):
+        ranks[row.host].add(row.get("device"))
+    found = []
+    for host, rows in _by_host(r for r in _rows(tallies, "signal.channel") if r.get("net").startswith("IB")).items():
+        if host not in listed:
+            continue
+        names = [part for part in listed[host].get("list").split("[") if part[:1].isdigit()]
+        used = {row.get("index") for row in rows}
+        if 0 < len(used) < min(len(names), max(len(ranks[host]), 1)):
+            idle = [name.split("]")[-1].split()[0] for name in names if name.split("]")[0] not in used]
+            text = f"channels use {len(used)} of {len(names)} NICs; idle: {', '.join(idle[:8])}"
+            found.append(Verdict(text, host, (listed[host].evidence, rows[0].evidence)))
+    return found
+
+
+def mixed_network(tallies: Tallies) -> list[Verdict]:
+    """Ranks of one job on different networks."""
+    kinds: dict[str, list[Row]] = defaultdict(list)
+    for row in _rows(tallies, "signal.network"):
+        kinds["Socket" if row.get("network") == "Socket" else "RDMA"].append(row)
+    if len(kinds) < 2:
+        return []
+    # Within one host both appear when plugins are tried in turn; two hosts that differ do not agree on a network.
+    only = {kind: {r.host for r in rows} for kind, rows in kinds.items()}
+    odd = only["Socket"] - only["RDMA"]
+    if not odd or not only["RDMA"] - only["Socket"]:
+        return []
+    text = f"{some(odd)} on Socket, {some(only['RDMA'] - only['Socket'])} on {kinds['RDMA'][0].get('network')}"
+    lines = [next(r for r in kinds[k] if r.host in (odd if k == "Socket" else only["RDMA"])) for k in kinds]
+    return [Verdict(text, some(odd), tuple(r.evidence for r in lines))]
+
+
+def different_mtu(tallies: Tallies) -> list[Verdict]:
+    """Hosts whose RDMA devices run different MTUs."""
+    hosts: dict[str, set[str]] = defaultdict(set)
+    rows = _rows(tallies, "signal.mtu")
+    for row in rows:
+        hosts[row.host].add(row.get("mtu"))
+    counts = Counter(mtu for mtus in hosts.values() for mtu in mtus)
+    if len(counts) < 2:
+        return []
+    odd = counts.most_common()[-1][0]
+    names = {"1": "256", "2": "512", "3": "1024", "4": "2048", "5": "4096"}
+    text = "path MTU differs: " + ", ".join(f"{names.get(m, m)} on {some(h for h in hosts if m in hosts[h])}"
+                                            for m in sorted(counts))  # fmt: skip
+    first = {row.get("mtu"): row.evidence for row in reversed(rows)}
+    return [Verdict(text, some(h for h in hosts if odd in hosts[h]), tuple(first[m] for m in sorted(first)))]
+
+
+def far_nics(tallies: Tallies) -> list[Verdict]:
+    """Hosts where no GPU has a NIC nearer than the CPU."""
+    found = []
+    for host, rows in _by_host(_rows(tallies, "signal.gpu-paths")).items():
+        paths = [word for row in rows for word in _NET_PATH.findall(row.get("nets"))]
+        near = [word for word in paths if word in ("PIX", "PXB", "PXN", "P2C", "C2C", "LOC")]
+        if paths and not near:
+            text = f"every path from GPU to NIC is {' or '.join(sorted(set(paths)))}"
+            found.append(Verdict(text, host, (rows[0].evidence,)))
+    return found
+
+
+def at_start(tallies: Tallies) -> list[Verdict]:
+    """Retries exhausted although nothing had run yet: the peers never reached each other."""
+    return _retries(tallies, midrun=False)
+
+
+def midrun(tallies: Tallies) -> list[Verdict]:
+    """Retries exhausted after the job had made progress: a flap, loss or a peer that died."""
+    return _retries(tallies, midrun=True)
+
+
+def _retries(tallies: Tallies, *, midrun: bool) -> list[Verdict]:
+    progress = {(row.evidence.order): row.evidence.line for row in _rows(tallies, "signal.progress")}
+    begin = {row.evidence.order: row.evidence.context.time_s for row in _rows(tallies, "signal.bootstrap")}
+    files: dict[int, list[Row]] = defaultdict(list)
+    for row in _rows(tallies, "signal.status-12"):
+        files[row.evidence.order].append(row)
+    late = any(_is_late(rows[0], progress, begin) for rows in files.values())
+    if not files or late != midrun:
+        return []
+    rows = [row for group in files.values() for row in group]
+    total = sum(row.count for row in rows)
+    peers = {row.get("peer").split("<")[0] for row in rows if row.get("peer")}
+    text = f"{total} completion{'s' if total > 1 else ''} with status 12 towards {some(peers) or 'a peer'}"
+    return [Verdict(text, some({row.host for row in rows if row.host}), tuple(row.evidence for row in rows[:3]))]
+
+
+def _is_late(row: Row, progress: Mapping[int, int], begin: Mapping[int, float | None]) -> bool:
+    order, time_s = row.evidence.order, row.evidence.context.time_s
+    if any(line < row.evidence.line or order_ != order for order_, line in progress.items()):
+        return True
+    start = begin.get(order)
+    return start is not None and time_s is not None and time_s - start > START_S
+
+
+def watchdog(tallies: Tallies) -> list[Verdict]:
+    """Time-outs of which every rank names the same collective, or one only."""
+    return _timeouts(tallies, diverged=False)
+
+
+def diverged(tallies: Tallies) -> list[Verdict]:
+    """Time-outs of which ranks name different collectives: the program took two ways."""
+    return _timeouts(tallies, diverged=True)
+
+
+def _timeouts(tallies: Tallies, *, diverged: bool) -> list[Verdict]:
+    rows = _rows(tallies, "signal.watchdog")
+    if not rows:
+        return []
+    first: dict[str, Row] = {}
+    for row in rows:
+        first.setdefault(row.get("rank"), row)
+    calls = Counter((row.get("seq"), row.get("op")) for row in first.values())
+    # Two communicators of one job count on their own: a difference tells only within one kind of call and group.
+    apart = len(calls) > 1 and len({op for _, op in calls}) < len(first) and len(first) > 2
+    if apart != diverged:
+        return []
+    if apart:
+        text = "ranks wait in different collectives: " + "; ".join(
+            f"{op} #{seq} on rank {some(r for r, row in first.items() if (row.get('seq'), row.get('op')) == (seq, op))}"
+            for (seq, op), _ in calls.most_common(4)
+        )
+    else:
+        (seq, op), count = calls.most_common(1)[0]
+        text = f"{count} rank{'s' if count > 1 else ''} timed out in {op} #{seq}"
+    ranks = some((f"{rank}" for rank in first), limit=12)
+    return [Verdict(text, f"rank {ranks}" if ranks else "", tuple(row.evidence for row in list(first.values())[:4]))]
+
+
+def slow_host(tallies: Tallies) -> list[Verdict]:
+    """A host that is slow in every pair it takes part in."""
+    pairs = [run for run in _comparable(tallies) if run.num_hosts == 2]
+    hosts = {host for run in pairs for host in run.hosts}
+    found = []
+    for host in sorted(hosts):
+        mine = [run.busbw_GBps for run in pairs if host in run.hosts]
+        others = [run.busbw_GBps for run in pairs if host not in run.hosts]
+        if len(mine) >= 2 and len(others) >= 1 and max(mine) < SLOW * median(others):
+            text = f"{host} reaches at most {max(mine):.1f} GB/s in {len(mine)} pairs, others {median(others):.1f}"
+            lines = tuple(run.evidence for run in pairs if host in run.hosts)[:4]
+            found.append(Verdict(text, host, lines, 0.6 + 0.1 * min(3, len(mine))))
+    return found if len(found) == 1 else []
+
+
+def slow_across_racks(tallies: Tallies) -> list[Verdict]:
+    """Runs across racks (by the hosts' names) much slower than inside one, on as many hosts."""
+    by_size: dict[int, list[Run]] = defaultdict(list)
+    for run in _comparable(tallies):
+        if run.num_hosts > 1 and run.racks:
+            by_size[run.num_hosts].append(run)
+    for num_hosts, group in sorted(by_size.items()):
+        inside = [run.busbw_GBps for run in group if len(run.racks) == 1]
+        across = [run for run in group if len(run.racks) > 1]
+        if inside and across and median(r.busbw_GBps for r in across) < SLOW * median(inside):
+            text = (f"{num_hosts} hosts: {median(r.busbw_GBps for r in across):.1f} GB/s across racks, "
+                    f"{median(inside):.1f} inside one")  # fmt: skip
+            return [Verdict(text, some(across[0].racks), tuple(run.evidence for run in across[:3]))]
+    return []
+
+
+def two_hosts_flatter(tallies: Tallies) -> list[Verdict]:
+    """Two hosts much faster than three or more: a tree of two sends less, so this alone is no fault."""
+    runs_ = [run for run in _comparable(tallies) if run.op == "all_reduce" or not run.op]
+    two = [run for run in runs_ if run.num_hosts == 2]
+    more = [run for run in runs_ if run.num_hosts > 2]
+    if not two or not more or max(r.busbw_GBps for r in more) > 0.85 * max(r.busbw_GBps for r in two):
+        return []
+    best, rest = max(two, key=lambda r: r.busbw_GBps), max(more, key=lambda r: r.busbw_GBps)
+    text = f"busbw {best.busbw_GBps:.0f} GB/s on 2 hosts, {rest.busbw_GBps:.0f} on {rest.num_hosts}"
+    return [Verdict(text, "", (best.evidence, rest.evidence))]
+
+
+def collapsed(tallies: Tallies) -> list[Verdict]:
+    """RoCE at a fraction of a GB/s for large messages, or with loss counters that count."""
+    lossy = [row for row in _rows(tallies, "signal.loss-counter") if int(row.get("value")) >= 100]
+    roce = bool(_rows(tallies, "signal.roce"))
+    slow = [run for run in _comparable(tallies) if run.num_hosts > 1 and run.busbw_GBps < 1.0]
+    if not roce or not (lossy or slow) or (slow and not lossy and len(slow[0].hosts) < 2):
+        return []
+    parts = [f"{row.get('counter')} {row.get('value')}" for row in lossy[:4]]
+    parts += [f"busbw {slow[0].busbw_GBps:.2f} GB/s at {slow[0].size_bytes >> 20} MiB"] if slow else []
+    lines = tuple(row.evidence for row in lossy[:3]) + tuple(run.evidence for run in slow[:1])
+    return [Verdict(", ".join(parts), some({r.host for r in lossy if r.host}), lines, 0.9 if lossy else 0.6)]
+
+
+def _comparable(tallies: Tallies) -> list[Run]:
+    return [run for run in runs(_rows(tallies, "signal.bench")) if run.size_bytes >= 1 << 20]
+
+
+CHECKS: dict[str, Check] = {
+    check.__name__.replace("_", "-"): check
+    for check in (
+        gdr_missing, idle_nics, mixed_network, different_mtu, far_nics, at_start, midrun, watchdog, diverged, slow_host,
+        slow_across_racks, two_hosts_flatter, collapsed, flight_missing, flight_mismatch,
+    )
+}  # fmt: skip

@@ -1,0 +1,169 @@
+"""Logs as streams of bytes, wherever they are: files, folders, stdin; plain, gzip, bzip2, xz or zstd.
+
+Whatever cannot be read is a sentence in `Sources.unread`, never the end of the run. Folders are walked once: a link
+that leads back is skipped.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+BLOCK_BYTES = 1 << 22
+STDIN = "-"
+_PICKLE = b"\x80"
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\x00", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"),
+)  # fmt: skip
+_BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError)
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Something that was asked for and could not be read, or not to its end."""
+
+    path: str
+    reason: str
+
+
+@dataclass
+class Sources:
+    """The logs of one diagnosis; iterate to get (name, blocks) and read `unread` afterwards."""
+
+    paths: Sequence[str | Path]
+    unread: list[Unread] = field(default_factory=list)
+    num_bytes: int = 0
+    num_files: int = 0
+    on_bytes: Callable[[int], None] | None = None
+
+    def __iter__(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        seen: set[tuple[int, int]] = set()
+        for path in self.paths:
+            if str(path) == STDIN:
+                self.num_files += 1
+                yield "stdin", self._blocks("stdin", sys.stdin.buffer)
+                continue
+            for name in self._files(Path(path), seen, top=True):
+                yield from self._open(name)
+
+    def _files(self, path: Path, seen: set[tuple[int, int]], *, top: bool) -> Iterator[Path]:
+        try:
+            status = path.stat()
+        except (OSError, ValueError) as error:
+            self._skip(path, error)
+            return
+        if (status.st_dev, status.st_ino) in seen:
+            if top and not stat.S_ISDIR(status.st_mode):
+                self.unread.append(Unread(str(path), "the same file was named before"))
+            return
+        seen.add((status.st_dev, status.st_ino))
+        if stat.S_ISDIR(status.st_mode):
+            yield from self._folder(path, seen)
+        elif stat.S_ISREG(status.st_mode) or (top and stat.S_ISFIFO(status.st_mode)):
+            yield path
+        else:
+            self.unread.append(Unread(str(path), "not a file (a device or socket)"))
+
+    def _folder(self, path: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
+        try:
+            names = sorted(os.listdir(path))
+        except OSError as error:
+            self._skip(path, error)
+            return
+        for name in names:
+            yield from self._files(path / name, seen, top=False)
+
+    def _open(self, path: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
+        try:
+            file = path.open("rb")
+        except OSError as error:
+            self._skip(path, error)
+            return
+        with file:
+            self.num_files += 1
+            yield str(path), self._blocks(str(path), file)
+
+    def _blocks(self, name: str, file: IO[bytes]) -> Iterator[bytes]:
+        """Yield the bytes of a file, unpacked; what breaks on the way is noted and what came before it is kept."""
+        stream: Any = _Peeked(file)
+        try:
+            kind = next((kind for magic, kind in _MAGIC if stream.head.startswith(magic)), "")
+            stream = _unpacked(kind, stream) if kind else stream
+            while block := stream.read(BLOCK_BYTES):
+                self.num_bytes += len(block)
+                if self.on_bytes:
+                    self.on_bytes(len(block))
+                yield block
+        except _BROKEN as error:
+            at = f"after {self.num_bytes:,} bytes in all: " if self.num_bytes else ""
+            self.unread.append(Unread(name, f"stopped {at}{_reason(error)}"))
+        except ModuleNotFoundError:
+            self.unread.append(Unread(name, "zstd needs Python 3.14 or the zstandard package; unpack it with zstd -d"))
+
+    def _skip(self, path: Path, error: Exception) -> None:
+        self.unread.append(Unread(str(path), _reason(error)))
+
+
+class _Peeked:
+    """A stream whose first bytes have been looked at; works on pipes, which cannot be wound back."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.head = file.read(8)
+        self._rest = self.head
+
+    def read(self, size: int = -1) -> bytes:
+        if not self._rest:
+            return self._file.read(size) or b""
+        take = self._rest if size < 0 else self._rest[:size]
+        self._rest = self._rest[len(take) :]
+        if size >= 0 and len(take) == size:
+            return take
+        return take + (self._file.read(size - len(take) if size >= 0 else -1) or b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+def _unpacked(kind: str, stream: Any) -> Any:
+    if kind == "gzip":
+        return _Tolerant(gzip.GzipFile(fileobj=stream))
+    if kind == "bzip2":
+        return bz2.BZ2File(stream)
+    if kind == "xz":
+        return lzma.LZMAFile(stream)
+    try:
+        return import_module("compression.zstd").ZstdFile(stream)
+    except ModuleNotFoundError:
+        return import_module("zstandard").ZstdDecompressor().stream_reader(stream)
+
+
+class _Tolerant:
+    """A gzip reader that hands out in small pieces, so that a truncated file gives all it has before it fails."""
+
+    def __init__(self, file: gzip.GzipFile) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        return self._file.read1(min(size, 1 << 20))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, EOFError):
+        return "the compressed file is cut off"
+    if isinstance(error, RecursionError):
+        return "folders are nested too deep"
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")

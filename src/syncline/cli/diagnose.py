@@ -1,0 +1,129 @@
+"""`syncline diagnose`: what went wrong first, from logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from syncline.cli.output import JsonOption, emit, examples, progress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from syncline.audit.diagnose import Diagnosis, Rule
+    from syncline.fabric import Fabric
+
+EPILOG = examples(
+    "syncline diagnose job.log",
+    "syncline diagnose slurm-4242.out /var/log/kern.log.gz nccl-logs/ --json",
+    "dmesg | syncline diagnose - --cluster cluster.yaml",
+    "syncline diagnose job.log --rules our-rules/ --exit nagios",
+)
+app = typer.Typer(help="Say what went wrong first, from logs of any size.", epilog=EPILOG)
+
+Logs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="LOG...", help="Files, folders, or - for stdin; gzip, bzip2, xz, zstd too."),
+]
+Rules = Annotated[
+    list[Path] | None, typer.Option("--rules", metavar="DIR", help="Rules of your own, added to those that ship.")
+]
+Cluster = Annotated[str | None, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="The cluster, if known.")]
+Exit = Annotated[str, typer.Option("--exit", help="none (0 when done) or nagios (0 ok, 1 warning, 2 critical).")]
+ListRules = Annotated[bool, typer.Option("--list", help="List the rules instead.")]
+CheckRules = Annotated[bool, typer.Option("--check-rules", help="Try every rule on its own example instead.")]
+
+
+# A group reads no options after its arguments unless told so.
+@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+def diagnose(
+    logs: Logs = None,
+    rules: Rules = None,
+    cluster: Cluster = None,
+    exit_style: Exit = "none",
+    list_rules: ListRules = False,
+    check_rules: CheckRules = False,
+    json: JsonOption = False,
+) -> None:
+    """Say what went wrong first in NCCL, PyTorch, verbs and kernel logs of any size.
+
+    Each cause comes with the lines that show it, what it means, what to do and how sure that is; what it led to stands
+    below it. What cannot be read is listed. Nothing is changed or sent anywhere.
+    """
+    from syncline.audit.diagnose import read_rules, shipped_rules
+    from syncline.errors import UsageError
+    from syncline.fabric import load
+
+    if exit_style not in ("none", "nagios"):
+        raise UsageError(f'no exit style is called "{exit_style}".', hint="One of: none, nagios.")
+    book = shipped_rules()
+    for path in rules or []:
+        book = read_rules(path, book)
+    if list_rules:
+        _list(book, json)
+        return
+    if check_rules:
+        _check(book, json)
+        return
+    if not logs:
+        raise UsageError("no log is named.", hint="Name files or folders, or - for stdin.")
+    diagnosis = _run(logs, book, load(cluster) if cluster else None)
+    emit(diagnosis.to_json(), json, lambda console: console.print(_text(diagnosis), soft_wrap=True))
+    if exit_style == "nagios":
+        raise typer.Exit(int(diagnosis.severity))
+
+
+def _run(logs: list[str], book: Mapping[str, Rule], fabric: Fabric | None) -> Diagnosis:
+    from syncline.audit.diagnose import diagnose
+
+    with progress() as shown:
+        task = shown.add_task("reading", total=_total(logs))
+        return diagnose(logs, rules=book, cluster=fabric, on_bytes=lambda count: shown.advance(task, count))
+
+
+def _total(logs: list[str]) -> int | None:
+    """Return the bytes to read, where that can be known before."""
+    try:
+        paths = [Path(log) for log in logs]
+        return sum(path.stat().st_size for path in paths) if all(path.is_file() for path in paths) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _text(diagnosis: Diagnosis) -> str:
+    from syncline.report.diagnosis_text import diagnosis_lines
+
+    return "\n".join(diagnosis_lines(diagnosis))
+
+
+def _list(book: Mapping[str, Rule], as_json: bool) -> None:
+    from syncline.audit.environment import rule_ids
+
+    rows = [
+        {"id": rule.id, "number": rule.number, "severity": rule.severity.label, "title": rule.title, "fix": rule.fix}
+        for rule in book.values()
+        if not rule.signal
+    ]
+    payload = {"rules": rows, "environment": list(rule_ids())}
+    lines = [f"{row['number'] or '':>2} {row['id']:28} {row['severity']:9} {row['title']}" for row in rows]
+    lines.append(f"and {len(rule_ids())} of the environment (nccl.env.*)")
+    emit(payload, as_json, lambda console: console.print("\n".join(lines), soft_wrap=True))
+
+
+def _check(book: Mapping[str, Rule], as_json: bool) -> None:
+    from syncline.audit.diagnose.examples import failing_examples
+    from syncline.errors import RuleError
+
+    failing = failing_examples(book)
+    if failing:
+        id_, found = next(iter(failing.items()))
+        raise RuleError(
+            f'the example of rule "{id_}" is not found by it.',
+            where=book[id_].source,
+            detail=f"It gives: {', '.join(found) or 'nothing'}. In all {len(failing)} rules fail on their example.",
+            hint="Mend the pattern or the example.",
+        )
+    tried = sum(1 for rule in book.values() if rule.example)
+    emit({"tried": tried}, as_json, lambda console: console.print(f"{tried} rules find their examples."))
