@@ -58,6 +58,11 @@ class Group:
         group._made = True
         return group
 
+    @staticmethod
+    def usual_backend() -> str:
+        """Return the backend this machine's ranks would use: nccl where there are GPUs, else gloo."""
+        return "nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+
     def close(self) -> None:
         """Leave the group, if this object made it."""
         if self._made and dist.is_initialized():
@@ -91,6 +96,11 @@ class Group:
         dist.broadcast(data, src=self.global_rank(0), group=self.handle)
         numbers: Floats = data.cpu().numpy()
         return numbers
+
+    def texts(self, text: str, width: int = 64) -> list[str]:
+        """Return everyone's text, cut to `width` bytes; numbers carry it, so that nothing is unpickled."""
+        data = text.encode()[:width].ljust(width, b"\0")
+        return [bytes(row.astype(np.uint8)).rstrip(b"\0").decode(errors="replace") for row in self.numbers(list(data))]
 
     def barrier(self) -> None:
         """Wait until every rank is here."""

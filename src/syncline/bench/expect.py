@@ -1,0 +1,171 @@
+"""What a collective should take on this topology, how sure that is, and which link says so.
+
+    oracle = Oracle(fabric, placement, NetworkOptions(transport="tcp"))
+    oracle.program(program, sizes)            # a program of syncline's own: the flow model
+    oracle.vendor(Kind.ALL_REDUCE, sizes, backend="nccl")       # the model of NCCL
+
+An expectation is an interval, never a point alone: a verdict that is harder than the model is sure would be noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import yaml
+
+from syncline.errors import SimulationError, SynclineError
+from syncline.fabric import Fabric
+from syncline.program import Placement, Program, lower
+from syncline.schedule import FAMILIES, Kind, build, verify
+from syncline.sim.estimate import Estimate, estimate, over_seeds
+from syncline.sim.nccl.describe import from_fabric
+from syncline.sim.nccl.predict import IGNORES as NCCL_IGNORES
+from syncline.sim.nccl.predict import predict
+from syncline.sim.nccl.wire import wires
+from syncline.sim.routing import Network, NetworkOptions
+from syncline.sim.wired import Wired, wire
+
+NUM_SEEDS = 7
+MAX_FLOWS_FOR_SEEDS = 20_000
+NCCL_OPS = {
+    Kind.ALL_REDUCE: "all_reduce", Kind.ALL_GATHER: "all_gather", Kind.REDUCE_SCATTER: "reduce_scatter",
+    Kind.ALL_TO_ALL: "alltoall", Kind.BROADCAST: "broadcast", Kind.REDUCE: "reduce", Kind.SEND_RECV: "sendrecv",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The time one size should take, between which times it may lie, and what the limiting link carries meanwhile."""
+
+    size_bytes: int
+    time_s: float
+    low_s: float
+    high_s: float
+    link: str
+    link_bytes: float
+    line_Bps: float
+    source: str
+    ignores: tuple[str, ...] = ()
+
+    def wire_Bps(self, time_s: float) -> float:
+        """Return what the limiting link carried if the collective took `time_s`."""
+        return self.link_bytes / time_s if time_s > 0 else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the expectation as plain values."""
+        return {
+            "time_s": self.time_s, "low_s": self.low_s, "high_s": self.high_s, "limiting_link": self.link,
+            "link_line_Bps": self.line_Bps, "source": self.source, "ignores": list(self.ignores),
+        }  # fmt: skip
+
+
+@cache
+def intervals() -> dict[str, Any]:
+    """Return how far runs were seen to lie from the flow model."""
+    text = (resources.files("syncline.bench") / "data" / "flow_interval.yaml").read_text("utf-8")
+    table: dict[str, Any] = yaml.safe_load(text)
+    return table
+
+
+class Oracle:
+    """Expectations on one cluster, placement and network. `calibrated` says that the description was fitted here."""
+
+    def __init__(
+        self, fabric: Fabric, placement: Placement, options: NetworkOptions | None = None, *, calibrated: bool = False
+    ) -> None:
+        self.fabric = fabric
+        self.placement = placement
+        self.options = options or NetworkOptions()
+        self.calibrated = calibrated
+
+    @cached_property
+    def network(self) -> Network:
+        """The network that flows cross."""
+        return Network(self.fabric, self.options)
+
+    def program(self, program: Program, sizes: Sequence[int], *, widen: float = 1.0) -> list[Expectation]:
+        """Return what a program should take at each size, by the flow model."""
+        wired = wire(program, self.network)
+        return [self._flow(wired, size, widen) for size in sizes]
+
+    def _flow(self, wired: Wired, size: int, widen: float) -> Expectation:
+        found = estimate(wired, self.network, size)
+        low, high = self._factors(found.time_s, widen)
+        best, worst = self._over_paths(wired, size, found)
+        line = self.network.capacity_Bps[found.limiting_link]
+        if found.limiting_link < self.network.num_links:
+            line = self.fabric.links.rate_Bps[found.limiting_link]
+        return Expectation(
+            size, found.time_s, best * low, worst * high, found.limiting_link_name,
+            float(found.link_bytes[found.limiting_link]), float(line), f"flow model, {found.method}", found.ignores,
+        )  # fmt: skip
+
+    def _factors(self, time_s: float, widen: float) -> tuple[float, float]:
+        table = intervals()
+        band = "short" if time_s < float(table["short_s"]) else "long"
+        low, high = table["calibrated" if self.calibrated else "described"][band]
+        return float(low) / widen, float(high) * widen
+
+    def _over_paths(self, wired: Wired, size: int, found: Estimate) -> tuple[float, float]:
+        """Return the fastest and slowest of several draws of ECMP's hash: which one the switches have is not known."""
+        if self.options.routing != "ecmp" or wired.num_flows > MAX_FLOWS_FOR_SEEDS or not self._has_choices:
+            return found.time_s, found.time_s
+        spread = over_seeds(wired.program, self.network, size, range(NUM_SEEDS))
+        return min(found.time_s, float(spread.time_s.min())), max(found.time_s, float(spread.time_s.max()))
+
+    @cached_property
+    def _has_choices(self) -> bool:
+        """Whether any two hosts are joined by more than one shortest path: only then a hash has something to choose."""
+        levels = self.fabric.devices.level[self.fabric.switches]
+        return bool(len(levels)) and int((levels >= 2).sum()) > 1
+
+    def vendor(self, kind: Kind, sizes: Sequence[int], *, backend: str) -> list[Expectation]:
+        """Return what the backend's own collective should take: NCCL by its model, the others as a ring."""
+        if backend in ("nccl", "rccl"):
+            return self.nccl(kind, sizes)
+        return self.program(self._ring_like(kind), sizes, widen=float(intervals()["vendor_widen"]))
+
+    def nccl(self, kind: Kind, sizes: Sequence[int], *, num_ranks: int | None = None) -> list[Expectation]:
+        """Return what NCCL should take on the first hosts of the cluster, whole hosts at a time."""
+        ranks = self.placement.num_ranks if num_ranks is None else num_ranks
+        per_host = int(np.bincount(self.fabric.gpu_host).max())
+        if kind not in NCCL_OPS:
+            raise SimulationError(f"NCCL's {kind} is not modelled.", hint=f"Known: {', '.join(NCCL_OPS)}.")
+        hosts = max(1, -(-ranks // per_host))
+        system = from_fabric(self.fabric, num_hosts=hosts, gpus_per_host=ranks if hosts == 1 else 0)
+        if system.num_ranks != ranks:
+            raise SimulationError(f"NCCL is modelled on whole hosts of {per_host} GPUs; {ranks} ranks are not.")
+        prediction = predict(system, NCCL_OPS[kind], [float(size) for size in sizes])
+        note = f"; {'; '.join(prediction.unverified)}" if prediction.unverified else ""
+        found = []
+        for row, on in zip(prediction.rows(), wires(prediction, self.fabric), strict=True):
+            line = on.rate_Bps / on.utilisation if on.utilisation else 0.0
+            found.append(Expectation(
+                int(row["size_bytes"]), row["time_s"], row["low_s"], row["high_s"], on.link,
+                on.rate_Bps * row["time_s"], line, f"model of NCCL, {row['algorithm']}{note}", NCCL_IGNORES,
+            ))  # fmt: skip
+        return found
+
+    def _ring_like(self, kind: Kind) -> Program:
+        """Return the program that a backend's own collective most resembles."""
+        name = "ring" if kind in FAMILIES["ring"].kinds else "direct"
+        options = {"peer": 1} if kind is Kind.SEND_RECV else {}
+        schedule = build(name, self.placement.num_ranks, kind=kind, **options)
+        return replace(lower(verify(schedule), self.placement), name=f"as {name}")
+
+
+def expectations(oracle: Oracle | None, program: Program | None, kind: Kind, sizes: Sequence[int], backend: str
+                 ) -> tuple[list[Expectation | None], str]:  # fmt: skip
+    """Return what each size should take, or nothing and the reason why nothing can be said."""
+    if oracle is None:
+        return [None] * len(sizes), "no cluster was given (--cluster), so nothing is predicted"
+    try:
+        found = oracle.vendor(kind, sizes, backend=backend) if program is None else oracle.program(program, sizes)
+        return list(found), ""
+    except SynclineError as error:
+        return [None] * len(sizes), error.message

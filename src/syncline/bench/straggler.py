@@ -1,0 +1,88 @@
+"""Stragglers: ranks that are slower than their fellows, again and again, from a table of per-rank times.
+
+A rank counts as a straggler when its excess over the median of all ranks, taken over the repetitions, stands clear of
+what ranks differ by anyway (the spread of the others) and is more than a share of the time itself. Both must hold: on
+a quiet machine the spread is so small that a harmless microsecond would stand out, on a noisy one a share alone would
+flag half of the ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline import units
+from syncline.finding import Action, Finding, Severity
+
+Floats = NDArray[np.float64]
+SPREADS = 5.0
+LEAST_SHARE = 0.10
+LEAST_TIMES = 0.7
+"""Share of the repetitions in which the rank must be among the slow: a straggler is steady, a hiccup is not."""
+
+_NORMAL = 1.4826  # median absolute deviation to standard deviation, for normal noise
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """One rank, how much later it is than the median rank, and how often."""
+
+    rank: int
+    excess_s: float
+    typical_s: float
+    share_of_times: float
+    confidence: float
+
+    @property
+    def factor(self) -> float:
+        """Its time over the median rank's."""
+        return (self.typical_s + self.excess_s) / self.typical_s if self.typical_s > 0 else float("inf")
+
+
+def stragglers(times_s: Floats, *, waits: bool = False, least_s: float = 0.0) -> list[Straggler]:
+    """Return the ranks that stand out in a table of ranks x repetitions, the worst first.
+
+    `waits` says that the times are of a collective everybody waits in: there the rank that comes last waits least, so
+    the shortest time is the straggler's. `least_s` is an excess nobody cares about.
+    """
+    table = np.asarray(times_s, dtype=np.float64)
+    if table.ndim != 2 or table.shape[0] < 3 or not table.shape[1]:
+        return []
+    middle = np.median(table, axis=0)
+    over = (middle - table) if waits else (table - middle)
+    excess = np.median(over, axis=1)
+    typical = float(np.median(middle))
+    noise = _NORMAL * float(np.median(np.abs(excess - np.median(excess))))
+    within = _NORMAL * np.median(np.abs(over - excess[:, None]), axis=1) / np.sqrt(table.shape[1])
+    spread = np.hypot(noise, within)
+    found = []
+    for rank in np.argsort(-excess):
+        limit = max(SPREADS * float(spread[rank]), LEAST_SHARE * typical, least_s)
+        often = float((over[rank] > limit / 2).mean())
+        if excess[rank] > limit and often >= LEAST_TIMES:
+            clear = 1 - min(1.0, SPREADS * float(spread[rank]) / float(excess[rank])) / 2
+            sure = round(clear * often * _repeats_trust(table.shape[1]), 2)
+            found.append(Straggler(int(rank), float(excess[rank]), typical, often, sure))
+    return found
+
+
+def _repeats_trust(count: int) -> float:
+    """Return how far so many repetitions can be trusted: one shows nothing steady."""
+    return count / (count + 1)
+
+
+def findings(found: list[Straggler], names: list[str], what: str) -> list[Finding]:
+    """Return stragglers as findings; `names` are the hosts of the ranks, `what` the time that stands out."""
+    return [
+        Finding(
+            "bench.straggler.rank", Severity.WARNING, f"rank {one.rank} on {names[one.rank]}",
+            f"{what} is {units.show_time(one.excess_s)} more than the median rank's "
+            f"{units.show_time(one.typical_s)}, in {100 * one.share_of_times:.0f} % of the repetitions",
+            "as the other ranks", (), "the collective waits for its slowest rank",
+            "Look at that host: CPU frequency, other load, PCIe width, a GPU that throttles.",
+            "docs/method/bench.md", Action.INSPECT, one.confidence,
+        )
+        for one in found
+    ]  # fmt: skip

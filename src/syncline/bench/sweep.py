@@ -1,0 +1,130 @@
+"""A sweep on a live group: collectives by algorithm and size, checked, beside what each should take.
+
+Every rank calls `sweep`; every rank gets the same rows back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from syncline.bench.expect import Expectation, Oracle, expectations
+from syncline.bench.measured import Measured, Timing
+from syncline.bench.verdict import Judged, judge
+from syncline.codec.codec import RAW
+from syncline.codec.scheme import scheme
+from syncline.errors import BenchError
+from syncline.program import Placement, Program, lower, vendor
+from syncline.runtime.executor import Executor
+from syncline.runtime.trial import Trial, elements, measure
+from syncline.schedule import FAMILIES, Collective, Kind, build, verify
+from syncline.sim.candidates import find
+from syncline.timeline import Timeline
+
+VENDOR = "vendor"
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What to measure: one collective by several algorithms at several sizes, how often and on what."""
+
+    kind: Kind
+    algorithms: tuple[str, ...]
+    sizes: tuple[int, ...]
+    dtype: str = "float"
+    codec: str = RAW.name
+    warm_up: int = 2
+    repeats: int = 10
+    budget_s: float = 20.0
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The rows of a sweep, what could not be predicted and why, and the per-rank times that tell stragglers."""
+
+    rows: tuple[Judged, ...]
+    unpredicted: dict[str, str]
+    late_s: np.ndarray[Any, np.dtype[np.float64]]
+    work_s: np.ndarray[Any, np.dtype[np.float64]]
+    last: Timeline | None
+
+
+def goal_of(kind: Kind, num_ranks: int) -> Collective:
+    """Return the collective as it is measured: from rank 0, and send/recv to rank 1."""
+    return Collective(kind, num_ranks, peer=1 if kind is Kind.SEND_RECV else -1)
+
+
+def program_of(algorithm: str, kind: Kind, placement: Placement, backend: str, codec: str = RAW.name) -> Program:
+    """Return the program an algorithm's name stands for: a family of schedules, or the backend's own."""
+    goal = goal_of(kind, placement.num_ranks)
+    if algorithm == VENDOR:
+        return vendor(goal, placement, backend)
+    price = RAW if codec == RAW.name else scheme(codec).price()
+    if algorithm == "hierarchical":
+        proved = verify(build(algorithm, goal.num_ranks, kind=kind, shape=_levels(placement)))
+    elif algorithm in FAMILIES:
+        options = {"peer": goal.peer} if kind is Kind.SEND_RECV else {}
+        proved = verify(build(algorithm, goal.num_ranks, kind=kind, **options))
+    else:
+        proved = find(placement.fabric, kind, goal.num_ranks, algorithm)
+    return lower(proved, placement, price)
+
+
+def _levels(placement: Placement) -> tuple[int, ...]:
+    """Return (hosts, ranks a host), or (racks, hosts a rack) where every host has one rank."""
+    for group in (placement.host, placement.fabric.devices.group[placement.device]):
+        _, counts = np.unique(group, return_counts=True)
+        even = len(counts) > 1 and counts[0] > 1 and bool((counts == counts[0]).all())
+        if even and (np.diff(group) != 0).sum() == len(counts) - 1:
+            return len(counts), int(counts[0])
+    raise BenchError("a hierarchical collective needs hosts or racks with equally many ranks, in order.",
+                     hint="Use packed ranks, or another algorithm.")  # fmt: skip
+
+
+def sweep(
+    executor: Executor,
+    question: Question,
+    placement: Placement,
+    oracle: Oracle | None = None,
+    *,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Answer:
+    """Measure everything asked for; `tell` hears what is being measured."""
+    rows: list[Judged] = []
+    unpredicted: dict[str, str] = {}
+    late, work = [], []
+    last: Timeline | None = None
+    backend = executor.group.backend
+    for algorithm in question.algorithms:
+        program = program_of(algorithm, question.kind, placement, backend, question.codec)
+        own = None if algorithm == VENDOR else program
+        expected, why = expectations(oracle, own, question.kind, question.sizes, backend)
+        if why:
+            unpredicted[algorithm] = why
+        for size, one in zip(question.sizes, expected, strict=True):
+            tell(f"{algorithm}, {size:,} bytes")
+            trial = measure(
+                executor, program, size, dtype=question.dtype, warm_up=question.warm_up, repeats=question.repeats,
+                budget_s=question.budget_s,
+            )  # fmt: skip
+            rows.append(_row(question, algorithm, size, placement.num_ranks, trial, one))
+            late.append(trial.late_s)
+            work.append(trial.work_s)
+            last = trial.last
+    return Answer(tuple(rows), unpredicted, np.concatenate(late, axis=1), np.concatenate(work, axis=1), last)
+
+
+def _row(
+    question: Question, algorithm: str, size: int, num_ranks: int, trial: Trial, expected: Expectation | None
+) -> Judged:
+    goal = goal_of(question.kind, num_ranks)
+    measured = Measured(
+        question.kind, num_ranks, size, Timing.of(trial.rank_s.max(axis=0)), algorithm, question.dtype,
+        elements(size, question.dtype), "sum" if goal.reduces else "none",
+        goal.root if question.kind in (Kind.BROADCAST, Kind.REDUCE, Kind.GATHER, Kind.SCATTER) else -1,
+        trial.num_wrong, trial.error,
+    )  # fmt: skip
+    return judge(measured, expected)

@@ -1,0 +1,172 @@
+"""Is that what this topology should give? A measurement against its expectation, and what explains the gap.
+
+The threshold is the prediction's own interval, and the measurement has its own spread: "slow" is said when the fastest
+tenth of the repetitions is still slower than the interval allows, "slow?" when only the median is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from syncline import units
+from syncline.bench.expect import Expectation
+from syncline.bench.measured import Measured
+from syncline.finding import Action, Finding, Severity
+
+
+class Verdict(StrEnum):
+    """What a measurement says about the cluster."""
+
+    OK = "ok"
+    SLOW = "slow"
+    MAYBE_SLOW = "slow?"
+    FAST = "fast"
+    WRONG = "wrong"
+    UNKNOWN = "-"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One line of a sweep with what was expected of it."""
+
+    measured: Measured
+    expected: Expectation | None
+    verdict: Verdict
+
+    @property
+    def factor(self) -> float | None:
+        """Measured over predicted time."""
+        return self.measured.timing.median_s / self.expected.time_s if self.expected else None
+
+    @property
+    def wire_Bps(self) -> float | None:
+        """What the limiting link carried."""
+        return self.expected.wire_Bps(self.measured.timing.median_s) if self.expected else None
+
+    @property
+    def label(self) -> str:
+        """The verdict with its factor, as a table shows it."""
+        if self.verdict in (Verdict.OK, Verdict.WRONG, Verdict.UNKNOWN) or self.factor is None:
+            return self.verdict.value
+        return f"{self.verdict.value} x{self.factor:.2g}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is added to a row of nccl-tests' JSON."""
+        return {
+            "expected": self.expected.to_json() if self.expected else None,
+            "factor": self.factor,
+            "wire_Bps": self.wire_Bps,
+            "verdict": self.verdict.value,
+        }
+
+
+def judge(measured: Measured, expected: Expectation | None) -> Judged:
+    """Return the verdict on one measurement."""
+    return Judged(measured, expected, _verdict(measured, expected))
+
+
+def _verdict(measured: Measured, expected: Expectation | None) -> Verdict:
+    if measured.num_wrong:
+        return Verdict.WRONG
+    if expected is None:
+        return Verdict.UNKNOWN
+    timing = measured.timing
+    if timing.p10_s > expected.high_s:
+        return Verdict.SLOW
+    if timing.median_s > expected.high_s:
+        return Verdict.MAYBE_SLOW
+    return Verdict.FAST if timing.p90_s < expected.low_s else Verdict.OK
+
+
+def findings(rows: Sequence[Judged]) -> list[Finding]:
+    """Return what is wrong, one finding an algorithm: the line that shows it best, with the link that explains it."""
+    found = []
+    for algorithm in dict.fromkeys(row.measured.algorithm for row in rows):
+        mine = [row for row in rows if row.measured.algorithm == algorithm]
+        wrong = [row for row in mine if row.verdict is Verdict.WRONG]
+        if wrong:
+            found.append(_wrong_data(wrong, algorithm))
+        slow = [row for row in mine if row.verdict is Verdict.SLOW]
+        if slow:
+            found.append(_slow(slow, mine, algorithm))
+        fast = [row for row in mine if row.verdict is Verdict.FAST]
+        if fast and not slow:
+            found.append(_fast(fast, algorithm))
+    return found
+
+
+def _name(row: Judged) -> str:
+    return f"{row.measured.kind.value.replace('_', '-')} ({row.measured.algorithm})"
+
+
+def _line(row: Judged) -> str:
+    timing = row.measured.timing
+    text = f"{units.show_size(row.measured.size_bytes)}: {units.show_time(timing.median_s)}"
+    if row.expected:
+        low, high = units.show_time(row.expected.low_s), units.show_time(row.expected.high_s)
+        text += f", predicted {units.show_time(row.expected.time_s)} ({low} to {high})"
+    return text
+
+
+def _slow(slow: list[Judged], mine: list[Judged], algorithm: str) -> Finding:
+    worst = max(slow, key=lambda row: row.measured.size_bytes)
+    expected, factor = worst.expected, worst.factor
+    assert expected is not None and factor is not None
+    small = all(row.measured.size_bytes < 1 << 20 for row in slow)
+    wire = worst.wire_Bps or 0.0
+    observed = (
+        f"{_name(worst)} of {units.show_size(worst.measured.size_bytes)} takes "
+        f"{units.show_time(worst.measured.timing.median_s)}, {factor:.2g} times the predicted time"
+    )
+    meaning = (
+        "only small sizes are slow: latency or the host's own work, not a link's rate"
+        if small
+        else f"{expected.link} would explain it if it carried {units.show_rate(wire)} at most, "
+        f"of {units.show_rate(expected.line_Bps)}"
+    )
+    fix = (
+        "Look at the hosts: CPU frequency, interrupts, other load; then calibrate the description."
+        if small
+        else "Measure the links: syncline bench tournament names the host, leaf or link; look at its counters."
+    )
+    return Finding(
+        "bench.collective.slow", Severity.CRITICAL if factor >= 2 else Severity.WARNING,
+        expected.link, observed, f"at most {units.show_time(expected.high_s)} ({expected.source})",
+        tuple(_line(row) for row in slow[-4:]), meaning, fix, "docs/method/bench.md",
+        Action.INSPECT, round(len(slow) / len(mine), 2),
+    )  # fmt: skip
+
+
+def _fast(fast: list[Judged], algorithm: str) -> Finding:
+    row = max(fast, key=lambda row: row.measured.size_bytes)
+    assert row.expected is not None and row.factor is not None
+    return Finding(
+        "bench.collective.faster-than-described", Severity.WARNING, row.expected.link,
+        f"{_name(row)} of {units.show_size(row.measured.size_bytes)} takes {row.factor:.2g} of the predicted time",
+        f"at least {units.show_time(row.expected.low_s)}", tuple(_line(r) for r in fast[-4:]),
+        "the description is wrong, or the traffic did not go where the description says",
+        "Check rates in the cluster file, the interface in use, and that ranks are where they are placed.",
+        "docs/method/bench.md", Action.CONFIGURE,
+    )  # fmt: skip
+
+
+def _wrong_data(wrong: list[Judged], algorithm: str) -> Finding:
+    total = sum(row.measured.num_wrong or 0 for row in wrong)
+    return Finding(
+        "bench.data.wrong", Severity.CRITICAL, _name(wrong[0]), f"{total:,} elements came out wrong", "none",
+        tuple(f"{units.show_size(r.measured.size_bytes)}: {r.measured.num_wrong:,} wrong" for r in wrong[:4]),
+        "data is damaged on the way or in a reduction: memory, PCIe, driver, or a library that does not fit",
+        "Stop using these hosts. Repeat with fewer ranks to find the host, then with another library version.",
+        "docs/method/bench.md", Action.ESCALATE,
+    )  # fmt: skip
+
+
+def priced(found: Sequence[Finding], usd_per_day: float) -> list[Finding]:
+    """Return the findings with what they cost."""
+    return [
+        replace(finding, cost_usd_per_day=usd_per_day) if finding.rule == "bench.collective.slow" else finding
+        for finding in found
+    ]

@@ -1,0 +1,364 @@
+"""`syncline bench`: measure collectives and links, and hold them against what this topology should give."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from syncline.cli.bench_options import (
+    Algorithm,
+    Backend,
+    Begin,
+    Budget,
+    Calibrated,
+    Check,
+    Cluster,
+    CodecName,
+    Collective,
+    Cost,
+    Deadline,
+    Dtype,
+    End,
+    Exposed,
+    Factor,
+    GpuHour,
+    Local,
+    PlacementName,
+    Ranks,
+    Read,
+    Repeats,
+    Routing,
+    Size,
+    Step,
+    Trace,
+    Transport,
+    WarmUp,
+)
+from syncline.cli.output import JsonOption, emit, err, examples
+
+if TYPE_CHECKING:
+    from syncline.bench.expect import Oracle
+    from syncline.bench.price import Loss
+    from syncline.bench.sweep import Answer, Question
+    from syncline.bench.verdict import Judged
+    from syncline.fabric import Fabric
+    from syncline.finding import Finding
+    from syncline.program import Placement
+    from syncline.runtime.group import Group
+
+app = typer.Typer(
+    help="Measure collectives and links on a live cluster, beside what its topology should give.",
+    epilog=examples(
+        "syncline bench allreduce --local 4 --size 1KiB..1MiB --algorithm vendor,ring",
+        "torchrun --nproc-per-node 8 ... -m syncline bench allreduce --cluster cluster.yaml",
+        "mpirun -n 8 syncline bench alltoall --cluster cluster.yaml -b 8 -e 128M -f 2",
+        "syncline bench --read all_reduce_perf.log --cluster h100-64-rail --cost",
+        "syncline bench tournament --cluster cluster.yaml",
+    ),
+)
+
+
+@app.callback(invoke_without_command=True)
+def bench(
+    context: typer.Context,
+    read: Read = None,
+    cluster: Cluster = None,
+    collective: Collective = None,
+    ranks: Ranks = 0,
+    cost: Cost = False,
+    exposed: Exposed = 0.2,
+    gpu_hour: GpuHour = None,
+    check: Check = False,
+    json: JsonOption = False,
+) -> None:
+    """Measure collectives and links on a live cluster, beside what its topology should give."""
+    from syncline.errors import UsageError
+
+    if context.invoked_subcommand is not None:
+        if read or cluster:
+            raise UsageError("--read and --cluster before the collective judge a log.",
+                             hint="Put --cluster after the collective, or drop the collective.")  # fmt: skip
+        return
+    if read is None:
+        raise UsageError("say what to measure, or give a log with --read.", hint="Try: syncline bench --help")
+    from syncline.bench.measured import NAMES
+    from syncline.bench.nccl_log import read_log
+
+    if collective is not None and collective not in NAMES:
+        raise UsageError(f'no collective is called "{collective}".', hint=f"One of: {', '.join(NAMES)}.")
+    log = read_log(read, kind=NAMES[collective] if collective else None, num_ranks=ranks)
+    rows, note = _judge_log(log, cluster)
+    payload = _payload(rows, {"vendor": note} if note else {}, cluster, log.num_ranks, log.library)
+    payload |= {"log": str(read), "hosts": log.num_hosts, "version": log.version, "notes": list(log.notes)}
+    payload["devices"] = [{"rank": d.rank, "hostname": d.host, "device_info": d.name} for d in log.devices]
+    _finish(payload, rows, cluster, log.num_ranks, cost, exposed, gpu_hour, check, json)
+
+
+def _judge_log(log: Any, cluster: str | None) -> tuple[list[Judged], str]:
+    from syncline.bench.expect import Oracle
+    from syncline.bench.verdict import judge
+    from syncline.errors import SimulationError
+    from syncline.fabric import load
+    from syncline.program import packed
+
+    rows = [row for row in log.rows if not row.in_place] or list(log.rows)
+    if cluster is None:
+        return [judge(row, None) for row in rows], "no cluster was given (--cluster), so nothing is predicted"
+    fabric = load(cluster)
+    oracle = Oracle(fabric, packed(fabric, min(log.num_ranks, fabric.num_gpus)))
+    if log.num_ranks > fabric.num_gpus:
+        return [
+            judge(row, None) for row in rows
+        ], f"the log has {log.num_ranks} ranks, {fabric.name} {fabric.num_gpus} GPUs"
+    try:
+        expected = oracle.nccl(log.kind, [row.size_bytes for row in rows], num_ranks=log.num_ranks)
+    except SimulationError as error:
+        return [judge(row, None) for row in rows], error.message
+    return [judge(row, one) for row, one in zip(rows, expected, strict=True)], ""
+
+
+def measure(
+    context: typer.Context,
+    cluster: Cluster = None,
+    size: Size = "1KiB..16MiB",
+    begin: Begin = None,
+    end: End = None,
+    factor: Factor = 0,
+    step: Step = None,
+    algorithm: Algorithm = "vendor",
+    dtype: Dtype = "float",
+    codec: CodecName = "raw",
+    backend: Backend = None,
+    warm_up: WarmUp = 2,
+    repeats: Repeats = 10,
+    budget: Budget = 20.0,
+    deadline: Deadline = 60.0,
+    local: Local = None,
+    placement: PlacementName = None,
+    routing: Routing = "ecmp",
+    transport: Transport = None,
+    calibrated: Calibrated = False,
+    cost: Cost = False,
+    exposed: Exposed = 0.2,
+    gpu_hour: GpuHour = None,
+    trace: Trace = None,
+    check: Check = False,
+    json: JsonOption = False,
+) -> None:
+    """Measure this collective by algorithm and size, under torchrun, srun, mpirun or --local N."""
+    from syncline.bench.measured import NAMES
+    from syncline.bench.sizes import between, nccl_size, sizes_of
+
+    kind = NAMES[str(context.info_name)]
+    if begin or end:
+        low, high = nccl_size(begin or end or ""), nccl_size(end or begin or "")
+        sizes = between(low, high, factor=factor, step=nccl_size(step) if step else 0)
+    else:
+        sizes = sizes_of(size, factor=factor, step=step or "")
+    _start_here(context, local)
+    from syncline.bench.sweep import Question, sweep
+    from syncline.runtime.executor import Executor
+    from syncline.runtime.trial import elements
+
+    smallest = min(sizes)
+    elements(smallest, dtype)
+    names = tuple(part.strip() for part in algorithm.split(",") if part.strip())
+    question = Question(kind, names, tuple(sizes), dtype, codec, warm_up, repeats, budget)
+    with _join(backend) as group:
+        placed, oracle = _oracle(cluster, placement, group, routing, transport, calibrated)
+        with Executor(group, deadline_s=deadline) as executor:
+            answer = sweep(executor, question, placed, oracle, tell=_teller(group))
+        hosts = group.texts(os.uname().nodename)
+        first = group.rank == 0
+        backend_name = group.backend
+    if not first:
+        return
+    payload = _measured_payload(question, answer, cluster, placed, hosts, backend_name)
+    if trace and answer.last is not None:
+        from syncline.timeline import save
+
+        save(answer.last, trace)
+        payload["trace"] = str(trace)
+    extra = _stragglers(answer, hosts)
+    _finish(payload, list(answer.rows), cluster, placed.num_ranks, cost, exposed, gpu_hour, check, json, extra)
+
+
+def _start_here(context: typer.Context, local: int | None) -> None:
+    """Start this command N times on this machine, unless this process is one of them, and end with its status."""
+    from syncline.runtime.launch import detect
+
+    if local is None or detect(os.environ) is not None:
+        return
+    from syncline.bench.local import run_here
+
+    raise typer.Exit(run_here(_again(context), local))
+
+
+def _again(context: typer.Context) -> list[str]:
+    """Return the words that call this command with the same options, less --local."""
+    words = ["bench", str(context.info_name)]
+    for option in context.command.params:
+        value = context.params.get(str(option.name))
+        if option.name == "local" or value in (None, False) or value == option.default:
+            continue
+        words += [option.opts[0]] if value is True else [option.opts[0], str(value)]
+    return words
+
+
+def _join(backend: str | None) -> Group:
+    from syncline.errors import UsageError
+    from syncline.runtime.group import Group
+    from syncline.runtime.launch import detect
+
+    launch = detect(os.environ)
+    if launch is None:
+        raise UsageError("no launcher started this process.",
+                         hint="Use torchrun, srun or mpirun, or add --local 4 for a try on this machine.")  # fmt: skip
+    if launch.num_ranks < 2:
+        raise UsageError("a collective needs at least two ranks.", hint="Start more processes.")
+    return Group.join(launch, backend=backend or Group.usual_backend())
+
+
+def _oracle(
+    cluster: str | None, placement: str | None, group: Group, routing: str, transport: str | None, calibrated: bool
+) -> tuple[Placement, Oracle | None]:
+    from syncline.bench.expect import Oracle
+    from syncline.fabric import ClusterSpec, build, load
+    from syncline.program import place
+    from syncline.sim.routing import NetworkOptions
+
+    if cluster is None:
+        hosts = {"hosts": group.size, "host": "1 x H100", "network": "leaf-spine NDR"}
+        return place("packed", build(ClusterSpec.model_validate(hosts)), group.size), None
+    fabric = load(cluster)
+    name = placement or ("spread" if group.size <= fabric.num_hosts else "packed")
+    placed = place(name, fabric, group.size)
+    carrier = transport or ("rdma" if group.backend == "nccl" else "tcp")
+    options = NetworkOptions(routing=routing, transport=carrier)  # type: ignore[arg-type]
+    return placed, Oracle(fabric, placed, options, calibrated=calibrated)
+
+
+def _teller(group: Group) -> Any:
+    console = err()
+    if group.rank != 0 or not console.is_terminal:
+        return lambda text: None
+    return lambda text: console.print(f"\r\x1b[K{text}", end="")
+
+
+def _stragglers(answer: Answer, hosts: list[str]) -> list[Finding]:
+    from syncline.bench.straggler import findings, stragglers
+
+    slow = findings(stragglers(answer.work_s, least_s=1e-3), hosts, "its own work (packing, adding, coding)")
+    late = findings(stragglers(answer.late_s, least_s=5e-3), hosts, "its delay at the common start")
+    return [*slow, *late]
+
+
+def _measured_payload(
+    question: Question, answer: Answer, cluster: str | None, placed: Placement, hosts: list[str], backend: str
+) -> dict[str, Any]:
+    payload = _payload(list(answer.rows), answer.unpredicted, cluster, placed.num_ranks, backend)
+    payload["devices"] = [{"rank": rank, "hostname": host} for rank, host in enumerate(hosts)]
+    payload |= {"backend": backend, "codec": question.codec, "placement": placed.name, "hosts": len(set(hosts))}
+    payload["warm_up"] = question.warm_up
+    return payload
+
+
+def _payload(
+    rows: list[Judged], unpredicted: dict[str, str], cluster: str | None, num_ranks: int, library: str
+) -> dict[str, Any]:
+    from syncline import __version__
+    from syncline.bench.nccl_json import document
+
+    payload = document(rows, [], f"syncline {__version__}")
+    return payload | {"cluster": cluster, "ranks": num_ranks, "library": library, "unpredicted": unpredicted}
+
+
+def _finish(
+    payload: dict[str, Any],
+    rows: list[Judged],
+    cluster: str | None,
+    num_ranks: int,
+    cost: bool,
+    exposed: float,
+    gpu_hour: float | None,
+    check: bool,
+    json: bool,
+    extra: list[Finding] | None = None,
+) -> None:
+    from syncline.bench.price import loss
+    from syncline.bench.verdict import findings, priced
+    from syncline.finding import worst
+    from syncline.report.bench_text import finding_lines, loss_lines, sweep_lines
+
+    found = [*findings(rows), *(extra or [])]
+    lost: Loss | None = None
+    if cost:
+        price, source = _price(cluster, gpu_hour)
+        lost = loss(rows, num_ranks, exposed, price, source)
+        payload["cost"] = lost.to_json() if lost else None
+        found = priced(found, lost.usd_per_day) if lost and lost.usd_per_day is not None else found
+    payload["findings"] = [finding.to_json() for finding in found]
+
+    def text(console: Any) -> None:
+        for line in _head_lines(payload):
+            console.print(line, soft_wrap=True)
+        for line in sweep_lines(rows):
+            console.print(line, soft_wrap=True)
+        for line in (*finding_lines(found), *(loss_lines(lost) if cost else [])):
+            console.print(line, soft_wrap=True)
+        if "trace" in payload:
+            console.print(f"wrote {payload['trace']}", soft_wrap=True)
+
+    emit(payload, json, text)
+    if check:
+        raise typer.Exit(int(worst(found)))
+
+
+def _head_lines(payload: dict[str, Any]) -> list[str]:
+    hosts = payload.get("hosts") or 0
+    where = f" on {payload['cluster']}" if payload["cluster"] else ""
+    on = f", {hosts} host{'s' if hosts != 1 else ''}" if hosts else ""
+    lines = [f"# {payload['args'][0].removesuffix('_perf')}{where}: {payload['ranks']} ranks{on}, {payload['library']}"]
+    lines += [f"# {note}" for note in payload.get("notes", [])]
+    lines += [f"# {algorithm}: {why}" for algorithm, why in payload["unpredicted"].items()]
+    return lines
+
+
+def _price(cluster: str | None, gpu_hour: float | None) -> tuple[float | None, str]:
+    """Return dollars a GPU-hour: as given, or what the cheapest cloud asks for this cluster's GPUs."""
+    from syncline.errors import UsageError
+    from syncline.fabric import load
+    from syncline.plan.cost.prices import load_prices
+    from syncline.plan.cost.renting import gpu_models, rent
+
+    if gpu_hour is not None:
+        if gpu_hour <= 0:
+            raise UsageError(f"a GPU-hour cannot cost {gpu_hour:g} dollars.")
+        return gpu_hour, "as given"
+    if cluster is None:
+        return None, "no cluster and no --gpu-hour was given"
+    fabric: Fabric = load(cluster)
+    quotes = rent(gpu_models(fabric), load_prices())
+    if not quotes:
+        return None, f"no cloud rents {' and '.join(gpu_models(fabric))}; give --gpu-hour"
+    return quotes[0].usd_per_gpu_hour, quotes[0].label
+
+
+for _name in (
+    "allreduce",
+    "allgather",
+    "reducescatter",
+    "broadcast",
+    "reduce",
+    "alltoall",
+    "gather",
+    "scatter",
+    "sendrecv",
+):
+    _manual = examples(
+        f"syncline bench {_name} --local 4 --size 64KiB..4MiB --algorithm vendor,direct",
+        f"mpirun -n 8 syncline bench {_name} --cluster cluster.yaml -b 1K -e 1G -f 4 --json",
+    )
+    app.command(_name, short_help=f"Measure {_name}.", epilog=_manual)(measure)
