@@ -1,9 +1,9 @@
 """What the links of a lab carried, sampled every millisecond: a Timeline, queues, drops, and bursts averages hide.
 
-    with lab.counters() as recording:
-        lab.run(command)
-    recording.counters.timeline().link_use()
-    recording.counters.bursts()
+with lab.counters() as recording:
+    lab.run(command)
+recording.counters.timeline().link_use()
+recording.counters.bursts()
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from syncline.lab import kernel, protocol
@@ -23,7 +24,7 @@ from syncline.lab import kernel, protocol
 _FLAGS = kernel.NEWPID | kernel.NEWNET | kernel.NEWNS | kernel.NEWIPC
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818
     """The kernel does not let this user make a lab: the step that failed, and why."""
 
     def __init__(self, step: str, error: OSError) -> None:
@@ -64,8 +65,7 @@ def enter_namespaces(*, own_user: bool) -> None:
     _step("mount(private)", kernel.private_mounts)
 
 
-def _step(name: str, action: object) -> None:
-    assert callable(action)
+def _step(name: str, action: Callable[[], None]) -> None:
     try:
         action()
     except OSError as error:

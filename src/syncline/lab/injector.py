@@ -93,8 +93,8 @@ class Injector:
             return
         fault.begun = True
         self._change(fault)
-        if fault.kind == "killed":
-            self._end(fault)
+        if fault.kind == "killed":  # there is no end of it to tell
+            self.faults.pop(fault.number)
 
     def _end(self, fault: Active) -> None:
         if fault.over:

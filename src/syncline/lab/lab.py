@@ -65,7 +65,7 @@ class Lab:
         self._link: Link | None = None
         self._processes: dict[int, Process] = {}
         self._early: dict[int, dict[str, Any]] = {}
-        self._recordings: dict[int, Recording] = {}
+        self._helpers: dict[int, threading.Event] = {}
         self.events: list[FaultEvent] = []
         """What happened to faults, as it happened."""
         self._lock = threading.Lock()
@@ -154,7 +154,16 @@ class Lab:
         """Return a recording of every link's counters: `with lab.counters() as recording: ...`."""
         if not 1e-4 <= interval_s <= 10 or queue_interval_s < interval_s:
             raise LabError("counters are read every 0.1 ms to 10 s, and queues not more often.")
-        return Recording(self._open_link, self.blueprint, interval_s, queue_interval_s, self._recordings)
+        return Recording(self._open_link, self.blueprint, interval_s, queue_interval_s, self.helper)
+
+    def helper(self, do: str, **request: Any) -> tuple[int, threading.Event]:
+        """Start one of the lab's own helpers; returns its number and an event that is set when it has ended."""
+        answer, _ = self._open_link.ask(do, **request)
+        with self._lock:
+            ended = self._helpers.setdefault(answer["recording"], threading.Event())
+            if not self._open_link.alive:
+                ended.set()
+        return int(answer["recording"]), ended
 
     # Processes
 
@@ -226,12 +235,14 @@ class Lab:
         port: int = MASTER_PORT,
         pin: bool = False,
         sysfs: bool = False,
+        faults: Sequence[Fault | str] = (),
     ) -> Job:
         """Start a command once per rank, with the environment that distributed programs expect, and return at once.
 
         `rail_per_rank` gives the k-th rank of a host the interface eth(k mod rails) instead of `interface`; `pin` ties
-        rank i to core i mod cores.
+        rank i to core i mod cores. `faults` happen at their times after the start.
         """
+        ordered = [trouble(self.blueprint, parse_fault(fault) if isinstance(fault, str) else fault) for fault in faults]
         places = seats(self.blueprint, ranks_per_host, num_ranks)
         cores = sorted(os.sched_getaffinity(0))
         processes: list[Process] = []
@@ -259,6 +270,8 @@ class Lab:
         except BaseException:
             Job(processes, started_s).end(0.0)
             raise
+        for each in ordered:
+            self._open_link.ask("fault", **each.to_json())
         return Job(processes, started_s)
 
     def run(self, command: Sequence[str], *, timeout_s: float | None = None, **options: Any) -> RunResult:
@@ -292,6 +305,8 @@ class Lab:
 
     def _on_event(self, event: dict[str, Any]) -> None:
         if event["event"] == "lost":
+            for ended in list(self._helpers.values()):
+                ended.set()
             for process in list(self._processes.values()):
                 with process.changed:
                     process.lost = "the lab ended while this ran."
@@ -301,7 +316,8 @@ class Lab:
                 FaultEvent(event["fault"], event["text"], event["what"], event["at_s"], event.get("error", ""))
             )
         elif event["event"] == "recorded":
-            self._recorded(event)
+            with self._lock:
+                self._helpers.setdefault(event["recording"], threading.Event()).set()
         elif event["event"] == "exit":
             with self._lock:
                 process_or_none = self._processes.get(event["process"])
@@ -309,12 +325,6 @@ class Lab:
                     self._early[event["process"]] = event
             if process_or_none is not None:
                 self._ended(process_or_none, event)
-
-    def _recorded(self, event: Mapping[str, Any]) -> None:
-        recording = self._recordings.pop(event["recording"], None)
-        if recording is not None:
-            recording.exit_code = event["code"]
-            recording.ended.set()
 
     def _ended(self, process: Process, event: Mapping[str, Any]) -> None:
         with process.changed:

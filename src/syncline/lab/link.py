@@ -157,4 +157,4 @@ def rebuilt(error: dict[str, str]) -> SynclineError:
     """Return an error that a lab sent as the exception it was."""
     kind = getattr(errors, error.get("error", ""), LabError)
     parts = {name: error.get(name, "") for name in ("where", "detail", "hint")}
-    return kind(error.get("message", "the lab failed."), **parts)  # type: ignore[no-any-return]
+    return kind(error.get("message", "the lab failed."), **parts)

@@ -31,7 +31,7 @@ class Counters:
         self._ask_stats = _HEADER.pack(28, _GETSTATS, _DUMP, 0, 0) + struct.pack("=BBHII", 0, 0, 0, 0, 1)
         self._ask_queues = _HEADER.pack(36, _GETQDISC, _DUMP, 0, 0) + bytes(20)
 
-    def bytes(self) -> dict[int, tuple[int, int]]:
+    def moved(self) -> dict[int, tuple[int, int]]:
         """Return received and sent bytes by interface number."""
         found = {}
         for data, at, end in self._dump(self._ask_stats, _NEWSTATS):

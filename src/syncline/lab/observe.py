@@ -59,3 +59,46 @@ def start_sampler(
     child = nursery.helper("sampler", [json.dumps(order)], passed)
     child.on_exit = lambda code: tell(channel, {"event": "recorded", "recording": child.number, "code": code})
     return child
+
+
+def start_meter(
+    works: Works,
+    nursery: Nursery,
+    files: list[int],
+    channel: socket.socket,
+    tell: Callable[[socket.socket | None, dict[str, Any]], None],
+    *,
+    directions: list[tuple[int, int]],
+    seconds: float,
+    pairs: bool,
+) -> Child:
+    """Start a meter that measures links one by one into a file and says `recorded` when it has ended."""
+    links = []
+    for cable, side in directions:
+        near, far, link, rate_Bps = works.blueprint.cables[cable].ends()[side]
+        links.append(
+            {
+                "link": link,
+                "near": works.namespaces[near.box],
+                "interface": near.interface,
+                "far": works.namespaces[far.box],
+                "far_interface": far.interface,
+                "far_index": works.index[far.box, far.interface],
+                "rate_Bps": rate_Bps,
+                "delay_s": works.blueprint.cables[cable].delay_s,
+            }
+        )
+    hosts = [
+        {"namespace": works.namespaces[host], "addresses": list(works.blueprint.addresses(host).values())}
+        for host in works.blueprint.hosts
+    ]
+    order = {
+        "links": links,
+        "hosts": hosts if pairs else [],
+        "out": files[0],
+        "seconds": seconds,
+        "frame_bytes": works.profile.frame_bytes,
+    }
+    child = nursery.helper("meter", [json.dumps(order)], [files[0], *works.namespaces])
+    child.on_exit = lambda code: tell(channel, {"event": "recorded", "recording": child.number, "code": code})
+    return child

@@ -61,6 +61,11 @@ class Process:
             raise LabError(self.lost)
         return self.exit_code
 
+    def pause(self, time_s: float) -> bool:
+        """Wait for its end, at most so long; says whether it has ended."""
+        with self.changed:
+            return self.changed.wait_for(lambda: self.exit_code is not None or bool(self.lost), time_s)
+
     def signal(self, number: int) -> None:
         """Send a signal to the process and its children."""
         if self.exit_code is None:
@@ -119,9 +124,7 @@ class Job:
                 self.end()
                 raise TimeoutError(f"{len(waiting)} of {len(self.processes)} ranks still ran after {timeout_s} s")
             if waiting:
-                with waiting[0].changed:
-                    first = waiting[0]
-                    first.changed.wait_for(lambda: first.exit_code is not None or bool(first.lost), 0.02)
+                waiting[0].pause(0.02)
         return self._result()
 
     def end(self, grace_s: float = END_GRACE_S) -> None:
@@ -133,12 +136,7 @@ class Job:
                 process.signal(signal.SIGCONT)  # a paused process cannot hear the rest
             until = time.monotonic() + patience_s
             for process in running:
-                with process.changed:
-                    ended = process
-                    process.changed.wait_for(
-                        lambda p=ended: p.exit_code is not None or bool(p.lost),  # type: ignore[misc]
-                        max(0.0, until - time.monotonic()),
-                    )
+                process.pause(max(0.0, until - time.monotonic()))
 
     def _result(self) -> RunResult:
         results = {

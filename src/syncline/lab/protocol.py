@@ -29,7 +29,8 @@ def send(channel: socket.socket, message: Mapping[str, Any], files: Sequence[int
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Receive one message and the files that came with it; EOFError when the other side is gone."""
-    header, files = b"", []
+    header = b""
+    files: list[int] = []
     while len(header) < _LENGTH.size:
         part, more = _receive_some(channel, _LENGTH.size - len(header))
         header, files = header + part, files + more

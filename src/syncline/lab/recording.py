@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from syncline.errors import LabError
@@ -24,13 +25,12 @@ class Recording:
         blueprint: Blueprint,
         interval_s: float,
         queue_interval_s: float,
-        running: dict[int, Recording],
+        start: Callable[..., tuple[int, threading.Event]],
     ) -> None:
-        self._link, self._blueprint, self._running = link, blueprint, running
+        self._link, self._blueprint, self._start = link, blueprint, start
         self.interval_s, self.queue_interval_s = interval_s, queue_interval_s
         self.number = 0
-        self.ended = threading.Event()
-        self.exit_code = 0
+        self._ended = threading.Event()
         self._files: tuple[int, int] | None = None
         self._counters: LinkCounters | None = None
         self._origin_s = 0.0
@@ -44,13 +44,19 @@ class Recording:
     def start(self) -> Recording:
         """Begin."""
         self._files = (os.memfd_create("samples"), os.memfd_create("queues"))
-        answer, _ = self._link.ask(
+        self.number, self._ended = self._start(
             "record", files=self._files, interval_s=self.interval_s, queue_interval_s=self.queue_interval_s
         )
-        self.number = answer["recording"]
-        self._running[self.number] = self
+        self._wait_for_first()
         self._origin_s = time.monotonic()
         return self
+
+    def _wait_for_first(self) -> None:
+        """Wait until the sampler has read everything once: before that it sees nothing."""
+        assert self._files is not None
+        until = time.monotonic() + _PATIENCE_S
+        while os.fstat(self._files[1]).st_size == 0 and not self._ended.is_set() and time.monotonic() < until:
+            time.sleep(0.002)
 
     def stop(self) -> LinkCounters:
         """End, and return what was counted; safe to call twice."""
@@ -60,12 +66,10 @@ class Recording:
             raise LabError("the recording has not begun.", hint="Use it as `with lab.counters() as recording:`.")
         if self._link.alive:
             self._link.ask("stop-recording", recording=self.number)
-            self.ended.wait(_PATIENCE_S)
+            self._ended.wait(_PATIENCE_S)
         self._counters = self._read()
         for file in self._files:
             os.close(file)
-        if self.exit_code:
-            raise LabError(f"the sampler of the lab failed with exit code {self.exit_code}.")
         return self._counters
 
     @property
@@ -77,7 +81,6 @@ class Recording:
         assert self._files is not None
         samples, queues = (os.pread(file, os.fstat(file).st_size, 0) for file in self._files)
         rows = read_rows(samples, SAMPLE_ROW)
+        rows = rows[rows["end_s"] > self._origin_s]
         end_s = max(time.monotonic(), float(rows["end_s"].max(initial=0.0)))
-        return LinkCounters(
-            self._blueprint, rows, read_rows(queues, QUEUE_ROW), self._origin_s, end_s, self.interval_s
-        )
+        return LinkCounters(self._blueprint, rows, read_rows(queues, QUEUE_ROW), self._origin_s, end_s, self.interval_s)

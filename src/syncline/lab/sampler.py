@@ -38,7 +38,7 @@ class Place:
 
     def sample(self, out: bytearray) -> None:
         """Append what moved since the last look, stamped with the time of the reading itself."""
-        now = self.counters.bytes()
+        now = self.counters.moved()
         now_s = time.monotonic()
         for index, (received, sent) in self.links.items():
             before, after = self.last.get(index), now.get(index)

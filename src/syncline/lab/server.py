@@ -20,7 +20,7 @@ from syncline.lab.blueprint import Blueprint
 from syncline.lab.build import Works
 from syncline.lab.injector import Injector
 from syncline.lab.nursery import Nursery
-from syncline.lab.observe import start_sampler
+from syncline.lab.observe import start_meter, start_sampler
 
 JOINED = ("user", "mnt", "pid", "ipc")
 """Namespaces that somebody joins along with a host's network."""
@@ -146,6 +146,9 @@ class Server:
         if verb == "stop-recording":
             self.nursery.stop_helper(request["recording"])
             return {}
+        if verb == "measure":
+            child = start_meter(self.works, self.nursery, files, channel, self.tell, **request)
+            return {"recording": child.number}
         if verb == "namespaces":
             return self._namespaces(**request)
         if verb == "spawn":
@@ -155,7 +158,11 @@ class Server:
         if verb == "paths":
             return {"paths": oracle.paths(self.works)}
         if verb == "describe":
-            return {"blueprint": self.works.blueprint.to_json(), "processes": self.nursery.listing(), "faults": self.injector.listing()}
+            return {
+                "blueprint": self.works.blueprint.to_json(),
+                "processes": self.nursery.listing(),
+                "faults": self.injector.listing(),
+            }
         raise SynclineError(f'a lab does not know how to "{verb}".')
 
     def _build(self, blueprint: dict[str, Any]) -> Answer:
@@ -203,7 +210,7 @@ def bind_hosts_file(blueprint: Blueprint) -> bool:
             name = blueprint.boxes[host].name
             lines.append(f"{end.address} {name}-{end.interface}" + ("" if number else f" {name}"))
     # A file of no file system: in a tmpfs that is taken away again at once, so that only the binding is left.
-    shelf = "/mnt" if os.path.isdir("/mnt") else "/tmp"
+    shelf = next((folder for folder in ("/mnt", "/srv", "/opt") if os.path.isdir(folder)), "/")
     try:
         kernel.mount("tmpfs", shelf, "tmpfs")
     except OSError:
