@@ -34,7 +34,8 @@ VERBS: dict[str, str] = {
     "plan": "Find the best way to run a job and what to change first.",
     "cost": "Say what a cluster and its jobs cost, owned or rented.",
     "diagnose": "Say what went wrong first, from logs of any size.",
-    "bench": "Measure collectives and links against what they should give.",
+    "bench": "Measure collectives against what they should give.",
+    "lab": "Run commands on an emulated copy of a cluster.",
     "validate": "Compare predictions with published measurements.",
 }
 

@@ -6,7 +6,8 @@ One thread drives all boxes: a netlink socket stays bound to the namespace in wh
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pyroute2.iproute.linux import IPRoute
@@ -15,6 +16,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from syncline.lab import kernel, namespace
 from syncline.lab.blueprint import Blueprint, Cable, End
 from syncline.lab.reach import Hop
+from syncline.lab.refusal import refusal
 from syncline.lab.routes import Table, tables
 
 _ROOT_HANDLE = 0x10000
@@ -78,7 +80,8 @@ class Works:
 
     def _add_bridge(self, box: int) -> None:
         netlink = self.netlink[box]
-        netlink.link("add", ifname="br0", kind="bridge", br_forward_delay=0, br_mcast_snooping=0)
+        with _step("bridge"):
+            netlink.link("add", ifname="br0", kind="bridge", br_forward_delay=0, br_mcast_snooping=0)
         self.index[box, "br0"] = netlink.link_lookup(ifname="br0")[0]
         netlink.link("set", index=self.index[box, "br0"], state="up")
 
@@ -105,7 +108,8 @@ class Works:
     def _veth(self, near: End, far_namespace: int, far_name: str) -> None:
         mtu = self.profile.mtu_bytes
         peer = {"ifname": far_name, "net_ns_fd": far_namespace, "mtu": mtu}
-        self.netlink[near.box].link("add", ifname=near.interface, kind="veth", mtu=mtu, peer=peer)
+        with _step("veth"):
+            self.netlink[near.box].link("add", ifname=near.interface, kind="veth", mtu=mtu, peer=peer)
         self.index[near.box, near.interface] = self._find(near)
 
     def _find(self, end: End) -> int:
@@ -128,7 +132,9 @@ class Works:
         netlink, index = self.netlink[end.box], self.index[end.box, end.interface]
         rate, burst = max(1, round(rate_Bps)), self.profile.burst_bytes
         if self.profile.shaper == "tbf":
-            netlink.tc("replace", "tbf", index, _ROOT_HANDLE, rate=rate, burst=burst, limit=self.profile.queue_bytes)
+            limit = self.profile.queue_bytes
+            with _step("tbf"):
+                netlink.tc("replace", "tbf", index, _ROOT_HANDLE, rate=rate, burst=burst, limit=limit)
             return
         netlink.tc("replace", "htb", index, _ROOT_HANDLE, default=_HTB_CLASS)
         netlink.tc(
@@ -222,3 +228,12 @@ class Works:
             netlink.close()
         for descriptor in (*self.namespaces, *self.wires.values(), self.home):
             os.close(descriptor)
+
+
+@contextmanager
+def _step(name: str) -> Iterator[None]:
+    """Name the step that a kernel may not know how to do."""
+    try:
+        yield
+    except NetlinkError as error:
+        raise refusal(name, error.args[1] if len(error.args) > 1 else str(error)) from None

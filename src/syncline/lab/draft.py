@@ -45,7 +45,8 @@ def draft(
     """Return what a lab of this fabric is made of.
 
     `scale` multiplies every rate; without one it is the largest of 1, 0.5, 0.2, 0.1 ... at which all hosts sending at
-    once stay below 2 Gb/s. `hosts` takes only the first so many, or those named, and the switches between them.
+    once stay below 2 Gb/s. `hosts` takes only so many (from every site the first), or those named, and the switches
+    between them.
     """
     if chips_forward(fabric):
         raise LabError(
@@ -71,7 +72,10 @@ def _chosen(fabric: Fabric, hosts: int | Sequence[str] | None) -> list[int]:
     if isinstance(hosts, int):
         if not 1 <= hosts <= fabric.num_hosts:
             raise LabError(f"{fabric.name} has {fabric.num_hosts} hosts, not {hosts}.", hint="Ask for fewer.")
-        return list(range(hosts))
+        # The first of every site in turn: half of a cluster of two sites has two sites.
+        site = fabric.site_of_host
+        turn = np.array([int((site[:host] == site[host]).sum()) for host in range(fabric.num_hosts)])
+        return sorted(np.lexsort((np.arange(fabric.num_hosts), site, turn))[:hosts].tolist())
     place = {name: i for i, name in enumerate(fabric.host_names)}
     for name in hosts:
         if name not in place:

@@ -20,8 +20,8 @@ _KINDS = {
 }
 
 
-def run_inside(visit: Visit, host: str, command: Sequence[str]) -> int:
-    """Run a command on a host of the lab with this process's own terminal; returns its exit code.
+def run_inside(visit: Visit, host: str, command: Sequence[str], *, keep_output: bool = False) -> tuple[int, str]:
+    """Run a command on a host of the lab with this process's own terminal; returns its exit code and output if kept.
 
     The process is a child of this one, so job control works, and it belongs to the lab: it ends with it.
     """
@@ -37,13 +37,15 @@ def run_inside(visit: Visit, host: str, command: Sequence[str]) -> int:
             "SYNCLINE_LAB_HOST": host,
             "PS1": f"[{host}] \\w \\$ ",
         }
-        return _run(list(command), joined, host, environment)
+        return _run(list(command), joined, host, environment, keep_output)
     finally:
         for file in files:
             os.close(file)
 
 
-def _run(command: list[str], namespaces: list[tuple[str, int]], host: str, environment: dict[str, str]) -> int:
+def _run(
+    command: list[str], namespaces: list[tuple[str, int]], host: str, environment: dict[str, str], keep_output: bool
+) -> tuple[int, str]:
     here = os.getcwd()
 
     def prepare() -> None:
@@ -60,8 +62,11 @@ def _run(command: list[str], namespaces: list[tuple[str, int]], host: str, envir
             ["/bin/sh", "-c", '"$@"; exit $?', "sh", *command],
             env=environment,
             preexec_fn=prepare,
+            stdout=subprocess.PIPE if keep_output else None,
+            text=True,
         )
-        return process.wait()
+        output, _ = process.communicate()
+        return process.returncode, output or ""
     except (OSError, subprocess.SubprocessError) as error:
         raise LabError(f"cannot enter {host}: {error}.", hint="Only the user who made the lab can.") from None
     finally:

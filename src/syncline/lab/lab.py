@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Literal
 
@@ -89,6 +90,8 @@ class Lab:
                 f"a lab needs Linux; this is {platform.system() or 'an unknown system'}.",
                 hint="Run it in a Linux virtual machine, or use `syncline simulate`.",
             )
+        if find_spec("pyroute2") is None:
+            raise LabError("a lab needs the package pyroute2.", hint="Install it: pip install 'syncline[lab]'.")
         self._link = Link(own_user=self._own_user, on_event=self._on_event)
         try:
             first = self._link.wait_ready()
