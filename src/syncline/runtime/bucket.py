@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Protocol
 
@@ -23,16 +25,16 @@ class Layout:
     """The parameters of a bucket in order: which element belongs to which, the same on every rank."""
 
     names: tuple[str, ...]
-    sizes: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
 
-    @property
-    def num_elements(self) -> int:
-        """Elements of the whole bucket."""
-        return sum(self.sizes)
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Elements of each parameter."""
+        return tuple(math.prod(shape) for shape in self.shapes)
 
     def fingerprint(self) -> int:
         """Return a number that differs between layouts."""
-        return zlib.crc32(repr((self.names, self.sizes)).encode())
+        return zlib.crc32(repr((self.names, self.shapes)).encode())
 
     def parameter_at(self, element: int) -> int:
         """Return the index of the parameter that holds an element."""

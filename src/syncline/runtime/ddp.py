@@ -2,36 +2,71 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from syncline.runtime.bucket import Layout
+from syncline.runtime.links import GroupLinks
+from syncline.runtime.replicas import compare, fingerprints
 from syncline.runtime.settings import Settings
 from syncline.runtime.step import Step
 from syncline.runtime.synchronizer import Synchronizer
 
+Future = torch.futures.Future[torch.Tensor]
+
+
+class GradBucket(Protocol):
+    """What DDP hands to a hook."""
+
+    def index(self) -> int: ...
+
+    def is_last(self) -> bool: ...
+
+    def buffer(self) -> torch.Tensor: ...
+
+    def parameters(self) -> list[torch.Tensor]: ...
+
+
+class Scaler(Protocol):
+    """What is asked of a gradient scaler."""
+
+    def get_scale(self) -> float: ...
+
 
 class DdpSynchronizer(Synchronizer):
-    """Synchronises a DDP model until it is closed."""
+    """Synchronises a DDP model until it is closed; afterwards the model averages as plain DDP does."""
 
-    def __init__(self, model: DistributedDataParallel, settings: Settings, groups: list[dist.ProcessGroup]) -> None:
-        super().__init__(settings, groups, "ddp")
-        self._names = {id(p): name for name, p in model.module.named_parameters()}
+    def __init__(
+        self, model: DistributedDataParallel, settings: Settings, links: GroupLinks, scaler: Scaler | None = None
+    ) -> None:
+        super().__init__(settings, links, "ddp")
+        self._model = model
+        self._trained = {name: p for name, p in model.module.named_parameters() if p.requires_grad}
+        self._names = {id(p): name for name, p in self._trained.items()}
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._step: Step | None = None
-        self._before = model.register_forward_pre_hook(torch.compiler.disable(self._forward))
+        self._scaler, self._scale = scaler, scaler.get_scale() if scaler else 1.0
+        self._num_backwards = 0
+        self._checked = -1
+        self._closed = False
+        self._hooks: list[Any] = [model.register_forward_pre_hook(_outside_graphs(self._forward))]
+        if settings.nan == "skip":
+            self._hooks.append(register_optimizer_step_pre_hook(self._before_optimizer))
         model.register_comm_hook(self, _hook)
 
-    def bucket(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def bucket(self, bucket: GradBucket) -> Future:
         """Enqueue a bucket and return the future of its average."""
+        if self._closed:
+            return _plain(bucket, self._model.process_group)
         if bucket.index() == 0 or self._step is None:
             self._step = self.open_step()
             self._at_end_of_backward(self._step)
         buffer = bucket.buffer()
-        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        future: Future = torch.futures.Future()
 
         def done(failure: BaseException | None) -> None:
             if failure is None:
@@ -40,32 +75,91 @@ class DdpSynchronizer(Synchronizer):
                 future.set_exception(failure)  # type: ignore[arg-type]
 
         self.average(bucket.index(), buffer, self._layout(bucket), self._step, done, bucket.is_last())
-        return future
+        # Through `then` a failure becomes one that DDP itself raises, where no end of backward can raise it.
+        return future.then(lambda done: done.wait())
+
+    def close(self) -> None:
+        """Turn synchronisation off: the model goes on as plain DDP."""
+        if self._closed:
+            return
+        self._closed = True
+        self._model.require_backward_grad_sync = True
+        for hook in self._hooks:
+            hook.remove()
+        super().close()
+
+    def check_replicas(self) -> None:
+        """Compare the parameters of all ranks and raise on every rank if any differ; every rank calls it."""
+        own = fingerprints(list(self._trained.values()))
+        compare(own, list(self._trained), self.links.group, self._num_steps, self.links.device)
 
     def _forward(self, module: torch.nn.Module, inputs: Any) -> None:
-        if torch.is_grad_enabled():
-            self.begin()
+        """Before each forward: count accumulation, follow the scaler, compare replicas now and then."""
+        if not torch.is_grad_enabled():
+            return
+        if self.settings.accumulate > 1:
+            self._num_backwards += 1
+            due = self._num_backwards % self.settings.accumulate == 0
+            self._model.require_backward_grad_sync = due
+        self.begin()
+        self._follow_scale()
+        every = self.settings.check_every
+        if every and self._num_steps and self._num_steps % every == 0 and self._checked != self._num_steps:
+            self._checked = self._num_steps
+            self.check_replicas()
+
+    def _follow_scale(self) -> None:
+        if self._scaler is None:
+            return
+        scale = self._scaler.get_scale()
+        if scale != self._scale:
+            self.rescale(scale / self._scale)
+            self._scale = scale
+
+    def _before_optimizer(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        """Leave the optimizer nothing to do where the step is skipped: parameters without gradient stay as they are."""
+        if self._step is None or not self._step.skipped:
+            return
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if id(parameter) in self._names:
+                    parameter.grad = None
 
     def _at_end_of_backward(self, step: Step) -> None:
+        engine: Any = torch.autograd.Variable._execution_engine
         try:
-            torch.autograd.Variable._execution_engine.queue_callback(lambda: self.settle(step))
+            engine.queue_callback(lambda: self.settle(step))
         except RuntimeError:
             # Outside backward: a rank that has joined early shadows the others, and DDP waits for the futures.
             return
 
-    def _layout(self, bucket: dist.GradBucket) -> Layout:
+    def _layout(self, bucket: GradBucket) -> Layout:
         parameters = bucket.parameters()
         key = tuple(map(id, parameters))
         layout = self._layouts.get(key)
         if layout is None:
             names = tuple(self._names[i] for i in key)
-            layout = self._layouts[key] = Layout(names, tuple(p.numel() for p in parameters))
+            layout = self._layouts[key] = Layout(names, tuple(tuple(p.shape) for p in parameters))
         return layout
 
 
-def _hook(state: DdpSynchronizer, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def _plain(bucket: GradBucket, group: dist.ProcessGroup) -> Future:
+    """Average as DDP does without a hook."""
+    buffer = bucket.buffer().div_(dist.get_world_size(group))
+    work = dist.all_reduce(buffer, group=group, async_op=True)
+    assert work is not None
+    future: Future = work.get_future().then(lambda done: done.value()[0])
+    return future
+
+
+def _outside_graphs(call: Any) -> Any:
+    disable: Any = torch.compiler.disable
+    return disable(call)
+
+
+def _hook(state: DdpSynchronizer, bucket: Any) -> Future:
     return state.bucket(bucket)
 
 
-# DDP compares the annotation with the class itself, and annotations are texts here.
+# DDP compares an annotation with the class itself, and annotations are texts here.
 _hook.__annotations__.clear()

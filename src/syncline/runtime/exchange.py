@@ -49,17 +49,22 @@ def shard_bounds(num_elements: int, num_shards: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where an exchange stands: its tag and layout on the wire, and how to name one of its elements."""
+    """Where an exchange stands: its tag and layout on the wire, this rank's number, how to name an element."""
 
     tag: int
     layout: int
     codec: int
+    origin: int
     find: Callable[[torch.Tensor], int]
     """Return the index, in the bucket, of the parameter that holds the first bad element of a shard (-1: none)."""
 
 
 class Exchange:
-    """One piece with everything it needs, allocated once: shards, slots, encoder states, residual."""
+    """One piece with everything it needs, allocated once: shards, slots, encoder states, residual.
+
+    `beyond` makes the exchange that averages this rank's shard further out (across hosts, say) before the sum is sent
+    back to the ranks of this group.
+    """
 
     def __init__(
         self,
@@ -68,11 +73,13 @@ class Exchange:
         scheme: Scheme,
         wire: Wire,
         place: Place,
+        beyond: Callable[[torch.Tensor], Exchange] | None = None,
     ) -> None:
         self.wire = wire
         self.codec = tensor_codec(scheme, values.device)
         self._bounds = bounds = shard_bounds(values.numel(), wire.size)
-        self.bind(values)
+        self._shards = [values[low:high] for low, high in bounds]
+        self._beyond = None if beyond is None else beyond(self.own)
         self._residuals = [None if residual is None else residual[low:high] for low, high in bounds]
         # Streams differ by tag and by rank, so that random rounding is independent everywhere.
         seed = (place.tag * wire.size + wire.rank) * wire.size
@@ -87,52 +94,65 @@ class Exchange:
         self._stamp = Stamp(place.codec, place.layout, 0, 0)
         self._trouble: Trouble | None = None
         self.sent_bytes = sum(len(self._out[p].tensor) + len(self._sum[0].tensor) for p in wire.peers)
+        self.sent_bytes += 0 if self._beyond is None else self._beyond.sent_bytes
 
     def bind(self, values: torch.Tensor) -> None:
         """Work on this memory from now on."""
         self._shards = [values[low:high] for low, high in self._bounds]
+        if self._beyond is not None:
+            self._beyond.bind(self.own)
 
     @property
     def own(self) -> torch.Tensor:
         """The shard this rank sums."""
         return self._shards[self.wire.rank]
 
-    def send(self, step: Step) -> None:
-        """Encode what others own and post it; where a shard is not finite, only that is said."""
+    def send(self, step: Step, trouble: Trouble | None = None) -> None:
+        """Encode what others own and post it; where something is not finite, only that is said."""
         self._next(step)
         self.wire.open(self._tags[0], self._in)
-        self._trouble = self._own_trouble()
+        self._trouble = trouble or self._own_trouble()
         for peer in self.wire.peers:
             began = time.perf_counter()
             if self._trouble is None:
-                self.codec.encode(
-                    self._shards[peer], self._out[peer].payload, self._states[peer], self._residuals[peer]
-                )
+                values, residual = self._shards[peer], self._residuals[peer]
+                self.codec.encode(values, self._out[peer].payload, self._states[peer], residual)
                 self._out[peer].seal(self._stamp)
             else:
-                self._out[peer].seal(self._stamp, NONFINITE, self._trouble.parameter)
+                self._out[peer].seal(self._stamp, NONFINITE, self._trouble.rank, self._trouble.parameter)
             self.wire.scatter(self._tags[0], peer, self._out)
             self._step.record(SpanKind.ENCODE, "encode shard", began, time.perf_counter(), self._shards[peer].nbytes)
 
     def fail(self, step: Step) -> None:
         """Tell every peer, in place of `send`, that this rank cannot go on."""
         self._next(step)
+        self.wire.open(self._tags[0], self._in)
         for peer in self.wire.peers:
-            self._out[peer].seal(self._stamp, FAILED)
+            self._out[peer].seal(self._stamp, FAILED, self._place.origin)
             self.wire.scatter(self._tags[0], peer, self._out)
 
     def reduce(self) -> Trouble | None:
         """Add what peers sent to the own shard and post the encoded sum; or say who had trouble, on all ranks alike."""
-        trouble = self._trouble
         try:
-            for peer in self.wire.peers:
-                trouble = self._first(trouble, self._receive(0, peer, self._in))
+            trouble = self.receive()
         except SynchronizationError:
-            self._sum[0].seal(self._stamp, FAILED)
+            self._sum[0].seal(self._stamp, FAILED, self._place.origin)
+            self.wire.open(self._tags[1], self._sums)
             self.wire.gather(self._tags[1], self._sum)
             raise
         if trouble is None:
+            self._post_sum()
+        return trouble
+
+    def receive(self) -> Trouble | None:
+        """Wait for every peer's shard and sum them, here and beyond; or say who had trouble, on all ranks alike."""
+        trouble = self._trouble
+        for peer in self.wire.peers:
+            trouble = _first(trouble, self._receive(0, peer, self._in))
+        if trouble is None:
             self._sum_up()
+        if self._beyond is not None:
+            trouble = self._go_beyond(self._beyond, trouble)
         return trouble
 
     def collect(self) -> None:
@@ -155,7 +175,9 @@ class Exchange:
 
     def forget(self) -> None:
         """Take the residual back to what it was before `send`: what was sent is not used, nor are these gradients."""
-        if self._trouble is not None and self._trouble.rank == self.wire.rank:
+        if self._beyond is not None:
+            self._beyond.forget()
+        if self._trouble is not None:
             return
         for peer in self.wire.peers:
             residual = self._residuals[peer]
@@ -171,19 +193,31 @@ class Exchange:
     def _own_trouble(self) -> Trouble | None:
         for shard in self._shards:
             if not is_finite(shard):
-                return Trouble(self.wire.rank, self._place.find(shard))
+                return Trouble(self._place.origin, self._place.find(shard))
         return None
 
     def _sum_up(self) -> None:
-        own, rank = self.own, self.wire.rank
+        own = self.own
         for peer in self.wire.peers:
             began = time.perf_counter()
             self.codec.decode(self._in[peer].payload, own, add=True)
             self._step.record(SpanKind.REDUCE, "decode and sum", began, time.perf_counter(), own.nbytes)
+        if self._residuals[self.wire.rank] is None:
+            own.mul_(1.0 / self.wire.size)
+
+    def _go_beyond(self, beyond: Exchange, trouble: Trouble | None) -> Trouble | None:
+        beyond.send(self._step, trouble)
+        trouble = beyond.reduce()
+        if trouble is None:
+            beyond.collect()
+        else:
+            beyond.finish()
+        return trouble
+
+    def _post_sum(self) -> None:
+        own, rank = self.own, self.wire.rank
         self.wire.open(self._tags[1], self._sums)
         began = time.perf_counter()
-        if self._residuals[rank] is None:
-            own.mul_(1.0 / self.wire.size)
         self.codec.encode(own, self._sum[0].payload, self._states[rank], self._residuals[rank])
         self._sum[0].seal(self._stamp)
         self.wire.gather(self._tags[1], self._sum)
@@ -198,14 +232,14 @@ class Exchange:
             raise SynchronizationError(f"rank {peer} did not answer.", detail=str(error).split("\n")[0]) from error
         self._step.record(SpanKind.RECV, ("shards", "sums")[stage], began, time.perf_counter(), len(box[peer].tensor))
         try:
-            flags, detail = box[peer].open(self._stamp)
+            flags, origin, parameter = box[peer].open(self._stamp)
         except AgreementError as error:
             raise AgreementError(f"what rank {peer} sent is not what was due: {error.message}.") from None
         if flags & FAILED:
-            raise SynchronizationError(f"rank {peer} failed and said so.", hint=f"See the error of rank {peer}.")
-        return Trouble(peer, detail) if flags & NONFINITE else None
+            raise SynchronizationError(f"rank {origin} failed and said so.", hint=f"See the error of rank {origin}.")
+        return Trouble(origin, parameter) if flags & NONFINITE else None
 
-    @staticmethod
-    def _first(one: Trouble | None, other: Trouble | None) -> Trouble | None:
-        both = [trouble for trouble in (one, other) if trouble is not None]
-        return min(both, key=lambda trouble: trouble.rank, default=None)
+
+def _first(one: Trouble | None, other: Trouble | None) -> Trouble | None:
+    both = [trouble for trouble in (one, other) if trouble is not None]
+    return min(both, key=lambda trouble: trouble.rank, default=None)

@@ -17,12 +17,12 @@ from syncline.errors import AgreementError
 MAGIC = 0x53594E43
 PROTOCOL = 1
 """Version of what ranks say to each other; raised whenever a byte changes its meaning."""
-HEADER_BYTES = 32
+HEADER_BYTES = 64
 TRAILER_BYTES = 4
 ALIGNMENT = 64
 
 NONFINITE = 1
-"""Flag: my contribution holds NaN or an infinity, and `detail` is the index of the parameter in the bucket."""
+"""Flag: a contribution holds NaN or an infinity: that of rank `origin`, in parameter `detail` of the bucket."""
 FAILED = 2
 """Flag: I cannot go on; raise with me."""
 
@@ -50,7 +50,7 @@ class Slot:
         self._header = raw[:HEADER_BYTES].view(np.uint32)
         self._trailer = raw[HEADER_BYTES + payload_bytes :]
 
-    def seal(self, stamp: Stamp, flags: int = 0, detail: int = 0) -> None:
+    def seal(self, stamp: Stamp, flags: int = 0, origin: int = 0, detail: int = 0) -> None:
         """Write header and trailer around the payload."""
         header = self._header
         header[0] = MAGIC + PROTOCOL
@@ -60,25 +60,26 @@ class Slot:
         header[4] = stamp.step & 0xFFFFFFFF
         header[5] = self.payload_bytes
         header[6] = flags
-        header[7] = detail
+        header[7] = origin
+        header[8] = detail
         self._trailer[:] = np.frombuffer(_mark(stamp), np.uint8)
 
-    def open(self, stamp: Stamp) -> tuple[int, int]:
-        """Return flags and detail of a received message, or raise if it is not the one that was due."""
+    def open(self, stamp: Stamp) -> tuple[int, int, int]:
+        """Return flags, origin and detail of a received message, or raise if it is not the one that was due."""
         header = self._header
         if int(header[0]) == MAGIC + PROTOCOL and int(header[6]) & FAILED:
-            return FAILED, 0
+            return FAILED, int(header[7]), 0
         due = (MAGIC + PROTOCOL, stamp.codec, stamp.layout, stamp.sequence, stamp.step, self.payload_bytes)
         for i, wanted in enumerate(due):
             if int(header[i]) != wanted & 0xFFFFFFFF:
                 raise AgreementError(f"{_FIELDS[i]} is {int(header[i]):#x} and {wanted & 0xFFFFFFFF:#x} was due")
         if self._trailer.tobytes() != _mark(stamp):
             raise AgreementError(f"fewer than {self.payload_bytes:,} payload bytes arrived")
-        flags, detail = int(header[6]), int(header[7])
+        said = int(header[6]), int(header[7]), int(header[8])
         # A trailer that stays would vouch for a shorter message next time.
         self._trailer[:] = 0
         header[:] = 0
-        return flags, detail
+        return said
 
 
 def slot_bytes(payload_bytes: int) -> int:
@@ -92,7 +93,7 @@ class Box:
     def __init__(self, payload_bytes: list[int], largest_bytes: int = 0) -> None:
         self.stride = slot_bytes(max(largest_bytes, *payload_bytes))
         self.buffer = torch.zeros(len(payload_bytes) * self.stride, dtype=torch.uint8)
-        self.rooms = self.buffer.split(self.stride)
+        self.rooms = torch.split(self.buffer, self.stride)
         self.slots = [Slot(room, size) for room, size in zip(self.rooms, payload_bytes, strict=True)]
 
     def __getitem__(self, index: int) -> Slot:

@@ -23,7 +23,7 @@ class Residuals:
     def flat(self, names: Sequence[str], sizes: Sequence[int], device: torch.device) -> torch.Tensor:
         """Return one tensor with the parameters' residuals side by side; known ones are moved in, new ones are zero."""
         whole = torch.zeros(sum(sizes), dtype=torch.float32, device=device)
-        for name, part in zip(names, whole.split(list(sizes)), strict=True):
+        for name, part in zip(names, torch.split(whole, list(sizes)), strict=True):
             known = self._loaded.pop(name, self._parts.get(name))
             if known is not None:
                 _check_size(name, known, part.numel())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import syncline
+from syncline.codec.low_rank import LowRank
 from syncline.codec.scheme import Scheme, scheme
 from syncline.errors import SynchronizationError
 from syncline.runtime.message import PROTOCOL
@@ -25,7 +26,7 @@ class Settings:
     feedback      keep what encoding lost and add it next time; None: where the codec needs it
     nan           "raise" on every rank, "skip" the step on every rank, or "pass" it on as plain DDP would
     accumulate    synchronise every so many backward passes; the others only add up
-    warmup        the first steps that send "int8" instead of a codec that needs a history
+    warmup        the first steps, which send int8 whatever the codec: gradients change fastest there
     check_every   compare replicas every so many steps; 0: never
     piece_bytes   a bucket is exchanged in pieces of this size, so that encoding and sending overlap
     levels        ranks inside each level, innermost first; only the outermost is compressed
@@ -57,8 +58,10 @@ class Settings:
         _at_least("check_every", self.check_every, 0)
         _at_least("piece_bytes", self.piece_bytes, 4096)
         _at_least("history", self.history, 1)
-        for level in self.levels:
-            _at_least("levels", level, 1)
+        if self.feedback is False and isinstance(self.scheme, LowRank):
+            raise SynchronizationError(
+                f'codec "{self.codec}" cannot do without error feedback.', hint="Leave feedback out."
+            )
 
     @property
     def scheme(self) -> Scheme:
@@ -77,9 +80,9 @@ class Settings:
         chosen = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in own}
         return {**chosen, "levels": list(self.levels), "version": syncline.__version__, "protocol": PROTOCOL}
 
-    def fingerprint(self, codec: str | None = None) -> int:
+    def fingerprint(self, codec: str) -> int:
         """Return the number every message carries, to show that its sender means the same by its bytes."""
-        return zlib.crc32(f"{codec or self.codec}|{self.uses_feedback}|{syncline.__version__}|{PROTOCOL}".encode())
+        return zlib.crc32(f"{codec}|{self.uses_feedback}|{syncline.__version__}|{PROTOCOL}".encode())
 
 
 def _among(what: str, value: str, known: tuple[str, ...]) -> None:

@@ -60,8 +60,8 @@ class StepReport:
         skipped = ", SKIPPED: not finite" if self.skipped else ""
         return (
             f"step {self.step}: {show_time(self.step_s)} = compute {show_time(self.compute_s)} + exposed "
-            f"{show_time(self.exposed_s)}; sent {show_size(self.wire_bytes)} ({self.codec}, {self.ratio:.1f}x fewer) at "
-            f"{show_rate(self.rate_Bps)}; {self.bound_share:.0%} of the bound{skipped}"
+            f"{show_time(self.exposed_s)}; sent {show_size(self.wire_bytes)} ({self.codec}, {self.ratio:.1f}x fewer) "
+            f"at {show_rate(self.rate_Bps)}; {self.bound_share:.0%} of the bound{skipped}"
         )
 
     def to_json(self) -> dict[str, Any]:

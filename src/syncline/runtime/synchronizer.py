@@ -1,46 +1,43 @@
-"""The handle: what `synchronize` returns, and the one place that owns groups, threads, buckets, residuals and steps."""
+"""The handle: what `synchronize` returns, and the one place that owns threads, buckets, residuals and steps."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from syncline.errors import SynchronizationError
-from syncline.runtime.bucket import Averager, Bucket, Layout, piece_cuts
+from syncline.runtime.averagers import Averagers
+from syncline.runtime.bucket import Bucket, Layout
 from syncline.runtime.conveyor import Conveyor, Job
-from syncline.runtime.exchange import Exchange, Place
-from syncline.runtime.residuals import Residuals
+from syncline.runtime.links import GroupLinks
 from syncline.runtime.settings import Settings
 from syncline.runtime.step import Step, StepReport
-from syncline.runtime.wire import Collectives, PointToPoint, Wire
 from syncline.timeline import Timeline
 
 STATE_VERSION = 1
+WARM_UP_CODEC = "int8"
 
 
 class Synchronizer:
     """Averages buckets of gradients over the ranks of a group, in order, on threads of its own."""
 
-    def __init__(self, settings: Settings, groups: Sequence[dist.ProcessGroup], label: str) -> None:
+    def __init__(self, settings: Settings, links: GroupLinks, label: str) -> None:
         self.settings = settings
-        self.group = groups[0]
-        self.rank = dist.get_rank(self.group)
-        self.num_ranks = dist.get_world_size(self.group)
-        self.residuals = Residuals()
+        self.links = links
+        self.rank, self.num_ranks = links.rank, links.num_ranks
         self.steps: deque[Step] = deque(maxlen=settings.history)
-        self._wire: Wire = PointToPoint(groups[0]) if len(groups) == 1 else Collectives(groups[0], groups[1])
+        self._averagers = Averagers(settings, links)
         self._conveyor = Conveyor(f"syncline-{label}")
         self._buckets: dict[int, Bucket] = {}
-        self._scheme = settings.scheme
+        self._codec = settings.codec
         self._num_steps = 0
         self._next_began_s = 0.0
         self._rate_Bps = 0.0
-        self._next_tag = 0
 
     # Steps
 
@@ -56,7 +53,7 @@ class Synchronizer:
         if self.steps and not self.steps[-1].ended_s:
             self.steps[-1].ended_s = self._next_began_s or time.perf_counter()
         began = self._next_began_s or time.perf_counter()
-        step = Step(self._num_steps, self.rank, self.settings.codec, began)
+        step = Step(self._num_steps, self.rank, self._choose_codec(), began)
         self._num_steps += 1
         self._next_began_s = 0.0
         self.steps.append(step)
@@ -76,7 +73,7 @@ class Synchronizer:
             raise self.failure_of(self._conveyor.failure)
         bucket = self._buckets.get(index)
         if bucket is None or bucket.layout != layout or bucket.buffer.dtype != buffer.dtype:
-            bucket = self._buckets[index] = self._bucket(layout, buffer)
+            bucket = self._buckets[index] = self._averagers.bucket(layout, buffer, step.codec)
         bucket.begin(buffer, step)
         step.bucket_in(index, buffer.nbytes, last)
         step.dense_bytes += 2 * (self.num_ranks - 1) * buffer.nbytes // self.num_ranks
@@ -133,14 +130,26 @@ class Synchronizer:
 
     # State
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what must outlive the process: this rank's residuals by parameter, and the step."""
+    def state_dict(self, *, local: bool = False) -> dict[str, Any]:
+        """Return what must outlive the process: residuals and factors by parameter name, and the step.
+
+        Every rank calls it. The residuals are what all ranks together owe the average, so the same on every rank, and
+        a run with another number of ranks can take them over. With `local` they are this rank's own, for the same rank.
+        """
+        parts = self._averagers.residuals.parts()
+        residuals = {name: part.clone() for name, part in parts.items()}
+        if not local:
+            for name in sorted(residuals):
+                dist.all_reduce(residuals[name], group=self.links.group)
+                residuals[name].div_(self.links.outermost.size)
         return {
             "version": STATE_VERSION,
             "codec": self.settings.codec,
             "num_ranks": self.num_ranks,
+            "local_to": self.rank if local else -1,
             "step": self._num_steps,
-            "residuals": {name: part.clone() for name, part in self.residuals.parts().items()},
+            "residuals": residuals,
+            "factors": {name: factor.clone() for name, factor in self._averagers.factors.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -149,36 +158,27 @@ class Synchronizer:
             raise SynchronizationError(
                 f"the saved state has version {state.get('version')!r}; this syncline reads {STATE_VERSION}."
             )
+        owner = (state["local_to"], state["num_ranks"])
+        if owner[0] >= 0 and owner != (self.rank, self.num_ranks):
+            raise SynchronizationError(
+                f"the saved state is that of rank {owner[0]} of {owner[1]}; this is rank {self.rank} of {self.num_ranks}.",
+                hint="Save with state_dict(), without local=True, to resume on another number of ranks.",
+            )
         self._num_steps = int(state["step"])
-        self.residuals.load(state["residuals"])
+        self._averagers.load(state["residuals"], state["factors"], shared=owner[0] < 0)
+        self._buckets.clear()
+
+    def rescale(self, factor: float) -> None:
+        """Multiply what is owed, as when the scale of the loss changes; call it between steps."""
+        self._averagers.residuals.scale(factor)
 
     def close(self) -> None:
         """Finish what is under way and end the threads."""
         self._conveyor.close()
 
-    # Buckets
-
-    def _bucket(self, layout: Layout, buffer: torch.Tensor) -> Bucket:
-        bucket = Bucket(layout, buffer, self.settings.nan, self.group)
-        residual = None
-        if self.settings.uses_feedback:
-            residual = self.residuals.flat(layout.names, layout.sizes, buffer.device)
-        base = buffer.numel()
-
-        def make(low: int, high: int) -> Averager:
-            part = None if residual is None else residual[low:high]
-            return Exchange(bucket.values[low:high], part, self._scheme, self._wire, self._place(bucket, low))
-
-        bucket.cut(piece_cuts(base, self.settings.piece_bytes), make)
-        return bucket
-
-    def _place(self, bucket: Bucket, low: int) -> Place:
-        layout = bucket.layout
-
-        def find(shard: torch.Tensor) -> int:
-            offset = (shard.data_ptr() - bucket.values.data_ptr()) // 4
-            bad = torch.nonzero(~torch.isfinite(shard))
-            return layout.parameter_at(offset + int(bad[0]))
-
-        self._next_tag += 1
-        return Place(self._next_tag, layout.fingerprint(), self.settings.fingerprint(), find)
+    def _choose_codec(self) -> str:
+        codec = WARM_UP_CODEC if self._num_steps < self.settings.warmup else self.settings.codec
+        if codec != self._codec:
+            self._codec = codec
+            self._buckets.clear()
+        return codec
