@@ -144,25 +144,27 @@ void fp8_decode(const Bytes& payload, const Floats& out, const std::string& form
     run.fp8_decode(payload.data(), how, output(out, add, scale));
 }
 
-std::uint32_t threshold_bits(const Values& values, const Residual& residual, std::int64_t wanted, std::int64_t stride,
-                             std::int64_t offset, const Inout<std::uint32_t>& histogram, int variant) {
+std::pair<std::uint32_t, std::int64_t> threshold(const Values& values, const Residual& residual, std::int64_t wanted,
+                                                 std::int64_t stride, std::int64_t offset,
+                                                 const Inout<std::uint32_t>& histogram, int variant) {
     const auto& run = chosen(variant);
     const auto in = input(values, residual);
     require(wanted >= 1 && stride >= 1 && offset >= 0 && offset < stride, "wanted, stride or offset out of range");
     require(size_of(histogram) >= codec::kHistogram, "the histogram needs 32768 entries");
     nb::gil_scoped_release release;
-    return run.threshold(in, {wanted, stride, offset, histogram.data()});
+    const auto found = run.threshold(in, {wanted, stride, offset, histogram.data()});
+    return {found.bits, found.ties};
 }
 
-std::pair<std::int64_t, bool> take(const Values& values, const Residual& residual, std::uint32_t threshold,
-                                   const Payload& index, const Payload& value, int variant) {
+std::pair<std::int64_t, bool> take(const Values& values, const Residual& residual, std::uint32_t threshold_bits,
+                                   std::int64_t ties, const Payload& index, const Payload& value, int variant) {
     const auto& run = chosen(variant);
     const auto in = input(values, residual);
     require(in.size <= INT32_MAX, "sparse codecs take at most 2^31 - 1 elements");
-    require(threshold >= 1 && threshold <= 0x7f800000u, "threshold must be the bits of a magnitude above 0");
+    require(threshold_bits >= 1 && threshold_bits <= 0x7f800000u, "threshold must be the bits of a magnitude above 0");
     require(index.size() == value.size() && index.size() % 4 == 0, "index and value need 4 bytes for each place");
     nb::gil_scoped_release release;
-    const auto kept = run.select(in, threshold, {index.data(), value.data(), size_of(index) / 4});
+    const auto kept = run.select(in, {threshold_bits, ties}, {index.data(), value.data(), size_of(index) / 4});
     return {kept.count, kept.poisoned};
 }
 
@@ -260,11 +262,11 @@ NB_MODULE(codecs, m) {
           "format"_a, "block"_a, "variant"_a = -1, "Scale by block and round to e4m3 or e5m2.");
     m.def("fp8_decode", &fp8_decode, "payload"_a.noconvert(), "out"_a.noconvert(), "format"_a, "block"_a, "add"_a,
           "scale"_a, "variant"_a = -1, "Read what fp8_encode wrote.");
-    m.def("threshold_bits", &threshold_bits, "values"_a.noconvert(), "residual"_a.noconvert().none(), "wanted"_a,
+    m.def("threshold", &threshold, "values"_a.noconvert(), "residual"_a.noconvert().none(), "wanted"_a,
           "stride"_a, "offset"_a, "histogram"_a.noconvert(), "variant"_a = -1,
-          "Return the bits of a magnitude that about `wanted` elements reach.");
-    m.def("select", &take, "values"_a.noconvert(), "residual"_a.noconvert().none(), "threshold"_a,
-          "index"_a.noconvert(), "value"_a.noconvert(), "variant"_a = -1,
+          "Return (bits of a magnitude that about `wanted` elements reach, how many that equal it to keep).");
+    m.def("select", &take, "values"_a.noconvert(), "residual"_a.noconvert().none(), "threshold_bits"_a,
+          "ties"_a, "index"_a.noconvert(), "value"_a.noconvert(), "variant"_a = -1,
           "Keep what reaches the threshold; return (count, poisoned).");
     m.def("scatter", &scatter, "index"_a.noconvert(), "value"_a.noconvert(), "count"_a, "out"_a.noconvert(), "add"_a,
           "scale"_a, "Put kept values at their places; ValueError, and nothing written, when one lies outside.");

@@ -23,7 +23,7 @@ inline Bin bin_reached(const std::uint32_t* counts, std::uint32_t num_bins, std:
 }
 
 template <bool kResidual>
-std::uint32_t sampled_threshold(Input in, Sample how) {
+Threshold sampled_threshold(Input in, Sample how) {
     std::memset(how.histogram, 0, static_cast<std::size_t>(kHistogram) * sizeof(std::uint32_t));
     const std::int64_t num_lines = in.size / kLine;
     std::int64_t seen = 0;
@@ -40,7 +40,7 @@ std::uint32_t sampled_threshold(Input in, Sample how) {
         for (std::int64_t i = 0; i < kLine; ++i) ++how.histogram[bin[i]];
         seen += kLine;
     }
-    if (seen == 0) return 1;
+    if (seen == 0) return {1, in.size};
     std::int64_t wanted = how.wanted * seen / in.size;
     wanted = wanted < 1 ? 1 : wanted;
     const Bin bin = bin_reached(how.histogram, kHistogram, wanted);
@@ -49,12 +49,12 @@ std::uint32_t sampled_threshold(Input in, Sample how) {
     const std::int64_t below = count > wanted - bin.above ? count - (wanted - bin.above) : 0;
     const auto inside = static_cast<std::uint32_t>(count ? (below << 16) / count : 0);
     const std::uint32_t edge = (bin.place << 16) + inside;
-    return edge ? edge : 1u;
+    return {edge ? edge : 1u, in.size};
 }
 
 // Radix selection: 11, 10 and 10 bits of the magnitude of rank `wanted`, each by one histogram of those still in doubt.
 template <bool kResidual>
-std::uint32_t exact_threshold(Input in, Sample how) {
+Threshold exact_threshold(Input in, Sample how) {
     std::uint32_t found = 0;
     std::int64_t wanted = how.wanted;
     int shift = 20;
@@ -71,10 +71,11 @@ std::uint32_t exact_threshold(Input in, Sample how) {
         wanted -= bin.above;
         shift -= 10;
     }
-    return found ? found : 1u;
+    // What is left of `wanted` is the rank within those that equal the threshold; a zero is never kept.
+    return found ? Threshold{found, wanted} : Threshold{1, in.size};
 }
 
-std::uint32_t threshold(Input in, Sample how) {
+Threshold threshold(Input in, Sample how) {
     if (how.stride > 1) return in.residual ? sampled_threshold<true>(in, how) : sampled_threshold<false>(in, how);
     return in.residual ? exact_threshold<true>(in, how) : exact_threshold<false>(in, how);
 }
@@ -87,19 +88,18 @@ inline void put(Places to, std::int64_t place, std::int64_t index, float value) 
 
 // One element at a time, as many as fit: tails, and lines that may fill the last places.
 template <bool kResidual>
-inline void select_few(Input in, std::int64_t start, std::int64_t n, std::uint32_t edge, Places to, Kept& kept) {
+inline void select_few(Input in, std::int64_t start, std::int64_t n, Threshold& edge, Places to, Kept& kept) {
     for (std::int64_t i = start; i < start + n; ++i) {
         const float a = input<kResidual>(in.values, in.residual, i);
         const std::uint32_t size = bits_of(a) & kMagnitude;
         float left = a;
-        if (size >= edge) {
-            if (size >= kInfBits) {
-                kept.poisoned = true;
-                left = 0.0f;
-            } else if (kept.count < to.room) {
-                put(to, kept.count++, i, a);
-                left = 0.0f;
-            }
+        if (size >= kInfBits) {
+            kept.poisoned = true;
+            left = 0.0f;
+        } else if (size >= edge.bits && kept.count < to.room && (size > edge.bits || edge.ties > 0)) {
+            edge.ties -= size == edge.bits;
+            put(to, kept.count++, i, a);
+            left = 0.0f;
         }
         if (kResidual) in.residual[i] = left;
     }
@@ -107,17 +107,18 @@ inline void select_few(Input in, std::int64_t start, std::int64_t n, std::uint32
 
 #if defined(__AVX512F__)
 template <bool kResidual>
-inline void select_line(Input in, std::int64_t at, std::uint32_t edge, Places to, Kept& kept) {
+inline void select_line(Input in, std::int64_t at, Threshold& edge, Places to, Kept& kept) {
     const __m512 value = _mm512_loadu_ps(in.values + at);
     const __m512 a = kResidual ? _mm512_add_ps(value, _mm512_loadu_ps(in.residual + at)) : value;
     const __m512i size = _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(static_cast<int>(kMagnitude)));
-    const __mmask16 reach = _mm512_cmpge_epi32_mask(size, _mm512_set1_epi32(static_cast<int>(edge)));
+    const __mmask16 reach = _mm512_cmpge_epi32_mask(size, _mm512_set1_epi32(static_cast<int>(edge.bits)));
     if (reach == 0) {
         if (kResidual) _mm512_storeu_ps(in.residual + at, a);
         return;
     }
     const __mmask16 bad = _mm512_cmpge_epi32_mask(size, _mm512_set1_epi32(static_cast<int>(kInfBits)));
-    if (bad != 0 || kept.count + kLine > to.room) {
+    const __mmask16 tie = _mm512_cmpeq_epi32_mask(size, _mm512_set1_epi32(static_cast<int>(edge.bits)));
+    if ((bad | tie) != 0 || kept.count + kLine > to.room) {
         select_few<kResidual>(in, at, kLine, edge, to, kept);
         return;
     }
@@ -131,9 +132,9 @@ inline void select_line(Input in, std::int64_t at, std::uint32_t edge, Places to
 }
 #elif defined(__AVX2__)
 template <bool kResidual>
-inline void select_line(Input in, std::int64_t at, std::uint32_t edge, Places to, Kept& kept) {
+inline void select_line(Input in, std::int64_t at, Threshold& edge, Places to, Kept& kept) {
     const __m256i mask = _mm256_set1_epi32(static_cast<int>(kMagnitude));
-    const __m256i below = _mm256_set1_epi32(static_cast<int>(edge) - 1);
+    const __m256i below = _mm256_set1_epi32(static_cast<int>(edge.bits) - 1);
     __m256 a[2];
     int reach = 0;
     for (int half = 0; half < 2; ++half) {
@@ -151,12 +152,12 @@ inline void select_line(Input in, std::int64_t at, std::uint32_t edge, Places to
 }
 #else
 template <bool kResidual>
-inline void select_line(Input in, std::int64_t at, std::uint32_t edge, Places to, Kept& kept) {
+inline void select_line(Input in, std::int64_t at, Threshold& edge, Places to, Kept& kept) {
     float a[kLine];
     std::int32_t reach = 0;
     for (std::int64_t i = 0; i < kLine; ++i) {
         a[i] = input<kResidual>(in.values, in.residual, at + i);
-        reach |= static_cast<std::int32_t>(bits_of(a[i]) & kMagnitude) >= static_cast<std::int32_t>(edge);
+        reach |= static_cast<std::int32_t>(bits_of(a[i]) & kMagnitude) >= static_cast<std::int32_t>(edge.bits);
     }
     if (reach != 0) {
         select_few<kResidual>(in, at, kLine, edge, to, kept);
@@ -167,7 +168,7 @@ inline void select_line(Input in, std::int64_t at, std::uint32_t edge, Places to
 #endif
 
 template <bool kResidual>
-Kept select_all(Input in, std::uint32_t edge, Places to) {
+Kept select_all(Input in, Threshold edge, Places to) {
     Kept kept{0, false};
     std::int64_t at = 0;
     for (; at + kLine <= in.size; at += kLine) select_line<kResidual>(in, at, edge, to, kept);
@@ -186,7 +187,7 @@ Kept select_all(Input in, std::uint32_t edge, Places to) {
     return kept;
 }
 
-Kept select(Input in, std::uint32_t edge, Places to) {
+Kept select(Input in, Threshold edge, Places to) {
     return in.residual ? select_all<true>(in, edge, to) : select_all<false>(in, edge, to);
 }
 

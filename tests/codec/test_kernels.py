@@ -176,28 +176,32 @@ def test_thresholds(case: dict[str, Any], wanted: int, stride: int, offset: int)
         return
     wanted, offset = min(wanted, values.size), offset % stride
     histogram = np.full(1 << 15, 99, np.uint32)
-    expected = reference_sparse.threshold_bits(values, residual, wanted, stride, offset)
+    expected = reference_sparse.threshold(values, residual, wanted, stride, offset)
     for variant in VARIANTS:
-        assert kernels.threshold_bits(values, residual, wanted, stride, offset, histogram, variant) == expected
+        assert kernels.threshold(values, residual, wanted, stride, offset, histogram, variant) == expected
     if stride == 1:
         with np.errstate(over="ignore", invalid="ignore"):
             size = (values if residual is None else values + residual).view(np.uint32) & 0x7FFFFFFF
-        assert expected == max(1, int(np.sort(size)[-wanted]))
+        assert expected[0] == max(1, int(np.sort(size)[-wanted]))
+        if expected[0] > 1:
+            assert expected[1] == wanted - int((size > expected[0]).sum())
 
 
-@given(cases, st.integers(1, 0x7F800000), st.integers(1, 600))
-@example(PLAIN, 1, 40)
-@example(DAMAGED, 1, 40)
-@example(PLAIN | {"size": 4500, "special": ["huge", "inf"]}, 0x3F000000, 600)
-def test_selection(case: dict[str, Any], threshold: int, room: int) -> None:
+@given(cases, st.one_of(st.integers(1, 0x7F800000), st.just(0x3F800000)), st.integers(0, 300), st.integers(1, 600))
+@example(PLAIN, 1, 9, 40)
+@example(DAMAGED, 1, 9, 40)
+@example(PLAIN | {"size": 4500, "special": ["huge", "inf"]}, 0x3F000000, 4500, 600)
+@example(PLAIN | {"size": 4500, "shape": "equal", "residual": None}, 0x3F800000, 50, 60)
+@example(PLAIN | {"size": 4500, "shape": "ties", "residual": None}, 0x3F800000, 3, 5000)
+def test_selection(case: dict[str, Any], threshold: int, ties: int, room: int) -> None:
     values, residual = arrays(case)
     wanted_left = None if residual is None else residual.copy()
     wanted = np.full((2, 4 * room), 0xA5, np.uint8)
-    count = reference_sparse.select(values, wanted_left, threshold, wanted[0], wanted[1])
+    count = reference_sparse.select(values, wanted_left, threshold, ties, wanted[0], wanted[1])
     for variant in VARIANTS:
         left = None if residual is None else residual.copy()
         kept = np.full((2, 4 * room), 0x5A, np.uint8)
-        assert kernels.select(values, left, threshold, kept[0], kept[1], variant) == count
+        assert kernels.select(values, left, threshold, ties, kept[0], kept[1], variant) == count
         same(kept, wanted)
         same(left, wanted_left)
         for add in (False, True):
@@ -266,8 +270,8 @@ def test_thin_products(rows: int, cols: int, rank: int, variant: int) -> None:
         (lambda v, p, o: native.cast_decode(p, o, "fp16", False, 1.0), "payload has the wrong length"),
         (lambda v, p, o: native.cast_decode(p, o, "fp17", False, 1.0), "kind is fp16, bf16 or fp32"),
         (lambda v, p, o: native.fp8_encode(v, p[:-2], None, "e4m3", 256), "payload has the wrong length"),
-        (lambda v, p, o: native.select(v, None, 0, p[:8], p[8:16]), "threshold must be the bits of a magnitude"),
-        (lambda v, p, o: native.select(v, None, 5, p[:8], p[8:20]), "index and value need 4 bytes for each place"),
+        (lambda v, p, o: native.select(v, None, 0, 1, p[:8], p[8:16]), "threshold must be the bits of a magnitude"),
+        (lambda v, p, o: native.select(v, None, 5, 1, p[:8], p[8:20]), "index and value need 4 bytes for each place"),
         (lambda v, p, o: native.scatter(p[:8], p[8:16], 3, o, True, 1.0), "count is beyond the places"),
         (lambda v, p, o: native.random_decode(p[:0], o, 1, True, 1.0), "kept has the wrong length"),
         (lambda v, p, o: native.low_rank_middle(v, 10, 11, 1, v[:10], o[:10]), "wrong length"),

@@ -50,6 +50,12 @@ struct Sample {
 };
 constexpr std::int64_t kHistogram = 1 << 15;
 
+// An element is kept when its magnitude is above this, or is one of the first `ties` that equal it.
+struct Threshold {
+    std::uint32_t bits;
+    std::int64_t ties;
+};
+
 // Kept elements: `room` indices (4 bytes each) and values (4 bytes each), at any address.
 struct Places {
     std::uint8_t* index;
@@ -78,8 +84,8 @@ struct Kernels {
     void (*cast_decode)(const std::uint8_t* payload, Short, Output);
     void (*fp8_encode)(Input, const Float8&, std::uint8_t* payload);
     void (*fp8_decode)(const std::uint8_t* payload, const Float8&, Output);
-    std::uint32_t (*threshold)(Input, Sample);
-    Kept (*select)(Input, std::uint32_t threshold_bits, Places);
+    Threshold (*threshold)(Input, Sample);
+    Kept (*select)(Input, Threshold, Places);
     void (*random_encode)(Input, std::uint32_t key, std::uint8_t* kept, std::int64_t num_kept);
     void (*random_decode)(const std::uint8_t* kept, std::int64_t num_kept, std::uint32_t key, Output);
     // residual += values, p = residual q

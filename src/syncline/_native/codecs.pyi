@@ -92,7 +92,7 @@ def fp8_decode(
 ) -> None:
     """Read what fp8_encode wrote."""
 
-def threshold_bits(
+def threshold(
     values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
     residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
     wanted: int,
@@ -100,13 +100,16 @@ def threshold_bits(
     offset: int,
     histogram: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order="C", device="cpu")],
     variant: int = -1,
-) -> int:
-    """Return the bits of a magnitude that about `wanted` elements reach."""
+) -> tuple[int, int]:
+    """
+    Return (bits of a magnitude that about `wanted` elements reach, how many that equal it to keep).
+    """
 
 def select(
     values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
     residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
-    threshold: int,
+    threshold_bits: int,
+    ties: int,
     index: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
     value: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
     variant: int = -1,

@@ -7,8 +7,9 @@ import threading
 import numpy as np
 
 from syncline.codec import kernels
+from syncline.codec.low_rank import LowRank
 from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme
-from syncline.codec.sparse import HEADER_BYTES, TopK, scatter
+from syncline.codec.sparse import HEADER_BYTES, RandomK, TopK, scatter
 from syncline.errors import CodecError
 
 
@@ -19,7 +20,7 @@ class Chain(Scheme):
     """
 
     def __init__(self, first: TopK, second: Scheme) -> None:
-        if isinstance(second, TopK) or second.header_bytes:
+        if isinstance(second, TopK | RandomK | LowRank):
             raise CodecError(f'"{second.name}" cannot follow "{first.name}": the kept values need a dense codec.')
         self.first = first
         self.second = second

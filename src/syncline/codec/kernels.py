@@ -62,7 +62,7 @@ def fp8_decode(payload: U8, out: F32, fmt: str, block: int, add: bool, scale: fl
     native.fp8_decode(payload, out, fmt, block, add, scale, variant)
 
 
-def threshold_bits(
+def threshold(
     values: F32,
     residual: F32 | None,
     wanted: int,
@@ -70,16 +70,19 @@ def threshold_bits(
     offset: int,
     histogram: NDArray[np.uint32],
     variant: int = -1,
-) -> int:
-    """Return the bits of a magnitude that about `wanted` elements reach; `histogram` is scratch."""
-    return native.threshold_bits(values, residual, wanted, stride, offset, histogram, variant)
+) -> tuple[int, int]:
+    """Return the bits of a magnitude that about `wanted` elements reach, and how many that equal it to keep.
+
+    `histogram` is scratch.
+    """
+    return native.threshold(values, residual, wanted, stride, offset, histogram, variant)
 
 
 def select(
-    values: F32, residual: F32 | None, threshold: int, index: U8, value: U8, variant: int = -1
+    values: F32, residual: F32 | None, threshold_bits: int, ties: int, index: U8, value: U8, variant: int = -1
 ) -> tuple[int, bool]:
     """Keep what reaches the threshold as 4 bytes of index and of value each; return how many, and if poisoned."""
-    return native.select(values, residual, threshold, index, value, variant)
+    return native.select(values, residual, threshold_bits, ties, index, value, variant)
 
 
 def scatter(index: U8, value: U8, count: int, out: F32, add: bool, scale: float) -> None:

@@ -267,6 +267,9 @@ def _finite(*arrays: F32) -> bool:
 
 def orthogonalise(p: F32) -> None:
     """Make the columns orthonormal in place (Gram-Schmidt twice, in double); one with nothing new becomes 0."""
+    if not np.isfinite(p).all():
+        p[:] = np.nan
+        return
     wide = p.astype(np.float64)
     for column in range(wide.shape[1]):
         vector = wide[:, column]

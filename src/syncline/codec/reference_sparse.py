@@ -14,8 +14,10 @@ BIN_SHIFT = 16  # a histogram bin is the exponent and the first 7 bits of the ma
 LANES = 16  # samples are taken by runs of one cache line
 
 
-def threshold_bits(values: F32, residual: F32 | None, wanted: int, stride: int, offset: int) -> int:
-    """Return the bits of a magnitude that about `wanted` elements reach; with stride 1 exactly, unless some tie.
+def threshold(values: F32, residual: F32 | None, wanted: int, stride: int, offset: int) -> tuple[int, int]:
+    """Return the bits of a magnitude that about `wanted` elements reach, and how many that equal it to keep.
+
+    With stride 1 exactly the `wanted` largest are kept, of equal ones the first; zeros never.
 
     With a larger stride one cache line of 16 elements in `stride` is read, from line `offset` on.
     """
@@ -32,28 +34,26 @@ def threshold_bits(values: F32, residual: F32 | None, wanted: int, stride: int, 
     # Within the bin as if its elements lay evenly: error feedback crowds them just below the threshold.
     count = int(counts[place])
     inside = (max(0, count - (wanted - above)) << BIN_SHIFT) // count if count else 0
-    return (place << BIN_SHIFT) + inside or 1
+    return (place << BIN_SHIFT) + inside or 1, values.size
 
 
 def _bin_reached(counts: NDArray[np.int64], wanted: int) -> tuple[int, int]:
     """Return the highest bin b such that bins b and up hold at least `wanted`, and what lies above b."""
-    above = 0
-    for place in range(counts.size - 1, 0, -1):
-        if above + counts[place] >= wanted:
-            return place, above
-        above += int(counts[place])
-    return 0, above
+    from_here_up = np.cumsum(counts[::-1])[::-1]
+    place = int(np.flatnonzero(from_here_up >= wanted).max(initial=0))
+    return place, int(from_here_up[place] - counts[place])
 
 
-def _exact(bits: NDArray[np.uint32], wanted: int) -> int:
+def _exact(bits: NDArray[np.uint32], wanted: int) -> tuple[int, int]:
     """Return the magnitude of rank `wanted` by radix selection: two histograms, no sort."""
     top, above = _bin_reached(np.bincount(bits >> np.uint32(BIN_SHIFT), minlength=1 << 15), wanted)
     inside = bits[bits >> np.uint32(BIN_SHIFT) == top] & np.uint32(0xFFFF)
-    low, _ = _bin_reached(np.bincount(inside, minlength=1 << 16), wanted - above)
-    return max(1, top << BIN_SHIFT | low)
+    low, above_inside = _bin_reached(np.bincount(inside, minlength=1 << 16), wanted - above)
+    found = top << BIN_SHIFT | low
+    return (found, wanted - above - above_inside) if found else (1, bits.size)
 
 
-def select(values: F32, residual: F32 | None, threshold: int, index: U8, value: U8) -> tuple[int, bool]:
+def select(values: F32, residual: F32 | None, threshold: int, ties: int, index: U8, value: U8) -> tuple[int, bool]:
     """Write the first elements that reach the threshold, as many as fit; return how many, and whether it is poisoned.
 
     The residual becomes what is not sent. A NaN or Inf poisons the whole payload: nothing is kept, the finite elements
@@ -62,7 +62,9 @@ def select(values: F32, residual: F32 | None, threshold: int, index: U8, value: 
     a = _input(values, residual)
     bits = a.view(np.uint32) & np.uint32(0x7FFFFFFF)
     poisoned = bool((bits >= INF_BITS).any())
-    found = np.flatnonzero(bits >= threshold)[: index.size // 4] if not poisoned else np.empty(0, np.int64)
+    equal = bits == threshold
+    reach = (bits > threshold) | (equal & (np.cumsum(equal) <= ties))
+    found = np.flatnonzero(reach & (not poisoned))[: index.size // 4]
     for place, numbers in ((index, found.astype(np.uint32)), (value, a[found])):
         place[:] = 0
         place[: 4 * found.size] = numbers.view(np.uint8)

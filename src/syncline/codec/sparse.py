@@ -50,13 +50,16 @@ class TopK(Scheme):
     def new_state(self, num_elements: int, *, seed: int = 0) -> EncodeState:
         return EncodeState(num_elements, seed=seed, scratch={"histogram": np.zeros(1 << 15, np.uint32)})
 
-    def threshold(self, values: F32, state: EncodeState, residual: F32 | None) -> int:
-        """Return the bits of the magnitude from which elements are kept: exact when few, else from a sample."""
+    def threshold(self, values: F32, state: EncodeState, residual: F32 | None) -> tuple[int, int]:
+        """Return the bits of the magnitude from which elements are kept, and how many that equal it.
+
+        Exact when there are few elements, else from a sample.
+        """
         histogram = state.scratch["histogram"]
         if values.size <= EXACT_UP_TO:
-            return kernels.threshold_bits(values, residual, self.capacity(values.size), 1, 0, histogram)
+            return kernels.threshold(values, residual, self.capacity(values.size), 1, 0, histogram)
         offset = state.next_key() % SAMPLE_EVERY
-        return kernels.threshold_bits(values, residual, self.aim(values.size), SAMPLE_EVERY, offset, histogram)
+        return kernels.threshold(values, residual, self.aim(values.size), SAMPLE_EVERY, offset, histogram)
 
     def aim(self, num_elements: int) -> int:
         """Return how many elements a sampled threshold aims at: three deviations of the sample below what fits."""
@@ -68,12 +71,13 @@ class TopK(Scheme):
         """Find the threshold and take what reaches it; return count and flags of the header."""
         if not values.size:
             return 0, 0
-        state.threshold_bits = min(self.threshold(values, state, residual), INF_BITS)
-        count, poisoned = kernels.select(values, residual, state.threshold_bits, index, value)
+        bits, ties = self.threshold(values, state, residual)
+        state.threshold_bits = min(bits, INF_BITS)
+        count, poisoned = kernels.select(values, residual, state.threshold_bits, ties, index, value)
         return count, POISONED if poisoned else 0
 
     def error_bound(self, values: F32) -> Bound:
-        """When the threshold is exact and no two magnitudes tie, the largest go: error^2 <= (1 - k/n) values^2."""
+        """When the threshold is exact the k largest go: error^2 <= (1 - k/n) values^2."""
         n = values.size
         exact = 0 < n <= EXACT_UP_TO
         contraction = 1 - self.capacity(n) / n if exact else 1.0

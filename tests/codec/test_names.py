@@ -1,0 +1,75 @@
+"""Names of schemes: one canonical form, and errors that list what there is."""
+
+from __future__ import annotations
+
+import pytest
+
+from syncline.codec import scheme
+from syncline.codec.names import EXAMPLES, FAMILIES, PARAMETERS
+from syncline.errors import CodecError
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("int8", "int8"),
+        (" INT8 ", "int8"),
+        ("int8:block=256,round=nearest", "int8"),
+        ("int8:round=stochastic,block=128", "int8:block=128,round=stochastic"),
+        ("int4:block=256", "int4:block=256"),
+        ("ternary", "ternary"),
+        ("ternary:round=nearest", "ternary:round=nearest"),
+        ("sign:block=2048", "sign"),
+        ("fp8:format=e5m2", "fp8:format=e5m2"),
+        ("topk", "topk:keep=0.01"),
+        ("topk:keep=1%", "topk:keep=0.01"),
+        ("topk:keep=0.010+int8", "topk:keep=0.01+int8"),
+        ("randomk:keep=0.05", "randomk:keep=0.05"),
+        ("powersgd", "powersgd:rank=4"),
+    ],
+)
+def test_one_canonical_name(text: str, name: str) -> None:
+    made = scheme(text)
+    assert made.name == name
+    assert scheme(name) == made
+    assert hash(scheme(name)) == hash(made)
+    assert repr(made) == f"scheme('{name}')"
+
+
+def test_examples_of_the_error_text_are_real() -> None:
+    assert [scheme(text).name for text in EXAMPLES.split(", ")]
+    assert set(PARAMETERS) == set(FAMILIES)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("int9", ['there is no codec "int9".', "There are: bf16, fp16, fp32, fp8, int4, int8, powersgd", "topk"]),
+        ("", ['there is no codec ""', "For example: fp32"]),
+        (
+            "int8:blok=3",
+            ['codec "int8" has no parameter "blok".', "parameters: block, round (nearest, stochastic)."],
+        ),
+        ("fp16:block=3", ['codec "fp16" has no parameter "block".', "Its parameters: none."]),
+        ("int8:block=100", ['codec "int8" takes blocks of 32 to 65536 elements, a power of two; got 100.']),
+        ("int8:block=x", ['codec parameter block="x" is not a whole number.']),
+        ("int8:block", ['"block" in codec "int8:block" is not one parameter=value.']),
+        ("int8:block=64,block=64", ["is not one parameter=value"]),
+        ("int8:round=up", ['there is no rounding "up".', "There are: nearest, stochastic."]),
+        ("fp8:format=e3m4", ['there is no fp8 format "e3m4".', "There are: e4m3, e5m2."]),
+        ("topk:keep=0", ['codec "topk" keeps a share above 0 and up to 1 of the elements; got 0.']),
+        ("topk:keep=nan", ["got nan"]),
+        ("topk:keep=much", ['codec parameter keep="much" is not a number.', 'Write "keep=0.01" or "keep=1%".']),
+        ("powersgd:rank=0", ['codec "powersgd" takes a rank of 1 to 1024; got 0.']),
+        ("int8+topk", ["chains what cannot be chained", 'For example "topk:keep=0.01+int8".']),
+        ("topk+int8+sign", ["chains what cannot be chained"]),
+        ("topk+topk", ["the kept values need a dense codec"]),
+        ("topk+randomk", ["the kept values need a dense codec"]),
+        ("topk+powersgd", ["the kept values need a dense codec"]),
+    ],
+)
+def test_a_wrong_name_says_what_there_is(text: str, parts: list[str]) -> None:
+    with pytest.raises(CodecError) as caught:
+        scheme(text)
+    for part in parts:
+        assert part in str(caught.value)

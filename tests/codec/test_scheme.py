@@ -1,0 +1,299 @@
+"""What every scheme promises: sizes, bounds, error feedback, the edges, errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from syncline.codec import EncodeState, Scheme, scheme
+from syncline.codec.measure import measured
+from syncline.errors import CodecError
+
+DENSE = [
+    "fp32",
+    "fp16",
+    "bf16",
+    "fp8",
+    "fp8:format=e5m2,block=64",
+    "int8",
+    "int8:round=stochastic",
+    "int8:block=32",
+    "int4",
+    "int4:block=64,round=stochastic",
+    "ternary",
+    "ternary:round=nearest",
+    "sign",
+    "sign:block=32",
+]
+SPARSE = [
+    "topk:keep=0.01",
+    "topk:keep=0.3",
+    "topk:keep=1",
+    "topk:keep=0.1+int8",
+    "topk:keep=0.2+fp16",
+    "topk:keep=0.5+sign",
+    "randomk:keep=0.2",
+]
+NAMES = [*DENSE, *SPARSE, "powersgd:rank=1", "powersgd:rank=3"]
+
+vectors = hnp.arrays(
+    np.float32,
+    st.one_of(st.integers(0, 40), st.integers(0, 700)),
+    elements=st.floats(-1e6, 1e6, width=32),
+    fill=st.sampled_from([0.0, 1.0]),
+)
+
+
+def round_trip(codec: Scheme, values: np.ndarray, state: EncodeState | None = None) -> np.ndarray:
+    payload = np.full(codec.wire_bytes(values.size), 0xEE, np.uint8)
+    used = codec.encode(values, payload, state or codec.new_state(values.size))
+    assert used == payload.size
+    out = np.full(values.size, 99, np.float32)
+    codec.decode(payload, out)
+    return out
+
+
+def gradient(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(n).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=40)
+@given(values=vectors)
+@example(values=np.zeros(0, np.float32))
+@example(values=np.array([-3.5], np.float32))
+@example(values=np.array([0.0, -0.0, 1e-45, -1e-45], np.float32))
+@example(values=np.full(300, -7.0, np.float32))
+def test_error_stays_within_its_bound(name: str, values: np.ndarray) -> None:
+    codec = scheme(name)
+    error = values.astype(np.float64) - round_trip(codec, values)
+    bound = codec.error_bound(values)
+    assert bound.max_abs is not None or bound.contraction is not None
+    if bound.max_abs is not None:
+        over = np.abs(error) > bound.max_abs
+        assert not over.any(), (values[over], error[over], bound.max_abs[over])
+    if bound.contraction is not None:
+        square = float((values.astype(np.float64) ** 2).sum())
+        assert float((error**2).sum()) <= bound.contraction * square * (1 + 1e-5) + 1e-30
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=10)
+@given(seed=st.integers(0, 1000), n=st.sampled_from([0, 1, 2, 33, 257, 5000]), steps=st.integers(1, 12))
+def test_what_was_sent_and_what_is_owed_is_what_went_in(name: str, seed: int, n: int, steps: int) -> None:
+    codec, rng = scheme(name), np.random.default_rng(seed)
+    state, residual = codec.new_state(n, seed=seed), np.zeros(n, np.float32)
+    payload, total = np.empty(codec.wire_bytes(n), np.uint8), np.zeros(n, np.float32)
+    went_in = np.zeros(n)
+    for _ in range(steps):
+        values = rng.standard_normal(n).astype(np.float32)
+        went_in += values
+        codec.encode(values, payload, state, residual)
+        codec.decode(payload, total, add=True)
+    np.testing.assert_allclose(total + residual.astype(np.float64), went_in, atol=2e-5 * steps)
+
+
+@pytest.mark.parametrize("name", ["int8", "int4", "sign", "topk:keep=0.05", "topk:keep=0.05+int8", "powersgd:rank=2"])
+def test_error_feedback_stays_small_over_many_steps(name: str) -> None:
+    codec, n = scheme(name), 2000
+    state, residual = codec.new_state(n), np.zeros(n, np.float32)
+    payload = np.empty(codec.wire_bytes(n), np.uint8)
+    sizes = []
+    for step in range(200):
+        codec.encode(gradient(n, step), payload, state, residual)
+        sizes.append(float(np.linalg.norm(residual)))
+    assert max(sizes[100:]) < 1.5 * max(sizes[:100])
+
+
+@pytest.mark.parametrize("name", ["int8:round=stochastic", "int4:round=stochastic", "ternary"])
+def test_stochastic_rounding_does_not_err_on_average(name: str) -> None:
+    codec, values = scheme(name), gradient(500)
+    state, payload = codec.new_state(500, seed=3), np.empty(codec.wire_bytes(500), np.uint8)
+    total, num_draws = np.zeros(500, np.float32), 2000
+    for _ in range(num_draws):
+        codec.encode(values, payload, state)
+        codec.decode(payload, total, add=True)
+    step = codec.error_bound(values).max_abs
+    assert step is not None
+    # A draw deviates by at most half a step; 5.5 deviations of the mean for the worst of 500 elements.
+    assert np.all(np.abs(total / num_draws - values) < 5.5 * 0.5 * step / np.sqrt(num_draws))
+
+
+def test_draws_differ_between_steps_and_seeds_and_repeat_with_them() -> None:
+    codec, values = scheme("int4:round=stochastic"), gradient(1000)
+
+    def payloads(seed: int) -> list[bytes]:
+        state, made = codec.new_state(1000, seed=seed), []
+        for _ in range(2):
+            payload = np.empty(codec.wire_bytes(1000), np.uint8)
+            codec.encode(values, payload, state)
+            made.append(payload.tobytes())
+        return made
+
+    first, again, other = payloads(1), payloads(1), payloads(2)
+    assert first == again
+    assert len({*first, *other}) == 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("n", [1, 700])
+def test_what_is_not_finite_is_seen_and_leaves_no_trace(name: str, bad: float, n: int) -> None:
+    codec = scheme(name)
+    values, residual = gradient(n), gradient(n, 1)
+    values[n // 2] = bad
+    before = residual.copy()
+    state, payload = codec.new_state(n), np.empty(codec.wire_bytes(n), np.uint8)
+    codec.encode(values, payload, state, residual)
+    out = np.zeros(n, np.float32)
+    codec.decode(payload, out)
+    seen = ~np.isfinite(out)
+    assert seen.any()
+    if name in DENSE:
+        assert seen[n // 2]
+    assert np.isfinite(residual).all()
+    if name in DENSE and name != "fp32":
+        np.testing.assert_array_equal(residual[seen], before[seen])
+    # The next step is clean again.
+    codec.encode(gradient(n, 2), payload, state, residual)
+    codec.decode(payload, out)
+    assert np.isfinite(out).all()
+    assert np.isfinite(residual).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_zero_and_denormal_numbers(name: str) -> None:
+    codec = scheme(name)
+    assert not round_trip(codec, np.zeros(600, np.float32)).any()
+    tiny = np.full(600, 1e-42, np.float32)
+    assert np.all(np.abs(round_trip(codec, tiny)) <= 1e-30)
+    residual = np.zeros(600, np.float32)
+    payload, out = np.empty(codec.wire_bytes(600), np.uint8), np.empty(600, np.float32)
+    codec.encode(tiny, payload, codec.new_state(600), residual)
+    codec.decode(payload, out)
+    np.testing.assert_allclose(out + residual, tiny, atol=1e-44)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_decode_adds_and_scales(name: str) -> None:
+    codec, values = scheme(name), gradient(900)
+    payload = np.empty(codec.wire_bytes(900), np.uint8)
+    codec.encode(values, payload, codec.new_state(900))
+    once, out = np.empty(900, np.float32), np.ones(900, np.float32)
+    codec.decode(payload, once)
+    codec.decode(payload, out, add=True, scale=-0.5)
+    np.testing.assert_allclose(out, 1 - 0.5 * once, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_lengths_raise_and_write_nothing(name: str) -> None:
+    codec, values = scheme(name), gradient(300)
+    size = codec.wire_bytes(300)
+    for wrong in (size - 1, size + 1, 0, size - 4, size + 4):
+        payload, out = np.zeros(wrong, np.uint8), np.ones(300, np.float32)
+        with pytest.raises(CodecError, match=rf"for 300 elements has {size} bytes; this one has {wrong}"):
+            codec.decode(payload, out)
+        assert (out == 1).all()
+        with pytest.raises(CodecError, match=f"this one has {wrong}"):
+            codec.encode(values, payload, codec.new_state(300))
+    with pytest.raises(CodecError, match="the state is for 299 elements and there are 300"):
+        codec.encode(values, np.zeros(size, np.uint8), codec.new_state(299))
+    with pytest.raises(CodecError, match="the residual has 299 elements and the values 300"):
+        codec.encode(values, np.zeros(size, np.uint8), codec.new_state(300), np.zeros(299, np.float32))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_garbage_raises_or_decodes_inside_the_array(name: str, data: st.DataObject) -> None:
+    codec, n = scheme(name), 300
+    garbage = data.draw(hnp.arrays(np.uint8, codec.wire_bytes(n), fill=st.sampled_from([0, 255, 7])))
+    # Walls on both sides: a write outside is seen.
+    walls = np.full(n + 64, 5, np.float32)
+    out = walls[32 : 32 + n]
+    try:
+        codec.decode(garbage, out, add=data.draw(st.booleans()))
+    except CodecError as error:
+        assert "damaged" in str(error)
+        assert (out == 5).all()
+    assert (walls[:32] == 5).all()
+    assert (walls[-32:] == 5).all()
+
+
+@pytest.mark.parametrize(
+    ("word", "number", "text"),
+    [
+        (0, 31, "says that it holds 31 elements with flags 0; it has room for 30"),
+        (0, 2**32 - 1, "room for 30"),
+        (1, 2, "with flags 2"),
+        (1, 1, "says that it holds 30 elements with flags 1"),
+        (5, 300, 'payload of codec "topk:keep=0.1" has an index outside the 300 elements'),
+    ],
+)
+def test_a_damaged_sparse_payload_is_refused(word: int, number: int, text: str) -> None:
+    codec = scheme("topk:keep=0.1")
+    payload, out = np.zeros(codec.wire_bytes(300), np.uint8), np.ones(300, np.float32)
+    codec.encode(gradient(300), payload, codec.new_state(300))
+    payload.view(np.uint32)[word] = number
+    with pytest.raises(CodecError) as caught:
+        codec.decode(payload, out)
+    assert text in str(caught.value)
+    assert (out == 1).all()
+
+
+def test_saved_states_go_on_where_they_were() -> None:
+    for name in ("int8:round=stochastic", "topk:keep=0.01+int4:round=stochastic", "powersgd:rank=2", "randomk"):
+        codec, n = scheme(name), 70_000
+        state, payload, again = codec.new_state(n, seed=5), *np.empty((2, codec.wire_bytes(n)), np.uint8)
+        codec.encode(gradient(n), payload, state)
+        other = codec.new_state(n)
+        other.from_arrays(state.to_arrays())
+        codec.encode(gradient(n, 1), payload, state)
+        codec.encode(gradient(n, 1), again, other)
+        np.testing.assert_array_equal(payload, again)
+        with pytest.raises(CodecError, match="a saved"):
+            other.from_arrays({})
+
+
+def test_encode_refuses_what_kernels_cannot_take() -> None:
+    codec, values = scheme("int8"), gradient(64)
+    state, payload = codec.new_state(64), np.empty(codec.wire_bytes(64), np.uint8)
+    with pytest.raises(CodecError, match="values must be a contiguous one-dimensional float32 array; got float64"):
+        codec.encode(values.astype(np.float64), payload, state)  # type: ignore[arg-type]
+    with pytest.raises(CodecError, match="with gaps or at an odd address"):
+        codec.encode(gradient(128)[::2], payload, state)
+    with pytest.raises(CodecError, match="got list"):
+        codec.encode([1.0], payload, state)  # type: ignore[arg-type]
+    payload.setflags(write=False)
+    with pytest.raises(CodecError, match="read-only"):
+        codec.encode(values, payload, state)
+    values.setflags(write=False)
+    with pytest.raises(CodecError, match="read-only"):
+        codec.decode(payload, values)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_price_is_the_wire(name: str) -> None:
+    codec = scheme(name)
+    price = codec.price(encode_Bps=2e9, num_elements=10_000)
+    assert price.name == codec.name
+    assert price.wire_ratio == codec.wire_bytes(10_000) / 40_000
+    assert (price.encode_Bps, price.summable) == (2e9, codec.summable)
+    assert (codec.sum_dtype is not None) == codec.summable
+
+
+def test_measured_prices_have_speeds() -> None:
+    price = measured(scheme("int8"), num_elements=1 << 14, seconds=0.001)
+    assert 1e6 < price.encode_Bps < 1e12
+    assert 1e6 < price.decode_Bps < 1e12
+
+
+def test_wire_sizes_are_what_the_page_says() -> None:
+    n = 25_460_000
+    sizes = {name: scheme(name).wire_bytes(n) / n * 8 for name in ("int8", "int4", "ternary", "sign", "fp8", "bf16")}
+    wanted = {"int8": 8.125, "int4": 4.0625, "ternary": 2.125, "sign": 1.015625, "fp8": 8.125, "bf16": 16.0}
+    assert sizes == pytest.approx(wanted, rel=1e-5)
+    assert scheme("topk:keep=0.01+int8").wire_bytes(n) / n * 8 == pytest.approx(40.125 * 0.01, rel=1e-4)
