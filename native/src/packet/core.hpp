@@ -1,0 +1,193 @@
+// The engine's inside: one event at a time, everything joined by index. The parts are in files of their own: ports
+// (queues, marks, pauses), forward (which way), sender, receiver, control (congestion), tasks, faults (and samples), setup.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "routes.hpp"
+#include "state.hpp"
+
+namespace syncline::packet {
+
+class Core {
+public:
+    explicit Core(const Setup& setup);
+
+    State advance(Time until, i64 max_events);
+
+    Time now = 0;
+    Counters count;
+    Samples samples;
+    std::vector<i64> begin, end;
+    std::vector<std::int32_t> cycle;
+    std::vector<Port> ports;
+    std::vector<PortTally> tally;
+    Routes routes;
+
+private:
+    // setup.cpp
+    void take_ports(const Setup& setup);
+    void take_flows(const Setup& setup);
+    void take_tasks(const Setup& setup);
+
+    // engine.cpp
+    void happen(u32 what);
+    void audit() const;
+
+    // Pool
+    u32 take_packet();
+    void give_packet(u32 packet);
+    void lose(u32 packet, i64& why);
+
+    // ports.cpp
+    void enqueue(u32 port, u32 packet, u32 from);
+    bool admit(u32 port, u32 packet, u32 from);
+    void append(u32 port, u32 packet, u32 from);
+    void trim(u32 port, u32 packet, u32 from);
+    void mark(u32 port, u32 packet, u32 queue_bytes);
+    void service(u32 port);
+    void transmit(u32 port, u32 packet);
+    int pick(u32 port, u32 ready);
+    u32 unqueue(u32 port, int traffic_class);
+    void schedule(u32 port);
+    void leave_switch(u32 packet);
+    void release(u32 from, u32 traffic_class, u32 bytes);
+    void signal(u32 port, u32 traffic_class, Type type, u32 amount);
+    void obey(u32 packet);
+    bool has_credit(u32 port, u32 traffic_class, u32 bytes) const;
+    u32 sendable(u32 port) const;
+    Queue& queue(u32 port, u32 traffic_class) { return queues_[std::size_t{port} * num_classes_ + traffic_class]; }
+    Ingress& ingress(u32 port, u32 traffic_class) { return ingress_[std::size_t{port} * num_classes_ + traffic_class]; }
+    Time crossing(const Port& port, u32 bytes) const { return static_cast<Time>((u64{bytes} * port.cost) >> 16); }
+
+    // forward.cpp
+    void arrive(u32 packet);
+    void forward(u32 packet, u32 at_switch);
+    u32 choose(u32 packet, u32 at_switch, u32 group);
+    u32 least_loaded(Routes::Set set, u32 start) const;
+    u32 detour(const Packet& packet, u32 at_switch, u32 group);
+    i64 load(u32 port) const;
+
+    // sender.cpp
+    void post(u32 task);
+    void activate(u32 flow);
+    bool has_work(const Flow& flow) const { return flow.num_lost != 0 || flow.next != flow.end; }
+    bool may_send(const Flow& flow) const;
+    u32 make_data(u32 port, u32 traffic_class);
+    u32 next_lost(Flow& flow);
+    u32 payload_of(const Flow& flow, u32 seq) const;
+    void label(Flow& flow, Packet& packet, const Profile& profile);
+    void arm(u32 flow);
+    void time_out(u32 flow);
+    void acknowledged(u32 packet);
+    u32 score(Flow& flow, const Packet& packet);
+    void take_lost(Flow& flow, u32 seq);
+    void find_lost(Flow& flow, const Profile& profile);
+    void go_back(Flow& flow);
+    Time slot_start(const Flow& flow, const Profile& profile, Time wire) const;
+
+    // receiver.cpp
+    void receive(u32 packet);
+    void receive_data(u32 packet);
+    void deliver(u32 flow);
+    void reply(u32 flow, const Packet& data, Type type, u32 data_packet);
+    void owe_pull(u32 flow);
+    void pull(u32 endpoint);
+
+    // control.cpp
+    void start_control(Flow& flow, const Profile& profile);
+    void on_ack(u32 flow, const Packet& packet, u32 newly, u32 packet_index);
+    void on_loss(Flow& flow, const Profile& profile, bool timeout);
+    void on_notice(Flow& flow, const Profile& profile);
+    void before_send(Flow& flow, const Profile& profile, u32 wire);
+    void dctcp(Flow& flow, const Profile& profile, const Packet& ack, u32 newly);
+    void swift(Flow& flow, const Profile& profile, const Packet& ack, u32 newly);
+    void sprayed(Flow& flow, const Profile& profile, const Packet& ack, u32 newly);
+    void hpcc(u32 flow, const Profile& profile, const Packet& ack, u32 packet);
+    void timely(Flow& flow, const Profile& profile, const Packet& ack);
+    void cubic(Flow& flow, const Profile& profile, const Packet& ack, u32 newly);
+    void increase_rate(Flow& flow, const Profile& profile);
+    void limit(Flow& flow, const Profile& profile) const;
+    double line_rate(const Flow& flow) const { return 65536.0 / ports[flow.port].cost; }
+
+    // tasks.cpp
+    void start_ready();
+    void begin_task(u32 task);
+    void run_task(u32 task);
+    void finish_task(u32 task);
+    void segment(u32 slot);
+
+    // faults.cpp
+    void change(u32 row);
+    void reroute();
+    void watch();
+    bool find_cycle();
+
+    void sample();
+
+    Calendar calendar_;
+    Random random_;
+    std::vector<Packet> packets_;
+    u32 free_packet_ = kNone;
+    i64 num_packets_ = 0;
+    std::vector<Telemetry> telemetry_;  // of each packet, when some connection measures
+    std::vector<Telemetry> seen_;       // what each connection saw last
+
+    u32 num_classes_ = 1;
+    std::vector<ClassRule> classes_;
+    u32 weighted_ = 0;  // classes with a weight
+    std::vector<Profile> profiles_;
+    std::vector<Queue> queues_;
+    std::vector<Ingress> ingress_;
+    std::vector<u32> back_;
+    std::vector<double> loss_;
+    std::vector<u32> full_cost_;
+    std::vector<Wire> wires_;
+    std::vector<i64> buffer_bytes_, buffer_used_;
+    std::vector<u32> salt_, turn_;
+    std::vector<std::int32_t> region_;
+    std::vector<Endpoint> endpoints_;
+    Routing routing_ = Routing::hash;
+    bool cut_through_ = false;
+    bool credits_ = false;
+    bool pausing_ = false;  // some class is lossless
+    i64 credit_bytes_ = 0;
+    i64 headroom_ = 0;
+    double ugal_bias_ = 0;
+    u64 seed_ = 0;
+
+    std::vector<Flow> flows_;
+    std::vector<Scores> scores_;
+
+    // Tasks
+    std::vector<std::int32_t> task_over_;
+    std::vector<i64> task_bytes_, task_delay_, task_start_;
+    std::vector<u32> task_waits_, task_next_, task_first_;  // waits left; next on the connection; first packet
+    std::vector<u64> after_start_;
+    std::vector<u32> after_;
+    std::vector<u32> ready_;  // work list of tasks that may begin
+    std::vector<double> bus_cost_;
+    std::vector<Time> bus_busy_;
+    std::vector<i64> path_start_;
+    std::vector<std::int32_t> path_bus_;
+    struct Move {
+        u32 task;
+        i64 left, step;
+        Time last;
+    };
+    std::vector<Move> moves_;
+    u32 free_move_ = kNone;
+
+    // Changes, samples, watching
+    std::vector<i64> change_reroute_;
+    std::vector<std::int32_t> change_port_;
+    std::vector<double> change_factor_;
+    Time sample_ps_ = 0;
+    std::vector<std::int32_t> sample_port_, sample_flow_;
+    i64 seen_progress_ = -1, idle_watches_ = 0;
+    State state_ = State::running;
+};
+
+}  // namespace syncline::packet

@@ -1,0 +1,197 @@
+// The receiving end: what has arrived, what is told to the sender, and, receiver-driven, when it may send more.
+#include <algorithm>
+
+#include "core.hpp"
+
+namespace syncline::packet {
+
+void Core::receive(u32 packet) {
+    const Packet& pkt = packets_[packet];
+    if (credits_) release(pkt.port, pkt.traffic_class, pkt.wire_bytes);
+    if (pkt.type == Type::data) {
+        receive_data(packet);
+    } else {
+        acknowledged(packet);
+    }
+}
+
+void Core::receive_data(u32 packet) {
+    const Packet pkt = packets_[packet];
+    Flow& flow = flows_[pkt.flow];
+    const Profile& profile = profiles_[flow.profile];
+    const bool selective = static_cast<Recovery>(profile.recovery) == Recovery::selective;
+    const bool pulls = static_cast<Transport>(profile.transport) == Transport::pull;
+    flow.rcv_last = pkt.seq;
+    flow.rcv_sent = pkt.sent;
+    flow.rcv_port = pkt.port;
+    if ((pkt.flags & kTrimmed) != 0) {
+        reply(pkt.flow, pkt, Type::nack, packet);
+        give_packet(packet);
+        if (pulls) {
+            ++flow.count_a;  // one more packet to pull
+            owe_pull(pkt.flow);
+        }
+        return;
+    }
+    count.flying_bytes -= pkt.payload_bytes;
+    const u32 before = flow.rcv_next;
+    bool fresh;
+    if (selective) {
+        Bits& arrived = scores_[flow.scores].arrived;
+        fresh = pkt.seq >= flow.rcv_next && !arrived.test(pkt.seq);
+        if (fresh) {
+            arrived.set(pkt.seq);
+            if (pkt.seq == flow.rcv_next) {
+                do ++flow.rcv_next;
+                while (arrived.test(flow.rcv_next));
+            }
+        }
+    } else {
+        fresh = pkt.seq == flow.rcv_next;
+        if (fresh) ++flow.rcv_next;
+    }
+    if (fresh) {
+        count.delivered_bytes += pkt.payload_bytes;
+        flow.delivered += pkt.payload_bytes;
+    } else {
+        count.discarded_bytes += pkt.payload_bytes;
+    }
+    if ((pkt.flags & kMarked) != 0) {
+        ++flow.marked;
+        const bool told = static_cast<Transport>(profile.transport) == Transport::dcqcn;
+        if (told && (flow.last_notice < 0 || now - flow.last_notice >= profile.cnp_interval_ps)) {
+            flow.last_notice = now;
+            ++count.notices;
+            reply(pkt.flow, pkt, Type::notice, packet);
+        }
+    }
+    const bool done = flow.rcv_next != before && flow.rcv_task != kNone &&
+                      flow.rcv_next >= task_first_[flow.rcv_task] +
+                                           static_cast<u32>((task_bytes_[flow.rcv_task] + profile.payload_bytes - 1) /
+                                                            profile.payload_bytes);
+    if (!selective && !fresh && pkt.seq > flow.rcv_next) {
+        // Out of order: say once where the gap is.
+        if (!flow.refused) {
+            flow.refused = true;
+            reply(pkt.flow, pkt, Type::nack, packet);
+        }
+    } else if (pulls) {
+        if (flow.pulls_given + flow.pulls_owed < flow.end + flow.count_a) {
+            owe_pull(pkt.flow);
+        } else if (done || flow.rcv_next >= flow.end || ++flow.unacked >= static_cast<u32>(profile.ack_every)) {
+            reply(pkt.flow, pkt, Type::ack, packet);
+        }
+    } else {
+        if (fresh) flow.refused = false;
+        const bool now_due = ++flow.unacked >= static_cast<u32>(profile.ack_every) || done || !fresh ||
+                             (selective && flow.rcv_next == before);
+        if (now_due) reply(pkt.flow, pkt, Type::ack, packet);
+    }
+    if (selective && flow.rcv_next != before) scores_[flow.scores].arrived.forget(flow.rcv_next & ~63u);
+    give_packet(packet);
+    if (done) deliver(pkt.flow);
+}
+
+// Messages whose last byte is here are done.
+void Core::deliver(u32 index) {
+    Flow& flow = flows_[index];
+    const int payload = profiles_[flow.profile].payload_bytes;
+    while (flow.rcv_task != kNone) {
+        const u32 task = flow.rcv_task;
+        const u32 packets = static_cast<u32>((task_bytes_[task] + payload - 1) / payload);
+        if (flow.rcv_next < task_first_[task] + packets) break;
+        flow.rcv_task = task_next_[task];
+        finish_task(task);
+    }
+}
+
+// Send something small back over the cable that the data came in on.
+void Core::reply(u32 index, const Packet& data, Type type, u32 data_packet) {
+    Flow& flow = flows_[index];
+    const Profile& profile = profiles_[flow.profile];
+    const u32 packet = take_packet();
+    Packet& pkt = packets_[packet];
+    pkt.type = type;
+    pkt.flow = index;
+    pkt.seq = data.seq;
+    pkt.ack = flow.rcv_next;
+    pkt.bits = static_cast<Recovery>(profile.recovery) == Recovery::selective
+                   ? scores_[flow.scores].arrived.block(data.seq)
+                   : 0;
+    pkt.sent = data.sent;
+    pkt.wire_bytes = static_cast<u32>(profile.ack_bytes);
+    pkt.payload_bytes = 0;
+    pkt.label = data.label;
+    pkt.dst = flow.src;
+    pkt.via = kNone;
+    pkt.from = kNone;
+    pkt.hops = 0;
+    pkt.flags = data.flags & (kMarked | kSprayed | kMeasured | kAgain);
+    pkt.traffic_class = static_cast<u8>(profile.ack_class);
+    if (type == Type::ack || type == Type::pull) {
+        pkt.payload_bytes = flow.marked;  // how many of the acknowledged packets were marked
+        if (flow.marked != 0) pkt.flags |= kEcho;
+        flow.marked = 0;
+        flow.unacked = 0;
+        if (!telemetry_.empty() && data_packet != kNone) telemetry_[packet] = telemetry_[data_packet];
+    }
+    ++count.control_packets;
+    enqueue(back_[data.port], packet, kNone);
+}
+
+void Core::owe_pull(u32 index) {
+    Flow& flow = flows_[index];
+    ++flow.pulls_owed;
+    Endpoint& endpoint = endpoints_[flow.dst];
+    if (!flow.in_pull_ring) {
+        flow.in_pull_ring = true;
+        if (endpoint.pull_tail == kNone) {
+            flow.pull_next = index;
+        } else {
+            flow.pull_next = flows_[endpoint.pull_tail].pull_next;
+            flows_[endpoint.pull_tail].pull_next = index;
+        }
+        endpoint.pull_tail = index;
+    }
+    if (endpoint.pulling) return;
+    if (now >= endpoint.pull_next) {
+        pull(flow.dst);
+        return;
+    }
+    endpoint.pulling = true;
+    calendar_.push(endpoint.pull_next, event(Happens::pull, flow.dst));
+}
+
+// Ask the next sender in turn for one packet; asks are spaced so that what they bring fills the link and no more.
+void Core::pull(u32 index) {
+    Endpoint& endpoint = endpoints_[index];
+    endpoint.pulling = false;
+    if (endpoint.pull_tail == kNone) return;
+    const u32 chosen = flows_[endpoint.pull_tail].pull_next;
+    Flow& flow = flows_[chosen];
+    --flow.pulls_owed;
+    ++flow.pulls_given;
+    if (flow.pulls_owed == 0) {
+        flow.in_pull_ring = false;
+        if (chosen == endpoint.pull_tail) {
+            endpoint.pull_tail = kNone;
+        } else {
+            flows_[endpoint.pull_tail].pull_next = flow.pull_next;
+        }
+    } else {
+        endpoint.pull_tail = chosen;
+    }
+    Packet about{};
+    about.seq = flow.rcv_last;
+    about.sent = flow.rcv_sent;
+    about.label = mix(flow.rcv_last, flow.label);
+    about.flags = kSprayed;
+    about.port = flow.rcv_port;
+    reply(chosen, about, Type::pull, kNone);
+    endpoint.pull_next = now + endpoint.pull_gap;
+    if (endpoint.pull_tail == kNone) return;
+    endpoint.pulling = true;
+    calendar_.push(endpoint.pull_next, event(Happens::pull, index));
+}
+
+}  // namespace syncline::packet

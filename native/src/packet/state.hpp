@@ -1,0 +1,220 @@
+// What the engine keeps: packets in a pool, ports, queues, connections. Plain data, joined by index.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "calendar.hpp"
+#include "syncline/packet.hpp"
+
+namespace syncline::packet {
+
+using u8 = std::uint8_t;
+using u16 = std::uint16_t;
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+using i64 = std::int64_t;
+
+inline constexpr u32 kNone = 0xFFFFFFFFu;
+inline constexpr int kMaxClasses = 8;
+inline constexpr double kNoWindow = 1e17;
+
+// An event is a kind and an index in 32 bits.
+enum class Happens : u32 { arrival, service, pace, timeout, pull, task, bus, misc };
+inline constexpr int kKindShift = 29;
+inline constexpr u32 kIndexMask = (1u << kKindShift) - 1;
+inline u32 event(Happens kind, u32 index) { return (static_cast<u32>(kind) << kKindShift) | index; }
+
+enum class Type : u8 { data, ack, nack, pull, notice, pause, resume, credit };
+
+enum Flag : u8 { kMarked = 1, kTrimmed = 2, kSprayed = 4, kMeasured = 8, kAgain = 16, kEcho = 32, kPulls = 64 };
+
+// One cache line. `next` links it in a queue, in the pool's free list, or nowhere: a packet under way is an event.
+struct alignas(64) Packet {
+    u32 next;
+    u32 port;  // the port it left through, so the link it travels on
+    u32 flow;
+    u32 seq;
+    u32 wire_bytes;
+    u32 payload_bytes;
+    u32 dst;
+    u32 label;   // what ECMP hashes
+    Time sent;   // by the source; acknowledgements carry it back
+    u64 bits;    // acknowledgements: which packets of the block of 64 around `seq` have arrived
+    u32 ack;     // acknowledgements: everything before this has arrived
+    u32 from;    // the port it entered this switch through, while it is buffered
+    u32 via;     // destination group to visit first (Valiant), or none
+    Type type;
+    u8 traffic_class;
+    u8 flags;
+    u8 hops;
+};
+static_assert(sizeof(Packet) == 64);
+
+struct Port {
+    Time busy_until;
+    Time latency;
+    u64 wire_bytes;
+    u32 cost;  // ps a byte, in 1/65536
+    u32 queued_bytes;
+    u32 to;           // switch or endpoint
+    u32 owner;        // the switch whose buffer it uses; kNone: it belongs to an endpoint
+    u8 waiting;       // classes with something to send
+    u8 paused;        // classes that must not send
+    bool scheduled;   // a service event is pending
+    bool to_endpoint;
+    bool up;
+    bool lossy;
+    u8 turn;          // weighted class whose turn it is
+};
+
+struct Queue {
+    u32 head = kNone, tail = kNone;
+    u32 bytes = 0;
+    u32 packets = 0;
+    u32 ring_tail = kNone;  // flows ready to send, a ring (ports of endpoints)
+    std::int32_t deficit = 0;
+};
+
+// What came in through a port and is still in the switch behind it, by class.
+struct Ingress {
+    u32 bytes = 0;
+    bool pausing = false;
+    i64 credit = 0;   // what the port may still send
+    u32 returning = 0;  // freed, but not told yet
+};
+
+struct PortTally {
+    i64 packets = 0, drops = 0, marks = 0, trims = 0, pauses = 0, peak_bytes = 0;
+    Time paused = 0, paused_since = 0;
+};
+
+struct Telemetry {
+    struct Hop {
+        Time at;
+        u64 wire_bytes;
+        u32 queue_bytes;
+        u32 port;
+    };
+    u32 count = 0;
+    Hop hop[8];
+};
+
+// A window of bits that moves up with the sequence numbers and grows when it must.
+class Bits {
+public:
+    bool test(u32 seq) const { return in(seq) && (word_[(seq >> 6) & mask_] >> (seq & 63) & 1) != 0; }
+    void set(u32 seq) {
+        while (!in(seq)) grow();
+        word_[(seq >> 6) & mask_] |= u64{1} << (seq & 63);
+    }
+    void clear(u32 seq) {
+        if (in(seq)) word_[(seq >> 6) & mask_] &= ~(u64{1} << (seq & 63));
+    }
+    u64 block(u32 seq) const { return in(seq) ? word_[(seq >> 6) & mask_] : 0; }
+    // Everything before `seq` is forgotten.
+    void forget(u32 seq) {
+        const u32 target = seq >> 6;
+        if (target - base_ > mask_) {
+            for (u64& word : word_) word = 0;
+        } else {
+            for (; base_ != target; ++base_) word_[base_ & mask_] = 0;
+        }
+        base_ = target;
+    }
+
+private:
+    bool in(u32 seq) const { return (seq >> 6) - base_ <= mask_; }
+    void grow() {
+        std::vector<u64> wider(word_.size() * 2, 0);
+        const u32 wider_mask = static_cast<u32>(wider.size() - 1);
+        for (u32 i = 0; i <= mask_; ++i) wider[(base_ + i) & wider_mask] = word_[(base_ + i) & mask_];
+        word_ = std::move(wider);
+        mask_ = wider_mask;
+    }
+    std::vector<u64> word_ = std::vector<u64>(4, 0);
+    u32 base_ = 0;
+    u32 mask_ = 3;
+};
+
+// What selective recovery remembers of a connection.
+struct Scores {
+    Bits acked, lost;  // the sender's
+    Bits arrived;      // the receiver's
+};
+
+enum class Standing : u8 { idle, ready, paced, blocked };
+
+struct Flow {
+    // Where it runs
+    u32 port, src, dst, label;
+    u32 slot;
+    u8 profile;
+    Standing standing;
+    u8 backoff;
+    bool timer_armed;
+    u32 ring_next;
+    u32 hops_seen;
+    // Sender: packet numbers run on over all messages of the connection
+    u32 una, next, end;
+    u32 flying;    // packets sent and neither acknowledged nor taken for lost
+    u32 num_lost;  // to be sent again
+    u32 lost_hint;
+    u32 highest;   // highest acknowledged + 1
+    u32 sent_end;  // highest sent + 1
+    u32 lost_scan; // up to here holes have been taken for lost once
+    u32 send_task, una_task, last_task;
+    std::int32_t credit;  // receiver-driven: packets it may send
+    u32 scores;
+    Time next_send, last_send, deadline;
+    double window, rate;  // bytes; bytes per ps
+    double cap;
+    // Congestion control
+    double alpha, target, x, y;
+    Time t0, t1, t2;
+    u32 mark_seq, count_a, count_b, count_c;
+    u32 recycle;
+    // Receiver
+    u32 rcv_next, rcv_task, rcv_end;
+    u32 unacked, marked;
+    u32 pulls_owed, pulls_given, pull_next;
+    u32 rcv_last, rcv_port;  // what arrived last, on which port, and when that was sent
+    Time rcv_sent;
+    Time last_notice;
+    i64 delivered;
+    bool refused;  // a gap was reported
+    bool in_pull_ring;
+};
+
+struct Endpoint {
+    u32 pull_tail = kNone;  // ring of flows that are owed pulls
+    u32 down_port = kNone;  // the only port that leads to it; kNone: several
+    u32 group = 0;
+    Time pull_next = 0;
+    Time pull_gap = 0;
+    bool pulling = false;
+};
+
+class Random {
+public:
+    explicit Random(u64 seed) : state_(seed * 0x9E3779B97F4A7C15ull + 0xD1B54A32D192ED03ull) {}
+    u32 next() {
+        state_ += 0x9E3779B97F4A7C15ull;
+        u64 x = state_;
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+        return static_cast<u32>((x ^ (x >> 31)) >> 32);
+    }
+    double unit() { return next() * (1.0 / 4294967296.0); }
+
+private:
+    u64 state_;
+};
+
+inline u32 mix(u32 a, u32 b) {
+    u64 x = (u64{a} << 32 | b) * 0x9E3779B97F4A7C15ull;
+    x = (x ^ (x >> 29)) * 0xBF58476D1CE4E5B9ull;
+    return static_cast<u32>(x >> 32);
+}
+
+}  // namespace syncline::packet

@@ -1,0 +1,20 @@
+"""Packet-level simulation: congestion, loss and faults where flows are too coarse.
+
+network = packet_network(load("fat-tree-1024"))
+outcome = simulate(network, [permutation(network.fabric, 2e6)], PacketOptions(transport="ndp"))
+outcome.completion.p99_s, outcome.counters["trims"], outcome.timeline()
+"""
+
+from syncline.sim.packet.network import PacketNetwork, packet_network
+from syncline.sim.packet.options import PacketOptions, TrafficClass
+from syncline.sim.packet.outcome import Completion, Outcome, Progress, Sampled
+from syncline.sim.packet.parameters import Marks, transport_set, transport_sets
+from syncline.sim.packet.posting import Job
+from syncline.sim.packet.run import LinkChange, Run, Watching, prepare, simulate
+from syncline.sim.packet.traffic import Traffic, all_to_all, background, incast, messages, permutation, senders
+
+__all__ = [
+    "Completion", "Job", "LinkChange", "Marks", "Outcome", "PacketNetwork", "PacketOptions", "Progress", "Run", "Sampled",
+    "Traffic", "TrafficClass", "Watching", "all_to_all", "background", "incast", "messages", "packet_network", "permutation",
+    "prepare", "senders", "simulate", "transport_set", "transport_sets",
+]  # fmt: skip

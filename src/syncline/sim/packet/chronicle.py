@@ -1,0 +1,110 @@
+"""Packet runs as timelines: every message as a span at both ends, what every link carried and how its queue was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from syncline import __version__
+from syncline.sim.packet.outcome import IGNORES, Outcome
+from syncline.sim.packet.traffic import Traffic
+from syncline.timeline import Timeline, TimelineBuilder
+from syncline.timeline.source import Source, SourceKind
+from syncline.timeline.spans import SpanKind
+
+
+def timeline(outcome: Outcome) -> Timeline:
+    """Return the outcome as a timeline; its metadata holds the counters and what queues did.
+
+    Ranks are those of a job's program, or endpoints of the network for raw traffic.
+    """
+    source = Source(
+        SourceKind.SIMULATED_PACKET, "syncline packet", __version__, IGNORES, outcome.options.seed % (1 << 31)
+    )
+    builder = TimelineBuilder(source, metadata=_metadata(outcome))
+    _add_links(builder, outcome)
+    first_rank = 0
+    for number, job in enumerate(outcome.jobs):
+        raw = isinstance(job, Traffic)
+        width = len(outcome.network.endpoints) if raw else job.program.num_ranks
+        _add_spans(builder, outcome, number, first_rank, raw)
+        first_rank += width
+    return builder.build()
+
+
+def _metadata(outcome: Outcome) -> dict[str, Any]:
+    found = outcome.to_json()
+    keys = ("state", "completion", "counters", "peak_queue_bytes", "paused_s", "deadlock", "busiest_link")
+    options = outcome.options
+    return {key: found[key] for key in keys} | {
+        "transport": options.transport,
+        "routing": options.routing,
+        "payload_bytes": options.payload_bytes,
+        "queues": queue_rows(outcome),
+    }
+
+
+def queue_rows(outcome: Outcome, most: int = 32) -> list[dict[str, Any]]:
+    """Return the links with the deepest queues: depth, marks, drops, pauses."""
+    ports = outcome.ports
+    order = np.argsort(-ports["peak_bytes"], kind="stable")[:most]
+    return [
+        {"link": outcome.network.port_name(int(port)), "paused_s": float(ports["paused_ps"][port] / 1e12)}
+        | {name: int(ports[name][port]) for name in ("peak_bytes", "marks", "drops", "trims", "pauses")}
+        for port in order
+        if ports["peak_bytes"][port] > 0
+    ]
+
+
+def _add_links(builder: TimelineBuilder, outcome: Outcome) -> None:
+    network, carried = outcome.network, outcome.ports["wire_bytes"]
+    end = max(outcome.now_s, 1e-12)
+    watched = {} if outcome.sampled is None else {link: i for i, link in enumerate(outcome.sampled.links)}
+    for port in np.flatnonzero(carried > 0).tolist():
+        link = int(network.link[port])
+        name = network.port_name(port)
+        if name in builder._links:  # parallel cables have one name
+            name = f"{name} #{port}"
+        index = builder.link(name, float(network.rate_Bps[port]))
+        if outcome.sampled is not None and link in watched and len(outcome.sampled.time_s) > 1:
+            time = outcome.sampled.time_s
+            size = np.diff(outcome.sampled.wire_bytes[:, watched[link]])
+            builder.add_samples(link=index, start_s=time[:-1], end_s=time[1:], size_bytes=size.astype(np.float64))
+        else:
+            builder.add_samples(link=[index], start_s=[0.0], end_s=[end], size_bytes=[float(carried[port])])
+
+
+def _add_spans(builder: TimelineBuilder, outcome: Outcome, number: int, first_rank: int, raw: bool) -> None:
+    job = outcome.jobs[number]
+    name = job.name or ("traffic" if isinstance(job, Traffic) else job.program.name)
+    for block in outcome.blocks:
+        if block.job != number:
+            continue
+        rows = block.first + np.arange(block.parts * len(block.src))
+        begin, end = (c[rows].reshape(block.parts, -1) for c in (outcome.begin_s, outcome.end_s))
+        done = np.flatnonzero((end >= 0).all(axis=0))
+        src, dst = (_places(outcome, ends[done]) if raw else ends[done] for ends in (block.src, block.dst))
+        for mine, other, kind in ((src, dst, SpanKind.SEND), (dst, src, SpanKind.RECV)):
+            builder.add_spans(
+                rank=(first_rank + mine).astype(np.int32),
+                start_s=begin.min(axis=0)[done],
+                end_s=end.max(axis=0)[done],
+                kind=kind,
+                name=name,
+                stream=block.lane,
+                step=number,
+                round=block.round,
+                size_bytes=block.size_bytes[done].astype(np.int64),
+                peer=(first_rank + other).astype(np.int32),
+            )
+
+
+def _places(outcome: Outcome, devices: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the endpoint of each device; a GPU that is none counts as the first of its host."""
+    found = outcome.network.endpoint_of[devices]
+    if (found >= 0).all():
+        return found
+    host = outcome.network.fabric.devices.host
+    of_host = {int(host[e]): i for i, e in reversed(list(enumerate(outcome.network.endpoints)))}
+    return np.array([f if f >= 0 else of_host[int(host[d])] for f, d in zip(found, devices, strict=True)])

@@ -1,0 +1,184 @@
+"""A fabric as the packet engine sees it: endpoints, switches, and a port for every direction of every cable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.errors import SimulationError
+from syncline.fabric import Fabric
+from syncline.fabric.distance import GLOBAL_HOPS, chips_forward, forwards
+from syncline.fabric.fabric import NETWORK_TIERS, Tier
+from syncline.fabric.route import Routes
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Floats = NDArray[np.float64]
+_LOOP_FACTOR = 64
+"""A chip that forwards hands its own packets to its router at this multiple of its links' rate."""
+
+
+@dataclass(frozen=True, eq=False)
+class PacketNetwork:
+    """Columns of ports. An end that is a switch s is s, an endpoint e is -1 - e.
+
+    `link` is the fabric's link of each port (-1: the inner port of a chip), `port_of_link` the other way round.
+    """
+
+    fabric: Fabric
+    src: Ints
+    dst: Ints
+    rate_Bps: Floats
+    latency_ps: Longs
+    hops: NDArray[np.uint8]
+    back: Ints
+    link: Longs
+    port_of_link: Longs
+    endpoints: Ints
+    switches: Ints
+    endpoint_of: Longs
+
+    @property
+    def num_ports(self) -> int:
+        """Count the ports, of endpoints and switches."""
+        return len(self.src)
+
+    @cached_property
+    def routes(self) -> Routes:
+        """The fabric's own routes, which say through which NIC a GPU sends."""
+        return Routes(self.fabric)
+
+    @cached_property
+    def access_port(self) -> Ints:
+        """The first port of each endpoint."""
+        first = np.full(len(self.endpoints), -1, np.int32)
+        own = np.flatnonzero(self.src < 0)[::-1]
+        first[-1 - self.src[own]] = own
+        return first
+
+    @cached_property
+    def access_Bps(self) -> float:
+        """The rate of the fastest port of an endpoint; thresholds and windows are scaled with it."""
+        own = self.src < 0
+        if not own.any():
+            raise SimulationError(f"{self.fabric.name} has no network: no NIC is cabled to a switch.")
+        if chips_forward(self.fabric):
+            return float(self.rate_Bps[~own & (self.dst >= 0)].max())
+        return float(self.rate_Bps[own].max())
+
+    def port_name(self, port: int) -> str:
+        """Return the name of a port: that of its link."""
+        link = int(self.link[port])
+        if link >= 0:
+            return self.fabric.link_name(link)
+        end = int(self.src[port] if self.src[port] < 0 else self.dst[port])
+        return f"{self.fabric.device_name(int(self.endpoints[-1 - end]))} inside"
+
+    def rtt_s(self, payload_bytes: int) -> float:
+        """Return the longest base round trip among some far pairs: latencies both ways and a packet at every hop."""
+        ends = self.endpoints
+        if len(ends) < 2:
+            return 1e-6
+        pick = np.unique(np.linspace(0, len(ends) - 1, 24).astype(int))
+        a, b = (grid.ravel() for grid in np.meshgrid(pick, pick))
+        apart = a != b
+        links, devices = self.fabric.links, self.fabric.devices
+        kept = np.flatnonzero(apart)
+        longest = 1e-7
+        reach = self._reachable(ends[a[kept]], ends[b[kept]])
+        for x, y in zip(ends[a[kept][reach]], ends[b[kept][reach]], strict=True):
+            if devices.host[x] == devices.host[y] and devices.host[x] >= 0 and not chips_forward(self.fabric):
+                continue
+            path = self.routes.path(int(x), int(y))
+            there = float((links.latency_s[path] + (payload_bytes + 80) / links.rate_Bps[path]).sum())
+            back = float((links.latency_s[path] + 64 / links.rate_Bps[path]).sum())
+            longest = max(longest, there + back)
+        return longest
+
+    def _reachable(self, a: Ints, b: Ints) -> NDArray[np.bool_]:
+        """Say which pairs the network joins: rails and planes may be apart."""
+        island = self.island
+        same: NDArray[np.bool_] = island[self.endpoint_of[a]] == island[self.endpoint_of[b]]
+        return same
+
+    @cached_property
+    def island(self) -> Longs:
+        """A number for each endpoint; endpoints that can reach each other have the same."""
+        total = len(self.switches) + len(self.endpoints)
+        ends = [
+            np.where(end >= 0, end, len(self.switches) + (-1 - end)).astype(np.int64) for end in (self.src, self.dst)
+        ]
+        label = np.arange(total)
+        while True:
+            low = np.minimum(label[ends[0]], label[ends[1]])
+            fresh = label.copy()
+            np.minimum.at(fresh, ends[0], low)
+            np.minimum.at(fresh, ends[1], low)
+            fresh = fresh[fresh]
+            if np.array_equal(fresh, label):
+                return label[len(self.switches) :]
+            label = fresh
+
+
+def packet_network(fabric: Fabric) -> PacketNetwork:
+    """Return the network of a fabric: what joins NICs (or chips that forward) over links that are up."""
+    links, devices = fabric.links, fabric.devices
+    passes = forwards(fabric)
+    chips = chips_forward(fabric)
+    usable = links.up & np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS])
+    if chips:
+        usable |= links.up & (links.tier == Tier.SCALE_UP) & passes[links.src] & passes[links.dst]
+    kept = np.flatnonzero(usable & usable[np.arange(len(links)) ^ 1])
+    if chips:
+        kept = kept[passes[links.src[kept]] & passes[links.dst[kept]]]
+    order = kept[np.argsort(links.src[kept], kind="stable")]
+    switches = np.flatnonzero(passes).astype(np.int32)
+    if chips:
+        endpoints = fabric.gpus
+    else:
+        ends = np.zeros(len(devices), bool)
+        ends[links.src[order]] = True
+        endpoints = np.flatnonzero(ends & ~passes).astype(np.int32)
+    switch_of = _numbers(switches, len(devices))
+    endpoint_of = _numbers(endpoints, len(devices))
+    port_of_link = _numbers(order, len(links))
+    src = np.where(passes[links.src[order]], switch_of[links.src[order]], -1 - endpoint_of[links.src[order]])
+    dst = np.where(passes[links.dst[order]], switch_of[links.dst[order]], -1 - endpoint_of[links.dst[order]])
+    rate, latency = links.rate_Bps[order], np.round(links.latency_s[order] * 1e12).astype(np.int64)
+    hops = np.where(links.tier[order] == Tier.GROUP_GLOBAL, GLOBAL_HOPS, 1)
+    back, link = port_of_link[order ^ 1], order.astype(np.int64)
+    if chips:
+        own = np.arange(len(endpoints))
+        inner = np.full(len(endpoints), float(rate.max()) * _LOOP_FACTOR)
+        here = switch_of[endpoints]
+        first = len(order)
+        src = np.concatenate((src, -1 - own, here))
+        dst = np.concatenate((dst, here, -1 - own))
+        rate = np.concatenate((rate, inner, inner))
+        latency = np.concatenate((latency, np.zeros(2 * len(own), np.int64)))
+        hops = np.concatenate((hops, np.ones(2 * len(own), hops.dtype)))
+        back = np.concatenate((back, first + len(own) + own, first + own))
+        link = np.concatenate((link, np.full(2 * len(own), -1)))
+    return PacketNetwork(
+        fabric,
+        src.astype(np.int32),
+        dst.astype(np.int32),
+        np.ascontiguousarray(rate, np.float64),
+        latency,
+        hops.astype(np.uint8),
+        back.astype(np.int32),
+        link,
+        port_of_link,
+        endpoints,
+        switches,
+        endpoint_of,
+    )
+
+
+def _numbers(ids: NDArray[np.integer], size: int) -> Longs:
+    found = np.full(size, -1, np.int64)
+    found[ids] = np.arange(len(ids))
+    return found

@@ -1,0 +1,98 @@
+"""How packets are treated: one immutable description that a run, a test and a report share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from syncline.errors import SimulationError
+from syncline.sim.packet.parameters import Marks, TransportSet, transport_set
+
+Routing = Literal["ecmp", "flowlet", "adaptive", "spray", "first", "valiant", "ugal"]
+ROUTINGS: tuple[str, ...] = get_args(Routing)
+Switching = Literal["store-and-forward", "cut-through"]
+ENGINE_ROUTING = {"ecmp": 0, "flowlet": 0, "spray": 0, "first": 1, "adaptive": 2, "valiant": 3, "ugal": 4}
+
+
+@dataclass(frozen=True)
+class TrafficClass:
+    """A class of its own for some traffic: its transport, and its weight among weighted classes (0: strict)."""
+
+    name: str
+    transport: str
+    weight: int = 0
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PacketOptions:
+    """Everything that decides what happens to packets; the fabric says rates and latencies.
+
+    `transport` names a parameter set (`transport_sets()`), `changes` replaces numbers of it. What it asks of switches
+    (lossless, marks, trimming) can be overridden. `classes` adds traffic classes after it, in falling priority.
+    """
+
+    transport: str = "dcqcn"
+    routing: Routing = "ecmp"
+    seed: int = 0
+    queue_pairs: int = 1
+    payload_bytes: int = 4096
+    switching: Switching = "store-and-forward"
+    buffer_bytes: float = 64e6
+    """Of each switch, shared by its ports (Tomahawk 4 has 113 MB, Spectrum-4 160 MB)."""
+    alpha: float = 1.0
+    """A queue may take so many times what is free of the buffer."""
+    queue_bytes: int = 0
+    """A fixed limit a queue instead of alpha; 0: none."""
+    pause_bytes: int = 0
+    """Lossless: what one ingress may hold before it is paused; 0: an eighth of what is free."""
+    headroom_bytes: int | None = None
+    """Kept of each switch's buffer for lossless packets under way; None: enough for every port."""
+    lossless: bool | None = None
+    marks: Marks | None = None
+    loss: float = 0.0
+    """Chance that a network link destroys a packet."""
+    weight: int = 0
+    credit_bytes: int = 65536
+    ugal_bias_packets: float = 2.0
+    message_s: float = 0.0
+    """What posting a message costs, once."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    classes: tuple[TrafficClass, ...] = ()
+    cross_rail: Literal["fabric", "nvlink"] = "fabric"
+
+    def __post_init__(self) -> None:
+        if self.routing not in ROUTINGS:
+            raise SimulationError(f'no routing is called "{self.routing}".', hint=f"One of: {', '.join(ROUTINGS)}.")
+        if self.switching not in get_args(Switching):
+            raise SimulationError(
+                f'switching is "{self.switching}".', hint=f"One of: {', '.join(get_args(Switching))}."
+            )
+        for name, low, high in (
+            ("payload_bytes", 1, 1 << 20), ("queue_pairs", 1, 1024), ("alpha", 0.0, 1e6), ("loss", 0.0, 1.0),
+            ("queue_bytes", 0, 1 << 40), ("pause_bytes", 0, 1 << 40), ("weight", 0, 1000), ("message_s", 0.0, 1e3),
+            ("credit_bytes", 1, 1 << 40), ("buffer_bytes", 0, 1e13), ("seed", 0, (1 << 64) - 1),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise SimulationError(f"{name} is {value}; it must be from {low:,} to {high:,}.")
+        if len(self.classes) > 6:
+            raise SimulationError(f"{len(self.classes)} further traffic classes; ports have room for 6.")
+        for transport in self.sets:
+            if transport.recovery == "go-back-n" and (self.routing == "spray" or transport.spread == "packet"):
+                raise SimulationError(
+                    f'transport "{transport.name}" resends everything after a gap, and spraying reorders packets.',
+                    hint="Use ndp, eqds, uec or srd, or changes={'recovery': 'selective'}.",
+                )
+
+    @property
+    def sets(self) -> tuple[TransportSet, ...]:
+        """The parameter sets of the main traffic and of the further classes."""
+        more = tuple(transport_set(each.transport, each.changes) for each in self.classes)
+        return (transport_set(self.transport, self.changes), *more)
+
+    @property
+    def credits(self) -> bool:
+        """Whether links hand out credits instead of sending pauses."""
+        return any(each.credits for each in self.sets)

@@ -1,0 +1,193 @@
+"""What a packet run says: when messages ended, what queues and links did, and how sure one can be of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from syncline.sim.packet.network import Floats, Longs, PacketNetwork
+from syncline.sim.packet.options import PacketOptions
+
+if TYPE_CHECKING:
+    from syncline.sim.packet.posting import Block, Job
+    from syncline.sim.packet.traffic import Traffic
+    from syncline.timeline import Timeline
+
+IGNORES = (
+    "PCIe and NVLink packets (delay and rate only)",
+    "host jitter and software",
+    "reduction arithmetic",
+    "control frames in congestion-free classes of their own",
+)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is, and how long it may still take."""
+
+    share: float
+    sim_s: float
+    wall_s: float
+    events: int
+
+    @property
+    def left_s(self) -> float:
+        """Seconds of waiting left, if it goes on like this."""
+        return self.wall_s * (1 - self.share) / self.share if self.share > 0 else float("inf")
+
+    @staticmethod
+    def of(counters: Mapping[str, int], sim_s: float, wall_s: float) -> Progress:
+        """Return the progress that the counters show: bytes delivered of all."""
+        total = counters["total_bytes"]
+        return Progress(counters["delivered_bytes"] / total if total else 1.0, sim_s, wall_s, counters["events"])
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Completion times of messages, from the moment they could start to the arrival of the last byte."""
+
+    count: int
+    mean_s: float
+    p50_s: float
+    p99_s: float
+    p999_s: float
+    worst_s: float
+
+    @staticmethod
+    def of(times_s: Floats) -> Completion:
+        """Return the figures of some completion times."""
+        if len(times_s) == 0:
+            return Completion(0, *(float("nan"),) * 5)
+        p50, p99, p999 = (float(x) for x in np.quantile(times_s, (0.5, 0.99, 0.999), method="inverted_cdf"))
+        return Completion(len(times_s), float(times_s.mean()), p50, p99, p999, float(times_s.max()))
+
+    def to_json(self) -> dict[str, float]:
+        """Return the figures by name."""
+        return {
+            "count": self.count, "mean_s": self.mean_s, "p50_s": self.p50_s, "p99_s": self.p99_s, "p999_s": self.p999_s,
+            "worst_s": self.worst_s,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """What was written down in equal steps: rows are moments, columns the watched links and connections."""
+
+    time_s: Floats
+    links: tuple[int, ...]
+    queue_bytes: Longs
+    wire_bytes: Longs
+    marks: Longs
+    paused: Longs
+    flows: tuple[int, ...]
+    flow_Bps: Floats
+    flow_window_bytes: Floats
+    flow_bytes: Longs
+
+    @staticmethod
+    def of(table: Mapping[str, Any], links: tuple[int, ...], ports: Longs, flows: tuple[int, ...]) -> Sampled:
+        """Return the engine's samples as tables."""
+        rows = len(table["time_ps"])
+        link = {
+            name: table[name].reshape(rows, len(ports)) for name in ("queue_bytes", "wire_bytes", "marks", "paused")
+        }
+        flow = {name: table[name].reshape(rows, len(flows)) for name in ("flow_Bps", "flow_window_bytes", "flow_bytes")}
+        return Sampled(table["time_ps"] / 1e12, links, **link, flows=flows, **flow)
+
+    def goodput_Bps(self) -> Floats:
+        """Return the delivered rate of each watched connection between rows."""
+        step = np.diff(self.time_s)[:, None]
+        return np.diff(self.flow_bytes, axis=0) / step
+
+    def link_Bps(self) -> Floats:
+        """Return the rate of each watched link between rows, headers included."""
+        return np.diff(self.wire_bytes, axis=0) / np.diff(self.time_s)[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The course of a run. Times in seconds; a task that has not ended has a negative time."""
+
+    network: PacketNetwork
+    options: PacketOptions
+    blocks: tuple[Block, ...]
+    jobs: tuple[Job | Traffic, ...]
+    state: str
+    begin_s: Floats
+    end_s: Floats
+    now_s: float
+    counters: Mapping[str, int]
+    ports: Mapping[str, Longs]
+    sampled: Sampled | None
+    cpu_s: float
+    rtt_s: float
+    cycle: tuple[str, ...]
+    done_tasks: tuple[Longs, ...]
+
+    @property
+    def finished(self) -> bool:
+        """Whether every message has arrived."""
+        return self.state == "finished"
+
+    @property
+    def end_of_run_s(self) -> float:
+        """The end of the last message."""
+        return float(self.end_s.max(initial=0.0))
+
+    def job_end_s(self, number: int) -> float:
+        """Return when a job or a traffic had all arrived; infinite when it has not."""
+        ends = self.end_s[self.done_tasks[number]]
+        return float("inf") if (ends < 0).any() else float(ends.max(initial=0.0))
+
+    def times_s(self, number: int | None = None) -> Floats:
+        """Return the completion time of each message that ended, of one job or of all."""
+        return np.concatenate([np.zeros(0), *(self._block_times(b) for b in self.blocks if number in (None, b.job))])
+
+    def _block_times(self, block: Block) -> Floats:
+        rows = block.first + np.arange(block.parts * len(block.src))
+        begin, end = (column[rows].reshape(block.parts, -1) for column in (self.begin_s, self.end_s))
+        arrived = (end >= 0).all(axis=0)
+        times: Floats = (end.max(axis=0) - begin.min(axis=0))[arrived]
+        return times
+
+    @cached_property
+    def completion(self) -> Completion:
+        """Completion times of all messages."""
+        return Completion.of(self.times_s())
+
+    @property
+    def data_packets_per_cpu_s(self) -> float:
+        """New data packets a second of processor time: the speed of the simulator."""
+        return self.counters["data_packets"] / max(self.cpu_s, 1e-9)
+
+    @property
+    def events_per_cpu_s(self) -> float:
+        """Events a second of processor time."""
+        return self.counters["events"] / max(self.cpu_s, 1e-9)
+
+    def utilisation(self) -> Floats:
+        """Return the share of the time each port was sending, headers included."""
+        return self.ports["wire_bytes"] / self.network.rate_Bps / max(self.now_s, 1e-15)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures people ask first."""
+        busiest = int(np.argmax(self.utilisation())) if self.network.num_ports else 0
+        return {
+            "state": self.state, "time_s": self.end_of_run_s, "completion": self.completion.to_json(),
+            "counters": dict(self.counters), "base_rtt_s": self.rtt_s,
+            "busiest_link": self.network.port_name(busiest), "busiest_utilisation": float(self.utilisation()[busiest]),
+            "peak_queue_bytes": int(self.ports["peak_bytes"].max(initial=0)),
+            "paused_s": float(self.ports["paused_ps"].sum() / 1e12), "deadlock": list(self.cycle),
+            "cpu_s": self.cpu_s, "packets_per_cpu_s": self.data_packets_per_cpu_s, "events_per_cpu_s": self.events_per_cpu_s,
+            "ignores": list(IGNORES),
+        }  # fmt: skip
+
+    def timeline(self) -> Timeline:
+        """Return every message as a span at both ends, and every link's load."""
+        from syncline.sim.packet.chronicle import timeline
+
+        return timeline(self)

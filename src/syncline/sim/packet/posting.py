@@ -1,0 +1,267 @@
+"""Programs and traffic as what the packet engine works off: connections, and tasks that wait for each other.
+
+The rules are the executor's and the flow level's: a rank posts all transfers of a round, waits for them, and goes on; a
+transfer starts when both ends have posted it; lanes do not wait for each other. What lies inside a host (PCIe to the
+NIC) is a delay and a cap of the rate; a message that never leaves its host goes over the host's links, undivided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from syncline.errors import SimulationError
+from syncline.fabric.distance import chips_forward
+from syncline.program import Program
+from syncline.sim.engine import Paths
+from syncline.sim.packet.network import Floats, Ints, Longs, PacketNetwork
+from syncline.sim.packet.options import PacketOptions
+from syncline.sim.packet.traffic import Traffic
+from syncline.sim.routing import Network, NetworkOptions
+from syncline.sim.wired import Wired, wire
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One program, when it starts, after which other jobs, and in which traffic class it sends."""
+
+    program: Program
+    size_bytes: float
+    name: str = ""
+    start_s: float = 0.0
+    after: tuple[int, ...] = ()
+    compute_s: float = 0.0
+    traffic_class: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """How each connection goes: `over` is a flow (>= 0), a path inside a host (-2 - path) or nothing (-1)."""
+
+    over: Longs
+    delay_ps: Longs
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Transfers of one round: tasks `first .. first + parts * len(src) - 1`, part by part."""
+
+    job: int
+    lane: int
+    round: int
+    first: int
+    parts: int
+    src: Longs
+    dst: Longs
+    size_bytes: Longs
+
+
+@dataclass
+class Posting:
+    """Connections and tasks under construction."""
+
+    network: PacketNetwork
+    options: PacketOptions
+    blocks: list[Block] = field(default_factory=list)
+    num_tasks: int = 0
+    num_flows: int = 0
+    _flows: list[dict[str, NDArray[np.generic]]] = field(default_factory=list)
+    _paths: list[Ints] = field(default_factory=list)
+    _columns: list[tuple[Longs, Longs, Longs, Longs]] = field(default_factory=list)
+    _wait_count: list[Longs] = field(default_factory=list)
+    _wait_for: list[Longs] = field(default_factory=list)
+
+    @cached_property
+    def plain(self) -> Network:
+        """The fabric's routes, one path a connection: they say through which NICs a message goes."""
+        seed = self.options.seed % (1 << 31)
+        network = Network(
+            self.network.fabric, NetworkOptions("ecmp", seed, "ideal", cross_rail=self.options.cross_rail)
+        )
+        network.routes = self.network.routes
+        return network
+
+    def tasks(
+        self, over: ArrayLike, size_bytes: ArrayLike, delay_ps: ArrayLike, waits: tuple[Longs, Longs], start_ps: ArrayLike = 0
+    ) -> int:  # fmt: skip
+        """Append tasks and return the number of the first; `waits` are how many each waits for, and for whom."""
+        first, count = self.num_tasks, len(waits[0])
+        row = tuple(
+            np.broadcast_to(np.asarray(column, np.int64), (count,)) for column in (over, size_bytes, delay_ps, start_ps)
+        )
+        self._columns.append((row[0], row[1], row[2], row[3]))
+        self._wait_count.append(waits[0])
+        self._wait_for.append(waits[1])
+        self.num_tasks += count
+        return first
+
+    def connect(self, paths: Paths, label: Longs, traffic_class: int) -> Ways:
+        """Return the ways of connections with these paths of the fabric, `queue_pairs` flows each, one after the other.
+
+        Only the ends of a path matter: between them the switches decide.
+        """
+        links, count = self.network.fabric.links, len(paths)
+        port, row = self.network.port_of_link[paths.link], paths.row_of_crossing()
+        crossing = np.flatnonzero(port >= 0)
+        first, last = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+        first[row[crossing][::-1]] = crossing[::-1]
+        last[row[crossing]] = crossing
+        outside = first >= 0
+        # Links before the first and after the last network link are inside hosts.
+        place = np.arange(len(paths.link))
+        inner = (place < first[row]) | (place > last[row]) | ~outside[row]
+        delay, cap = np.zeros(count), np.full(count, np.inf)
+        np.add.at(delay, row[inner], links.latency_s[paths.link[inner]])
+        np.minimum.at(cap, row[inner], links.rate_Bps[paths.link[inner]])
+        over = np.full(count, -1, np.int64)
+        begins, ends = paths.link[first[outside]], paths.link[last[outside]]
+        over[outside] = self._add_flows(
+            links.src[begins], links.dst[ends], port[first[outside]], label[outside], cap[outside], traffic_class
+        )
+        local = np.flatnonzero(~outside & (np.diff(paths.start) > 0))
+        over[local] = -2 - (len(self._paths) + np.arange(len(local)))
+        self._paths.extend(paths.link[paths.start[i] : paths.start[i + 1]] for i in local)
+        message = np.where(outside, self.options.message_s, 0.0)
+        return Ways(over, np.round((delay + message) * 1e12).astype(np.int64))
+
+    def _add_flows(self, src: Ints, dst: Ints, port: Longs, label: Longs, cap: Floats, traffic_class: int) -> Longs:
+        network, pairs = self.network, self.options.queue_pairs
+        if chips_forward(network.fabric):
+            port = network.access_port[network.endpoint_of[src]].astype(np.int64)
+        count = len(port)
+        many, pair = np.divmod(np.arange(count * pairs), pairs)
+        goal = network.endpoint_of[dst]
+        slot = (goal - network.endpoint_of[src]) % max(1, len(network.endpoints))
+        self._flows.append({
+            "port": port[many].astype(np.int32),
+            "dst": goal[many].astype(np.int32),
+            "profile": np.full(count * pairs, traffic_class, np.uint8),
+            "slot": slot[many].astype(np.int32),
+            "label": ((label[many] * 64 + pair) * 2_654_435_761 % (1 << 32)).astype(np.uint32),
+            "cap_Bps": np.where(cap < network.rate_Bps[port], cap, 0.0)[many] / pairs,
+        })  # fmt: skip
+        first = self.num_flows + np.arange(count) * pairs
+        self.num_flows += count * pairs
+        return first
+
+    def post(
+        self, over: Longs, size_bytes: Longs, delay_ps: Longs, waits: tuple[Longs, Longs], start_ps: ArrayLike = 0
+    ) -> tuple[int, int]:  # fmt: skip
+        """Append messages, each cut over its connection's queue pairs; returns the first task and the parts a message."""
+        pairs = self.options.queue_pairs
+        if pairs == 1 or not (over >= 0).any():
+            return self.tasks(over, size_bytes, delay_ps, waits, start_ps), 1
+        starts = np.broadcast_to(np.asarray(start_ps, np.int64), (len(over),))
+        first = self.num_tasks
+        for part in range(pairs):
+            flows = over >= 0
+            share = size_bytes // pairs + (part < size_bytes % pairs)
+            mine = np.where(flows, share, size_bytes if part == 0 else 0)
+            self.tasks(np.where(flows, over + part, over if part == 0 else -1), mine, delay_ps, waits, starts)
+        return first, pairs
+
+    def columns(self) -> dict[str, dict[str, NDArray[np.generic]]]:
+        """Return everything as the engine takes it."""
+        over, size, delay, start = (np.concatenate([row[i] for row in self._columns]) for i in range(4))
+        count = np.concatenate(self._wait_count)
+        bus, path_start, path_bus = self._buses()
+        empty: dict[str, type] = {
+            "port": np.int32, "dst": np.int32, "profile": np.uint8, "slot": np.int32, "label": np.uint32, "cap_Bps": np.float64,
+        }  # fmt: skip
+        return {
+            "connections": {
+                name: np.concatenate([np.zeros(0, kind), *(part[name] for part in self._flows)]).astype(kind)
+                for name, kind in empty.items()
+            },
+            "buses": {"rate_Bps": bus, "path_start": path_start, "path_bus": path_bus},
+            "tasks": {
+                "over": over.astype(np.int32),
+                "size_bytes": size.astype(np.int64),
+                "delay_ps": delay.astype(np.int64),
+                "start_ps": start.astype(np.int64),
+                "wait_start": np.concatenate(([0], np.cumsum(count))).astype(np.int64),
+                "wait_for": np.concatenate(self._wait_for).astype(np.int32),
+            },
+        }
+
+    def _buses(self) -> tuple[Floats, Longs, Ints]:
+        lengths = np.array([len(path) for path in self._paths], np.int64)
+        links = np.concatenate([np.zeros(0, np.int32), *self._paths]).astype(np.int64)
+        used, bus = np.unique(links, return_inverse=True)
+        rate = self.network.fabric.links.rate_Bps[used].astype(np.float64)
+        return rate, np.concatenate(([0], np.cumsum(lengths))).astype(np.int64), bus.astype(np.int32)
+
+
+def add_traffic(into: Posting, traffic: Traffic, number: int) -> Longs:
+    """Append raw messages; returns their tasks, at whose end they have arrived."""
+    if len(traffic) == 0:
+        return np.zeros(0, np.int64)
+    width = len(into.network.fabric.devices)
+    unique, at = np.unique((traffic.src * width + traffic.dst) * 8 + traffic.traffic_class, return_inverse=True)
+    pair, kind = np.divmod(unique, 8)
+    over, delay = np.zeros(len(unique), np.int64), np.zeros(len(unique), np.int64)
+    for each in np.unique(kind).tolist():
+        rows = np.flatnonzero(kind == each)
+        wires = into.plain.wire(pair[rows] // width, pair[rows] % width, np.zeros(len(rows), np.int64))
+        ways = into.connect(wires.paths, pair[rows], each)
+        over[rows], delay[rows] = ways.over, ways.delay_ps
+    waiting = traffic.after >= 0
+    if waiting.any() and into.options.queue_pairs > 1:
+        raise SimulationError("messages that wait for each other go over one queue pair.", hint="Use queue_pairs=1.")
+    waits = (waiting.astype(np.int64), into.num_tasks + traffic.after[waiting])
+    start = np.round(traffic.start_s * 1e12).astype(np.int64)
+    first, parts = into.post(over[at], traffic.size_bytes, delay[at], waits, start)
+    into.blocks.append(Block(number, 0, 0, first, parts, traffic.src, traffic.dst, traffic.size_bytes))
+    return first + np.arange(parts * len(traffic))
+
+
+def add_job(into: Posting, job: Job, number: int, after: Longs) -> Longs:
+    """Append a program, step after step; returns the tasks at whose end it is done. `after` are tasks it waits for."""
+    compute = round(job.compute_s * 1e12)
+    start = round(job.start_s * 1e12)
+    gate = into.tasks(-1, 0, compute, (np.array([len(after)]), after), start)
+    last = np.zeros(0, np.int64)
+    for step in job.program.steps:
+        wired = wire(Program(job.program.name, (step,), job.program.placement), into.plain)
+        previous = np.full(wired.num_vertices, gate, np.int64)
+        previous[: len(last)] = last[: wired.num_vertices]
+        last = _add_step(into, wired, job, number, previous)
+    return last
+
+
+def _add_step(into: Posting, wired: Wired, job: Job, number: int, start: Longs) -> Longs:
+    finals: list[Longs] = []
+    ways = into.connect(wired.wires.paths, np.arange(len(wired.wires.first)) + 65_537 * number, job.traffic_class)
+    for i, lane in enumerate(wired.lanes):
+        last, round_ = start.copy(), 0
+        for j, phase in enumerate(lane.phases):
+            if len(phase) == 0:
+                continue
+            at = wired.connection[i][j]
+            size = np.round(wired.flow_bytes(i, j, job.size_bytes)).astype(np.int64)
+            late = ways.delay_ps[at] + np.round(wired.coding_s(i, j, job.size_bytes) * 1e12).astype(np.int64)
+            vertices, (vertex, flow) = _participants(phase.src, phase.dst)
+            joined = np.bincount(np.searchsorted(vertices, vertex), minlength=len(vertices))
+            for _ in range(phase.repeat):
+                waits = np.stack((last[phase.src], last[phase.dst]), axis=1).ravel()
+                first, parts = into.post(ways.over[at], size, late, (np.full(len(phase), 2), waits))
+                rows = (first + flow[:, None] + len(phase) * np.arange(parts)).ravel()
+                joins = into.tasks(-1, 0, 0, (joined * parts, rows))
+                last[vertices] = joins + np.arange(len(vertices))
+                into.blocks.append(Block(number, i, round_, first, parts, phase.src, phase.dst, size))
+                round_ += 1
+        finals.append(last)
+    if len(finals) == 1:
+        return finals[0]
+    together = np.stack(finals, axis=1)
+    done = into.tasks(-1, 0, 0, (np.full(len(together), len(finals)), together.ravel()))
+    return done + np.arange(len(together))
+
+
+def _participants(src: Longs, dst: Longs) -> tuple[Longs, tuple[Longs, Longs]]:
+    ends = np.concatenate((src, dst))
+    order = np.argsort(ends, kind="stable")
+    return np.unique(ends), (ends[order], np.tile(np.arange(len(src)), 2)[order])

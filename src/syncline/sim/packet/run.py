@@ -1,0 +1,258 @@
+"""Runs: programs and traffic on a fabric, packet by packet, in slices that return to Python.
+
+network = packet_network(load("fat-tree-1024"))
+outcome = simulate(network, [permutation(network.fabric, 2e6)], PacketOptions(transport="ndp"))
+outcome.completion, outcome.counters["drops"], outcome.timeline()
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from syncline._native.packet import ClassRule, Draft, Engine
+from syncline.errors import SimulationError
+from syncline.sim.packet.network import Longs, PacketNetwork
+from syncline.sim.packet.options import ENGINE_ROUTING, PacketOptions
+from syncline.sim.packet.outcome import Outcome, Progress, Sampled
+from syncline.sim.packet.parameters import Marks, TransportSet
+from syncline.sim.packet.posting import Block, Job, Posting, add_job, add_traffic
+from syncline.sim.packet.traffic import Traffic
+
+STATES = ("running", "finished", "deadlock", "stalled")
+_SLICE_EVENTS = 1_000_000
+_FOREVER = (1 << 62) - 1
+
+
+@dataclass(frozen=True)
+class LinkChange:
+    """From `time_s` on the cable of a link has `factor` of its rate, both ways; 0: it is down.
+
+    Switches route around it `reroute_s` later; None: they never learn of it.
+    """
+
+    time_s: float
+    link: int
+    factor: float = 0.0
+    reroute_s: float | None = 1e-3
+
+
+@dataclass(frozen=True)
+class Watching:
+    """What is written down every `every_s`: queues of links and rates of connections."""
+
+    every_s: float
+    links: tuple[int, ...] = ()
+    flows: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run under way: `advance` it, or let `simulate` do so."""
+
+    engine: Engine
+    network: PacketNetwork
+    options: PacketOptions
+    blocks: tuple[Block, ...]
+    jobs: tuple[Job | Traffic, ...]
+    watching: Watching | None
+    rtt_s: float
+    done_tasks: tuple[Longs, ...] = field(default=())
+
+    def advance(self, *, until_s: float | None = None, max_events: int = _SLICE_EVENTS) -> str:
+        """Work off events and return the state: running, finished, deadlock or stalled."""
+        until = _FOREVER if until_s is None else round(until_s * 1e12)
+        return STATES[self.engine.advance(until, max_events)]
+
+    def outcome(self, state: str, cpu_s: float) -> Outcome:
+        """Return what happened so far."""
+        watched = self.watching
+        sampled = None
+        if watched is not None:
+            ports = self.network.port_of_link[list(watched.links)] if watched.links else np.zeros(0, np.int64)
+            sampled = Sampled.of(self.engine.samples(), watched.links, ports, watched.flows)
+        return Outcome(
+            self.network, self.options, self.blocks, self.jobs, state, self.engine.begin_ps() / 1e12, self.engine.end_ps() / 1e12,
+            self.engine.now_ps / 1e12, self.engine.counters(), self.engine.ports(), sampled, cpu_s, self.rtt_s,
+            tuple(self.network.port_name(int(port)) for port in self.engine.cycle()), self.done_tasks,
+        )  # fmt: skip
+
+
+def prepare(
+    network: PacketNetwork,
+    loads: Sequence[Job | Traffic],
+    options: PacketOptions | None = None,
+    *,
+    changes: Sequence[LinkChange] = (),
+    watching: Watching | None = None,
+) -> Run:
+    """Return a run that has not begun."""
+    options = options or PacketOptions()
+    posting = Posting(network, options)
+    done: list[Longs] = []
+    for number, load in enumerate(loads):
+        _check_class(load, options)
+        if isinstance(load, Traffic):
+            done.append(add_traffic(posting, load, number))
+        else:
+            after = [done[other] for other in load.after]
+            done.append(add_job(posting, load, number, np.concatenate([np.zeros(0, np.int64), *after])))
+    if posting.num_tasks == 0:
+        raise SimulationError("there is nothing to send.", hint="Give a program or some traffic.")
+    rtt_s = network.rtt_s(options.payload_bytes)
+    draft = Draft()
+    columns: Mapping[str, Any] = posting.columns()
+    draft.connections(**columns["connections"])
+    draft.buses(**columns["buses"])
+    draft.tasks(**columns["tasks"])
+    _add_network(draft, network, options)
+    _add_rules(draft, network, options, rtt_s)
+    _add_changes(draft, network, changes)
+    if watching is not None:
+        _add_watching(draft, network, watching, posting.num_flows)
+    return Run(Engine(draft), network, options, tuple(posting.blocks), tuple(loads), watching, rtt_s, tuple(done))
+
+
+def simulate(
+    network: PacketNetwork,
+    loads: Sequence[Job | Traffic],
+    options: PacketOptions | None = None,
+    *,
+    changes: Sequence[LinkChange] = (),
+    watching: Watching | None = None,
+    until_s: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Outcome:
+    """Run programs and traffic to their end (or to `until_s`) and return what happened."""
+    run = prepare(network, loads, options, changes=changes, watching=watching)
+    began, cpu = time.monotonic(), time.process_time()
+    state = "running"
+    while state == "running":
+        before = run.engine.counters()["events"]
+        state = run.advance(until_s=until_s)
+        found = run.engine.counters()
+        if progress is not None:
+            progress(Progress.of(found, run.engine.now_ps / 1e12, time.monotonic() - began))
+        if found["events"] - before < _SLICE_EVENTS:  # nothing is left to do before `until_s`
+            break
+    return run.outcome(state, time.process_time() - cpu)
+
+
+def _check_class(load: Job | Traffic, options: PacketOptions) -> None:
+    top = int(load.traffic_class.max(initial=0)) if isinstance(load, Traffic) else load.traffic_class
+    if top > len(options.classes):
+        raise SimulationError(
+            f"traffic class {top} is not described; there are {len(options.classes)} beside the main one.",
+            hint="Add it to PacketOptions.classes.",
+        )
+
+
+def _add_network(draft: Draft, network: PacketNetwork, options: PacketOptions) -> None:
+    region = network.fabric.devices.group[network.switches].astype(np.int32)
+    loss = np.where(network.link >= 0, options.loss, 0.0)
+    draft.network(
+        network.src, network.dst, network.rate_Bps, network.latency_ps, network.hops, loss.astype(np.float64), network.back,
+        np.full(len(network.switches), float(options.buffer_bytes)), region, len(network.endpoints),
+    )  # fmt: skip
+
+
+def _add_rules(draft: Draft, network: PacketNetwork, options: PacketOptions, rtt_s: float) -> None:
+    control = ClassRule()
+    control.alpha = 1e6
+    profiles, rules = [], [control]
+    spread = {"spray": "packet", "flowlet": "flowlet"}.get(options.routing, "")
+    weights = (options.weight, *(each.weight for each in options.classes))
+    for number, transport in enumerate(options.sets):
+        profile = transport.profile(
+            payload_bytes=options.payload_bytes, rate_Bps=network.access_Bps, rtt_s=rtt_s, data_class=number + 1,
+            spread=spread if transport.spread == "flow" else "",
+        )  # fmt: skip
+        if transport.kind == "slotted":
+            profile.num_slots = max(1, len(network.endpoints))
+        if options.routing in ("adaptive", "valiant", "ugal") and transport.recovery == "go-back-n":
+            profile.recovery = 1  # packets may overtake each other: the receiver must keep them
+            profile.duplicate_threshold = 1 << 20
+        profiles.append(profile)
+        rules.append(
+            _class_rule(
+                transport, options, network, rtt_s, weights[number], profile.payload_bytes + profile.header_bytes
+            )
+        )
+    headroom = options.headroom_bytes
+    if headroom is None:
+        headroom = _headroom(network, options) if any(rule.lossless for rule in rules) and not options.credits else 0
+    draft.rules(
+        profiles, rules, ENGINE_ROUTING[options.routing], options.switching == "cut-through",
+        float(options.credit_bytes) if options.credits else 0.0, options.ugal_bias_packets, headroom, options.seed,
+    )  # fmt: skip
+
+
+def _class_rule(
+    transport: TransportSet, options: PacketOptions, network: PacketNetwork, rtt_s: float, weight: int, wire_bytes: int
+) -> ClassRule:  # fmt: skip
+    rule = ClassRule()
+    rule.lossless = transport.lossless if options.lossless is None else options.lossless
+    rule.trims = transport.trims
+    rule.limit_bytes = options.queue_bytes or transport.queue_packets * wire_bytes
+    rule.alpha = options.alpha
+    rule.weight = weight
+    rule.pause_bytes = options.pause_bytes
+    rule.resume_gap_bytes = 2 * wire_bytes
+    marks = options.marks or transport.marks
+    if marks is not None:
+        low, high = mark_bytes(marks, network.access_Bps, rtt_s)
+        rule.mark_low_bytes, rule.mark_high_bytes, rule.mark_probability = low, high, marks.probability
+    return rule
+
+
+def mark_bytes(marks: Marks, rate_Bps: float, rtt_s: float) -> tuple[int, int]:
+    """Return the two depths of a queue at which marking begins and is full, in bytes."""
+    if marks.step_bdp > 0:
+        step = max(1, round(marks.step_bdp * rate_Bps * rtt_s))
+        return step, step
+    return max(1, round(marks.low_s * rate_Bps)), max(1, round(marks.high_s * rate_Bps))
+
+
+def _headroom(network: PacketNetwork, options: PacketOptions) -> int:
+    """Return what the ports of the largest switch can still send after they were told to pause."""
+    into = network.dst >= 0
+    flight = network.rate_Bps[into] * network.latency_ps[into] * 2e-12 + 3 * (options.payload_bytes + 200)
+    per_switch = np.bincount(network.dst[into], weights=flight, minlength=max(1, len(network.switches)))
+    wanted = float(per_switch.max(initial=0.0))
+    if wanted > 0.9 * options.buffer_bytes:
+        raise SimulationError(
+            f"lossless ports need {wanted / 1e6:.1f} MB of headroom a switch, but its buffer has {options.buffer_bytes / 1e6:.1f} MB.",
+            hint="Use a larger buffer, shorter links, or headroom_bytes of your own.",
+        )
+    return round(wanted)
+
+
+def _add_changes(draft: Draft, network: PacketNetwork, changes: Sequence[LinkChange]) -> None:
+    rows: list[tuple[float, int, float, float]] = []
+    for change in sorted(changes, key=lambda each: each.time_s):
+        if not 0 <= change.link < len(network.port_of_link) or network.port_of_link[change.link] < 0:
+            raise SimulationError(f"link {change.link} is not in the network, or it is down.")
+        wait = -1.0 if change.reroute_s is None else change.reroute_s * 1e12
+        ports = (int(network.port_of_link[link]) for link in (change.link, change.link ^ 1))
+        rows.extend((change.time_s * 1e12, port, change.factor, wait) for port in ports)
+    table = np.array(rows, np.float64).reshape(-1, 4)
+    draft.changes(
+        np.round(table[:, 0]).astype(np.int64), table[:, 1].astype(np.int32), np.ascontiguousarray(table[:, 2]),
+        np.round(table[:, 3]).astype(np.int64),
+    )  # fmt: skip
+
+
+def _add_watching(draft: Draft, network: PacketNetwork, watching: Watching, num_flows: int) -> None:
+    ports = network.port_of_link[list(watching.links)] if watching.links else np.zeros(0, np.int64)
+    if (ports < 0).any():
+        raise SimulationError(f"link {watching.links[int(np.argmin(ports))]} is not in the network, or it is down.")
+    bad = [flow for flow in watching.flows if not 0 <= flow < num_flows]
+    if bad or watching.every_s <= 0:
+        raise SimulationError(
+            f"cannot watch connection {bad[0]}; there are {num_flows}." if bad else "watch every how long?"
+        )
+    draft.sampling(max(1, round(watching.every_s * 1e12)), ports.astype(np.int32), np.array(watching.flows, np.int32))
