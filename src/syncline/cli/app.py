@@ -36,6 +36,7 @@ VERBS: dict[str, str] = {
     "diagnose": "Say what went wrong first, from logs of any size.",
     "bench": "Measure collectives against what they should give.",
     "lab": "Run commands on an emulated copy of a cluster.",
+    "watch": "Watch a host or a run, the prediction beside it.",
     "validate": "Compare predictions with published measurements.",
 }
 
@@ -67,7 +68,9 @@ def build() -> typer.Typer:
     app.callback()(_root)
     for verb, line in VERBS.items():
         module = import_module(f"syncline.cli.{verb.replace('-', '_')}")
-        app.add_typer(module.app, name=verb, short_help=line, no_args_is_help=True)
+        # A verb that is of use without a word (`syncline watch`) says so.
+        bare = getattr(module, "RUNS_BARE", False)
+        app.add_typer(module.app, name=verb, short_help=line, no_args_is_help=not bare)
     return app
 
 

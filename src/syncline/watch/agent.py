@@ -103,8 +103,8 @@ class Agent:
 
     def tick(self) -> Frame:
         """Look once: read, compare, keep, tell."""
-        self._choose_bursts()
         reading, grown, now_s = self._read()
+        self._choose_bursts()
         peaks = self._peaks()
         stamp = self.clock.now()
         self._num_clock_steps += stamp.step_s != 0.0

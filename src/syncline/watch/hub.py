@@ -15,6 +15,8 @@ from syncline.watch.frame import Frame
 
 QUEUE = 3
 MAX_LISTENERS = 64
+MAX_LOST = 240
+"""Messages lost without one taken, after which a listener is given up: two minutes of frames."""
 
 
 class Message(NamedTuple):
@@ -32,6 +34,12 @@ class Listener:
         self._queue: deque[Message] = deque(maxlen=QUEUE)
         self._ready = asyncio.Event()
         self.num_lost = 0
+        self._lost_since = 0
+        self.is_open = True
+
+    @property
+    def is_stuck(self) -> bool:
+        return self.num_lost - self._lost_since > MAX_LOST
 
     def offer(self, message: Message) -> None:
         """Put a message in the queue, from any thread; the oldest goes when it is full."""
@@ -45,6 +53,7 @@ class Listener:
 
     async def next(self, timeout_s: float) -> Message | None:
         """Return the next message; None when there was none for so long."""
+        self._lost_since = self.num_lost
         if not self._queue:
             self._ready.clear()
             try:
@@ -85,6 +94,8 @@ class Hub:
         for listener in listeners:
             for message in messages:
                 listener.offer(message)
+            if listener.is_stuck:
+                self.leave(listener)
 
     def text(self) -> str:
         """Return the newest frame as JSON, made once however many ask."""
@@ -107,5 +118,6 @@ class Hub:
         return listener
 
     def leave(self, listener: Listener) -> None:
+        listener.is_open = False
         with self._lock:
             self._listeners.discard(listener)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 
 from syncline.errors import WatchError
@@ -29,7 +28,7 @@ class NetdevSource:
         self._wanted = re.compile(pattern)
         self._prefix = f"{prefix}/" if prefix else ""
         self.netns = netns
-        self._speed: dict[str, float] = {}
+        self._indices: dict[str, int] = {}
         self._route: Netlink | None = None
         if root.is_host:
             try:
@@ -56,21 +55,18 @@ class NetdevSource:
         return reading
 
     def indices(self) -> dict[str, int]:
-        """Return the interface number of every wanted device, as the burst sampler needs it."""
-        if self._route is None:
-            return {}
-        with contextlib.suppress(OSError):
-            found = self._route.interfaces()
-            return {self._prefix + i.name: i.index for i in found if self._wanted.fullmatch(i.name)}
-        return {}
+        """Return the interface number of every wanted device at the last reading, as the burst sampler needs it."""
+        return self._indices
 
     def _read_netlink(self, route: Netlink, reading: dict[Key, float]) -> None:
         statistics = route.statistics()
         queues = route.queues()
+        self._indices = {}
         for interface in route.interfaces():
             if not self._wanted.fullmatch(interface.name) or interface.index not in statistics:
                 continue
             device = self._prefix + interface.name
+            self._indices[device] = interface.index
             reading[Key("net.up", device)] = float(interface.up)
             for field, value in zip(FIELDS, statistics[interface.index], strict=True):
                 reading[Key(f"net.{field}", device)] = value

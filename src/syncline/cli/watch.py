@@ -1,0 +1,279 @@
+"""`syncline watch`: the agent of a host, its page, and replays of runs in the same page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syncline.cli.output import JsonOption, emit, err, examples
+
+if TYPE_CHECKING:
+    import threading
+
+    from rich.console import Console
+
+    from syncline.watch.access import Access
+    from syncline.watch.agent import Agent
+    from syncline.watch.server import Feed, Server
+
+app = typer.Typer()
+RUNS_BARE = True
+
+Interfaces = Annotated[str | None, typer.Option(help='Interfaces to read, as a pattern: "eth.*|ib.*".')]
+Bursts = Annotated[str, typer.Option(help="Interfaces to sample every millisecond for microbursts, as a pattern.")]
+Netns = Annotated[list[str] | None, typer.Option(help="Also this network namespace: NAME or NAME=PATH (repeat).")]
+Links = Annotated[Path | None, typer.Option(help="YAML that names interfaces as links, with capacity and rail.")]
+Cluster = Annotated[str | None, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="Take names and rates from it.")]
+Nics = Annotated[str | None, typer.Option(help="With --cluster: this host's interfaces in the order of its NICs: eth0,eth1.")]
+Host = Annotated[str | None, typer.Option(help="What this host is called (default: its host name).")]
+Expect = Annotated[Path | None, typer.Option(help="What was predicted: a plan, a simulated timeline, or a YAML table.")]
+Rules = Annotated[Path | None, typer.Option(help="YAML of thresholds that differ from the defaults.")]
+History = Annotated[Path | None, typer.Option(help="Keep the past in this file.")]
+HistorySize = Annotated[str, typer.Option(help="Most that the past may take.")]
+SpansSocket = Annotated[Path | None, typer.Option(help="Listen here for spans of the runtime.")]
+Timelines = Annotated[Path | None, typer.Option(help="Folder in which timelines of the run appear.")]
+Inspector = Annotated[Path | None, typer.Option(help="Folder of NCCL Inspector's JSON files.")]
+Recorder = Annotated[Path | None, typer.Option(help="Folder of PyTorch flight recorder dumps.")]
+Serve = Annotated[bool, typer.Option("--serve", help="Serve the page and /metrics.")]
+Address = Annotated[str, typer.Option(help="Address to serve on; elsewhere than loopback needs a token or TLS.")]
+Port = Annotated[int, typer.Option(help="Port to serve on; 0 lets the system choose.")]
+TokenFile = Annotated[Path | None, typer.Option(help="File with the token that readers must show.")]
+TlsCert = Annotated[Path | None, typer.Option(help="Certificate chain for TLS (PEM).")]
+TlsKey = Annotated[Path | None, typer.Option(help="Its key (PEM).")]
+Agents = Annotated[list[str] | None, typer.Option("--agent", help="Show other agents instead: URL, or URL#TOKENFILE (repeat).")]
+Prometheus = Annotated[str | None, typer.Option(help="Show what this Prometheus server has collected from agents: URL.")]
+Replay = Annotated[Path | None, typer.Option(help="Play a timeline instead of watching this host.")]
+Speed = Annotated[float, typer.Option(help="With --replay: seconds of the timeline in a second.")]
+Otel = Annotated[str | None, typer.Option(help="Also send metrics to this OpenTelemetry collector: URL (OTLP over HTTP).")]
+For = Annotated[str | None, typer.Option("--for", help="Stop after this time: 10s, 5min. Default: until interrupted.")]
+Every = Annotated[str, typer.Option(help="Time between two looks.")]
+Root = Annotated[Path, typer.Option(help="Read /sys and /proc below this folder.")]
+Gpus = Annotated[int | None, typer.Option(help="GPUs of the job, for the cost of an alert.")]
+Price = Annotated[float | None, typer.Option(help="Dollars a GPU-hour, for the cost of an alert.")]
+
+
+@app.callback(
+    invoke_without_command=True,
+    subcommand_metavar="",
+    epilog=examples(
+        "syncline watch --for 10s",
+        "syncline watch --serve --bursts 'eth.*' --history watch.db",
+        "syncline watch --serve --links links.yaml --expect plan.json --spans-socket spans.sock",
+        "syncline watch --serve --address 10.0.0.7 --token-file token",
+        "syncline watch --serve --agent http://host-00:9750 --agent http://host-01:9750",
+        "syncline watch --serve --replay run.timeline",
+    ),
+)
+def watch(
+    serve: Serve = False,
+    interfaces: Interfaces = None,
+    bursts: Bursts = "",
+    links: Links = None,
+    cluster: Cluster = None,
+    nics: Nics = None,
+    host: Host = None,
+    expect: Expect = None,
+    rules: Rules = None,
+    history: History = None,
+    history_size: HistorySize = "256MiB",
+    spans_socket: SpansSocket = None,
+    timelines: Timelines = None,
+    inspector: Inspector = None,
+    flight_recorder: Recorder = None,
+    netns: Netns = None,
+    address: Address = "127.0.0.1",
+    port: Port = 9750,
+    token_file: TokenFile = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    agent: Agents = None,
+    prometheus: Prometheus = None,
+    replay: Replay = None,
+    speed: Speed = 1.0,
+    otel: Otel = None,
+    gpus: Gpus = None,
+    price: Price = None,
+    for_: For = None,
+    every: Every = "500ms",
+    root: Root = Path("/"),
+    json: JsonOption = False,
+) -> None:
+    """Watch this host: links, collectives and steps, beside what was predicted.
+
+    Reads counters (interfaces, InfiniBand, driver, TCP, GPUs) twice a second and chosen interfaces every millisecond,
+    takes spans from the job, and raises alerts that say where, since when, why and what it costs. With --serve there
+    is a page; without, a line for each alert. Changes nothing on the host.
+    """
+    from syncline import units
+    from syncline.errors import UsageError
+    from syncline.watch.access import Access, read_token
+
+    if sum(map(bool, (agent, prometheus, replay))) > 1:
+        raise UsageError("--agent, --prometheus and --replay each show something else than this host.", hint="Give one.")
+    seconds = units.time(for_) if for_ is not None else None
+    token = read_token(token_file) if token_file else ""
+    access = Access(address, port, token, *(str(path) if path else "" for path in (tls_cert, tls_key)))
+    if replay or agent or prometheus:
+        feed, run = _other(replay, speed, agent, prometheus, history, units.time(every))
+        payload = _run(feed, run, access if serve else None, seconds, None, json)
+    else:
+        from syncline.watch.setup import DEFAULT_INTERFACES, Wish, make_agent
+
+        texts = {
+            "links": links, "expect": expect, "rules": rules, "history": history, "spans_socket": spans_socket,
+            "timelines": timelines, "inspector": inspector, "flight_recorder": flight_recorder, "root": root,
+        }  # fmt: skip
+        named = {"host": host} if host else {}
+        wish = Wish(
+            **named, **{key: str(path) for key, path in texts.items() if path}, interfaces=interfaces or DEFAULT_INTERFACES,
+            bursts=bursts, netns=netns or (), cluster=cluster or "", nics=nics.split(",") if nics else (),
+            history_bytes=units.size(history_size), tick_s=units.time(every), num_gpus=gpus, usd_per_gpu_hour=price,
+        )  # fmt: skip
+        made = make_agent(wish)
+        try:
+            payload = _run(_feed(made), made.run, access if serve else None, seconds, otel, json, made)
+        finally:
+            made.close()
+    emit(payload, json, lambda console: _show(console, payload))
+
+
+def _feed(agent: Agent) -> Feed:
+    from syncline.watch.metrics import registry
+    from syncline.watch.server import Feed
+
+    prediction = agent.options.prediction
+    expected = {
+        "source": prediction.source, "step_s": prediction.step_s, "exposed_s": prediction.exposed_s,
+        "links": dict(prediction.link_rate_Bps),
+    }  # fmt: skip
+    return Feed(agent.hub, agent.history, agent.options.host, "live", expected, registry(agent))
+
+
+def _other(
+    replay: Path | None, speed: float, agents: list[str] | None, prometheus: str | None, history: Path | None, every_s: float
+) -> tuple[Feed, Any]:
+    from syncline.watch.history import History as Past
+    from syncline.watch.server import Feed
+
+    past = Past(history) if history else None
+    if replay:
+        from syncline.watch.replay import Replay as Player
+
+        player = Player.read(replay, speed=speed, history=past)
+        return Feed(player.hub, player.history, player.title, "replay", player.expected), player.run
+    from syncline.watch.fleet import Fleet
+    from syncline.watch.fleet_sources import AgentReader, PrometheusReader
+
+    readers = [AgentReader.of(text) for text in agents or []] or [PrometheusReader(str(prometheus))]
+    fleet = Fleet(readers, every_s=max(1.0, every_s), history=past)
+    return Feed(fleet.hub, past, f"{len(readers)} agents" if agents else "Prometheus", "live"), fleet.run
+
+
+def _run(
+    feed: Feed, run: Any, access: Access | None, seconds: float | None, otel: str | None, json: bool, agent: Agent | None = None
+) -> dict[str, Any]:
+    """Run until the time is up or the user interrupts; return what was seen."""
+    import threading
+    import time
+
+    stop = threading.Event()
+    server = _start_server(feed, access) if access else None
+    exporter = None
+    if otel and agent is not None:
+        from syncline.watch.otel import OtelExporter
+
+        exporter = OtelExporter(agent, otel)
+    worker = threading.Thread(target=run, args=(stop,), name="syncline-watch", daemon=True)
+    until = time.monotonic() + seconds if seconds is not None else float("inf")
+    worker.start()
+    try:
+        _wait(feed, stop, worker, until, quiet=json)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        stop.set()
+        worker.join(5.0)
+        if exporter is not None:
+            exporter.close()
+        if server is not None:
+            server.close()
+    return _payload(feed)
+
+
+def _start_server(feed: Feed, access: Access) -> Server:
+    from dataclasses import replace
+
+    from syncline.watch.server import Server, make_app
+
+    server = Server(make_app(feed, access), access)
+    port = server.start()
+    err().print(f"syncline watch: {replace(access, port=port).url}  (interrupt to stop)")
+    return server
+
+
+def _wait(feed: Feed, stop: threading.Event, worker: threading.Thread, until: float, *, quiet: bool) -> None:
+    """Wait, and print a line for each alert as it is raised or cleared."""
+    import time
+
+    console, known = err(), {}
+    while worker.is_alive() and time.monotonic() < until:
+        stop.wait(min(0.2, max(0.0, until - time.monotonic())))
+        frame = feed.hub.frame
+        if frame is None or quiet:
+            continue
+        now = {(a["rule"], a["place"]): a for a in frame.alerts}
+        for key in now.keys() - known.keys():
+            a = now[key]
+            console.print(f"{_clock(frame.wall_s)}  {a['severity'].upper():8}  {a['rule']}  {a['place']}: {a['observed']}, expected {a['expected']}")
+        for key in known.keys() - now.keys():
+            console.print(f"{_clock(frame.wall_s)}  cleared   {key[0]}  {key[1]}")
+        known = now
+
+
+def _clock(wall_s: float) -> str:
+    import datetime
+
+    return datetime.datetime.fromtimestamp(wall_s).strftime("%H:%M:%S")
+
+
+def _payload(feed: Feed) -> dict[str, Any]:
+    frame = feed.hub.frame
+    if frame is None:
+        return {"frames": 0, "links": [], "alerts": [], "health": {}}
+    table, load = frame.table, frame.load
+    links = [
+        {
+            "link": table.names[i], "rate_Bps": load.rate_Bps[i], "capacity_Bps": table.capacity_Bps[i],
+            "peak_Bps": load.peak_Bps[i], "drops_per_s": load.drops_per_s[i], "up": bool(load.up[i]),
+        }
+        for i in range(len(table))
+    ]  # fmt: skip
+    job = frame.job.to_json()
+    return {
+        "frames": frame.seq, "wall_s": frame.wall_s, "links": links, "collectives": job["collectives"],
+        "steps": job["steps"][-5:], "alerts": list(frame.alerts), "health": dict(frame.health),
+    }  # fmt: skip
+
+
+def _show(console: Console, payload: dict[str, Any]) -> None:
+    from syncline.units import show_rate, show_time
+
+    if not payload["frames"]:
+        console.print("Nothing was seen.")
+        return
+    busiest = sorted(payload["links"], key=lambda row: -(row["rate_Bps"] if row["rate_Bps"] == row["rate_Bps"] else -1))
+    console.print(f"{payload['frames']} looks, {len(payload['links'])} links, {len(payload['alerts'])} alerts")
+    for row in busiest[:12]:
+        known = row["capacity_Bps"] == row["capacity_Bps"]
+        use = f"{row['rate_Bps'] / row['capacity_Bps']:6.1%} of {show_rate(row['capacity_Bps'])}" if known else ""
+        rate = show_rate(row["rate_Bps"]) if row["rate_Bps"] == row["rate_Bps"] else "-"
+        console.print(f"  {row['link']:44} {rate:>12}  {use}{'' if row['up'] else '  down'}")
+    for c in payload["collectives"][:8]:
+        planned = f", predicted {show_time(c['predicted_s'])}" if c["predicted_s"] else ""
+        console.print(f"  {c['key']:44} p50 {show_time(c['p50_s'])}, p99 {show_time(c['p99_s'])}{planned}")
+    for a in payload["alerts"]:
+        console.print(f"  {a['severity'].upper():8} {a['rule']} at {a['place']}: {a['observed']}, expected {a['expected']}. {a['meaning']}")
+    for name, problem in payload["health"].get("problems", {}).items():
+        console.print(f"  not read: {name} ({problem})")

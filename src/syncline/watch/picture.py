@@ -1,0 +1,85 @@
+"""Where to draw what: devices on levels (hosts below, the switches above them), links between them."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import Any
+
+from syncline.watch.links import LinkTable
+
+OUTSIDE = "network"
+_HOST = re.compile(r"(?:host|node|h|gpu|rank|r)[-_]?\d+$", re.IGNORECASE)
+
+
+def picture(table: LinkTable) -> dict[str, Any]:
+    """Return devices with level and place (0 to 1 across), and the two device numbers of each link.
+
+    NICs and GPUs are drawn as their host. A link with one unknown end leads to the network.
+    """
+    ends = [(_owner(src) or OUTSIDE, _owner(dst) or OUTSIDE) for src, dst in zip(table.src, table.dst, strict=True)]
+    names = sorted({end for pair in ends for end in pair}, key=_natural)
+    level = _levels(names, ends, _hosts(names, ends, table))
+    order = _ordered(names, ends, level)
+    x = {name: (i + 0.5) / len(row) for row in order.values() for i, name in enumerate(row)}
+    number = {name: i for i, name in enumerate(names)}
+    return {
+        "devices": [{"name": name, "level": level[name], "x": round(x[name], 5)} for name in names],
+        "links": [[number[src], number[dst]] for src, dst in ends],
+        "num_levels": 1 + max(level.values(), default=0),
+    }
+
+
+def _owner(end: str) -> str:
+    return end.partition("/")[0]
+
+
+def _hosts(names: list[str], ends: list[tuple[str, str]], table: LinkTable) -> set[str]:
+    """Return what stands at the bottom: devices with parts or a host's name, else those with the fewest links."""
+    with_parts = {_owner(end) for end in (*table.src, *table.dst) if "/" in end}
+    found = with_parts | {name for name in names if _HOST.fullmatch(name)}
+    if found:
+        return found
+    degree = dict.fromkeys(names, 0)
+    for src, dst in ends:
+        degree[src] += 1
+        degree[dst] += 1
+    least = min(degree.values(), default=0)
+    return {name for name, count in degree.items() if count == least}
+
+
+def _levels(names: list[str], ends: list[tuple[str, str]], hosts: set[str]) -> dict[str, int]:
+    near: dict[str, set[str]] = {name: set() for name in names}
+    for src, dst in ends:
+        near[src].add(dst)
+        near[dst].add(src)
+    level = dict.fromkeys((name for name in names if name in hosts), 0)
+    waiting = deque(level)
+    while waiting:
+        here = waiting.popleft()
+        for other in near[here] - level.keys():
+            level[other] = level[here] + 1
+            waiting.append(other)
+    return {name: level.get(name, 0) for name in names}
+
+
+def _ordered(names: list[str], ends: list[tuple[str, str]], level: dict[str, int]) -> dict[int, list[str]]:
+    """Return the devices of each level from left to right: hosts by name, switches above the middle of theirs."""
+    rows: dict[int, list[str]] = {}
+    for name in names:
+        rows.setdefault(level[name], []).append(name)
+    place = {name: i / max(1, len(rows.get(0, [])) - 1) for i, name in enumerate(rows.get(0, []))}
+    for depth in sorted(rows)[1:]:
+        below: dict[str, list[float]] = {name: [] for name in rows[depth]}
+        for src, dst in ends:
+            for up, down in ((src, dst), (dst, src)):
+                if up in below and level[down] == depth - 1:
+                    below[up].append(place[down])
+        middle = {name: round(sum(xs) / len(xs), 6) if xs else 0.5 for name, xs in below.items()}
+        rows[depth].sort(key=lambda name: (middle[name], _natural(name)))
+        place |= {name: (i + 0.5) / len(rows[depth]) for i, name in enumerate(rows[depth])}
+    return rows
+
+
+def _natural(name: str) -> tuple[object, ...]:
+    return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name))

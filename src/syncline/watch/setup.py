@@ -1,0 +1,118 @@
+"""From what a user asks to a running agent: which sources, which spans, which names and expectations."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from syncline.errors import WatchError
+from syncline.watch.agent import TICK_S, Agent, Options
+from syncline.watch.clock import Clock
+from syncline.watch.history import MAX_BYTES, History
+from syncline.watch.link_map import LinkMap, map_of_fabric, read_link_map
+from syncline.watch.prediction import Prediction
+from syncline.watch.rules.thresholds import Thresholds, read_thresholds
+from syncline.watch.sources.ethtool import EthtoolSource
+from syncline.watch.sources.gpu import GpuSource
+from syncline.watch.sources.infiniband import InfinibandSource
+from syncline.watch.sources.netdev import NetdevSource
+from syncline.watch.sources.source import Root, Source
+from syncline.watch.sources.tcp import TcpSource
+from syncline.watch.spans.event import SpanSource
+from syncline.watch.spans.flight_recorder import FlightRecorderSpans
+from syncline.watch.spans.nccl_inspector import InspectorSpans
+from syncline.watch.spans.timelines import TimelineSpans
+from syncline.watch.spans.unix_socket import SocketSpans
+
+DEFAULT_INTERFACES = r"(?!lo$|docker|veth|virbr|br-|ifb|dummy|tun|tap).*"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a user may ask for; everything has a default that watches this host."""
+
+    host: str = field(default_factory=lambda: socket.gethostname().partition(".")[0])
+    root: str = "/"
+    interfaces: str = DEFAULT_INTERFACES
+    bursts: str = ""
+    netns: Sequence[str] = ()
+    links: str = ""
+    cluster: str = ""
+    nics: Sequence[str] = ()
+    expect: str = ""
+    rules: str = ""
+    history: str = ""
+    history_bytes: int = MAX_BYTES
+    spans_socket: str = ""
+    timelines: str = ""
+    inspector: str = ""
+    flight_recorder: str = ""
+    tick_s: float = TICK_S
+    num_gpus: int | None = None
+    usd_per_gpu_hour: float | None = None
+
+
+def make_agent(wish: Wish) -> Agent:
+    """Return the agent a user asked for; nothing is opened before every word of the wish has been understood."""
+    for what, pattern in (("--interfaces", wish.interfaces), ("--bursts", wish.bursts)):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise WatchError(f'{what} "{pattern}" is not a pattern: {error}.', hint='Write "eth[0-7]|ib.*".') from None
+    if not 0.05 <= wish.tick_s <= 60:
+        raise WatchError(f"looks every {wish.tick_s} s are not possible.", hint="Between 0.05 and 60 seconds.")
+    root = Root(wish.root)
+    if not root.path.is_dir():
+        raise WatchError("there is no such folder.", where=wish.root, hint="--root is a captured /sys and /proc.")
+    prediction = Prediction.read(wish.expect) if wish.expect else Prediction()
+    thresholds = read_thresholds(wish.rules) if wish.rules else Thresholds()
+    links = _links(wish)
+    interfaces = [NetdevSource(root, pattern=wish.interfaces), *map(_namespace, wish.netns)]
+    sources: list[Source] = [InfinibandSource(root), TcpSource(root)]
+    if root.is_host:
+        devices = [key.device for key in interfaces[0].read() if key.metric == "net.rx_bytes"]
+        sources += [EthtoolSource(devices), GpuSource()]
+    clock = Clock()
+    history = History(wish.history, wish.history_bytes) if wish.history else None
+    options = Options(
+        wish.host, wish.tick_s, wish.bursts, links, prediction, thresholds, wish.num_gpus, wish.usd_per_gpu_hour
+    )
+    return Agent(options, interfaces, sources, _spans(wish, clock), clock=clock, history=history)
+
+
+def _links(wish: Wish) -> LinkMap:
+    if wish.links and wish.cluster:
+        raise WatchError("both --links and --cluster name the links.", hint="Give one of them.")
+    if wish.links:
+        return read_link_map(wish.links)
+    if wish.cluster:
+        from syncline.fabric import load
+
+        return map_of_fabric(load(wish.cluster), wish.host, list(wish.nics))
+    return LinkMap()
+
+
+def _namespace(text: str) -> NetdevSource:
+    """Return the source of a network namespace given as NAME or NAME=PATH."""
+    name, _, path = text.partition("=")
+    return NetdevSource(Root(), netns=path or f"/run/netns/{name}", prefix=name)
+
+
+def _spans(wish: Wish, clock: Clock) -> list[SpanSource]:
+    found: list[SpanSource] = []
+    for folder, make in (
+        (wish.timelines, TimelineSpans),
+        (wish.inspector, InspectorSpans),
+        (wish.flight_recorder, FlightRecorderSpans),
+    ):
+        if folder:
+            if not Path(folder).is_dir():
+                raise WatchError("there is no such folder to read spans from.", where=os.fspath(folder))
+            found.append(make(folder, clock))
+    if wish.spans_socket:
+        found.append(SocketSpans(wish.spans_socket, clock))
+    return found
