@@ -49,7 +49,7 @@ bool scatter(const std::uint8_t* index, const std::uint8_t* value, std::int64_t 
         largest = place > largest ? place : largest;
     }
     if (count > 0 && static_cast<std::int64_t>(largest) >= out.size) return false;
-    if (!out.add) std::memset(out.values, 0, static_cast<std::size_t>(out.size) * sizeof(float));
+    if (!out.add && out.size > 0) std::memset(out.values, 0, static_cast<std::size_t>(out.size) * sizeof(float));
     for (std::int64_t i = 0; i < count; ++i) {
         std::uint32_t place;
         float kept;

@@ -77,7 +77,7 @@ void short_decode(const std::uint8_t* __restrict payload, Output out) {
 
 void copy_encode(Input in, std::uint8_t* __restrict payload) {
     if (!in.residual) {
-        std::memcpy(payload, in.values, static_cast<std::size_t>(4 * in.size));
+        if (in.size > 0) std::memcpy(payload, in.values, static_cast<std::size_t>(4 * in.size));
         return;
     }
     for (std::int64_t i = 0; i < in.size; ++i) {

@@ -1,0 +1,251 @@
+// The codec kernels: cases small enough to check by hand, and every variant against the portable one in memory of exactly
+// the size it needs, so that the sanitizers see a step outside.
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "check.hpp"
+#include "syncline/codec.hpp"
+
+namespace {
+
+using namespace syncline::codec;
+using Bytes = std::vector<std::uint8_t>;
+using Floats = std::vector<float>;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<Variant> variants() {
+    std::vector<Variant> found;
+    for (const auto variant : {Variant::portable, Variant::avx2, Variant::avx512}) {
+        if (supported(variant)) found.push_back(variant);
+    }
+    return found;
+}
+
+float float_at(const Bytes& payload, std::size_t place) {
+    float x;
+    std::memcpy(&x, payload.data() + 4 * place, sizeof x);
+    return x;
+}
+
+bool same(const Floats& a, const Floats& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), 4 * a.size()) == 0);
+}
+
+Floats numbers(std::int64_t n, unsigned seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    Floats made(static_cast<std::size_t>(n));
+    for (auto& x : made) x = normal(random);
+    return made;
+}
+
+Input input(const Floats& values, Floats& residual) {
+    return {values.data(), residual.empty() && !values.empty() ? nullptr : residual.data(),
+            static_cast<std::int64_t>(values.size())};
+}
+
+void blocks_by_hand() {
+    const Floats values{127.0f, -63.5f, 0.5f, 1.5f, -127.0f};
+    for (const auto variant : variants()) {
+        Floats residual(5);
+        Bytes payload(9);
+        kernels(variant).block_encode(input(values, residual), {8, 256, false, 0}, payload.data());
+        CHECK(float_at(payload, 0) == 1.0f);
+        const Bytes codes(payload.begin() + 4, payload.end());
+        CHECK((codes == Bytes{127, 256 - 64, 0, 2, 256 - 127}));  // ties go to even
+        CHECK(same(residual, {0.0f, 0.5f, 0.5f, -0.5f, 0.0f}));
+        Floats out{1, 1, 1, 1, 1};
+        kernels(variant).block_decode(payload.data(), {8, 256, false, 0}, {out.data(), 5, true, 0.5f});
+        CHECK(same(out, {64.5f, -31.0f, 1.0f, 2.0f, -62.5f}));
+    }
+}
+
+void four_bits_by_hand() {
+    const Floats values{7.0f, -1.0f, -7.0f};
+    for (const auto variant : variants()) {
+        Floats none;
+        Bytes payload(6);
+        kernels(variant).block_encode(input(values, none), {4, 32, false, 0}, payload.data());
+        CHECK(payload[4] == 0xf7);  // 7, then -1 in the high bits
+        CHECK(payload[5] == 0x09);  // -7, and nothing
+    }
+}
+
+void signs_by_hand() {
+    const Floats values{1.0f, -3.0f, -0.0f, 4.0f};
+    for (const auto variant : variants()) {
+        Floats residual{0.0f, 0.0f, -0.0f, 0.0f};
+        Bytes payload(5);
+        kernels(variant).sign_encode(input(values, residual), 32, payload.data());
+        CHECK(float_at(payload, 0) == 2.0f);
+        CHECK(payload[4] == 0b0110);
+        CHECK(same(residual, {-1.0f, -1.0f, 2.0f, 2.0f}));
+        Floats out(4);
+        kernels(variant).sign_decode(payload.data(), 32, {out.data(), 4, false, 1.0f});
+        CHECK(same(out, {2.0f, -2.0f, -2.0f, 2.0f}));
+    }
+}
+
+void not_finite_is_seen() {
+    for (const auto variant : variants()) {
+        Floats values = numbers(40, 1), residual(40, 0.25f);
+        values[3] = kNan;
+        residual[5] = kNan;
+        Bytes payload(4 * 2 + 40);
+        kernels(variant).block_encode(input(values, residual), {8, 32, false, 0}, payload.data());
+        CHECK(std::isnan(float_at(payload, 0)));
+        CHECK(std::isfinite(float_at(payload, 1)));
+        CHECK(residual[3] == 0.25f);
+        CHECK(residual[5] == 0.0f);
+    }
+}
+
+void thresholds_by_hand() {
+    const Floats values{1.0f, -5.0f, 3.0f, 3.0f, 0.0f, 4.0f};
+    for (const auto variant : variants()) {
+        Floats none, residual(6);
+        std::vector<std::uint32_t> histogram(kHistogram);
+        const auto found = kernels(variant).threshold(input(values, none), {3, 1, 0, histogram.data()});
+        float edge;
+        std::memcpy(&edge, &found.bits, sizeof edge);
+        CHECK(edge == 3.0f);
+        CHECK(found.ties == 1);
+        Bytes index(12), value(12);
+        const auto kept = kernels(variant).select(input(values, residual), found, {index.data(), value.data(), 3});
+        CHECK(kept.count == 3);
+        CHECK(float_at(value, 0) == -5.0f);
+        CHECK(float_at(value, 1) == 3.0f);
+        CHECK(float_at(value, 2) == 4.0f);
+        CHECK(same(residual, {1.0f, 0.0f, 0.0f, 3.0f, 0.0f, 0.0f}));
+        Floats out(6, 1.0f);
+        CHECK(scatter(index.data(), value.data(), 3, {out.data(), 6, true, 2.0f}));
+        CHECK(same(out, {1.0f, -9.0f, 7.0f, 1.0f, 1.0f, 9.0f}));
+        CHECK(!scatter(index.data(), value.data(), 3, {out.data(), 5, true, 1.0f}));
+        CHECK(out[1] == -9.0f);
+    }
+}
+
+// One kernel in every variant: payload, residual and what decodes must be those of the portable one.
+template <typename Encode, typename Decode>
+void agree(std::int64_t n, std::int64_t num_bytes, const Encode& encode, const Decode& decode) {
+    for (const bool with_residual : {false, true}) {
+        Bytes first_payload;
+        Floats first_residual, first_out;
+        for (const auto variant : variants()) {
+            const Floats values = numbers(n, 7);
+            Floats residual = with_residual ? numbers(n, 8) : Floats{}, out = numbers(n, 9);
+            Bytes payload(static_cast<std::size_t>(num_bytes));
+            encode(kernels(variant), input(values, residual), payload);
+            decode(kernels(variant), payload, Output{out.data(), n, with_residual, 0.7f});
+            if (variant == Variant::portable) {
+                first_payload = payload;
+                first_residual = residual;
+                first_out = out;
+            }
+            CHECK(payload == first_payload);
+            CHECK(same(residual, first_residual));
+            CHECK(same(out, first_out));
+        }
+    }
+}
+
+void variants_agree(std::int64_t n) {
+    const std::int64_t num_blocks = (n + 63) / 64;
+    for (const int bits : {8, 4, 2}) {
+        for (const bool stochastic : {false, true}) {
+            const Quantiser how{bits, 64, stochastic, 12345};
+            agree(
+                n, 4 * num_blocks + (n * bits + 7) / 8,
+                [&](const Kernels& k, Input in, Bytes& to) { k.block_encode(in, how, to.data()); },
+                [&](const Kernels& k, const Bytes& from, Output out) { k.block_decode(from.data(), how, out); });
+        }
+    }
+    agree(
+        n, 4 * num_blocks + (n + 7) / 8,
+        [](const Kernels& k, Input in, Bytes& to) { k.sign_encode(in, 64, to.data()); },
+        [](const Kernels& k, const Bytes& from, Output out) { k.sign_decode(from.data(), 64, out); });
+    for (const auto kind : {Short::fp16, Short::bf16, Short::fp32}) {
+        agree(
+            n, n * (kind == Short::fp32 ? 4 : 2),
+            [&](const Kernels& k, Input in, Bytes& to) { k.cast_encode(in, kind, to.data()); },
+            [&](const Kernels& k, const Bytes& from, Output out) { k.cast_decode(from.data(), kind, out); });
+    }
+    for (const Float8& how : {Float8{3, 7, 0x7e, 1.0f / 448.0f, 64}, Float8{2, 15, 0x7b, 1.0f / 57344.0f, 64}}) {
+        agree(
+            n, 4 * num_blocks + n,
+            [&](const Kernels& k, Input in, Bytes& to) { k.fp8_encode(in, how, to.data()); },
+            [&](const Kernels& k, const Bytes& from, Output out) { k.fp8_decode(from.data(), how, out); });
+    }
+    const std::int64_t room = n / 10 + 1;
+    agree(
+        n, 8 * room,
+        [&](const Kernels& k, Input in, Bytes& to) {
+            std::vector<std::uint32_t> histogram(kHistogram);
+            for (const std::int64_t stride : {3, 1}) {
+                const auto found = k.threshold(in, {room, stride, 0, histogram.data()});
+                k.select(in, found, {to.data(), to.data() + 4 * room, room});
+            }
+        },
+        [&](const Kernels&, const Bytes& from, Output out) {
+            scatter(from.data(), from.data() + 4 * room, n ? room : 0, out);
+        });
+    const std::int64_t num_kept = n ? n / 7 + 1 : 0;
+    agree(
+        n, 4 * num_kept,
+        [&](const Kernels& k, Input in, Bytes& to) { k.random_encode(in, 99, to.data(), num_kept); },
+        [&](const Kernels& k, const Bytes& from, Output out) { k.random_decode(from.data(), num_kept, 99, out); });
+}
+
+void low_rank(std::int64_t rows, std::int64_t cols, std::int64_t rank) {
+    for (const auto variant : variants()) {
+        const Shape shape{rows, cols, rank};
+        const Floats values = numbers(rows * cols, 1), q = numbers(cols * rank, 2);
+        Floats matrix(static_cast<std::size_t>(rows * cols)), p(static_cast<std::size_t>(rows * rank)), out(matrix.size());
+        Floats new_q(q.size());
+        const auto& run = kernels(variant);
+        run.low_rank_begin({values.data(), matrix.data(), rows * cols}, shape, q.data(), p.data());
+        CHECK(same(matrix, values));
+        double wanted = 0;
+        for (std::int64_t c = 0; c < cols; ++c) {
+            wanted += static_cast<double>(values[static_cast<std::size_t>((rows - 1) * cols + c)]) *
+                      q[static_cast<std::size_t>(c * rank + rank - 1)];
+        }
+        CHECK(check::close(p.back(), wanted, 1e-4));
+        run.low_rank_middle(matrix.data(), shape, p.data(), new_q.data());
+        wanted = 0;
+        for (std::int64_t r = 0; r < rows; ++r) {
+            wanted += static_cast<double>(values[static_cast<std::size_t>(r * cols + cols - 1)]) *
+                      p[static_cast<std::size_t>(r * rank + rank - 1)];
+        }
+        CHECK(check::close(new_q.back(), wanted, 1e-3));
+        run.low_rank_finish(matrix.data(), shape, p.data(), q.data(), q.data(), out.data());
+        CHECK(check::close(matrix.back() + out.back(), values.back(), 1e-3));
+    }
+}
+
+}  // namespace
+
+int main() {
+    CHECK(supported(Variant::portable));
+    CHECK(supported(best()));
+    CHECK(!supported(static_cast<Variant>(9)));
+    CHECK(check::thrown<std::invalid_argument>([] { kernels(static_cast<Variant>(9)); }) != "");
+    blocks_by_hand();
+    four_bits_by_hand();
+    signs_by_hand();
+    not_finite_is_seen();
+    thresholds_by_hand();
+    for (const std::int64_t n : {0, 1, 2, 7, 8, 15, 16, 17, 63, 64, 65, 130, 1000, 4099}) variants_agree(n);
+    low_rank(1, 1, 1);
+    low_rank(3, 5, 2);
+    low_rank(9, 1030, 1);
+    low_rank(20, 100, 11);
+    return check::finish();
+}
