@@ -144,11 +144,9 @@ def _feed(agent: Agent) -> Feed:
     from syncline.watch.server import Feed
 
     prediction = agent.options.prediction
-    expected = {
-        "source": prediction.source, "step_s": prediction.step_s, "exposed_s": prediction.exposed_s,
-        "links": dict(prediction.link_rate_Bps),
-    }  # fmt: skip
-    return Feed(agent.hub, agent.history, agent.options.host, "live", expected, registry(agent))
+    expected = {"source": prediction.source, "step_s": prediction.step_s, "exposed_s": prediction.exposed_s}
+    rates = prediction.link_rate_Bps
+    return Feed(agent.hub, agent.history, agent.options.host, "live", expected, registry(agent), rates)
 
 
 def _other(

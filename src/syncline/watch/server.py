@@ -12,7 +12,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
@@ -51,6 +51,7 @@ class Feed:
     mode: str = "live"
     expected: dict[str, Any] = field(default_factory=dict)
     registry: CollectorRegistry | None = None
+    link_rate_Bps: Mapping[str, float] = field(default_factory=dict)
 
 
 def make_app(feed: Feed, access: Access) -> FastAPI:
@@ -106,7 +107,8 @@ def make_app(feed: Feed, access: Access) -> FastAPI:
         version = now.table.version
         if version not in pictures:
             pictures.clear()
-            pictures[version] = {**now.table.to_json(), "picture": picture(now.table)}
+            planned = [feed.link_rate_Bps.get(name) for name in now.table.names] if feed.link_rate_Bps else []
+            pictures[version] = {**now.table.to_json(), "picture": picture(now.table), "predicted_Bps": planned}
         return JSONResponse(pictures[version])
 
     @app.get("/api/stream")

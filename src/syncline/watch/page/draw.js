@@ -29,7 +29,7 @@ function empty(g, w, h, text) { g.fillStyle = css("--soft"); g.textAlign = "cent
 function drawSeries() {
   const [g, w, h] = surface("series");
   if (S.selected < 0 || !S.layout) { empty(g, w, h, "no link chosen"); return; }
-  const i = S.selected, capacity = S.capacity[i], predicted = (S.hello.expected || {}).links || {};
+  const i = S.selected, capacity = S.capacity[i];
   let mean, peak;
   if (S.travel !== null && S.series) { mean = S.series.wall_s.map((t, k) => [t, S.series.rate_Bps[k]]); peak = S.series.wall_s.map((t, k) => [t, S.series.peak_Bps[k]]); }
   else {
@@ -49,7 +49,7 @@ function drawSeries() {
     line(g, box, [[t0, capacity], [t1, capacity]], t0, t1, top, css("--soft"), 1, [2, 3]);
   }
   line(g, box, peak, t0, t1, top, css("--peak"), 1.1); line(g, box, mean, t0, t1, top, css("--bar"), 2);
-  const p = predicted[S.selectedName]; if (p >= 0) line(g, box, [[t0, p], [t1, p]], t0, t1, top, css("--pred"), 1.6, [7, 5]);
+  const p = (S.layout.predicted_Bps || [])[i]; if (p > 0) line(g, box, [[t0, p], [t1, p]], t0, t1, top, css("--pred"), 1.6, [7, 5]);
   if (S.travel !== null) line(g, box, [[S.travel, 0], [S.travel, top]], t0, t1, top, css("--ink"), 1, [3, 3]);
   timeLabels(g, box, t0, t1);
 }
@@ -108,7 +108,13 @@ function drawFabric() {
   const p = S.layout.picture; g.textAlign = "center"; g.textBaseline = "middle";
   p.devices.forEach((d, k) => { const [x, y] = spot[k], room = (w - 28) / count[d.level], label = room > 34, bw = label ? Math.min(room - 4, 12 + 6.4 * d.name.length) : Math.max(2, room * .6), bh = label ? 17 : Math.min(12, Math.max(3, room));
     g.fillStyle = css("--card"); g.strokeStyle = css("--soft"); g.lineWidth = 1; g.beginPath(); g.roundRect(x - bw / 2, y - bh / 2, bw, bh, Math.min(4, bw / 3)); g.fill(); g.stroke();
-    if (label) { g.fillStyle = css("--ink"); let text = d.name; while (text.length > 2 && g.measureText(text).width > bw - 4) text = text.slice(0, -1); g.fillText(text, x, y); } });
+    if (label) { g.fillStyle = css("--ink"); g.fillText(shorter(g, d.name, bw - 4), x, y); } });
+}
+// What tells devices apart stands at the end of their names.
+function shorter(g, name, room) {
+  let text = name; if (g.measureText(text).width > room) text = text.replace(/^[A-Za-z]+[-_]?(?=\d)/, "");
+  while (text.length > 1 && g.measureText(text).width > room) text = text.slice(1);
+  return text;
 }
 function nearestLink(x, y) {
   if (!S.geometry) return -1; let best = -1, least = 64;

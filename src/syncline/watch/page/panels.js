@@ -9,13 +9,13 @@ function drawCards() {
   for (let i = 0; i < S.num; i++) if (S.capacity[i] > 0 && S.rate[i] >= 0) { sum += S.rate[i]; cap += S.capacity[i]; known++; if (S.peak[i] > peak) peak = S.peak[i]; }
   const total = name => { let s = 0; for (const v of S.sparse[name].values()) s += v; return s; };
   const down = [...S.sparse.up.values()].filter(v => v === 0).length, steps = f.job.steps, last = steps.slice(-5), mid = key => last.length ? last.map(s => s[key]).sort((a, b) => a - b)[last.length >> 1] : NaN;
-  const step = mid("step_s"), share = mid("network_share"), planned = (S.hello.expected || {}).step_s, money = f.alerts.reduce((s, a) => s + (a.cost_usd_per_hour || 0), 0);
+  const step = mid("step_s"), share = mid("network_share"), planned = (S.hello.expected || {}).step_s, money = f.alerts.reduce((s, a) => Math.max(s, a.cost_usd_per_hour || 0), 0);
   const critical = f.alerts.filter(a => a.severity === "critical").length, average = known ? sum / cap : NaN, drops = total("drops_per_s");
   $("cards").innerHTML = card(f.alerts.length || "none", f.alerts.length ? `alerts, ${critical} critical` : "alerts", critical ? "crit" : f.alerts.length ? "warn" : "ok")
-    + card(money > 0 ? "$" + money.toFixed(money < 10 ? 2 : 0) : "–", "lost an hour, as alerts say")
+    + card(money > 0 ? "$" + money.toFixed(money < 10 ? 2 : 0) : "–", "lost an hour (worst alert)")
     + card(`${S.num - down} / ${S.num}`, "links up", down ? "crit" : "") + card(percent(average), "average use (60–80 % is good)", average > .8 ? "warn" : "")
     + card(percent(peak || NaN), "highest peak", peak > .95 ? "warn" : "") + card(`${total("bursts").toFixed(0)} · ${drops.toFixed(drops < 10 ? 1 : 0)}`, "bursts · drops a second", drops > 1 ? "warn" : "")
-    + card(time(step), planned ? `step, ${step > planned ? "+" : ""}${(100 * (step / planned - 1)).toFixed(0)} % of plan (${time(planned)})` : "step", planned && step > 1.25 * planned ? "warn" : "")
+    + card(time(step), planned ? `step, ${Math.abs(100 * (step / planned - 1)).toFixed(0)} % ${step > planned ? "over" : "under"} plan (${time(planned)})` : "step", planned && step > 1.25 * planned ? "warn" : "")
     + card(percent(share), "of the step is exposed network", share > .25 ? "warn" : "");
 }
 let alertsKey = "";
@@ -33,8 +33,11 @@ function item(a, now) {
 }
 // The list shows what fits the window, whatever the number of links.
 const ROW = 26;
+let orderKey = "", orderAt = 0;
 function chooseOrder() {
-  if (!S.layout || !S.use) return; const words = S.filter.toLowerCase().split(/\s+/).filter(Boolean), order = [];
+  // A list that jumps twice a second cannot be read: it is sorted anew every three seconds, or when asked.
+  const asked = `${S.filter}|${S.sort}|${S.layout && S.layout.version}|${S.travel}`;
+  if (!S.layout || !S.use || (asked === orderKey && performance.now() - orderAt < 3000)) return; orderKey = asked; orderAt = performance.now(); const words = S.filter.toLowerCase().split(/\s+/).filter(Boolean), order = [];
   for (let i = 0; i < S.num; i++) if (words.every(w => matches(i, w))) order.push(i);
   const by = {use: i => S.use[i], peak: i => S.peak[i], bursts: i => S.sparse.bursts.get(i) || 0, drops: i => S.sparse.drops_per_s.get(i) || 0}[S.sort];
   if (by) { const key = new Float64Array(S.num); for (const i of order) { const v = by(i); key[i] = v >= 0 ? v : -1; if (isDown(i)) key[i] = 1e9; } order.sort((a, b) => key[b] - key[a] || a - b); }

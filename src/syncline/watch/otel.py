@@ -1,0 +1,60 @@
+"""The same numbers to an OpenTelemetry collector: OTLP over HTTP, read from the Prometheus families on every export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from syncline import __version__
+from syncline.errors import WatchError
+from syncline.watch.metrics import AgentCollector, Watched
+
+EVERY_S = 10.0
+
+
+class OtelExporter:
+    """Sends every family of `AgentCollector` as observable instruments until closed."""
+
+    def __init__(self, agent: Watched, endpoint: str, *, every_s: float = EVERY_S, reader: Any | None = None) -> None:
+        try:
+            from opentelemetry.metrics import Observation
+            from opentelemetry.sdk.metrics import MeterProvider
+            from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+            from opentelemetry.sdk.resources import Resource
+        except ImportError:
+            hint = "pip install 'syncline[otel]'"
+            raise WatchError("OpenTelemetry is not installed here.", hint=hint) from None
+        self._collector = AgentCollector(agent)
+        self._observation = Observation
+        if reader is None:
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+
+            exporter = OTLPMetricExporter(endpoint=endpoint.rstrip("/") + "/v1/metrics", timeout=5)
+            reader = PeriodicExportingMetricReader(exporter, export_interval_millis=every_s * 1e3)
+        host = getattr(getattr(agent, "options", None), "host", "")
+        resource = Resource.create({"service.name": "syncline-watch", "service.version": __version__, "host.name": host})
+        self._provider = MeterProvider(metric_readers=[reader], resource=resource)
+        self._meter = self._provider.get_meter("syncline.watch", __version__)
+        self._made: set[str] = set()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Make an instrument for every family there is by now; families appear with their first number."""
+        for family in self._collector.collect():
+            if family.name in self._made:
+                continue
+            self._made.add(family.name)
+            make = self._meter.create_observable_counter if family.type == "counter" else self._meter.create_observable_gauge
+            make(family.name, callbacks=[self._callback(family.name)], description=family.documentation)
+
+    def close(self) -> None:
+        self._provider.shutdown()
+
+    def _callback(self, name: str) -> Any:
+        def observe(_: object) -> Iterable[Any]:
+            for family in self._collector.collect():
+                if family.name == name:
+                    for sample in family.samples:
+                        yield self._observation(sample.value, dict(sample.labels))
+
+        return observe

@@ -1,0 +1,139 @@
+"""A timeline played in the page: a simulated, emulated or recorded run, at any speed, with the same rules looking on."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from syncline.errors import WatchError
+from syncline.timeline import COMMUNICATION, Timeline, load
+from syncline.timeline.rates import binned_bytes
+from syncline.watch.burst import BURST_SHARE
+from syncline.watch.frame import Frame
+from syncline.watch.history import History
+from syncline.watch.hub import Hub
+from syncline.watch.job import JobView
+from syncline.watch.links import LinkLoad, LinkTable
+from syncline.watch.prediction import Prediction
+from syncline.watch.rules.engine import RuleEngine, alert_json
+from syncline.watch.spans.timelines import events_of
+
+NUM_FRAMES = 240
+PARTS = 10
+"""Finer bins in each frame, whose highest is shown as the peak."""
+MAX_CELLS = 50_000_000
+
+
+class Replay:
+    """Frames of a timeline, bin by bin, told to a hub at the pace of the run times `speed`.
+
+    A simulated step lasts milliseconds: with `duration_s` the whole run is stretched to that time on the page's clock,
+    which is said in the title; figures (rates, times) stay the run's own.
+    """
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        *,
+        speed: float = 1.0,
+        num_frames: int = NUM_FRAMES,
+        history: History | None = None,
+        prediction: Prediction | None = None,
+        title: str = "",
+    ) -> None:
+        if not speed > 0:
+            raise WatchError(f"a speed of {speed} plays nothing.", hint="1 is as it was, 10 ten times as fast.")
+        start_s, end_s = _extent(timeline)
+        if not end_s > start_s:
+            raise WatchError("the timeline is empty: there is nothing to play.")
+        self.timeline, self.speed, self.start_s = timeline, speed, start_s
+        # Frames of the page are half a second apart at least; a short run is played in slow motion.
+        self.bin_s = (end_s - start_s) / num_frames
+        self.slow = max(1.0, 0.05 / self.bin_s)
+        self.num_frames = num_frames
+        self.hub = Hub()
+        self.title = f"{title or timeline.source.name} ({timeline.source.kind.value}, {_pace(self.slow / speed)})"
+        self._prediction = prediction or Prediction()
+        self.expected = {"source": self._prediction.source, "step_s": self._prediction.step_s}
+        self._own = None if history else tempfile.TemporaryDirectory(prefix="syncline-replay-")
+        self.history = history or History(Path(self._own.name, "replay.db")) if self._own or history else None
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], *, speed: float = 1.0, history: History | None = None) -> Replay:
+        """Return the replay of a timeline file."""
+        return cls(load(path), speed=speed, history=history, title=Path(path).name)
+
+    def frames(self) -> Iterator[Frame]:
+        """Give every frame, with the alerts that the rules would have raised."""
+        table = link_table(self.timeline)
+        rate, peak, saturated = self._columns(len(table))
+        view, engine = JobView(self._prediction), RuleEngine(prediction=self._prediction)
+        events = sorted(events_of(self.timeline, -self.start_s), key=lambda event: event.end_s)
+        origin_s, at = time.time(), 0
+        for k in range(self.num_frames):
+            # Rules think in seconds of a run; a run of microseconds is shown to them at the page's pace.
+            run_s = (k + 1) * self.bin_s
+            now_s = run_s * self.slow
+            ready = []
+            while at < len(events) and events[at].end_s <= run_s:
+                ready.append(events[at])
+                at += 1
+            view.add(ready)
+            load = replace(LinkLoad.empty(len(table)), rate_Bps=rate[k], peak_Bps=peak[k], saturated=saturated[k])
+            frame = Frame(k + 1, origin_s + now_s, now_s, self.bin_s * self.slow, table, load, view.state(run_s))
+            busy = [(e.start_s * self.slow, e.end_s * self.slow) for e in ready if e.kind in COMMUNICATION]
+            changes = engine.update(frame, busy=busy)
+            alerts = tuple(alert_json(finding) for finding in engine.alerts())
+            done = replace(frame, alerts=alerts, health={"host": self.timeline.source.label()})
+            if self.history is not None:
+                self.history.add(done, [change.to_json() for change in changes])
+            yield done
+
+    def run(self, stop: threading.Event) -> None:
+        """Play once, then hold the last frame until told to stop."""
+        for frame in self.frames():
+            self.hub.publish(frame)
+            if stop.wait(self.bin_s * self.slow / self.speed):
+                return
+        stop.wait()
+
+    def _columns(self, num_links: int) -> tuple[Any, Any, Any]:
+        """Return rate, peak and saturated share by frame and link."""
+        parts = max(1, min(PARTS, MAX_CELLS // max(1, num_links * self.num_frames)))
+        fine_s, bins = self.bin_s / parts, self.num_frames * parts
+        size = binned_bytes(self.timeline.samples, num_links, self.start_s, fine_s, bins) if num_links else np.zeros((0, bins))
+        fine = (size / fine_s).reshape(num_links, self.num_frames, parts)
+        capacity = self.timeline.links.capacity_Bps[:, None, None]
+        with np.errstate(invalid="ignore"):
+            saturated = (fine >= BURST_SHARE * capacity).mean(axis=2)
+        return fine.mean(axis=2).T, fine.max(axis=2, initial=0.0).T, saturated.T
+
+
+def link_table(timeline: Timeline) -> LinkTable:
+    """Return the links of a timeline as watch shows them."""
+    names = timeline.links.names
+    ends = [name.partition(" -> ") for name in names]
+    return LinkTable(
+        names, names, tuple("tx" for _ in names), np.where(timeline.links.capacity_Bps > 0, timeline.links.capacity_Bps, np.nan),
+        np.full(len(names), -1), tuple(src for src, _, _ in ends), tuple(dst for _, _, dst in ends), 1,
+    )  # fmt: skip
+
+
+def _extent(timeline: Timeline) -> tuple[float, float]:
+    starts = [t.start_s.min() for t in (timeline.spans, timeline.samples) if len(t)]
+    ends = [t.end_s.max() for t in (timeline.spans, timeline.samples) if len(t)]
+    return (float(min(starts)), float(max(ends))) if starts else (0.0, 0.0)
+
+
+def _pace(slow: float) -> str:
+    if abs(slow - 1) < 0.01:
+        return "at its own pace"
+    return f"{slow:,.0f} times slower" if slow > 1 else f"{1 / slow:,.0f} times faster"
