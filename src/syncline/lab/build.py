@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from pyroute2.iproute.linux import IPRoute
@@ -141,6 +142,18 @@ class Works:
             "replace-class", "htb", index, _HTB_CLASS, parent=_ROOT_HANDLE, rate=rate, burst=burst, ceil=rate,
             cburst=burst,
         )  # fmt: skip
+
+    def reshape(self, rates_Bps: Mapping[int, float]) -> None:
+        """Give links other rates for good, by link id."""
+        cables = []
+        for cable in self.blueprint.cables:
+            there, back = rates_Bps.get(cable.link, cable.rate_Bps), rates_Bps.get(cable.link ^ 1, cable.back_Bps)
+            changed = replace(cable, rate_Bps=there, back_Bps=back)
+            for (near, _, _, rate), (_, _, _, before) in zip(changed.ends(), cable.ends(), strict=True):
+                if rate != before:
+                    self.shape(near, rate)
+            cables.append(changed)
+        self.blueprint = replace(self.blueprint, cables=tuple(cables))
 
     def set_mtu(self, end: End, mtu_bytes: int) -> None:
         """Set the MTU of one end."""

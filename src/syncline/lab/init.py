@@ -1,11 +1,11 @@
 """The process family of a lab: `python -m syncline.lab.init`, started by `Lab` and never by hand.
 
     whoever made the lab   holds the lifeline (the write end of a pipe) and the control socket
-      guard                has made the namespaces; waits for the lifeline to close or the lab to end
+      guard                has made the namespaces; waits for the maker or the lab to end
         init               process 1 of the lab's PID namespace: builds, starts ranks, injects faults, answers requests
           rank, rank ...
 
-However the maker ends, the lifeline closes and the guard kills init; if the guard is killed, init dies with it; and
+However the maker ends, the guard sees it and kills init; if the guard is killed, init dies with it; and
 when init dies the kernel kills every process of its PID namespace and removes namespaces nobody holds.
 """
 
@@ -38,6 +38,7 @@ def main(arguments: list[str]) -> None:
     control_number, listener_number, lifeline, user = (int(text) for text in arguments)
     control = socket.socket(fileno=control_number)
     listener = socket.socket(fileno=listener_number)
+    maker = os.pidfd_open(os.getppid())
     os.setsid()  # a Ctrl-C at the terminal is for the maker, who then ends the lab in order
     try:
         enter_namespaces(own_user=bool(user))
@@ -46,11 +47,12 @@ def main(arguments: list[str]) -> None:
         return
     child = os.fork()
     if child == 0:
+        os.close(maker)
         _be_init(control, listener, lifeline)
         return
     control.close()
     listener.close()
-    _guard(lifeline, child)
+    _guard(maker, lifeline, child)
 
 
 def enter_namespaces(*, own_user: bool) -> None:
@@ -87,19 +89,17 @@ def _be_init(control: socket.socket, listener: socket.socket, lifeline: int) -> 
         return  # the maker is gone; so is everything here in a moment
 
 
-def _guard(lifeline: int, child: int) -> None:
+def _guard(maker: int, lifeline: int, child: int) -> None:
     """Wait until the maker or init ends, and see that init is gone and reaped."""
     handle = os.pidfd_open(child)
     poll = select.poll()
-    poll.register(lifeline, select.POLLIN | select.POLLHUP)
-    poll.register(handle, select.POLLIN)
-    while True:
-        ready = {descriptor for descriptor, _ in poll.poll()}
-        if handle in ready:
-            break
-        if lifeline in ready:
-            os.kill(child, signal.SIGKILL)
-            poll.unregister(lifeline)
+    # The lifeline alone would not do: a process that the maker forked may hold it open.
+    for descriptor in (maker, lifeline, handle):
+        poll.register(descriptor, select.POLLIN | select.POLLHUP)
+    while handle not in (ready := {descriptor for descriptor, _ in poll.poll()}):
+        os.kill(child, signal.SIGKILL)
+        for descriptor in ready:
+            poll.unregister(descriptor)
     os.waitpid(child, 0)
 
 

@@ -15,7 +15,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Literal
@@ -152,6 +152,25 @@ class Lab:
     def mend(self, fault: int) -> None:
         """End a fault before its time."""
         self._open_link.ask("mend", fault=fault)
+
+    def reshape(self, rates_Bps: Mapping[str, float]) -> None:
+        """Set emulated rates of links, by name (`leaf-00 -> spine-00`), while traffic runs; ranks stay alive."""
+        by_name = {name: link for link, name in self.blueprint.link_names.items()}
+        for name, rate_Bps in rates_Bps.items():
+            if name not in by_name:
+                raise LabError(f'the lab has no link "{name}".', hint="List them: syncline lab show.")
+            if not rate_Bps > 0:
+                raise LabError(f"{name} cannot have a rate of {rate_Bps!r} B/s.", hint="Use a `down` fault instead.")
+        self._open_link.ask("reshape", rates={by_name[name]: rate for name, rate in rates_Bps.items()})
+        cables = tuple(
+            replace(
+                cable,
+                rate_Bps=rates_Bps.get(self.blueprint.link_names[cable.link], cable.rate_Bps),
+                back_Bps=rates_Bps.get(self.blueprint.link_names[cable.link ^ 1], cable.back_Bps),
+            )
+            for cable in self.blueprint.cables
+        )
+        self.blueprint = replace(self.blueprint, cables=cables)
 
     def counters(self, *, interval_s: float = 0.001, queue_interval_s: float = 0.01) -> Recording:
         """Return a recording of every link's counters: `with lab.counters() as recording: ...`."""
@@ -358,8 +377,11 @@ class _Lines:
     def _line(self, line: str) -> None:
         if self.keep:
             self.process.lines[self.stream].append(line)
-        if self.on_line is not None:
-            self.on_line(self.process, self.stream, line)
+        if self.on_line is not None and self.process.line_error is None:
+            try:
+                self.on_line(self.process, self.stream, line)
+            except Exception as error:  # kept for whoever waits: this thread serves all processes
+                self.process.line_error = error
 
 
 def _pipes() -> tuple[tuple[int, int], tuple[int, int]]:

@@ -33,6 +33,8 @@ class Process:
         self.changed = threading.Condition()
         self.open_streams = 0
         self.lost: str = ""
+        self.line_error: Exception | None = None
+        """What `on_line` raised, if it did."""
         self._send_signal = send_signal
 
     @property
@@ -117,6 +119,10 @@ class Job:
             if any(process.lost for process in waiting):
                 waiting[0].wait(0)
             waiting = [process for process in waiting if process.exit_code is None]
+            for process in self.processes:
+                if process.line_error is not None:
+                    self.end()
+                    raise process.line_error
             if stop_on_failure and waiting and any(p.exit_code for p in self.processes):
                 self.end()
                 break

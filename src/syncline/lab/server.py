@@ -138,6 +138,9 @@ class Server:
             raise LabError("the lab is not built yet.")
         if verb == "fault":
             return self.injector.order(**request)
+        if verb == "reshape":
+            self.works.reshape({int(link): rate for link, rate in request["rates"].items()})
+            return {}
         if verb == "mend":
             return self.injector.mend(**request)
         if verb == "record":
@@ -208,7 +211,9 @@ def bind_hosts_file(blueprint: Blueprint) -> bool:
     for host in blueprint.hosts:
         for number, (_, end, _) in enumerate(blueprint.ports(host)):
             name = blueprint.boxes[host].name
-            lines.append(f"{end.address} {name}-{end.interface}" + ("" if number else f" {name}"))
+            names = f"{name}-{end.interface}" if number else f"{name} {name}-{end.interface}"
+            # The second form is what a socket that speaks IPv6 and IPv4 sees; torch asks for the name of that.
+            lines += [f"{end.address} {names}", f"::ffff:{end.address} {names}"]
     # A file of no file system: in a tmpfs that is taken away again at once, so that only the binding is left.
     shelf = next((folder for folder in ("/mnt", "/srv", "/opt") if os.path.isdir(folder)), "/")
     try:
