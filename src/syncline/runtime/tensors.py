@@ -60,6 +60,10 @@ def register(device_type: str, maker: Callable[[Scheme], TensorCodec]) -> None:
 
 def tensor_codec(scheme: Scheme, device: torch.device) -> TensorCodec:
     """Return the encoder of `scheme` for tensors of `device`."""
+    if device.type == "cuda" and "cuda" not in _MAKERS:
+        from syncline.runtime.gpu.codec import CudaCodec  # needs Triton, which comes with torch for CUDA
+
+        register("cuda", CudaCodec)
     maker = _MAKERS.get(device.type)
     if maker is None:
         raise SynchronizationError(
