@@ -28,7 +28,7 @@ LabOption = Annotated[str | None, typer.Option(help="Which running lab (see `lab
 def drawn(cluster: str, scale: str | None, hosts: str | None, knobs: list[str]) -> Blueprint:
     """Return the blueprint that the options ask for."""
     from syncline.fabric import load
-    from syncline.lab.draft import draft
+    from syncline.lab.drafting import draft
 
     chosen: int | list[str] | None = None
     if hosts is not None:

@@ -49,7 +49,6 @@ _EXAMPLES = {
 _FORM = 'Write "TARGET KIND [VALUE] [at TIME] [for TIME]", such as "host-01:eth0 down at 5s for 2s".'
 _WORDS = {"kill": "killed", "pause": "paused", "degraded": "rate", "flap": "down"}
 _TIME = re.compile(r"(.*\S)\s+(at|for)\s+(\S+)", re.DOTALL)
-_BODY = re.compile(r"(\S.*?)\s+([A-Za-z]+)(?:\s+(\S+))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -159,13 +158,9 @@ def parse_fault(text: str) -> Fault:
             raise FaultError(f'"{text}" says `{word}` twice.', hint=_FORM)
         seen.add(word)
         times[word] = _time(value, word)
-    body = _BODY.fullmatch(rest)
-    if body is None:
-        raise FaultError(f'cannot read the fault "{text}".', hint=_FORM)
-    target, word, value = body.groups()
-    kind = _kind(word, text)
+    target, kind, value = _words(rest, text)
     return Fault(
-        " ".join(target.split()),
+        target,
         kind,
         **_value(kind, value),
         start_s=times["at"],
@@ -179,12 +174,22 @@ def parse_faults(texts: Iterable[str]) -> tuple[Fault, ...]:
     return tuple(parse_fault(part) for part in parts if part.strip() and not part.strip().startswith("#"))
 
 
-def _kind(word: str, text: str) -> FaultKind:
-    try:
-        return FaultKind(_WORDS.get(word.lower(), word.lower()))
-    except ValueError:
-        known = ", ".join(kind.value for kind in FaultKind)
-        raise FaultError(f'"{word}" in "{text}" is no kind of fault.', detail=f"Kinds: {known}.", hint=_FORM) from None
+def _words(rest: str, text: str) -> tuple[str, FaultKind, str | None]:
+    """Split what stands before the times: target, kind, and a value if there is one."""
+    words = rest.split()
+    if len(words) < 2:
+        raise FaultError(f'cannot read the fault "{text}".', hint=_FORM)
+    for at in (len(words) - 1, len(words) - 2):
+        if at > 0 and (kind := _kind(words[at])) is not None:
+            return " ".join(words[:at]), kind, words[at + 1] if at + 1 < len(words) else None
+    word = next((word for word in reversed(words[1:]) if word.isalpha()), words[-1])
+    known = ", ".join(kind.value for kind in FaultKind)
+    raise FaultError(f'"{word}" in "{text}" is no kind of fault.', detail=f"Kinds: {known}.", hint=_FORM)
+
+
+def _kind(word: str) -> FaultKind | None:
+    name = _WORDS.get(word.lower(), word.lower())
+    return FaultKind(name) if name in set(FaultKind) else None
 
 
 def _value(kind: FaultKind, text: str | None) -> dict[str, Any]:
@@ -204,7 +209,8 @@ def _value(kind: FaultKind, text: str | None) -> dict[str, Any]:
         return {"rate_Bps": units.rate(text)}
     except UnitError:
         raise FaultError(
-            f'"{text}" is neither a rate nor a percentage.', hint=f'Write "{_EXAMPLES[kind]}" or a rate such as 100Mbps.'
+            f'"{text}" is neither a rate nor a percentage.',
+            hint=f'Write "{_EXAMPLES[kind]}" or a rate such as 100Mbps.',
         ) from None
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from syncline.lab.blueprint import Blueprint
     from syncline.lab.counters import Burst, LinkCounters
-    from syncline.lab.draft import draft
+    from syncline.lab.drafting import draft
     from syncline.lab.lab import FaultEvent, Lab
     from syncline.lab.paths import PathTable
     from syncline.lab.process import Job, Process, RankResult, RunResult
@@ -34,7 +34,7 @@ _WHERE = {
     "RankResult": "process",
     "Recording": "recording",
     "RunResult": "process",
-    "draft": "draft",
+    "draft": "drafting",
 }
 
 __all__ = [

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from syncline import __version__
 from syncline.errors import LabError
 from syncline.lab.blueprint import Blueprint
-from syncline.lab.draft import IGNORES
+from syncline.lab.drafting import IGNORES
 from syncline.timeline import Source, SourceKind, Timeline, TimelineBuilder
 from syncline.timeline.links import LinkSamples
 from syncline.timeline.rates import binned_bytes

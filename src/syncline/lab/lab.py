@@ -5,7 +5,7 @@
         result.exit_code, result.ranks[0].stdout
 
 Works as root and, where user namespaces are allowed, as anybody. Everything is gone when the block ends, however it
-ends. Only the network between hosts is emulated; see `draft.IGNORES`.
+ends. Only the network between hosts is emulated; see `drafting.IGNORES`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from syncline.errors import LabError
 from syncline.fabric import Fabric
 from syncline.fabric.fault import Fault, parse_fault
 from syncline.lab.blueprint import Blueprint
-from syncline.lab.draft import draft
+from syncline.lab.drafting import draft
 from syncline.lab.environment import LAUNCHERS, MASTER_PORT, rank_environment, seats
 from syncline.lab.link import Link
 from syncline.lab.paths import PathTable

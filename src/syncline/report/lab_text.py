@@ -8,7 +8,7 @@ from syncline import units
 from syncline.lab.blueprint import Blueprint
 from syncline.lab.check import LabCheck
 from syncline.lab.counters import LinkCounters
-from syncline.lab.draft import IGNORES
+from syncline.lab.drafting import IGNORES
 
 
 def scale_text(scale: float) -> str:
