@@ -31,6 +31,7 @@ class Expect:
     mtu_bytes: int | None = None
     link: str = ""
     is_rdma: bool | None = None
+    rails: bool | None = None
     source: str = ""
 
     def by(self, otherwise: str) -> str:
@@ -55,6 +56,7 @@ def from_cluster(name: str | os.PathLike[str], host: str) -> Expect:
         mtu_bytes=min(link.mtu_bytes for link in links) if links else None,
         link=slowest.name if slowest else "",
         is_rdma=slowest.rdma if slowest else None,
+        rails=any(getattr(network, "topology", "").startswith("rail") for network in networks),
         source=f"cluster {os.path.basename(os.fspath(name))}",
     )
 

@@ -146,18 +146,18 @@ class Host:
 
     @Fact
     def fabric_ports(self) -> tuple[RdmaPort, ...]:
-        """RDMA ports that training would use: those NCCL_IB_HCA names, else those beside GPUs, else all.
+        """RDMA ports that training would use: those NCCL_IB_HCA names, else cards of the kind beside GPUs, else all.
 
-        Ports of slower cards on the same board (storage, management) are left out by the second choice, as NCCL
-        prefers the nearest.
+        Other kinds of card on the same board (storage, management) are left out, as NCCL prefers the nearest. A card
+        of the right kind counts even where its GPU is gone.
         """
         chosen = self.environment.get("NCCL_IB_HCA", "")
         if chosen:
             named = tuple(port for port in self.ports if hca_matches(chosen, port))
             if named:
                 return named
-        near = tuple(port for port in self.ports if self.nearest_gpu_path(port.pci) in NEAR)
-        return near or self.ports
+        near = {self._kind(port) for port in self.ports if self.nearest_gpu_path(port.pci) in NEAR}
+        return tuple(port for port in self.ports if self._kind(port) in near) or self.ports
 
     @Fact
     def fabric_interfaces(self) -> tuple[Interface, ...]:
@@ -198,6 +198,11 @@ class Host:
         if text is None:
             text = self.root.command("dmesg", ("dmesg",))
         return tuple((text or "").splitlines())
+
+    def _kind(self, port: RdmaPort) -> tuple[str, str, str]:
+        """Return what tells cards of the fabric from others: PCI ids and link layer."""
+        device = self.pci.devices.get(port.pci)
+        return (device.id, device.subsystem, port.layer) if device else ("", "", port.layer)
 
     def nearest_gpu_path(self, address: str) -> str:
         """Return the kind of path from a device to its nearest GPU, "" without GPUs."""

@@ -28,6 +28,7 @@ from syncline.audit.tree import FolderTree, Kind, Tree, open_tree
 
 MAX_FILE_BYTES = 2**20
 MAX_LINKS = 40
+MAX_DEPTH = 100
 COMMAND_TIMEOUT_S = 15.0
 DEADLINE_S = 50.0
 """Commands are refused after this long, so that an audit ends within Slurm's 60 s for a health check."""
@@ -201,38 +202,40 @@ class Root:
             self._note_again(path)
             return self._real[path]
         try:
-            self._real[path] = self._walk(path)
+            return self._walk(path, 0)
         except OSError as error:
             self._note_error(path, error)
             self._real[path] = None
-        return self._real[path]
+            return None
 
-    def _walk(self, path: str) -> str | None:
-        todo, here, followed = [part for part in reversed(path.split("/")) if part], "", 0
-        while todo:
-            part = todo.pop()
-            if part in (".", ""):
-                continue
-            if part == "..":
-                here = here.rpartition("/")[0]
-                continue
-            step = f"{here}/{part}" if here else part
-            kind = Kind.FOLDER if step in _PER_PROCESS and todo else self.tree.kind(step)
-            if step == "proc/mounts":
-                kind = Kind.FILE
-            if kind is None:
-                return None
-            if kind is Kind.LINK and step not in _PER_PROCESS:
-                followed += 1
-                if followed > MAX_LINKS:
-                    raise OSError(errno.ELOOP, "its links lead in a circle")
-                target = self.links.setdefault(step, self.tree.target(step))
-                if target.startswith("/"):
-                    here = ""
-                todo += [piece for piece in reversed(target.split("/")) if piece]
-                continue
-            here = step
-        return here
+    def _walk(self, path: str, followed: int) -> str | None:
+        """Return where a path leads: its folder first, which is mostly known already, then its last step."""
+        if path in self._real or path == "":
+            return self._real.get(path, "")
+        if followed > MAX_LINKS:
+            raise OSError(errno.ELOOP, "its links lead in a circle")
+        if path.count("/") > MAX_DEPTH:
+            raise OSError(errno.ENAMETOOLONG, "its path is too deep")
+        folder, _, name = path.rpartition("/")
+        here = self._walk(folder, followed)
+        found = None if here is None else self._step(here, name, followed)
+        self._real[path] = found
+        return found
+
+    def _step(self, here: str, name: str, followed: int) -> str | None:
+        if name in ("", "."):
+            return here
+        if name == "..":
+            return here.rpartition("/")[0]
+        step = f"{here}/{name}" if here else name
+        if step in _PER_PROCESS:
+            return step
+        kind = self.tree.kind(step)
+        if kind is not Kind.LINK:
+            return None if kind is None else step
+        target = self.links.setdefault(step, self.tree.target(step))
+        base = "" if target.startswith("/") else f"{here}/"
+        return self._walk((base + target).strip("/"), followed + 1)
 
     def _run(self, name: str, argv: Sequence[str]) -> tuple[str | None, str]:
         path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", "/usr/local/bin"))

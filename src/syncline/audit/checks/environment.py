@@ -18,7 +18,7 @@ ASKED_OF_HOST = ("nccl.env.traffic-class-missing", "nccl.env.wrong-interface", "
 MISTYPED = "nccl.env.mistyped"
 
 
-def site(host: Host) -> Site:
+def site(host: Host, expect: Expect) -> Site:
     """Return what the lint wants to know of a host."""
     kinds = {"efa" if port.driver == "efa" else "roce" if port.is_roce else "infiniband" for port in host.fabric_ports}
     release = version(host.nccl_versions[-1])[:2] if host.nccl_versions else ()
@@ -26,13 +26,14 @@ def site(host: Host) -> Site:
         network=min(kinds) if kinds else "tcp",
         nvswitch=any(device.is_nvswitch for device in host.pci),
         num_nics=len(host.fabric_ports),
+        rails=expect.rails,
         nccl=(release[0], release[1]) if len(release) == 2 else None,
     )
 
 
 def _linted(id: str) -> Check:
     def check(host: Host, expect: Expect) -> Iterator[Seen]:
-        for finding in lint(host.environment, site(host)):
+        for finding in lint(host.environment, site(host, expect)):
             if finding.rule == id:
                 yield Seen(
                     "environment", finding.observed, finding.expected, finding.evidence, finding.severity, finding.fix,

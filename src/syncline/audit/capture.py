@@ -1,0 +1,173 @@
+"""Capture a host: a folder or archive with what an audit reads, so that the audit can be run elsewhere.
+
+    summary = capture(Root.live(), Path("h3.tar.gz"))
+
+A capture is what the rules read and nothing else: the audit runs first, and its reads are written down, after the
+filters of `privacy`. The manifest says what is in it, what was filtered and what could not be read.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os.path
+import posixpath
+import tarfile
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import syncline
+from syncline.audit.audit import audit
+from syncline.audit.discover import discover_quietly
+from syncline.audit.host import Host
+from syncline.audit.privacy import COMMAND_FILTERS, FILE_FILTERS
+from syncline.audit.report import HostReport
+from syncline.audit.root import NOTES, RESAMPLE_S, Root
+from syncline.errors import FileError
+
+SCHEMA = "syncline-capture/1"
+HELD = (
+    "files of sysfs and procfs about PCI devices, network interfaces, RDMA devices, GPUs, processors, limits and clocks",
+    "names (not contents) of libraries, of RDMA device files and of kernel modules",
+    "outputs of read-only commands: ip, tc, ethtool, nvidia-smi, ibv_devinfo, mlnx_qos, dcb, chronyc, systemctl, getent",
+    "kernel log lines about network, GPUs, PCIe and memory, at most 2,000",
+    "environment variables of NCCL, Gloo, UCX, libfabric and launchers, by an allow list",
+)
+NOT_HELD = (
+    "other environment variables, and any whose name holds KEY, TOKEN, SECRET, PASS or the like",
+    "command lines, processes and files of users",
+    "keys, certificates, home folders",
+    "kernel command line options that no rule reads",
+    "serial numbers and ids of GPUs",
+)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was captured and where it is."""
+
+    path: Path
+    host: str
+    num_files: int
+    num_commands: int
+    size_bytes: int
+    unreadable: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as plain values."""
+        return {
+            "written": str(self.path), "host": self.host, "files": self.num_files, "commands": self.num_commands,
+            "size_bytes": self.size_bytes, "unreadable": self.unreadable, "holds": list(HELD), "holds_not": list(NOT_HELD),
+        }  # fmt: skip
+
+
+def capture(root: Root, path: Path) -> Summary:
+    """Read all that the rules and discovery read, and write it to a new folder or a .tar.gz."""
+    archive = path.name.endswith((".tar.gz", ".tgz", ".tar"))
+    _check_new(path, archive)
+    report = audit(root)
+    discover_quietly(Host(root))
+    entries, links = _entries(root, report), _links(root)
+    if archive:
+        _write_archive(path, report.host, entries, links)
+        size = path.stat().st_size
+    else:
+        _write_folder(path, entries, links)
+        size = sum(map(len, entries.values()))
+    return Summary(path, report.host, len(root.files), len(root.outputs), size, dict(root.problems))
+
+
+def _check_new(path: Path, archive: bool) -> None:
+    if path.exists() and (archive or not path.is_dir() or any(path.iterdir())):
+        raise FileError(f'"{path}" exists.', hint="Name a new folder, or a new .tar.gz file.")
+    if not path.absolute().parent.is_dir():
+        raise FileError(f'there is no folder "{path.absolute().parent}".', hint="Make it first.")
+
+
+def _entries(root: Root, report: HostReport) -> dict[str, bytes]:
+    entries = {name: data for name, data in root.files.items() if not name.startswith(f"{NOTES}/")}
+    for folder, names in root.listings.items():
+        for name in names:
+            step = f"{folder}/{name}"
+            # What was listed but not read is there by name only: libraries, device files.
+            if step not in root.links and not _is_folder(step, entries, root):
+                entries.setdefault(step, b"")
+    for name, (_, text) in root.outputs.items():
+        entries[f"{NOTES}/commands/{name}"] = text.encode()
+    for name, data in root.later.items():
+        entries[f"{NOTES}/later/{name}"] = data
+    variables = "".join(f"{name}={value}\n" for name, value in root.environment().items())
+    entries[f"{NOTES}/environment"] = variables.encode()
+    entries[f"{NOTES}/report.json"] = json.dumps(report.to_json(), indent=1).encode()
+    manifest = {
+        "schema": SCHEMA,
+        "syncline": syncline.__version__,
+        "host": report.host,
+        "captured_s": round(time.time()),
+        "holds": HELD,
+        "holds_not": NOT_HELD,
+        "filtered": sorted([*FILE_FILTERS, *(f"{name} (command)" for name in COMMAND_FILTERS)]),
+        "commands": {name: " ".join(argv) for name, (argv, _) in root.outputs.items()},
+        "later_s": RESAMPLE_S,
+        "unreadable": root.problems,
+    }
+    entries[f"{NOTES}/manifest.json"] = json.dumps(manifest, indent=1).encode()
+    return entries
+
+
+def _is_folder(path: str, entries: dict[str, bytes], root: Root) -> bool:
+    if path in root.listings or any(known.startswith(f"{path}/") for known in (*root.files, *root.listings)):
+        return True
+    kind = root.tree.kind(path)
+    return kind is not None and kind.value in ("folder", "link")
+
+
+def _links(root: Root) -> dict[str, str]:
+    """Return links as relative ones that stay inside the tree, wherever it is put."""
+    found = {}
+    for path, target in root.links.items():
+        folder = posixpath.dirname(path)
+        full = posixpath.normpath(target.lstrip("/") if target.startswith("/") else posixpath.join(folder, target))
+        if not full.startswith(".."):
+            found[path] = posixpath.relpath(full, folder or ".")
+    return found
+
+
+def _write_folder(path: Path, entries: dict[str, bytes], links: dict[str, str]) -> None:
+    try:
+        path.mkdir(exist_ok=True)
+        for name, data in entries.items():
+            file = path / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        for name, target in links.items():
+            link = path / name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if not link.exists() and not link.is_symlink():
+                link.symlink_to(target)
+    except OSError as error:
+        raise FileError(f'cannot write "{path}": {error.strerror}.', hint="Name a folder you may write to.") from None
+
+
+def _write_archive(path: Path, host: str, entries: dict[str, bytes], links: dict[str, str]) -> None:
+    top = f"syncline-{host}".replace("/", "-")
+    mode = "w" if path.name.endswith(".tar") else "w:gz"
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.absolute().parent, prefix=f".{path.name}.", delete=False) as file:
+            temporary = Path(file.name)
+            with tarfile.open(fileobj=file, mode=mode) as archive:  # type: ignore[call-overload]
+                for name, data in sorted(entries.items()):
+                    member = tarfile.TarInfo(f"{top}/{name}")
+                    member.size, member.mode, member.mtime = len(data), 0o644, int(time.time())
+                    archive.addfile(member, io.BytesIO(data))
+                for name, target in sorted(links.items()):
+                    member = tarfile.TarInfo(f"{top}/{name}")
+                    member.type, member.linkname = tarfile.SYMTYPE, target
+                    archive.addfile(member)
+        os.chmod(temporary, 0o644)  # noqa: S103  (a capture is to be handed on)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise FileError(f'cannot write "{path}": {error.strerror}.', hint="Name a file you may write.") from None

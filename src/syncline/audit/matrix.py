@@ -1,0 +1,125 @@
+"""Hosts side by side: for every fact the majority, and who differs from it.
+
+    odd = compare([report_of_h0, report_of_h1, report_of_h2])
+    odd.rows[0].odd                 # {"h2": "1500"}
+
+A fact has a majority when more than half of the hosts that tell it agree. Without one nobody is called odd: the
+values are listed, and the finding says that they differ. Hosts that do not tell a fact which others tell are named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from syncline.audit.report import HostReport
+from syncline.errors import UsageError
+from syncline.finding import Action, Finding, Severity, worst
+
+# Differences that make jobs hang or fail, rather than slow.
+_BREAKING = ("mtu", "rdma mtu", "nccl", "gpu driver", "rdma link layer", "rdma devices", "gpus", "gid index")
+_FIX = {
+    "kernel options": "Make the boot configuration equal and reboot the odd host.",
+    "rdma devices": "Make names and PCI slots equal: rails are counted by device name.",
+    "nccl": "Install one NCCL, in one container image.",
+    "mtu": "Set the MTU of the others on the odd host, and check its switch ports.",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fact over all hosts."""
+
+    fact: str
+    values: Mapping[str, str]
+    """Host -> value, of those that tell it."""
+    majority: str | None
+    missing: tuple[str, ...]
+
+    @property
+    def odd(self) -> dict[str, str]:
+        """Return the hosts that differ from the majority; all of them have it where it is None."""
+        return {} if self.majority is None else {h: v for h, v in self.values.items() if v != self.majority}
+
+    @property
+    def agrees(self) -> bool:
+        return len(set(self.values.values())) <= 1 and not self.missing
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All facts over all hosts."""
+
+    hosts: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(finding for row in self.rows for finding in _findings(row))
+
+    @property
+    def status(self) -> Severity:
+        return worst(self.findings)
+
+
+def compare(reports: Sequence[HostReport]) -> Matrix:
+    """Compare the facts of hosts; two reports of one host are an error, since one of them is stale."""
+    names = Counter(report.host for report in reports)
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        raise UsageError(
+            f'there are {names[twice[0]]} reports of host "{twice[0]}".',
+            hint="Keep one report for each host; under srun use --ntasks-per-node=1.",
+        )
+    facts = dict.fromkeys(fact for report in reports for fact in report.facts)
+    return Matrix(tuple(report.host for report in reports), tuple(_row(fact, reports) for fact in facts))
+
+
+def _row(fact: str, reports: Sequence[HostReport]) -> Row:
+    values = {report.host: report.facts[fact] for report in reports if fact in report.facts}
+    missing = tuple(report.host for report in reports if fact not in report.facts)
+    counts = Counter(values.values())
+    value, count = counts.most_common(1)[0]
+    # A fact that only a minority tells is odd where it is told; "" stands for not telling it.
+    if fact.startswith("env ") and len(missing) * 2 > len(reports):
+        value, count = "", len(missing)
+        values = {**values, **dict.fromkeys(missing, "")}
+        missing = ()
+    return Row(fact, values, value if count * 2 > len(values) else None, missing)
+
+
+def _findings(row: Row) -> list[Finding]:
+    name = row.fact.replace(" ", "_").lower()
+    rule, severity = f"cluster.{name}", Severity.CRITICAL if row.fact in _BREAKING else Severity.WARNING
+    fix = _FIX.get(row.fact, "Make the odd host like the others, or find out why it differs.")
+    found = []
+    if row.majority is None:
+        counts = Counter(row.values.values()).most_common()
+        shown = "; ".join(f"{value or 'not set'} on {_hosts(row, value)}" for value, _ in counts[:4])
+        more = f"; {len(counts) - 4} other values" if len(counts) > 4 else ""
+        found.append(
+            Finding(rule, severity, ", ".join(row.values), f"{row.fact}: {shown}{more}", "one value on all hosts",
+                    meaning="Hosts differ and none has the majority: which is odd cannot be told.", fix=fix,
+                    action=Action.CONFIGURE, confidence=0.5)  # fmt: skip
+        )
+    for host, value in row.odd.items():
+        alike = sum(other == row.majority for other in row.values.values())
+        found.append(
+            Finding(rule, severity, host, f"{row.fact} {value or 'not set'}",
+                    f"{row.majority or 'not set'}, as on {alike} of {len(row.values)} hosts", (f"facts: {row.fact}",),
+                    "The odd host out: jobs that span it and others may hang, fail, or run at its pace.", fix,
+                    action=Action.CONFIGURE, confidence=alike / len(row.values))  # fmt: skip
+        )
+    if row.missing and row.values:
+        found.append(
+            Finding(rule, Severity.UNKNOWN, ", ".join(row.missing), f"{row.fact} is not told",
+                    f"told by {len(row.values)} others", meaning="It could not be read there, or is not there.",
+                    fix="Run the audit there with the same rights and tools.")  # fmt: skip
+        )
+    return found
+
+
+def _hosts(row: Row, value: str) -> str:
+    hosts = [host for host, told in row.values.items() if told == value]
+    return ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")

@@ -1,0 +1,8 @@
+"""Healthy hosts as captured trees, and faults to plant in them: what tests and the fault library audit."""
+
+from __future__ import annotations
+
+from syncline.audit.samples.draft import Draft
+from syncline.audit.samples.hosts import HOSTS
+
+__all__ = ["HOSTS", "Draft"]
