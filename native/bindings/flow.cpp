@@ -28,13 +28,13 @@ Answer run_flows(const Doubles& capacity_Bps, const Starts& path_start, const In
                  const Doubles& cap_Bps, const Flags& priority, const Starts& wait_start, const Indices& wait_for,
                  const Doubles& change_s, const Indices& change_link, const Doubles& change_Bps,
                  const Doubles& reroute_s, const Indices& reroute_task, const Indices& reroute_path,
-                 const Indices& tenant, const Doubles& guarantee, bool record) {
+                 const Indices& tenant, const Doubles& guarantee, const Doubles& burst_bytes, bool record) {
     const syncline::TaskSet tasks{view(capacity_Bps), view(path_start),  view(path_link),    view(path_share),
                                   view(first_path),   view(num_paths),   view(size_bytes),   view(delay_s),
                                   view(start_s),      view(weight),      view(cap_Bps),      view(priority),
                                   view(wait_start),   view(wait_for),    view(change_s),     view(change_link),
                                   view(change_Bps),   view(reroute_s),   view(reroute_task), view(reroute_path),
-                                  view(tenant),       view(guarantee),   record};
+                                  view(tenant),       view(guarantee),   view(burst_bytes), record};
     syncline::Course course;
     {
         nb::gil_scoped_release release;
@@ -57,6 +57,6 @@ void bind_flow(nb::module_& m) {
           "priority"_a.noconvert(), "wait_start"_a.noconvert(), "wait_for"_a.noconvert(), "change_s"_a.noconvert(),
           "change_link"_a.noconvert(), "change_Bps"_a.noconvert(), "reroute_s"_a.noconvert(),
           "reroute_task"_a.noconvert(), "reroute_path"_a.noconvert(), "tenant"_a.noconvert(), "guarantee"_a.noconvert(),
-          "record"_a,
+          "burst_bytes"_a.noconvert(), "record"_a,
           "Return (begin_s, end_s, path, bottleneck, link_bytes, num_solves, samples) of tasks that share links.");
 }

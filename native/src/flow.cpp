@@ -37,7 +37,9 @@ public:
           ready_s_(num_tasks_, -kInfinity),
           path_(num_tasks_, -1),
           link_since_s_(tasks.capacity_Bps.size(), 0),
-          link_rate_(tasks.capacity_Bps.size(), 0) {
+          link_rate_(tasks.capacity_Bps.size(), 0),
+          credit_(tasks.burst_bytes.begin(), tasks.burst_bytes.end()),
+          credit_since_s_(tasks.burst_bytes.size(), 0) {
         course_.begin_s.assign(num_tasks_, kNotYet);
         course_.end_s.assign(num_tasks_, kNotYet);
         course_.bottleneck.assign(num_tasks_, -1);
@@ -99,8 +101,10 @@ private:
     }
 
     void change_links(double until_s) {
-        for (; next_change_ < tasks_.change_s.size() && tasks_.change_s[next_change_] <= until_s; ++next_change_)
+        for (; next_change_ < tasks_.change_s.size() && tasks_.change_s[next_change_] <= until_s; ++next_change_) {
+            refill(tasks_.change_link[next_change_]);
             sharing_.set_capacity(tasks_.change_link[next_change_], tasks_.change_Bps[next_change_]);
+        }
     }
 
     void change_paths(double until_s) {
@@ -134,7 +138,8 @@ private:
             }
             since_s_[at(task)] = time_s;
             if (path_[at(task)] < 0 && moves) path_[at(task)] = choose(task);
-            add(task);
+            if (spend_credit(task)) end(task, time_s);
+            else add(task);
         }
         return any;
     }
@@ -144,6 +149,31 @@ private:
         sharing_.add(task, path < 0 ? std::span<const Crossing>{} : crossings(path), tasks_.weight[at(task)],
                      tasks_.cap_Bps[at(task)], tasks_.priority[at(task)],
                      tasks_.tenant.empty() ? -1 : tasks_.tenant[at(task)]);
+    }
+
+    // A link's bucket fills with what the link does not use.
+    void refill(std::int32_t link) {
+        if (credit_.empty()) return;
+        const double unused = std::max(0.0, sharing_.capacity_Bps(link) - link_rate_[at(link)]);
+        const double passed_s = std::max(0.0, now_s_ - credit_since_s_[at(link)]);
+        credit_[at(link)] = std::min(tasks_.burst_bytes[at(link)], credit_[at(link)] + unused * passed_s);
+        credit_since_s_[at(link)] = now_s_;
+    }
+
+    // A flow that starts takes what all its links let through at once; true when that is all it has.
+    bool spend_credit(std::int32_t task) {
+        if (credit_.empty() || path_[at(task)] < 0) return false;
+        double taken = remaining_[at(task)];
+        for (const Crossing& crossing : crossings(path_[at(task)])) {
+            refill(crossing.link);
+            taken = std::min(taken, credit_[at(crossing.link)] / crossing.share);
+        }
+        remaining_[at(task)] -= taken;
+        for (const Crossing& crossing : crossings(path_[at(task)])) {
+            credit_[at(crossing.link)] -= taken * crossing.share;
+            course_.link_bytes[at(crossing.link)] += taken * crossing.share;
+        }
+        return remaining_[at(task)] <= 0;
     }
 
     // The path whose worst link would have the fewest flows for its capacity; of equal ones a different one per task.
@@ -215,6 +245,7 @@ private:
     void close_sample(std::int32_t link, double rate_Bps) {
         const double old = link_rate_[at(link)];
         if (old == rate_Bps) return;
+        refill(link);
         const double begin = link_since_s_[at(link)];
         course_.link_bytes[at(link)] += old * (now_s_ - begin);
         if (tasks_.record && old > 0 && now_s_ > begin) {
@@ -258,6 +289,8 @@ private:
     std::vector<std::int32_t> next_;
     std::vector<double> link_since_s_;
     std::vector<double> link_rate_;
+    std::vector<double> credit_;
+    std::vector<double> credit_since_s_;
     std::size_t next_change_ = 0;
     std::size_t next_reroute_ = 0;
     std::size_t num_ended_ = 0;

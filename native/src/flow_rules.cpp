@@ -137,6 +137,8 @@ void validate_tenants(const TaskSet& tasks) {
 
 void validate(const TaskSet& tasks) {
     validate_tenants(tasks);
+    if (!tasks.burst_bytes.empty()) same_length(tasks.burst_bytes, tasks.capacity_Bps.size(), "burst_bytes");
+    within(tasks.burst_bytes, 0, kLargest, "burst_bytes");
     validate_tasks(tasks);
     validate_paths(tasks);
     validate_changes(tasks);

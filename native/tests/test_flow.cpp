@@ -18,7 +18,7 @@ struct Case {
     std::vector<double> capacity;
     std::vector<std::int64_t> path_start{0};
     std::vector<std::int32_t> path_link, first_path, num_paths, wait_for, change_link, reroute_task, reroute_path, tenant;
-    std::vector<double> share, size, delay, start, weight, cap, change_s, change_Bps, reroute_s, guarantee;
+    std::vector<double> share, size, delay, start, weight, cap, change_s, change_Bps, reroute_s, guarantee, burst;
     std::vector<std::uint8_t> priority;
     std::vector<std::int64_t> wait_start{0};
 
@@ -46,7 +46,7 @@ struct Case {
     syncline::Course run(bool record = false) const {
         const syncline::TaskSet tasks{capacity, path_start, path_link, share,       first_path,  num_paths,  size,
                                       delay,    start,      weight,    cap,         priority,    wait_start, wait_for,
-                                      change_s, change_link, change_Bps, reroute_s, reroute_task, reroute_path, tenant, guarantee, record};
+                                      change_s, change_link, change_Bps, reroute_s, reroute_task, reroute_path, tenant, guarantee, burst, record};
         syncline::validate(tasks);
         return syncline::run_flows(tasks);
     }
@@ -61,6 +61,19 @@ void a_guarantee_holds_against_a_crowd_and_a_higher_class() {
     const auto course = it.run();
     CHECK(check::close(course.end_s[0], 10));  // 4 B/s of 10, although the class above wants all
     CHECK(check::close(course.end_s[1], 10));  // the other six have 1 B/s each
+}
+
+void a_bucket_lets_the_first_bytes_through_and_fills_while_idle() {
+    Case it({10});
+    it.burst = {5};
+    it.task({0}, 15);              // 5 at once, then 10 at 10 B/s
+    it.task({0}, 3, 0, 1.2);       // 0.2 s of idle link have put 2 back
+    it.task({0}, 4, 0, 9);         // all of it at once
+    const auto course = it.run();
+    CHECK(check::close(course.end_s[0], 1));
+    CHECK(check::close(course.end_s[1], 1.3));
+    CHECK(check::close(course.end_s[2], 9));
+    CHECK(check::close(course.link_bytes[0], 22));
 }
 
 void two_flows_share_then_one_speeds_up() {
@@ -154,6 +167,7 @@ int main() {
     tasks_wait_for_each_other_and_for_their_delay();
     a_lower_class_gets_what_is_left();
     a_guarantee_holds_against_a_crowd_and_a_higher_class();
+    a_bucket_lets_the_first_bytes_through_and_fills_while_idle();
     a_dead_link_stops_a_flow_until_it_is_rerouted();
     a_flow_with_a_choice_takes_the_idle_path();
     a_sprayed_flow_uses_its_share_of_each_link();

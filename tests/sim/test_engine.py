@@ -18,7 +18,12 @@ from syncline.sim.reference_flow import Task
 
 
 def simulate(
-    capacity: list[float], tasks: list[Task], changes: Any = (), reroutes: Any = (), guarantee: Any = ()
+    capacity: list[float],
+    tasks: list[Task],
+    changes: Any = (),
+    reroutes: Any = (),
+    guarantee: Any = (),
+    burst: Any = (),
 ) -> np.ndarray:
     """The same case, given to the native engine."""
     rows = [list(t.path) for t in tasks] + [list(path) for _, _, path in reroutes]
@@ -53,8 +58,11 @@ def simulate(
             np.array([m[2] for m in moved], np.int32),
         ),
         guarantee=guarantee,
+        burst_bytes=burst,
         record=True,
     )
+    if len(burst):
+        return course.end_s
     total = np.zeros(len(capacity))
     np.add.at(total, course.sample_link, (course.sample_end_s - course.sample_begin_s) * course.sample_Bps)
     np.testing.assert_allclose(total, course.link_bytes, rtol=1e-9, atol=1e-6)
@@ -109,6 +117,17 @@ def test_guarantees_agree_with_the_twin_and_are_kept(case: Any, guarantee: list[
     tasks = [replace(task, tenant=data.draw(st.integers(-1, len(guarantee) - 1))) for task in plain]
     expected = reference_flow.run(capacity, tasks, sorted(changes), sorted(reroutes, key=lambda r: r[0]), guarantee)
     np.testing.assert_allclose(simulate(capacity, tasks, changes, reroutes, guarantee), expected, rtol=1e-9)
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(), st.lists(st.sampled_from([0.0, 1.0, 4.0]) | st.floats(0, 30), min_size=6, max_size=6))
+def test_buckets_agree_with_the_twin(case: Any, burst: list[float]) -> None:
+    capacity, plain, changes, _ = case
+    # Starts apart: of flows that start together the engine's order by end of waits is not the twin's order by number.
+    tasks = [replace(task, start_s=task.start_s + 0.01 * i, wait_for=()) for i, task in enumerate(plain)]
+    burst = burst[: len(capacity)]
+    expected = reference_flow.run(capacity, tasks, sorted(changes), (), (), burst)
+    np.testing.assert_allclose(simulate(capacity, tasks, changes, (), (), burst), expected, rtol=1e-9, atol=1e-9)
 
 
 @given(cases(), st.floats(0.05, 1.0))

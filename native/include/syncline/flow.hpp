@@ -39,6 +39,8 @@ struct TaskSet {
     std::span<const std::int32_t> tenant;  // per task, -1: nobody's; empty: there are no tenants
     std::span<const double> guarantee;     // per tenant: the part of every link that is its own when it wants it
 
+    std::span<const double> burst_bytes;  // per link, empty: none: what an idle link lets through at once (a token bucket)
+
     bool record = false;  // keep the load of every link over time
 };
 

@@ -44,6 +44,7 @@ def run_flows(
     reroute_path: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
     tenant: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
     guarantee: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    burst_bytes: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
     record: bool,
 ) -> tuple[
     Annotated[NDArray[numpy.float64], dict(shape=(None,))],

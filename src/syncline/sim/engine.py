@@ -214,12 +214,14 @@ def run(
     changes: LinkChanges | None = None,
     reroutes: Reroutes | None = None,
     guarantee: ArrayLike = (),
+    burst_bytes: ArrayLike = (),
     record: bool = False,
 ) -> Course:
     """Return the course of the tasks over links of these rates; `record` keeps every link's load over time.
 
     `guarantee` is, per tenant, the part of every link that is its own when it wants it, whatever the weights and
-    classes of the others; what it does not use goes to the others.
+    classes of the others; what it does not use goes to the others. `burst_bytes` is, per link, what it lets through at
+    once when it has been idle (a token bucket, filled by what the link does not use); a starting flow takes it.
 
     Raises:
         SimulationError: the columns do not fit each other, or some task can never end.
@@ -249,6 +251,7 @@ def run(
             reroute.path,
             tasks.tenant,
             np.ascontiguousarray(guarantee, dtype=np.float64),
+            np.ascontiguousarray(burst_bytes, dtype=np.float64),
             record,
         )
     except ValueError as error:

@@ -35,7 +35,8 @@ class _State:
     left: list[float]
     path: list[tuple[tuple[int, float], ...]]
     end: list[float] = field(default_factory=list)
-    moving_from: list[float] = field(default_factory=list)
+    credit: list[float] = field(default_factory=list)
+    paid: set[int] = field(default_factory=set)
 
 
 def shares(
@@ -110,11 +111,13 @@ def run(
     changes: Sequence[tuple[float, int, float]] = (),
     reroutes: Sequence[tuple[float, int, tuple[tuple[int, float], ...]]] = (),
     guarantee: Sequence[float] = (),
+    burst_bytes: Sequence[float] = (),
 ) -> list[float]:
     """Return when each task ends; infinity for one that never does."""
     capacity = list(capacity_Bps)
     state = _State(tasks, [t.size_bytes for t in tasks], [t.path for t in tasks])
     state.end = [INFINITY] * len(tasks)
+    state.credit = list(burst_bytes)
     now = 0.0
     moments = sorted({0.0, *(time for time, *_ in changes), *(time for time, *_ in reroutes)})
     while True:
@@ -124,12 +127,7 @@ def run(
         for time, task, path in reroutes:
             if time <= now:
                 state.path[task] = path
-        _end_those_without_bytes(state, now)
-        active = [
-            i
-            for i in range(len(tasks))
-            if state.end[i] == INFINITY and _flows_from(state, i) <= now * (1 + SAME_MOMENT)
-        ]
+        active = _started(state, now)
         rates = shares(capacity, tasks, state.path, active, guarantee)
         ends = [now + state.left[i] / rates[i] for i in active if rates[i] > 0]
         later = [_flows_from(state, i) for i in range(len(tasks)) if state.end[i] == INFINITY and i not in rates]
@@ -138,9 +136,34 @@ def run(
             return state.end
         step = min(ahead) - now
         now = min(ahead)
+        for link in range(len(state.credit)):
+            used = math.fsum(rates[i] * s for i in active for at, s in state.path[i] if at == link)
+            state.credit[link] = min(burst_bytes[link], state.credit[link] + max(0.0, capacity[link] - used) * step)
         for i in active:
             state.left[i] = max(0.0, state.left[i] - rates[i] * step)
             if state.left[i] <= 1e-12 * tasks[i].size_bytes:
+                state.end[i] = now
+
+
+def _started(state: _State, now: float) -> list[int]:
+    """Return the tasks that move bytes now, after those that start have taken what idle links let through at once."""
+    while True:
+        _end_those_without_bytes(state, now)
+        active = [
+            i
+            for i in range(len(state.tasks))
+            if state.end[i] == INFINITY and _flows_from(state, i) <= now * (1 + SAME_MOMENT)
+        ]
+        fresh = [i for i in active if i not in state.paid and state.path[i]] if state.credit else []
+        if not fresh:
+            return active
+        for i in fresh:
+            taken = min([state.left[i], *(state.credit[link] / s for link, s in state.path[i])])
+            state.left[i] -= taken
+            for link, s in state.path[i]:
+                state.credit[link] -= taken * s
+            state.paid.add(i)
+            if state.left[i] <= 0:
                 state.end[i] = now
 
 
