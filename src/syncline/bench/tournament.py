@@ -10,7 +10,7 @@ hosts that did well at the other end, and the same hosts around the suspect, so 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ Play = Callable[[Round], Sequence[float]]
 """Measures the flows of one round together and returns the rate of each, in bytes per second."""
 
 SECOND_WEIGHT = 2.0
+LEAST_TYPICAL = 0.7
 PER_SUSPECT = 4
 """Flows of the second pass that cross a suspect, and as many that avoid it."""
 
@@ -45,6 +46,11 @@ class Result:
     attribution: Attribution
     num_rounds: int
     paths_known: bool
+
+    def relative(self) -> Result:
+        """Return the result with healthy flows at 100 %: for hosts whose links nobody described."""
+        attribution = replace(self.attribution, offset=0.0)
+        return replace(self, expected_Bps=self.expected_Bps * self.attribution.typical_factor, attribution=attribution)
 
     def to_json(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the table and its attribution as plain values; `names` are those of the hosts or ranks."""
@@ -206,7 +212,21 @@ _ADVICE = {
 
 def findings(result: Result, names: Sequence[str]) -> list[Finding]:
     """Return the suspects as findings; both directions of one cable or host become one."""
-    return [_finding(result, suspect, names) for suspect in result.attribution.suspects]
+    found = [_finding(result, suspect, names) for suspect in result.attribution.suspects]
+    return [*found, *_all_slow(result)]
+
+
+def _all_slow(result: Result) -> list[Finding]:
+    """Return a finding when even flows that nothing is wrong with get much less than the links allow."""
+    factor = result.attribution.typical_factor
+    if factor >= LEAST_TYPICAL:
+        return []
+    return [Finding(
+        "bench.slow.everything", Severity.WARNING, "all flows", f"{100 * factor:.0f} % of what the links allow", "about 95 %",
+        (), "every pair is slow alike: the hosts' own work, a description that is too fast, or the one switch they share",
+        "Measure one pair with nothing else running; check MTU, CPU load and the rates in the cluster file.",
+        "docs/method/bench.md", Action.CONFIGURE, 0.5,
+    )]  # fmt: skip
 
 
 def _finding(result: Result, suspect: Suspect, names: Sequence[str]) -> Finding:

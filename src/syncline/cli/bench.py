@@ -36,7 +36,9 @@ from syncline.cli.bench_options import (
     Transport,
     WarmUp,
 )
-from syncline.cli.output import JsonOption, emit, err, examples
+from syncline.cli.bench_start import flat, join, start_here, teller
+from syncline.cli.bench_tournament import tournament
+from syncline.cli.output import JsonOption, emit, examples
 
 if TYPE_CHECKING:
     from syncline.bench.expect import Oracle
@@ -157,7 +159,7 @@ def measure(
         sizes = between(low, high, factor=factor, step=nccl_size(step) if step else 0)
     else:
         sizes = sizes_of(size, factor=factor, step=step or "")
-    _start_here(context, local)
+    start_here(context, local)
     from syncline.bench.sweep import Question, sweep
     from syncline.runtime.executor import Executor
     from syncline.runtime.trial import elements
@@ -166,10 +168,10 @@ def measure(
     elements(smallest, dtype)
     names = tuple(part.strip() for part in algorithm.split(",") if part.strip())
     question = Question(kind, names, tuple(sizes), dtype, codec, warm_up, repeats, budget)
-    with _join(backend) as group:
+    with join(backend) as group:
         placed, oracle = _oracle(cluster, placement, group, routing, transport, calibrated)
         with Executor(group, deadline_s=deadline) as executor:
-            answer = sweep(executor, question, placed, oracle, tell=_teller(group))
+            answer = sweep(executor, question, placed, oracle, tell=teller(group))
         hosts = group.texts(os.uname().nodename)
         first = group.rank == 0
         backend_name = group.backend
@@ -185,66 +187,22 @@ def measure(
     _finish(payload, list(answer.rows), cluster, placed.num_ranks, cost, exposed, gpu_hour, check, json, extra)
 
 
-def _start_here(context: typer.Context, local: int | None) -> None:
-    """Start this command N times on this machine, unless this process is one of them, and end with its status."""
-    from syncline.runtime.launch import detect
-
-    if local is None or detect(os.environ) is not None:
-        return
-    from syncline.bench.local import run_here
-
-    raise typer.Exit(run_here(_again(context), local))
-
-
-def _again(context: typer.Context) -> list[str]:
-    """Return the words that call this command with the same options, less --local."""
-    words = ["bench", str(context.info_name)]
-    for option in context.command.params:
-        value = context.params.get(str(option.name))
-        if option.name == "local" or value in (None, False) or value == option.default:
-            continue
-        words += [option.opts[0]] if value is True else [option.opts[0], str(value)]
-    return words
-
-
-def _join(backend: str | None) -> Group:
-    from syncline.errors import UsageError
-    from syncline.runtime.group import Group
-    from syncline.runtime.launch import detect
-
-    launch = detect(os.environ)
-    if launch is None:
-        raise UsageError("no launcher started this process.",
-                         hint="Use torchrun, srun or mpirun, or add --local 4 for a try on this machine.")  # fmt: skip
-    if launch.num_ranks < 2:
-        raise UsageError("a collective needs at least two ranks.", hint="Start more processes.")
-    return Group.join(launch, backend=backend or Group.usual_backend())
-
-
 def _oracle(
     cluster: str | None, placement: str | None, group: Group, routing: str, transport: str | None, calibrated: bool
 ) -> tuple[Placement, Oracle | None]:
     from syncline.bench.expect import Oracle
-    from syncline.fabric import ClusterSpec, build, load
+    from syncline.fabric import load
     from syncline.program import place
     from syncline.sim.routing import NetworkOptions
 
     if cluster is None:
-        hosts = {"hosts": group.size, "host": "1 x H100", "network": "leaf-spine NDR"}
-        return place("packed", build(ClusterSpec.model_validate(hosts)), group.size), None
+        return place("packed", flat(group.size), group.size), None
     fabric = load(cluster)
     name = placement or ("spread" if group.size <= fabric.num_hosts else "packed")
     placed = place(name, fabric, group.size)
     carrier = transport or ("rdma" if group.backend == "nccl" else "tcp")
     options = NetworkOptions(routing=routing, transport=carrier)  # type: ignore[arg-type]
     return placed, Oracle(fabric, placed, options, calibrated=calibrated)
-
-
-def _teller(group: Group) -> Any:
-    console = err()
-    if group.rank != 0 or not console.is_terminal:
-        return lambda text: None
-    return lambda text: console.print(f"\r\x1b[K{text}", end="")
 
 
 def _stragglers(answer: Answer, hosts: list[str]) -> list[Finding]:
@@ -362,3 +320,13 @@ for _name in (
         f"mpirun -n 8 syncline bench {_name} --cluster cluster.yaml -b 1K -e 1G -f 4 --json",
     )
     app.command(_name, short_help=f"Measure {_name}.", epilog=_manual)(measure)
+
+app.command(
+    "tournament",
+    short_help="Test pairs of hosts; name the slow host, link, leaf or spine.",
+    epilog=examples(
+        "syncline bench tournament --local 4",
+        "srun -N 16 --ntasks-per-node 1 syncline bench tournament --cluster cluster.yaml",
+        "mpirun -n 8 syncline bench tournament --cluster cluster.yaml --paths paths.json --json",
+    ),
+)(tournament)

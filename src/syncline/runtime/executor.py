@@ -90,7 +90,7 @@ class Executor:
         """Run the program and return this rank's timeline; all ranks begin at the same moment, which is its zero."""
         bound = self.bind(program, buffer, size=size)
         start_s = self.group.agree_start_s(self.lead_s)
-        late_s = _sleep_until(start_s)
+        late_s = sleep_until(start_s)
         return bound.run(start_s, late_s)
 
     def gather(self, timeline: Timeline) -> Timeline:
@@ -213,7 +213,7 @@ def _size(program: Program, buffer: torch.Tensor, size: int | None) -> int:
     return size
 
 
-def _sleep_until(start_s: float) -> float:
+def sleep_until(start_s: float) -> float:
     """Sleep until a moment of the monotonic clock; returns by how much it was missed."""
     while True:
         left = start_s - time.monotonic()
