@@ -16,7 +16,7 @@ bool supported(Variant variant) {
     switch (variant) {
         case Variant::portable: return true;
 #if defined(SYNCLINE_X86)
-        case Variant::avx2: return __builtin_cpu_supports("avx2") != 0;
+        case Variant::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
         case Variant::avx512:
             return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
