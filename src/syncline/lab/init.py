@@ -30,7 +30,7 @@ class Refused(Exception):  # noqa: N818
     def __init__(self, step: str, error: OSError) -> None:
         super().__init__(f"{step}: {error.strerror or error}")
         self.step = step
-        self.reason = (error.strerror or str(error)).removeprefix(f"{step}: ")
+        self.reason = (error.strerror or str(error)).rpartition(": ")[2]
 
 
 def main(arguments: list[str]) -> None:

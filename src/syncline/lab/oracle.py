@@ -49,9 +49,8 @@ def _walk(works: Works, reach: Reach, box: int, other: int, address: str, source
 
 def _bridged(blueprint: Blueprint, reach: Reach, box: int, other: int, address: str) -> list[int]:
     """Return the links from a bridge to a host: there is only one way through a tree."""
-    ports = reach.attachments(other)
-    best = [port for port in ports.values() if port[1].address == address] or list(ports.values())
-    target = next(port for port in best if box in reach.distance(port[2].box))
+    ports = sorted(reach.attachments(other).values(), key=lambda port: port[1].address != address)
+    target = next(port for port in ports if box in reach.distance(port[2].box))
     links = [_directed(blueprint, cable, near.box) for cable, near, _ in reach.walk(box, target[2].box)]
     return [*links, _directed(blueprint, target[0], target[2].box)]
 

@@ -1,0 +1,103 @@
+"""Counters: what links carried, queues, drops and bursts; from real labs and from columns made by hand."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from tests.lab.conftest import example
+from tests.lab.traffic import Transfer
+
+from syncline.errors import LabError
+from syncline.lab import Lab, LinkCounters, draft
+from syncline.lab.counters import QUEUE_ROW, SAMPLE_ROW, read_rows
+from syncline.timeline import SourceKind
+
+BURSTS = """
+import socket, sys, time
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(4):
+    for _ in range(20):
+        out.sendto(bytes(8000), (sys.argv[1], 9))
+    time.sleep(0.25)
+"""
+
+
+def by_hand(rows: list[tuple[int, float, float, int]], end_s: float = 2.0) -> LinkCounters:
+    blueprint = draft(example("flat"), scale=0.008)  # 8 Mb/s: 1000 bytes a millisecond
+    queues = np.array([(rows[0][0], 0.1, 0, 0, 2), (rows[0][0], 0.9, 5000, 1, 7)], QUEUE_ROW)
+    return LinkCounters(blueprint, np.array(rows, SAMPLE_ROW), queues, 0.0, end_s, 0.001)
+
+
+def test_a_burst_that_the_average_hides() -> None:
+    first = draft(example("flat")).cables[0].link
+    rows = [(first, 0.500 + 0.001 * i, 0.501 + 0.001 * i, 1000) for i in range(20)]
+    counters = by_hand(rows)
+    (burst,) = counters.bursts(window_s=0.005)
+    assert burst.link == "host-00/nic-0 -> leaf-00"
+    assert (burst.start_s, burst.duration_s) == (pytest.approx(0.5), pytest.approx(0.02))
+    assert burst.utilisation == pytest.approx(1.0)
+    assert burst.average == pytest.approx(0.02)
+    assert counters.bursts(calm=0.01) == []
+    assert counters.drops() == {burst.link: 5}
+    assert counters.peak_backlog_bytes()[burst.link] == 5000
+    assert counters.carried_bytes()[burst.link] == 20_000
+
+
+def test_a_timeline_of_links() -> None:
+    first = draft(example("flat")).cables[0].link
+    timeline = by_hand([(first, 0.0, 1.0, 500_000), (first ^ 1, 0.5, 2.0, 1000)]).timeline()
+    use = timeline.link_use()
+    place = timeline.links.index("host-00/nic-0 -> leaf-00")
+    assert timeline.source.kind is SourceKind.LAB
+    assert "links inside hosts (NVLink, PCIe)" in timeline.source.ignores
+    assert use.mean_utilisation[place] == pytest.approx(0.25)
+    assert timeline.metadata["scale"] == 0.008
+    assert timeline.metadata["drops"] == {"host-00/nic-0 -> leaf-00": 5}
+
+
+def test_rows_that_are_not_whole_are_left() -> None:
+    assert len(read_rows(bytes(SAMPLE_ROW.itemsize * 2 + 5), SAMPLE_ROW)) == 2
+
+
+def test_every_byte_of_a_flow_is_counted_on_every_link_it_crosses(leaf_spine: Lab) -> None:
+    with leaf_spine.counters() as recording:
+        flow = Transfer(leaf_spine, "host-01", "host-06", size_bytes=1e6).result()
+    counters = recording.counters
+    carried = counters.carried_bytes()
+    names = leaf_spine.blueprint.link_names
+    for link in leaf_spine.paths().path("host-01", "host-06"):
+        assert flow.size_bytes < carried[names[link]] < 1.05 * flow.size_bytes
+    gaps = np.diff(np.unique(counters.samples["end_s"]))
+    assert np.median(gaps) < 0.004
+    assert counters.timeline().link_use().peak_rate_Bps.max() > 0
+
+
+def test_bursts_of_a_real_link(flat: Lab) -> None:
+    with flat.counters() as recording:
+        flat.execute("host-00", [sys.executable, "-c", BURSTS, flat.address("host-01")])
+    bursts = [b for b in recording.counters.bursts() if b.link == "host-00/nic-0 -> leaf-00"]
+    assert len(bursts) >= 3
+    assert max(burst.average for burst in bursts) < 0.35
+
+
+def test_full_queues_drop_and_it_is_counted(namespaces: None) -> None:
+    from syncline.lab import Profile
+
+    with Lab(example("flat"), scale=0.01, profile=Profile(queue_bytes=100_000)) as lab:
+        with lab.counters() as recording:
+            lab.execute("host-00", [sys.executable, "-c", BURSTS, lab.address("host-01")])
+            lab.fault("leaf-00 -> host-02 rate 10%")
+            lab.fault("host-03 -> host-02 traffic 100% for 700ms")
+            import time
+
+            time.sleep(1.0)
+        assert recording.counters.drops()["leaf-00 -> host-02/nic-0"] > 10
+
+
+def test_nonsense_is_refused(flat: Lab) -> None:
+    with pytest.raises(LabError, match="every 0.1 ms to 10 s"):
+        flat.counters(interval_s=0)
+    with pytest.raises(LabError, match="has not begun"):
+        flat.counters().stop()

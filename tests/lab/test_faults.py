@@ -1,0 +1,209 @@
+"""Faults in real labs: each does what it says, and is undone."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+
+import pytest
+from tests.lab.conftest import example
+from tests.lab.traffic import Transfer, wait_for_line
+
+from syncline.errors import FaultError
+from syncline.fabric.fault import parse_fault
+from syncline.lab import Lab
+from syncline.lab.check import check
+from syncline.lab.trouble import trouble
+
+COUNT = [
+    sys.executable,
+    "-c",
+    "import itertools, time\nfor i in itertools.count(): print(i, flush=True); time.sleep(0.01)",
+]
+
+
+def whats(lab: Lab) -> list[str]:
+    return [event.what for event in lab.events]
+
+
+def wait_for_event(lab: Lab, number: int, what: str) -> float:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        for event in lab.events:
+            if event.fault == number and event.what == what:
+                assert event.error == ""
+                return event.at_s
+        time.sleep(0.005)
+    raise AssertionError(f"fault {number} was not {what}: {lab.events}")
+
+
+@pytest.mark.parametrize(
+    ("text", "directions"),
+    [
+        ("host-01:eth0 down", 2),
+        ("host-01/nic-0 down", 2),
+        ("host-01 rate 50%", 2),
+        ("leaf-00 down", 12),
+        ("leaf-00 <-> spine-01 loss 1%", 2),
+        ("leaf-00 -> spine-01 loss 1%", 1),
+        ("host-00 -> leaf-00 rate 10%", 1),
+    ],
+)
+def test_targets(leaf_spine: Lab, text: str, directions: int) -> None:
+    assert len(set(trouble(leaf_spine.blueprint, parse_fault(text)).directions)) == directions
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("host-77 killed", 'the lab has no host "host-77"'),
+        ("leaf-00 paused", 'the lab has no host "leaf-00"'),
+        ("host-01:eth7 down", 'the lab has no link "host-01:eth7"'),
+        ("leaf-00 <-> leaf-01 down", 'the lab has no link "leaf-00 <-> leaf-01"'),
+        ("host-01:eth0 rate 40Gbps", "faster than the link"),
+        ("host-01 -> host-01 traffic 40%", "from one host to another"),
+        ("host-01 -> host-02:eth4 traffic 40%", 'host-02 has no interface "eth4"'),
+    ],
+)
+def test_what_is_not_there_is_named(leaf_spine: Lab, text: str, message: str) -> None:
+    with pytest.raises(FaultError) as caught:
+        leaf_spine.fault(text)
+    assert message in caught.value.message
+
+
+def test_rates_are_those_of_the_cluster(leaf_spine: Lab) -> None:
+    found = trouble(leaf_spine.blueprint, parse_fault("host-01:eth0 rate 100Mbps"))
+    assert found.rate_Bps == pytest.approx(12.5e6 * leaf_spine.blueprint.scale)
+
+
+def test_a_cut_cable_stops_a_flow_and_a_mended_one_lets_it_go_on(flat: Lab) -> None:
+    transfer = Transfer(flat, "host-00", "host-03", size_bytes=6e6)
+    number = flat.fault("host-00:eth0 down at 300ms for 400ms")
+    flow = transfer.result()
+    assert flow.size_bytes >= 6e6
+    assert 0.35 < flow.longest_gap_s < 5
+    assert wait_for_event(flat, number, "ended") - wait_for_event(flat, number, "begun") == pytest.approx(0.4, abs=0.2)
+
+
+def test_a_slower_link_and_two_faults_on_it(flat: Lab) -> None:
+    full = flat.blueprint.cables[0].rate_Bps
+    one = flat.fault("host-00:eth0 rate 40%")
+    two = flat.fault("host-00 -> leaf-00 rate 20%")
+    assert Transfer(flat, "host-00", "host-01", size_bytes=6e5).result().rate_Bps < 0.3 * full
+    flat.mend(two)
+    assert 0.2 * full < Transfer(flat, "host-00", "host-01", size_bytes=1e6).result().rate_Bps < 0.5 * full
+    flat.mend(one)
+    assert Transfer(flat, "host-00", "host-01", size_bytes=2e6).result().rate_Bps > 0.5 * full
+
+
+@pytest.mark.skipif(shutil.which("nft") is None, reason="no nft program")
+def test_lost_packets(flat: Lab) -> None:
+    number = flat.fault("host-02 -> leaf-00 loss 100%")
+    wait_for_event(flat, number, "begun")
+    with flat.counters() as recording:
+        transfer = Transfer(flat, "host-02", "host-03", size_bytes=1e5)
+        until = time.monotonic() + 20
+        while not recording.counters.carried_bytes()["host-02/nic-0 -> leaf-00"] and time.monotonic() < until:
+            time.sleep(0.02)
+        flat.mend(number)
+        assert transfer.result().size_bytes >= 1e5
+    carried = recording.counters.carried_bytes()
+    assert carried["host-02/nic-0 -> leaf-00"] > carried["leaf-00 -> host-03/nic-0"]
+
+
+def test_somebody_elses_traffic(flat: Lab) -> None:
+    number = flat.fault("host-01 -> host-02 traffic 50%")
+    with flat.counters() as recording:
+        time.sleep(1.0)
+    flat.mend(number)
+    counters = recording.counters
+    seconds = counters.duration_s
+    rate = counters.carried_bytes()["leaf-00 -> host-02/nic-0"] / seconds
+    assert rate == pytest.approx(0.5 * flat.blueprint.cables[2].rate_Bps, rel=0.35)
+
+
+def test_a_paused_and_a_slow_and_a_killed_host(namespaces: None) -> None:
+    with Lab(example("flat"), hosts=2) as lab:
+        counting = lab.spawn("host-00", COUNT)
+        other = lab.spawn("host-01", COUNT)
+        wait_for_line(counting, "5")
+        pause = lab.fault("host-00 paused")
+        wait_for_event(lab, pause, "begun")
+        time.sleep(0.05)
+        before, elsewhere = len(counting.lines["stdout"]), len(other.lines["stdout"])
+        time.sleep(0.3)
+        assert len(counting.lines["stdout"]) == before
+        assert len(other.lines["stdout"]) > elsewhere
+        lab.mend(pause)
+        wait_for_line(counting, str(before + 5))
+        slow = lab.fault("host-00 slow 30% for 300ms")
+        wait_for_event(lab, slow, "ended")
+        wait_for_line(counting, str(len(counting.lines["stdout"]) + 5))
+        lab.fault("host-00 killed at 50ms")
+        assert counting.wait(20) == -9
+        assert other.exit_code is None
+
+
+def test_a_slow_host_gets_its_share_of_time(namespaces: None) -> None:
+    code = (
+        "import time\nstart = time.monotonic()\nbusy = time.thread_time()\n"
+        "while time.monotonic() - start < 1.0: pass\nprint(time.thread_time() - busy)"
+    )
+    with Lab(example("flat"), hosts=2) as lab:
+        number = lab.fault("host-00 slow 25%")
+        wait_for_event(lab, number, "begun")
+        used = lab.execute("host-00", [sys.executable, "-c", code]).stdout
+    assert float(used) < 0.5
+
+
+def test_a_dead_rail_is_left_within_the_detection_time(two_rails: Lab) -> None:
+    transfer = Transfer(two_rails, "host-00", "host-03", size_bytes=8e6)
+    with two_rails.counters() as recording:
+        number = two_rails.fault("host-00:eth0 down at 300ms")
+        flow = transfer.result()
+    assert flow.size_bytes >= 8e6
+    assert flow.longest_gap_s < 2.0
+    assert recording.counters.carried_bytes()["host-00/nic-1 -> rail-1/leaf-00"] > 1e6
+    rerouted, begun = wait_for_event(two_rails, number, "rerouted"), wait_for_event(two_rails, number, "begun")
+    assert rerouted - begun >= 0.05
+    path = two_rails.paths().path("host-00", "host-03")
+    assert two_rails.blueprint.link_names[path[0]] == "host-00/nic-1 -> rail-1/leaf-00"
+    two_rails.mend(number)
+    wait_for_event(two_rails, number, "ended")
+    time.sleep(0.2)
+    assert check(two_rails, seconds=0.05, tolerance=0.3).unreachable == ()
+    names = two_rails.blueprint.link_names
+    assert names[two_rails.paths().path("host-00", "host-03")[0]] == "host-00/nic-0 -> rail-0/leaf-00"
+
+
+def test_a_lost_uplink_is_routed_around(leaf_spine: Lab) -> None:
+    names = leaf_spine.blueprint.link_names
+    number = leaf_spine.fault("leaf-00 <-> spine-00 down")
+    wait_for_event(leaf_spine, number, "rerouted")
+    paths = leaf_spine.paths()
+    uplinks = {names[paths.path(f"host-0{i}", f"host-0{j}")[1]] for i in range(4) for j in range(4, 8)}
+    assert uplinks == {"leaf-00 -> spine-01"}
+    leaf_spine.mend(number)
+    wait_for_event(leaf_spine, number, "ended")
+    time.sleep(0.2)
+    found = check(leaf_spine, seconds=0.05, tolerance=0.3)
+    assert found.unreachable == ()
+
+
+def test_a_port_with_a_smaller_mtu_swallows_full_packets(flat: Lab) -> None:
+    number = flat.fault("host-01:eth0 mtu 1500")
+    wait_for_event(flat, number, "begun")
+    transfer = Transfer(flat, "host-01", "host-02", size_bytes=1e5)
+    with pytest.raises(TimeoutError):
+        transfer.server.wait(0.7)
+    flat.mend(number)
+    assert transfer.result().size_bytes >= 1e5
+
+
+def test_faults_of_a_run_are_timed_from_its_start(flat: Lab) -> None:
+    result = flat.run(["sleep", "30"], faults=["host-02 killed at 200ms"], timeout_s=20)
+    assert result.exit_code == -9
+    assert result.first_failure is not None
+    assert result.first_failure.host == "host-02"
+    assert result.elapsed_s > 0.2
