@@ -1,0 +1,91 @@
+"""The costs of hosts, fitted to a short sweep: least squares on the logarithm of the times.
+
+fitted = fit([Point(script, 0.0213), ...])
+fitted.costs, fitted.median_error, fitted.worst_error
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from syncline.errors import SimulationError
+from syncline.sim.emulation import HostCosts, Script, predict
+from syncline.sim.engine import Floats
+
+BOUNDS = {
+    "latency_s": (1e-6, 0.05),
+    "post_s": (1e-6, 0.01),
+    "add_s_per_byte": (1e-11, 1e-7),
+    "efficiency": (0.5, 1.0),
+}
+"""Beyond these a fit has gone astray: a millisecond a message is a busy machine, 50 ms is none."""
+MAX_STEPS = 25
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """One measured operation: its script, and the median of its times."""
+
+    script: Script
+    time_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Fitted costs, with predicted over measured - 1 of each point they were fitted to."""
+
+    costs: HostCosts
+    error: Floats
+
+    @property
+    def median_error(self) -> float:
+        """The median of the errors' magnitudes."""
+        return float(np.median(np.abs(self.error)))
+
+    @property
+    def worst_error(self) -> float:
+        """The largest error's magnitude."""
+        return float(np.abs(self.error).max())
+
+
+def fit(points: Sequence[Point], start: HostCosts | None = None) -> Fit:
+    """Return the costs that explain the points best (Levenberg-Marquardt, all costs on a logarithmic scale)."""
+    if len(points) < len(BOUNDS):
+        raise SimulationError(
+            f"{len(points)} measurements cannot tell {len(BOUNDS)} costs apart.", hint="Measure more sizes."
+        )
+    if any(not point.time_s > 0 for point in points):
+        raise SimulationError("a measured time must be above 0.")
+    low, high = (np.log(np.array([bound[k] for bound in BOUNDS.values()])) for k in (0, 1))
+    x: Floats = np.clip(np.log(np.array(list((start or HostCosts()).to_json().values()))), low, high)
+    measured = np.log(np.array([point.time_s for point in points]))
+
+    def errors(at: Floats) -> Floats:
+        costs = _costs(at)
+        return np.asarray(np.log(np.array([predict(point.script, costs) for point in points])) - measured)
+
+    residual, damping = errors(x), 1e-2
+    for _ in range(MAX_STEPS):
+        slope = np.stack([(errors(x + step) - residual) / 1e-3 for step in 1e-3 * np.eye(len(x))], axis=1)
+        better = False
+        for _ in range(6):
+            normal = slope.T @ slope
+            move = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-9), -slope.T @ residual)
+            trial: Floats = np.clip(x + np.clip(move, -1.0, 1.0), low, high)
+            found = errors(trial)
+            gain = 1 - float(found @ found) / max(float(residual @ residual), 1e-300)
+            if gain > 1e-9:
+                better = gain > 1e-4
+                x, residual, damping = trial, found, damping / 3
+                break
+            damping *= 4
+        if not better:
+            break
+    return Fit(_costs(x), np.expm1(residual))
+
+
+def _costs(x: Floats) -> HostCosts:
+    return HostCosts(*(float(value) for value in np.exp(x)))
