@@ -26,13 +26,15 @@ from syncline.audit.host import Host
 from syncline.audit.privacy import COMMAND_FILTERS, FILE_FILTERS
 from syncline.audit.report import HostReport
 from syncline.audit.root import NOTES, RESAMPLE_S, Root
+from syncline.audit.tree import Kind
 from syncline.errors import FileError
 
 SCHEMA = "syncline-capture/1"
+_LIBRARIES = ("libnccl", "libibverbs", "librdmacm", "libc.so", "libcuda.so", "libnccl-net")
 HELD = (
-    "files of sysfs and procfs about PCI devices, network interfaces, RDMA devices, GPUs, processors, limits and clocks",
+    "files of sysfs and procfs about PCI devices, network interfaces, RDMA devices, processors, limits and clocks",
     "names (not contents) of libraries, of RDMA device files and of kernel modules",
-    "outputs of read-only commands: ip, tc, ethtool, nvidia-smi, ibv_devinfo, mlnx_qos, dcb, chronyc, systemctl, getent",
+    "outputs of read-only commands: ip, tc, ethtool, nvidia-smi, ibv_devinfo, mlnx_qos, dcb, chronyc, systemctl, ...",
     "kernel log lines about network, GPUs, PCIe and memory, at most 2,000",
     "environment variables of NCCL, Gloo, UCX, libfabric and launchers, by an allow list",
 )
@@ -60,7 +62,8 @@ class Summary:
         """Return the summary as plain values."""
         return {
             "written": str(self.path), "host": self.host, "files": self.num_files, "commands": self.num_commands,
-            "size_bytes": self.size_bytes, "unreadable": self.unreadable, "holds": list(HELD), "holds_not": list(NOT_HELD),
+            "size_bytes": self.size_bytes, "unreadable": self.unreadable, "holds": list(HELD),
+            "holds_not": list(NOT_HELD),
         }  # fmt: skip
 
 
@@ -88,13 +91,16 @@ def _check_new(path: Path, archive: bool) -> None:
 
 
 def _entries(root: Root, report: HostReport) -> dict[str, bytes]:
-    entries = {name: data for name, data in root.files.items() if not name.startswith(f"{NOTES}/")}
-    for folder, names in root.listings.items():
-        for name in names:
-            step = f"{folder}/{name}"
-            # What was listed but not read is there by name only: libraries, device files.
-            if step not in root.links and not _is_folder(step, entries, root):
-                entries.setdefault(step, b"")
+    own = tuple(f"{NOTES}/{name}" for name in ("manifest.json", "environment", "commands", "report.json"))
+    entries = {name: data for name, data in root.files.items() if not name.startswith(own)}
+    listed = [(f"{folder}/{name}", name) for folder, names in root.listings.items() for name in names]
+    for path, name in listed:
+        # What was listed but not read is there by name only: libraries, device files.
+        if path.startswith("usr/") and not name.startswith(_LIBRARIES):
+            continue
+        if path not in entries and root.tree.kind(path) in (Kind.FILE, Kind.OTHER):
+            entries[path] = b""
+    _keep_folders(entries, [*root.present, *(path for path, _ in listed)], root)
     for name, (_, text) in root.outputs.items():
         entries[f"{NOTES}/commands/{name}"] = text.encode()
     for name, data in root.later.items():
@@ -118,11 +124,20 @@ def _entries(root: Root, report: HostReport) -> dict[str, bytes]:
     return entries
 
 
-def _is_folder(path: str, entries: dict[str, bytes], root: Root) -> bool:
-    if path in root.listings or any(known.startswith(f"{path}/") for known in (*root.files, *root.listings)):
-        return True
-    kind = root.tree.kind(path)
-    return kind is not None and kind.value in ("folder", "link")
+def _keep_folders(entries: dict[str, bytes], paths: list[str], root: Root) -> None:
+    """Keep folders of which only the name was looked at, by an empty file inside."""
+    parents = {folder for name in (*entries, *root.links) for folder in _above(name)}
+    for path in paths:
+        kind = root.tree.kind(path)
+        if kind is Kind.FOLDER and path not in parents and path:
+            entries[f"{path}/.folder"] = b""
+        elif kind in (Kind.FILE, Kind.OTHER) and not path.startswith("usr/"):
+            entries.setdefault(path, b"")
+
+
+def _above(name: str) -> list[str]:
+    parts = name.split("/")
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
 
 
 def _links(root: Root) -> dict[str, str]:
@@ -167,7 +182,7 @@ def _write_archive(path: Path, host: str, entries: dict[str, bytes], links: dict
                     member = tarfile.TarInfo(f"{top}/{name}")
                     member.type, member.linkname = tarfile.SYMTYPE, target
                     archive.addfile(member)
-        os.chmod(temporary, 0o644)  # noqa: S103  (a capture is to be handed on)
+        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError as error:
         raise FileError(f'cannot write "{path}": {error.strerror}.', hint="Name a file you may write.") from None

@@ -1,8 +1,8 @@
 """Discovery: a cluster description from what is there, with every guess written into its notes.
 
-    spec = discover([Host(Root.live())])                 # one host
-    spec = discover(hosts, slurm=Path("topology.conf"))  # captured trees, joined as Slurm says
-    save(spec, "cluster.yaml")                           # `syncline fabric show cluster.yaml`
+spec = discover([Host(Root.live())])                 # one host
+spec = discover(hosts, slurm=Path("topology.conf"))  # captured trees, joined as Slurm says
+save(spec, "cluster.yaml")                           # `syncline fabric show cluster.yaml`
 """
 
 from __future__ import annotations
@@ -151,7 +151,9 @@ def _known(
     catalog = load_catalog()
     if link is None:
         link = catalog.link("10GbE" if ethernet else "NDR")
-        guesses.append(f"the port tells no rate the catalogue knows ({rate_Bps * 8 / 1e9:g} Gb/s): taken as {link.name}")
+        guesses.append(
+            f"the port tells no rate the catalogue knows ({rate_Bps * 8 / 1e9:g} Gb/s): taken as {link.name}"
+        )
     if nic is None or link.name not in nic.links:
         fits = [p for p in catalog.parts("nic") if isinstance(p, Nic) and link.name in p.links]
         chosen = min(fits, key=lambda part: part.max_Bps)
@@ -184,7 +186,9 @@ def _interfaces(host: Host) -> list[str]:
 def _cluster(seen: list[Seen], names: list[str], network: str | None) -> ClusterSpec:
     """Return hosts in groups of equals, on the network that was named, that LLDP shows, or that is usual."""
     if names and len(seen) > 1:
-        raise UsageError("--names repeats one host; several trees name themselves.", hint="Give one tree, or no --names.")
+        raise UsageError(
+            "--names repeats one host; several trees name themselves.", hint="Give one tree, or no --names."
+        )
     groups: dict[str, list[Seen]] = defaultdict(list)
     for one in seen:
         groups[json.dumps(one.host, sort_keys=True)].append(one)

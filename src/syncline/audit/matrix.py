@@ -99,23 +99,45 @@ def _findings(row: Row) -> list[Finding]:
         shown = "; ".join(f"{value or 'not set'} on {_hosts(row, value)}" for value, _ in counts[:4])
         more = f"; {len(counts) - 4} other values" if len(counts) > 4 else ""
         found.append(
-            Finding(rule, severity, ", ".join(row.values), f"{row.fact}: {shown}{more}", "one value on all hosts",
-                    meaning="Hosts differ and none has the majority: which is odd cannot be told.", fix=fix,
-                    action=Action.CONFIGURE, confidence=0.5)  # fmt: skip
+            Finding(
+                rule,
+                severity,
+                ", ".join(row.values),
+                f"{row.fact}: {shown}{more}",
+                "one value on all hosts",
+                meaning="Hosts differ and none has the majority: which is odd cannot be told.",
+                fix=fix,
+                action=Action.CONFIGURE,
+                confidence=0.5,
+            )
         )
     for host, value in row.odd.items():
         alike = sum(other == row.majority for other in row.values.values())
         found.append(
-            Finding(rule, severity, host, f"{row.fact} {value or 'not set'}",
-                    f"{row.majority or 'not set'}, as on {alike} of {len(row.values)} hosts", (f"facts: {row.fact}",),
-                    "The odd host out: jobs that span it and others may hang, fail, or run at its pace.", fix,
-                    action=Action.CONFIGURE, confidence=alike / len(row.values))  # fmt: skip
+            Finding(
+                rule,
+                severity,
+                host,
+                f"{row.fact} {value or 'not set'}",
+                f"{row.majority or 'not set'}, as on {alike} of {len(row.values)} hosts",
+                (f"facts: {row.fact}",),
+                "The odd host out: jobs that span it and others may hang, fail, or run at its pace.",
+                fix,
+                action=Action.CONFIGURE,
+                confidence=alike / len(row.values),
+            )
         )
     if row.missing and row.values:
         found.append(
-            Finding(rule, Severity.UNKNOWN, ", ".join(row.missing), f"{row.fact} is not told",
-                    f"told by {len(row.values)} others", meaning="It could not be read there, or is not there.",
-                    fix="Run the audit there with the same rights and tools.")  # fmt: skip
+            Finding(
+                rule,
+                Severity.UNKNOWN,
+                ", ".join(row.missing),
+                f"{row.fact} is not told",
+                f"told by {len(row.values)} others",
+                meaning="It could not be read there, or is not there.",
+                fix="Run the audit there with the same rights and tools.",
+            )
         )
     return found
 

@@ -56,6 +56,8 @@ class Root:
     listings: dict[str, tuple[str, ...]] = field(default_factory=dict)
     outputs: dict[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
     later: dict[str, bytes] = field(default_factory=dict)
+    present: set[str] = field(default_factory=set)
+    """Where something was found that was not read: a driver's folder, a file whose being there counts."""
     problems: dict[str, str] = field(default_factory=dict)
     """Path or command -> why it could not be read."""
     began_s: float = field(default_factory=time.monotonic)
@@ -167,11 +169,14 @@ class Root:
 
     def real(self, path: str) -> str | None:
         """Return where a path leads after its links, as `sys/devices/...`, or None."""
-        return self._resolve(path)
+        found = self._resolve(path)
+        if found is not None:
+            self.present.add(found)
+        return found
 
     def exists(self, path: str) -> bool:
         """Say whether something is there."""
-        real = self._resolve(path)
+        real = self.real(path)
         return real is not None and self.tree.kind(real) is not None
 
     def command(self, name: str, argv: Sequence[str], *, quiet: bool = False) -> str | None:

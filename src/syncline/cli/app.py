@@ -1,7 +1,8 @@
 """The `syncline` command: its verbs, and what happens when one fails.
 
 Exit status: 0 done, 2 the user can put it right (a `SynclineError` or wrong arguments), 1 a bug or a closed pipe,
-130 interrupted. With `--json` among the arguments the error is one JSON object on stdout.
+130 interrupted; a verb whose statuses are those of a monitoring check (`audit`) fails with 3. With `--json` among the
+arguments the error is one JSON object on stdout.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ VERBS: dict[str, str] = {
     "volumes": "Say how many bytes a job sends, by kind of parallelism.",
     "plan": "Find the best way to run a job and what to change first.",
     "cost": "Say what a cluster and its jobs cost, owned or rented.",
+    "audit": "Check a host, or many, for what slows training.",
+    "capture": "Write down what an audit reads, to audit elsewhere.",
+    "discover": "Write a cluster description from what is there.",
+    "nccl": "Say what to set for NCCL on a cluster, and whether it took.",
     "diagnose": "Say what went wrong first, from logs of any size.",
     "bench": "Measure collectives against what they should give.",
     "lab": "Run commands on an emulated copy of a cluster.",
@@ -82,9 +87,9 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return result if isinstance(result, int) else EXIT_OK
     except SynclineError as error:
-        return _refuse(error, as_json)
+        return _on_error(arguments, _refuse(error, as_json))
     except TyperException as error:
-        return _refuse_usage(error, as_json)
+        return _on_error(arguments, _refuse_usage(error, as_json))
     except typer.Abort:
         return _refuse(UsageError("stopped at a question that was not answered."), as_json)
     except KeyboardInterrupt:
@@ -100,7 +105,7 @@ def run(arguments: list[str]) -> int:
             FileError(f"cannot write the answer: {error.strerror}.", hint="Make room, then try again."), False
         )
     except Exception as error:
-        return _own_up(error, as_json)
+        return _on_error(arguments, _own_up(error, as_json))
 
 
 def main() -> NoReturn:
@@ -123,6 +128,13 @@ def _root(
     ] = False,
 ) -> None:
     """Hold the options that come before the verb."""
+
+
+def _on_error(arguments: list[str], status: int) -> int:
+    """Return the status of a failed command: its own, or the one of a verb whose statuses mean something else."""
+    verb = next((word for word in arguments if not word.startswith("-")), "")
+    module = sys.modules.get(f"syncline.cli.{verb.replace('-', '_')}")
+    return int(getattr(module, "EXIT_ON_ERROR", status))
 
 
 def _refuse(error: SynclineError, as_json: bool) -> int:

@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 from syncline.audit.expect import Expect
 from syncline.audit.samples.changes import (
     Change,
-    both,
-    no_library,
-    unset,
     all_half_rate,
+    both,
     bridge,
     card,
     cards_without_rdma,
@@ -47,6 +45,7 @@ from syncline.audit.samples.changes import (
     no_card,
     no_gpu,
     no_gpu_in_smi,
+    no_library,
     no_peermem,
     port,
     put,
@@ -58,6 +57,7 @@ from syncline.audit.samples.changes import (
     storage_too,
     sub,
     two_in_one_subnet,
+    unset,
 )
 from syncline.audit.samples.commands import devinfo, ethtool_features, ethtool_rings
 from syncline.audit.samples.draft import Draft

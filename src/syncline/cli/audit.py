@@ -1,0 +1,249 @@
+"""`syncline audit`: is this host (or a captured one, or all of them) fit to train on?
+
+Exit status is that of a Nagios check: 0 ok, 1 warning, 2 critical, 3 unknown. So that wrong arguments are not read
+as CRITICAL, errors of this verb exit with 3, not 2.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syncline.cli.output import JsonOption, emit, err, examples, json_text, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from syncline.audit.matrix import Matrix
+    from syncline.audit.report import HostReport
+    from syncline.finding import Finding
+
+RUNS_BARE = True
+EXIT_ON_ERROR = 3
+EPILOG = examples(
+    "syncline audit",
+    "syncline audit --cluster cluster.yaml --exit npd",
+    "syncline audit --root h3.tar.gz --junit audit.xml",
+    "srun --ntasks-per-node=1 syncline audit --write /shared/audit; syncline audit matrix /shared/audit/*.json",
+)
+app = typer.Typer(help="Check a host, or many, for what slows or breaks training.", epilog=EPILOG)
+
+Roots = Annotated[
+    list[Path] | None, typer.Option("--root", metavar="TREE", help="A captured tree or archive instead of this host.")
+]
+Cluster = Annotated[str | None, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="What should be there.")]
+HostName = Annotated[str | None, typer.Option("--host", help="Which host of the cluster this is (default: by name).")]
+Only = Annotated[list[str] | None, typer.Option("--only", metavar="RULE", help="Only these rules: net.*, gpu.direct.")]
+Ignore = Annotated[list[str] | None, typer.Option("--ignore", metavar="RULE", help="Not these rules.")]
+Collect = Annotated[
+    list[Path] | None, typer.Option("--collect", metavar="JSON", help="Compare reports of hosts (as `audit matrix`).")
+]
+Write = Annotated[
+    Path | None, typer.Option("--write", metavar="DIR", help="Write DIR/HOST.json; only one rank of a host does.")
+]
+ExitStyle = Annotated[str, typer.Option("--exit", help="nagios (0 1 2 3), npd (0 1 2), nhc (0 1) or none.")]
+UnknownOk = Annotated[bool, typer.Option("--unknown-ok", help="Do not count what could not be checked.")]
+Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit XML.")]
+Every = Annotated[bool, typer.Option("--all", help="Name the rules that passed or do not apply.")]
+
+
+@app.callback(invoke_without_command=True, epilog=EPILOG)
+def audit(
+    context: typer.Context,
+    root: Roots = None,
+    cluster: Cluster = None,
+    host: HostName = None,
+    only: Only = None,
+    ignore: Ignore = None,
+    collect: Collect = None,
+    write: Write = None,
+    exit_style: ExitStyle = "nagios",
+    unknown_ok: UnknownOk = False,
+    junit: Junit = None,
+    every: Every = False,
+    json: JsonOption = False,
+) -> None:
+    """Check a host for what slows or breaks training: read-only, in seconds, root only where the kernel asks for it.
+
+    The first line stands alone. What cannot be read is UNKNOWN with the reason; what does not apply is said once.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    _check_style(exit_style)
+    if collect:
+        _compare(collect, exit_style, unknown_ok, junit, json)
+    if write is not None and (rank := _local_rank()) != 0:
+        err().print(f"local rank {rank}: rank 0 of this host audits it", soft_wrap=True)
+        return
+    reports = _run(root or [], cluster, host, only or [], ignore or [])
+    if unknown_ok:
+        reports = [report.without_unknown() for report in reports]
+    if write is not None:
+        _write(write, reports)
+    _show(reports, _matrix(reports), junit, every, json)
+    raise typer.Exit(_status(_findings(reports, _matrix(reports)), exit_style))
+
+
+@app.command(
+    short_help="Compare reports of hosts: who is the odd one out?",
+    epilog=examples("syncline audit matrix /shared/audit/*.json", "syncline audit matrix *.json --exit none --json"),
+)
+def matrix(
+    reports: Annotated[list[Path], typer.Argument(metavar="JSON...", help="What `syncline audit --json` printed.")],
+    exit_style: ExitStyle = "nagios",
+    unknown_ok: UnknownOk = False,
+    junit: Junit = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare drivers, firmware, MTU, settings and counts across hosts: the majority decides, a tie is called one."""
+    _check_style(exit_style)
+    _compare(reports, exit_style, unknown_ok, junit, json)
+
+
+@app.command(epilog=examples("syncline audit rules", "syncline audit rules --json"))
+def rules(json: JsonOption = False) -> None:
+    """List the rules: what each asks, and when it applies."""
+    from syncline.audit.audit import select
+    from syncline.audit.rule import CAPABILITIES
+
+    rows = select()
+    payload = {
+        "rules": [
+            {
+                "id": r.id, "asks": r.about, "severity": r.severity.label, "needs": list(r.needs),
+                "action": r.action.value, "meaning": r.meaning, "fix": r.fix, "reference": r.reference,
+            }
+            for r in rows
+        ],
+        "needs": {name: f"without it: {reason}" for name, (reason, _) in CAPABILITIES.items()},
+    }  # fmt: skip
+
+    def text(console: Console) -> None:
+        width = max(len(r.id) for r in rows)
+        for r in rows:
+            console.print(f"{r.id:<{width}}  {r.severity.label:<8}  {r.about}", soft_wrap=True)
+
+    emit(payload, json, text)
+
+
+def _run(
+    roots: list[Path], cluster: str | None, host: str | None, only: list[str], ignore: list[str]
+) -> list[HostReport]:
+    from syncline.audit.audit import audit as audit_host
+    from syncline.audit.audit import select
+    from syncline.audit.expect import Expect, from_cluster
+    from syncline.audit.host import Host
+    from syncline.audit.root import Root
+
+    select(only, ignore)  # a wrong pattern is an error before anything is read
+    reports = []
+    for one in [Root.captured(path) for path in roots] or [Root.live()]:
+        expect = from_cluster(cluster, host or Host(one).name) if cluster else Expect()
+        reports.append(audit_host(one, expect, only=only, ignore=ignore))
+    return reports
+
+
+def _compare(paths: list[Path], style: str, unknown_ok: bool, junit: Path | None, json: bool) -> None:
+    from syncline.audit.report import read_reports
+
+    reports = read_reports(paths)
+    if unknown_ok:
+        reports = [report.without_unknown() for report in reports]
+    across = _matrix(reports, always=True)
+    _show(reports, across, junit, False, json)
+    raise typer.Exit(_status(_findings(reports, across), style))
+
+
+def _show(reports: list[HostReport], across: Matrix | None, junit: Path | None, every: bool, json: bool) -> None:
+    from syncline.fabric.load import write_text
+    from syncline.report.audit_junit import junit as junit_text
+    from syncline.report.audit_text import first_line, matrix_lines, perfdata, report_lines
+
+    if junit is not None:
+        write_text(junit, junit_text(reports, across))
+    if json:
+        print_json(_payload(reports, across))
+        return
+    from syncline.cli.output import out
+
+    console = out()
+    console.print(f"{first_line(reports, across)} | {perfdata(reports)}", soft_wrap=True)
+    if across is not None:
+        for line in matrix_lines(across):
+            console.print(line, soft_wrap=True)
+    for report in reports:
+        if len(reports) > 1:
+            console.print(f"\n--- {report.host}", soft_wrap=True)
+        for line in report_lines(report, every=every):
+            console.print(line, soft_wrap=True)
+
+
+def _payload(reports: list[HostReport], across: Matrix | None) -> dict[str, Any]:
+    if len(reports) == 1 and across is None:
+        return reports[0].to_json()
+    payload: dict[str, Any] = {"hosts": [report.to_json() for report in reports]}
+    if across is not None:
+        payload["matrix"] = [
+            {"fact": row.fact, "majority": row.majority, "odd": row.odd, "missing": list(row.missing),
+             "values": dict(row.values)}
+            for row in across.rows
+        ]  # fmt: skip
+        payload["findings"] = [finding.to_json() for finding in across.findings]
+    return payload
+
+
+def _matrix(reports: list[HostReport], always: bool = False) -> Matrix | None:
+    from syncline.audit.matrix import compare
+
+    return compare(reports) if always or len(reports) > 1 else None
+
+
+def _write(folder: Path, reports: list[HostReport]) -> None:
+    from syncline.errors import FileError
+    from syncline.fabric.load import write_text
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f'cannot make "{folder}": {error.strerror}.', hint="Name a folder you may write to.") from None
+    for report in reports:
+        name = report.host.replace("/", "-")
+        write_text(folder / f"{name}.json", json_text(report.to_json()) + "\n")
+
+
+def _findings(reports: Sequence[HostReport], across: Matrix | None) -> list[Finding]:
+    found = [finding for report in reports for finding in report.findings]
+    return [*found, *(across.findings if across else ())]
+
+
+def _status(findings: list[Finding], style: str) -> int:
+    """Return the exit status: Nagios, node-problem-detector (0 ok, 1 problem, 2 unknown), NHC (0, 1) or always 0."""
+    from syncline.finding import Severity, worst
+
+    status = worst(findings)
+    if style == "nagios":
+        return int(status)
+    problem = status in (Severity.WARNING, Severity.CRITICAL)
+    if style == "npd":
+        return 1 if problem else 2 if status is Severity.UNKNOWN else 0
+    return int(problem) if style == "nhc" else 0
+
+
+def _check_style(style: str) -> None:
+    from syncline.errors import UsageError
+
+    if style not in ("nagios", "npd", "nhc", "none"):
+        raise UsageError(f'no exit style is called "{style}".', hint="One of: nagios, npd, nhc, none.")
+
+
+def _local_rank() -> int:
+    """Return this process's number on its host, as torchrun, Slurm, Open MPI or MPICH tell it."""
+    for name in ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID"):
+        if os.environ.get(name, "").isdecimal():
+            return int(os.environ[name])
+    return 0
