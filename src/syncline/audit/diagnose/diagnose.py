@@ -62,16 +62,21 @@ def diagnose(
     on_bytes: Callable[[int], None] | None = None,
 ) -> Diagnosis:
     """Read logs (files, folders, "-" for stdin) and say what went wrong; `cluster` sharpens the environment lint."""
-    book = shipped_rules() if rules is None else rules
     sources = Sources(paths, on_bytes=on_bytes)
-    reading = _Reading(book)
-    for name, blocks in sources:
-        reading.read(name, blocks, sources.unread)
+    reading = read(sources, shipped_rules() if rules is None else rules)
     causes = arrange(judge(reading.tallies, cluster))
     return Diagnosis(causes, tuple(sources.unread), sources.num_files, sources.num_bytes, reading.num_lines)
 
 
-class _Reading:
+def read(sources: Sources, book: Mapping[str, Rule]) -> Reading:
+    """Return what the rules have seen in all sources."""
+    reading = Reading(book)
+    for name, blocks in sources:
+        reading.read(name, blocks, sources.unread)
+    return reading
+
+
+class Reading:
     """The tallies of all rules while files go by."""
 
     def __init__(self, book: Mapping[str, Rule]) -> None:
