@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -29,28 +30,27 @@ def words(*code: str) -> list[str]:
     return [*PYTHON, "; ".join(code)]
 
 
-def network_namespaces() -> set[int]:
-    """Return the network namespaces in which any process is."""
-    found = set()
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                found.add(os.stat(f"/proc/{entry}/ns/net").st_ino)
-            except OSError:
-                continue
-    return found
+def marked(mark: str) -> dict[int, int]:
+    """Return the processes that carry a mark in their environment, with the network namespace each is in.
 
-
-def processes_called(text: str) -> list[str]:
-    found = []
+    Other labs may come and go on the machine meanwhile, so counting all namespaces would prove nothing.
+    """
+    found = {}
     for entry in os.listdir("/proc"):
         try:
-            line = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if entry.isdigit() and f"MARK={mark}".encode() in Path(f"/proc/{entry}/environ").read_bytes():
+                found[int(entry)] = os.stat(f"/proc/{entry}/ns/net").st_ino
         except OSError:
             continue
-        if line.startswith(text):
-            found.append(line)
     return found
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Mark every process that is started from now on."""
+    name = uuid.uuid4().hex
+    monkeypatch.setenv("MARK", name)
+    return name
 
 
 def until(condition: object, timeout_s: float = 20.0) -> bool:
@@ -248,8 +248,7 @@ def test_an_error_in_the_listener_ends_the_run(flat: Lab) -> None:
 # Ending
 
 
-def test_a_lab_leaves_nothing_and_two_do_not_meet(namespaces: None) -> None:
-    before = network_namespaces()
+def test_a_lab_leaves_nothing_and_two_do_not_meet(namespaces: None, mark: str) -> None:
     with Lab(example("flat")) as one, Lab(example("flat")) as two:
         assert {lab.name for lab in running_labs()} >= {one.name, two.name}
         assert one.address("host-00") == two.address("host-00")
@@ -261,9 +260,9 @@ def test_a_lab_leaves_nothing_and_two_do_not_meet(namespaces: None) -> None:
         assert one.execute("host-00", dial).exit_code == 0
         one.spawn("host-02", ["sh", "-c", "sleep 987654 & sleep 987654"])
         names = {one.name, two.name}
-    assert until(lambda: network_namespaces() <= before)
+        assert len(set(marked(mark).values())) >= 4  # the machine's, both labs' own, and hosts
+    assert marked(mark) == {}
     assert not names & {lab.name for lab in running_labs()}
-    assert processes_called("sleep 987654") == []
     with pytest.raises(LabError, match="the lab is not open"):
         one.run(["true"])
 
@@ -275,29 +274,27 @@ from syncline.lab import Lab
 with Lab(load(sys.argv[1])) as lab:
     lab.start(["sh", "-c", "setsid sleep 876543 & sleep 876543"])
     if os.fork() == 0:  # somebody who holds on to all open files
-        time.sleep(2)
-        os._exit(0)
+        os.execvpe("sleep", ["sleep", "3"], {})
     print(lab.name, flush=True)
     time.sleep(60)
 """
 
 
 @pytest.mark.parametrize("victim", ["maker", "guard"])
-def test_kill_9_removes_everything(namespaces: None, victim: str) -> None:
-    before = network_namespaces()
+def test_kill_9_removes_everything(namespaces: None, victim: str, mark: str) -> None:
     command = [sys.executable, "-c", _MAKER, str(EXAMPLES / "lab-flat.yaml")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as maker:
         assert maker.stdout is not None
         name = maker.stdout.readline().strip()
         assert name in {lab.name for lab in running_labs()}
-        assert len(processes_called("sleep 876543")) >= 4
+        assert len(set(marked(mark).values())) >= 5  # the machine's and four hosts
         if victim == "maker":
             maker.kill()
+            assert until(lambda: not marked(mark))
         else:
             children = Path(f"/proc/{maker.pid}/task/{maker.pid}/children").read_text().split()
             os.kill(int(children[0]), signal.SIGKILL)
-        assert until(lambda: not processes_called("sleep 876543"))
-        assert until(lambda: network_namespaces() <= before)
+            assert until(lambda: set(marked(mark)) <= {maker.pid})
         assert until(lambda: name not in {lab.name for lab in running_labs()})
         maker.kill()
 
