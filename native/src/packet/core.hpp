@@ -35,6 +35,7 @@ private:
     // engine.cpp
     void happen(u32 what);
     void audit() const;
+    void fetch_ahead() const;
 
     // Pool
     u32 take_packet();
@@ -48,7 +49,7 @@ private:
     void trim(u32 port, u32 packet, u32 from);
     void mark(u32 port, u32 packet, u32 queue_bytes);
     void service(u32 port);
-    void transmit(u32 port, u32 packet);
+    void transmit(u32 port, u32 packet, Time start);
     int pick(u32 port, u32 ready);
     u32 unqueue(u32 port, int traffic_class);
     void schedule(u32 port);

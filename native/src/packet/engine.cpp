@@ -65,18 +65,32 @@ void Core::happen(u32 what) {
     if (!ready_.empty()) start_ready();
 }
 
+// Fetch what the coming events touch, in steps: packets and ports, then what these point to.
+void Core::fetch_ahead() const {
+    constexpr u32 kArrival = static_cast<u32>(Happens::arrival), kService = static_cast<u32>(Happens::service);
+    const u32 far = calendar_.peek(12, kNone), later = calendar_.peek(8, kNone), soon = calendar_.peek(4, kNone);
+    if (far >> kKindShift == kArrival) {
+        __builtin_prefetch(&packets_[far]);
+    } else if (far >> kKindShift == kService) {
+        __builtin_prefetch(&ports[far & kIndexMask]);
+        __builtin_prefetch(&queues_[std::size_t{far & kIndexMask} * num_classes_ + num_classes_ - 1]);
+    }
+    if (later >> kKindShift == kArrival) {
+        const Packet& pkt = packets_[later];
+        __builtin_prefetch(&ports[pkt.port]);
+        __builtin_prefetch(&flows_[pkt.flow]);
+    }
+    if (soon >> kKindShift == kService) {
+        const u32 head = queues_[std::size_t{soon & kIndexMask} * num_classes_ + num_classes_ - 1].head;
+        if (head != kNone) __builtin_prefetch(&packets_[head]);
+    }
+}
+
 State Core::advance(Time until, i64 max_events) {
     const i64 stop = count.events + max_events;
     const i64 num_tasks = static_cast<i64>(task_over_.size());
     while (state_ == State::running && count.events < stop && calendar_.next(until)) {
-        // Fetch what the next events touch: first the packets, then, when these are here, their ports.
-        const u32 later = calendar_.peek(8, kNone);
-        if (later >> kKindShift == 0) __builtin_prefetch(&packets_[later]);
-        const u32 soon = calendar_.peek(4, kNone);
-        if (soon >> kKindShift == 0) {
-            __builtin_prefetch(&ports[packets_[soon].port]);
-            __builtin_prefetch(&flows_[packets_[soon].flow]);
-        }
+        fetch_ahead();
         now = calendar_.time();
         const u32 what = calendar_.what();
         calendar_.pop();

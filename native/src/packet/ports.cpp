@@ -23,11 +23,17 @@ void Core::enqueue(u32 port, u32 packet, u32 from) {
         lose(packet, count.dead);
         return;
     }
+    if (c == 0 && !credits_ && (out.paused & 1) == 0) {
+        // Nothing can come before class 0 but class 0: its place behind what is being sent is certain.
+        pkt.from = kNone;
+        transmit(port, packet, std::max(now, out.busy_until));
+        return;
+    }
     const bool free = now >= out.busy_until && out.waiting == 0 && (out.paused >> c & 1) == 0;
     if (free && (!credits_ || has_credit(port, c, pkt.wire_bytes))) {
         pkt.from = kNone;
         if (credits_ && from != kNone) release(from, c, pkt.wire_bytes);  // may move the pool
-        transmit(port, packet);
+        transmit(port, packet, now);
         return;
     }
     if (out.owner == kNone || admit(port, packet, from)) append(port, packet, from);
@@ -163,7 +169,7 @@ void Core::service(u32 port) {
     } else {
         packet = make_data(port, static_cast<u32>(c));
     }
-    transmit(port, packet);
+    transmit(port, packet, now);
     if ((out.waiting & ~out.paused) != 0 && !out.scheduled) {
         out.scheduled = true;
         calendar_.push(out.busy_until, event(Happens::service, port));
@@ -309,11 +315,11 @@ bool Core::has_credit(u32 port, u32 traffic_class, u32 bytes) const {
     return ingress_[std::size_t{port} * num_classes_ + traffic_class].credit >= static_cast<i64>(bytes);
 }
 
-void Core::transmit(u32 port, u32 packet) {
+void Core::transmit(u32 port, u32 packet, Time start) {
     Port& out = ports[port];
     Packet& pkt = packets_[packet];
     const Time lasts = crossing(out, pkt.wire_bytes);
-    out.busy_until = now + lasts;
+    out.busy_until = start + lasts;
     out.wire_bytes += pkt.wire_bytes;
     ++tally[port].packets;
     ++count.hops;
@@ -321,7 +327,7 @@ void Core::transmit(u32 port, u32 packet) {
     ++pkt.hops;
     if ((pkt.flags & kMeasured) != 0 && pkt.type == Type::data && telemetry_[packet].count < 8) {
         Telemetry& seen = telemetry_[packet];
-        seen.hop[seen.count++] = {now, out.wire_bytes, out.queued_bytes, port};
+        seen.hop[seen.count++] = {start, out.wire_bytes, out.queued_bytes, port};
     }
     if (credits_) ingress(port, pkt.traffic_class).credit -= pkt.wire_bytes;
     if (out.lossy && random_.unit() < loss_[port]) {
@@ -332,7 +338,7 @@ void Core::transmit(u32 port, u32 packet) {
     // Cut through: the next switch may begin with the header, but not overtake the tail of a slower link.
     const bool whole = !cut_through_ || out.to_endpoint;
     const Time seen_after = whole ? lasts : crossing(out, std::min<u32>(pkt.wire_bytes, kSignalBytes));
-    calendar_.push(now + seen_after + out.latency, event(Happens::arrival, packet));
+    calendar_.push(start + seen_after + out.latency, event(Happens::arrival, packet));
 }
 
 }  // namespace syncline::packet

@@ -19,7 +19,8 @@ void expect(bool good, const char* what, std::size_t row) {
     if (!good) refuse(std::string(what) + " " + std::to_string(row) + " is out of range");
 }
 
-// A bucket holds a few dozen events when every endpoint sends at full rate, but the calendar reaches past a hop.
+// A bucket holds a hundred events or so when every endpoint sends at full rate: enough to fetch ahead, and sorted
+// quickly. The calendar reaches past a hop.
 int calendar_bits(const Setup& setup) {
     double fastest = 1, longest = 0;
     for (const double rate : setup.port_Bps) fastest = std::max(fastest, rate);
@@ -27,7 +28,7 @@ int calendar_bits(const Setup& setup) {
     double bytes = 4096;
     for (const Profile& profile : setup.profiles) bytes = std::max(bytes, static_cast<double>(profile.payload_bytes));
     const double packet_ps = bytes / fastest * 1e12;
-    const double width = 24 * packet_ps / (8.0 * std::max(setup.num_endpoints, 1));
+    const double width = 160 * packet_ps / (8.0 * std::max(setup.num_endpoints, 1));
     const double least = 2 * (std::min(longest, 5e6) + packet_ps) / 16384;
     return std::clamp(static_cast<int>(std::lround(std::log2(std::max({width, least, 1.0})))), 4, 20);
 }
