@@ -97,7 +97,7 @@ def test_full_queues_drop_and_it_is_counted(namespaces: None) -> None:
 
 
 def test_nonsense_is_refused(flat: Lab) -> None:
-    with pytest.raises(LabError, match="every 0.1 ms to 10 s"):
+    with pytest.raises(LabError, match=r"every 0\.1 ms to 10 s"):
         flat.counters(interval_s=0)
     with pytest.raises(LabError, match="has not begun"):
         flat.counters().stop()
