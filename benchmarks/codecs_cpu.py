@@ -1,0 +1,238 @@
+"""CPU codecs on one thread against memcpy in the same run: 26M float32, error feedback in the same pass.
+
+"of_memcpy" = the fewest bytes the operation must move, over its time, divided by memcpy's rate (bytes read + written).
+memcpy also reads the lines it is about to overwrite, which its count leaves out; a pass that updates the residual in
+place has no such hidden read, so it can exceed 1. What only reads or only writes cannot reach 1: one core has so many
+lines under way. Each operation takes turns with memcpy, and the fastest of each counts: noise only ever slows a run, and
+a neighbour on the memory bus slows both. Times are CPU time of the one thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from syncline.codec import Scheme, kernels, scheme
+from syncline.codec.low_rank import LowRank
+from syncline.codec.sparse import TopK
+
+NUM_ELEMENTS = 26_000_000
+RUNS = 12
+SCHEMES = (
+    "int8",
+    "int8:round=stochastic",
+    "int4",
+    "ternary",
+    "sign",
+    "fp16",
+    "bf16",
+    "fp8",
+    "topk:keep=0.01",
+    "topk:keep=0.01+int8",
+    "randomk:keep=0.01",
+)
+WANTED = {"int8": 0.85, "sign": 0.85, "topk:keep=0.01": 0.60}
+"""What encoding with error feedback must reach, of memcpy, with a threshold found."""
+
+Array = np.ndarray[Any, Any]
+Call = Callable[[], object]
+
+
+def once_s(call: Call) -> float:
+    """Return the CPU seconds of one call."""
+    start = time.thread_time()
+    call()
+    return time.thread_time() - start
+
+
+def seconds(call: Call, runs: int = RUNS) -> float:
+    """Return the fastest of several runs."""
+    return min(once_s(call) for _ in range(runs))
+
+
+class Memcpy:
+    """The C library's own, over arrays as long as the gradients."""
+
+    def __init__(self) -> None:
+        self.source, self.target = np.ones(NUM_ELEMENTS, np.float32), np.zeros(NUM_ELEMENTS, np.float32)
+        library = ctypes.CDLL(None)
+        library.memcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+        library.memcpy.restype = ctypes.c_void_p
+        self._copy = library.memcpy
+
+    def __call__(self) -> None:
+        self._copy(self.target.ctypes.data, self.source.ctypes.data, 4 * NUM_ELEMENTS)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One operation and the memcpy that took turns with it."""
+
+    codec: str
+    operation: str
+    elapsed_s: float
+    memcpy_s: float
+    fewest_bytes: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "codec": self.codec,
+            "operation": self.operation,
+            "ms": round(1e3 * self.elapsed_s, 2),
+            "memcpy_ms": round(1e3 * self.memcpy_s, 2),
+            "fewest_bytes": int(self.fewest_bytes),
+            "of_memcpy": round(self.of_memcpy, 3),
+        }
+
+    @property
+    def of_memcpy(self) -> float:
+        return (self.fewest_bytes / self.elapsed_s) / (8 * NUM_ELEMENTS / self.memcpy_s)
+
+
+def turns(memcpy: Memcpy, codec: str, operation: str, call: Call, fewest_bytes: float, runs: int = RUNS) -> Timed:
+    """Time an operation and memcpy in turns."""
+    pairs = [(once_s(call), once_s(memcpy)) for _ in range(runs)]
+    return Timed(codec, operation, min(a for a, _ in pairs), min(b for _, b in pairs), fewest_bytes)
+
+
+def operations(codec: Scheme, values: Array, residual: Array, out: Array) -> dict[str, tuple[Call, float]]:
+    """Return what is timed of a scheme, and the fewest bytes each must move."""
+    n, state = values.size, codec.new_state(values.size)
+    payload = np.zeros(codec.wire_bytes(n), np.uint8)
+    wire = payload.size
+    residual[:] = 0
+    for _ in range(3):  # sparse residuals take a few steps to look as they will
+        codec.encode(values, payload, state, residual)
+    # A sparse sum reads and writes only the places that were kept.
+    sparse = "topk" in codec.name or "randomk" in codec.name
+    num_added = payload[:4].view(np.uint32)[0] if "topk" in codec.name else (wire - 8) // 4
+    calls: dict[str, tuple[Call, float]] = {
+        "encode with residual": (lambda: codec.encode(values, payload, state, residual), 12 * n + wire),
+        "encode": (lambda: codec.encode(values, payload, state), 4 * n + wire),
+        "decode and add": (lambda: codec.decode(payload, out, add=True), wire + 8 * (num_added if sparse else n)),
+        "decode": (lambda: codec.decode(payload, out), wire + 4 * n),
+    }
+    if isinstance(codec, TopK):
+        calls["threshold alone"] = (lambda: codec.threshold(values, state, residual), 8 * n / 64)
+    return calls
+
+
+def torch_int8(values: torch.Tensor, residual: torch.Tensor) -> None:
+    """Block int8 with residual in plain torch operations."""
+    a = (values + residual).view(-1, 250)
+    scale = a.abs().amax(dim=1, keepdim=True) / 127
+    codes = (a / scale).round().to(torch.int8)
+    torch.sub(a, codes * scale, out=residual.view(-1, 250))
+
+
+def torch_sign(values: torch.Tensor, residual: torch.Tensor) -> None:
+    """One bit with residual in plain torch operations; the bits packed by NumPy."""
+    a = (values + residual).view(-1, 2000)
+    scale = a.abs().mean(dim=1, keepdim=True)
+    negative = a < 0
+    np.packbits(negative.numpy())
+    torch.sub(a, torch.where(negative, -scale, scale), out=residual.view(-1, 2000))
+
+
+def torch_top(values: torch.Tensor, residual: torch.Tensor) -> None:
+    """The largest 1 % with residual by torch.topk."""
+    a = values + residual
+    _, index = a.abs().topk(a.numel() // 100, sorted=False)
+    a[index]
+    residual.copy_(a)
+    residual[index] = 0
+
+
+def peers(values: Array, residual: Array) -> dict[str, tuple[Call, float]]:
+    """Return the same encodes in plain torch, with the same fewest bytes."""
+    v, r, n = torch.from_numpy(values), torch.from_numpy(residual), values.size
+    return {
+        "int8": (lambda: torch_int8(v, r), 12 * n + scheme("int8").wire_bytes(n)),
+        "sign": (lambda: torch_sign(v, r), 12 * n + scheme("sign").wire_bytes(n)),
+        "topk:keep=0.01": (lambda: torch_top(v, r), 12 * n + scheme("topk:keep=0.01").wire_bytes(n)),
+    }
+
+
+def variants(values: Array, residual: Array) -> dict[str, dict[str, float]]:
+    """Return milliseconds of the three asked-for encodes in every variant that this machine runs."""
+    n = values.size
+    int8, sign = (np.zeros(scheme(name).wire_bytes(n), np.uint8) for name in ("int8", "sign"))
+    index, value = np.zeros((2, 4 * (n // 100)), np.uint8)
+    histogram = np.zeros(1 << 15, np.uint32)
+
+    def top(variant: int) -> None:
+        found = kernels.threshold(values, residual, n // 105, 64, 0, histogram, variant)
+        kernels.select(values, residual, *found, index, value, variant)
+
+    calls: dict[str, Callable[[int], None]] = {
+        "int8": lambda variant: kernels.block_encode(values, int8, residual, 8, 256, False, 0, variant),
+        "sign": lambda variant: kernels.sign_encode(values, sign, residual, 2048, variant),
+        "topk:keep=0.01": top,
+    }
+    times: dict[str, dict[str, float]] = {}
+    for number in kernels.variants():
+        times[kernels.VARIANTS[number]] = {}
+        for name, call in calls.items():
+            residual[:] = 0
+            call(number)
+            times[kernels.VARIANTS[number]][name] = round(1e3 * seconds(lambda c=call, v=number: c(v), 3), 2)  # type: ignore[misc]
+    return times
+
+
+def low_rank(rank: int) -> dict[str, float]:
+    """Return milliseconds of the three parts of PowerSGD on one matrix of 26M, and of its two products in torch."""
+    exchange = LowRank(rank).exchange([(5000, 5200)])
+    values = np.random.default_rng(0).standard_normal(exchange.num_elements, np.float32)
+    residual, out = np.zeros_like(values), np.zeros_like(values)
+    first, second = np.zeros(exchange.num_first, np.float32), np.zeros(exchange.num_second, np.float32)
+    state = exchange.new_state()
+    matrix, q = torch.from_numpy(values).view(5000, 5200), torch.ones(5200, rank)
+    p = matrix @ q
+    parts = {
+        "begin_ms": lambda: exchange.begin(values, residual, state, first),
+        "middle_ms": lambda: exchange.middle(first, residual, state, second),
+        "finish_ms": lambda: exchange.finish(first, second, residual, state, out),
+        "torch_p_ms": lambda: matrix @ q,
+        "torch_q_ms": lambda: matrix.t() @ p,
+        "torch_orthogonalise_ms": lambda: torch.linalg.qr(p),
+        "torch_decode_and_residual_ms": lambda: matrix - p @ q.t(),
+    }
+    return {name: round(1e3 * seconds(call, 4), 2) for name, call in parts.items()}
+
+
+def run() -> dict[str, Any]:
+    """Return milliseconds and the share of memcpy of every scheme, plain torch beside it."""
+    torch.set_num_threads(1)
+    values = np.random.default_rng(0).standard_normal(NUM_ELEMENTS, np.float32)
+    residual, out = np.zeros(NUM_ELEMENTS, np.float32), np.zeros(NUM_ELEMENTS, np.float32)
+    memcpy = Memcpy()
+    memcpy()
+    rows = [
+        turns(memcpy, name, what, call, size_bytes)
+        for name in SCHEMES
+        for what, (call, size_bytes) in operations(scheme(name), values, residual, out).items()
+    ]
+    residual[:] = 0
+    rows += [
+        turns(memcpy, name, "plain torch, encode with residual", call, size_bytes, 3)
+        for name, (call, size_bytes) in peers(values, residual).items()
+    ]
+    memcpy_s = min(row.memcpy_s for row in rows)
+    reached = {name: next(round(row.of_memcpy, 3) for row in rows if row.codec == name) for name in WANTED}
+    return {
+        "num_elements": NUM_ELEMENTS,
+        "num_threads": 1,
+        "memcpy_ms": round(1e3 * memcpy_s, 2),
+        "memcpy_GBps": round(8 * NUM_ELEMENTS / memcpy_s / 1e9, 2),
+        "wanted_of_memcpy": WANTED,
+        "reached_of_memcpy": reached,
+        "rows": [row.to_json() for row in rows],
+        "variant_ms": variants(values, residual),
+        "powersgd_26M": {str(rank): low_rank(rank) for rank in (1, 4)},
+    }
