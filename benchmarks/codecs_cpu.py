@@ -3,8 +3,8 @@
 "of_memcpy" = the fewest bytes the operation must move, over its time, divided by memcpy's rate (bytes read + written).
 memcpy also reads the lines it is about to overwrite, which its count leaves out; a pass that updates the residual in
 place has no such hidden read, so it can exceed 1. What only reads or only writes cannot reach 1: one core has so many
-lines under way. Each operation takes turns with memcpy, and the fastest of each counts: noise only ever slows a run, and
-a neighbour on the memory bus slows both. Times are CPU time of the one thread.
+lines under way. Each operation takes turns with memcpy, and the fastest of each counts: noise only ever slows a run,
+and a neighbour on the memory bus slows both. Times are CPU time of the one thread.
 """
 
 from __future__ import annotations
