@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.lab.conftest import why_no_lab
 
 FOLDER = Path(__file__).parent.parent / "examples"
 OUTPUT = FOLDER / "output"
@@ -38,6 +39,8 @@ def run_example(path: Path, scratch: Path) -> str:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_example_prints_what_it_says(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if "Needs a lab." in path.read_text() and (reason := why_no_lab()):
+        pytest.skip(reason)
     got = run_example(path, tmp_path)
     expected = OUTPUT / f"{path.stem}.txt"
     if request.config.getoption("--regenerate-examples"):
