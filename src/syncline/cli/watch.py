@@ -96,14 +96,14 @@ def watch(
     gpus: Gpus = None,
     price: Price = None,
     for_: For = None,
-    every: Every = "500ms",
+    every: Every = "250ms",
     root: Root = Path("/"),
     json: JsonOption = False,
 ) -> None:
     """Watch this host: links, collectives and steps, beside what was predicted.
 
-    Reads counters (interfaces, InfiniBand, driver, TCP, GPUs) twice a second and chosen interfaces every millisecond,
-    takes spans from the job, and raises alerts that say where, since when, why and what it costs. With --serve there
+    Reads interfaces four times a second, other counters (InfiniBand, driver, TCP, GPUs) once, and chosen interfaces
+    every millisecond; takes spans from the job, and raises alerts that say where, since when, why and what it costs. With --serve there
     is a page; without, a line for each alert. Changes nothing on the host.
     """
     from syncline import units

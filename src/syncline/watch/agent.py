@@ -1,4 +1,4 @@
-"""The agent of a host: reads every source, looks with every rule, keeps the history and tells the hub. Twice a second.
+"""The agent of a host: reads every source, looks with every rule, keeps the history and tells the hub, four times a second.
 
     agent = Agent(Options(host="host-00"))
     agent.tick()                    # one look: a Frame
@@ -31,9 +31,10 @@ from syncline.watch.rules.thresholds import Thresholds
 from syncline.watch.sampler import BurstSampler, Place
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import Source
+from syncline.watch.sources.tcp_paths import TcpPathSource
 from syncline.watch.spans.event import SpanSource
 
-TICK_S = 0.5
+TICK_S = 0.25
 REST_S = 1.0
 
 
@@ -108,7 +109,7 @@ class Agent:
         peaks = self._peaks()
         stamp = self.clock.now()
         self._num_clock_steps += stamp.step_s != 0.0
-        load = self._reader.update(reading, grown, peaks, now_s)
+        load = self._reader.update(reading, grown, peaks, now_s, self._owners())
         busy = self._take_spans()
         job = self.job.state(stamp.mono_s)
         interval_s = max(stamp.mono_s - self._before.mono_s, 1e-9)
@@ -162,6 +163,14 @@ class Agent:
             grown.update(slow.grown)
         self.gauges = {key: value for key, value in reading.items() if not METRICS[key.metric].is_counter}
         return reading, grown, now_s
+
+    def _owners(self) -> dict[str, str]:
+        """Return the device of every address that sources know."""
+        found: dict[str, str] = {}
+        for slow in self._slow:
+            if isinstance(slow.source, TcpPathSource):
+                found.update(slow.source.owners)
+        return found
 
     def _choose_bursts(self) -> None:
         """Follow the interfaces to be sampled as they come and go."""

@@ -18,7 +18,9 @@ PACKET_BYTES = 9018
 MIN_WINDOW_S = 1e-3
 MAX_WINDOW_S = 0.1
 BURST_SHARE = 0.95
-"""A burst is a time in which the short-window rate stays above this share of the capacity."""
+BURST_END_SHARE = 0.5
+"""A burst begins when the short-window rate passes the first share of the capacity, and ends when it falls below the
+second: a rate that trembles around one threshold would be counted as many."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -97,7 +99,8 @@ class BurstFinder:
         if not capacity_Bps > 0:
             return Peaks(float(rate.max(initial=0.0)), 0.0, width)
         high = rate >= BURST_SHARE * capacity_Bps
-        bursts = self._runs(key, here, before, high, counter)
+        held = _held(high, rate < BURST_END_SHARE * capacity_Bps, key in self._open)
+        bursts = self._runs(key, here, before, held, counter)
         step = np.diff(time_s[first_new - 1 :])
         share = float(step[high].sum() / step.sum()) if step.sum() > 0 else 0.0
         return Peaks(float(rate.max(initial=0.0)), share, width, bursts)
@@ -129,3 +132,10 @@ class BurstFinder:
         if len(self._time_s):
             keep = int(np.searchsorted(self._time_s, self._time_s[-1] - 2 * MAX_WINDOW_S))
             self._time_s, self._counters = self._time_s[keep:].copy(), self._counters[keep:].copy()
+
+
+def _held(on: npt.NDArray[np.bool_], off: npt.NDArray[np.bool_], start: bool) -> npt.NDArray[np.bool_]:
+    """Return a switch that goes on with `on`, off with `off`, and stays as it was between."""
+    decided = on | off
+    last = np.maximum.accumulate(np.where(decided, np.arange(len(on)), -1))
+    return np.where(last < 0, start, on[np.maximum(last, 0)])

@@ -12,8 +12,10 @@ from syncline.watch.counter import Growth
 from syncline.watch.link_map import LinkMap
 from syncline.watch.links import LOAD_COLUMNS, LinkLoad, LinkTable
 from syncline.watch.metric import Key, Reading
+from syncline.watch.path_loss import attribute
 
 IB_ACTIVE = 4
+PATH = "tcp.path_retransmitted"
 GONE_S = 30.0
 """A link that vanished is shown as down for this long, then forgotten."""
 
@@ -59,7 +61,12 @@ class LinkReader:
         self.table = _table((), host, links, {}, 0)
 
     def update(
-        self, reading: Reading, grown: Mapping[Key, Growth], peaks: Mapping[tuple[str, str], Peaks], now_s: float
+        self,
+        reading: Reading,
+        grown: Mapping[Key, Growth],
+        peaks: Mapping[tuple[str, str], Peaks],
+        now_s: float,
+        owner: Mapping[str, str] | None = None,
     ) -> LinkLoad:
         """Return what every link did; `table` is then the one the columns belong to."""
         for key in reading:
@@ -72,7 +79,8 @@ class LinkReader:
             self._seen = present
             places = tuple(sorted(present))
             self.table = _table(places, self._host, self._map, self._capacity, self.table.version + 1)
-        return self._load(reading, _sums(grown), peaks, now_s)
+        lost = attribute({(k.device, k.part): g.rate for k, g in grown.items() if k.metric == PATH}, owner or {})
+        return self._load(reading, _sums(grown), peaks, now_s, lost)
 
     def capacities(self) -> dict[tuple[str, str], float]:
         """Return the capacity of every (device, direction), as the burst finder wants it."""
@@ -99,6 +107,7 @@ class LinkReader:
         sums: Mapping[tuple[str, str], float],
         peaks: Mapping[tuple[str, str], Peaks],
         now_s: float,
+        lost: Mapping[tuple[str, str], float],
     ) -> LinkLoad:
         load = LinkLoad.empty(len(self.table))
         columns = {name: getattr(load, name) for name in LOAD_COLUMNS}
@@ -109,7 +118,8 @@ class LinkReader:
                 rule = _RULES[kind][direction]
                 if (rule.size, device) in sums:
                     columns["rate_Bps"][row] = sums[rule.size, device]
-                columns["drops_per_s"][row] = sum(sums.get((m, device), 0.0) for m in rule.drops)
+                dropped = sum(sums.get((m, device), 0.0) for m in rule.drops)
+                columns["drops_per_s"][row] = max(dropped, lost.get((device, direction), 0.0) if kind == "net" else 0.0)
                 columns["errors_per_s"][row] = sum(sums.get((m, device), 0.0) for m in rule.errors)
                 columns["pauses_per_s"][row] = sum(sums.get((m, device), 0.0) for m in rule.pauses)
                 if kind == "net" and direction == "tx":

@@ -109,6 +109,8 @@ METRICS: dict[str, Metric] = {
                  "device", "counter"),
         _counter("tcp.out_segments", "node_netstat_Tcp_OutSegs", "TCP segments sent.", bits=64),
         _counter("tcp.retransmitted", "node_netstat_Tcp_RetransSegs", "TCP segments sent again.", bits=64),
+        _counter("tcp.path_retransmitted", "syncline_path_retransmitted_segments",
+                 "TCP segments sent again, by interface and peer.", "device", "peer"),
         _counter("tcp.timeouts", "node_netstat_TcpExt_TCPTimeouts", "TCP retransmission timeouts.", bits=64),
         *(_counter(f"gpu.{n}", exported, text, "gpu") for n, (exported, text) in _GPU.items()),
         _gauge("gpu.utilisation", "syncline_gpu_utilisation_ratio", "Share of time with a kernel running.", "gpu"),

@@ -62,7 +62,7 @@ class AgentCollector(Collector):
             metric = METRICS[key.metric]
             if metric.is_counter != (make is CounterMetricFamily):
                 continue
-            labels = () if metric.name.startswith("tcp.") else metric.labels
+            labels = () if key.device == "host" else metric.labels
             family = families.get(metric.name)
             if family is None:
                 family = families[metric.name] = make(metric.exported, metric.help, labels=labels)

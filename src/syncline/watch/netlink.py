@@ -23,13 +23,18 @@ from syncline.errors import WatchError
 
 RTM_GETLINK, RTM_NEWLINK = 18, 16
 RTM_GETQDISC, RTM_NEWQDISC = 38, 36
+RTM_GETADDR, RTM_NEWADDR = 22, 20
 RTM_GETSTATS, RTM_NEWSTATS = 94, 92
+SOCK_DIAG_BY_FAMILY, NETLINK_SOCK_DIAG = 20, 4
 NLM_F_REQUEST, NLM_F_DUMP = 0x1, 0x300
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 CLONE_NEWNET = 0x40000000
 IFLA_IFNAME, IFLA_MTU, IFLA_OPERSTATE, IFLA_CARRIER = 3, 4, 16, 33
 IFLA_EXT_MASK, SKIP_STATS = 29, 1 << 3
 TCA_STATS2, TCA_STATS_QUEUE = 7, 3
+IFA_ADDRESS, IFA_LOCAL = 1, 2
+INET_DIAG_INFO = 2
+TCP_ESTABLISHED = 1
 IFF_UP = 1
 OPER_UNKNOWN, OPER_UP = 0, 6
 
@@ -38,6 +43,9 @@ _HEADER = struct.Struct("=IHHII")
 _STATS_MSG = struct.Struct("=BBHII")
 _LINK_MSG = struct.Struct("=BBHiII")
 _QDISC_MSG = struct.Struct("=BBHiIII")
+_ADDRESS_MSG = struct.Struct("=BBBBI")
+_DIAG_SIZE = 72  # struct inet_diag_msg
+_RETRANSMITTED_AT, _SEGMENTS_OUT_AT, _DUPLICATES_AT = 100, 136, 216  # in struct tcp_info
 _ATTRIBUTE = struct.Struct("=HH")
 STATISTICS = struct.Struct("=8Q")
 FIELDS = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes", "rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
@@ -64,17 +72,30 @@ class Queue(NamedTuple):
     drops: int
 
 
+class Connection(NamedTuple):
+    """A TCP connection: its ends, what tells it from others, segments it sent, and those it rightly sent again.
+
+    What the other end reports to have had twice (DSACK) was not lost: a probe or a timer that came too soon.
+    """
+
+    local: str
+    remote: str
+    cookie: bytes
+    segments: int
+    lost: int
+
+
 def statistics_request(ifindex: int) -> bytes:
     """Return the message that asks for the 64-bit counters of one interface."""
     return _HEADER.pack(28, RTM_GETSTATS, NLM_F_REQUEST, 1, 0) + _STATS_MSG.pack(0, 0, 0, ifindex, 1)
 
 
 class Netlink:
-    """A route socket, optionally of another network namespace (a path such as /run/netns/sw0)."""
+    """A netlink socket, optionally of another network namespace (a path such as /run/netns/sw0)."""
 
-    def __init__(self, netns: str | None = None) -> None:
+    def __init__(self, netns: str | None = None, protocol: int = socket.NETLINK_ROUTE) -> None:
         try:
-            self._socket = inside(netns, open_route) if netns else open_route()
+            self._socket = inside(netns, lambda: open_route(protocol)) if netns else open_route(protocol)
         except OSError as error:
             raise WatchError(
                 f"no netlink socket: {error.strerror}.", where=netns or "", hint="Linux is needed; is the namespace there?"
@@ -111,6 +132,35 @@ class Netlink:
                     found[ifindex] = Queue(
                         max(before.backlog_bytes, now.backlog_bytes), max(before.drops, now.drops)
                     )
+        return found
+
+    def addresses(self) -> dict[str, int]:
+        """Return the interface number of every address."""
+        request = _HEADER.pack(24, RTM_GETADDR, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + bytes(8)
+        found: dict[str, int] = {}
+        for start, end in self._dump(request, RTM_NEWADDR):
+            ifindex = _ADDRESS_MSG.unpack_from(self._buffer, start)[4]
+            for kind, at, until in self._attributes(start + _ADDRESS_MSG.size, end):
+                if kind in (IFA_ADDRESS, IFA_LOCAL):
+                    found[_address(bytes(self._view[at:until]))] = ifindex
+        return found
+
+    def connections(self, family: int = socket.AF_INET) -> list[Connection]:
+        """Return every established TCP connection; of a socket opened with NETLINK_SOCK_DIAG."""
+        wish = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), 0, 1 << TCP_ESTABLISHED)
+        request = _HEADER.pack(72, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + wish + bytes(48)
+        size = 4 if family == socket.AF_INET else 16
+        found = []
+        for start, end in self._dump(request, SOCK_DIAG_BY_FAMILY):
+            ends = [_address(bytes(self._view[start + at : start + at + size])) for at in (8, 24)]
+            cookie = bytes(self._view[start + 4 : start + 52])
+            for kind, at, until in self._attributes(start + _DIAG_SIZE, end):
+                if kind == INET_DIAG_INFO and until - at >= _SEGMENTS_OUT_AT + 4:
+                    again = struct.unpack_from("=I", self._buffer, at + _RETRANSMITTED_AT)[0]
+                    sent = struct.unpack_from("=I", self._buffer, at + _SEGMENTS_OUT_AT)[0]
+                    known = until - at >= _DUPLICATES_AT + 4
+                    twice = struct.unpack_from("=I", self._buffer, at + _DUPLICATES_AT)[0] if known else 0
+                    found.append(Connection(*ends, cookie, sent, max(0, again - twice)))
         return found
 
     def close(self) -> None:
@@ -196,9 +246,13 @@ def inside(netns: str, action: Callable[[], Result]) -> Result:
     return results[0]
 
 
-def open_route() -> socket.socket:
-    """Return a route socket of the namespace this thread is in."""
-    handle = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+def _address(data: bytes) -> str:
+    return socket.inet_ntop(socket.AF_INET if len(data) == 4 else socket.AF_INET6, data) if len(data) in (4, 16) else ""
+
+
+def open_route(protocol: int = socket.NETLINK_ROUTE) -> socket.socket:
+    """Return a netlink socket of the namespace this thread is in."""
+    handle = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
     with contextlib.suppress(OSError):
         handle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
     handle.bind((0, 0))

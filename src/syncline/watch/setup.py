@@ -22,6 +22,7 @@ from syncline.watch.sources.infiniband import InfinibandSource
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import Root, Source
 from syncline.watch.sources.tcp import TcpSource
+from syncline.watch.sources.tcp_paths import TcpPathSource
 from syncline.watch.spans.event import SpanSource
 from syncline.watch.spans.flight_recorder import FlightRecorderSpans
 from syncline.watch.spans.nccl_inspector import InspectorSpans
@@ -75,7 +76,7 @@ def make_agent(wish: Wish) -> Agent:
     sources: list[Source] = [InfinibandSource(root), TcpSource(root)]
     if root.is_host:
         devices = [key.device for key in interfaces[0].read() if key.metric == "net.rx_bytes"]
-        sources += [EthtoolSource(devices), GpuSource()]
+        sources += [EthtoolSource(devices), GpuSource(), *_paths(wish)]
     clock = Clock()
     history = History(wish.history, wish.history_bytes) if wish.history else None
     options = Options(
@@ -94,6 +95,13 @@ def _links(wish: Wish) -> LinkMap:
 
         return map_of_fabric(load(wish.cluster), wish.host, list(wish.nics))
     return LinkMap()
+
+
+def _paths(wish: Wish) -> list[TcpPathSource]:
+    """Return the connections of this host and of every namespace, where the kernel tells of them."""
+    here = TcpPathSource()
+    others = [TcpPathSource(path or f"/run/netns/{name}", name) for name, _, path in (t.partition("=") for t in wish.netns)]
+    return [here, *others]
 
 
 def _namespace(text: str) -> NetdevSource:

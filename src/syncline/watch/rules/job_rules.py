@@ -160,7 +160,7 @@ class Straggler:
     """The same rank comes late to every collective, and all others wait for it."""
 
     id = "job.straggler"
-    raise_after_s = 0.5
+    raise_after_s = 0.25
     clear_after_s = None
 
     def look(self, context: Context) -> Verdict:

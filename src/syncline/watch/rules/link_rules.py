@@ -13,6 +13,7 @@ from syncline.units import show_rate, show_time
 from syncline.watch.rules.rule import Context, Verdict
 
 Mask = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 
 def verdict(context: Context, bad: Mask, between: Mask, tell: Callable[[int], Finding]) -> Verdict:
@@ -58,16 +59,17 @@ class LinkDegraded:
 
     def look(self, context: Context) -> Verdict:
         table, t = context.frame.table, context.thresholds
-        ceiling = context.highest("peak_Bps", 1.2)
-        carried = context.mean("rate_Bps", 1.2)
+        ceiling = context.highest("peak_Bps", 0.8)
+        carried = context.mean("rate_Bps", 0.8)
         usual = context.past["peak"].quantile(0.5)
-        usual_rate = context.past["rate"].quantile(0.5)
+        usual_rate = context.past["rate"].quantile(0.9)
         nominal = np.fmin(usual, table.capacity_Bps)
-        backlog = context.mean("backlog_bytes", 1.2)
-        # It has work: what it carries is no less than half its slowed-down share, or packets wait to be sent.
-        working = (carried > 0.3 * t.degraded_share * usual_rate) | (backlog > 0)
+        backlog = context.mean("backlog_bytes", 0.8)
+        # It has work: it carries a fair part of what it does in a busy second; a quiet moment says nothing of its rate.
+        working = carried > 0.25 * usual_rate
         busy = working & (ceiling > 0.02 * nominal) & (context.frame.load.up > 0)
         slow = busy & (ceiling < t.degraded_share * nominal)
+        slow &= ~_fed(slow, ceiling, backlog)
         negotiated = np.array([context.speed_Bps.get(device, np.nan) for device in table.devices])
         fell = negotiated < 0.99 * table.capacity_Bps
         between = busy & (ceiling < (1 + t.degraded_share) / 2 * nominal) | ~busy
@@ -89,6 +91,18 @@ class LinkDegraded:
             )  # fmt: skip
 
         return verdict(context, slow | fell, between, tell)
+
+
+def _fed(slow: Mask, ceiling: Floats, backlog: Floats) -> Mask:
+    """Tell which slow links only carry what a slow one before them lets through.
+
+    A sender whose packets wait is slow itself; one that is as slow to a sixth, with nothing waiting, is fed by it.
+    """
+    waiting = ceiling[slow & (backlog > 0)]
+    if not len(waiting):
+        return np.zeros(len(slow), bool)
+    near = np.abs(ceiling[:, None] / waiting[None, :] - 1).min(axis=1) < 1 / 6
+    return slow & (backlog <= 0) & near
 
 
 class LinkAverage:
@@ -159,6 +173,8 @@ class LinkMicroburst:
     def look(self, context: Context) -> Verdict:
         table, t = context.frame.table, context.thresholds
         now, counts = context.frame.mono_s, np.zeros(len(table))
+        if not context.recent or now - context.recent[0].mono_s < 5.0:
+            return Verdict({}, set())  # collectives under way when watching began will be told of only now
         longest = 0.0
         if context.has_spans:
             # A collective is told of when it ends; bursts wait for that before they are called unexplained.
@@ -172,8 +188,9 @@ class LinkMicroburst:
                 recent = now - self.OVER_S - wait <= burst.end_s <= now - wait
                 if recent and burst.duration_s <= t.burst_longest_s and not self._explained(context, burst.start_s, burst.end_s):
                     counts[at] += 1
-        usual = np.zeros(len(table)) if context.has_spans else np.nan_to_num(context.past["bursts"].quantile(0.95))
-        limit = np.maximum(t.bursts_per_s * self.OVER_S, 2 * usual * self.OVER_S)
+        # Without spans the link's own past decides, and before there is one nothing does.
+        usual = np.zeros(len(table)) if context.has_spans else context.past["bursts"].quantile(0.95)
+        limit = np.maximum(t.bursts_per_s * self.OVER_S, 2 * usual * self.OVER_S)  # NaN compares as not bad
         use = np.nan_to_num(context.mean("rate_Bps", 1.2) / table.capacity_Bps)
         bad = (counts >= limit) & (use < t.burst_average_below)
 
@@ -210,7 +227,7 @@ class LinkLoss:
 
     def look(self, context: Context) -> Verdict:
         table, t = context.frame.table, context.thresholds
-        drops = context.mean("drops_per_s", 1.2)
+        drops = context.mean("drops_per_s", 0.8)
         usual = np.nan_to_num(context.past["drops"].quantile(0.95))
         limit = np.maximum(t.loss_per_s, t.loss_times_past * usual)
 

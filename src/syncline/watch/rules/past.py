@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-LENGTH = 120
-LAG = 6
+LENGTH = 240
+LAG = 12
 """Looks left out at the new end, so that a fault does not become its own standard before it is noticed."""
-MIN_LOOKS = 20
-REFRESH = 10
+MIN_LOOKS = 40
+REFRESH = 12
 
 
 class Past:

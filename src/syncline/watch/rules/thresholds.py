@@ -27,7 +27,7 @@ class Thresholds:
     peak_high: float = 0.95
     peak_share_of_time: float = 0.50
     burst_average_below: float = 0.60
-    bursts_per_s: float = 1.5
+    bursts_per_s: float = 1.0
     burst_longest_s: float = 0.1
     loss_per_s: float = 1.0
     loss_times_past: float = 4.0

@@ -1,0 +1,67 @@
+"""Loss that no interface counts: segments that TCP sent again, by interface and peer, from the kernel's socket table."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+from syncline.errors import WatchError
+from syncline.watch.metric import Key, Reading
+from syncline.watch.netlink import NETLINK_SOCK_DIAG, Netlink
+
+MAX_PEERS = 256
+MAX_CONNECTIONS = 20_000
+
+
+class TcpPathSource:
+    """Retransmissions of every established connection, summed by (interface, peer); connections come and go.
+
+    A connection that ends takes its counter with it, so growth is kept here and only ever rises.
+    """
+
+    def __init__(self, netns: str | None = None, prefix: str = "") -> None:
+        self.name = f"tcp paths {prefix}".strip()
+        self.problem = ""
+        self.owners: dict[str, str] = {}
+        """Device of every address of this namespace."""
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._last: dict[bytes, int] = {}
+        self._totals: dict[tuple[str, str], int] = {}
+        self._route: Netlink | None = None
+        self._diag: Netlink | None = None
+        with contextlib.suppress(WatchError):
+            self._route = Netlink(netns)
+            self._diag = Netlink(netns, NETLINK_SOCK_DIAG)
+        if self._diag is None:
+            self.problem = "the kernel does not tell of its connections"
+
+    def read(self) -> Reading:
+        """Return segments sent again since this source began, by interface and peer."""
+        if self._route is None or self._diag is None:
+            return {}
+        try:
+            self._learn_addresses(self._route)
+            connections = [c for f in (socket.AF_INET, socket.AF_INET6) for c in self._diag.connections(f)]
+            self.problem = ""
+        except OSError as error:
+            self.problem = f"sock_diag: {error.strerror or error}"
+            return {}
+        seen: dict[bytes, int] = {}
+        for connection in connections[:MAX_CONNECTIONS]:
+            device = self.owners.get(connection.local)
+            if device is None or connection.remote in self.owners:
+                continue  # a connection of the host with itself crosses no link
+            before = self._last.get(connection.cookie, 0 if self._last else connection.lost)
+            # The report of a duplicate comes after the retransmission it excuses: the count may fall, the total not.
+            seen[connection.cookie] = max(before, connection.lost)
+            path = (device, connection.remote)
+            if path in self._totals or len(self._totals) < MAX_PEERS:
+                self._totals[path] = self._totals.get(path, 0) + max(0, connection.lost - before)
+        self._last = seen
+        return {Key("tcp.path_retransmitted", device, peer): total for (device, peer), total in self._totals.items()}
+
+    def _learn_addresses(self, route: Netlink) -> None:
+        names = {interface.index: interface.name for interface in route.interfaces()}
+        self.owners = {
+            address: self._prefix + names[index] for address, index in route.addresses().items() if index in names
+        }
