@@ -207,3 +207,13 @@ def test_faults_of_a_run_are_timed_from_its_start(flat: Lab) -> None:
     assert result.first_failure is not None
     assert result.first_failure.host == "host-02"
     assert result.elapsed_s > 0.2
+
+
+def test_a_cut_trunk_with_latency_and_its_repair(two_sites: Lab) -> None:
+    number = two_sites.fault("east/border <-> west/border down")
+    wait_for_event(two_sites, number, "begun")
+    transfer = Transfer(two_sites, "east-host-00", "west-host-04", size_bytes=2e5)
+    with pytest.raises(TimeoutError):
+        transfer.server.wait(0.5)
+    two_sites.mend(number)
+    assert transfer.result().size_bytes >= 2e5

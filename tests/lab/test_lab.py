@@ -383,3 +383,21 @@ def test_blueprints_build_too(namespaces: None) -> None:
         assert lab.host_names == ("host-00", "host-01")
         with pytest.raises(LabError, match="already open"):
             lab.open()
+
+
+@pytest.mark.slow
+def test_torch_all_reduces_over_the_lab(two_sites: Lab) -> None:
+    pytest.importorskip("torch")
+    code = (
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "values = torch.full((1000,), float(dist.get_rank() + 1))\n"
+        "dist.all_reduce(values)\n"
+        "print(values.sum().item())\n"
+    )
+    names = two_sites.blueprint.link_names
+    with two_sites.counters() as recording:
+        result = two_sites.run([*PYTHON, code], ranks_per_host=1, num_ranks=5, timeout_s=120)
+    assert [rank.stdout for rank in result.ranks] == ["15000.0\n"] * 5, result.ranks[0].stderr
+    trunk = next(name for name in names.values() if name == "east/border -> west/border")
+    assert recording.counters.carried_bytes()[trunk] > 1000

@@ -15,16 +15,17 @@ if TYPE_CHECKING:
     from syncline.lab.blueprint import Blueprint
     from syncline.lab.counters import Burst, LinkCounters
     from syncline.lab.drafting import draft
-    from syncline.lab.lab import FaultEvent, Lab
+    from syncline.lab.lab import Lab
     from syncline.lab.paths import PathTable
     from syncline.lab.process import Job, Process, RankResult, RunResult
     from syncline.lab.profile import Profile
     from syncline.lab.recording import Recording
+    from syncline.lab.trouble import FaultEvent
 
 _WHERE = {
     "Blueprint": "blueprint",
     "Burst": "counters",
-    "FaultEvent": "lab",
+    "FaultEvent": "trouble",
     "Job": "process",
     "Lab": "lab",
     "LinkCounters": "counters",

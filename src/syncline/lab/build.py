@@ -34,6 +34,7 @@ class Works:
         self.namespaces: list[int] = []
         self.wires: dict[int, int] = {}
         """Namespace of the relay of each cable that has one."""
+        self._wire_netlink: dict[int, Any] = {}
         self.netlink: list[Any] = []
         self.index: dict[tuple[int, str], int] = {}
         self.failed_settings: dict[str, str] = {}
@@ -73,8 +74,7 @@ class Works:
         try:
             self.wires[cable] = namespace.current()
             namespace.write_settings({"ipv6/conf/default/disable_ipv6": 1})
-            with IPRoute() as netlink:
-                netlink.link("set", index=1, state="up")
+            self._wire_netlink[cable] = IPRoute()
         finally:
             kernel.setns(self.home, kernel.NEWNET)
         return self.wires[cable]
@@ -93,13 +93,7 @@ class Works:
             wire = self._open_wire(number)
             self._veth(cable.a, wire, "left")
             self._veth(cable.b, wire, "right")
-            with namespace.inside(wire, self.home):
-                netlink = IPRoute()
-            with netlink:
-                for name in ("left", "right"):
-                    netlink.link(
-                        "set", index=netlink.link_lookup(ifname=name)[0], state="up", mtu=self.profile.mtu_bytes
-                    )
+            self._set_wire(number, up=True)
         else:
             self._veth(cable.a, self.namespaces[cable.b.box], cable.b.interface)
             self.index[cable.b.box, cable.b.interface] = self._find(cable.b)
@@ -162,15 +156,22 @@ class Works:
     def set_cable(self, number: int, *, up: bool) -> None:
         """Cut or mend a cable: one end is switched off, so the other loses its carrier."""
         cable = self.blueprint.cables[number]
+        (self.down.discard if up else self.down.add)(number)
+        if number in self.wires:
+            self._set_wire(number, up=up)
+            return
         # Never the host's end: its routes would go with it, and a host does not lose those when a cable is pulled.
         end = cable.a if self.blueprint.boxes[cable.b.box].kind == "host" else cable.b
         self.netlink[end.box].link("set", index=self.index[end.box, end.interface], state="up" if up else "down")
-        if up:
-            self.down.discard(number)
+        if up:  # what the kernel removed with the interface
             self._base_routes(end.box)
             self._install(end.box, self._installed[end.box], everything=True)
-        else:
-            self.down.add(number)
+
+    def _set_wire(self, number: int, *, up: bool) -> None:
+        """Switch both inner ends of a cable with a relay on or off: its boxes see their carrier come and go."""
+        netlink = self._wire_netlink[number]
+        for name in ("left", "right"):
+            netlink.link("set", index=netlink.link_lookup(ifname=name)[0], state="up" if up else "down")
 
     # Routes
 
@@ -237,7 +238,7 @@ class Works:
 
     def close(self) -> None:
         """Let go of all namespaces; the kernel removes them when nobody is inside."""
-        for netlink in self.netlink:
+        for netlink in (*self.netlink, *self._wire_netlink.values()):
             netlink.close()
         for descriptor in (*self.namespaces, *self.wires.values(), self.home):
             os.close(descriptor)

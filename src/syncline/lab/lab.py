@@ -15,10 +15,10 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 from syncline.errors import LabError
 from syncline.fabric import Fabric
@@ -26,24 +26,14 @@ from syncline.fabric.fault import Fault, parse_fault
 from syncline.lab.blueprint import Blueprint
 from syncline.lab.drafting import draft
 from syncline.lab.environment import LAUNCHERS, MASTER_PORT, rank_environment, seats
+from syncline.lab.lines import Lines, pipes
 from syncline.lab.link import Link
 from syncline.lab.paths import PathTable
 from syncline.lab.process import Job, OnLine, Process, RankResult, RunResult
 from syncline.lab.profile import DEFAULT, Profile
 from syncline.lab.recording import Recording
 from syncline.lab.refusal import refusal
-from syncline.lab.trouble import trouble
-
-
-@dataclass(frozen=True)
-class FaultEvent:
-    """A fault that begun or ended, or routes that were changed because of it, at a moment of the monotonic clock."""
-
-    fault: int
-    text: str
-    what: Literal["begun", "ended", "rerouted"]
-    at_s: float
-    error: str = ""
+from syncline.lab.trouble import FaultEvent, trouble
 
 
 class Lab:
@@ -211,7 +201,7 @@ class Lab:
             raise LabError("a command is a list of words.", hint='Write ["python", "train.py"].')
         process = Process(host, rank, self._signal)
         with open(os.devnull, "rb") as nothing:
-            readers, writers = _pipes()
+            readers, writers = pipes()
             try:
                 answer, _ = self._open_link.ask(
                     "spawn",
@@ -233,7 +223,7 @@ class Lab:
                     os.close(writer)
         process.number, process.pid, process.open_streams = answer["process"], answer["pid"], 2
         for stream, reader in zip(("stdout", "stderr"), readers, strict=True):
-            self._open_link.watch(reader, _Lines(process, stream, on_line, keep).take)
+            self._open_link.watch(reader, Lines(process, stream, on_line, keep).take)
         with self._lock:
             self._processes[process.number] = process
             early = self._early.pop(process.number, None)
@@ -352,39 +342,3 @@ class Lab:
         with process.changed:
             process.exit_code, process.ended_s = event["code"], event["at_s"]
             process.changed.notify_all()
-
-
-class _Lines:
-    """Cuts what a pipe delivers into lines."""
-
-    def __init__(self, process: Process, stream: str, on_line: OnLine | None, keep: bool) -> None:
-        self.process, self.stream, self.on_line, self.keep = process, stream, on_line, keep
-        self.rest = b""
-
-    def take(self, data: bytes) -> None:
-        """Take the next bytes; none at the end."""
-        lines = (self.rest + data).split(b"\n")
-        self.rest = lines.pop() if data else b""
-        if not data:
-            lines = [line for line in lines if line]
-        for line in lines:
-            self._line(line.decode("utf-8", "replace").removesuffix("\r"))
-        if not data:
-            with self.process.changed:
-                self.process.open_streams -= 1
-                self.process.changed.notify_all()
-
-    def _line(self, line: str) -> None:
-        if self.keep:
-            self.process.lines[self.stream].append(line)
-        if self.on_line is not None and self.process.line_error is None:
-            try:
-                self.on_line(self.process, self.stream, line)
-            except Exception as error:  # kept for whoever waits: this thread serves all processes
-                self.process.line_error = error
-
-
-def _pipes() -> tuple[tuple[int, int], tuple[int, int]]:
-    out_read, out_write = os.pipe2(os.O_CLOEXEC)
-    err_read, err_write = os.pipe2(os.O_CLOEXEC)
-    return (out_read, err_read), (out_write, err_write)

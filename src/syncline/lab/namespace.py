@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
-from syncline.lab import kernel
 from syncline.lab.profile import Profile
 
 OWN_NET = "/proc/thread-self/ns/net"
@@ -16,16 +14,6 @@ OWN_NET = "/proc/thread-self/ns/net"
 def current() -> int:
     """Return this thread's network namespace as an open file."""
     return os.open(OWN_NET, os.O_RDONLY | os.O_CLOEXEC)
-
-
-@contextmanager
-def inside(namespace: int, home: int) -> Iterator[None]:
-    """Run the block in a namespace; sockets and sysctl files opened there belong to it. Keep the block small."""
-    kernel.setns(namespace, kernel.NEWNET)
-    try:
-        yield
-    finally:
-        kernel.setns(home, kernel.NEWNET)
 
 
 def write_settings(settings: Mapping[str, object]) -> dict[str, str]:

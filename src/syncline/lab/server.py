@@ -22,6 +22,7 @@ from syncline.lab.injector import Injector
 from syncline.lab.nursery import Nursery
 from syncline.lab.observe import start_meter, start_sampler
 
+VISITOR_PATIENCE_S = 5.0
 JOINED = ("user", "mnt", "pid", "ipc")
 """Namespaces that somebody joins along with a host's network."""
 Answer = dict[str, Any] | tuple[dict[str, Any], list[int]]
@@ -93,6 +94,7 @@ class Server:
         if peer_uid(channel) != os.geteuid():  # the abstract socket has no file permissions of its own
             channel.close()
             return
+        channel.settimeout(VISITOR_PATIENCE_S)  # a visitor that stalls must not hold up the lab
         self.selector.register(channel, selectors.EVENT_READ, "peer")
 
     def _serve_one(self, channel: socket.socket) -> None:
@@ -102,21 +104,21 @@ class Server:
             self._part(channel)
             return
         number = request.pop("id", None)
+        passed: list[int] = []
         try:
             answer = self._do(request, files, channel)
             body, passed = answer if isinstance(answer, tuple) else (answer, [])
-            protocol.send(channel, {"id": number, "ok": body}, passed)
-            for file in passed:
-                os.close(file)
+            reply = {"id": number, "ok": body}
         except SynclineError as error:
-            protocol.send(channel, {"id": number, "error": error.to_json()})
-        except BrokenPipeError:
+            reply = {"id": number, "error": error.to_json()}
+        except Exception as error:  # whoever asked must hear of it, whatever it is
+            reply = {"id": number, "error": {"error": "LabError", "message": f"{type(error).__name__}: {error}"}}
+        try:
+            protocol.send(channel, reply, passed)
+        except OSError:  # gone before the answer
             self._part(channel)
-        except Exception as error:  # the maker must hear of it, whatever it is
-            text = f"{type(error).__name__}: {error}"
-            protocol.send(channel, {"id": number, "error": {"error": "LabError", "message": text}})
         finally:
-            for file in files:
+            for file in (*files, *passed):
                 os.close(file)
 
     def _part(self, channel: socket.socket) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from syncline.errors import FaultError
 from syncline.fabric.fault import HOST_KINDS, Fault, FaultKind
@@ -29,6 +29,17 @@ class Trouble:
     def to_json(self) -> dict[str, Any]:
         """Return the trouble as plain values."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class FaultEvent:
+    """A fault that begun or ended, or routes that were changed because of it, at a moment of the monotonic clock."""
+
+    fault: int
+    text: str
+    what: Literal["begun", "ended", "rerouted"]
+    at_s: float
+    error: str = ""
 
 
 def trouble(blueprint: Blueprint, fault: Fault) -> Trouble:
