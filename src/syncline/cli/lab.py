@@ -44,11 +44,10 @@ app = typer.Typer(
         "syncline lab run cluster.yaml --fault 'leaf-00 <-> spine-01 rate 25% at 2s' --links -- python train.py",
         "syncline lab run cluster.yaml --record links.json -- python train.py",
     ),
-    context_settings={"ignore_unknown_options": False},
 )
 def run(
     cluster: ClusterArgument,
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="What every rank runs.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What every rank runs; after --.")],
     scale: ScaleOption = None,
     hosts: HostsOption = None,
     ranks_per_host: Annotated[int | None, typer.Option(help="Ranks on each host. [as many as it has GPUs]")] = None,
@@ -179,7 +178,9 @@ def check(
 )
 def shell(
     host: Annotated[str, typer.Argument(help="A host of a running lab.")],
-    command: Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="Instead of a shell.")] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND", help="Instead of a shell; after --.")
+    ] = None,
     lab: LabOption = None,
     json: JsonOption = False,
 ) -> None:
