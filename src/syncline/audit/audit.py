@@ -15,6 +15,7 @@ from syncline.audit import checks
 from syncline.audit.expect import Expect
 from syncline.audit.facts import facts
 from syncline.audit.host import Host
+from syncline.audit.measure import measure
 from syncline.audit.report import HostReport
 from syncline.audit.root import Root
 from syncline.audit.rule import CAPABILITIES, RULES, CannotTell, Rule
@@ -27,9 +28,17 @@ _SHOWN_PATHS = 3
 
 
 def audit(
-    root: Root, expect: Expect | None = None, *, only: Sequence[str] = (), ignore: Sequence[str] = ()
+    root: Root,
+    expect: Expect | None = None,
+    *,
+    only: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    active: bool = False,
 ) -> HostReport:
-    """Run all rules (or those that match `only`, less those that match `ignore`) on one host."""
+    """Run all rules (or those that match `only`, less those that match `ignore`) on one host.
+
+    `active` also keeps one core busy for half a second, to compare hosts.
+    """
     host, expect = Host(root), expect or Expect()
     began_s = time.monotonic()
     findings: list[Finding] = []
@@ -53,6 +62,7 @@ def audit(
         skipped={reason: tuple(ids) for reason, ids in skipped.items()},
         unreadable=dict(sorted(root.problems.items())),
         facts=known,
+        measures=measure(host, active),
         seconds=time.monotonic() - began_s,
     )
 

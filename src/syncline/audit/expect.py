@@ -7,7 +7,7 @@ Expect()                                             # nothing told: the catalog
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from syncline.errors import CatalogError, DescriptionError
@@ -37,6 +37,13 @@ class Expect:
     def by(self, otherwise: str) -> str:
         """Say where an expectation comes from."""
         return self.source or otherwise
+
+
+def scaled(expect: Expect, factor: float) -> Expect:
+    """Return the expectation in a lab: links at a part of their rate, and no GPUs."""
+    rate = None if expect.rate_Bps is None else expect.rate_Bps * factor
+    source = f"{expect.source} at {factor:g} of its rates" if expect.source and factor != 1 else expect.source
+    return replace(expect, rate_Bps=rate, num_gpus=None, is_rdma=False, source=source)
 
 
 def from_cluster(name: str | os.PathLike[str], host: str) -> Expect:

@@ -6,9 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from syncline.audit.checks.network import TC_QDISC
+from syncline import units
+from syncline.audit.checks.network import qdiscs, rate_of
 from syncline.audit.host import Host
 
+_SHAPERS = ("netem", "tbf", "htb")
 _VARIABLE = re.compile(r"(NCCL|GLOO|UCX|FI|OFI_NCCL|TORCH_NCCL)_\w+")
 # These differ by rank or host on purpose.
 _PER_RANK = {"NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_HOSTID"}
@@ -70,8 +72,8 @@ def _active_mtu(host: Host) -> list[str]:
 
 
 def _qdisc(host: Host) -> str:
-    text = host.root.command("tc-qdisc", TC_QDISC, quiet=True) or ""
-    return _counted(re.findall(r'"kind":"(netem|tbf|htb)"', text.replace(" ", "")))
+    rows = ((row.get("kind"), rate_of(row)) for _, row in qdiscs(host))
+    return _counted(f"{kind} {units.show_rate(rate)}" if rate else str(kind) for kind, rate in rows if kind in _SHAPERS)
 
 
 def _nvidia(text: str) -> str:

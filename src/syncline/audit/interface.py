@@ -59,12 +59,21 @@ class Interface:
 def read_interfaces(root: Root) -> tuple[Interface, ...]:
     """Read the interfaces of this network namespace.
 
-    A sysfs mounted in another namespace shows other interfaces; `ip` (and /proc/net/dev) show ours, so theirs are the
-    names that count.
+    A sysfs that was mounted in another namespace shows other interfaces, perhaps of the same names; /proc/net/dev and
+    `ip` show ours. Where the two differ, sysfs is not asked about interfaces at all.
     """
     told = _from_ip(root.command("ip-address", IP_ADDRESS, quiet=True))
-    names = _proc_names(root) or tuple(told) or root.names("sys/class/net")
-    return tuple(_interface(root, name, told.get(name, {})) for name in sorted(names) if name != "bonding_masters")
+    listed = frozenset(root.names("sys/class/net")) - {"bonding_masters"}
+    names = _proc_names(root) or tuple(told) or tuple(listed)
+    ours = listed == frozenset(names) and all(_same_index(root, name, told.get(name, {})) for name in names)
+    return tuple(
+        _interface(root, name, told.get(name, {}), "sys/class/net" if ours else "none") for name in sorted(names)
+    )
+
+
+def _same_index(root: Root, name: str, told: Mapping[str, Any]) -> bool:
+    index = root.number(f"sys/class/net/{name}/ifindex")
+    return index is None or told.get("ifindex") in (None, index)
 
 
 def _proc_names(root: Root) -> tuple[str, ...]:
@@ -81,8 +90,8 @@ def _from_ip(text: str | None) -> dict[str, dict[str, Any]]:
     return {str(row["ifname"]): row for row in found}
 
 
-def _interface(root: Root, name: str, told: Mapping[str, Any]) -> Interface:
-    folder = f"sys/class/net/{name}"
+def _interface(root: Root, name: str, told: Mapping[str, Any], base: str) -> Interface:
+    folder = f"{base}/{name}"
     device = root.real(f"{folder}/device") or ""
     parts = [part for part in device.split("/") if re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", part)]
     info = told.get("linkinfo")
@@ -102,7 +111,7 @@ def _interface(root: Root, name: str, told: Mapping[str, Any]) -> Interface:
         master=str(told.get("master", "")) or (root.real(f"{folder}/master") or "").rpartition("/")[2],
         num_carrier_changes=root.number(f"{folder}/carrier_changes") or 0,
         counters=_counters(root, folder, told),
-        folder=folder,
+        folder=folder if base != "none" else f"ip address show {name}:",
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from syncline.audit.report import HostReport
 from syncline.errors import UsageError
@@ -19,6 +20,13 @@ from syncline.finding import Action, Finding, Severity, worst
 
 # Differences that make jobs hang or fail, rather than slow.
 _BREAKING = ("mtu", "rdma mtu", "nccl", "gpu driver", "rdma link layer", "rdma devices", "gpus", "gid index")
+# Figure -> least value that counts, how far from the middle of the others, +1 where more is worse, meaning, fix.
+_MEASURES = {
+    "tcp retransmits": (1e-3, 2.0, 1, "Packets to or from this host are lost more than between the others.",
+                        "Check its cable, optic and switch port first: the others lose only what they send to it."),
+    "cpu share": (0.0, 2.0, -1, "A process here gets far less of a core than on the others: the host is a straggler.",
+                  "Look for other load, a CPU quota, a lower clock or a hot processor on this host."),
+}  # fmt: skip
 _FIX = {
     "kernel options": "Make the boot configuration equal and reboot the odd host.",
     "rdma devices": "Make names and PCI slots equal: rails are counted by device name.",
@@ -53,10 +61,11 @@ class Matrix:
 
     hosts: tuple[str, ...]
     rows: tuple[Row, ...]
+    outliers: tuple[Finding, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        return tuple(finding for row in self.rows for finding in _findings(row))
+        return (*self.outliers, *(finding for row in self.rows for finding in _findings(row)))
 
     @property
     def status(self) -> Severity:
@@ -73,7 +82,27 @@ def compare(reports: Sequence[HostReport]) -> Matrix:
             hint="Keep one report for each host; under srun use --ntasks-per-node=1.",
         )
     facts = dict.fromkeys(fact for report in reports for fact in report.facts)
-    return Matrix(tuple(report.host for report in reports), tuple(_row(fact, reports) for fact in facts))
+    rows = tuple(_row(fact, reports) for fact in facts)
+    return Matrix(tuple(report.host for report in reports), rows, tuple(_outliers(reports)))
+
+
+def _outliers(reports: Sequence[HostReport]) -> list[Finding]:
+    """Name the host that is far worse than the middle of the others; with fewer than three nobody is."""
+    found = []
+    for name, (floor, factor, worse, meaning, fix) in _MEASURES.items():
+        told = {report.host: report.measures[name] for report in reports if name in report.measures}
+        if len(told) < 3:
+            continue
+        host = max(told, key=lambda one: told[one] * worse)
+        middle = median(value for one, value in told.items() if one != host)
+        far = told[host] >= floor and told[host] > factor * middle if worse > 0 else told[host] < middle / factor
+        if far:
+            found.append(
+                Finding(f"cluster.{name.replace(' ', '_')}", Severity.CRITICAL, host, f"{name} {told[host]:.2%}",
+                        f"about {middle:.2%}, the middle of the others", (f"measures: {name}",), meaning, fix,
+                        action=Action.INSPECT, confidence=0.8)
+            )  # fmt: skip
+    return found
 
 
 def _row(fact: str, reports: Sequence[HostReport]) -> Row:

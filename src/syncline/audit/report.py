@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ class HostReport:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
     """What should be equal on all hosts of a job, for the matrix."""
+    measures: Mapping[str, float] = field(default_factory=dict)
+    """Figures to compare across hosts."""
     seconds: float = 0.0
 
     @property
@@ -44,9 +46,7 @@ class HostReport:
     def without_unknown(self) -> HostReport:
         """Return the report without what could not be told."""
         kept = tuple(finding for finding in self.findings if finding.severity is not Severity.UNKNOWN)
-        return HostReport(
-            self.host, self.source, kept, self.passed, self.skipped, self.unreadable, self.facts, self.seconds
-        )
+        return replace(self, findings=kept)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values."""
@@ -60,6 +60,7 @@ class HostReport:
             "not_applicable": {reason: list(ids) for reason, ids in self.skipped.items()},
             "unreadable": dict(self.unreadable),
             "facts": dict(self.facts),
+            "measures": dict(self.measures),
             "seconds": round(self.seconds, 3),
         }
 
@@ -91,6 +92,7 @@ def from_json(data: object, where: str) -> HostReport:
             skipped={str(k): tuple(map(str, v)) for k, v in dict(data.get("not_applicable", {})).items()},
             unreadable={str(k): str(v) for k, v in dict(data.get("unreadable", {})).items()},
             facts={str(k): str(v) for k, v in dict(data.get("facts", {})).items()},
+            measures={str(k): float(v) for k, v in dict(data.get("measures", {})).items()},
             seconds=float(data.get("seconds", 0.0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -94,7 +94,7 @@ class Root:
         try:
             yield met
         finally:
-            self._noting.remove(met)
+            self._noting.pop()
 
     def note(self, problems: Mapping[str, str]) -> None:
         """Tell every open `noting` block of these problems."""

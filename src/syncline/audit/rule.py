@@ -112,6 +112,7 @@ CAPABILITIES: dict[str, tuple[str, Callable[[Host, Expect], bool]]] = {
         lambda host, expect: bool(host.fabric_interfaces),
     ),
     "sockets": ("collectives would use RDMA, not sockets", lambda host, expect: not host.ports),
+    "own_tcp": ("a lab sets TCP as it needs it", lambda host, expect: "SYNCLINE_LAB_SCALE" not in host.environment),
     "vm": ("not a virtual machine", lambda host, expect: bool(host.virtual_by)),
     "metal": ("a virtual machine: the hypervisor's host decides", lambda host, expect: not host.virtual_by),
     "numa": ("one NUMA node only", lambda host, expect: host.num_numa > 1),

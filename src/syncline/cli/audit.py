@@ -46,6 +46,7 @@ Collect = Annotated[
 Write = Annotated[
     Path | None, typer.Option("--write", metavar="DIR", help="Write DIR/HOST.json; only one rank of a host does.")
 ]
+Active = Annotated[bool, typer.Option("--active", help="Also keep a core busy for half a second, to compare hosts.")]
 ExitStyle = Annotated[str, typer.Option("--exit", help="nagios (0 1 2 3), npd (0 1 2), nhc (0 1) or none.")]
 UnknownOk = Annotated[bool, typer.Option("--unknown-ok", help="Do not count what could not be checked.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit XML.")]
@@ -62,6 +63,7 @@ def audit(
     ignore: Ignore = None,
     collect: Collect = None,
     write: Write = None,
+    active: Active = False,
     exit_style: ExitStyle = "nagios",
     unknown_ok: UnknownOk = False,
     junit: Junit = None,
@@ -80,7 +82,7 @@ def audit(
     if write is not None and (rank := _local_rank()) != 0:
         err().print(f"local rank {rank}: rank 0 of this host audits it", soft_wrap=True)
         return
-    reports = _run(root or [], cluster, host, only or [], ignore or [])
+    reports = _run(root or [], cluster, host, only or [], ignore or [], active)
     if unknown_ok:
         reports = [report.without_unknown() for report in reports]
     if write is not None:
@@ -132,11 +134,11 @@ def rules(json: JsonOption = False) -> None:
 
 
 def _run(
-    roots: list[Path], cluster: str | None, host: str | None, only: list[str], ignore: list[str]
+    roots: list[Path], cluster: str | None, host: str | None, only: list[str], ignore: list[str], active: bool
 ) -> list[HostReport]:
     from syncline.audit.audit import audit as audit_host
     from syncline.audit.audit import select
-    from syncline.audit.expect import Expect, from_cluster
+    from syncline.audit.expect import Expect, from_cluster, scaled
     from syncline.audit.host import Host
     from syncline.audit.root import Root
 
@@ -144,7 +146,9 @@ def _run(
     reports = []
     for one in [Root.captured(path) for path in roots] or [Root.live()]:
         expect = from_cluster(cluster, host or Host(one).name) if cluster else Expect()
-        reports.append(audit_host(one, expect, only=only, ignore=ignore))
+        if (scale := one.environment().get("SYNCLINE_LAB_SCALE")) is not None:
+            expect = scaled(expect, float(scale))
+        reports.append(audit_host(one, expect, only=only, ignore=ignore, active=active))
     return reports
 
 
@@ -162,7 +166,7 @@ def _compare(paths: list[Path], style: str, unknown_ok: bool, junit: Path | None
 def _show(reports: list[HostReport], across: Matrix | None, junit: Path | None, every: bool, json: bool) -> None:
     from syncline.fabric.load import write_text
     from syncline.report.audit_junit import junit as junit_text
-    from syncline.report.audit_text import first_line, matrix_lines, perfdata, report_lines
+    from syncline.report.audit_text import first_line, matrix_lines, perfdata, report_lines, together_lines
 
     if junit is not None:
         write_text(junit, junit_text(reports, across))
@@ -176,11 +180,9 @@ def _show(reports: list[HostReport], across: Matrix | None, junit: Path | None, 
     if across is not None:
         for line in matrix_lines(across):
             console.print(line, soft_wrap=True)
-    for report in reports:
-        if len(reports) > 1:
-            console.print(f"\n--- {report.host}", soft_wrap=True)
-        for line in report_lines(report, every=every):
-            console.print(line, soft_wrap=True)
+    lines = report_lines(reports[0], every=every) if len(reports) == 1 else together_lines(reports)
+    for line in lines:
+        console.print(line, soft_wrap=True)
 
 
 def _payload(reports: list[HostReport], across: Matrix | None) -> dict[str, Any]:

@@ -60,6 +60,46 @@ def report_lines(report: HostReport, *, every: bool = False) -> Iterator[str]:
     )
 
 
+def together_lines(reports: Sequence[HostReport]) -> Iterator[str]:
+    """Yield the findings of many hosts: what is alike is said once, with the hosts it is on."""
+    groups: dict[str, list[Finding]] = defaultdict(list)
+    unknown: dict[str, set[str]] = defaultdict(set)
+    for report in reports:
+        for finding in report.findings:
+            if finding.severity is Severity.UNKNOWN:
+                unknown[f"{finding.rule}: {finding.observed}"].add(report.host)
+            else:
+                groups[finding.rule].append(finding)
+    for alike in sorted(groups.values(), key=lambda found: -max(f.severity for f in found)):
+        yield ""
+        yield from _alike_lines(alike, len(reports))
+    if unknown:
+        yield ""
+        yield f"could not be checked ({_count(len(unknown), 'rule')}):"
+        for said, told in unknown.items():
+            yield f"  {_hosts(sorted(told), len(reports))} {said}"
+    yield ""
+    yield f"{_count(sum(len(report.passed) for report in reports), 'rule')} passed on {_count(len(reports), 'host')}"
+
+
+def _alike_lines(alike: Sequence[Finding], num_hosts: int) -> Iterator[str]:
+    hosts: dict[str, list[str]] = defaultdict(list)
+    for finding in alike:
+        host, _, rest = finding.place.partition(" ")
+        hosts[f"{rest + ': ' if rest else ''}{finding.observed}; expected {finding.expected}"].append(host)
+    yield f"{alike[0].severity.name:<9} {alike[0].rule}"
+    for said, names in hosts.items():
+        yield f"  {_hosts(names, num_hosts)} {said}"
+    yield f"  why   {alike[0].meaning}"
+    yield f"  fix   {alike[0].fix} ({alike[0].action.value})"
+
+
+def _hosts(names: Sequence[str], total: int) -> str:
+    if len(names) == total > 2:
+        return f"all {total} hosts"
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
 def finding_lines(alike: Sequence[Finding], host: str = "") -> Iterator[str]:
     """Yield findings of one rule and one remedy together."""
     first = alike[0]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from syncline.audit.expect import Expect
 from syncline.audit.host import Host
 from syncline.audit.interface import Interface
+from syncline.audit.measure import MIN_SEGMENTS, tcp_segments
 from syncline.audit.rdma import RdmaPort
 from syncline.audit.rule import Seen, rule
 from syncline.finding import Action, Severity
@@ -24,7 +25,6 @@ FLAPS = 5
 DROP_SHARE = 1e-3
 ERROR_SHARE = 1e-7
 RETRANSMIT_SHARE = 1e-3
-MIN_SEGMENTS = 1000
 
 
 def growth(host: Host, port: RdmaPort, kind: str, names: tuple[str, ...]) -> dict[str, int]:
@@ -253,13 +253,10 @@ def carrier_flaps(host: Host, expect: Expect) -> Iterator[Seen]:
     reference="RFC 4022 tcpRetransSegs",
 )
 def retransmits(host: Host, expect: Expect) -> Iterator[Seen]:
-    rows = [line.split() for line in (host.root.text("proc/net/snmp") or "").splitlines() if line.startswith("Tcp:")]
-    if len(rows) != 2 or len(rows[0]) != len(rows[1]):
+    segments = tcp_segments(host)
+    if segments is None:
         return
-    tcp = {
-        name: int(value) for name, value in zip(rows[0][1:], rows[1][1:], strict=True) if value.lstrip("-").isdecimal()
-    }
-    sent, again = tcp.get("OutSegs", 0), tcp.get("RetransSegs", 0)
+    sent, again = segments
     if sent >= MIN_SEGMENTS and again > RETRANSMIT_SHARE * sent:
         severity = Severity.CRITICAL if again > 10 * RETRANSMIT_SHARE * sent else Severity.WARNING
         yield Seen(

@@ -172,8 +172,8 @@ def isolation(host: Host, expect: Expect) -> Iterator[Seen]:
     reference="tc-tbf(8), tc-netem(8), tc-htb(8)",
 )
 def shaped(host: Host, expect: Expect) -> Iterator[Seen]:
-    for name, row in _qdiscs(host):
-        rate = _rate_of(row)
+    for name, row in qdiscs(host):
+        rate = rate_of(row)
         interface = host.interface(name)
         speed = interface.speed_Mbps * 1e6 / 8 if interface and interface.is_physical else 0.0
         wanted = expect.rate_Bps or speed
@@ -198,7 +198,7 @@ def shaped(host: Host, expect: Expect) -> Iterator[Seen]:
     reference="tc-netem(8)",
 )
 def loss_emulated(host: Host, expect: Expect) -> Iterator[Seen]:
-    for name, row in _qdiscs(host):
+    for name, row in qdiscs(host):
         options = row.get("options") if isinstance(row.get("options"), dict) else {}
         loss = (options or {}).get("loss-random") if row.get("kind") == "netem" else None
         share = loss.get("loss") if isinstance(loss, dict) else None
@@ -225,7 +225,7 @@ def bond(host: Host, expect: Expect) -> Iterator[Seen]:
                 yield Seen(f"{name} {member}", f"MII status {value}", "up", (f"proc/net/bonding/{name}",))
 
 
-def _qdiscs(host: Host) -> list[tuple[str, dict[str, Any]]]:
+def qdiscs(host: Host) -> list[tuple[str, dict[str, Any]]]:
     """Return the queueing disciplines of fabric interfaces; `tc` is asked quietly, since most hosts shape nothing."""
     text = host.root.command("tc-qdisc", TC_QDISC, quiet=True)
     try:
@@ -240,7 +240,7 @@ def _qdiscs(host: Host) -> list[tuple[str, dict[str, Any]]]:
     )
 
 
-def _rate_of(row: dict[str, Any]) -> float:
+def rate_of(row: dict[str, Any]) -> float:
     """Return the rate that a tbf or netem discipline allows, 0 for none."""
     options = row.get("options")
     if not isinstance(options, dict):

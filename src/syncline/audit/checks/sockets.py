@@ -112,7 +112,7 @@ def no_address(host: Host, expect: Expect) -> Iterator[Seen]:
 @rule(
     "net.tcp.congestion",
     "TCP uses a congestion control made for fast links",
-    needs=("sockets",),
+    needs=("sockets", "own_tcp"),
     meaning="An old congestion control fills a fast link slowly after every loss.",
     fix="sysctl net.ipv4.tcp_congestion_control=cubic (or bbr, or dctcp where switches mark)",
     reference="kernel ip-sysctl tcp_congestion_control",

@@ -1,0 +1,107 @@
+"""Hosts side by side: the odd one out is named, a tie is called a tie, and what is not told is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from syncline.audit.audit import audit
+from syncline.audit.matrix import compare
+from syncline.audit.report import HostReport, from_json, read_reports
+from syncline.audit.root import Root
+from syncline.audit.samples import HOSTS
+from syncline.errors import DescriptionError, UsageError
+from syncline.finding import Severity
+
+
+def reports(**facts: dict[str, str]) -> list[HostReport]:
+    return [HostReport(host, "test", facts=told) for host, told in facts.items()]
+
+
+def test_the_odd_host_is_named_with_the_majority() -> None:
+    found = compare(reports(h0={"mtu": "9000"}, h1={"mtu": "9000"}, h2={"mtu": "1500"})).findings
+    (finding,) = found
+    assert (finding.rule, finding.place, finding.severity) == ("cluster.mtu", "h2", Severity.CRITICAL)
+    assert finding.observed == "mtu 1500"
+    assert finding.expected == "9000, as on 2 of 3 hosts"
+
+
+def test_a_tie_names_nobody() -> None:
+    (finding,) = compare(reports(h0={"kernel": "5"}, h1={"kernel": "6"})).findings
+    assert finding.place == "h0, h1"
+    assert finding.observed == "kernel: 5 on h0; 6 on h1"
+    assert "cannot be told" in finding.meaning
+    assert finding.confidence == 0.5
+
+
+def test_half_is_no_majority() -> None:
+    matrix = compare(reports(h0={"nccl": "a"}, h1={"nccl": "a"}, h2={"nccl": "b"}, h3={"nccl": "c"}))
+    assert matrix.rows[0].majority is None
+
+
+def test_who_does_not_tell_is_named_as_unknown() -> None:
+    (finding,) = compare(reports(h0={"bios": "1"}, h1={"bios": "1"}, h2={})).findings
+    assert (finding.severity, finding.place) == (Severity.UNKNOWN, "h2")
+
+
+def test_a_variable_set_on_one_host_only() -> None:
+    (finding,) = compare(reports(h0={}, h1={}, h2={"env NCCL_ALGO": "Ring"})).findings
+    assert (finding.rule, finding.place) == ("cluster.env_nccl_algo", "h2")
+    assert finding.expected.startswith("not set, as on 2 of 3")
+
+
+def test_outliers_of_figures() -> None:
+    figures = {"h0": 0.0001, "h1": 0.0002, "h2": 0.02, "h3": 0.003}
+    hosts = [HostReport(h, "test", measures={"tcp retransmits": v, "cpu share": 0.9}) for h, v in figures.items()]
+    (finding,) = compare(hosts).findings
+    assert (finding.rule, finding.place) == ("cluster.tcp_retransmits", "h2")
+    slow = [HostReport(f"h{i}", "test", measures={"cpu share": v}) for i, v in enumerate((0.9, 0.2, 1.0))]
+    assert [(f.rule, f.place) for f in compare(slow).findings] == [("cluster.cpu_share", "h1")]
+    assert compare(slow[:2]).findings == ()
+
+
+def test_two_reports_of_one_host_are_refused() -> None:
+    with pytest.raises(UsageError, match='2 reports of host "h0"'):
+        compare([HostReport("h0", "a"), HostReport("h0", "b")])
+
+
+def test_real_facts_of_sample_hosts_differ_where_changed(tmp_path: Path) -> None:
+    made = []
+    for name in ("a", "b", "c"):
+        draft = HOSTS["roce-h100"]()
+        draft.host = name
+        draft.put("proc/sys/kernel/hostname", name)
+        if name == "c":
+            draft.put("sys/class/infiniband/mlx5_0/fw_ver", "32.38.1002")
+            draft.put("usr/lib/x86_64-linux-gnu/libnccl.so.2.23.5", "")
+            draft.drop("usr/lib/x86_64-linux-gnu/libnccl.so.2.23.4")
+        made.append(audit(Root.of(draft.tree())))
+    found = {(f.rule, f.place) for f in compare(made).findings}
+    assert found == {("cluster.rdma_firmware", "c"), ("cluster.nccl", "c")}
+
+
+def test_reports_survive_json_and_being_mixed_in_one_file(tmp_path: Path) -> None:
+    report = audit(Root.of(HOSTS["plain-vm"]().tree()))
+    assert from_json(json.loads(json.dumps(report.to_json())), "here").to_json() == report.to_json()
+    path = tmp_path / "srun.out"
+    path.write_text(json.dumps(report.to_json()) + "\n" + json.dumps(report.to_json(), indent=2))
+    assert [r.host for r in read_reports([path])] == ["vm-01", "vm-01"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "this is not JSON"),
+        ('{"a": 1}', "no report of an audit"),
+        ('{"schema": "syncline-audit/1", "host": "h", "findings": [3]}', "the report is damaged"),
+        ("[" * 100_000, "this is not JSON"),
+    ],
+)
+def test_what_is_no_report_is_refused_with_its_line(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text("\n" + text)
+    with pytest.raises(DescriptionError, match=message) as caught:
+        read_reports([path])
+    assert caught.value.where == f"{path} line 2"
