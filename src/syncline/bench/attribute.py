@@ -28,6 +28,9 @@ LEAST_SLOWNESS = 0.10
 LEAST_GAIN = 6.0
 """In log likelihood: a part that does not make the table e^6 times likelier is not blamed."""
 
+LEAST_FLOWS = 2
+"""Measurements that must show it: one alone may be anything, and the second pass asks again."""
+
 _FREEDOM = 4.0
 _PRIOR = {
     PartKind.HOST_TX: 0.0, PartKind.HOST_RX: 0.0, PartKind.LINK: 0.0,
@@ -138,9 +141,10 @@ class _Search:
         slow = np.zeros(self.chance.shape[1])
         for column in range(self.chance.shape[1]):
             rows = np.flatnonzero(self.chance[:, column] > 0)
-            values = np.unique(self.slowness[rows][self.slowness[rows] > self.least])
-            if len(values) == 0:
+            slow_rows = self.slowness[rows] > self.least
+            if slow_rows.sum() < LEAST_FLOWS:
                 continue
+            values = np.unique(self.slowness[rows][slow_rows])
             tries = np.quantile(values, np.linspace(0, 1, min(9, len(values))))
             each = self._gain(rows, column, base, tries)
             best = int(np.argmax(each))

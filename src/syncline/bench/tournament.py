@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline import units
-from syncline.bench.attribute import Attribution, Suspect, attribute
+from syncline.bench.attribute import LEAST_SLOWNESS, Attribution, Suspect, attribute
 from syncline.bench.incidence import Crossings, Incidence, PartKind
 from syncline.bench.pairing import Match, Round, apart, one_by_one, tournament
 from syncline.finding import Action, Finding, Severity
@@ -29,6 +29,7 @@ Play = Callable[[Round], Sequence[float]]
 
 SECOND_WEIGHT = 2.0
 LEAST_TYPICAL = 0.7
+MOST_ODD = 12
 PER_SUSPECT = 4
 """Flows of the second pass that cross a suspect, and as many that avoid it."""
 
@@ -102,8 +103,8 @@ def run(
     table = _Table(crossings, play, tell)
     table.play(rounds, again=False)
     first = table.attribution()
-    if second_pass and first.suspects:
-        table.play(one_by_one(_retests(first, table, rails)), again=True)
+    if second_pass:
+        table.play(one_by_one([*_retests(first, table, rails), *_unexplained(first, table)]), again=True)
     final = table.attribution()
     return Result(
         tuple(table.matches), np.array(table.round), np.array(table.measured), np.array(table.expected),
@@ -177,6 +178,14 @@ def _retests(first: Attribution, table: _Table, rails: list[list[int]]) -> list[
     return list(dict.fromkeys(chosen))
 
 
+def _unexplained(first: Attribution, table: _Table) -> list[Match]:
+    """Return flows that were slow without a suspect: measured again, they are noise or the only ones over a link."""
+    limit = max(LEAST_SLOWNESS, 3 * first.noise)
+    known = {row for suspect in first.suspects for row in suspect.flows}
+    odd = [row for row in np.argsort(-first.slowness).tolist() if first.slowness[row] > limit and row not in known]
+    return list(dict.fromkeys(table.matches[row] for row in odd[:MOST_ODD]))
+
+
 def _spread(ordered: list[Match], count: int) -> list[Match]:
     """Return the first so many that do not all have the same ends: each end at most half of them, where possible."""
     found: list[Match] = []
@@ -222,8 +231,9 @@ def _all_slow(result: Result) -> list[Finding]:
     if factor >= LEAST_TYPICAL:
         return []
     return [Finding(
-        "bench.slow.everything", Severity.WARNING, "all flows", f"{100 * factor:.0f} % of what the links allow", "about 95 %",
-        (), "every pair is slow alike: the hosts' own work, a description that is too fast, or the one switch they share",
+        "bench.slow.everything", Severity.WARNING, "all flows", f"{100 * factor:.0f} % of what the links allow",
+        "about 95 %", (),
+        "every pair is slow alike: the hosts' own work, a description that is too fast, or the one switch they share",
         "Measure one pair with nothing else running; check MTU, CPU load and the rates in the cluster file.",
         "docs/method/bench.md", Action.CONFIGURE, 0.5,
     )]  # fmt: skip
@@ -239,7 +249,8 @@ def _finding(result: Result, suspect: Suspect, names: Sequence[str]) -> Finding:
     ]
     if suspect.among:
         others = ", ".join(part.name for part in suspect.among[:4])
-        evidence.append(f"cannot be told from {others}: the paths that the hash takes are not known")
+        why = "every flow here crosses both" if result.paths_known else "the paths that the hash takes are not known"
+        evidence.append(f"cannot be told from {others}: {why}")
     healthy = result.attribution.typical_factor
     return Finding(
         f"bench.slow.{suspect.part.kind.value}", Severity.CRITICAL if suspect.factor < 0.5 else Severity.WARNING,

@@ -36,7 +36,7 @@ from syncline.cli.bench_options import (
     Transport,
     WarmUp,
 )
-from syncline.cli.bench_start import flat, join, start_here, teller
+from syncline.cli.bench_start import described, flat, join, start_here, teller
 from syncline.cli.bench_tournament import tournament
 from syncline.cli.output import JsonOption, emit, examples
 
@@ -93,9 +93,24 @@ def bench(
     log = read_log(read, kind=NAMES[collective] if collective else None, num_ranks=ranks)
     rows, note = _judge_log(log, cluster)
     payload = _payload(rows, {"vendor": note} if note else {}, cluster, log.num_ranks, log.library)
-    payload |= {"log": str(read), "hosts": log.num_hosts, "version": log.version, "notes": list(log.notes)}
+    notes = [*log.notes, *_other_gpu(log, cluster)]
+    payload |= {"log": str(read), "hosts": log.num_hosts, "version": log.version, "notes": notes}
     payload["devices"] = [{"rank": d.rank, "hostname": d.host, "device_info": d.name} for d in log.devices]
     _finish(payload, rows, cluster, log.num_ranks, cost, exposed, gpu_hour, check, json)
+
+
+def _other_gpu(log: Any, cluster: str | None) -> list[str]:
+    """Return a note when the log's GPUs are not the cluster's."""
+    if cluster is None or not log.devices:
+        return []
+    from syncline.fabric import load
+    from syncline.plan.cost.renting import gpu_models
+
+    models = list(gpu_models(load(cluster)))
+    names = {device.name for device in log.devices if device.name}
+    if not names or any(model.split("-")[0].lower() in name.lower() for model in models for name in names):
+        return []
+    return [f"the log is of {min(names)}, the cluster has {' and '.join(models)}: the prediction is for the latter"]
 
 
 def _judge_log(log: Any, cluster: str | None) -> tuple[list[Judged], str]:
@@ -191,13 +206,12 @@ def _oracle(
     cluster: str | None, placement: str | None, group: Group, routing: str, transport: str | None, calibrated: bool
 ) -> tuple[Placement, Oracle | None]:
     from syncline.bench.expect import Oracle
-    from syncline.fabric import load
     from syncline.program import place
     from syncline.sim.routing import NetworkOptions
 
     if cluster is None:
         return place("packed", flat(group.size), group.size), None
-    fabric = load(cluster)
+    fabric = described(cluster)
     name = placement or ("spread" if group.size <= fabric.num_hosts else "packed")
     placed = place(name, fabric, group.size)
     carrier = transport or ("rdma" if group.backend == "nccl" else "tcp")

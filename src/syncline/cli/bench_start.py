@@ -60,6 +60,29 @@ def teller(group: Group) -> Callable[[str], None]:
     return lambda text: console.print(f"\r\x1b[K{text}", end="")
 
 
+def described(cluster: str) -> Fabric:
+    """Return the cluster that ranks run on: as described, and inside a lab at the rates the lab gives its links."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from syncline.errors import UsageError
+    from syncline.fabric import load
+    from syncline.fabric.fabric import NETWORK_TIERS
+
+    fabric = load(cluster)
+    text = os.environ.get("SYNCLINE_LAB_SCALE", "")
+    if not text:
+        return fabric
+    try:
+        scale = float(text)
+    except ValueError:
+        raise UsageError(f'SYNCLINE_LAB_SCALE is "{text}", which is no number.', where="environment") from None
+    network = np.isin(fabric.links.tier, [int(tier) for tier in NETWORK_TIERS])
+    rate = np.where(network, fabric.links.rate_Bps * scale, fabric.links.rate_Bps)
+    return replace(fabric, links=replace(fabric.links, rate_Bps=rate))
+
+
 def flat(num_hosts: int) -> Fabric:
     """Return hosts on one switch, for when no cluster is described: it says who there is, and predicts nothing."""
     from syncline.fabric import ClusterSpec, build

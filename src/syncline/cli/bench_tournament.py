@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from syncline.runtime.group import Group
 
 FlowSize = Annotated[str | None, typer.Option("--size", help="Bytes of one flow (default: 0.2 s worth).")]
-FlowRepeats = Annotated[int, typer.Option("--repeats", "-n", min=1, help="Repetitions of a flow; the median counts.")]
+FlowRepeats = Annotated[int, typer.Option("--repeats", "-n", min=1, help="Repetitions of a flow; the best counts.")]
 MaxRounds = Annotated[int, typer.Option(min=0, help="At most so many rounds (default: every pair both ways).")]
 NoSecond = Annotated[bool, typer.Option("--one-pass", help="Do not test suspects again, alone, against good hosts.")]
 PathFile = Annotated[
@@ -84,11 +84,10 @@ def _crossings(
     cluster: str | None, placement: str | None, paths: Path | None, group: Group
 ) -> tuple[Crossings, Placement]:
     from syncline.bench.incidence import Crossings
-    from syncline.cli.bench_start import flat
-    from syncline.fabric import load
+    from syncline.cli.bench_start import described, flat
     from syncline.program import place
 
-    fabric = flat(group.size) if cluster is None else load(cluster)
+    fabric = flat(group.size) if cluster is None else described(cluster)
     name = placement or ("spread" if group.size <= fabric.num_hosts else "packed")
     placed = place(name, fabric, group.size)
     known = _known_paths(paths, fabric, placed) if paths else None

@@ -10,11 +10,11 @@ from syncline.bench.verdict import Judged
 from syncline.finding import Finding, Severity
 
 HEAD = (
-    "#                                                              {place:^34}  {expected:^37}\n"
-    "#       size         count      type   redop    root     time   algbw   busbw #wrong  spread"
-    "     time    low..high  wire of line  verdict\n"
-    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)                    (us)"
-    "         (us)  (Gb/s)"
+    "#                                                              {place:^31}          {expected:^46}\n"
+    "#       size         count      type   redop    root     time   algbw   busbw  #wrong  spread"
+    "     time        low..high    wire  of    verdict\n"
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)                "
+    "     (us)             (us)  (Gb/s) line"
 )
 
 
@@ -52,11 +52,11 @@ def row_line(row: Judged) -> str:
         f"{_rate(measured.busbw_Bps):>6}  {wrong:>6}  {100 * measured.timing.spread:4.0f} %"
     )
     if row.expected is None:
-        return f"{left}  {'-':>7} {'-':>12} {'-':>7} {'-':>4}  {row.label}"
+        return f"{left}  {'-':>7} {'-':>16} {'-':>7} {'-':>5}  {row.label}"
     expected, wire = row.expected, row.wire_Bps or 0.0
     share = f"{100 * wire / expected.line_Bps:.0f} %" if expected.line_Bps else "-"
     span = f"{_us(expected.low_s)}..{_us(expected.high_s)}"
-    return f"{left}  {_us(expected.time_s):>7} {span:>12} {wire * 8 / 1e9:7.4g} {share:>5}  {row.label}"
+    return f"{left}  {_us(expected.time_s):>7} {span:>16} {wire * 8 / 1e9:7.4g} {share:>5}  {row.label}"
 
 
 def _us(time_s: float) -> str:
