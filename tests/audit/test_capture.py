@@ -87,7 +87,8 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def test_filters() -> None:
     assert privacy.kernel_options("root=UUID=1 iommu=pt token=abc pci=noacs -- --secret x") == "iommu=pt pci=noacs\n"
     assert privacy.environment({**SECRETS, "NCCL_IB_HCA": "mlx5"}) == {"NCCL_IB_HCA": "mlx5"}
-    smi = "GPU 0\n    Serial Number : 165\n    Processes\n        GPU instance ID : N/A\n            Name : /home/a/x\n    Fabric : N/A\n"
+    private = "    Serial Number : 165\n    Processes\n        GPU instance ID : N/A\n            Name : /home/a/x\n"
+    smi = f"GPU 0\n{private}    Fabric : N/A\n"
     assert privacy.smi_text(smi) == "GPU 0\n    Fabric : N/A\n"
     assert privacy.log_lines("sshd: password\nNVRM: Xid 79\n") == "NVRM: Xid 79\n"
     assert privacy.nvlink_text("GPU 0: H100 (UUID: GPU-12)\n") == "GPU 0: H100\n"

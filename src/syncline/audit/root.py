@@ -216,6 +216,8 @@ class Root:
     def _walk(self, path: str, followed: int) -> str | None:
         """Return where a path leads: its folder first, which is mostly known already, then its last step."""
         if path in self._real or path == "":
+            if path in self.problems and self._real.get(path) is None:
+                raise OSError(errno.ELOOP, self.problems[path])  # what lies below it is just as unreadable
             return self._real.get(path, "")
         if followed > MAX_LINKS:
             raise OSError(errno.ELOOP, "its links lead in a circle")

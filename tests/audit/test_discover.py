@@ -1,0 +1,134 @@
+"""Discovery writes descriptions that build, from trees, LLDP, Slurm and NCCL files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from syncline.audit.discover import discover
+from syncline.audit.host import Host
+from syncline.audit.lldp import parse_lldp
+from syncline.audit.root import Root
+from syncline.audit.samples import HOSTS, Draft
+from syncline.errors import DescriptionError, UsageError
+from syncline.fabric import Fabric, build, load, save
+from syncline.fabric.exchange import export_text
+from syncline.fabric.spec import ClusterSpec
+
+
+def host(draft: Draft, name: str = "") -> Host:
+    if name:
+        draft.host = name
+        draft.put("proc/sys/kernel/hostname", name)
+    return Host(Root.of(draft.tree()))
+
+
+def with_neighbours(name: str, leaf: str) -> Host:
+    draft = HOSTS["roce-h100"]()
+    rows = [
+        {
+            f"rdma{rail}": {
+                "chassis": {leaf: {"descr": "SONiC"}},
+                "port": {"id": {"type": "ifname", "value": f"Ethernet{rail}"}},
+            }
+        }
+        for rail in range(8)
+    ]
+    draft.commands["lldpctl"] = json.dumps({"lldp": {"interface": rows}})
+    return host(draft, name)
+
+
+def rebuilt(spec: ClusterSpec, folder: Path) -> Fabric:
+    save(spec, folder / "cluster.yaml")
+    return load(folder / "cluster.yaml")
+
+
+@pytest.mark.parametrize(
+    ("sample", "gpus", "nic", "link", "path"),
+    [
+        ("dgx-h100", 8, "ConnectX-7", "NDR", "PIX"),
+        ("roce-h100", 8, "BlueField-3", "400GbE", "PIX"),
+        ("ethernet-t4", 4, "ConnectX-4", "25GbE", "PHB"),
+        ("cloud-vm", 8, "ConnectX-7", "NDR", "PHB"),
+        ("plain-vm", 1, "X520", "10GbE", "PHB"),
+    ],
+)
+def test_one_host(sample: str, gpus: int, nic: str, link: str, path: str, tmp_path: Path) -> None:
+    spec = discover([host(HOSTS[sample]())])
+    found = spec.hosts[0].host
+    assert (found.gpus, found.nic, found.link, found.nic_path) == (gpus, nic, link, path)
+    assert rebuilt(spec, tmp_path).num_gpus == gpus
+
+
+def test_guesses_are_written_down() -> None:
+    notes = discover([host(HOSTS["plain-vm"]())]).notes
+    assert "taken as X520" in notes
+    assert "taken as 10GbE" in notes
+    assert discover([host(HOSTS["dgx-h100"]())]).notes == ""
+
+
+def test_many_hosts_like_this_one(tmp_path: Path) -> None:
+    names = [f"gpu{i:03d}" for i in range(16)]
+    fabric = rebuilt(discover([host(HOSTS["dgx-h100"]())], names=names, network="rail-optimized NDR"), tmp_path)
+    assert fabric.host_names == tuple(names)
+    assert fabric.num_gpus == 128
+
+
+def test_cables_from_lldp(tmp_path: Path) -> None:
+    hosts = [with_neighbours(f"h{i}", f"leaf-{i // 2}") for i in range(4)]
+    spec = discover(hosts)
+    fabric = rebuilt(spec, tmp_path)
+    leaf = fabric.out_links(fabric.device("leaf-1"))
+    below = {fabric.link_name(int(link)).split(" -> ")[1].split("/")[0] for link in leaf}
+    assert below == {"h2", "h3", "core"}
+    assert "one core that joins them at full rate is assumed" in spec.notes
+
+
+def test_hosts_and_switches_from_slurm(tmp_path: Path) -> None:
+    path = tmp_path / "topology.conf"
+    path.write_text(
+        "SwitchName=leaf0 Nodes=n[0-1]\nSwitchName=leaf1 Nodes=n[2-3]\nSwitchName=spine Switches=leaf[0-1]\n"
+    )
+    fabric = rebuilt(discover([host(HOSTS["dgx-h100"]())], slurm=path), tmp_path)
+    assert fabric.host_names == ("n0", "n1", "n2", "n3")
+    assert fabric.num_gpus == 32
+
+
+def test_the_host_from_an_nccl_topology(tmp_path: Path) -> None:
+    path = tmp_path / "topo.xml"
+    path.write_text(export_text(load("dgx-h100-superpod-1su"), "nccl"))
+    fabric = rebuilt(discover([host(HOSTS["dgx-h100"]())], nccl=path, names=["a", "b"]), tmp_path)
+    assert (fabric.num_hosts, fabric.num_gpus) == (2, 16)
+
+
+def test_hosts_that_differ_become_groups(tmp_path: Path) -> None:
+    draft = HOSTS["dgx-h100"]()
+    for file in [p for p in draft.files if p.endswith("ports/1/rate")]:
+        draft.put(file, "200 Gb/sec (4X HDR)")
+    spec = discover([host(HOSTS["dgx-h100"](), "a"), host(draft, "b")], network="fat-tree HDR")
+    assert [group.names for group in spec.hosts] == [("a",), ("b",)]
+
+
+def test_refusals() -> None:
+    with pytest.raises(DescriptionError, match="has no GPU"):
+        draft = HOSTS["plain-vm"]()
+        draft.drop("sys/bus/pci/devices/0000:01:00.0")
+        draft.smi.clear()
+        discover([host(draft)])
+    with pytest.raises(UsageError, match='two trees are of host "dgx-01"'):
+        discover([host(HOSTS["dgx-h100"]()), host(HOSTS["dgx-h100"]())])
+    assert build(discover([host(HOSTS["plain-vm"]())], gpu="H100")).num_gpus == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"lldp": 3}', '{"lldp": {"interface": [3, {"eth0": 4}]}}', "[" * 99_999]
+)
+def test_lldp_of_any_shape(text: str) -> None:
+    assert parse_lldp(text) == {}
+
+
+def test_lldp_of_one_interface_and_of_switches_without_name() -> None:
+    one = {"lldp": {"interface": {"eth0": {"chassis": {"id": {"type": "mac", "value": "aa:bb"}}, "port": {}}}}}
+    assert parse_lldp(json.dumps(one)) == {"eth0": ("aa:bb", "")}

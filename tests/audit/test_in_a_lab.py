@@ -1,0 +1,109 @@
+"""Real network namespaces: a clean lab raises no alarm, and five planted faults are each found on the right host."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from syncline.audit.matrix import compare
+from syncline.audit.report import HostReport, from_json
+from syncline.errors import LabError
+from syncline.fabric import load
+from syncline.finding import Severity
+from syncline.lab import Lab
+
+CLUSTER = """hosts: 6
+host: {gpu: T4, gpus: 1, nics: 1, nic: i350, link: 1GbE}
+network: fat-tree 1GbE
+"""
+# Every rank sends to every other, so that loss shows in TCP's own counters.
+TRAFFIC = """
+import os, socket, sys, threading
+me, peers = int(os.environ["RANK"]), sys.argv[1:]
+server = socket.create_server(("", 6000))
+def drain():
+    streams = [server.accept()[0] for _ in range(len(peers) - 1)]
+    for stream in streams:
+        while stream.recv(1 << 18): pass
+thread = threading.Thread(target=drain)
+thread.start()
+import time
+for at in range(1, len(peers)):
+    for _ in range(200):
+        try:
+            out = socket.create_connection((peers[(me + at) % len(peers)], 6000)); break
+        except ConnectionRefusedError: time.sleep(0.02)
+    out.sendall(bytes(4_000_000)); out.shutdown(socket.SHUT_WR)
+thread.join()
+"""
+AUDIT = """
+import os, sys
+if os.environ["SYNCLINE_LAB_HOST"] in sys.argv[2:]:
+    os.environ["NCCL_SOCKET_IFNAME"] = "lo"
+from syncline.cli.app import run
+sys.exit(run(["audit", "--cluster", sys.argv[1], "--active", "--exit", "none", "--json"]))
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("lab") / "cluster.yaml"
+    path.write_text(CLUSTER)
+    return path
+
+
+@pytest.fixture(scope="module")
+def lab(cluster: Path) -> Iterator[Lab]:
+    try:
+        lab = Lab(load(cluster), scale=0.2).open()
+    except LabError as error:
+        pytest.skip(str(error))
+    yield lab
+    lab.close()
+
+
+def look(lab: Lab, cluster: Path, *wrong: str) -> list[HostReport]:
+    addresses = [lab.address(host) for host in lab.host_names]
+    traffic = lab.run([sys.executable, "-c", TRAFFIC, *addresses], ranks_per_host=1, timeout_s=60)
+    assert traffic.exit_status == 0, traffic.ranks[0].stderr
+    done = lab.run([sys.executable, "-c", AUDIT, str(cluster), *wrong], ranks_per_host=1, timeout_s=60)
+    assert done.exit_status == 0, done.ranks[0].stderr
+    return [from_json(json.loads(rank.stdout), rank.host) for rank in done.ranks]
+
+
+def alarms(reports: list[HostReport]) -> set[tuple[str, str]]:
+    """Return (rule, host) of what concerns the network; limits and the like are this machine's own."""
+    found = [f for report in reports for f in report.findings] + list(compare(reports).findings)
+    subjects = ("net.", "env.", "nccl.", "cluster.", "rdma.", "roce.")
+    return {
+        (finding.rule, finding.place.split(" ")[0])
+        for finding in found
+        if finding.rule.startswith(subjects) and finding.severity is not Severity.UNKNOWN
+    }
+
+
+def test_no_false_alarm_on_a_clean_lab_and_each_fault_found_on_its_host(lab: Lab, cluster: Path) -> None:
+    assert alarms(look(lab, cluster)) == set()
+
+    for fault in ("host-00:eth0 mtu 1400", "host-01:eth0 rate 25%", "host-03:eth0 loss 3%", "host-04 slow 10%"):
+        lab.fault(fault)
+    found = alarms(look(lab, cluster, "host-02"))
+    planted = {
+        ("cluster.mtu", "host-00"),  # MTU mismatch: the odd host out
+        ("net.mtu", "host-00"),  # and below what the description says
+        ("net.shaped", "host-01"),  # slow link
+        ("cluster.queueing", "host-01"),
+        ("env.socket_ifname.wrong", "host-02"),  # wrong interface
+        ("cluster.env_nccl_socket_ifname", "host-02"),
+        ("cluster.tcp_retransmits", "host-03"),  # lossy link
+        ("net.tcp.retransmits", "host-03"),
+        ("cluster.cpu_share", "host-04"),  # one slow host
+    }
+    assert planted <= found
+    # What is lost on host-03's cable is lost by its peers too: they retransmit what they send to it, and nothing else.
+    rest = found - planted
+    assert {rule for rule, _ in rest} <= {"net.tcp.retransmits"}
