@@ -13,7 +13,7 @@ from syncline.sim.emulation import HostCosts, Wiring, course, predict, script_of
 from syncline.sim.host_fit import Point, fit
 
 RATE = 25e6
-FREE = HostCosts(0.0, 0.0, 0.0, 1.0)
+FREE = HostCosts(0.0, 0.0, 0.0, 0.0, 1.0)
 STAR = {(a, b): (2 * a, 2 * b + 1) for a in range(8) for b in range(8) if a != b}
 
 
@@ -43,11 +43,12 @@ def test_each_cost_adds_what_it_says(placement: Placement) -> None:
     script = script_of(program(placement, "ring"), 8 << 20, star())
     base = predict(script, FREE)
     rounds, chunk = 14, (8 << 20) / 8
-    assert predict(script, HostCosts(1e-3, 0, 0, 1.0)) - base == pytest.approx(rounds * 1e-3)
+    assert predict(script, HostCosts(1e-3, 0, 0, 0, 1.0)) - base == pytest.approx(rounds * 1e-3)
     # A rank posts its receive and then its send, and a message moves when both ends have posted it.
-    assert predict(script, HostCosts(0, 1e-3, 0, 1.0)) - base == pytest.approx(rounds * 2e-3)
-    assert predict(script, HostCosts(0, 0, 1e-9, 1.0)) - base == pytest.approx(7 * chunk * 1e-9)
-    assert predict(script, HostCosts(0, 0, 0, 0.5)) == pytest.approx(2 * base)
+    assert predict(script, HostCosts(0, 1e-3, 0, 0, 1.0)) - base == pytest.approx(rounds * 2e-3)
+    assert predict(script, HostCosts(0, 0, 1e-9, 0, 1.0)) - base == pytest.approx(7 * chunk * 1e-9)
+    assert predict(script, HostCosts(0, 0, 0, 0, 0.5)) == pytest.approx(2 * base)
+    assert predict(script, HostCosts(0, 0, 0, 2e-3, 1.0)) - base == pytest.approx(2e-3)
 
 
 def test_a_bucket_saves_its_bytes_once_when_there_is_no_idle_time(placement: Placement) -> None:
@@ -55,7 +56,7 @@ def test_a_bucket_saves_its_bytes_once_when_there_is_no_idle_time(placement: Pla
     plain, bucket = (predict(script_of(ring, 8 << 20, star(burst_bytes=b)), FREE) for b in (0.0, 20_000.0))
     assert plain - bucket == pytest.approx(20_000 / RATE, rel=1e-6)
     # A pause of 2 ms a round fills a bucket of 20 kB again at 25 MB/s: every round saves it.
-    paused = HostCosts(2e-3, 0, 0, 1.0)
+    paused = HostCosts(2e-3, 0, 0, 0, 1.0)
     plain, bucket = (predict(script_of(ring, 8 << 20, star(burst_bytes=b)), paused) for b in (0.0, 20_000.0))
     assert plain - bucket == pytest.approx(14 * 20_000 / RATE, rel=1e-6)
 
@@ -84,7 +85,7 @@ def test_ranks_of_one_host_do_not_use_the_wire(placement: Placement) -> None:
 
 def test_a_fit_finds_the_costs_again(placement: Placement) -> None:
     wiring = star(burst_bytes=20_000.0, head_start_bytes=18_000.0)
-    true = HostCosts(4e-4, 2.5e-4, 1.4e-9, 0.985)
+    true = HostCosts(4e-4, 2.5e-4, 1.4e-9, 1e-3, 0.985)
     scripts = [
         script_of(program(placement, name, kind), size, wiring)
         for name, kind in (
@@ -113,5 +114,5 @@ def test_mistakes_are_named(placement: Placement) -> None:
         script_of(vendor(Collective(Kind.ALL_REDUCE, 8), placement, "gloo"), 1 << 20, star())
     with pytest.raises(SimulationError, match="needs a rate above 0"):
         Wiring.of([0.0], {}, range(8))
-    with pytest.raises(SimulationError, match="1 measurements cannot tell 4 costs apart"):
+    with pytest.raises(SimulationError, match="1 measurements cannot tell 5 costs apart"):
         fit([Point(script_of(ring, 1 << 20, star()), 1.0)])

@@ -5,7 +5,7 @@
     predict(script, costs)                                                 # seconds
 
 The program is executed as the runtime's executor executes it: a rank posts the receives of a round, then its sends, one
-after the other; a message moves when both ends have posted it; what is reduced is added in order of arrival. Four
+after the other; a message moves when both ends have posted it; what is reduced is added in order of arrival. Five
 numbers describe the hosts and are fitted by `fit` (`sim/host_fit.py`); everything else is the description.
 docs/method/emulation.md says where each comes from.
 """
@@ -35,6 +35,8 @@ class HostCosts:
     """The processor's time to post one message; a rank posts them one after the other."""
     add_s_per_byte: float = 5e-10
     """The processor's time to add one received byte to the buffer."""
+    start_s: float = 5e-4
+    """From the common start until a rank has woken and begun: once an operation."""
     efficiency: float = 0.985
     """Payload over line rate: headers, acknowledgements and what the shaper loses."""
 
@@ -101,6 +103,7 @@ class Script:
     added_bytes: Floats
     fixed_s: Floats
     head_start_s: Floats
+    starts: Floats
     wait_start: NDArray[np.int64]
     wait_for: NDArray[np.int32]
     label: str
@@ -114,6 +117,7 @@ class Script:
             + self.added_bytes * costs.add_s_per_byte
             + self.fixed_s
             + self.head_start_s / costs.efficiency
+            + self.starts * costs.start_s
         )
         count = len(self.size_bytes)
         return Tasks(
@@ -152,7 +156,7 @@ def script_of(program: Program, size_bytes: int, wiring: Wiring) -> Script:
     if any(isinstance(step, VendorStep) for step in program.steps):
         raise SimulationError(f"{program.name} leaves a step to the library: it has no rounds to follow.")
     draft = _Draft(wiring)
-    start = [draft.task([])] * program.num_ranks
+    start = [draft.task([], starts=1.0)] * program.num_ranks
     for number in range(len(program.steps)):
         start = _lay_step(draft, program, number, size_bytes, start)
     return draft.script(program.name, size_bytes)
@@ -163,7 +167,7 @@ class _Draft:
     """Tasks under construction: one row a task."""
 
     wiring: Wiring
-    rows: list[tuple[int, float, float, float, float, float, float]] = field(default_factory=list)
+    rows: list[tuple[float, ...]] = field(default_factory=list)
     waits: list[list[int]] = field(default_factory=list)
     paths: dict[tuple[int, ...], int] = field(default_factory=dict)
 
@@ -178,19 +182,19 @@ class _Draft:
         added_bytes: float = 0.0,
         fixed_s: float = 0.0,
         head_start_s: float = 0.0,
+        starts: float = 0.0,
     ) -> int:
         """Append one task and return its number."""
         path = self.paths.setdefault(links, len(self.paths)) if links else 0
         moved = size_bytes if links else 0.0
-        self.rows.append((path, moved, latencies, posts, added_bytes, fixed_s, head_start_s))
+        self.rows.append((path, moved, latencies, posts, added_bytes, fixed_s, head_start_s, starts))
         self.waits.append(after)
         return len(self.rows) - 1
 
     def script(self, label: str, size_bytes: int) -> Script:
         """Return the script."""
-        path, moved, latencies, posts, added, fixed, head = (
-            np.array(self.rows, dtype=np.float64).reshape(-1, 7).T.copy()
-        )
+        table = np.array(self.rows, dtype=np.float64).T.copy()
+        path, moved, latencies, posts, added, fixed, head, starts = table
         counts = [len(row) for row in self.waits]
         return Script(
             self.wiring,
@@ -202,6 +206,7 @@ class _Draft:
             added,
             fixed,
             head,
+            starts,
             np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
             np.array([task for row in self.waits for task in row], dtype=np.int32),
             label,

@@ -19,6 +19,7 @@ BOUNDS = {
     "latency_s": (1e-6, 0.05),
     "post_s": (1e-6, 0.01),
     "add_s_per_byte": (1e-11, 1e-7),
+    "start_s": (1e-6, 0.05),
     "efficiency": (0.5, 1.0),
 }
 """Beyond these a fit has gone astray: a millisecond a message is a busy machine, 50 ms is none."""
