@@ -37,7 +37,9 @@ def test_every_rule_finds_its_own_example_and_nothing_else() -> None:
 def test_every_reported_rule_says_what_it_means_what_to_do_and_who_says_so() -> None:
     for rule in shipped_rules().values():
         if not rule.signal:
-            assert rule.meaning.endswith(".") and rule.fix.endswith(".") and rule.reference.startswith("https://"), rule.id
+            assert rule.meaning.endswith(".") and rule.fix.endswith(".") and rule.reference.startswith("https://"), (
+                rule.id
+            )
             assert rule.example or rule.check.startswith("flight"), rule.id
 
 
@@ -71,7 +73,9 @@ def test_rules_of_ones_own_are_added(tmp_path: Path) -> None:
 
 
 def test_a_shipped_rule_can_be_replaced(tmp_path: Path) -> None:
-    (tmp_path / "ours.yaml").write_text(RULE.replace("ours.disk", "kernel.oom").replace("  explains: [nccl.abort]\n", ""))
+    (tmp_path / "ours.yaml").write_text(
+        RULE.replace("ours.disk", "kernel.oom").replace("  explains: [nccl.abort]\n", "")
+    )
     assert read_rules(tmp_path)["kernel.oom"].title == "the disk is full"
 
 

@@ -125,7 +125,7 @@ def _standing(fault: Fault, fabric: Fabric) -> Standing | None:
     if fault.kind is FaultKind.DOWN:
         return Standing(**where)
     rate = fault.rate_Bps or (fault.share or 1.0) * _rate(fabric, fault.target)
-    return Standing(**where, rate=f"{rate * 8:.0f}bps", which=0 if "link" in where else None)
+    return Standing(**where, rate=rate, which=0 if "link" in where else None)
 
 
 def _rate(fabric: Fabric, target: str) -> float:

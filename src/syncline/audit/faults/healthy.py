@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 HOSTS = ("gpu-01", "gpu-02", "gpu-03", "gpu-04")
 GPUS = 8
-START = datetime(2026, 11, 2, 8, 0, 0)  # noqa: DTZ001
+START = datetime(2026, 11, 2, 8, 0, 0)
 STEP_S = 30
 STEPS = 60
 JOB = "job.log"
@@ -65,7 +65,7 @@ def _start() -> list[str]:
                 f"{who} NVLS multicast support is available on dev {gpu} (NVLS_NCHANNELS 16)",
                 f"{who} Channel 0{gpu}/0 : {rank}[{gpu}] -> {peer}[{gpu}] [send] via NET/IB/{gpu}/GDRDMA",
                 f"{who} NVLS comm 0x55d headRank {gpu} nHeads 8 buffSize 4194304 memSize 2097152",
-                f"{who} 16 coll channels, 16 collnet channels, 16 nvls channels, 16 p2p channels, 2 p2p channels per peer",
+                f"{who} 16 coll channels, 16 collnet channels, 16 nvls channels, 16 p2p channels, 2 p2p per peer",
                 f"{who} ncclCommInitRank comm 0x55d rank {rank} nranks 32 cudaDev {gpu} nvmlDev {gpu} busId 1b000 "
                 "commId 0x65e0 - Init COMPLETE",
             ]

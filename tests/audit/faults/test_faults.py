@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from syncline.audit.diagnose import shipped_rules
+from syncline.audit.environment import rule_ids
+from syncline.audit.faults import healthy_logs, known_faults, measure_logs
+from syncline.audit.faults.measure import diagnose_logs
+from syncline.audit.samples.plants import PLANTS
+from syncline.errors import FaultError
+from syncline.fabric import load
+from syncline.fabric.fault import FaultKind
+
+FAULTS = list(known_faults().values())
+
+
+def test_healthy_logs_are_healthy() -> None:
+    assert diagnose_logs(healthy_logs()).findings == []
+
+
+def test_every_fault_is_diagnosed_with_its_cause_first() -> None:
+    score = measure_logs()
+    assert score.num_cases == len(FAULTS) >= 30
+    assert score.misses == () and score.extras == ()
+    assert score.first_right == score.num_cases
+
+
+@pytest.mark.slow
+def test_two_faults_at_once() -> None:
+    score = measure_logs(pairs=True)
+    assert score.recall >= 0.95 and score.precision >= 0.95
+    assert score.first_right == score.num_cases
+
+
+def test_records_name_what_exists() -> None:
+    plants = {plant.name for plant in PLANTS}
+    rules = {*shipped_rules(), *rule_ids()}
+    for fault in FAULTS:
+        assert set(fault.rules) <= rules, fault.id
+        assert not fault.plant or fault.plant in plants, fault.id
+        assert fault.happens or fault.plant or fault.log, fault.id
+
+
+@pytest.mark.parametrize("fault", [f for f in FAULTS if f.happens], ids=lambda f: f.id)
+def test_a_fault_of_the_network_can_be_injected_in_a_lab(fault) -> None:
+    fabric = load("h100-64-rail")
+    made = fault.happening(fabric)
+    assert made
+    assert all(fabric.host_names[1] in f.target or "leaf" in f.target for f in made)
+
+
+@pytest.mark.parametrize(
+    "fault", [f for f in FAULTS if any(w in f.happens for w in (" down", " rate "))], ids=lambda f: f.id
+)
+def test_a_fault_of_cables_can_be_simulated(fault) -> None:
+    fabric = load("h100-64-rail")
+    broken = fault.on(fabric)
+    changed = (broken.links.up != fabric.links.up) | (broken.links.rate_Bps != fabric.links.rate_Bps)
+    assert 2 <= np.count_nonzero(changed) <= 4
+    assert fault.happening(fabric)[0].kind in (FaultKind.DOWN, FaultKind.RATE)
+
+
+def test_a_fault_without_a_standing_form_says_so() -> None:
+    with pytest.raises(FaultError, match="not a state of cables"):
+        known_faults()["mtu-mismatch"].on(load("h100-64-rail"))

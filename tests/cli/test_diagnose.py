@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from syncline.cli.app import run
+
+LINE = "n1:1:2 [0] init.cc:795 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1a000\n"
+RULE = (
+    "- id: ours.thing\n  match: {text: our thing}\n  meaning: It is ours.\n  fix: Do it.\n  example: |\n    our thing\n"
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "job.log"
+    path.write_text(LINE)
+    return path
+
+
+def test_text(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diagnose", str(log)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("1 file, 1 lines, ") and "First: nccl.gpu.duplicate on n1" in out
+    assert "fix: Start as many ranks as GPUs" in out
+
+
+def test_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diagnose", str(log), str(log.parent / "missing"), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["causes"][0]["rule"] == "nccl.gpu.duplicate"
+    assert answer["unread"][0]["reason"] == "No such file or directory"
+
+
+@pytest.mark.parametrize(("style", "status"), [("none", 0), ("nagios", 2)])
+def test_exit_status(log: Path, style: str, status: int) -> None:
+    assert run(["diagnose", str(log), "--exit", style]) == status
+
+
+def test_rules_of_ones_own(tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(RULE)
+    log.write_text("here is our thing\n")
+    assert run(["diagnose", str(log), "--rules", str(rules)]) == 0
+    assert "ours.thing" in capsys.readouterr().out
+    assert run(["diagnose", "--check-rules", "--rules", str(rules)]) == 0
+    rules.write_text(RULE.replace("    our thing", "    another"))
+    assert run(["diagnose", "--check-rules", "--rules", str(rules)]) == 2
+    assert 'the example of rule "ours.thing" is not found by it.' in capsys.readouterr().err
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diagnose", "--list", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["rules"]) > 60
+    assert run(["diagnose", "--list"]) == 0
+    assert "36 torch.watchdog.timeout" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--rules", "/nowhere/x.yaml", "a.log"], "there is no file"),
+        (["--exit", "odd", "a.log"], 'no exit style is called "odd"'),
+        (["--cluster", "nothing-here", "a.log"], "nothing-here"),
+    ],
+)
+def test_mistakes(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diagnose", *arguments]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_standard_input() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "syncline", "diagnose", "-"], input=LINE, capture_output=True, text=True, check=True
+    )
+    assert "nccl.gpu.duplicate" in done.stdout and "stdin:1:" in done.stdout
