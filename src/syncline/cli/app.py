@@ -42,6 +42,7 @@ VERBS: dict[str, str] = {
     "bench": "Measure collectives against what they should give.",
     "lab": "Run commands on an emulated copy of a cluster.",
     "watch": "Watch a host or a run, the prediction beside it.",
+    "top": "Watch at a terminal.",
     "validate": "Compare predictions with published measurements.",
 }
 

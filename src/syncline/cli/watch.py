@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from syncline.watch.access import Access
     from syncline.watch.agent import Agent
+    from syncline.watch.frame import Frame
     from syncline.watch.server import Feed, Server
 
 app = typer.Typer()
@@ -197,7 +198,7 @@ def _run(
             exporter.close()
         if server is not None:
             server.close()
-    return _payload(feed)
+    return payload_of(feed.hub.frame)
 
 
 def _start_server(feed: Feed, access: Access) -> Server:
@@ -236,8 +237,8 @@ def _clock(wall_s: float) -> str:
     return datetime.datetime.fromtimestamp(wall_s).strftime("%H:%M:%S")
 
 
-def _payload(feed: Feed) -> dict[str, Any]:
-    frame = feed.hub.frame
+def payload_of(frame: Frame | None) -> dict[str, Any]:
+    """Return a frame as `--json` prints it."""
     if frame is None:
         return {"frames": 0, "links": [], "alerts": [], "health": {}}
     table, load = frame.table, frame.load

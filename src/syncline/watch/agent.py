@@ -138,9 +138,8 @@ class Agent:
         if self._sampler is not None:
             self._sampler.close()
             self._sampler = None
-        for source in self._spans:
-            if hasattr(source, "close"):
-                source.close()
+        for source in (*self._interfaces, *(slow.source for slow in self._slow), *self._spans):
+            source.close()
         if self.history is not None:
             self.history.close()
 

@@ -56,6 +56,11 @@ class EthtoolSource:
         return reading
 
 
+    def close(self) -> None:
+        if isinstance(self._driver, IoctlDriver):
+            self._driver.close()
+
+
 def _key(device: str, name: str) -> Key | None:
     pause = _PAUSE.fullmatch(name)
     if pause:
@@ -81,6 +86,9 @@ class IoctlDriver:
         data = array.array("B", struct.pack("=II", ETHTOOL_GSTATS, count) + bytes(8 * count))
         self._ioctl(device, data)
         return dict(zip(names, struct.unpack_from(f"={count}Q", data, 8), strict=True))
+
+    def close(self) -> None:
+        self._socket.close()
 
     def _count(self, device: str) -> int:
         data = array.array("B", struct.pack("=IIQI", ETHTOOL_GSSET_INFO, 0, 1 << ETH_SS_STATS, 0))

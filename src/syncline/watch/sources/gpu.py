@@ -56,6 +56,11 @@ class GpuSource:
             reading.update(part)
         return reading
 
+    def close(self) -> None:
+        if self._gpus:
+            self._nvml.nvmlShutdown()
+            self._gpus = []
+
     def _fields(self, gpu: str, handle: Any, reading: dict[Key, float]) -> None:
         known = {getattr(self._nvml, n): meaning for n, meaning in _FIELDS.items() if hasattr(self._nvml, n)}
         wanted = [(field, ALL_LINKS) if "bytes" in metric else field for field, (metric, _) in known.items()]

@@ -30,6 +30,9 @@ class InfinibandSource:
                 self._read_port(device, port, reading)
         return reading
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
     def _read_port(self, device: str, port: str, reading: dict[Key, float]) -> None:
         place = f"{_CLASS}/{device}/ports/{port}"
         for folder in ("counters", "hw_counters"):

@@ -54,6 +54,10 @@ class NetdevSource:
             self._read_speed(reading)
         return reading
 
+    def close(self) -> None:
+        if self._route is not None:
+            self._route.close()
+
     def indices(self) -> dict[str, int]:
         """Return the interface number of every wanted device at the last reading, as the burst sampler needs it."""
         return self._indices

@@ -19,6 +19,10 @@ class Source(Protocol):
         """Return the numbers as they are now."""
         ...
 
+    def close(self) -> None:
+        """Let go of sockets and libraries."""
+        ...
+
 
 class Root:
     """The file tree that sources read: `/` on a host, a captured or invented tree elsewhere."""

@@ -34,3 +34,6 @@ class TcpSource:
                     if metric and number.lstrip("-").isdecimal():
                         reading[Key(metric, "host")] = int(number)
         return reading
+
+    def close(self) -> None:
+        """Nothing is held open."""

@@ -60,6 +60,11 @@ class TcpPathSource:
         self._last = seen
         return {Key("tcp.path_retransmitted", device, peer): total for (device, peer), total in self._totals.items()}
 
+    def close(self) -> None:
+        for handle in (self._route, self._diag):
+            if handle is not None:
+                handle.close()
+
     def _learn_addresses(self, route: Netlink) -> None:
         names = {interface.index: interface.name for interface in route.interfaces()}
         self.owners = {

@@ -42,6 +42,8 @@ class SpanSource(Protocol):
 
     def read(self) -> list[SpanEvent]: ...
 
+    def close(self) -> None: ...
+
 
 def event_of(data: object, clock: Clock) -> SpanEvent | None:
     """Return the span in a JSON object, or None if it is not one.

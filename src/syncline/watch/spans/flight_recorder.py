@@ -48,6 +48,9 @@ class FlightRecorderSpans:
             events += self._new(int(rank[1]), data)
         return events
 
+    def close(self) -> None:
+        """Nothing is held open between looks."""
+
     def _new(self, rank: int, data: Any) -> list[SpanEvent]:
         entries = data.get("entries") if isinstance(data, dict) else None
         events = []

@@ -42,6 +42,10 @@ class InspectorSpans:
         return events
 
 
+    def close(self) -> None:
+        """Nothing is held open between looks."""
+
+
 def inspector_event(data: Any, clock: Clock) -> SpanEvent | None:
     """Return the collective of one record, or None if it is not one; it ended when it was dumped, at the latest."""
     if not isinstance(data, dict):

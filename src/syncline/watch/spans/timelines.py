@@ -44,6 +44,10 @@ class TimelineSpans:
         return events
 
 
+    def close(self) -> None:
+        """Nothing is held open between looks."""
+
+
 def events_of(timeline: Timeline, shift_s: float = 0.0) -> list[SpanEvent]:
     """Return a timeline's spans as events, its clock moved by `shift_s`."""
     s = timeline.spans

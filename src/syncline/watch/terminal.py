@@ -1,0 +1,221 @@
+"""The page's essentials at a terminal: alerts, the busiest links, collectives and the last step. Textual draws it.
+
+    WatchScreen(hub, title="host-00").run()
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widgets import DataTable, Footer, Input, Static
+
+from syncline.units import show_rate, show_time
+from syncline.watch.frame import Frame
+from syncline.watch.hub import Hub
+
+REFRESH_S = 0.5
+MAX_ROWS = 200
+BAR = 20
+SORTS = ("use", "peak", "drops", "name")
+_STYLES = {"critical": "bold red", "warning": "yellow", "ok": "green", "unknown": "magenta"}
+
+
+class WatchScreen(App[None]):
+    """Shows the newest frame of a hub, twice a second."""
+
+    TITLE = "syncline top"
+    CSS = """
+    #summary { height: 2; padding: 0 1; }
+    #links { height: 1fr; }
+    #side { width: 46%; }
+    #alerts { height: 1fr; border: round $warning; padding: 0 1; }
+    #collectives { height: 40%; border: round $primary; }
+    #left { border: round $primary; }
+    #filter { display: none; height: 3; }
+    #filter.shown { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "quit"),
+        Binding("space", "pause", "pause"),
+        Binding("s", "sort", "sort"),
+        Binding("slash", "filter", "filter"),
+        Binding("escape", "clear", "clear", show=False),
+        Binding("d", "toggle_dark", "dark/light"),
+    ]
+
+    def __init__(self, hub: Hub, title: str = "") -> None:
+        super().__init__()
+        self._hub = hub
+        self._name = title
+        self._sort = 0
+        self._words: tuple[str, ...] = ()
+        self.is_paused = False
+        self.shown: Frame | None = None
+
+    def compose(self) -> ComposeResult:
+        """Lay the screen out."""
+        yield Static(id="summary")
+        yield Input(placeholder="words of a link's name, then Enter", id="filter")
+        with Horizontal():
+            with Vertical(id="left"):
+                yield DataTable(id="links", cursor_type="row", zebra_stripes=True)
+            with Vertical(id="side"):
+                yield Static(id="alerts")
+                yield DataTable(id="collectives", cursor_type="none")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Name the columns and begin to look."""
+        self.query_one("#links", DataTable).add_columns("link", "rate", "use", "", "peak", "drops/s")
+        self.query_one("#collectives", DataTable).add_columns("collective", "p50", "p99", "predicted", "gap")
+        self.query_one("#alerts", Static).border_title = "alerts"
+        self.query_one("#left", Vertical).border_title = "links"
+        self.set_interval(REFRESH_S, self.refresh_frame)
+        self.refresh_frame()
+
+    def refresh_frame(self) -> None:
+        """Show the newest frame, unless paused or already shown."""
+        frame = self._hub.frame
+        if frame is None or self.is_paused or frame is self.shown:
+            return
+        self.shown = frame
+        self._show(frame)
+
+    def action_pause(self) -> None:
+        """Stop or go on."""
+        self.is_paused = not self.is_paused
+        self.refresh_frame()
+
+    def action_sort(self) -> None:
+        """Sort by the next column."""
+        self._sort = (self._sort + 1) % len(SORTS)
+        if self.shown is not None:
+            self._show(self.shown)
+
+    def action_filter(self) -> None:
+        """Ask for words of a name."""
+        box = self.query_one("#filter", Input)
+        box.add_class("shown")
+        box.focus()
+
+    def action_clear(self) -> None:
+        """Take the filter away."""
+        self._words = ()
+        box = self.query_one("#filter", Input)
+        box.value = ""
+        self._close_filter(box)
+
+    def action_toggle_dark(self) -> None:
+        """Change between dark and light."""
+        self.theme = "textual-light" if self.theme == "textual-dark" else "textual-dark"
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Take the words."""
+        self._words = tuple(event.value.lower().split())
+        self._close_filter(event.input)
+
+    def _close_filter(self, box: Input) -> None:
+        box.remove_class("shown")
+        self.query_one("#links", DataTable).focus()
+        if self.shown is not None:
+            self._show(self.shown)
+
+    def _show(self, frame: Frame) -> None:
+        self.query_one("#summary", Static).update(summary(frame, self._name))
+        self.query_one("#alerts", Static).update(alert_lines(frame))
+        links = self.query_one("#links", DataTable)
+        at = links.cursor_row
+        links.clear()
+        links.add_rows(link_rows(frame, SORTS[self._sort], self._words))
+        links.move_cursor(row=at)
+        self.query_one("#left", Vertical).border_title = f"links by {SORTS[self._sort]}"
+        collectives = self.query_one("#collectives", DataTable)
+        collectives.clear()
+        collectives.add_rows(collective_rows(frame))
+
+
+def summary(frame: Frame, title: str) -> Text:
+    """Return the first lines: how many links, how full, the last step, what it costs."""
+    use = frame.load.rate_Bps / frame.table.capacity_Bps
+    known = use[~np.isnan(use)]
+    average = f"{known.mean():.0%}" if len(known) else "-"
+    down = int((frame.load.up == 0).sum())
+    cost = max((float(a.get("cost_usd_per_hour") or 0.0) for a in frame.alerts), default=0.0)
+    parts = [f"{title}  {len(frame.table)} links ({down} down), average use {average}, {len(frame.alerts)} alerts"]
+    if cost > 0:
+        parts[0] += f", ${cost:.2f} lost an hour"
+    if frame.job.steps:
+        step = frame.job.steps[-1]
+        shares = f"computing {show_time(step.compute_s)}, exposed network {show_time(step.exposed_s)} ({step.network_share:.0%})"
+        parts.append(f"step {step.step}: {show_time(step.step_s)}, {shares}")
+    return Text("\n".join(parts))
+
+
+def link_rows(frame: Frame, sort: str, words: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    """Return the rows of the table of links, at most `MAX_ROWS` of them."""
+    table, load = frame.table, frame.load
+    use, peak = load.rate_Bps / table.capacity_Bps, load.peak_Bps / table.capacity_Bps
+    chosen = [i for i, name in enumerate(table.names) if all(word in name.lower() for word in words)]
+    column = {"use": use, "peak": peak, "drops": load.drops_per_s}.get(sort)
+    if column is None:
+        chosen.sort(key=lambda i: table.names[i])
+    else:
+        value = np.where(load.up == 0, np.inf, np.nan_to_num(column, nan=-1.0))
+        chosen.sort(key=lambda i: (-value[i], i))
+    return [_link_row(frame, i, float(use[i]), float(peak[i])) for i in chosen[:MAX_ROWS]]
+
+
+def _link_row(frame: Frame, i: int, use: float, peak: float) -> tuple[Any, ...]:
+    down = frame.load.up[i] == 0
+    rate = frame.load.rate_Bps[i]
+    style = "bold red" if down else "yellow" if use > 0.8 else ""
+    drops = frame.load.drops_per_s[i]
+    return (
+        Text(frame.table.names[i], style=style),
+        "down" if down else "-" if np.isnan(rate) else show_rate(float(rate)),
+        "-" if np.isnan(use) else f"{use:.0%}",
+        bar(use, peak),
+        "-" if np.isnan(peak) else f"{peak:.0%}",
+        Text(f"{drops:.1f}" if drops else "", style="bold red"),
+    )
+
+
+def bar(use: float, peak: float) -> Text:
+    """Return a bar of the mean with a mark at the peak; letters differ too, for who cannot tell colours."""
+    filled = 0 if np.isnan(use) else round(min(1.0, use) * BAR)
+    cells = ["█"] * filled + ["·"] * (BAR - filled)
+    if not np.isnan(peak):
+        cells[min(BAR - 1, round(min(1.0, peak) * BAR))] = "|"
+    return Text("".join(cells), style="yellow" if use > 0.8 else "blue")
+
+
+def alert_lines(frame: Frame) -> Text:
+    """Return every alert in a few lines: what, where, since when, why, what it costs."""
+    if not frame.alerts:
+        return Text("Nothing to report.", style="green")
+    text = Text()
+    for alert in frame.alerts[:20]:
+        since = max(0.0, frame.wall_s - float(alert.get("since_s") or frame.wall_s))
+        cost = alert.get("cost_usd_per_hour")
+        text.append(f"{'▲' if alert['severity'] == 'critical' else '△'} {alert['rule']}", _STYLES.get(str(alert["severity"]), ""))
+        text.append(f"  {alert['place']}\n")
+        price = f", ${cost:.2f} an hour" if cost else ""
+        text.append(f"  {alert['observed']}, expected {alert['expected']} ({since:.0f} s{price})\n")
+        text.append(f"  {alert['meaning']}\n", "dim")
+    return text
+
+
+def collective_rows(frame: Frame) -> list[tuple[Any, ...]]:
+    """Return the collectives with their prediction beside them."""
+    rows: list[tuple[Any, ...]] = []
+    for c in frame.job.collectives[:20]:
+        gap = c.transfer_s / c.predicted_s - 1 if c.predicted_s else None
+        style = "bold red" if gap is not None and gap > 0.25 else ""
+        planned = "-" if c.predicted_s is None else show_time(c.predicted_s)
+        rows.append((c.key, show_time(c.p50_s), show_time(c.p99_s), planned, Text("-" if gap is None else f"{gap:+.0%}", style=style)))
+    return rows

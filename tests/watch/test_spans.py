@@ -1,0 +1,193 @@
+"""Spans from sockets, timelines, NCCL Inspector and flight recorders; hostile ones are counted, not believed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import socket
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from syncline.errors import FileError, WatchError
+from syncline.timeline import Source, SourceKind, SpanKind, TimelineBuilder, save
+from syncline.watch.clock import Clock
+from syncline.watch.spans.event import event_of
+from syncline.watch.spans.flight_recorder import FlightRecorderSpans
+from syncline.watch.spans.nccl_inspector import InspectorSpans
+from syncline.watch.spans.plain_pickle import read_plain_pickle
+from syncline.watch.spans.timelines import TimelineSpans
+from syncline.watch.spans.unix_socket import SocketSpans, SpanWriter
+
+GOOD = {"rank": 3, "kind": "collective", "name": "all_reduce", "start_s": 1.0, "end_s": 1.5, "size_bytes": 64, "step": 7}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=5),
+    max_leaves=20,
+)
+
+
+def test_a_span_comes_over_the_socket(tmp_path: Path) -> None:
+    with closing(SocketSpans(tmp_path / "s", Clock())) as source, closing(SpanWriter(tmp_path / "s")) as writer:
+        writer.send([GOOD, {**GOOD, "rank": 4}])
+        events = source.read()
+    assert [(e.rank, e.name, e.kind, e.duration_s, e.step) for e in events] == [
+        (3, "all_reduce", SpanKind.COLLECTIVE, 0.5, 7), (4, "all_reduce", SpanKind.COLLECTIVE, 0.5, 7)
+    ]  # fmt: skip
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_writer_without_an_agent_loses_and_goes_on(tmp_path: Path) -> None:
+    with closing(SpanWriter(tmp_path / "nobody")) as writer:
+        writer.send([GOOD])
+        assert writer.num_lost == 1
+
+
+def test_a_writer_is_never_held_up_by_an_agent_that_does_not_read(tmp_path: Path) -> None:
+    with closing(SocketSpans(tmp_path / "s", Clock())) as source, closing(SpanWriter(tmp_path / "s")) as writer:
+        for _ in range(20_000):
+            writer.send([GOOD])
+        assert writer.num_lost > 0
+        assert 0 < len(source.read()) < 20_000
+
+
+def test_rubbish_on_the_socket_is_counted(tmp_path: Path) -> None:
+    with closing(SocketSpans(tmp_path / "s", Clock())) as source:
+        out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        for text in (b"", b"{", b"[[[[", b"null", b'{"rank": -1}', json.dumps(GOOD).encode(), b"[" * 50_000):
+            out.sendto(text, str(tmp_path / "s"))
+        out.close()
+        assert len(source.read()) == 1
+        assert source.num_bad == 6
+
+
+def test_a_stale_socket_is_replaced_and_a_file_is_not(tmp_path: Path) -> None:
+    stale = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    stale.bind(str(tmp_path / "s"))
+    stale.close()
+    SocketSpans(tmp_path / "s", Clock()).close()
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(WatchError, match="not a socket, and will not be replaced"):
+        SocketSpans(tmp_path / "file", Clock())
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+@given(JSON)
+def test_any_json_is_a_span_or_nothing(data: object) -> None:
+    event_of(data, Clock())
+
+
+@given(st.dictionaries(st.sampled_from([*GOOD, "peer", "clock"]), st.integers() | st.floats() | st.text(max_size=5) | st.none()))
+def test_a_span_with_strange_fields_is_bounded_or_nothing(strange: dict[str, object]) -> None:
+    event = event_of({**GOOD, **strange}, Clock())
+    if event is not None:
+        assert event.end_s >= event.start_s
+        assert 0 <= event.rank < 1 << 20
+        assert event.size_bytes >= 0
+        assert event.step >= -1
+
+
+def test_wall_times_are_moved_to_the_monotonic_clock() -> None:
+    clock = Clock()
+    event = event_of({**GOOD, "clock": "wall", "start_s": time.time() - 1, "end_s": time.time()}, clock)
+    assert event is not None
+    assert event.end_s == pytest.approx(time.monotonic(), abs=0.05)
+
+
+INSPECTOR = {
+    "header": {"id": "0xad56c683b0c4ef", "rank": 1, "n_ranks": 3, "nnodes": 3},
+    "metadata": {"inspector_output_format_version": "v4.0", "dump_timestamp_us": 1772585717263338, "hostname": "w0", "pid": 48},
+    "coll_perf": {
+        "coll": "AllReduce", "coll_sn": 8995, "coll_msg_size_bytes": 2360832, "coll_exec_time_us": 5663.0,
+        "coll_timing_source": "kernel_gpu", "coll_algobw_gbs": 0.416887, "coll_busbw_gbs": 0.555850,
+    },
+}  # fmt: skip
+
+
+def test_inspector_files_are_followed_as_they_grow(tmp_path: Path) -> None:
+    source = InspectorSpans(tmp_path, Clock())
+    file = tmp_path / "host-pid48.log"
+    file.write_text(json.dumps(INSPECTOR) + "\n" + json.dumps(INSPECTOR)[:40])
+    (event,) = source.read()
+    assert (event.rank, event.name, event.size_bytes) == (1, "AllReduce", 2360832)
+    assert event.duration_s == pytest.approx(5.663e-3)
+    with file.open("a") as more:
+        more.write(json.dumps(INSPECTOR)[40:] + "\n{broken\n")
+    assert len(source.read()) == 1
+    assert source.num_bad == 1
+    file.write_text(json.dumps(INSPECTOR) + "\n")  # rotated: shorter than before
+    assert len(source.read()) == 1
+    assert source.read() == []
+
+
+def entry(number: int, **changes: object) -> dict[str, object]:
+    now_ns = time.time_ns()
+    return {
+        "record_id": number, "pg_name": "0", "profiling_name": "nccl:all_reduce", "state": "completed",
+        "input_sizes": [[1024, 4]], "input_dtypes": ["Float"], "time_created_ns": now_ns - 10**7,
+        "time_discovered_started_ns": now_ns - 5 * 10**6, "time_discovered_completed_ns": now_ns, **changes,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["json", "pickle"])
+def test_flight_recorder_dumps_in_both_forms(tmp_path: Path, form: str) -> None:
+    source = FlightRecorderSpans(tmp_path, Clock())
+    dump = {"version": "2.10", "pg_config": {}, "entries": [entry(0), entry(1, state="started"), entry(2)]}
+    data = json.dumps(dump).encode() if form == "json" else pickle.dumps(dump, protocol=2)
+    (tmp_path / "nccl_trace_rank_5").write_bytes(data)
+    assert source.read() == []  # a file that still grows is left alone for one look
+    events = source.read()
+    assert [(e.rank, e.name, e.size_bytes) for e in events] == [(5, "all_reduce", 16384)] * 2
+    assert events[0].duration_s == pytest.approx(5e-3, rel=0.01)
+    assert source.read() == []
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, ...]:
+        return (os.system, ("touch /tmp/syncline-was-here",))
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickle_that_would_run_something_is_refused(protocol: int) -> None:
+    with pytest.raises(FileError, match="not a plain value; it is not opened"):
+        read_plain_pickle(pickle.dumps({"entries": [Evil()]}, protocol=protocol))
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner, max_size=5) | st.tuples(inner, inner),
+    max_leaves=30,
+)
+
+
+@given(PLAIN, st.integers(0, pickle.HIGHEST_PROTOCOL))
+def test_plain_pickles_are_read_as_pickle_reads_them(value: object, protocol: int) -> None:
+    assert read_plain_pickle(pickle.dumps(value, protocol=protocol)) == value
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_plain_values_or_one_error(data: bytes) -> None:
+    try:
+        read_plain_pickle(data)
+    except FileError:
+        return
+
+
+def test_timelines_of_a_run_are_read_once_and_placed_by_their_origin(tmp_path: Path) -> None:
+    source = TimelineSpans(tmp_path, Clock())
+    origin = time.time() - 100
+    builder = TimelineBuilder(Source(SourceKind.RUNTIME, "test"), {"wall_origin_s": origin})
+    builder.add_span(2, 0.5, 0.75, SpanKind.COLLECTIVE, "all_gather", size_bytes=10, step=1)
+    save(builder.build(), tmp_path / "rank2.timeline")
+    (tmp_path / "broken.timeline").write_bytes(b"not a timeline")
+    assert source.read() == []
+    (event,) = source.read()
+    assert (event.rank, event.name, event.step, event.duration_s) == (2, "all_gather", 1, 0.25)
+    assert event.start_s == pytest.approx(time.monotonic() - 99.5, abs=1.0)
+    assert source.num_bad == 1
+    assert source.read() == []
