@@ -23,7 +23,7 @@ def free_port() -> int:
 def run_ranks(num_ranks: int, work: Callable[[int, int], Any], timeout_s: float = START_S) -> list[Any]:
     """Return what `work(rank, port)` returns on each of so many processes; a rank that dies or hangs is an error."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch.distributed", "syncline.runtime.executor"])
+    context.set_forkserver_preload(["torch", "torch.distributed", "syncline.runtime.executor", "syncline.torch"])
     port = free_port()
     pipes = [context.Pipe(duplex=False) for _ in range(num_ranks)]
     processes = [

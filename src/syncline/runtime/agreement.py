@@ -9,14 +9,14 @@ import json
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from syncline.errors import AgreementError
+from syncline.runtime.team import Team
 
 
-def agree(meaning: dict[str, Any], group: dist.ProcessGroup, device: torch.device) -> list[dict[str, Any]]:
-    """Return what every rank of the group means, or raise on all of them where two differ."""
-    everyone = exchange_json(meaning, group, device)
+def agree(meaning: dict[str, Any], team: Team) -> list[dict[str, Any]]:
+    """Return what every rank of the team means, or raise on all of them where two differ."""
+    everyone = exchange_json(meaning, team)
     first = everyone[0]
     for rank, other in enumerate(everyone):
         for key in first:
@@ -25,17 +25,15 @@ def agree(meaning: dict[str, Any], group: dist.ProcessGroup, device: torch.devic
     return everyone
 
 
-def exchange_json(value: dict[str, Any], group: dist.ProcessGroup, device: torch.device) -> list[dict[str, Any]]:
+def exchange_json(value: dict[str, Any], team: Team) -> list[dict[str, Any]]:
     """Return the objects of all ranks, in their order."""
     text = json.dumps(value).encode()
-    size = dist.get_world_size(group)
-    lengths = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(size)]
-    dist.all_gather(lengths, torch.tensor([len(text)], device=device), group=group)
-    longest = max(int(length) for length in lengths)
-    padded = torch.zeros(longest, dtype=torch.uint8, device=device)
-    padded[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8).to(device)
-    rooms = [torch.empty_like(padded) for _ in range(size)]
-    dist.all_gather(rooms, padded, group=group)
+    lengths = [torch.zeros(1, dtype=torch.int64, device=team.device) for _ in range(team.size)]
+    team.all_gather(lengths, torch.tensor([len(text)], device=team.device)).wait()
+    padded = torch.zeros(max(int(length) for length in lengths), dtype=torch.uint8, device=team.device)
+    padded[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8).to(team.device)
+    rooms = [torch.empty_like(padded) for _ in range(team.size)]
+    team.all_gather(rooms, padded).wait()
     texts = [bytes(room[: int(n)].cpu().tolist()) for room, n in zip(rooms, lengths, strict=True)]
     return [json.loads(text) for text in texts]
 

@@ -16,6 +16,7 @@ from syncline.runtime.residuals import Residuals
 from syncline.runtime.settings import Settings
 
 DENSE = "fp32"
+MAX_PIECES = 1 << 16
 
 
 class Averagers:
@@ -26,11 +27,16 @@ class Averagers:
         self.factors: dict[str, torch.Tensor] = {}
         self._settings = settings
         self._links = links
-        self._num_tags = 0
+        self._tag = 0
 
-    def bucket(self, layout: Layout, buffer: torch.Tensor, codec: str) -> Bucket:
-        """Return a bucket of this layout, ready to be exchanged in `codec`."""
-        bucket = Bucket(layout, buffer, self._settings.nan, self._links.group)
+    def bucket(self, index: int, layout: Layout, buffer: torch.Tensor, codec: str) -> Bucket:
+        """Return the bucket of this index and layout, ready to be exchanged in `codec`.
+
+        Tags follow from the index: where one rank makes its bucket anew and another does not, their messages still
+        meet, and are found to differ.
+        """
+        self._tag = index * MAX_PIECES
+        bucket = Bucket(layout, buffer, self._settings.nan, self._links.team)
         chosen = scheme(codec)
         residual = None
         if codec == self._settings.codec and self._settings.uses_feedback:
@@ -47,10 +53,16 @@ class Averagers:
         bucket.cut(piece_cuts(buffer.numel(), self._settings.piece_bytes), piece)
         return bucket
 
-    def load(self, residuals: Mapping[str, torch.Tensor], factors: Mapping[str, torch.Tensor], shared: bool) -> None:
-        """Take saved state over; shared residuals are the mean, which every rank may owe."""
+    def load(self, residuals: Mapping[str, torch.Tensor], factors: Mapping[str, torch.Tensor]) -> None:
+        """Take saved state over; if every rank owes the mean, so do all together."""
         self.residuals.load(residuals)
         self.factors.update({name: factor.clone() for name, factor in factors.items()})
+
+    @property
+    def num_owing(self) -> int:
+        """How many ranks owe each element: with levels only one of each host, unless every rank keeps factors."""
+        low_rank = isinstance(self._settings.scheme, LowRank)
+        return self._links.num_ranks if low_rank else self._links.outermost.size
 
     def _exchange(
         self, bucket: Bucket, values: torch.Tensor, residual: torch.Tensor | None, chosen: Scheme, level: int = 0
@@ -85,10 +97,10 @@ class Averagers:
         )
 
     def _place(self, bucket: Bucket, chosen: Scheme) -> Place:
-        self._num_tags += 1
+        self._tag += 1
         codec = self._settings.fingerprint(chosen.name)
         layout = bucket.layout.fingerprint()
-        return Place(self._num_tags, layout, codec, self._links.rank, lambda shard: _first_bad(bucket, shard))
+        return Place(self._tag, layout, codec, self._links.rank, lambda shard: _first_bad(bucket, shard))
 
 
 def _first_bad(bucket: Bucket, values: torch.Tensor) -> int:

@@ -11,11 +11,11 @@ from itertools import accumulate, pairwise
 from typing import Protocol
 
 import torch
-import torch.distributed as dist
 
 from syncline.errors import NonFiniteError
 from syncline.runtime.exchange import Trouble
 from syncline.runtime.step import Step
+from syncline.runtime.team import Team
 
 PIECE_ALIGNMENT = 4096
 
@@ -48,6 +48,9 @@ class Averager(Protocol):
     """Averages one stretch of a bucket over the ranks, in three stages."""
 
     sent_bytes: int
+    inside_bytes: int
+    ordered: bool
+    """Whether `reduce` waits for peers that collect: all ranks must then do both in one order."""
 
     def bind(self, values: torch.Tensor) -> None: ...
 
@@ -72,6 +75,7 @@ class Piece:
         self._low, self._high = low, high
         self._averager = averager
         self._troubled = False
+        self.ordered = averager.ordered
 
     def bind(self, values: torch.Tensor) -> None:
         """Work on this memory from now on."""
@@ -84,6 +88,7 @@ class Piece:
             bucket.staging[self._low : self._high].copy_(bucket.buffer[self._low : self._high])
         self._averager.send(bucket.step)
         bucket.step.wire_bytes += self._averager.sent_bytes
+        bucket.step.inside_bytes += self._averager.inside_bytes
 
     def fail(self) -> None:
         """Tell peers that this rank cannot go on."""
@@ -120,18 +125,18 @@ class Piece:
             bucket.step.skipped = True
             values.fill_(float("nan"))
         else:
-            dist.all_reduce(values, group=bucket.group)
-            values.div_(dist.get_world_size(bucket.group))
+            bucket.team.all_reduce(values)
+            values.div_(bucket.team.size)
             bucket.step.wire_bytes += values.nbytes
 
 
 class Bucket:
     """One bucket with its pieces; `values` is the float32 memory that pieces work on."""
 
-    def __init__(self, layout: Layout, buffer: torch.Tensor, nan: str, group: dist.ProcessGroup) -> None:
+    def __init__(self, layout: Layout, buffer: torch.Tensor, nan: str, team: Team) -> None:
         self.layout = layout
         self.nan = nan
-        self.group = group
+        self.team = team
         self.pieces: list[Piece] = []
         self.buffer = buffer
         is_float32 = buffer.dtype == torch.float32

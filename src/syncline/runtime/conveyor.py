@@ -2,8 +2,9 @@
 
 The front thread encodes a piece and posts it; the back thread waits for what peers sent, sums, posts the sum, and waits
 for the sums of others. So one piece is encoded while another is on the wire, and what a rank posts is in one order on
-every rank. A piece waits for peers' front threads (which wait for nobody) and then for peers' sums of the same piece,
-which every back thread makes in the same order: no rank can wait in a circle.
+every rank. A front thread waits for nobody; `reduce` waits only for peers that send, or reduce the same piece;
+`collect` only for peers that reduce or collect the same piece. Back threads do both in the order of the pieces, so no
+rank can wait in a circle, though each chooses for itself how many sums it leaves outstanding.
 
 A failure stays: the bucket's future carries it, so do those of all later buckets, and peers are told.
 """
@@ -22,7 +23,9 @@ DEPTH = 2
 
 
 class Piece(Protocol):
-    """A part of a bucket: three stages, two threads."""
+    """A part of a bucket: three stages, two threads. An `ordered` one is collected before the next is reduced."""
+
+    ordered: bool
 
     def send(self) -> None: ...
 
@@ -87,6 +90,8 @@ class Conveyor:
             if item[1] is not None:
                 self._try(item[1].reduce)
             waiting.append(item)
+            if item[1] is not None and item[1].ordered:
+                self._finish(*waiting.pop())
         while waiting:
             self._finish(*waiting.popleft())
 

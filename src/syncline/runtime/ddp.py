@@ -91,7 +91,7 @@ class DdpSynchronizer(Synchronizer):
     def check_replicas(self) -> None:
         """Compare the parameters of all ranks and raise on every rank if any differ; every rank calls it."""
         own = fingerprints(list(self._trained.values()))
-        compare(own, list(self._trained), self.links.group, self._num_steps, self.links.device)
+        compare(own, list(self._trained), self.links.team, self._num_steps)
 
     def _forward(self, module: torch.nn.Module, inputs: Any) -> None:
         """Before each forward: count accumulation, follow the scaler, compare replicas now and then."""

@@ -13,6 +13,7 @@ Both count 1/size in the average, so residuals of all ranks add up, whatever the
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -66,6 +67,8 @@ class Exchange:
     back to the ranks of this group.
     """
 
+    ordered = False
+
     def __init__(
         self,
         values: torch.Tensor,
@@ -93,14 +96,22 @@ class Exchange:
         self._tags = (2 * place.tag, 2 * place.tag + 1)
         self._stamp = Stamp(place.codec, place.layout, 0, 0)
         self._trouble: Trouble | None = None
+        self._posted_s = self._summed_s = 0.0
         self.sent_bytes = sum(len(self._out[p].tensor) + len(self._sum[0].tensor) for p in wire.peers)
-        self.sent_bytes += 0 if self._beyond is None else self._beyond.sent_bytes
+        self.inside_bytes = 0
+        if self._beyond is not None:
+            self.inside_bytes, self.sent_bytes = self.sent_bytes + self._beyond.inside_bytes, self._beyond.sent_bytes
 
     def bind(self, values: torch.Tensor) -> None:
         """Work on this memory from now on."""
         self._shards = [values[low:high] for low, high in self._bounds]
         if self._beyond is not None:
             self._beyond.bind(self.own)
+
+    @property
+    def goes_beyond(self) -> bool:
+        """Whether there is a level outside this one."""
+        return self._beyond is not None
 
     @property
     def own(self) -> torch.Tensor:
@@ -112,6 +123,7 @@ class Exchange:
         self._next(step)
         self.wire.open(self._tags[0], self._in)
         self._trouble = trouble or self._own_trouble()
+        self._posted_s = time.perf_counter()
         for peer in self.wire.peers:
             began = time.perf_counter()
             if self._trouble is None:
@@ -136,9 +148,10 @@ class Exchange:
         try:
             trouble = self.receive()
         except SynchronizationError:
-            self._sum[0].seal(self._stamp, FAILED, self._place.origin)
-            self.wire.open(self._tags[1], self._sums)
-            self.wire.gather(self._tags[1], self._sum)
+            with contextlib.suppress(RuntimeError):  # a lost peer cannot be told
+                self._sum[0].seal(self._stamp, FAILED, self._place.origin)
+                self.wire.open(self._tags[1], self._sums)
+                self.wire.gather(self._tags[1], self._sum)
             raise
         if trouble is None:
             self._post_sum()
@@ -149,6 +162,7 @@ class Exchange:
         trouble = self._trouble
         for peer in self.wire.peers:
             trouble = _first(trouble, self._receive(0, peer, self._in))
+        self._arrived("shards on the wire", self._posted_s, self._in)
         if trouble is None:
             self._sum_up()
         if self._beyond is not None:
@@ -162,6 +176,8 @@ class Exchange:
         for owner in (rank, *self.wire.peers):
             if owner != rank:
                 self._receive(1, owner, self._sums)
+            if owner == self.wire.peers[-1]:
+                self._arrived("sums on the wire", self._summed_s, self._sums)
             began = time.perf_counter()
             box = self._sum[0] if owner == rank else self._sums[owner]
             self.codec.decode(box.payload, self._shards[owner], scale=scale)
@@ -184,6 +200,10 @@ class Exchange:
             if residual is not None:
                 self.codec.decode(self._out[peer].payload, residual, add=True)
                 residual.sub_(self._shards[peer])
+
+    def _arrived(self, name: str, posted_s: float, box: Box) -> None:
+        size = sum(len(box[peer].tensor) for peer in self.wire.peers)
+        self._step.record(SpanKind.RECV, name, posted_s, time.perf_counter(), size)
 
     def _next(self, step: Step) -> None:
         last = self._stamp
@@ -217,7 +237,7 @@ class Exchange:
     def _post_sum(self) -> None:
         own, rank = self.own, self.wire.rank
         self.wire.open(self._tags[1], self._sums)
-        began = time.perf_counter()
+        self._summed_s = began = time.perf_counter()
         self.codec.encode(own, self._sum[0].payload, self._states[rank], self._residuals[rank])
         self._sum[0].seal(self._stamp)
         self.wire.gather(self._tags[1], self._sum)
@@ -225,12 +245,10 @@ class Exchange:
 
     def _receive(self, stage: int, peer: int, box: Box) -> Trouble | None:
         """Wait for one message; what it says, if it is the one that was due."""
-        began = time.perf_counter()
         try:
             self.wire.wait(self._tags[stage], peer)
         except RuntimeError as error:
             raise SynchronizationError(f"rank {peer} did not answer.", detail=str(error).split("\n")[0]) from error
-        self._step.record(SpanKind.RECV, ("shards", "sums")[stage], began, time.perf_counter(), len(box[peer].tensor))
         try:
             flags, origin, parameter = box[peer].open(self._stamp)
         except AgreementError as error:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import torch
 
 from syncline.codec.low_rank import Exchange as Geometry
+from syncline.errors import NonFiniteError
 from syncline.runtime.exchange import Exchange, Trouble
 from syncline.runtime.step import Step
 from syncline.runtime.tensors import is_finite
@@ -49,8 +50,11 @@ class LowRankAverage:
         self._m = [_view(residual, *shape) for shape in self._matrices]
         for matrix, q in zip(geometry.matrices, self._q, strict=True):
             self._start(q, factors, names[_owner(geometry, matrix.start)])
+        # With levels the first average waits for peers' back threads, as the second always does.
+        self.ordered = self._exchanges[0].goes_beyond
         self._dense = [(v.start, v.first_start, v.num_elements) for v in geometry.vectors]
         self.sent_bytes = sum(exchange.sent_bytes for exchange in self._exchanges)
+        self.inside_bytes = sum(exchange.inside_bytes for exchange in self._exchanges)
         self._step: Step
 
     @staticmethod
@@ -89,12 +93,28 @@ class LowRankAverage:
         self._exchanges[0].fail(step)
 
     def reduce(self) -> Trouble | None:
-        """Average P, make Q and post it."""
-        trouble = self._exchanges[0].reduce()
-        if trouble is not None:
-            self._exchanges[0].finish()
-            return trouble
+        """Sum P; what follows waits for peers' back threads, and so belongs to `collect`, where all are in order."""
+        return self._exchanges[0].reduce()
+
+    def collect(self) -> None:
+        """Average P, make Q, average it, and take P Q^T."""
         self._exchanges[0].collect()
+        self._make_q()
+        self._exchanges[1].send(self._step)
+        trouble = self._exchanges[1].reduce()
+        if trouble is not None:
+            raise NonFiniteError(f"factors overflow on rank {trouble.rank} at step {self._step.number}.")
+        self._exchanges[1].collect()
+        began = time.perf_counter()
+        for p, q, shape in zip(self._p, self._q, self._matrices, strict=True):
+            torch.mm(p, q.t(), out=_view(self._values, *shape))
+            _revive(q)
+        for start, first, size in self._dense:
+            self._values[start : start + size].copy_(self._first[first : first + size])
+        self._step.record(SpanKind.DECODE, "P Q^T", began, time.perf_counter(), self._values.nbytes)
+
+    def _make_q(self) -> None:
+        """Leave Q = M^T P in place of the last one, and M less what P and Q say of it as the residual."""
         began = time.perf_counter()
         for m, p, q in zip(self._m, self._p, self._q, strict=True):
             orthogonalise(p)
@@ -103,20 +123,6 @@ class LowRankAverage:
         for start, _, size in self._dense:
             self._residual[start : start + size].zero_()
         self._step.record(SpanKind.ENCODE, "Q = M^T P", began, time.perf_counter(), self._values.nbytes)
-        self._exchanges[1].send(self._step)
-        return None
-
-    def collect(self) -> None:
-        """Average Q and take P Q^T."""
-        if self._exchanges[1].reduce() is None:
-            self._exchanges[1].collect()
-        began = time.perf_counter()
-        for p, q, shape in zip(self._p, self._q, self._matrices, strict=True):
-            torch.mm(p, q.t(), out=_view(self._values, *shape))
-            _revive(q)
-        for start, first, size in self._dense:
-            self._values[start : start + size].copy_(self._first[first : first + size])
-        self._step.record(SpanKind.DECODE, "P Q^T", began, time.perf_counter(), self._values.nbytes)
 
     def forget(self) -> None:
         """Take the residual back to what it was before `send`."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
+from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from syncline.errors import ReplicaError
+from syncline.runtime.team import Team
 
 
 def fingerprints(parameters: list[torch.Tensor]) -> torch.Tensor:
@@ -16,10 +17,10 @@ def fingerprints(parameters: list[torch.Tensor]) -> torch.Tensor:
     return torch.tensor([_fingerprint(p.detach()) for p in parameters], dtype=torch.int64)
 
 
-def compare(own: torch.Tensor, names: list[str], group: dist.ProcessGroup, step: int, device: torch.device) -> None:
-    """Raise on every rank if two ranks of the group hold a parameter that differs."""
-    rooms = [torch.empty_like(own, device=device) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(rooms, own.to(device), group=group)
+def compare(own: torch.Tensor, names: list[str], team: Team, step: int) -> None:
+    """Raise on every rank if two ranks of the team hold a parameter that differs."""
+    rooms = [torch.empty_like(own, device=team.device) for _ in range(team.size)]
+    team.all_gather(rooms, own.to(team.device)).wait()
     table = torch.stack(rooms).cpu()
     differing = (table != table[0]).any(dim=0).nonzero().flatten().tolist()
     if not differing:
@@ -38,7 +39,8 @@ def compare(own: torch.Tensor, names: list[str], group: dist.ProcessGroup, step:
 def _fingerprint(tensor: torch.Tensor) -> int:
     if tensor.device.type == "cpu":
         flat = tensor.contiguous().view(-1).view(torch.uint8)
-        return zlib.crc32(memoryview(flat.numpy()))
+        bits: Any = flat.numpy()
+        return zlib.crc32(bits)
     words = tensor.contiguous().view(-1).view(torch.uint8).to(torch.int64)
     weights = torch.arange(1, words.numel() + 1, device=tensor.device)
     return int((words * weights).sum())

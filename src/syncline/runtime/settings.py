@@ -14,8 +14,9 @@ from syncline.runtime.message import PROTOCOL
 
 NAN_POLICIES = ("raise", "skip", "pass")
 TRANSPORTS = ("auto", "point-to-point", "collectives")
-# Casts and 8-bit blocks lose so little that a residual costs more time than it is worth.
-NO_FEEDBACK = ("fp32", "fp16", "bf16", "fp8", "int8", "randomk")
+# Casts and 8-bit blocks lose so little that a residual costs more time than it is worth; ternary is right on average
+# and can be off by more than its input, so that a residual would grow without end.
+NO_FEEDBACK = ("fp32", "fp16", "bf16", "fp8", "int8", "ternary")
 
 
 @dataclass(frozen=True)
@@ -91,5 +92,5 @@ def _among(what: str, value: str, known: tuple[str, ...]) -> None:
 
 
 def _at_least(what: str, value: int, least: int) -> None:
-    if not isinstance(value, int) or value < least:
+    if type(value) is not int or value < least:
         raise SynchronizationError(f"{what}={value!r} must be a whole number from {least}.")

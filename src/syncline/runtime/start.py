@@ -51,5 +51,5 @@ def _ddp(model: DistributedDataParallel, settings: Settings, scaler: Scaler | No
     device = next(model.parameters()).device
     links = GroupLinks(model.process_group, settings, device)
     parameters = [[n, list(p.shape)] for n, p in model.module.named_parameters() if p.requires_grad]
-    agree({**settings.agreed(), "parameters": parameters}, links.group, device)
+    agree({**settings.agreed(), "parameters": parameters}, links.team)
     return DdpSynchronizer(model, settings, links, scaler)

@@ -22,10 +22,13 @@ Span = tuple[int, float, float, SpanKind, str, int]
 class StepReport:
     """A step in numbers.
 
-    wire_bytes   sent by this rank          dense_bytes  what a ring of float32 would have sent
+    wire_bytes   sent by this rank at the outermost level, which is the only one unless there are several
+    inside_bytes sent by this rank at the levels inside
+    dense_bytes  what a ring of float32 over all ranks would have sent
     compute_s    the step less what was exposed
     exposed_s    waiting for communication after the last gradient was there
-    bound_s      the larger of compute and wire bytes over the link's rate: no step can be shorter
+    rate_Bps     what the link carries: as given, or the best that was seen, which is less where a peer was waited for
+    bound_s      the larger of compute and wire bytes over the rate: no step can be shorter
     """
 
     step: int
@@ -36,6 +39,7 @@ class StepReport:
     exposed_s: float
     encode_s: float
     wire_bytes: int
+    inside_bytes: int
     dense_bytes: int
     rate_Bps: float
     skipped: bool
@@ -81,6 +85,7 @@ class Step:
         self.synchronised_s = 0.0
         self.ended_s = 0.0
         self.wire_bytes = 0
+        self.inside_bytes = 0
         self.dense_bytes = 0
         self.skipped = False
         self.ready: list[tuple[int, float, int]] = []
@@ -130,15 +135,20 @@ class Step:
             exposed_s=exposed,
             encode_s=sum(codec),
             wire_bytes=self.wire_bytes,
+            inside_bytes=self.inside_bytes,
             dense_bytes=self.dense_bytes,
             rate_Bps=rate_Bps,
             skipped=self.skipped,
         )
 
-    def received(self) -> tuple[int, float]:
-        """Return bytes and seconds of the busiest stretch of receiving, from which the link's rate is judged."""
+    def received_Bps(self) -> float:
+        """Return what came in over the time in which anything was due: at most the rate of the link."""
         rows = sorted((b, e, size) for _, b, e, kind, _, size in self.spans if kind is SpanKind.RECV)
-        return sum(row[2] for row in rows), sum(row[1] - row[0] for row in rows)
+        busy_s, until_s = 0.0, 0.0
+        for began, ended, _ in rows:
+            busy_s += max(0.0, ended - max(began, until_s))
+            until_s = max(until_s, ended)
+        return sum(row[2] for row in rows) / busy_s if busy_s > 0 else 0.0
 
     def timeline(self, rate_Bps: float) -> Timeline:
         """Return the step as a Timeline of this rank."""

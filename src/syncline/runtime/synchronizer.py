@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from syncline.errors import SynchronizationError
 from syncline.runtime.averagers import Averagers
@@ -73,7 +72,7 @@ class Synchronizer:
             raise self.failure_of(self._conveyor.failure)
         bucket = self._buckets.get(index)
         if bucket is None or bucket.layout != layout or bucket.buffer.dtype != buffer.dtype:
-            bucket = self._buckets[index] = self._averagers.bucket(layout, buffer, step.codec)
+            bucket = self._buckets[index] = self._averagers.bucket(index, layout, buffer, step.codec)
         bucket.begin(buffer, step)
         step.bucket_in(index, buffer.nbytes, last)
         step.dense_bytes += 2 * (self.num_ranks - 1) * buffer.nbytes // self.num_ranks
@@ -123,9 +122,7 @@ class Synchronizer:
     def _rate(self, step: Step) -> float:
         if self.settings.rate_Bps is not None:
             return self.settings.rate_Bps
-        size_bytes, time_s = step.received()
-        if time_s > 0:
-            self._rate_Bps = max(self._rate_Bps, size_bytes / time_s)
+        self._rate_Bps = max(self._rate_Bps, step.received_Bps())
         return self._rate_Bps
 
     # State
@@ -140,8 +137,8 @@ class Synchronizer:
         residuals = {name: part.clone() for name, part in parts.items()}
         if not local:
             for name in sorted(residuals):
-                dist.all_reduce(residuals[name], group=self.links.group)
-                residuals[name].div_(self.links.outermost.size)
+                self.links.team.all_reduce(residuals[name])
+                residuals[name].div_(self._averagers.num_owing)
         return {
             "version": STATE_VERSION,
             "codec": self.settings.codec,
@@ -161,11 +158,11 @@ class Synchronizer:
         owner = (state["local_to"], state["num_ranks"])
         if owner[0] >= 0 and owner != (self.rank, self.num_ranks):
             raise SynchronizationError(
-                f"the saved state is that of rank {owner[0]} of {owner[1]}; this is rank {self.rank} of {self.num_ranks}.",
+                f"the saved state is of rank {owner[0]} of {owner[1]}; this is rank {self.rank} of {self.num_ranks}.",
                 hint="Save with state_dict(), without local=True, to resume on another number of ranks.",
             )
         self._num_steps = int(state["step"])
-        self._averagers.load(state["residuals"], state["factors"], shared=owner[0] < 0)
+        self._averagers.load(state["residuals"], state["factors"])
         self._buckets.clear()
 
     def rescale(self, factor: float) -> None:

@@ -12,10 +12,11 @@ from typing import Protocol
 import torch.distributed as dist
 
 from syncline.runtime.message import Box
+from syncline.runtime.team import Team
 
 
 class Wire(Protocol):
-    """Carries the slots of exchanges between the ranks of one group; `peers` are the others, nearest first."""
+    """Carries the slots of exchanges between the ranks of one team; `peers` are the others, nearest first."""
 
     rank: int
     size: int
@@ -35,10 +36,9 @@ class Wire(Protocol):
 class PointToPoint:
     """Sends and receives by peer and tag; receives are posted before anything is sent."""
 
-    def __init__(self, group: dist.ProcessGroup) -> None:
-        self.group = group
-        self.rank = dist.get_rank(group)
-        self.size = dist.get_world_size(group)
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self.rank, self.size = team.rank, team.size
         self.peers = [(self.rank + k) % self.size for k in range(1, self.size)]
         self._receives: dict[tuple[int, int], dist.Work] = {}
         self._sends: dict[int, list[dist.Work]] = {}
@@ -46,18 +46,15 @@ class PointToPoint:
     def open(self, tag: int, inbox: Box) -> None:
         """Post the receive of every peer's message under this tag."""
         for peer in self.peers:
-            work = dist.irecv(inbox[peer].tensor, group=self.group, tag=tag, group_src=peer)
-            self._receives[tag, peer] = _posted(work)
+            self._receives[tag, peer] = self._team.receive(inbox[peer].tensor, peer, tag)
 
     def scatter(self, tag: int, peer: int, outbox: Box) -> None:
         """Send one peer its slot; the buffer is in use until `finish`."""
-        work = dist.isend(outbox[peer].tensor, group=self.group, tag=tag, group_dst=peer)
-        self._sends.setdefault(tag, []).append(_posted(work))
+        self._sends.setdefault(tag, []).append(self._team.send(outbox[peer].tensor, peer, tag))
 
     def gather(self, tag: int, outbox: Box) -> None:
         """Send the one slot to every peer; the buffer is in use until `finish`."""
-        works = [dist.isend(outbox[0].tensor, group=self.group, tag=tag, group_dst=peer) for peer in self.peers]
-        self._sends[tag] = [_posted(work) for work in works]
+        self._sends[tag] = [self._team.send(outbox[0].tensor, peer, tag) for peer in self.peers]
 
     def wait(self, tag: int, peer: int) -> None:
         """Wait for one peer's message."""
@@ -72,18 +69,17 @@ class PointToPoint:
 class Collectives:
     """The same through all-to-all and all-gather: waiting for the first peer is waiting for all.
 
-    A backend matches collectives by order, so scatter and gather each have a group of their own: each is posted by one
+    A backend matches collectives by order, so scatter and gather each have a team of their own: each is posted by one
     thread, in the order of the buckets.
     """
 
-    def __init__(self, scatter: dist.ProcessGroup, gather: dist.ProcessGroup) -> None:
-        self.rank = dist.get_rank(scatter)
-        self.size = dist.get_world_size(scatter)
+    def __init__(self, scatter: Team, gather: Team) -> None:
+        self.rank, self.size = scatter.rank, scatter.size
         self.peers = [(self.rank + k) % self.size for k in range(1, self.size)]
         self._scatter, self._gather = scatter, gather
         self._inbox: dict[int, Box] = {}
         self._left: dict[int, int] = {}
-        self._work: dict[int, dist.Work | None] = {}
+        self._work: dict[int, dist.Work] = {}
 
     def open(self, tag: int, inbox: Box) -> None:
         """Remember where the messages go."""
@@ -94,13 +90,11 @@ class Collectives:
         """Note that a peer's slot is ready; all go when the last one is."""
         self._left[tag] -= 1
         if not self._left[tag]:
-            inbox = self._inbox[tag].buffer
-            self._work[tag] = dist.all_to_all_single(inbox, outbox.buffer, group=self._scatter, async_op=True)
+            self._work[tag] = self._scatter.all_to_all(self._inbox[tag].buffer, outbox.buffer)
 
     def gather(self, tag: int, outbox: Box) -> None:
         """Send the one slot to every peer."""
-        inbox = list(self._inbox[tag].rooms)
-        self._work[tag] = dist.all_gather(inbox, outbox.buffer, group=self._gather, async_op=True)
+        self._work[tag] = self._gather.all_gather(self._inbox[tag].rooms, outbox.buffer)
 
     def wait(self, tag: int, peer: int) -> None:
         """Wait for the collective that brings this peer's message."""
@@ -110,8 +104,3 @@ class Collectives:
 
     def finish(self, tag: int) -> None:
         """Do nothing: a collective that was waited for has also sent."""
-
-
-def _posted(work: dist.Work | None) -> dist.Work:
-    assert work is not None, "this process is a member of the group it posts to"
-    return work

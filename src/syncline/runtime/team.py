@@ -1,0 +1,68 @@
+"""Ranks that talk to each other and to nobody else: a backend of the handle's own, outside torch's list of groups.
+
+`torch.distributed.new_group` wants every rank of the world to take part, or numbers groups by how many each rank has
+made, which ranks of a part of the world need not agree on. A team meets under a name that the parent group has agreed
+on, so any part of the world can make one at any time.
+"""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+
+class Team:
+    """The given members of a parent group, by their ranks in it; `rank` and `size` are within the team."""
+
+    def __init__(self, name: str, members: Sequence[int], rank: int, device: torch.device, timeout_s: float) -> None:
+        self.rank = list(members).index(rank)
+        self.size = len(members)
+        self.device = device
+        parts = "-".join(map(str, members))
+        store = distributed_c10d.PrefixStore(f"syncline/{name}/{parts}", distributed_c10d._get_default_store())
+        self._backend = _backend(store, self.rank, self.size, device, datetime.timedelta(seconds=timeout_s))
+
+    def send(self, tensor: torch.Tensor, peer: int, tag: int) -> dist.Work:
+        """Begin to send."""
+        work: dist.Work = self._backend.send([tensor], peer, tag)
+        return work
+
+    def receive(self, tensor: torch.Tensor, peer: int, tag: int) -> dist.Work:
+        """Begin to receive."""
+        work: dist.Work = self._backend.recv([tensor], peer, tag)
+        return work
+
+    def all_to_all(self, output: torch.Tensor, sent: torch.Tensor) -> dist.Work:
+        """Begin to send the k-th equal part to rank k."""
+        work: dist.Work = self._backend.alltoall_base(output, sent, [], [])
+        return work
+
+    def all_gather(self, outputs: Sequence[torch.Tensor], sent: torch.Tensor) -> dist.Work:
+        """Begin to send one tensor to all."""
+        work: dist.Work = self._backend.allgather([list(outputs)], [sent])
+        return work
+
+    def all_reduce(self, tensor: torch.Tensor) -> None:
+        """Sum in place and wait."""
+        self._backend.allreduce([tensor]).wait()
+
+
+def agreed_name(parent: dist.ProcessGroup, device: torch.device) -> str:
+    """Return a name that nobody has used, the same on every rank of the parent group."""
+    token = torch.tensor(list(uuid.uuid4().bytes), dtype=torch.uint8, device=device)
+    dist.broadcast(token, group=parent, group_src=0)
+    return bytes(token.tolist()).hex()
+
+
+def _backend(store: Any, rank: int, size: int, device: torch.device, timeout: datetime.timedelta) -> Any:
+    if device.type == "cuda":
+        options = dist.ProcessGroupNCCL.Options()
+        options._timeout = timeout
+        return dist.ProcessGroupNCCL(store, rank, size, options)
+    return dist.ProcessGroupGloo(store, rank, size, timeout)
