@@ -1,0 +1,214 @@
+"""One data-parallel training step on shaped links, where ranks share the processors of a machine.
+
+    work = Work(forward_s=0.12, backward_s=(0.08, 0.1, 0.07), elements=(7_000_000, ...), optimizer_s=0.03)
+    predict_step(work, Exchanged("int8", wire_bytes, encode_s, decode_s), wiring, host)
+
+Processors are a link: it carries as many seconds of work a second as there are cores, a thread takes at most one, and
+threads share it fairly. Every byte that TCP moves takes its part of it too. So what hides behind what, and what is slow
+because everybody wants the processor, comes out of the same engine that shares the wires.
+
+The order of things is the runtime's: one thread encodes pieces and posts them, one sums what came, posts the sums and
+decodes the sums of others (`runtime/conveyor.py`); plain DDP hands each bucket to the backend's ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from syncline.sim.emulation import HostCosts, Wiring
+from syncline.sim.engine import Course, Paths, Tasks, run
+
+DEPTH = 2
+"""Pieces whose sums the runtime awaits at once."""
+RING_LANES = 2
+"""Collectives that gloo runs at once."""
+ALIGNMENT = 256
+NS = 1e-9
+"""The unit of work: the engine wants shares of a link that are not tiny, and a byte takes nanoseconds."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A rank's own work in one step, in seconds of one processor: before the gradients, for each bucket, after them."""
+
+    forward_s: float
+    backward_s: tuple[float, ...]
+    elements: tuple[int, ...]
+    optimizer_s: float
+
+    @property
+    def total_s(self) -> float:
+        """All of it."""
+        return self.forward_s + sum(self.backward_s) + self.optimizer_s
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """How gradients travel: bytes of a shard, and seconds of one processor to encode and to decode one element."""
+
+    name: str
+    wire_bytes: Callable[[int], int]
+    encode_s: float
+    decode_s: float
+    piece_bytes: int = 8 << 20
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Plain DDP: every bucket by the backend's own ring, `add_s` seconds of one processor for each element added."""
+
+    add_s: float
+    name: str = "ddp"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What all ranks share: cores, the processor's time for a byte through TCP (both ends), and for one message."""
+
+    num_cores: float
+    byte_s: float
+    message_s: float
+
+
+@dataclass
+class _Tasks:
+    """Tasks of a step under construction."""
+
+    wiring: Wiring
+    machine: Machine
+    costs: HostCosts
+    paths: dict[tuple[tuple[int, float], ...], int] = field(default_factory=dict)
+    rows: list[tuple[int, float, float, float]] = field(default_factory=list)
+    waits: list[list[int]] = field(default_factory=list)
+
+    def _add(self, path: tuple[tuple[int, float], ...], size: float, delay: float, cap: float, after: list[int]) -> int:
+        self.rows.append((self.paths.setdefault(path, len(self.paths)), size, delay, cap))
+        self.waits.append(after)
+        return len(self.rows) - 1
+
+    def work(self, seconds: float, after: list[int]) -> int:
+        """Append work of one thread."""
+        return self._add(((len(self.wiring.rate_Bps), 1.0),), max(seconds, 0.0) / NS, 0.0, 1 / NS, after)
+
+    def send(self, src: int, dst: int, size_bytes: float, after: list[int]) -> int:
+        """Append a message: the processor's time to post it, then its bytes on wire and processor."""
+        links = self.wiring.links(src, dst)
+        posted = self.work(self.machine.message_s, after)
+        away = float(sum(self.wiring.delay_s[link] for link in links))
+        path = tuple((link, 1.0) for link in links)
+        if self.machine.byte_s > 0 or not path:
+            path = (*path, (len(self.wiring.rate_Bps), max(self.machine.byte_s / NS, 1e-6)))
+        return self._add(path, size_bytes, self.costs.latency_s + away, np.inf, [posted])
+
+    def run(self) -> Course:
+        """Return the course of everything."""
+        path, size, delay, cap = np.array(self.rows, dtype=np.float64).T.copy()
+        rows = list(self.paths)
+        links = Paths.of([[link for link, _ in row] for row in rows])
+        paths = Paths(links.start, links.link, np.array([share for row in rows for _, share in row]))
+        wait_start = np.concatenate(([0], np.cumsum([len(row) for row in self.waits]))).astype(np.int64)
+        count = len(size)
+        wait_for = np.array([task for row in self.waits for task in row], dtype=np.int32)
+        tasks = Tasks(
+            paths, path.astype(np.int32), (size > 0).astype(np.int32), size, delay, np.zeros(count), np.ones(count),
+            cap, np.zeros(count, np.uint8), wait_start, wait_for,
+        )  # fmt: skip
+        capacity = np.append(self.wiring.rate_Bps * self.costs.efficiency, self.machine.num_cores / NS)
+        return run(capacity, tasks, burst_bytes=np.append(self.wiring.burst_bytes, 0.0))
+
+
+def predict_step(work: Work, how: Exchanged | Ring, wiring: Wiring, machine: Machine, costs: HostCosts) -> float:
+    """Return the seconds of one step in a long run of equal steps."""
+    tasks = _Tasks(wiring, machine, costs)
+    ranks = range(len(wiring.host_of_rank))
+    gradients = []
+    for _ in ranks:
+        last, ready = tasks.work(work.forward_s, []), []
+        for seconds in work.backward_s:
+            last = tasks.work(seconds, [last])
+            ready.append(last)
+        gradients.append(ready)
+    if isinstance(how, Ring):
+        averaged = _ring(tasks, how, work, gradients)
+    else:
+        averaged = _exchange(tasks, how, work, gradients)
+    for rank in ranks:
+        tasks.work(work.optimizer_s, [averaged[rank], gradients[rank][-1]])
+    return tasks.run().makespan_s
+
+
+def shard_sizes(num_elements: int, num_shards: int) -> list[int]:
+    """Return how the runtime cuts a piece: equal shards aligned to blocks, the last ones shorter or empty."""
+    equal = -(-num_elements // num_shards)
+    step = -(-equal // ALIGNMENT) * ALIGNMENT
+    return [max(0, min((k + 1) * step, num_elements) - k * step) for k in range(num_shards)]
+
+
+def _exchange(tasks: _Tasks, how: Exchanged, work: Work, gradients: list[list[int]]) -> list[int]:
+    """Append the compressed exchange of all buckets; returns the task that ends it on each rank."""
+    ranks = range(len(gradients))
+    front: list[int | None] = [None] * len(gradients)
+    back: list[int | None] = [None] * len(gradients)
+    pieces = [(bucket, size) for bucket, elements in enumerate(work.elements)
+              for size in _pieces(elements, how.piece_bytes // 4)]  # fmt: skip
+    shards = [shard_sizes(size, len(gradients)) for _, size in pieces]
+    sums: list[dict[tuple[int, int], int]] = []
+
+    def collect(number: int) -> None:
+        for rank in ranks:
+            arrived = [sums[number][owner, rank] for owner in ranks if owner != rank]
+            back[rank] = tasks.work(how.decode_s * sum(shards[number]), _after(back[rank], *arrived))
+
+    for number, (bucket, _) in enumerate(pieces):
+        flows: dict[tuple[int, int], int] = {}
+        for rank in ranks:
+            for peer in ranks:
+                if peer == rank:
+                    continue
+                coded = tasks.work(how.encode_s * shards[number][peer], _after(front[rank], gradients[rank][bucket]))
+                front[rank] = coded
+                flows[rank, peer] = tasks.send(rank, peer, how.wire_bytes(shards[number][peer]), [coded])
+        out: dict[tuple[int, int], int] = {}
+        for rank in ranks:
+            arrived = [flows[peer, rank] for peer in ranks if peer != rank]
+            own = shards[number][rank]
+            seconds = own * (how.decode_s * (len(gradients) - 1) + how.encode_s)
+            back[rank] = tasks.work(seconds, _after(back[rank], *arrived, front[rank]))
+            for peer in ranks:
+                if peer != rank:
+                    out[rank, peer] = tasks.send(rank, peer, how.wire_bytes(own), _after(back[rank]))
+        sums.append(out)
+        if number >= DEPTH:
+            collect(number - DEPTH)
+    for number in range(max(0, len(pieces) - DEPTH), len(pieces)):
+        collect(number)
+    return [task for task in back if task is not None]
+
+
+def _ring(tasks: _Tasks, how: Ring, work: Work, gradients: list[list[int]]) -> list[int]:
+    """Append plain DDP: each bucket by a ring, two at a time; returns the task that ends it on each rank."""
+    num = len(gradients)
+    lanes: list[list[int | None]] = [[None] * num for _ in range(RING_LANES)]
+    for bucket, elements in enumerate(work.elements):
+        lane = lanes[bucket % RING_LANES]
+        chunk = elements / num
+        ready = [tasks.work(0.0, _after(lane[rank], gradients[rank][bucket])) for rank in range(num)]
+        for step in range(2 * (num - 1)):
+            flows = [tasks.send(rank, (rank + 1) % num, 4 * chunk, [ready[rank], ready[(rank + 1) % num]])
+                     for rank in range(num)]  # fmt: skip
+            seconds = how.add_s * chunk if step < num - 1 else 0.0
+            ready = [tasks.work(seconds, [flows[(rank - 1) % num], flows[rank]]) for rank in range(num)]
+        lanes[bucket % RING_LANES] = list(ready)
+    return [tasks.work(0.0, _after(*(lane[rank] for lane in lanes))) for rank in range(num)]
+
+
+def _pieces(num_elements: int, most: int) -> list[int]:
+    """Return the sizes in which a bucket is exchanged."""
+    return [min(most, num_elements - begin) for begin in range(0, num_elements, most)]
+
+
+def _after(*tasks: int | None) -> list[int]:
+    return [task for task in tasks if task is not None]
