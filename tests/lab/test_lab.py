@@ -168,6 +168,28 @@ network:
         assert Transfer(lab, "host-02", "host-00", size_bytes=2e5).result().size_bytes >= 2e5
 
 
+def test_rails_joined_by_spines_and_links_that_are_described_as_broken(namespaces: None, tmp_path: Path) -> None:
+    text = """
+hosts: 4
+host: {gpu: T4, gpus: 2, nics: 2, nic: i350, link: 1GbE}
+network: {topology: rail-optimized, link: 1GbE, hosts_per_unit: 2, tiers: 2}
+faults:
+  - {device: host-03/nic-0}
+  - {device: host-01/nic-1, rate: 100Mbps}
+"""
+    path = tmp_path / "rails.yaml"
+    path.write_text(text)
+    with Lab(load(path), scale=0.05) as lab:
+        found = check(lab, seconds=0.05, tolerance=0.2)
+        assert found.ok, [(link.name, link.gap) for link in found.links if not link.ok] + list(found.unreachable)
+        assert {link.name for link in found.links if not link.up} == {
+            name for name in lab.blueprint.link_names.values() if "host-03/nic-0" in name
+        }
+        assert {link.wanted_Bps for link in found.links if "host-01/nic-1" in link.name} == {12.5e6 * 0.05}
+        last = lab.paths().path("host-00", "host-03")[-1]
+        assert lab.blueprint.link_names[last].endswith("-> host-03/nic-1")  # its other address moved there
+
+
 def test_links_can_be_reshaped_under_traffic(namespaces: None) -> None:
     with Lab(example("flat"), scale=0.05) as lab:
         name = "host-00/nic-0 -> leaf-00"

@@ -87,7 +87,8 @@ def run(
     faults = read_faults(fault or [], blueprint)
     with Lab(blueprint) as lab:
         if not json:
-            err().print("\n".join(headline(blueprint)), soft_wrap=True)
+            notes = [f"could not be set: {note}" for note in lab.notes]
+            err().print("\n".join([*headline(blueprint), *notes]), soft_wrap=True)
         recording = lab.counters().start() if links or record is not None else None
         job = lab.start(
             command,

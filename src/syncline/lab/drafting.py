@@ -98,7 +98,7 @@ def _network_links(fabric: Fabric, chosen: list[int]) -> list[int]:
 
 
 def _check_size(fabric: Fabric, num_cables: int, num_hosts: int) -> None:
-    if num_hosts > MAX_BOXES // 2 or num_cables > 20 * MAX_CABLES:
+    if num_hosts > MAX_BOXES // 2 or num_cables > 200 * MAX_CABLES:
         raise LabError(
             f"{fabric.name} has {num_hosts} hosts and {num_cables} cables; one machine cannot hold such a lab.",
             hint="Take a part of it: --hosts 8.",

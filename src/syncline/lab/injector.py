@@ -196,8 +196,14 @@ class Injector:
                 self.nursery.stop_helper(fault.helper.number)
             return
         here, there = self.works.namespaces[fault.host], self.works.namespaces[fault.to]
-        arguments = [str(here), str(there), fault.address, repr(fault.rate_Bps), str(self.works.profile.mtu_bytes)]
-        fault.helper = self.nursery.helper("traffic", arguments, [here, there])
+        order = {
+            "here": here,
+            "there": there,
+            "address": fault.address,
+            "rate_Bps": fault.rate_Bps,
+            "mtu_bytes": self.works.profile.mtu_bytes,
+        }
+        fault.helper = self.nursery.helper("traffic", order, [here, there])
 
     # Hosts
 

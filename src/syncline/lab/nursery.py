@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import resource
 import signal
@@ -11,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -84,18 +85,19 @@ class Nursery:
             raise LabError(f'cannot start "{argv[0]}" on {name}: {reason}.', hint="Check its path and mode.") from None
         return self._keep(process, host, label or argv[0], channel)
 
-    def helper(
-        self, module: str, arguments: Sequence[str], files: Sequence[int], on_exit: Callable[[int], None] | None = None
-    ) -> Child:
-        """Start one of the lab's own helpers (relay, sampler, traffic), which find their namespaces among `files`."""
+    def helper(self, module: str, order: Mapping[str, Any], files: Sequence[int]) -> Child:
+        """Start one of the lab's own helpers, which read their order from stdin and find namespaces among `files`."""
+        text = os.memfd_create("order")  # not an argument: those may not be long
+        os.write(text, json.dumps(order).encode())
+        os.lseek(text, 0, os.SEEK_SET)
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", f"syncline.lab.{module}", *arguments],
+            [sys.executable, "-P", "-m", f"syncline.lab.{module}"],
             pass_fds=tuple(files),
-            stdin=subprocess.DEVNULL,
+            stdin=text,
             start_new_session=True,
         )
+        os.close(text)
         number = self._keep(process, -1, module, None)["process"]
-        self.children[number].on_exit = on_exit
         return self.children[number]
 
     def _keep(

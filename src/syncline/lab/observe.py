@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -56,7 +55,7 @@ def start_sampler(
         "queue_interval_s": queue_interval_s,
     }
     passed = [samples, queues, *(int(place["namespace"]) for place in watched)]
-    child = nursery.helper("sampler", [json.dumps(order)], passed)
+    child = nursery.helper("sampler", order, passed)
     child.on_exit = lambda code: tell(channel, {"event": "recorded", "recording": child.number, "code": code})
     return child
 
@@ -99,6 +98,6 @@ def start_meter(
         "seconds": seconds,
         "frame_bytes": works.profile.frame_bytes,
     }
-    child = nursery.helper("meter", [json.dumps(order)], [files[0], *works.namespaces])
+    child = nursery.helper("meter", order, [files[0], *works.namespaces])
     child.on_exit = lambda code: tell(channel, {"event": "recorded", "recording": child.number, "code": code})
     return child

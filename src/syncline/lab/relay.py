@@ -6,12 +6,14 @@ but many kernels do not have it.
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import socket
 import sys
 import time
 from collections import deque
+from typing import Any
 
 from syncline.lab import kernel
 
@@ -24,13 +26,12 @@ _BUFFER_BYTES = 8 << 20
 _BATCH = 64
 
 
-def main(arguments: list[str]) -> None:
+def main(order: dict[str, Any]) -> None:
     """Carry frames between `left` and `right` of the namespace, each way after its delay in seconds."""
-    namespace, delay_s = int(arguments[0]), float(arguments[1])
     kernel.die_with_parent()
-    kernel.setns(namespace, kernel.NEWNET)
-    os.close(namespace)
-    Relay(open_end("left"), open_end("right"), delay_s).run()
+    kernel.setns(order["namespace"], kernel.NEWNET)
+    os.close(order["namespace"])
+    Relay(open_end("left"), open_end("right"), order["delay_s"]).run()
 
 
 def open_end(interface: str) -> socket.socket:
@@ -91,4 +92,4 @@ class Relay:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(json.load(sys.stdin))

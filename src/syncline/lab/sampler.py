@@ -59,9 +59,8 @@ class Place:
                 out += QUEUE.pack(link, time.monotonic(), *state)
 
 
-def main(arguments: list[str]) -> None:
-    """Sample until told to stop; `arguments` are one JSON text."""
-    order: dict[str, Any] = json.loads(arguments[0])
+def main(order: dict[str, Any]) -> None:
+    """Sample until told to stop."""
     kernel.die_with_parent()
     places = [
         Place(
@@ -127,4 +126,4 @@ class Sampler:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(json.load(sys.stdin))

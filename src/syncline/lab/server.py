@@ -177,7 +177,7 @@ class Server:
         self.injector = Injector(self, self.works, self.nursery)
         for number, wire in self.works.wires.items():
             delay_s = self.works.blueprint.cables[number].delay_s
-            self.nursery.helper("relay", [str(wire), repr(delay_s)], [wire])
+            self.nursery.helper("relay", {"namespace": wire, "delay_s": delay_s}, [wire])
         bind_hosts_file(self.works.blueprint)
         return {"failed_settings": self.works.failed_settings}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 import time
+from typing import Any
 
 from syncline.lab import kernel
 
@@ -13,18 +15,18 @@ _PORT = 9
 _LONGEST_NAP_S = 0.002
 
 
-def main(arguments: list[str]) -> None:
+def main(order: dict[str, Any]) -> None:
     """Send from one namespace to an address in another, counted as frames on the wire, until killed."""
-    here, there, address, rate_Bps, mtu_bytes = arguments
+    address = order["address"]
     kernel.die_with_parent()
-    kernel.setns(int(there), kernel.NEWNET)
+    kernel.setns(order["there"], kernel.NEWNET)
     # Nobody reads it: the kernel drops what does not fit. Without it every packet would be answered by an error.
     sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sink.bind((address, _PORT))
-    kernel.setns(int(here), kernel.NEWNET)
+    kernel.setns(order["here"], kernel.NEWNET)
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sender.connect((address, _PORT))
-    send(sender, float(rate_Bps), int(mtu_bytes))
+    send(sender, order["rate_Bps"], order["mtu_bytes"])
 
 
 def send(sender: socket.socket, rate_Bps: float, mtu_bytes: int) -> None:
@@ -45,4 +47,4 @@ def send(sender: socket.socket, rate_Bps: float, mtu_bytes: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(json.load(sys.stdin))
