@@ -108,7 +108,7 @@ class Injector:
         event: dict[str, Any] = {"event": "fault", "fault": fault.number, "text": fault.text}
         try:
             getattr(self, f"_do_{fault.kind}")(fault)
-        except (OSError, LabError, subprocess.SubprocessError) as error:
+        except Exception as error:  # a fault that cannot be carried out is told, and must not end the lab
             event["error"] = str(error)
         self.clock.tell(None, {**event, "what": "ended" if fault.over else "begun", "at_s": time.monotonic()})
 
@@ -129,8 +129,11 @@ class Injector:
             self.clock.at(delay_s, lambda: self._reroute(fault))
 
     def _reroute(self, fault: Active) -> None:
-        changed = self.works.route()
-        event = {"event": "fault", "fault": fault.number, "text": fault.text, "what": "rerouted", "routes": changed}
+        event: dict[str, Any] = {"event": "fault", "fault": fault.number, "text": fault.text, "what": "rerouted"}
+        try:
+            event["routes"] = self.works.route()
+        except Exception as error:  # as above
+            event["error"] = str(error)
         self.clock.tell(None, {**event, "at_s": time.monotonic()})
 
     def _do_rate(self, fault: Active) -> None:

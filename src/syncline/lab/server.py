@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import os
@@ -122,7 +123,8 @@ class Server:
                 os.close(file)
 
     def _part(self, channel: socket.socket) -> None:
-        self.selector.unregister(channel)
+        with contextlib.suppress(KeyError, ValueError):  # twice in one round of the loop
+            self.selector.unregister(channel)
         channel.close()
         if channel is self.control:
             self.running = False
