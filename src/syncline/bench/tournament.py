@@ -220,9 +220,21 @@ _ADVICE = {
 
 
 def findings(result: Result, names: Sequence[str]) -> list[Finding]:
-    """Return the suspects as findings; both directions of one cable or host become one."""
-    found = [_finding(result, suspect, names) for suspect in result.attribution.suspects]
+    """Return the suspects as findings; the two directions of one cable become one finding."""
+    left = list(result.attribution.suspects)
+    found = []
+    while left:
+        suspect = left.pop(0)
+        back = next((other for other in left if _reverse(suspect, other)), None)
+        if back is not None:
+            left.remove(back)
+        found.append(_finding(result, suspect, back, names))
     return [*found, *_all_slow(result)]
+
+
+def _reverse(one: Suspect, other: Suspect) -> bool:
+    """Whether two suspects are the two directions of one cable."""
+    return len(one.part.links) == 1 and other.part.links == frozenset(link ^ 1 for link in one.part.links)
 
 
 def _all_slow(result: Result) -> list[Finding]:
@@ -239,9 +251,18 @@ def _all_slow(result: Result) -> list[Finding]:
     )]  # fmt: skip
 
 
-def _finding(result: Result, suspect: Suspect, names: Sequence[str]) -> Finding:
+def _finding(result: Result, suspect: Suspect, back: Suspect | None, names: Sequence[str]) -> Finding:
     meaning, fix = _ADVICE[suspect.part.kind]
-    slow = sorted(suspect.flows, key=lambda row: result.measured_Bps[row] / result.expected_Bps[row])
+    rule, place, confidence, flows = suspect.part.kind.value, suspect.part.name, suspect.confidence, suspect.flows
+    if back is not None:
+        rule = "cable" if suspect.part.kind is PartKind.LINK else "host"
+        place = f"{suspect.part.name} and back"
+        meaning, fix = (
+            "flows over this cable are slow in both directions",
+            "Look at the cable, its optics and both ports.",
+        )
+        confidence, flows = min(confidence, back.confidence), (*flows, *(f for f in back.flows if f not in flows))
+    slow = sorted(flows, key=lambda row: result.measured_Bps[row] / result.expected_Bps[row])
     evidence = [
         f"{names[result.matches[row].src]} -> {names[result.matches[row].dst]}: "
         f"{units.show_rate(result.measured_Bps[row])} of {units.show_rate(result.expected_Bps[row])}"
@@ -253,9 +274,9 @@ def _finding(result: Result, suspect: Suspect, names: Sequence[str]) -> Finding:
         evidence.append(f"cannot be told from {others}: {why}")
     healthy = result.attribution.typical_factor
     return Finding(
-        f"bench.slow.{suspect.part.kind.value}", Severity.CRITICAL if suspect.factor < 0.5 else Severity.WARNING,
-        suspect.part.name,
-        f"{100 * suspect.factor * healthy:.0f} % of the expected rate, in {len(suspect.flows)} flows",
+        f"bench.slow.{rule}", Severity.CRITICAL if suspect.factor < 0.5 else Severity.WARNING,
+        place,
+        f"{100 * suspect.factor * healthy:.0f} % of the expected rate, in {len(flows)} flows",
         f"{100 * healthy:.0f} %, as flows that do not cross it", tuple(evidence), meaning, fix, "docs/method/bench.md",
-        Action.INSPECT, suspect.confidence,
+        Action.INSPECT, confidence,
     )  # fmt: skip

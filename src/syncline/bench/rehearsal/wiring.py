@@ -7,6 +7,9 @@ import numpy as np
 from syncline.lab import Lab
 from syncline.sim.emulation import Wiring
 
+SEND_BUFFER_BYTES = 256 << 10
+"""What the lab's sockets take before a sender has to wait."""
+
 
 def wiring_of(lab: Lab, ranks_per_host: int = 1) -> Wiring:
     """Return the wiring of an open lab with so many ranks on every host, in order of hosts."""
@@ -33,4 +36,5 @@ def wiring_of(lab: Lab, ranks_per_host: int = 1) -> Wiring:
         names=[blueprint.link_names[link] for link in order],
         delay_s=np.array([delays[link] for link in order]),
         head_start_bytes=float(profile.tcp_limit_output_bytes),
+        send_buffer_bytes=SEND_BUFFER_BYTES,
     )

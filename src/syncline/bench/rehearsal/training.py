@@ -1,0 +1,64 @@
+"""What each rank of a rehearsed training runs: a small GPT under several synchronisations, and what its work costs.
+
+python -m syncline.bench.rehearsal.training ORDER RESULT        (rank 0 writes RESULT)
+
+Times of work are the thread's own processor time, so that they do not depend on who else wanted the processor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from syncline.errors import BenchError
+from syncline.runtime.group import Group
+from syncline.runtime.launch import detect
+from syncline.runtime.rehearsal import Trainer, codec_times, network_time
+
+
+def work(order: dict[str, Any], group: Group) -> dict[str, Any]:
+    """Measure what the work costs, then train under each synchronisation in turn."""
+    trainer = Trainer(order["model"], rank=group.rank)
+    own = trainer.work()
+    costs = {
+        "forward_s": own.forward_s,
+        "backward_s": list(own.backward_s),
+        "optimizer_s": own.optimizer_s,
+        **network_time(group, int(order.get("probe_bytes", 8 << 20))),
+    }
+    codecs = {name: codec_times(name, max(own.elements)) for name in order["synchronisations"] if name != "ddp"}
+    table = group.numbers([*own.backward_s, own.forward_s, own.optimizer_s])
+    mean = table.mean(axis=0).tolist()
+    costs |= {"backward_s": mean[:-2], "forward_s": mean[-2], "optimizer_s": mean[-1]}
+    rows = []
+    for name in order["synchronisations"]:
+        steps = trainer.train(name, int(order["steps"]), int(order.get("warm_up", 3)))
+        slowest = group.numbers(steps.times_s).max(axis=0)
+        loss = group.numbers(steps.losses).mean(axis=0)
+        rows.append({
+            "synchronisation": name, "times_s": slowest.tolist(), "step_s": statistics.median(slowest.tolist()),
+            "losses": loss.tolist(), "wire_bytes": steps.wire_bytes,
+        })  # fmt: skip
+    return {"costs": costs, "elements": list(own.elements), "codecs": codecs, "rows": rows, "cores": os.cpu_count()}
+
+
+def main(arguments: list[str]) -> None:
+    """Join the group that the environment describes, work, and let rank 0 write the result."""
+    launch = detect(os.environ)
+    if launch is None or len(arguments) != 2:
+        raise BenchError("a rehearsal's rank is started by the lab, with an order and a place for its result.")
+    with Group.join(launch, backend="gloo") as group:
+        began = time.monotonic()
+        found = work(json.loads(Path(arguments[0]).read_text("utf-8")), group)
+        if group.rank == 0:
+            Path(arguments[1]).write_text(json.dumps({**found, "took_s": time.monotonic() - began}), "utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+    os._exit(0)
