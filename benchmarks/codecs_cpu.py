@@ -119,7 +119,7 @@ def operations(codec: Scheme, values: Array, residual: Array, out: Array) -> dic
         "decode": (lambda: codec.decode(payload, out), wire + 4 * n),
     }
     if isinstance(codec, TopK):
-        calls["threshold alone"] = (lambda: codec.threshold(values, state, residual), 8 * n / 64)
+        calls["threshold alone"] = (lambda: codec.threshold(values, state, residual), 8 * n / codec.sample_every(n))
     return calls
 
 

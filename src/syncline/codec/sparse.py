@@ -14,8 +14,7 @@ HEADER_BYTES = 8
 POISONED = 1
 INF_BITS = 0x7F800000
 EXACT_UP_TO = 1 << 16
-"""Up to so many elements the threshold is exact; above, a sample of about so many lines of 16 tells it."""
-SAMPLE_EVERY = 64
+"""Up to so many elements the threshold is exact; above, a sample of lines of 16 elements tells it."""
 
 
 def check_keep(keep: float, family: str) -> float:
@@ -58,13 +57,18 @@ class TopK(Scheme):
         histogram = state.scratch["histogram"]
         if values.size <= EXACT_UP_TO:
             return kernels.threshold(values, residual, self.capacity(values.size), 1, 0, histogram)
-        offset = state.next_key() % SAMPLE_EVERY
-        return kernels.threshold(values, residual, self.aim(values.size), SAMPLE_EVERY, offset, histogram)
+        every = self.sample_every(values.size)
+        offset = state.next_key() % every
+        return kernels.threshold(values, residual, self.aim(values.size), every, offset, histogram)
+
+    def sample_every(self, num_elements: int) -> int:
+        """Return of how many lines one is sampled: 8 to 64, so that about 1,024 of the sample are kept ones."""
+        return min(64, max(8, self.capacity(num_elements) // 1024))
 
     def aim(self, num_elements: int) -> int:
-        """Return how many elements a sampled threshold aims at: three deviations of the sample below what fits."""
+        """Return how many elements a sampled threshold aims at: two deviations of the sample below what fits."""
         room = self.capacity(num_elements)
-        margin = min(0.5, 3 / math.sqrt(max(1, room / SAMPLE_EVERY)))
+        margin = min(0.5, 2 / math.sqrt(max(1, room / self.sample_every(num_elements))))
         return max(1, int(room * (1 - margin)))
 
     def select(self, values: F32, state: EncodeState, residual: F32 | None, index: U8, value: U8) -> tuple[int, int]:
