@@ -28,7 +28,8 @@ def test_files_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, env = tmp_path / "nccl.log", tmp_path / "nccl.env"
     log.write_text(
-        "n1:1:2 [0] NCCL INFO comm 0x5 rank 0 nranks 16 cudaDev 0\nn2:1:2 [0] NCCL INFO comm 0x5 rank 8 nranks 16 cudaDev 0\n"
+        "n1:1:2 [0] NCCL INFO comm 0x5 rank 0 nranks 16 cudaDev 0\n"
+        "n2:1:2 [0] NCCL INFO comm 0x5 rank 8 nranks 16 cudaDev 0\n"
         "n1:1:2 [0] NCCL INFO Using network Socket\nn1:1:2 [0] NCCL INFO NCCL_IB_TIMEOUT set by environment to 20.\n"
     )
     env.write_text("# why\nexport NCCL_IB_TIMEOUT=22\n")

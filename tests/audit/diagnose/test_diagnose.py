@@ -14,8 +14,10 @@ from syncline.report.diagnosis_text import diagnosis_lines
 JOB = """\
 [2026-05-01 10:00:00] n1:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>
 iteration 100/ 5000 | lm loss: 2.0
-[2026-05-01 13:10:02] n1:1:9 [0] net_ib.cc:1299 NCCL WARN NET/IB : Got completion from peer 10.0.0.2<44206> with status=12 opcode=129 len=65536 vendor err 129 (Recv)
-[rank0]:[E501 13:20:08.408271257 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600060 milliseconds before timing out.
+[2026-05-01 13:10:02] n1:1:9 [0] net_ib.cc:1299 NCCL WARN NET/IB : Got completion from peer 10.0.0.2<44206> \
+with status=12 opcode=129 len=65536 vendor err 129 (Recv)
+[rank0]:[E501 13:20:08.408271257 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: \
+WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600060 milliseconds.
 [rank0]: ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.
 """
 KERNEL = """\
@@ -61,8 +63,9 @@ def test_evidence_names_file_and_line(logs: Path) -> None:
 def test_the_text_says_it_all(logs: Path) -> None:
     text = "\n".join(diagnosis_lines(diagnose([logs, logs / "missing"])))
     assert text.startswith("2 files, 8 lines,")
-    for part in ("1 cause with 3 effects", "First: kernel.link.flap on n2 eth1", "meaning: The link", "fix: Take the port",
-                 "led to:", "CRITICAL rdma.retry.midrun", "not read:", "missing: No such file"):  # fmt: skip
+    for part in ("1 cause with 3 effects", "First: kernel.link.flap on n2 eth1", "meaning: The link",
+                 "fix: Take the port", "led to:", "CRITICAL rdma.retry.midrun",
+                 "not read:", "missing: No such file"):  # fmt: skip
         assert part in text
 
 

@@ -57,6 +57,13 @@ def read_rules(path: Path, book: Book | None = None) -> Book:
     return result
 
 
+def with_rules(book: Book, text: str, source: str) -> Book:
+    """Return `book` with the rules of a file that ships with syncline."""
+    result = dict(book)
+    _add(result, read_document(text, source), trusted=True)
+    return result
+
+
 def _document(path: Path) -> Document:
     try:
         return read_document(read_text(path), str(path))

@@ -33,9 +33,9 @@ class Evidence:
         return f"{self.path}:{self.line}: {shown[:MAX_SHOWN]}{' ...' if len(shown) > MAX_SHOWN else ''}"
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Row:
-    """The named groups of one match, for the checks in code."""
+    """The named groups of one match, for the checks in code; `count` grows with each one like it."""
 
     groups: dict[str, str]
     host: str
@@ -69,13 +69,16 @@ class Tally:
         if self.rule.signal:
             self._add_row(groups, host_of(text[:200]), path, line, text, order)
             return
+        if self.count > _DETAILED:
+            host = host_of(text[:200])
+            if host in self.places:
+                self.places[host] += 1
+            return
         where = context(text)
         place = groups.get(self.rule.place, "") if self.rule.place else ""
         name = " ".join(part for part in (where.host, place) if part) or where.place
         if name in self.places or len(self.places) < MAX_PLACES:
             self.places[name] = self.places.get(name, 0) + 1
-        if self.count > _DETAILED:
-            return
         seen = Evidence(path, line, text, where, order)
         fresh = len(self.evidence) < 2 or (self.places.get(name) == 1 and len(self.evidence) < MAX_EVIDENCE)
         if fresh:
@@ -91,7 +94,7 @@ class Tally:
         )
         old = self.rows.get(key)
         if old is not None:
-            self.rows[key] = Row(old.groups, old.host, old.evidence, old.count + 1)
+            old.count += 1
         elif len(self.rows) < MAX_ROWS:
             self.rows[key] = Row(groups, host, Evidence(path, line, text, context(text), order))
             if len(self.evidence) < MAX_EVIDENCE:

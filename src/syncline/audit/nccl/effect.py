@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 from syncline.audit.diagnose.diagnose import read
-from syncline.audit.diagnose.read_rules import shipped_rules
+from syncline.audit.diagnose.read_rules import shipped_rules, with_rules
+from syncline.audit.diagnose.rule import Rule
 from syncline.audit.diagnose.source import Sources, Unread
 from syncline.audit.diagnose.tally import Row, Tally
 from syncline.audit.diagnose.verdict import some
@@ -52,12 +55,19 @@ def check_effect(
 ) -> tuple[list[Effect], list[Unread]]:
     """Return what the logs show of what this cluster should give, and of what `env` was meant to set."""
     sources = Sources(logs)
-    tallies = read(sources, shipped_rules()).tallies
+    tallies = read(sources, _book()).tallies
     hosts = len({row.host for row in _rows(tallies, "signal.init")} - {""}) or fabric.num_hosts
     system = from_fabric(fabric, num_hosts=min(hosts, fabric.num_hosts))
     found = [check(tallies, system) for check in _CHECKS]
     effects = [effect for effect in found if effect is not None]
     return effects + _settings(tallies, env or {}), sources.unread
+
+
+@cache
+def _book() -> Mapping[str, Rule]:
+    text = (files("syncline.audit") / "nccl" / "signals.yaml").read_text(encoding="utf-8")
+    signals = {id_: rule for id_, rule in shipped_rules().items() if rule.signal}
+    return with_rules(signals, text, "signals.yaml")
 
 
 def _rows(tallies: Tallies, rule: str) -> list[Row]:

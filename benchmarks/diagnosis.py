@@ -1,0 +1,119 @@
+"""How fast logs are read and how well faults are told: MB/s a core, recall and precision.
+
+    python benchmarks/run.py diagnosis
+
+Speed is measured on one core on three logs: NCCL at INFO with training steps (few lines matter), nothing but channel
+lines (every line matters), and nothing but one warning (a flood). Quality is counted on the kept logs of
+real problems (those held out while rules were written apart), on every fault of the library planted in healthy logs,
+alone and two at a time, and on captured trees.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from syncline.audit.diagnose import shipped_rules
+from syncline.audit.diagnose.causes import arrange
+from syncline.audit.diagnose.diagnose import Reading
+from syncline.audit.diagnose.examples import found_in
+from syncline.audit.diagnose.judge import judge
+from syncline.audit.diagnose.source import BLOCK_BYTES
+from syncline.audit.faults import measure_logs, measure_trees
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "audit" / "diagnose"))
+from kept_logs import kept_logs
+
+SIZE_BYTES = 1_000_000_000
+
+
+def mixed_lines(count: int) -> Iterator[str]:
+    """Yield what a long run leaves: communicators made now and then, and steps."""
+    for i in range(count):
+        host, gpu = i % 64, i % 8
+        who = f"node{host:03d}:{1000 + gpu}:{2000 + gpu} [{gpu}] NCCL INFO"
+        rank = host * 8 + gpu
+        yield f"{who} Channel {i % 32:02d}/0 : {rank}[{gpu}] -> {rank + 1}[{(gpu + 1) % 8}] via P2P/CUMEM/read"
+        yield f"{who} Trees [0] 1/-1/-1->0->-1 [1] 1/-1/-1->0->-1 [2] 1/-1/-1->0->-1 [3] 1/-1/-1->0->-1"
+        for step in range(6):
+            yield (f"[2026-11-15 05:3{i % 10}:00,{i % 1000:03d}] iteration {6 * i + step:8d}/ 500000 | "
+                   f"samples: {i * 1024} | iteration (ms): {5000 + i % 100}.3 | lm loss: 2.{i % 1000:03d}")  # fmt: skip
+        if i % 50 == 0:
+            yield f"{who} Channel {i % 32:02d}/0 : {rank}[{gpu}] -> {rank + 8}[{gpu}] [send] via NET/IB/{gpu}/GDRDMA"
+
+
+def channel_lines(count: int) -> Iterator[str]:
+    """Yield lines of which each must be looked at."""
+    for i in range(count):
+        host, gpu = i % 64, i % 8
+        yield (f"node{host:03d}:{1000 + gpu}:{2000 + gpu} [{gpu}] NCCL INFO Channel {i % 32:02d}/0 : "
+               f"{host * 8 + gpu}[{gpu}] -> {host * 8 + gpu + 8}[{gpu}] [send] via NET/IB/{gpu}/GDRDMA")  # fmt: skip
+
+
+def warning_lines(count: int) -> Iterator[str]:
+    """Yield a flood of one warning."""
+    for i in range(count):
+        yield (f"node{i % 64:03d}:1003:2003 [3] transport/net_ib.cc:1299 NCCL WARN NET/IB : Got completion from peer "
+               f"10.0.0.{i % 64}<44206> with status=5 opcode=0 len=0 vendor err 249 (Recv)")  # fmt: skip
+
+
+def repeated(piece: bytes, size_bytes: int) -> Iterator[bytes]:
+    """Yield a log of this size out of one piece, in blocks as a file gives them."""
+    block = piece * max(1, BLOCK_BYTES // len(piece))
+    for _ in range(max(1, size_bytes // len(block))):
+        yield block
+
+
+def speed(lines: Iterator[str], size_bytes: int) -> dict[str, float]:
+    """Read a log of this size on one core."""
+    piece = ("\n".join(lines) + "\n").encode()
+    reading = Reading(shipped_rules())
+    start = time.process_time()
+    reading.read("log", repeated(piece, size_bytes), [])
+    arrange(judge(reading.tallies, None))
+    seconds = time.process_time() - start
+    done = max(1, size_bytes // (len(piece) * max(1, BLOCK_BYTES // len(piece)))) * len(piece)
+    read = done * max(1, BLOCK_BYTES // len(piece))
+    return {"MBps_per_core": read / seconds / 1e6, "seconds_per_GB": seconds / read * 1e9, "lines": reading.num_lines}
+
+
+def quality() -> dict[str, Any]:
+    """Count hits, misses and false alarms on the kept logs."""
+    book = shipped_rules()
+    rows: dict[str, Any] = {}
+    for name, held_out in (("written_with", False), ("held_out", True)):
+        logs = [log for log in kept_logs() if log.held_out == held_out]
+        found = {log.name: set(found_in(log.log, book)) for log in logs}
+        hits = sum(len(log.expect & found[log.name]) for log in logs)
+        extra = sum(len(found[log.name] - log.expect) for log in logs)
+        wanted = sum(len(log.expect) for log in logs)
+        rows[name] = {
+            "logs": len(logs), "healthy_logs": sum(not log.expect for log in logs), "wanted": wanted,
+            "recall": hits / wanted, "precision": hits / (hits + extra), "false_alarms": extra,
+        }  # fmt: skip
+    return rows
+
+
+def run(size_bytes: int = SIZE_BYTES) -> dict[str, Any]:
+    """Return speed and quality."""
+    scores = {"faults": measure_logs(), "fault_pairs": measure_logs(pairs=True), "captured_trees": measure_trees()}
+    return {
+        "rules": sum(not rule.signal for rule in shipped_rules().values()),
+        "speed_mixed": speed(mixed_lines(2000), size_bytes),
+        "speed_every_line_matters": speed(channel_lines(4000), size_bytes // 10),
+        "speed_flood": speed(warning_lines(4000), size_bytes // 10),
+        "peak_memory_MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "kept_logs": quality(),
+        **{
+            name: {
+                "cases": score.num_cases, "recall": score.recall, "precision": score.precision,
+                "first_cause_right": score.first_right / score.num_cases, "missed": list(score.misses),
+                "false_alarms": list(score.extras),
+            }
+            for name, score in scores.items()
+        },
+    }  # fmt: skip
