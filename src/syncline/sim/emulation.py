@@ -57,6 +57,8 @@ class Wiring:
     delay_s: Floats
     head_start_bytes: float = 0.0
     """What one connection can put into its host's queue before others get a turn (tcp_limit_output_bytes)."""
+    send_buffer_bytes: float = 0.0
+    """A message of at most this size is done for its sender when it is in the socket, not when it has arrived."""
 
     @classmethod
     def of(
@@ -69,6 +71,7 @@ class Wiring:
         names: Sequence[str] = (),
         delay_s: ArrayLike = 0.0,
         head_start_bytes: float = 0.0,
+        send_buffer_bytes: float = 0.0,
     ) -> Wiring:
         """Return a wiring; one burst and one delay may stand for all links."""
         rate = np.ascontiguousarray(rate_Bps, dtype=np.float64)
@@ -78,7 +81,7 @@ class Wiring:
         named = tuple(names) or tuple(f"link {i}" for i in range(len(rate)))
         paths = {pair: tuple(int(link) for link in links) for pair, links in path.items()}
         seats = np.asarray(host_of_rank, dtype=np.int64)
-        return cls(rate, burst, paths, seats, named, delay, head_start_bytes)
+        return cls(rate, burst, paths, seats, named, delay, head_start_bytes, send_buffer_bytes)
 
     def links(self, src: int, dst: int) -> tuple[int, ...]:
         """Return the links from one rank to another; none between ranks of one host."""
@@ -222,14 +225,17 @@ def _lay_step(draft: _Draft, program: Program, number: int, size_bytes: int, sta
             if entry.step == number:
                 table.setdefault((entry.strand, entry.round), {})[rank] = entry
     ends: dict[int, dict[int, int]] = {}
+    before: dict[int, dict[tuple[int, int], int]] = {}
     for strand, round_ in sorted(table):
         ready = ends.setdefault(strand, dict(enumerate(start)))
-        _lay_round(draft, table[strand, round_], ready)
+        _lay_round(draft, table[strand, round_], ready, before.setdefault(strand, {}))
     return [draft.task([ready[rank] for ready in ends.values()] or [start[rank]]) for rank in range(program.num_ranks)]
 
 
-def _lay_round(draft: _Draft, entries: dict[int, RankRound], ready: dict[int, int]) -> None:
-    """Append one round of one strand and move `ready` to its end."""
+def _lay_round(
+    draft: _Draft, entries: dict[int, RankRound], ready: dict[int, int], before: dict[tuple[int, int], int]
+) -> None:
+    """Append one round of one strand and move `ready` to its end; `before` is the last flow of each connection."""
     sends = {rank: _by_peer(entry.sends.peer, entry.sends.size_bytes) for rank, entry in entries.items()}
     head = _head_starts(draft.wiring, sends)
     posted: dict[tuple[int, int, bool], int] = {}
@@ -240,16 +246,22 @@ def _lay_round(draft: _Draft, entries: dict[int, RankRound], ready: dict[int, in
         for place, peer in enumerate(sends[rank], len(sources) + 1):
             posted[rank, peer, True] = draft.task([ready[rank]], posts=place)
     flows: dict[tuple[int, int], int] = {}
+    sent: dict[tuple[int, int], int] = {}
     for rank, peers in sends.items():
         for peer, size in peers.items():
             both = [posted[rank, peer, True], posted[rank, peer, False]]
             links = draft.wiring.links(rank, peer)
             away = float(sum(draft.wiring.delay_s[link] for link in links))
-            flow = draft.task(both, links=links, size_bytes=size, latencies=1.0, fixed_s=away)
+            # Bytes of one connection arrive in order: a flow waits for the one before it.
+            agreed = draft.task(both, latencies=1.0)
+            queue = [before[rank, peer]] if (rank, peer) in before else []
+            flow = draft.task([agreed, *queue], links=links, size_bytes=size, fixed_s=away)
+            before[rank, peer] = flow
             late = head.get(rank, 0.0) if links else 0.0
             flows[rank, peer] = draft.task([flow], head_start_s=late) if late else flow
+            sent[rank, peer] = agreed if size <= draft.wiring.send_buffer_bytes else flows[rank, peer]
     for rank, entry in entries.items():
-        own = [flows[rank, peer] for peer in sends[rank]]
+        own = [sent[rank, peer] for peer in sends[rank]]
         last = draft.task([ready[rank], *own])
         adds = entry.receives.size_bytes * entry.receives.reduce
         for peer, added in _by_peer(entry.receives.peer, adds).items():

@@ -145,9 +145,8 @@ class _Stage:
         result = self.lab.run(command, timeout_s=timeout_s, num_ranks=self.placement.num_ranks)
         if result.exit_code or not answer.exists():
             failed = next((rank for rank in result.ranks if rank.exit_code), result.ranks[0])
-            lines = "\n".join(failed.stderr) if not isinstance(failed.stderr, str) else failed.stderr
             raise BenchError(f"rank {failed.rank} of the rehearsal failed with status {failed.exit_code}.",
-                             detail=lines[-1500:], hint="Run the command by hand: syncline lab run ...")  # fmt: skip
+                             detail=failed.stderr[-1500:], hint="Run the command by hand: syncline lab run ...")  # fmt: skip
         return json.loads(answer.read_text("utf-8"))
 
 
