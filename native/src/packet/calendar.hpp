@@ -122,17 +122,16 @@ private:
 
     void advance_horizon() {
         const Time slot = horizon_ / span_;
+        while (!farthest_.empty() && farthest_.top().at / span_ < slot + kSlots) {
+            const Far row = farthest_.top();
+            farthest_.pop();
+            far(row.at, row.what);
+        }
         horizon_ += span_;
         auto& rows = slots_[static_cast<std::size_t>(slot) & (kSlots - 1)];
         num_slotted_ -= static_cast<std::int64_t>(rows.size());
         for (const Far& row : rows) near(row.at, row.what);
         rows.clear();
-        // One more slot comes into reach of the far ones.
-        while (!farthest_.empty() && farthest_.top().at / span_ < horizon_ / span_ + kSlots) {
-            const Far row = farthest_.top();
-            farthest_.pop();
-            far(row.at, row.what);
-        }
     }
 
     bool open(Time until) {

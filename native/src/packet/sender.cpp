@@ -221,14 +221,15 @@ void Core::arm(u32 index) {
 void Core::time_out(u32 index) {
     Flow& flow = flows_[index];
     flow.timer_armed = false;
-    if (flow.una == flow.sent_end) return;  // everything has arrived
+    const Profile& profile = profiles_[flow.profile];
+    const bool pulled = static_cast<Transport>(profile.transport) == Transport::pull;
+    if (flow.una == (pulled ? flow.end : flow.sent_end)) return;  // everything has arrived
     if (now < flow.deadline) {
         flow.timer_armed = true;
         calendar_.push(flow.deadline, event(Happens::timeout, index));
         return;
     }
     // Nothing of it can be lost while the port itself is held back.
-    const Profile& profile = profiles_[flow.profile];
     const bool held = (ports[flow.port].paused >> profile.data_class & 1) != 0 || flow.standing == Standing::ready;
     if (!held) {
         ++count.timeouts;
@@ -238,8 +239,9 @@ void Core::time_out(u32 index) {
         } else {
             for (u32 seq = flow.una; seq != flow.next; ++seq) take_lost(flow, seq);
         }
-        if (static_cast<Transport>(profile.transport) == Transport::pull) {
-            const auto missing = static_cast<std::int32_t>(flow.num_lost);
+        if (pulled) {
+            // Packets or pulls were lost: what is missing goes without being asked for, at least one packet.
+            const auto missing = std::max(1, static_cast<std::int32_t>(flow.num_lost));
             if (flow.credit < missing) {
                 flow.pulls_given += static_cast<u32>(missing - std::max(flow.credit, 0));
                 flow.credit = missing;

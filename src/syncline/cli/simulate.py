@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncline.cli.output import JsonOption, emit, examples
+from syncline.cli.simulate_packet import traffic
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,9 +32,9 @@ app = typer.Typer(
 Cluster = Annotated[str, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="The cluster.")]
 Size = Annotated[str, typer.Option(help="One size, or a range that doubles: 1KiB..16GiB.")]
 Algorithm = Annotated[str, typer.Option(help="auto (the fastest), nccl (what NCCL would choose), or a family.")]
-Level = Annotated[str, typer.Option(help="flow (links shared fairly) or analytic (a lower bound).")]
-Routing = Annotated[str, typer.Option(help="ecmp, adaptive, spray or static.")]
-Transport = Annotated[str, typer.Option(help="rdma, efa, tcp or ideal.")]
+Level = Annotated[str, typer.Option(help="flow (links shared fairly), packet (every packet) or analytic (a bound).")]
+Routing = Annotated[str, typer.Option(help="ecmp, adaptive, spray or static; packet level: also flowlet, ugal ...")]
+Transport = Annotated[str, typer.Option(help="rdma, efa, tcp or ideal; packet level: dcqcn, dctcp, ndp, roce ...")]
 PlacementName = Annotated[str, typer.Option("--placement", help="packed, spread or rail-aware.")]
 Ranks = Annotated[int | None, typer.Option("--ranks", "-n", help="Number of ranks (default: every GPU).")]
 Seed = Annotated[int, typer.Option(help="Seed of the ECMP hash.")]
@@ -83,8 +84,8 @@ def simulate(
     from syncline.sim.routing import Network, NetworkOptions
 
     kind = NAMES[str(context.info_name)]
-    if level not in ("analytic", "flow"):
-        raise UsageError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow.")
+    if level not in ("analytic", "flow", "packet"):
+        raise UsageError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow, packet.")
     if calibrate and algorithm != "nccl":
         raise UsageError("--calibrate fits the model of NCCL.", hint="Add --algorithm nccl.")
     fabric = load(cluster)
@@ -94,6 +95,9 @@ def simulate(
             raise UsageError("--algorithm nccl is a cost model without flows: it has no trace, page or seeds.",
                              hint="Name a family, or use auto.")  # fmt: skip
         payload = _nccl(fabric, kind, sizes, ranks, calibrate)
+    elif level == "packet":
+        payload = _packet(fabric, kind, sizes, place(placement, fabric, ranks), algorithm,
+                          (transport, routing, seed, cross_rail), trace, html)  # fmt: skip
     else:
         options = NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail)  # type: ignore[arg-type]
         network = Network(fabric, options)
@@ -131,6 +135,35 @@ def _payload(fabric: Fabric, found: list[Estimate], placed: Placement, network: 
         "ignores": ignores,
         "rows": [estimate.row() for estimate in found],
     }
+
+
+def _packet(
+    fabric: Fabric,
+    kind: Kind,
+    sizes: list[int],
+    placed: Placement,
+    algorithm: str,
+    how: tuple[str, str, int, str],
+    trace: Path | None,
+    html: Path | None,
+) -> dict[str, Any]:
+    from syncline.cli.simulate_packet import packet_options, packet_rows
+    from syncline.sim.routing import Network, NetworkOptions
+    from syncline.timeline import save
+
+    transport, routing, seed, cross_rail = how
+    options = packet_options(transport, routing, seed, cross_rail)
+    plain = NetworkOptions(seed=seed, transport="ideal", cross_rail=cross_rail)  # type: ignore[arg-type]
+    contest = _contest(fabric, kind, placed, Network(fabric, plain), algorithm)
+    rows, outcome = packet_rows(contest, [contest.best(size, "flow") for size in sizes], fabric, options)
+    payload: dict[str, Any] = {
+        "cluster": fabric.name, "ranks": placed.num_ranks, "placement": placed.name, "level": "packet", "routing": routing,
+        "seed": seed, "transport": options.transport, "ignores": rows[-1]["packet"]["ignores"], "rows": rows,
+    }  # fmt: skip
+    if trace:
+        save(outcome.timeline(), trace)
+        payload["trace"] = str(trace)
+    return payload
 
 
 def _nccl(fabric: Fabric, kind: Kind, sizes: list[int], ranks: int | None, log: Path | None) -> dict[str, Any]:
@@ -222,6 +255,10 @@ def _show(console: Console, payload: dict[str, Any]) -> None:
             f"{name} {units.show_time(spread[name + '_s'])}" for name in ("median", "p10", "p90", "worst")
         )
         console.print(f"over {spread['num_seeds']} seeds, {units.show_size(spread['size_bytes'])}: {times}")
+    for row in payload["rows"]:
+        if "flow_time_s" in row:
+            console.print(f"{units.show_size(row['size_bytes'])}: flow level {units.show_time(row['flow_time_s'])}, packets "
+                          f"x{row['over_flow']:.3f} ({'; '.join(row['why'])})")  # fmt: skip
     console.print(f"{payload['level']} level; ignores {', '.join(payload['ignores'])}")
     for line in method_lines([row["method"] for row in payload["rows"]]):
         console.print(line)
@@ -236,3 +273,10 @@ for _name in ("allreduce", "allgather", "reducescatter", "broadcast", "reduce", 
         f"syncline simulate {_name} --cluster h100-64-rail --ranks 64 --size 64MiB --html page.html --json",
     )
     app.command(_name, short_help=f"Simulate {_name}.", epilog=_manual)(simulate)
+
+for _name in ("incast", "permutation", "all-pairs"):
+    _manual = examples(
+        f"syncline simulate {_name} --cluster fat-tree-1024 --size 2MB --transport dctcp",
+        f"syncline simulate {_name} --cluster fat-tree-1024 --transport ndp --json",
+    )
+    app.command(_name, short_help=f"Simulate {_name}, packet by packet.", epilog=_manual)(traffic)

@@ -14,7 +14,28 @@ from syncline.sim.packet.run import LinkChange, Run, Watching, prepare, simulate
 from syncline.sim.packet.traffic import Traffic, all_to_all, background, incast, messages, permutation, senders
 
 __all__ = [
-    "Completion", "Job", "LinkChange", "Marks", "Outcome", "PacketNetwork", "PacketOptions", "Progress", "Run", "Sampled",
-    "Traffic", "TrafficClass", "Watching", "all_to_all", "background", "incast", "messages", "packet_network", "permutation",
-    "prepare", "senders", "simulate", "transport_set", "transport_sets",
-]  # fmt: skip
+    "Completion",
+    "Job",
+    "LinkChange",
+    "Marks",
+    "Outcome",
+    "PacketNetwork",
+    "PacketOptions",
+    "Progress",
+    "Run",
+    "Sampled",
+    "Traffic",
+    "TrafficClass",
+    "Watching",
+    "all_to_all",
+    "background",
+    "incast",
+    "messages",
+    "packet_network",
+    "permutation",
+    "prepare",
+    "senders",
+    "simulate",
+    "transport_set",
+    "transport_sets",
+]

@@ -12,6 +12,7 @@ from syncline.errors import SimulationError
 from syncline.fabric import Fabric
 from syncline.fabric.distance import GLOBAL_HOPS, chips_forward, forwards
 from syncline.fabric.fabric import NETWORK_TIERS, Tier
+from syncline.fabric.route import Paths as FabricPaths
 from syncline.fabric.route import Routes
 
 Ints = NDArray[np.int32]
@@ -79,24 +80,23 @@ class PacketNetwork:
 
     def rtt_s(self, payload_bytes: int) -> float:
         """Return the longest base round trip among some far pairs: latencies both ways and a packet at every hop."""
-        ends = self.endpoints
-        if len(ends) < 2:
+        paths, links = self._far_paths, self.fabric.links
+        if len(paths) == 0:
             return 1e-6
-        pick = np.unique(np.linspace(0, len(ends) - 1, 24).astype(int))
-        a, b = (grid.ravel() for grid in np.meshgrid(pick, pick))
-        apart = a != b
-        links, devices = self.fabric.links, self.fabric.devices
-        kept = np.flatnonzero(apart)
-        longest = 1e-7
-        reach = self._reachable(ends[a[kept]], ends[b[kept]])
-        for x, y in zip(ends[a[kept][reach]], ends[b[kept][reach]], strict=True):
-            if devices.host[x] == devices.host[y] and devices.host[x] >= 0 and not chips_forward(self.fabric):
-                continue
-            path = self.routes.path(int(x), int(y))
-            there = float((links.latency_s[path] + (payload_bytes + 80) / links.rate_Bps[path]).sum())
-            back = float((links.latency_s[path] + 64 / links.rate_Bps[path]).sum())
-            longest = max(longest, there + back)
-        return longest
+        row = np.repeat(np.arange(len(paths)), np.diff(paths.start))
+        each = 2 * links.latency_s[paths.links] + (payload_bytes + 80 + 64) / links.rate_Bps[paths.links]
+        return float(np.bincount(row, weights=each).max(initial=1e-7))
+
+    @cached_property
+    def _far_paths(self) -> FabricPaths:
+        """Paths between endpoints from all over the fabric, no two of one host."""
+        pick = np.unique(np.linspace(0, len(self.endpoints) - 1, 24).astype(int))
+        a, b = (self.endpoints[grid.ravel()] for grid in np.meshgrid(pick, pick))
+        host = self.fabric.devices.host
+        apart = (a != b) & self._reachable(a, b)
+        if not chips_forward(self.fabric):
+            apart &= host[a] != host[b]
+        return self.routes.many(a[apart], b[apart])
 
     def _reachable(self, a: Ints, b: Ints) -> NDArray[np.bool_]:
         """Say which pairs the network joins: rails and planes may be apart."""

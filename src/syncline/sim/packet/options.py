@@ -54,7 +54,8 @@ class PacketOptions:
     loss: float = 0.0
     """Chance that a network link destroys a packet."""
     weight: int = 0
-    credit_bytes: int = 65536
+    credit_bytes: int | None = None
+    """With credits: what a link may send ahead; None: enough to fill it."""
     ugal_bias_packets: float = 2.0
     message_s: float = 0.0
     """What posting a message costs, once."""
@@ -72,7 +73,7 @@ class PacketOptions:
         for name, low, high in (
             ("payload_bytes", 1, 1 << 20), ("queue_pairs", 1, 1024), ("alpha", 0.0, 1e6), ("loss", 0.0, 1.0),
             ("queue_bytes", 0, 1 << 40), ("pause_bytes", 0, 1 << 40), ("weight", 0, 1000), ("message_s", 0.0, 1e3),
-            ("credit_bytes", 1, 1 << 40), ("buffer_bytes", 0, 1e13), ("seed", 0, (1 << 64) - 1),
+            ("buffer_bytes", 0, 1e13), ("seed", 0, (1 << 64) - 1),
         ):  # fmt: skip
             value = getattr(self, name)
             if not low <= value <= high:

@@ -182,8 +182,8 @@ class Outcome:
             "busiest_link": self.network.port_name(busiest), "busiest_utilisation": float(self.utilisation()[busiest]),
             "peak_queue_bytes": int(self.ports["peak_bytes"].max(initial=0)),
             "paused_s": float(self.ports["paused_ps"].sum() / 1e12), "deadlock": list(self.cycle),
-            "cpu_s": self.cpu_s, "packets_per_cpu_s": self.data_packets_per_cpu_s, "events_per_cpu_s": self.events_per_cpu_s,
-            "ignores": list(IGNORES),
+            "cpu_s": self.cpu_s, "packets_per_cpu_s": self.data_packets_per_cpu_s,
+            "events_per_cpu_s": self.events_per_cpu_s, "ignores": list(IGNORES),
         }  # fmt: skip
 
     def timeline(self) -> Timeline:

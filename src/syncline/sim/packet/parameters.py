@@ -1,4 +1,4 @@
-"""Named parameter sets of transports: numbers with their source, as data, made fit for a network's rate and round trip."""
+"""Named parameter sets of transports: numbers with their source, scaled to a network's rate and round trip."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _SHARES = {
 _RATES = {"additive": "additive_Bps", "hyper": "hyper_Bps", "min": "min_Bps"}
 _PACKETS = {"window_packets": "window_bytes", "min_window_packets": "min_window_bytes"}
 _PLAIN = {
-    "ack_every", "header_bytes", "duplicate_threshold", "gain", "fast_stages", "byte_counter", "additive_packets", "decrease",
-    "max_decrease", "target_utilisation", "max_stage", "smoothing", "cubic_c",
+    "ack_every", "header_bytes", "duplicate_threshold", "gain", "fast_stages", "byte_counter", "additive_packets",
+    "decrease", "max_decrease", "target_utilisation", "max_stage", "smoothing", "cubic_c",
 }  # fmt: skip
 
 

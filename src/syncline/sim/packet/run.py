@@ -187,7 +187,7 @@ def _add_rules(draft: Draft, network: PacketNetwork, options: PacketOptions, rtt
         headroom = _headroom(network, options) if any(rule.lossless for rule in rules) and not options.credits else 0
     draft.rules(
         profiles, rules, ENGINE_ROUTING[options.routing], options.switching == "cut-through",
-        float(options.credit_bytes) if options.credits else 0.0, options.ugal_bias_packets, headroom, options.seed,
+        _credit(network, options), options.ugal_bias_packets, headroom, options.seed,
     )  # fmt: skip
 
 
@@ -217,6 +217,16 @@ def mark_bytes(marks: Marks, rate_Bps: float, rtt_s: float) -> tuple[int, int]:
     return max(1, round(marks.low_s * rate_Bps)), max(1, round(marks.high_s * rate_Bps))
 
 
+def _credit(network: PacketNetwork, options: PacketOptions) -> float:
+    """Return what a link may send ahead: both ways of the longest link, and room for what is told in eighths."""
+    if not options.credits:
+        return 0.0
+    if options.credit_bytes is not None:
+        return float(max(options.credit_bytes, 2 * (options.payload_bytes + 200)))
+    flight = float((network.rate_Bps * network.latency_ps).max(initial=0.0)) * 2e-12
+    return 1.25 * flight + 6 * (options.payload_bytes + 200)
+
+
 def _headroom(network: PacketNetwork, options: PacketOptions) -> int:
     """Return what the ports of the largest switch can still send after they were told to pause."""
     into = network.dst >= 0
@@ -225,7 +235,8 @@ def _headroom(network: PacketNetwork, options: PacketOptions) -> int:
     wanted = float(per_switch.max(initial=0.0))
     if wanted > 0.9 * options.buffer_bytes:
         raise SimulationError(
-            f"lossless ports need {wanted / 1e6:.1f} MB of headroom a switch, but its buffer has {options.buffer_bytes / 1e6:.1f} MB.",
+            f"lossless ports need {wanted / 1e6:.1f} MB of headroom a switch, "
+            f"but its buffer has {options.buffer_bytes / 1e6:.1f} MB.",
             hint="Use a larger buffer, shorter links, or headroom_bytes of your own.",
         )
     return round(wanted)

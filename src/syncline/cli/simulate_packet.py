@@ -1,0 +1,153 @@
+"""Packet level of `syncline simulate`: collectives packet by packet beside the flow level, and traffic patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from syncline.cli.output import JsonOption, emit, progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from syncline.fabric import Fabric
+    from syncline.sim.estimate import Estimate
+    from syncline.sim.packet import Outcome, PacketOptions, Progress
+    from syncline.sim.sweep import Contest
+
+DEFAULT_TRANSPORT = "dcqcn"
+
+
+def packet_options(transport: str, routing: str, seed: int, cross_rail: str) -> PacketOptions:
+    """Return the options of a packet run; `rdma`, the flow level's default, is DCQCN here."""
+    from syncline.sim.packet import PacketOptions
+
+    name = DEFAULT_TRANSPORT if transport == "rdma" else transport
+    return PacketOptions(transport=name, routing=routing, seed=seed, cross_rail=cross_rail)  # type: ignore[arg-type]
+
+
+def packet_rows(
+    contest: Contest, flows: list[Estimate], fabric: Fabric, options: PacketOptions
+) -> tuple[list[dict[str, Any]], Outcome]:
+    """Return one row a size: the flow level's winner, simulated packet by packet, with both times and why they differ."""
+    from syncline.sim.estimate import bus_factor
+    from syncline.sim.packet import Job, packet_network, simulate
+
+    network = packet_network(fabric)
+    rows = []
+    for flow in flows:
+        program = contest.wired[flow.algorithm].program
+        with _shown(f"{flow.algorithm}, {flow.size_bytes:,} B") as report:
+            outcome = simulate(network, [Job(program, flow.size_bytes)], options, progress=report)
+        figures = outcome.to_json()
+        time_s = outcome.job_end_s(0)
+        algbw = flow.size_bytes / time_s if time_s > 0 else 0.0
+        rows.append({
+            "size_bytes": flow.size_bytes, "time_s": time_s, "algbw_Bps": algbw,
+            "busbw_Bps": algbw * bus_factor(flow.kind, flow.num_ranks), "wire_Bps": None, "algorithm": flow.algorithm,
+            "limiting_link": figures["busiest_link"], "utilisation": figures["busiest_utilisation"], "method": "packets",
+            "exact": True, "flow_time_s": flow.time_s, "over_flow": time_s / flow.time_s if flow.time_s > 0 else None,
+            "why": why(outcome, flow.time_s), "packet": figures,
+        })  # fmt: skip
+    return rows, outcome
+
+
+def why(outcome: Outcome, flow_s: float) -> list[str]:
+    """Return what a packet run saw that flows cannot see, the largest part first."""
+    from syncline import units
+
+    count = outcome.counters
+    reasons = []
+    sent = count["data_packets"] + count["resent_packets"]
+    if count["resent_packets"]:
+        reasons.append(f"{100 * count['resent_packets'] / max(sent, 1):.2g} % of packets sent again")
+    if count["pauses"]:
+        reasons.append(
+            f"{count['pauses']:,} pauses, {units.show_time(float(outcome.ports['paused_ps'].sum()) / 1e12)} in all"
+        )
+    if count["marks"]:
+        reasons.append(f"{100 * count['marks'] / max(sent, 1):.2g} % of packets marked")
+    depth = int(outcome.ports["peak_bytes"].max(initial=0))
+    if depth:
+        reasons.append(f"queues up to {units.show_size(depth)}")
+    if count["data_packets"]:
+        reasons.append("headers on every packet, a packet's time at every hop")
+    return reasons if outcome.end_of_run_s > 0 and flow_s > 0 else []
+
+
+def traffic(
+    context: typer.Context,
+    cluster: Annotated[str, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="The cluster.")],
+    size: Annotated[str, typer.Option(help="Bytes of each message.")] = "2MB",
+    senders: Annotated[int, typer.Option(help="incast: how many send to one.")] = 16,
+    transport: Annotated[str, typer.Option(help="A set of sim/packet/transports.yaml: dctcp, ndp ...")] = "dcqcn",
+    routing: Annotated[str, typer.Option(help="ecmp, flowlet, adaptive, spray, first, valiant or ugal.")] = "ecmp",
+    payload: Annotated[str, typer.Option(help="Bytes of payload a packet.")] = "4KiB",
+    seed: Annotated[int, typer.Option(help="Seed of hashes, marks and the permutation.")] = 0,
+    trace: Annotated[Path | None, typer.Option(help="Write the timeline (.json for Perfetto, .parquet).")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Simulate this pattern of messages between all NICs of a cluster, packet by packet."""
+    from syncline import units
+    from syncline.fabric import load
+    from syncline.sim.packet import PacketOptions, all_to_all, incast, packet_network, permutation, simulate
+    from syncline.timeline import save
+
+    fabric = load(cluster)
+    options = PacketOptions(transport=transport, routing=routing, seed=seed, payload_bytes=units.size(payload))  # type: ignore[arg-type]
+    bytes_each = units.size(size)
+    pattern = str(context.info_name)
+    network = packet_network(fabric)
+    if pattern == "incast":
+        messages = incast(fabric, senders, bytes_each)
+    elif pattern == "permutation":
+        messages = permutation(fabric, bytes_each, seed=seed)
+    else:
+        messages = all_to_all(fabric, bytes_each)
+    with _shown(pattern) as report:
+        outcome = simulate(network, [messages], options, progress=report)
+    payload_json = {"cluster": fabric.name, "pattern": pattern, "messages": len(messages), "size_bytes": bytes_each,
+                    "transport": transport, "routing": routing, "seed": seed} | outcome.to_json()  # fmt: skip
+    if trace:
+        save(outcome.timeline(), trace)
+        payload_json["trace"] = str(trace)
+    emit(payload_json, json, lambda console: _show_traffic(console, payload_json, outcome))
+
+
+def _show_traffic(console: Console, payload: dict[str, Any], outcome: Outcome) -> None:
+    from syncline import units
+    from syncline.sim.packet.chronicle import queue_rows
+
+    time, done, count = units.show_time, payload["completion"], payload["counters"]
+    console.print(f"{payload['pattern']} on {payload['cluster']}: {payload['messages']:,} messages of "
+                  f"{units.show_size(payload['size_bytes'])} ({payload['transport']}, {payload['routing']})")  # fmt: skip
+    console.print(f"{payload['state']} after {time(payload['time_s'])}; completion mean {time(done['mean_s'])}, "
+                  f"p50 {time(done['p50_s'])}, p99 {time(done['p99_s'])}, p99.9 {time(done['p999_s'])}")  # fmt: skip
+    console.print(f"{count['data_packets']:,} packets, {count['resent_packets']:,} sent again; {count['marks']:,} marks, "
+                  f"{count['drops']:,} drops, {count['trims']:,} trims, {count['pauses']:,} pauses, "
+                  f"{count['timeouts']:,} timeouts")  # fmt: skip
+    for row in queue_rows(outcome, 3):
+        console.print(f"  queue of {row['link']}: up to {units.show_size(row['peak_bytes'])}, {row['marks']:,} marks, "
+                      f"paused {time(row['paused_s'])}")  # fmt: skip
+    for name in payload["deadlock"]:
+        console.print(f"  waits for the next: {name}")
+    console.print(f"packet level; ignores {', '.join(payload['ignores'])}")
+
+
+@contextmanager
+def _shown(words: str) -> Iterator[Callable[[Progress], None]]:
+    """Show how far a run is, and the time left, on stderr."""
+    from syncline import units
+
+    with progress() as bar:
+        task = bar.add_task(words, total=1.0)
+
+        def report(now: Progress) -> None:
+            left = f", {units.show_time(now.left_s)} left" if 0 < now.share < 1 else ""
+            bar.update(task, completed=now.share, description=f"{words}: {now.events:,} events{left}")
+
+        yield report
