@@ -183,3 +183,13 @@ def test_a_slow_flow_without_a_suspect_is_asked_again() -> None:
     slow = int(np.argmin(result.measured_Bps))
     again = [i for i, m in enumerate(result.matches) if m == result.matches[slow] and result.second[i]]
     assert len(again) == 1 and result.measured_Bps[again[0]] == 12e9 and result.attribution.suspects == ()
+
+
+def test_both_directions_of_a_cable_are_one_finding() -> None:
+    exercise = Drill(TWO, seed=4)
+    planted = exercise.plant(PartKind.HOST_TX, PARTS[id(TWO)], 0.4)
+    (link,) = planted.part.links
+    exercise.capacity[link ^ 1] *= 0.4
+    (finding,) = findings(run(exercise.crossings(known=True), exercise.play), [f"h{i}" for i in range(8)])
+    assert finding.rule == "bench.slow.host" and finding.place.endswith(" and back")
+    assert planted.part.owner in finding.place and "both directions" in finding.meaning

@@ -1,0 +1,43 @@
+"""The tournament on an emulated fabric: one slow link among sixteen is named."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from syncline.errors import LabError
+from syncline.fabric import load
+
+CLUSTER = """
+name: eight
+hosts: 8
+host: 1 x H100
+network: {topology: leaf-spine, link: 100GbE, hosts_per_leaf: 8, spines: 1}
+"""
+SLOW = "host-05"
+
+
+@pytest.mark.slow
+def test_a_degraded_link_among_sixteen_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="measuring needs torch")
+    from syncline.lab.lab import Lab
+
+    path = tmp_path / "eight.yaml"
+    path.write_text(CLUSTER)
+    command = [sys.executable, "-m", "syncline", "bench", "tournament", "--cluster", str(path), "--size", "512KiB"]
+    try:
+        with Lab(load(str(path))) as lab:
+            lab.fault(f"{SLOW}:eth0 rate 20%")
+            done = lab.run([*command, "-n", "2", "--json"], ranks_per_host=1, timeout_s=150)
+    except LabError as error:
+        pytest.skip(f"no lab here: {error.message}")
+    assert done.exit_code == 0, done.ranks[0].stderr
+    payload = json.loads(done.ranks[0].stdout)
+    assert len(payload["matches"]) >= 56
+    worst = payload["findings"][0]
+    assert worst["place"].startswith(SLOW) and worst["rule"].startswith("bench.slow.host")
+    # A shared machine may slow other flows too; none may look worse than the link that is.
+    assert all(SLOW in finding["place"] or finding["severity"] == "warning" for finding in payload["findings"])
