@@ -21,6 +21,7 @@ from syncline.errors import LabError
 from syncline.fabric import load
 from syncline.lab import Lab, Profile, draft
 from syncline.lab.check import check
+from syncline.lab.profile import KERNEL_DEFAULTS
 from syncline.lab.registry import find_lab, running_labs
 
 PYTHON = [sys.executable, "-c"]
@@ -141,7 +142,9 @@ def test_a_trunk_has_its_latency(two_sites: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    "profile", [Profile(switching="route"), Profile(shaper="htb"), Profile(mtu_bytes=1500, burst_bytes=3200)], ids=str
+    "profile",
+    [Profile(switching="route"), Profile(shaper="htb"), KERNEL_DEFAULTS],
+    ids=["routed", "htb", "kernel defaults"],
 )
 def test_other_profiles_build_and_carry(namespaces: None, profile: Profile) -> None:
     with Lab(example("flat"), scale=0.05, profile=profile) as lab:
