@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -273,6 +275,22 @@ def test_encode_refuses_what_kernels_cannot_take() -> None:
     values.setflags(write=False)
     with pytest.raises(CodecError, match="read-only"):
         codec.decode(payload, values)
+
+
+@pytest.mark.parametrize("name", [*DENSE, *SPARSE])
+def test_nothing_is_allocated_after_the_first_step(name: str) -> None:
+    codec, n = scheme(name), 200_000
+    state, values, residual, out = codec.new_state(n), gradient(n), *np.zeros((2, n), np.float32)
+    payload = np.empty(codec.wire_bytes(n), np.uint8)
+    for step in range(2):
+        if step:
+            tracemalloc.start()
+        codec.encode(values, payload, state, residual)
+        codec.decode(payload, out, add=True)
+        codec.decode(payload, out)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 20_000
 
 
 @pytest.mark.parametrize("name", NAMES)
