@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import selectors
@@ -34,12 +35,8 @@ class Link:
         self._ready: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         self._new: SimpleQueue[tuple[int, OnBytes]] = SimpleQueue()
         self.alive = True
-        self.name = f"syncline-lab-{os.getuid()}-{os.getpid()}-{next(_names)}"
+        listener, self.name = _listener()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        # An abstract name, not a file: the kernel forgets it with the last holder, so nothing is ever left behind.
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(f"\0{self.name}")
-        listener.listen(16)
         lifeline_end, self._lifeline = os.pipe2(os.O_CLOEXEC)
         files = (theirs.fileno(), listener.fileno(), lifeline_end)
         command = [sys.executable, "-P", "-m", "syncline.lab.init", *map(str, files), str(int(own_user))]
@@ -143,6 +140,21 @@ class Link:
             self._ready.put(message)
         else:
             self._on_event(message)
+
+
+def _listener() -> tuple[socket.socket, str]:
+    """Return a socket under an abstract name: the kernel forgets it with its last holder, so no file is left behind."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    while True:
+        name = f"syncline-lab-{os.getuid()}-{os.getpid()}-{next(_names)}"
+        try:
+            listener.bind(f"\0{name}")
+        except OSError as error:  # somebody with this number in another PID namespace
+            if error.errno != errno.EADDRINUSE:
+                raise
+            continue
+        listener.listen(16)
+        return listener, name
 
 
 def _drain(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
