@@ -45,7 +45,7 @@ for thread in threads: thread.join()
 """
 SET_MTU = 'test "$SYNCLINE_LAB_HOST" != host-00 || ip link set eth0 mtu 1400'
 # The lab looks for new processes of a slow host once a second: wait until it has seen this one.
-SHARE = "import time; from syncline.audit.measure import cpu_share; time.sleep(1.5); print(cpu_share(1.5))"
+SHARE = "import time; from syncline.audit.measure import cpu_share; time.sleep(1.5); print(cpu_share(1.5, 5))"
 AUDIT = """
 import os, sys
 if os.environ["SYNCLINE_LAB_HOST"] in sys.argv[2:]:
@@ -97,6 +97,7 @@ def alarms(reports: list[HostReport]) -> set[tuple[str, str]]:
     }
 
 
+@pytest.mark.slow
 def test_no_false_alarm_on_a_clean_lab_and_each_fault_found_on_its_host(lab: Lab, cluster: Path) -> None:
     send(lab)
     assert alarms(look(lab, cluster)) == set()
@@ -124,6 +125,7 @@ def test_no_false_alarm_on_a_clean_lab_and_each_fault_found_on_its_host(lab: Lab
     assert {rule for rule, _ in rest} <= {"net.tcp.retransmits"}
 
 
+@pytest.mark.slow
 def test_one_slow_host_is_named(lab: Lab) -> None:
     assert slow_hosts(lab) == set()
     number = lab.fault("host-01 slow 5%")

@@ -31,8 +31,15 @@ def measure(host: Host, active: bool = False) -> dict[str, float]:
     return found
 
 
-def cpu_share(spin_s: float = SPIN_S) -> float:
-    """Return how much of a core a busy process gets: 1 on an idle host, less where others or a throttle take it."""
+def cpu_share(spin_s: float = SPIN_S, windows: int = 3) -> float:
+    """Return how much of a core a busy process gets: 1 on an idle host, less where others or a throttle take it.
+
+    The best of a few windows, so that a moment's load of something else does not count.
+    """
+    return max(_share(spin_s / windows) for _ in range(windows))
+
+
+def _share(spin_s: float) -> float:
     began, used = time.perf_counter(), time.process_time()
     while time.perf_counter() - began < spin_s:
         sum(range(2000))

@@ -29,6 +29,8 @@ def resolves(host: Host, expect: Expect) -> Iterator[Seen]:
     )
     if not addresses:
         addresses = _from_hosts_file(host, name)
+    if not addresses and text is None and host.root.text("etc/hosts") is None:
+        raise CannotTell("neither getent nor /etc/hosts tells an address of this host")
     loop = [a for a in addresses if a.startswith("127.") or a == "::1"]
     if not addresses:
         yield Seen(name, "does not resolve", "an address of this host", ("getent ahosts", "etc/hosts"))
