@@ -161,6 +161,7 @@ def diverged(tallies: Tallies) -> list[Verdict]:
 
 def _timeouts(tallies: Tallies, *, diverged: bool) -> list[Verdict]:
     rows = _rows(tallies, "signal.watchdog")
+    rows = [row for row in rows if row.get("op")] or rows  # a rank may say only that it timed out
     if not rows:
         return []
     first: dict[str, Row] = {}
@@ -178,7 +179,8 @@ def _timeouts(tallies: Tallies, *, diverged: bool) -> list[Verdict]:
         )
     else:
         (seq, op), count = calls.most_common(1)[0]
-        text = f"{count} rank{'s' if count > 1 else ''} timed out in {op} #{seq}"
+        where = f" in {op} #{seq}" if op else ""
+        text = f"{count} rank{'s' if count > 1 else ''} timed out{where}"
     ranks = some((f"{rank}" for rank in first), limit=12)
     return [Verdict(text, f"rank {ranks}" if ranks else "", tuple(row.evidence for row in list(first.values())[:4]))]
 
@@ -228,7 +230,7 @@ def two_hosts_flatter(tallies: Tallies) -> list[Verdict]:
 
 def collapsed(tallies: Tallies) -> list[Verdict]:
     """RoCE at a fraction of a GB/s for large messages, or with loss counters that count."""
-    lossy = [row for row in _rows(tallies, "signal.loss-counter") if int(row.get("value")) >= 100]
+    lossy = [row for row in _rows(tallies, "signal.loss-counter") if int(row.get("value")) >= _lost(row)]
     roce = bool(_rows(tallies, "signal.roce"))
     slow = [run for run in _comparable(tallies) if run.num_hosts > 1 and run.busbw_GBps < 1.0]
     if not roce or not (lossy or slow) or (slow and not lossy and len(slow[0].hosts) < 2):
@@ -237,6 +239,11 @@ def collapsed(tallies: Tallies) -> list[Verdict]:
     parts += [f"busbw {slow[0].busbw_GBps:.2f} GB/s at {slow[0].size_bytes >> 20} MiB"] if slow else []
     lines = tuple(row.evidence for row in lossy[:3]) + tuple(run.evidence for run in slow[:1])
     return [Verdict(", ".join(parts), some({r.host for r in lossy if r.host}), lines, 0.9 if lossy else 0.6)]
+
+
+def _lost(row: Row) -> int:
+    """Return from where on a counter since boot is no longer the odd packet."""
+    return 100 if row.get("counter") == "local_ack_timeout_err" else 1000
 
 
 def _comparable(tallies: Tallies) -> list[Run]:
