@@ -29,6 +29,8 @@ VERBS: dict[str, str] = {
     "schedule": "Build, draw, prove and price collective schedules.",
     "simulate": "Simulate a collective on a cluster, size by size.",
     "compare-algorithms": "Which algorithm wins at which size on a cluster.",
+    "rehearse": "Predict, run and compare on an emulated copy of a cluster.",
+    "calibrate": "Fit what hosts cost to a short sweep, into a cluster file.",
     "scenario": "Several jobs, tenants and failures on one cluster.",
     "step": "Predict one training step of a job on a cluster.",
     "volumes": "Say how many bytes a job sends, by kind of parallelism.",

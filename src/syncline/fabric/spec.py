@@ -183,6 +183,21 @@ class Site(Strict):
     network: AnyNetwork
 
 
+class Calibration(Strict):
+    """What hosts add to the wire here, fitted to a short sweep (`syncline calibrate`), with how well it fits."""
+
+    latency_s: float = Field(ge=0)
+    post_s: float = Field(ge=0)
+    add_s_per_byte: float = Field(ge=0)
+    start_s: float = Field(ge=0)
+    efficiency: float = Field(gt=0, le=1)
+    ranks: int = Field(ge=2)
+    median_error: float = Field(ge=0)
+    worst_error: float = Field(ge=0)
+    measured: str = ""
+    """Where and when, and on which sizes."""
+
+
 class ClusterSpec(Strict):
     """A whole cluster. `hosts`, `host` and `network` describe one site; `sites` and `wan` several."""
 
@@ -195,6 +210,7 @@ class ClusterSpec(Strict):
     parts: dict[str, Any] = Field(default_factory=dict)
     software: dict[str, Any] = Field(default_factory=dict)
     """What runs on the hosts (collective library, its version and settings); read by the simulators."""
+    calibration: Calibration | None = None
     source: str = ""
     """Where a preset's numbers come from."""
     notes: str = ""

@@ -10,7 +10,8 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,8 +147,32 @@ class _Stage:
         if result.exit_code or not answer.exists():
             failed = next((rank for rank in result.ranks if rank.exit_code), result.ranks[0])
             raise BenchError(f"rank {failed.rank} of the rehearsal failed with status {failed.exit_code}.",
-                             detail=failed.stderr[-1500:], hint="Run the command by hand: syncline lab run ...")  # fmt: skip
+                             detail=failed.stderr[-1500:])  # fmt: skip
         return json.loads(answer.read_text("utf-8"))
+
+
+@contextmanager
+def _open(cluster: str, scale: float | None, hosts: int | None, tell: Callable[[str], None]) -> Iterator[_Stage]:
+    """Build the lab of a cluster, with a folder for orders and answers; both are gone afterwards."""
+    fabric = load(cluster)
+    with tempfile.TemporaryDirectory() as folder, Lab(fabric, scale=scale, hosts=hosts) as lab:
+        tell(f"{len(lab.host_names)} hosts, rates scaled by {lab.blueprint.scale:g}")
+        yield _Stage(lab, wiring_of(lab), _seats(fabric, lab), str(_absolute(cluster)), Path(folder))
+
+
+def measure_programs(
+    cluster: str,
+    job: Job,
+    *,
+    scale: float | None = None,
+    hosts: int | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+    timeout_s: float = 900.0,
+) -> tuple[Fit, tuple[OperationRow, ...], int]:
+    """Run the collectives of a job alone: the fit, every operation, and the number of ranks."""
+    with _open(cluster, scale, hosts, tell) as stage:
+        fitted, rows, _ = _programs(stage, job, tell, timeout_s)
+        return fitted, rows, stage.placement.num_ranks
 
 
 def rehearse(
@@ -160,20 +185,15 @@ def rehearse(
     timeout_s: float = 900.0,
 ) -> Rehearsal:
     """Build the lab of a cluster, calibrate, predict, run, compare, and train with the best synchronisation."""
-    fabric = load(cluster)
-    with tempfile.TemporaryDirectory() as folder, Lab(fabric, scale=scale, hosts=hosts) as lab:
-        stage = _Stage(lab, wiring_of(lab), _seats(fabric, lab), str(_absolute(cluster)), Path(folder))
-        tell(f"{len(lab.host_names)} hosts, rates scaled by {lab.blueprint.scale:g}")
-        scripts, skipped = _scripts(stage, job)
-        tell(f"running {len(scripts)} collectives {job.repeats} times each")
-        rows = stage.run("worker", {"operations": [order for order, _ in scripts]}, timeout_s)
-        fitted, operations = _compare(job, scripts, rows)
+    with _open(cluster, scale, hosts, tell) as stage:
+        fitted, operations, skipped = _programs(stage, job, tell, timeout_s)
         tell("training under " + ", ".join(job.synchronisations))
         answer = stage.run("training", _training(job, job.synchronisations, job.steps), timeout_s)
         steps, work, machine = _steps(stage, answer, fitted.costs)
         found = Rehearsal(
-            fabric.name, stage.placement.num_ranks, lab.blueprint.scale, fitted, operations, skipped, steps, work,
-            machine, {row["synchronisation"]: row["losses"] for row in answer["rows"]}, lab.notes,
+            stage.placement.fabric.name, stage.placement.num_ranks, stage.lab.blueprint.scale, fitted, operations,
+            skipped, steps, work, machine, {row["synchronisation"]: row["losses"] for row in answer["rows"]},
+            stage.lab.notes,
         )  # fmt: skip
         if job.train_steps:
             best = found.recommended.synchronisation
@@ -181,6 +201,15 @@ def rehearse(
             longer = stage.run("training", _training(job, (best,), job.train_steps), timeout_s)
             found.trained[best] = longer["rows"][0]["losses"]
     return found
+
+
+def _programs(
+    stage: _Stage, job: Job, tell: Callable[[str], None], timeout_s: float
+) -> tuple[Fit, tuple[OperationRow, ...], dict[str, str]]:
+    scripts, skipped = _scripts(stage, job)
+    tell(f"running {len(scripts)} collectives {job.repeats} times each")
+    rows = stage.run("worker", {"operations": [order for order, _ in scripts]}, timeout_s)
+    return *_compare(job, scripts, rows), skipped
 
 
 def _absolute(cluster: str) -> Path | str:

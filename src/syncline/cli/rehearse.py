@@ -1,0 +1,60 @@
+"""`syncline rehearse`: predict, run and compare on an emulated copy of a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from syncline.cli.output import JsonOption, emit, err, examples
+
+app = typer.Typer(help="Rehearse a cluster on this machine: predict collectives and training steps, run them, compare.")
+EPILOG = examples(
+    "syncline rehearse cluster.yaml",
+    "syncline rehearse cluster.yaml job.yaml --scale 0.1 --html rehearsal.html",
+)
+
+Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset.")]
+JobFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="[JOB]", help="What to rehearse (docs/guides/rehearse.md); default: a little of all."),
+]
+Scale = Annotated[float | None, typer.Option(help="Factor on all rates (default: what this machine can).")]
+Hosts = Annotated[int | None, typer.Option(help="Only so many hosts of the cluster.")]
+Html = Annotated[Path | None, typer.Option(help="Write the report: predicted beside measured, and the loss.")]
+
+
+# A group reads no options after its arguments unless told so.
+@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+def rehearse(
+    cluster: Cluster,
+    job: JobFile = None,
+    scale: Scale = None,
+    hosts: Hosts = None,
+    html: Html = None,
+    json: JsonOption = False,
+) -> None:
+    """Calibrate, predict, run, compare; recommend a way to synchronise and train with it."""
+    from syncline.bench.rehearsal.job import load_job
+    from syncline.bench.rehearsal.rehearse import rehearse as run
+    from syncline.fabric.load import check_writable, write_text
+    from syncline.report.rehearsal_page import rehearsal_page
+    from syncline.report.rehearsal_text import rehearsal_lines
+
+    if html is not None:
+        check_writable(html)
+    found = run(cluster, load_job(job), scale=scale, hosts=hosts, tell=_tell)
+    payload = found.to_json()
+    lines = rehearsal_lines(found)
+    if html is not None:
+        write_text(html, rehearsal_page(found, lines))
+        payload["written"] = str(html)
+        lines.append(f"wrote {html}")
+    emit(payload, json, lambda console: console.print("\n".join(lines), soft_wrap=True, highlight=False))
+
+
+def _tell(text: str) -> None:
+    console = err()
+    if console.is_terminal:
+        console.print(f"[dim]{text}[/]")
