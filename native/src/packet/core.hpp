@@ -82,6 +82,7 @@ private:
     void label(Flow& flow, Packet& packet, const Profile& profile);
     void arm(u32 flow);
     void time_out(u32 flow);
+    void start_pulls_anew(Flow& flow, const Profile& profile);
     void acknowledged(u32 packet);
     u32 score(Flow& flow, const Packet& packet);
     void take_lost(Flow& flow, u32 seq);

@@ -5,6 +5,12 @@
 
 namespace syncline::packet {
 
+namespace {
+
+constexpr int kManyWays = 1 << 16;
+
+}  // namespace
+
 void Core::receive(u32 packet) {
     const Packet& pkt = packets_[packet];
     if (credits_) release(pkt.port, pkt.traffic_class, pkt.wire_bytes);
@@ -83,9 +89,9 @@ void Core::receive_data(u32 packet) {
         }
     } else {
         if (fresh) flow.refused = false;
-        const bool now_due = ++flow.unacked >= static_cast<u32>(profile.ack_every) || done || !fresh ||
-                             (selective && flow.rcv_next == before);
-        if (now_due) reply(pkt.flow, pkt, Type::ack, packet);
+        // A gap is told of at once, unless packets take many ways and gaps mean nothing.
+        const bool gap = selective && flow.rcv_next == before && profile.duplicate_threshold < kManyWays;
+        if (++flow.unacked >= static_cast<u32>(profile.ack_every) || done || !fresh || gap) reply(pkt.flow, pkt, Type::ack, packet);
     }
     if (selective && flow.rcv_next != before) scores_[flow.scores].arrived.forget(flow.rcv_next & ~63u);
     give_packet(packet);

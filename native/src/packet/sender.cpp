@@ -239,18 +239,22 @@ void Core::time_out(u32 index) {
         } else {
             for (u32 seq = flow.una; seq != flow.next; ++seq) take_lost(flow, seq);
         }
-        if (pulled) {
-            // Packets or pulls were lost: what is missing goes without being asked for, at least one packet.
-            const auto missing = std::max(1, static_cast<std::int32_t>(flow.num_lost));
-            if (flow.credit < missing) {
-                flow.pulls_given += static_cast<u32>(missing - std::max(flow.credit, 0));
-                flow.credit = missing;
-            }
-        }
+        if (pulled) start_pulls_anew(flow, profile);
         on_loss(flow, profile, true);
     }
     arm(index);
     activate(index);
+}
+
+// Packets or pulls were lost on the way: what is missing goes without being asked for, up to a first window of new
+// packets with it, and the receiver has the rest to ask for.
+void Core::start_pulls_anew(Flow& flow, const Profile& profile) {
+    const u32 first = static_cast<u32>(std::max(1.0, profile.window_bytes / profile.payload_bytes));
+    const u32 unsent = flow.end - flow.sent_end;
+    const u32 fresh = flow.num_lost < first ? std::min(unsent, first - flow.num_lost) : 0;
+    flow.credit = static_cast<std::int32_t>(flow.num_lost + fresh);
+    const u32 open = unsent - fresh + flow.pulls_owed, total = flow.end + flow.count_a;
+    flow.pulls_given = total > open ? total - open : 0;
 }
 
 void Core::take_lost(Flow& flow, u32 seq) {

@@ -157,7 +157,8 @@ def _packet(
     contest = _contest(fabric, kind, placed, Network(fabric, plain), algorithm)
     rows, outcome = packet_rows(contest, [contest.best(size, "flow") for size in sizes], fabric, options)
     payload: dict[str, Any] = {
-        "cluster": fabric.name, "ranks": placed.num_ranks, "placement": placed.name, "level": "packet", "routing": routing,
+        "cluster": fabric.name, "ranks": placed.num_ranks, "placement": placed.name, "level": "packet",
+        "routing": routing,
         "seed": seed, "transport": options.transport, "ignores": rows[-1]["packet"]["ignores"], "rows": rows,
     }  # fmt: skip
     if trace:
@@ -257,8 +258,8 @@ def _show(console: Console, payload: dict[str, Any]) -> None:
         console.print(f"over {spread['num_seeds']} seeds, {units.show_size(spread['size_bytes'])}: {times}")
     for row in payload["rows"]:
         if "flow_time_s" in row:
-            console.print(f"{units.show_size(row['size_bytes'])}: flow level {units.show_time(row['flow_time_s'])}, packets "
-                          f"x{row['over_flow']:.3f} ({'; '.join(row['why'])})")  # fmt: skip
+            console.print(f"{units.show_size(row['size_bytes'])}: flow level {units.show_time(row['flow_time_s'])}, "
+                          f"packets x{row['over_flow']:.3f} ({'; '.join(row['why'])})")  # fmt: skip
     console.print(f"{payload['level']} level; ignores {', '.join(payload['ignores'])}")
     for line in method_lines([row["method"] for row in payload["rows"]]):
         console.print(line)

@@ -33,7 +33,7 @@ def packet_options(transport: str, routing: str, seed: int, cross_rail: str) -> 
 def packet_rows(
     contest: Contest, flows: list[Estimate], fabric: Fabric, options: PacketOptions
 ) -> tuple[list[dict[str, Any]], Outcome]:
-    """Return one row a size: the flow level's winner, simulated packet by packet, with both times and why they differ."""
+    """Return one row a size: the flow level's winner packet by packet, with both times and why they differ."""
     from syncline.sim.estimate import bus_factor
     from syncline.sim.packet import Job, packet_network, simulate
 
@@ -49,8 +49,9 @@ def packet_rows(
         rows.append({
             "size_bytes": flow.size_bytes, "time_s": time_s, "algbw_Bps": algbw,
             "busbw_Bps": algbw * bus_factor(flow.kind, flow.num_ranks), "wire_Bps": None, "algorithm": flow.algorithm,
-            "limiting_link": figures["busiest_link"], "utilisation": figures["busiest_utilisation"], "method": "packets",
-            "exact": True, "flow_time_s": flow.time_s, "over_flow": time_s / flow.time_s if flow.time_s > 0 else None,
+            "limiting_link": figures["busiest_link"], "utilisation": figures["busiest_utilisation"],
+            "method": "packets", "exact": True, "flow_time_s": flow.time_s,
+            "over_flow": time_s / flow.time_s if flow.time_s > 0 else None,
             "why": why(outcome, flow.time_s), "packet": figures,
         })  # fmt: skip
     return rows, outcome
@@ -98,7 +99,8 @@ def traffic(
     from syncline.timeline import save
 
     fabric = load(cluster)
-    options = PacketOptions(transport=transport, routing=routing, seed=seed, payload_bytes=units.size(payload))  # type: ignore[arg-type]
+    chosen: Any = routing
+    options = PacketOptions(transport, chosen, seed, payload_bytes=units.size(payload))
     bytes_each = units.size(size)
     pattern = str(context.info_name)
     network = packet_network(fabric)
@@ -123,12 +125,15 @@ def _show_traffic(console: Console, payload: dict[str, Any], outcome: Outcome) -
     from syncline.sim.packet.chronicle import queue_rows
 
     time, done, count = units.show_time, payload["completion"], payload["counters"]
-    console.print(f"{payload['pattern']} on {payload['cluster']}: {payload['messages']:,} messages of "
-                  f"{units.show_size(payload['size_bytes'])} ({payload['transport']}, {payload['routing']})")  # fmt: skip
+    console.print(
+        f"{payload['pattern']} on {payload['cluster']}: {payload['messages']:,} messages of "
+        f"{units.show_size(payload['size_bytes'])} ({payload['transport']}, {payload['routing']})"
+    )
     console.print(f"{payload['state']} after {time(payload['time_s'])}; completion mean {time(done['mean_s'])}, "
                   f"p50 {time(done['p50_s'])}, p99 {time(done['p99_s'])}, p99.9 {time(done['p999_s'])}")  # fmt: skip
-    console.print(f"{count['data_packets']:,} packets, {count['resent_packets']:,} sent again; {count['marks']:,} marks, "
-                  f"{count['drops']:,} drops, {count['trims']:,} trims, {count['pauses']:,} pauses, "
+    console.print(f"{count['data_packets']:,} packets, {count['resent_packets']:,} sent again; "
+                  f"{count['marks']:,} marks, {count['drops']:,} drops, {count['trims']:,} trims, "
+                  f"{count['pauses']:,} pauses, "
                   f"{count['timeouts']:,} timeouts")  # fmt: skip
     for row in queue_rows(outcome, 3):
         console.print(f"  queue of {row['link']}: up to {units.show_size(row['peak_bytes'])}, {row['marks']:,} marks, "

@@ -14,7 +14,7 @@ from syncline.sim.packet.options import ROUTINGS
 NETWORKS = (star, leaf_spine, fat_tree, dragonfly, rails, torus)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(data=st.data())
 def test_every_configuration_ends_conserves_and_repeats(data: st.DataObject) -> None:
     network = data.draw(st.sampled_from(NETWORKS))()
@@ -31,10 +31,10 @@ def test_every_configuration_ends_conserves_and_repeats(data: st.DataObject) -> 
             alpha=data.draw(st.sampled_from([0.25, 1.0, 8.0])),
             pause_bytes=data.draw(st.sampled_from([0, 20_000])),
             lossless=data.draw(st.sampled_from([None, None, False, True])),
-            loss=data.draw(st.sampled_from([0.0, 0.0, 0.001, 0.05])),
+            loss=data.draw(st.sampled_from([0.0, 0.0, 0.001, 0.02])),
             weight=data.draw(st.sampled_from([0, 2])),
             changes={"timeout": "200us"} | ({"slot": "5us"} if data.draw(st.booleans()) else {}),
-            classes=(TrafficClass("other", "dctcp", weight=data.draw(st.sampled_from([0, 1]))),),
+            classes=(TrafficClass("other", "dctcp", data.draw(st.sampled_from([0, 1])), {"timeout": "200us"}),),
         )
     except SimulationError:
         assume(False)
@@ -54,7 +54,7 @@ def test_every_configuration_ends_conserves_and_repeats(data: st.DataObject) -> 
         link = int(network.link[network.link >= 0][random.integers(0, (network.link >= 0).sum())])
         changes = [LinkChange(5e-6, link, 0.0, 10e-6), LinkChange(400e-6, link, 1.0, 0.0)]
     try:
-        outcome = simulate(network, [load], options, changes=changes, until_s=5.0)
+        outcome = simulate(network, [load], options, changes=changes, until_s=60.0)
     except SimulationError as error:
         assert "headroom" in error.message
         return
@@ -66,6 +66,6 @@ def test_every_configuration_ends_conserves_and_repeats(data: st.DataObject) -> 
     assert outcome.state == "finished", (outcome.state, options)
     assert counters["delivered_bytes"] == counters["total_bytes"] == size.sum()
     assert (outcome.ports["peak_bytes"] >= 0).all()
-    again = simulate(network, [load], options, changes=changes, until_s=5.0)
+    again = simulate(network, [load], options, changes=changes, until_s=60.0)
     assert dict(again.counters) == dict(counters)
     assert np.array_equal(again.end_s, outcome.end_s)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from syncline import __version__
+from syncline.sim.packet.network import Longs
 from syncline.sim.packet.outcome import IGNORES, Outcome
 from syncline.sim.packet.traffic import Traffic
 from syncline.timeline import Timeline, TimelineBuilder
@@ -26,10 +27,8 @@ def timeline(outcome: Outcome) -> Timeline:
     _add_links(builder, outcome)
     first_rank = 0
     for number, job in enumerate(outcome.jobs):
-        raw = isinstance(job, Traffic)
-        width = len(outcome.network.endpoints) if raw else job.program.num_ranks
-        _add_spans(builder, outcome, number, first_rank, raw)
-        first_rank += width
+        _add_spans(builder, outcome, number, first_rank)
+        first_rank += len(outcome.network.endpoints) if isinstance(job, Traffic) else job.program.num_ranks
     return builder.build()
 
 
@@ -75,8 +74,9 @@ def _add_links(builder: TimelineBuilder, outcome: Outcome) -> None:
             builder.add_samples(link=[index], start_s=[0.0], end_s=[end], size_bytes=[float(carried[port])])
 
 
-def _add_spans(builder: TimelineBuilder, outcome: Outcome, number: int, first_rank: int, raw: bool) -> None:
+def _add_spans(builder: TimelineBuilder, outcome: Outcome, number: int, first_rank: int) -> None:
     job = outcome.jobs[number]
+    raw = isinstance(job, Traffic)
     name = job.name or ("traffic" if isinstance(job, Traffic) else job.program.name)
     for block in outcome.blocks:
         if block.job != number:
@@ -100,11 +100,12 @@ def _add_spans(builder: TimelineBuilder, outcome: Outcome, number: int, first_ra
             )
 
 
-def _places(outcome: Outcome, devices: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _places(outcome: Outcome, devices: Longs) -> Longs:
     """Return the endpoint of each device; a GPU that is none counts as the first of its host."""
     found = outcome.network.endpoint_of[devices]
     if (found >= 0).all():
         return found
     host = outcome.network.fabric.devices.host
     of_host = {int(host[e]): i for i, e in reversed(list(enumerate(outcome.network.endpoints)))}
-    return np.array([f if f >= 0 else of_host[int(host[d])] for f, d in zip(found, devices, strict=True)])
+    rows = [int(f) if f >= 0 else of_host[int(host[d])] for f, d in zip(found, devices, strict=True)]
+    return np.array(rows, np.int64)

@@ -85,8 +85,13 @@ class Posting:
         return network
 
     def tasks(
-        self, over: ArrayLike, size_bytes: ArrayLike, delay_ps: ArrayLike, waits: tuple[Longs, Longs], start_ps: ArrayLike = 0
-    ) -> int:  # fmt: skip
+        self,
+        over: ArrayLike,
+        size_bytes: ArrayLike,
+        delay_ps: ArrayLike,
+        waits: tuple[Longs, Longs],
+        start_ps: ArrayLike = 0,
+    ) -> int:
         """Append tasks and return the number of the first; `waits` are how many each waits for, and for whom."""
         first, count = self.num_tasks, len(waits[0])
         row = tuple(
@@ -150,7 +155,7 @@ class Posting:
     def post(
         self, over: Longs, size_bytes: Longs, delay_ps: Longs, waits: tuple[Longs, Longs], start_ps: ArrayLike = 0
     ) -> tuple[int, int]:  # fmt: skip
-        """Append messages, each cut over its connection's queue pairs; returns the first task and the parts a message."""
+        """Append messages, each cut over its queue pairs; returns the first task and the parts a message."""
         pairs = self.options.queue_pairs
         if pairs == 1 or not (over >= 0).any():
             return self.tasks(over, size_bytes, delay_ps, waits, start_ps), 1
@@ -169,7 +174,8 @@ class Posting:
         count = np.concatenate(self._wait_count)
         bus, path_start, path_bus = self._buses()
         empty: dict[str, type] = {
-            "port": np.int32, "dst": np.int32, "profile": np.uint8, "slot": np.int32, "label": np.uint32, "cap_Bps": np.float64,
+            "port": np.int32, "dst": np.int32, "profile": np.uint8, "slot": np.int32, "label": np.uint32,
+            "cap_Bps": np.float64,
         }  # fmt: skip
         return {
             "connections": {

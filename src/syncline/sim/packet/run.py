@@ -76,8 +76,9 @@ class Run:
             ports = self.network.port_of_link[list(watched.links)] if watched.links else np.zeros(0, np.int64)
             sampled = Sampled.of(self.engine.samples(), watched.links, ports, watched.flows)
         return Outcome(
-            self.network, self.options, self.blocks, self.jobs, state, self.engine.begin_ps() / 1e12, self.engine.end_ps() / 1e12,
-            self.engine.now_ps / 1e12, self.engine.counters(), self.engine.ports(), sampled, cpu_s, self.rtt_s,
+            self.network, self.options, self.blocks, self.jobs, state,
+            self.engine.begin_ps() / 1e12, self.engine.end_ps() / 1e12, self.engine.now_ps / 1e12,
+            self.engine.counters(), self.engine.ports(), sampled, cpu_s, self.rtt_s,
             tuple(self.network.port_name(int(port)) for port in self.engine.cycle()), self.done_tasks,
         )  # fmt: skip
 
@@ -155,7 +156,8 @@ def _add_network(draft: Draft, network: PacketNetwork, options: PacketOptions) -
     region = network.fabric.devices.group[network.switches].astype(np.int32)
     loss = np.where(network.link >= 0, options.loss, 0.0)
     draft.network(
-        network.src, network.dst, network.rate_Bps, network.latency_ps, network.hops, loss.astype(np.float64), network.back,
+        network.src, network.dst, network.rate_Bps, network.latency_ps, network.hops, loss.astype(np.float64),
+        network.back,
         np.full(len(network.switches), float(options.buffer_bytes)), region, len(network.endpoints),
     )  # fmt: skip
 

@@ -134,7 +134,9 @@ def incast(fabric: Fabric, num_senders: int, size_bytes: float, *, to: int = 0, 
     host = fabric.devices.host
     others = ends[(host[ends] != host[ends[to]]) | ((host[ends] < 0) & (ends != ends[to]))]
     if not 1 <= num_senders <= len(others):
-        raise SimulationError(f"{num_senders} senders; {fabric.name} has 1 to {len(others)} outside the receiver's host.")
+        raise SimulationError(
+            f"{num_senders} senders; {fabric.name} has 1 to {len(others)} outside the receiver's host."
+        )
     return messages(others[:num_senders], ends[to], size_bytes, start_s, name="incast")
 
 
