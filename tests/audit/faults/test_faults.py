@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,13 @@ from syncline.audit.samples.plants import PLANTS
 from syncline.errors import FaultError
 from syncline.fabric import load
 from syncline.fabric.fault import FaultKind
+from syncline.lab.drafting import draft
+from syncline.lab.trouble import trouble
+from syncline.program import place
+from syncline.schedule import Kind as ScheduleKind
+from syncline.sim.candidates import find
+from syncline.sim.routing import Network, NetworkOptions
+from syncline.sim.sweep import Contest
 
 FAULTS = list(known_faults().values())
 
@@ -64,3 +73,24 @@ def test_a_fault_of_cables_can_be_simulated(fault) -> None:
 def test_a_fault_without_a_standing_form_says_so() -> None:
     with pytest.raises(FaultError, match="not a state of cables"):
         known_faults()["mtu-mismatch"].on(load("h100-64-rail"))
+
+
+@pytest.mark.parametrize("name", ["flat", "leaf-spine", "two-rails", "two-sites"])
+def test_every_lab_of_the_guide_understands_every_fault(name: str) -> None:
+    fabric = load(Path(__file__).parents[3] / "examples" / f"lab-{name}.yaml")
+    blueprint = draft(fabric)
+    understood = [trouble(blueprint, made) for fault in FAULTS for made in fault.happening(fabric)]
+    assert {made.kind for made in understood} >= {"down", "rate", "loss", "mtu", "killed", "paused", "slow"}
+    assert all(made.directions or made.host >= 0 for made in understood)
+
+
+def test_a_slow_link_costs_time_in_the_simulator() -> None:
+    fabric = load(Path(__file__).parents[3] / "examples" / "lab-leaf-spine.yaml")
+    times = []
+    for case in (fabric, known_faults()["slow-link"].on(fabric)):
+        placed = place("packed", case, 8)
+        contest = Contest.of(
+            {"ring": find(case, ScheduleKind.ALL_REDUCE, 8, "ring")}, placed, Network(case, NetworkOptions())
+        )
+        times.append(contest.one("ring", 1 << 24).time_s)
+    assert times[1] > 2 * times[0]
