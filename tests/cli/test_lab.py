@@ -75,6 +75,20 @@ def test_run_as_json_with_faults_and_links(labs: None, capsys: pytest.CaptureFix
     assert load_timeline(record).metadata["cluster"] == "lab-flat"
 
 
+def test_paths_are_the_kernels(labs: None, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = str(EXAMPLES / "lab-leaf-spine.yaml")
+    status, out, _ = run(capsys, "paths", cluster)
+    assert status == 0
+    lines = [line.split() for line in out.splitlines()[1:]]
+    assert len(lines) == 56
+    assert {tuple(line[3:]) for line in lines if line[:2] == ["host-00", "host-01"]} == {("leaf-00",)}
+    ways = {line[5] for line in lines if line[0] == "host-00" and line[1] > "host-03"}
+    assert ways <= {"spine-00", "spine-01"}
+    status, out, _ = run(capsys, "paths", FLAT, "--hosts", "2", "--json")
+    data = json.loads(out)
+    assert data["paths"][0]["names"] == ["host-00/nic-0 -> leaf-00", "leaf-00 -> host-01/nic-0"]
+
+
 def test_check_measures_every_link(labs: None, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--scale", "0.05", "--hosts", "2", "--seconds", "0.1", "--tolerance")
     status, out, _ = run(capsys, "check", FLAT, *arguments, "0.15")

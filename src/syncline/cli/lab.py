@@ -174,6 +174,26 @@ def check(
     raise typer.Exit(0 if found.ok else 1)
 
 
+@app.command(epilog=examples("syncline lab paths cluster.yaml", "syncline lab paths cluster.yaml --json"))
+def paths(
+    cluster: ClusterArgument,
+    hosts: HostsOption = None,
+    set_: KnobOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Build the lab and ask the kernel which links every flow takes (ECMP included)."""
+    from syncline.lab import Lab
+    from syncline.report.lab_text import path_table
+
+    blueprint = drawn(cluster, None, hosts, set_ or [])
+    with Lab(blueprint) as lab:
+        table = lab.paths()
+    rows = [{**row, "names": [blueprint.link_names[link] for link in row["links"]]} for row in table.to_json()]
+    emit(
+        {"hash_seed": blueprint.profile.hash_seed, "paths": rows}, json, lambda console: console.print(path_table(rows))
+    )
+
+
 @app.command(
     epilog=examples("syncline lab shell host-00", "syncline lab shell host-00 -- ip route", "syncline lab list")
 )

@@ -5,7 +5,6 @@ One thread drives all boxes: a netlink socket stays bound to the namespace in wh
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -235,13 +234,6 @@ class Works:
         found = self.netlink[box].route("get", **query)[0]
         index = found.get_attr("RTA_OIF")
         return next(name for (owner, name), number in self.index.items() if owner == box and number == index)
-
-    def close(self) -> None:
-        """Let go of all namespaces; the kernel removes them when nobody is inside."""
-        for netlink in (*self.netlink, *self._wire_netlink.values()):
-            netlink.close()
-        for descriptor in (*self.namespaces, *self.wires.values(), self.home):
-            os.close(descriptor)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from syncline.lab.blueprint import Blueprint
 
 @dataclass(frozen=True)
 class PathTable:
-    """Links of the fabric from each host to each address of the others; -1 keys do not occur.
+    """Links of the fabric from each host to each address of the others.
 
     `links[host, to, interface]` are fabric link ids in order, for the flow from `host` (a fabric host name) to the
     address of `interface` on `to`. A pair that nothing joins is missing.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from rich.table import Table
 
 from syncline import units
@@ -92,6 +95,17 @@ def check_lines(check: LabCheck) -> list[str]:
     ]
     lines += [f"  {a} does not reach {b}" for a, b in check.unreachable[:10]]
     return [*lines, "verdict: " + ("the lab is as described" if check.ok else "the lab is NOT as described")]
+
+
+def path_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return one line for each pair of host and address: the switches on the way."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("from", "to", "interface", "through"):
+        table.add_column(heading, no_wrap=True)
+    for row in rows:
+        through = " - ".join(name.partition(" -> ")[0] for name in row["names"][1:])
+        table.add_row(row["from"], row["to"], row["interface"], through or "a cable of their own")
+    return table
 
 
 def link_table(counters: LinkCounters, most: int = 20) -> Table:
