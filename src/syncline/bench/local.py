@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 from syncline.errors import BenchError
 
@@ -15,8 +17,10 @@ MAX_LOCAL = 64
 _GRACE_S = 5.0
 
 
-def run_here(arguments: Sequence[str], num_ranks: int, environ: Mapping[str, str] | None = None) -> int:
+def run_here(arguments: Sequence[str], num_ranks: int, environ: Mapping[str, str] | None = None) -> tuple[int, str]:
     """Run `syncline ARGUMENTS` as so many ranks; rank 0 speaks for all. Returns the first exit status that is not 0.
+
+    Returned with it is what another rank complained of, where rank 0 did not complain itself.
 
     When one rank fails the others are given a moment to say why, then ended; so they are when this process is stopped.
     """
@@ -28,23 +32,30 @@ def run_here(arguments: Sequence[str], num_ranks: int, environ: Mapping[str, str
     base |= {"LOCAL_WORLD_SIZE": str(num_ranks), "OMP_NUM_THREADS": base.get("OMP_NUM_THREADS", "1")}
     base.setdefault("GLOO_SOCKET_IFNAME", "lo")
     started: list[subprocess.Popen[bytes]] = []
-    try:
-        for rank in range(num_ranks):
-            own = base | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            quiet = None if rank == 0 else subprocess.DEVNULL
-            command = [sys.executable, "-m", "syncline", *arguments]
-            started.append(subprocess.Popen(command, env=own, stdout=quiet, stdin=subprocess.DEVNULL))  # noqa: S603
-        return _wait(started)
-    finally:
-        for process in started:
-            if process.poll() is None:
-                process.terminate()
-        for process in started:
-            try:
-                process.wait(_GRACE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+    with TemporaryFile() as complaints:
+        try:
+            for rank in range(num_ranks):
+                own = base | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+                quiet: dict[str, Any] = {} if rank == 0 else {"stdout": subprocess.DEVNULL, "stderr": complaints}
+                command = [sys.executable, "-m", "syncline", *arguments]
+                started.append(subprocess.Popen(command, env=own, stdin=subprocess.DEVNULL, **quiet))  # noqa: S603
+            status = _wait(started)
+            return status, _tail(complaints) if status and not started[0].returncode else ""
+        finally:
+            _end(started)
+
+
+def _end(started: list[subprocess.Popen[bytes]]) -> None:
+    """End what still runs: asked first, then made to."""
+    for process in started:
+        if process.poll() is None:
+            process.terminate()
+    for process in started:
+        try:
+            process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _wait(started: list[subprocess.Popen[bytes]]) -> int:
@@ -60,6 +71,11 @@ def _wait(started: list[subprocess.Popen[bytes]]) -> int:
             if time.monotonic() - failed_s > _GRACE_S:
                 return states[0] or bad[0]
         time.sleep(0.02)
+
+
+def _tail(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")[-4000:].strip()
 
 
 def _free_port() -> int:

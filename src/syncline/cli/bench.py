@@ -174,6 +174,7 @@ def measure(
         sizes = between(low, high, factor=factor, step=nccl_size(step) if step else 0)
     else:
         sizes = sizes_of(size, factor=factor, step=step or "")
+    names = _algorithms(algorithm, codec)
     start_here(context, local)
     from syncline.bench.sweep import Question, sweep
     from syncline.runtime.executor import Executor
@@ -181,7 +182,6 @@ def measure(
 
     smallest = min(sizes)
     elements(smallest, dtype)
-    names = tuple(part.strip() for part in algorithm.split(",") if part.strip())
     question = Question(kind, names, tuple(sizes), dtype, codec, warm_up, repeats, budget)
     with join(backend) as group:
         placed, oracle = _oracle(cluster, placement, group, routing, transport, calibrated)
@@ -200,6 +200,22 @@ def measure(
         payload["trace"] = str(trace)
     extra = _stragglers(answer, hosts)
     _finish(payload, list(answer.rows), cluster, placed.num_ranks, cost, exposed, gpu_hour, check, json, extra)
+
+
+def _algorithms(text: str, codec: str) -> tuple[str, ...]:
+    """Return the algorithms by name, and refuse what no rank will know."""
+    from syncline.codec.scheme import scheme
+    from syncline.errors import UsageError
+    from syncline.schedule import FAMILIES
+
+    known = ("vendor", *FAMILIES, "rail-rings", "hierarchical-halving")
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is not None or not names:
+        raise UsageError(f'no algorithm is called "{unknown or text}".', hint=f"One of: {', '.join(known)}.")
+    if codec != "raw":
+        scheme(codec)
+    return names
 
 
 def _oracle(

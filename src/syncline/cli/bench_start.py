@@ -23,7 +23,10 @@ def start_here(context: typer.Context, local: int | None) -> None:
         return
     from syncline.bench.local import run_here
 
-    raise typer.Exit(run_here(_again(context), local))
+    status, complaint = run_here(_again(context), local)
+    if complaint:
+        err().print(complaint, soft_wrap=True)
+    raise typer.Exit(status)
 
 
 def _again(context: typer.Context) -> list[str]:

@@ -86,6 +86,10 @@ class Executor:
             self._bound.pop(next(iter(self._bound)))
         return found
 
+    def release(self, bound: Bound) -> None:
+        """Let go of a program's buffers; many large ones would fill the memory."""
+        self._bound = {key: kept for key, kept in self._bound.items() if kept is not bound}
+
     def run(self, program: Program, buffer: torch.Tensor, *, size: int | None = None) -> Timeline:
         """Run the program and return this rank's timeline; all ranks begin at the same moment, which is its zero."""
         bound = self.bind(program, buffer, size=size)

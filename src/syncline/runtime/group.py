@@ -90,13 +90,6 @@ class Group:
         table: Floats = torch.stack(rows).cpu().numpy()
         return table
 
-    def from_first(self, values: Sequence[float] | Floats) -> Floats:
-        """Return rank 0's numbers; the others give as many, whatever they hold."""
-        data = torch.as_tensor(np.array(values, dtype=np.float64), device=self.device)
-        dist.broadcast(data, src=self.global_rank(0), group=self.handle)
-        numbers: Floats = data.cpu().numpy()
-        return numbers
-
     def texts(self, text: str, width: int = 64) -> list[str]:
         """Return everyone's text, cut to `width` bytes; numbers carry it, so that nothing is unpickled."""
         data = text.encode()[:width].ljust(width, b"\0")
@@ -123,13 +116,12 @@ class Group:
     def agree_start_s(self, lead_s: float = 0.02) -> float:
         """Return the moment, on this rank's monotonic clock, at which all ranks start.
 
-        Ranks that share a clock are told an instant `lead_s` ahead; others leave a barrier together, as well as they
-        can, and start at once.
+        Ranks that share a clock start `lead_s` after the last of them came here: whoever is still busy with what was
+        before holds up everybody, and its leftovers are not taken for the new measurement. Others leave a barrier
+        together, as well as they can, and start at once.
         """
-        if not self.same_clock:
-            self.barrier()
-            return time.monotonic()
-        return float(self.from_first([time.monotonic() + lead_s])[0])
+        came = self.numbers([time.monotonic()])
+        return float(came.max()) + lead_s if self.same_clock else time.monotonic()
 
     def store(self) -> Any | None:
         """Return the key-value store the job met in, if it can still be had: it answers when the fabric does not."""

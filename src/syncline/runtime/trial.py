@@ -79,6 +79,7 @@ def measure(
         number += 1
     if timeline is None:
         raise ExecutionError(f"nothing was run: {repeats} repetitions.", hint="Ask for at least one.")
+    executor.release(executor.bind(program, buffer, size=size))
     wrong, error = _compare(buffer, want)
     table = executor.group.numbers(np.array([*np.array(rows).T.ravel(), wrong, error]))
     columns = table[:, :-2].reshape(executor.group.size, 3, len(rows))[: program.num_ranks]
@@ -103,7 +104,8 @@ def _given(
     """Return what a rank starts with, and what must be where in the end: small whole numbers, exact in every type."""
     kind = DTYPES[dtype]
     total = goal.total_bytes(size)
-    start = _wave(_table([rank]), 0, total, kind, device)
+    modulus = _modulus(kind, goal.num_ranks)
+    start = _wave(_table([rank], modulus), 0, total, kind, device)
     weights = np.cumsum(np.asarray(goal.sizes or (1,) * goal.num_blocks, dtype=np.int64))
     sizes = split_bytes(total, weights)
     first = np.cumsum(sizes) - sizes
@@ -114,13 +116,19 @@ def _given(
         if sizes[block] and taker in (ALL, rank) and rank < goal.num_ranks:
             low, high = int(first[block]), int(first[block] + sizes[block])
             givers = list(range(goal.num_ranks)) if giver == ALL else [giver]
-            want.append((slice(low, high), _wave(_table(givers), low, high - low, kind, device)))
+            want.append((slice(low, high), _wave(_table(givers, modulus), low, high - low, kind, device)))
     return start, want
 
 
-def _table(ranks: list[int]) -> list[int]:
+def _modulus(kind: torch.dtype, num_ranks: int) -> int:
+    """Return below which number all values stay, so that their sum over all ranks is exact in a short type."""
+    exact = {torch.bfloat16: 256, torch.float16: 2048}.get(kind, 1 << 20)
+    return max(2, min(_PERIOD, exact // num_ranks))
+
+
+def _table(ranks: list[int], modulus: int) -> list[int]:
     """Return one period of the numbers that these ranks hold, summed."""
-    return [sum((at + 5 * rank) % _PERIOD for rank in ranks) for at in range(_PERIOD)]
+    return [sum((at + 5 * rank) % _PERIOD % modulus for rank in ranks) for at in range(_PERIOD)]
 
 
 def _wave(period: list[int], first: int, count: int, kind: torch.dtype, device: torch.device) -> torch.Tensor:
