@@ -1,0 +1,68 @@
+"""`syncline simulate --level packet` and its traffic patterns."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from syncline.cli.app import run
+
+SMALL = """
+hosts: 8
+host: {gpu: H100, gpus: 1, nics: 1}
+network: {topology: fat-tree, tiers: 2, link: NDR, hosts_per_leaf: 4}
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path) -> str:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    return str(path)
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dict:
+    assert run([*words, "--json"]) == status
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_collective_is_simulated_at_both_levels(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    got = answer(capsys, "simulate", "allreduce", "--cluster", cluster, "--size", "8MiB", "--level", "packet",
+                 "--transport", "ndp", "--algorithm", "ring")  # fmt: skip
+    row = got["rows"][0]
+    assert got["level"] == "packet"
+    assert got["transport"] == "ndp"
+    assert row["time_s"] == pytest.approx(row["flow_time_s"], rel=0.05)
+    assert row["packet"]["counters"]["delivered_bytes"] == 8 * 14 * (1 << 20)
+    assert row["why"]
+
+
+def test_it_speaks_to_people(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    assert run(["simulate", "allreduce", "--cluster", cluster, "--size", "1MiB", "--level", "packet"]) == 0
+    text = capsys.readouterr().out
+    assert "flow level" in text
+    assert "packets x1." in text
+    assert run(["simulate", "incast", "--cluster", cluster, "--senders", "6", "--transport", "dctcp"]) == 0
+    text = capsys.readouterr().out
+    assert "incast on small: 6 messages" in text
+    assert "queue of leaf-00 -> host-00/nic-0" in text
+
+
+@pytest.mark.parametrize("pattern", ["incast", "permutation", "all-pairs"])
+def test_traffic_patterns_end(capsys: pytest.CaptureFixture[str], cluster: str, pattern: str, tmp_path) -> None:
+    trace = tmp_path / "trace.json"
+    got = answer(
+        capsys, "simulate", pattern, "--cluster", cluster, "--senders", "7", "--size", "100KB", "--trace", str(trace)
+    )
+    assert got["state"] == "finished"
+    assert got["messages"] == {"incast": 7, "permutation": 8, "all-pairs": 56}[pattern]
+    assert got["completion"]["count"] == got["messages"]
+    assert trace.stat().st_size > 100
+
+
+def test_what_it_cannot_do_it_says(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    got = answer(capsys, "simulate", "incast", "--cluster", cluster, "--transport", "magic", status=2)
+    assert got["message"] == 'no packet transport is called "magic".'
+    got = answer(capsys, "simulate", "incast", "--cluster", cluster, "--senders", "99", status=2)
+    assert got["message"].startswith("99 senders;")
