@@ -110,8 +110,8 @@ def test_trace_and_page_are_written(capsys: pytest.CaptureFixture[str], cluster:
 def test_wrong_words_are_refused(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
     got = answer(capsys, "simulate", "allreduce", "--cluster", cluster, "--algorithm", "magic", status=2)
     assert got["message"] == 'no algorithm is called "magic".'
-    got = answer(capsys, "simulate", "allreduce", "--cluster", cluster, "--level", "packet", status=2)
-    assert got["message"] == 'no level of simulation is called "packet".'
+    got = answer(capsys, "simulate", "allreduce", "--cluster", cluster, "--level", "atomic", status=2)
+    assert got["message"] == 'no level of simulation is called "atomic".'
     got = answer(capsys, "simulate", "allreduce", "--cluster", cluster, "--size", "4KiB..1KiB", status=2)
     assert "give them rising" in got["message"]
 
