@@ -148,9 +148,12 @@ def _packet(
     html: Path | None,
 ) -> dict[str, Any]:
     from syncline.cli.simulate_packet import packet_options, packet_rows
+    from syncline.errors import UsageError
     from syncline.sim.routing import Network, NetworkOptions
     from syncline.timeline import save
 
+    if html:
+        raise UsageError("there is no page of a collective at packet level.", hint="Use --trace, or --level flow.")
     transport, routing, seed, cross_rail = how
     options = packet_options(transport, routing, seed, cross_rail)
     plain = NetworkOptions(seed=seed, transport="ideal", cross_rail=cross_rail)  # type: ignore[arg-type]

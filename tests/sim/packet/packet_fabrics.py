@@ -33,11 +33,18 @@ def fat_tree(hosts: int = 16) -> PacketNetwork:
 
 @cache
 def dragonfly() -> PacketNetwork:
-    """A small dragonfly."""
+    """A small dragonfly: six groups of six hosts, one cable between every two groups."""
     return packet_network(
         _cluster(
             36,
-            {"topology": "dragonfly", "link": "NDR", "endpoints_per_switch": 2, "switches_per_group": 3, "groups": 6},
+            {
+                "topology": "dragonfly",
+                "link": "NDR",
+                "endpoints_per_switch": 2,
+                "switches_per_group": 3,
+                "groups": 6,
+                "cables_per_group_pair": 1,
+            },
         )
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.sim.packet.packet_fabrics import fat_tree, leaf_spine, rails, star
+from tests.sim.packet.packet_fabrics import dragonfly, fat_tree, leaf_spine, rails, star
 
 from syncline.program import lower, packed
 from syncline.schedule import Kind, hierarchical, ring, verify
@@ -155,3 +155,17 @@ def test_spraying_beats_hashing_for_a_permutation() -> None:
     sprayed = simulate(network, [load], PacketOptions(transport="ndp"))
     assert sprayed.end_of_run_s < 0.8 * hashed.end_of_run_s
     assert adaptive.end_of_run_s < 0.8 * hashed.end_of_run_s
+
+
+def test_going_around_beats_the_short_way_under_adversarial_traffic() -> None:
+    """Every group of a dragonfly sends to the next: six hosts share one global cable, unless they go around."""
+    network = dragonfly()
+    ends = senders(network.fabric)
+    load = messages(ends, np.roll(ends, -6), 2e6)
+    short, around, chosen = (
+        simulate(network, [load], PacketOptions(transport="srd", routing=routing)).end_of_run_s
+        for routing in ("ecmp", "valiant", "ugal")
+    )
+    assert short == pytest.approx(6 * 2e6 * WIRE / RATE, rel=0.03)
+    assert around < 0.8 * short
+    assert chosen < 0.6 * short

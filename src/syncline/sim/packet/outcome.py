@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from syncline.timeline import Timeline
 
 IGNORES = (
-    "PCIe and NVLink packets (delay and rate only)",
+    "packets inside hosts (PCIe and NVLink are delay and rate)",
     "host jitter and software",
     "reduction arithmetic",
-    "control frames in congestion-free classes of their own",
 )
 
 
