@@ -65,10 +65,10 @@ class Tally:
     def add(self, match: re.Match[str], path: str, line: int, text: str, order: int) -> None:
         """Note one match."""
         self.count += 1
-        groups = {name: value for name, value in match.groupdict().items() if value is not None}
         if self.rule.signal:
-            self._add_row(groups, host_of(text[:200]), path, line, text, order)
+            self._add_row(match, host_of(text[:200]), path, line, text, order)
             return
+        groups = _groups(match)
         if self.count > _DETAILED:
             host = host_of(text[:200])
             if host in self.places:
@@ -86,17 +86,19 @@ class Tally:
         self._add_values(groups, where.host, seen)
         self._add_time(name, where.time_s)
         if self.rule.check:
-            self._add_row(groups, where.host, path, line, text, order)
+            self._add_row(match, where.host, path, line, text, order)
 
-    def _add_row(self, groups: dict[str, str], host: str, path: str, line: int, text: str, order: int) -> None:
-        key: tuple[object, ...] = (
-            (order, line) if self.all_rows else (host, *groups.items()) if groups else (order, host)
-        )
+    def _add_row(self, match: re.Match[str], host: str, path: str, line: int, text: str, order: int) -> None:
+        key: tuple[object, ...]
+        if self.all_rows:
+            key = (order, line)
+        else:
+            key = (host, match.re, *match.groups()) if match.re.groupindex else (order, host)
         old = self.rows.get(key)
         if old is not None:
             old.count += 1
         elif len(self.rows) < MAX_ROWS:
-            self.rows[key] = Row(groups, host, Evidence(path, line, text, context(text), order))
+            self.rows[key] = Row(_groups(match), host, Evidence(path, line, text, context(text), order))
             if len(self.evidence) < MAX_EVIDENCE:
                 self.evidence.append(self.rows[key].evidence)
 
@@ -134,3 +136,7 @@ class Tally:
             kinds = {frozenset(values) for values in self.by_host.values()}
             return len(kinds) >= wanted.min
         return len(self.values.get(wanted.group, {})) >= wanted.min
+
+
+def _groups(match: re.Match[str]) -> dict[str, str]:
+    return {name: value for name, value in match.groupdict().items() if value is not None}
