@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from syncline.audit.matrix import compare
+from syncline.audit.paths import bad_paths
 from syncline.audit.report import HostReport, from_json
 from syncline.errors import LabError
 from syncline.fabric import load
@@ -46,6 +47,14 @@ for thread in threads: thread.join()
 SET_MTU = 'test "$SYNCLINE_LAB_HOST" != host-00 || ip link set eth0 mtu 1400'
 # The lab looks for new processes of a slow host once a second: wait until it has seen this one.
 SHARE = "import time; from syncline.audit.measure import cpu_share; time.sleep(1.5); print(cpu_share(1.5, 5))"
+PROBE = """
+import json, os, sys
+from pathlib import Path
+from syncline.audit.probe import probe
+address = os.environ["SYNCLINE_LAB_ADDRESSES"].split(",")[0].split("/")[0]
+lost = probe(Path(sys.argv[1]), os.environ["SYNCLINE_LAB_HOST"], address, 9000, int(sys.argv[2]))
+print(json.dumps({peer: (shares.small, shares.large) for peer, shares in lost.items()}))
+"""
 AUDIT = """
 import os, sys
 if os.environ["SYNCLINE_LAB_HOST"] in sys.argv[2:]:
@@ -123,6 +132,23 @@ def test_no_false_alarm_on_a_clean_lab_and_each_fault_found_on_its_host(lab: Lab
     # What is lost on host-03's cable is lost by its peers too: they retransmit what they send to it, and nothing else.
     rest = found - planted
     assert {rule for rule, _ in rest} <= {"net.tcp.retransmits"}
+
+
+@pytest.mark.slow
+def test_packets_between_hosts_find_what_no_host_can_see(lab: Lab, tmp_path: Path) -> None:
+    assert bad_paths(exchange(lab, tmp_path / "clean")) == []
+    faults = [lab.fault("host-05:eth0 mtu 1500"), lab.fault("host-02:eth0 loss 10%")]
+    found = {(finding.rule, finding.place) for finding in bad_paths(exchange(lab, tmp_path / "broken"))}
+    assert found == {("cluster.path.mtu", "host-05"), ("cluster.path.loss", "host-02")}
+    for number in faults:
+        lab.mend(number)
+
+
+def exchange(lab: Lab, folder: Path) -> list[HostReport]:
+    """Let every host probe every other."""
+    done = lab.run([sys.executable, "-c", PROBE, str(folder), str(len(lab.host_names))], ranks_per_host=1, timeout_s=60)
+    assert done.exit_status == 0, done.ranks[0].stderr
+    return [HostReport(rank.host, "lab", lost=json.loads(rank.stdout)) for rank in done.ranks]
 
 
 @pytest.mark.slow

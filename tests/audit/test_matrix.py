@@ -9,6 +9,7 @@ import pytest
 
 from syncline.audit.audit import audit
 from syncline.audit.matrix import compare
+from syncline.audit.paths import bad_paths
 from syncline.audit.report import HostReport, from_json, read_reports
 from syncline.audit.root import Root
 from syncline.audit.samples import HOSTS
@@ -105,3 +106,23 @@ def test_what_is_no_report_is_refused_with_its_line(text: str, message: str, tmp
     with pytest.raises(DescriptionError, match=message) as caught:
         read_reports([path])
     assert caught.value.where == f"{path} line 2"
+
+
+def lost(pairs: dict[tuple[str, str], tuple[float, float]], hosts: str = "abcd") -> list[HostReport]:
+    clean = (0.0, 0.0)
+    return [
+        HostReport(h, "test", lost={p: pairs.get((h, p), pairs.get((p, h), clean)) for p in hosts if p != h})
+        for h in hosts
+    ]
+
+
+def test_bad_pairs_name_the_host_they_share() -> None:
+    assert bad_paths(lost({})) == []
+    wall = {("b", p): (0.0, 1.0) for p in "acd"}
+    (finding,) = bad_paths(lost(wall))
+    assert (finding.rule, finding.place, finding.confidence) == ("cluster.path.mtu", "b", 1.0)
+    assert finding.observed == "full-size packets are lost, small ones are not, with 3 of 3 others (a, c, d)"
+    (finding,) = bad_paths(lost({("c", "d"): (1.0, 1.0)}))
+    assert (finding.rule, finding.place, finding.confidence) == ("cluster.path.unreachable", "d, c", 0.5)
+    both = bad_paths(lost({("a", p): (0.1, 0.1) for p in "bcd"} | wall))
+    assert {(f.rule, f.place) for f in both} == {("cluster.path.mtu", "b"), ("cluster.path.loss", "a")}

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from syncline.audit.paths import bad_paths
 from syncline.audit.report import HostReport
 from syncline.errors import UsageError
 from syncline.finding import Action, Finding, Severity, worst
@@ -83,7 +84,7 @@ def compare(reports: Sequence[HostReport]) -> Matrix:
         )
     facts = dict.fromkeys(fact for report in reports for fact in report.facts)
     rows = tuple(_row(fact, reports) for fact in facts)
-    return Matrix(tuple(report.host for report in reports), rows, tuple(_outliers(reports)))
+    return Matrix(tuple(report.host for report in reports), rows, (*_outliers(reports), *bad_paths(reports)))
 
 
 def _outliers(reports: Sequence[HostReport]) -> list[Finding]:

@@ -33,6 +33,8 @@ class HostReport:
     """What should be equal on all hosts of a job, for the matrix."""
     measures: Mapping[str, float] = field(default_factory=dict)
     """Figures to compare across hosts."""
+    lost: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Other host -> share of small and of full-size packets lost on the way there and back."""
     seconds: float = 0.0
 
     @property
@@ -61,6 +63,7 @@ class HostReport:
             "unreadable": dict(self.unreadable),
             "facts": dict(self.facts),
             "measures": dict(self.measures),
+            "lost": {peer: list(shares) for peer, shares in self.lost.items()},
             "seconds": round(self.seconds, 3),
         }
 
@@ -93,6 +96,7 @@ def from_json(data: object, where: str) -> HostReport:
             unreadable={str(k): str(v) for k, v in dict(data.get("unreadable", {})).items()},
             facts={str(k): str(v) for k, v in dict(data.get("facts", {})).items()},
             measures={str(k): float(v) for k, v in dict(data.get("measures", {})).items()},
+            lost={str(k): (float(v[0]), float(v[1])) for k, v in dict(data.get("lost", {})).items()},
             seconds=float(data.get("seconds", 0.0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

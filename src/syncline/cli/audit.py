@@ -47,6 +47,10 @@ Write = Annotated[
     Path | None, typer.Option("--write", metavar="DIR", help="Write DIR/HOST.json; only one rank of a host does.")
 ]
 Active = Annotated[bool, typer.Option("--active", help="Also keep a core busy for half a second, to compare hosts.")]
+Peers = Annotated[
+    int | None,
+    typer.Option("--peers", metavar="N", help="Also exchange packets with the N - 1 others that --write there."),
+]
 ExitStyle = Annotated[str, typer.Option("--exit", help="nagios (0 1 2 3), npd (0 1 2), nhc (0 1) or none.")]
 UnknownOk = Annotated[bool, typer.Option("--unknown-ok", help="Do not count what could not be checked.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit XML.")]
@@ -64,6 +68,7 @@ def audit(
     collect: Collect = None,
     write: Write = None,
     active: Active = False,
+    peers: Peers = None,
     exit_style: ExitStyle = "nagios",
     unknown_ok: UnknownOk = False,
     junit: Junit = None,
@@ -85,6 +90,8 @@ def audit(
     reports = _run(root or [], cluster, host, only or [], ignore or [], active)
     if unknown_ok:
         reports = [report.without_unknown() for report in reports]
+    if peers is not None:
+        reports = [_probe(reports[0], write, peers)]
     if write is not None:
         _write(write, reports)
     _show(reports, _matrix(reports), junit, every, json)
@@ -176,7 +183,7 @@ def _show(reports: list[HostReport], across: Matrix | None, junit: Path | None, 
     from syncline.cli.output import out
 
     console = out()
-    console.print(f"{first_line(reports, across)} | {perfdata(reports)}", soft_wrap=True)
+    console.print(f"{first_line(reports, across)} | {perfdata(reports, across)}", soft_wrap=True)
     if across is not None:
         for line in matrix_lines(across):
             console.print(line, soft_wrap=True)
@@ -203,6 +210,25 @@ def _matrix(reports: list[HostReport], always: bool = False) -> Matrix | None:
     from syncline.audit.matrix import compare
 
     return compare(reports) if always or len(reports) > 1 else None
+
+
+def _probe(report: HostReport, folder: Path | None, num_hosts: int) -> HostReport:
+    """Add what is lost between this host and the others."""
+    from dataclasses import replace
+
+    from syncline.audit.host import Host
+    from syncline.audit.probe import probe
+    from syncline.audit.root import Root
+    from syncline.errors import UsageError
+
+    if folder is None:
+        raise UsageError("--peers needs --write DIR, a folder that all hosts share.", hint="Add --write /shared/audit.")
+    usable = [i for i in Host(Root.live()).socket_interfaces if i.ipv4]
+    if not usable:
+        raise UsageError("no interface has an IPv4 address to reach peers from.", hint="Set NCCL_SOCKET_IFNAME.")
+    address = usable[0].ipv4[0].split("/")[0]
+    found = probe(folder / "doors", report.host, address, usable[0].mtu, num_hosts)
+    return replace(report, lost={peer: (lost.small, lost.large) for peer, lost in found.items()})
 
 
 def _write(folder: Path, reports: list[HostReport]) -> None:

@@ -32,10 +32,11 @@ def first_line(reports: Sequence[HostReport], matrix: Matrix | None = None) -> s
     return f"{status.name}: {_count(len(bad), 'finding')} on {where}: {shown}{more}"
 
 
-def perfdata(reports: Sequence[HostReport]) -> str:
+def perfdata(reports: Sequence[HostReport], matrix: Matrix | None = None) -> str:
     """Return counts as Nagios performance data."""
+    findings = [*(matrix.findings if matrix else ()), *(f for report in reports for f in report.findings)]
     names = (Severity.CRITICAL, Severity.WARNING, Severity.UNKNOWN)
-    counts = " ".join(f"{s.label}={sum(report.count(s) for report in reports)}" for s in names)
+    counts = " ".join(f"{s.label}={sum(finding.severity is s for finding in findings)}" for s in names)
     return f"{counts} passed={sum(len(report.passed) for report in reports)}"
 
 

@@ -7,6 +7,7 @@ from syncline.audit.checks import (
     cpu,
     environment,
     gpu,
+    gpu_health,
     inventory,
     kernel_log,
     limits,
@@ -19,6 +20,6 @@ from syncline.audit.checks import (
 )
 
 __all__ = [
-    "counters", "cpu", "environment", "gpu", "inventory", "kernel_log", "limits", "name_and_time", "network", "pcie",
-    "rdma", "roce", "sockets",
+    "counters", "cpu", "environment", "gpu", "gpu_health", "inventory", "kernel_log", "limits", "name_and_time",
+    "network", "pcie", "rdma", "roce", "sockets",
 ]  # fmt: skip
