@@ -106,8 +106,29 @@ def test_a_program_is_expected_to_take_what_the_flow_model_says_within_an_interv
     assert one.time_s == pytest.approx(2 * 7 / 8 * (1 << 30) / 12.5e9, rel=0.01)
     assert one.low_s < one.time_s < one.high_s and one.link
     assert one.wire_Bps(one.time_s) == pytest.approx(12.5e9, rel=0.01)
-    (sure,) = Oracle(FABRIC, placed, NetworkOptions(transport="ideal"), calibrated=True).program(ring, [1 << 30])
-    assert sure.high_s / sure.low_s < one.high_s / one.low_s
+
+
+def test_a_calibrated_cluster_file_is_surer_and_knows_its_hosts() -> None:
+    fitted: dict[str, object] = {
+        "latency_s": 1e-3,
+        "post_s": 1e-4,
+        "add_s_per_byte": 0.0,
+        "start_s": 0.0,
+        "efficiency": 1.0,
+        "ranks": 8,
+    }
+    fitted |= {"median_error": 0.01, "worst_error": 0.03, "measured": "here"}
+    spec = ClusterSpec.model_validate({"hosts": 8, "host": "1 x H100", "network": LS, "calibration": fitted})
+    options = NetworkOptions(transport="ideal")
+    found = {}
+    for name, fabric in (("described", FABRIC), ("calibrated", build(spec))):
+        placed = packed(fabric, 8)
+        (found[name],) = Oracle(fabric, placed, options).program(
+            program_of("ring", Kind.ALL_REDUCE, placed, "gloo"), [1 << 30]
+        )
+    plain, sure = found["described"], found["calibrated"]
+    assert sure.high_s / sure.low_s < plain.high_s / plain.low_s and sure.source.endswith("fitted here")
+    assert sure.time_s - plain.time_s == pytest.approx(14 * 1.2e-3, rel=0.3)
 
 
 def test_colliding_hashes_widen_the_interval() -> None:

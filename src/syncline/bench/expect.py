@@ -22,6 +22,8 @@ from syncline.errors import SimulationError, SynclineError
 from syncline.fabric import Fabric
 from syncline.program import Placement, Program, lower
 from syncline.schedule import FAMILIES, Kind, build, verify
+from syncline.sim.emulation import HostCosts, Wiring, script_of
+from syncline.sim.emulation import predict as emulated_s
 from syncline.sim.estimate import Estimate, estimate, over_seeds
 from syncline.sim.nccl.describe import from_fabric
 from syncline.sim.nccl.predict import IGNORES as NCCL_IGNORES
@@ -73,15 +75,13 @@ def intervals() -> dict[str, Any]:
 
 
 class Oracle:
-    """Expectations on one cluster, placement and network. `calibrated` says that the description was fitted here."""
+    """Expectations on one cluster, placement and network; a cluster file that was calibrated says more, more surely."""
 
-    def __init__(
-        self, fabric: Fabric, placement: Placement, options: NetworkOptions | None = None, *, calibrated: bool = False
-    ) -> None:
+    def __init__(self, fabric: Fabric, placement: Placement, options: NetworkOptions | None = None) -> None:
         self.fabric = fabric
         self.placement = placement
         self.options = options or NetworkOptions()
-        self.calibrated = calibrated
+        self.calibration = fabric.spec.calibration
 
     @cached_property
     def network(self) -> Network:
@@ -95,21 +95,42 @@ class Oracle:
 
     def _flow(self, wired: Wired, size: int, widen: float) -> Expectation:
         found = estimate(wired, self.network, size)
-        low, high = self._factors(found.time_s, widen)
+        time_s, source = self._fitted_s(wired.program, size, found)
+        low, high = self._factors(time_s, widen)
         best, worst = self._over_paths(wired, size, found)
+        best, worst = (end / found.time_s * time_s for end in (best, worst))
         line = self.network.capacity_Bps[found.limiting_link]
         if found.limiting_link < self.network.num_links:
             line = self.fabric.links.rate_Bps[found.limiting_link]
         return Expectation(
-            size, found.time_s, best * low, worst * high, found.limiting_link_name,
-            float(found.link_bytes[found.limiting_link]), float(line), f"flow model, {found.method}", found.ignores,
+            size, time_s, best * low, worst * high, found.limiting_link_name,
+            float(found.link_bytes[found.limiting_link]), float(line), source, found.ignores,
         )  # fmt: skip
 
     def _factors(self, time_s: float, widen: float) -> tuple[float, float]:
         table = intervals()
         band = "short" if time_s < float(table["short_s"]) else "long"
-        low, high = table["calibrated" if self.calibrated else "described"][band]
-        return float(low) / widen, float(high) * widen
+        low, high = table["calibrated" if self.calibration else "described"][band]
+        if self.calibration:
+            worst = self.calibration.worst_error
+            low, high = min(float(low), 1 - worst), max(float(high), 1 + worst)
+        return max(float(low), 0.05) / widen, float(high) * widen
+
+    def _fitted_s(self, program: Program, size: int, found: Estimate) -> tuple[float, str]:
+        """Return the time, with the host costs that the cluster file remembers where it has some, and who says so."""
+        fitted = self.calibration
+        if fitted is None or self._wiring is None:
+            return found.time_s, f"flow model, {found.method}"
+        costs = HostCosts(fitted.latency_s, fitted.post_s, fitted.add_s_per_byte, fitted.start_s, fitted.efficiency)
+        return emulated_s(script_of(program, size, self._wiring), costs), "flow model with host costs fitted here"
+
+    @cached_property
+    def _wiring(self) -> Wiring | None:
+        if self.calibration is None or self.calibration.ranks != self.placement.num_ranks:
+            return None  # costs belong to a number of ranks on a machine
+        from syncline.bench.rehearsal.calibrate import wiring_of_fabric  # imports what measures, so only when needed
+
+        return wiring_of_fabric(self.placement)
 
     def _over_paths(self, wired: Wired, size: int, found: Estimate) -> tuple[float, float]:
         """Return the fastest and slowest of several draws of ECMP's hash: which one the switches have is not known."""

@@ -12,7 +12,6 @@ from syncline.cli.bench_options import (
     Backend,
     Begin,
     Budget,
-    Calibrated,
     Check,
     Cluster,
     CodecName,
@@ -156,7 +155,6 @@ def measure(
     placement: PlacementName = None,
     routing: Routing = "ecmp",
     transport: Transport = None,
-    calibrated: Calibrated = False,
     cost: Cost = False,
     exposed: Exposed = 0.2,
     gpu_hour: GpuHour = None,
@@ -184,7 +182,7 @@ def measure(
     elements(smallest, dtype)
     question = Question(kind, names, tuple(sizes), dtype, codec, warm_up, repeats, budget)
     with join(backend) as group:
-        placed, oracle = _oracle(cluster, placement, group, routing, transport, calibrated)
+        placed, oracle = _oracle(cluster, placement, group, routing, transport)
         with Executor(group, deadline_s=deadline) as executor:
             answer = sweep(executor, question, placed, oracle, tell=teller(group))
         hosts = group.texts(os.uname().nodename)
@@ -219,7 +217,7 @@ def _algorithms(text: str, codec: str) -> tuple[str, ...]:
 
 
 def _oracle(
-    cluster: str | None, placement: str | None, group: Group, routing: str, transport: str | None, calibrated: bool
+    cluster: str | None, placement: str | None, group: Group, routing: str, transport: str | None
 ) -> tuple[Placement, Oracle | None]:
     from syncline.bench.expect import Oracle
     from syncline.program import place
@@ -232,7 +230,7 @@ def _oracle(
     placed = place(name, fabric, group.size)
     carrier = transport or ("rdma" if group.backend == "nccl" else "tcp")
     options = NetworkOptions(routing=routing, transport=carrier)  # type: ignore[arg-type]
-    return placed, Oracle(fabric, placed, options, calibrated=calibrated)
+    return placed, Oracle(fabric, placed, options)
 
 
 def _stragglers(answer: Answer, hosts: list[str]) -> list[Finding]:

@@ -28,7 +28,6 @@ Local = Annotated[int | None, typer.Option(metavar="N", help="Start N ranks on t
 PlacementName = Annotated[str | None, typer.Option("--placement", help="packed, spread or rail-aware.")]
 Routing = Annotated[str, typer.Option(help="How the fabric routes: ecmp, adaptive, spray or static.")]
 Transport = Annotated[str | None, typer.Option(help="rdma, efa, tcp or ideal (default: tcp, on nccl rdma).")]
-Calibrated = Annotated[bool, typer.Option("--calibrated", help="The cluster file was fitted here: narrower intervals.")]
 Cost = Annotated[bool, typer.Option("--cost", help="Price the gap: GPU-hours and dollars a day.")]
 Exposed = Annotated[float, typer.Option(help="With --cost: share of a step that waits for communication.")]
 GpuHour = Annotated[float | None, typer.Option("--gpu-hour", help="With --cost: dollars a GPU-hour (or a cloud's).")]
