@@ -39,7 +39,7 @@ VERBS: dict[str, str] = {
     "audit": "Check a host, or many, for what slows training.",
     "capture": "Write down what an audit reads, to audit elsewhere.",
     "discover": "Write a cluster description from what is there.",
-    "nccl": "Say what to set for NCCL on a cluster, and whether it took.",
+    "nccl": "What to set for NCCL, and whether it took effect.",
     "diagnose": "Say what went wrong first, from logs of any size.",
     "bench": "Measure collectives against what they should give.",
     "lab": "Run commands on an emulated copy of a cluster.",
