@@ -52,7 +52,7 @@ def test_a_slow_row_names_the_link_and_what_it_would_carry() -> None:
     rows = [judge(measured(0.03, 0.03, 0.03), EXPECTED)]
     (finding,) = findings(rows)
     assert finding.rule == "bench.collective.slow" and finding.severity is Severity.CRITICAL
-    assert finding.place == "leaf-0 -> spine-1"
+    assert finding.place == "leaf-0 -> spine-1 or one like it"
     assert "3 times the predicted time" in finding.observed
     assert "if it carried 266.7 Mb/s at most, of 800 Mb/s" in finding.meaning
 

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from syncline.bench.attribute import Suspect
+from syncline.bench.blame import suspects
 from syncline.bench.expect import Expectation, Oracle, expectations
 from syncline.bench.measured import Measured, Timing
-from syncline.bench.verdict import Judged, judge
+from syncline.bench.verdict import Judged, Verdict, judge
 from syncline.codec.codec import RAW
 from syncline.codec.scheme import scheme
 from syncline.errors import BenchError
@@ -50,6 +52,7 @@ class Answer:
     late_s: np.ndarray[Any, np.dtype[np.float64]]
     work_s: np.ndarray[Any, np.dtype[np.float64]]
     last: Timeline | None
+    blamed: dict[str, tuple[Suspect, ...]]
 
 
 def goal_of(kind: Kind, num_ranks: int) -> Collective:
@@ -97,6 +100,7 @@ def sweep(
     unpredicted: dict[str, str] = {}
     late, work = [], []
     last: Timeline | None = None
+    blamed: dict[str, tuple[Suspect, ...]] = {}
     backend = executor.group.backend
     for algorithm in question.algorithms:
         program = program_of(algorithm, question.kind, placement, backend, question.codec)
@@ -114,7 +118,10 @@ def sweep(
             late.append(trial.late_s)
             work.append(trial.work_s)
             last = trial.last
-    return Answer(tuple(rows), unpredicted, np.concatenate(late, axis=1), np.concatenate(work, axis=1), last)
+            if rows[-1].verdict is Verdict.SLOW and own is not None:
+                blamed[algorithm] = suspects(last, placement)
+    late_s, work_s = (np.concatenate(table, axis=1) for table in (late, work))
+    return Answer(tuple(rows), unpredicted, late_s, work_s, last, blamed)
 
 
 def _row(

@@ -6,12 +6,13 @@ tenth of the repetitions is still slower than the interval allows, "slow?" when 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from syncline import units
+from syncline.bench.attribute import Suspect
 from syncline.bench.expect import Expectation
 from syncline.bench.measured import Measured
 from syncline.finding import Action, Finding, Severity
@@ -81,8 +82,12 @@ def _verdict(measured: Measured, expected: Expectation | None) -> Verdict:
     return Verdict.FAST if timing.p90_s < expected.low_s else Verdict.OK
 
 
-def findings(rows: Sequence[Judged]) -> list[Finding]:
-    """Return what is wrong, one finding an algorithm: the line that shows it best, with the link that explains it."""
+def findings(rows: Sequence[Judged], blamed: Mapping[str, Sequence[Suspect]] | None = None) -> list[Finding]:
+    """Return what is wrong, one finding an algorithm: the line that shows it best, with the link that explains it.
+
+    `blamed` are the parts that a slow program's own messages point to; without them the limiting link stands for all
+    that are like it.
+    """
     found = []
     for algorithm in dict.fromkeys(row.measured.algorithm for row in rows):
         mine = [row for row in rows if row.measured.algorithm == algorithm]
@@ -91,7 +96,7 @@ def findings(rows: Sequence[Judged]) -> list[Finding]:
             found.append(_wrong_data(wrong, algorithm))
         slow = [row for row in mine if row.verdict is Verdict.SLOW]
         if slow:
-            found.append(_slow(slow, mine, algorithm))
+            found.append(_slow(slow, mine, list((blamed or {}).get(algorithm, ()))))
         fast = [row for row in mine if row.verdict is Verdict.FAST]
         if fast and not slow:
             found.append(_fast(fast, algorithm))
@@ -111,7 +116,7 @@ def _line(row: Judged) -> str:
     return text
 
 
-def _slow(slow: list[Judged], mine: list[Judged], algorithm: str) -> Finding:
+def _slow(slow: list[Judged], mine: list[Judged], suspects: list[Suspect]) -> Finding:
     worst = max(slow, key=lambda row: row.measured.size_bytes)
     expected, factor = worst.expected, worst.factor
     assert expected is not None and factor is not None
@@ -127,6 +132,13 @@ def _slow(slow: list[Judged], mine: list[Judged], algorithm: str) -> Finding:
         else f"{expected.link} would explain it if it carried {units.show_rate(wire)} at most, "
         f"of {units.show_rate(expected.line_Bps)}"
     )
+    place = f"{expected.link} or one like it"
+    evidence = [_line(row) for row in slow[-4:]]
+    if suspects:
+        first = suspects[0]
+        place = " or ".join([first.part.name, *(part.name for part in first.among[:3])])
+        meaning = f"its messages over {place} move at {100 * first.factor:.0f} % of the rate of the others"
+        evidence += [f"also slow: {one.part.name}, {100 * one.factor:.0f} %" for one in suspects[1:4]]
     fix = (
         "Look at the hosts: CPU frequency, interrupts, other load; then calibrate the description."
         if small
@@ -134,9 +146,9 @@ def _slow(slow: list[Judged], mine: list[Judged], algorithm: str) -> Finding:
     )
     return Finding(
         "bench.collective.slow", Severity.CRITICAL if factor >= 2 else Severity.WARNING,
-        expected.link, observed, f"at most {units.show_time(expected.high_s)} ({expected.source})",
-        tuple(_line(row) for row in slow[-4:]), meaning, fix, "docs/method/bench.md",
-        Action.INSPECT, round(len(slow) / len(mine), 2),
+        place, observed, f"at most {units.show_time(expected.high_s)} ({expected.source})",
+        tuple(evidence), meaning, fix, "docs/method/bench.md", Action.INSPECT,
+        suspects[0].confidence if suspects else round(len(slow) / len(mine), 2),
     )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ from syncline.cli.bench_tournament import tournament
 from syncline.cli.output import JsonOption, emit, examples
 
 if TYPE_CHECKING:
+    from syncline.bench.attribute import Suspect
     from syncline.bench.expect import Oracle
     from syncline.bench.price import Loss
     from syncline.bench.sweep import Answer, Question
@@ -197,7 +198,19 @@ def measure(
         save(answer.last, trace)
         payload["trace"] = str(trace)
     extra = _stragglers(answer, hosts)
-    _finish(payload, list(answer.rows), cluster, placed.num_ranks, cost, exposed, gpu_hour, check, json, extra)
+    _finish(
+        payload,
+        list(answer.rows),
+        cluster,
+        placed.num_ranks,
+        cost,
+        exposed,
+        gpu_hour,
+        check,
+        json,
+        extra,
+        answer.blamed,
+    )
 
 
 def _algorithms(text: str, codec: str) -> tuple[str, ...]:
@@ -272,13 +285,14 @@ def _finish(
     check: bool,
     json: bool,
     extra: list[Finding] | None = None,
+    blamed: dict[str, tuple[Suspect, ...]] | None = None,
 ) -> None:
     from syncline.bench.price import loss
     from syncline.bench.verdict import findings, priced
     from syncline.finding import worst
     from syncline.report.bench_text import finding_lines, loss_lines, sweep_lines
 
-    found = [*findings(rows), *(extra or [])]
+    found = [*findings(rows, blamed), *(extra or [])]
     lost: Loss | None = None
     if cost:
         price, source = _price(cluster, gpu_hour)
