@@ -24,7 +24,8 @@ def cluster(tmp_path) -> str:
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dict:
     assert run([*words, "--json"]) == status
-    return json.loads(capsys.readouterr().out)
+    found: dict = json.loads(capsys.readouterr().out)
+    return found
 
 
 def test_a_collective_is_simulated_at_both_levels(capsys: pytest.CaptureFixture[str], cluster: str) -> None:

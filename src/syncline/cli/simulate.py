@@ -147,13 +147,10 @@ def _packet(
     trace: Path | None,
     html: Path | None,
 ) -> dict[str, Any]:
-    from syncline.cli.simulate_packet import packet_options, packet_rows
-    from syncline.errors import UsageError
+    from syncline.cli.simulate_packet import packet_options, packet_rows, write_page
     from syncline.sim.routing import Network, NetworkOptions
     from syncline.timeline import save
 
-    if html:
-        raise UsageError("there is no page of a collective at packet level.", hint="Use --trace, or --level flow.")
     transport, routing, seed, cross_rail = how
     options = packet_options(transport, routing, seed, cross_rail)
     plain = NetworkOptions(seed=seed, transport="ideal", cross_rail=cross_rail)  # type: ignore[arg-type]
@@ -167,6 +164,9 @@ def _packet(
     if trace:
         save(outcome.timeline(), trace)
         payload["trace"] = str(trace)
+    if html:
+        write_page(html, f"{kind.value.replace('_', '-')} on {fabric.name}", outcome)
+        payload["html"] = str(html)
     return payload
 
 

@@ -90,6 +90,7 @@ def traffic(
     payload: Annotated[str, typer.Option(help="Bytes of payload a packet.")] = "4KiB",
     seed: Annotated[int, typer.Option(help="Seed of hashes, marks and the permutation.")] = 0,
     trace: Annotated[Path | None, typer.Option(help="Write the timeline (.json for Perfetto, .parquet).")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page: queues, marks and rates over time.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Simulate this pattern of messages between all NICs of a cluster, packet by packet."""
@@ -117,7 +118,30 @@ def traffic(
     if trace:
         save(outcome.timeline(), trace)
         payload_json["trace"] = str(trace)
+    if html:
+        write_page(html, f"{pattern} on {fabric.name}", outcome)
+        payload_json["html"] = str(html)
     emit(payload_json, json, lambda console: _show_traffic(console, payload_json, outcome))
+
+
+def write_page(path: Path, title: str, outcome: Outcome) -> None:
+    """Run the same again, which takes the same course, while watching the deepest queues, and write the page."""
+    import numpy as np
+
+    from syncline.report.packet_page import packet_page
+    from syncline.sim.packet import Watching, simulate
+    from syncline.sim.packet.run import mark_bytes
+
+    network, options = outcome.network, outcome.options
+    deepest = np.argsort(-outcome.ports["peak_bytes"], kind="stable")[:4]
+    links = tuple(int(network.link[p]) for p in deepest if outcome.ports["peak_bytes"][p] > 0 and network.link[p] >= 0)
+    flows = tuple(range(min(outcome.num_flows, 16)))
+    watching = Watching(max(outcome.end_of_run_s / 400, 1e-9), links, flows)
+    watched = simulate(network, list(outcome.jobs), options, watching=watching, until_s=outcome.end_of_run_s)
+    marks = options.marks or options.sets[0].marks
+    path.write_text(
+        packet_page(title, watched, None if marks is None else mark_bytes(marks, network.access_Bps, outcome.rtt_s))
+    )
 
 
 def _show_traffic(console: Console, payload: dict[str, Any], outcome: Outcome) -> None:
@@ -141,6 +165,9 @@ def _show_traffic(console: Console, payload: dict[str, Any], outcome: Outcome) -
     for name in payload["deadlock"]:
         console.print(f"  waits for the next: {name}")
     console.print(f"packet level; ignores {', '.join(payload['ignores'])}")
+    for name in ("trace", "html"):
+        if name in payload:
+            console.print(f"wrote {payload[name]}")
 
 
 @contextmanager

@@ -126,6 +126,7 @@ class Outcome:
     rtt_s: float
     cycle: tuple[str, ...]
     done_tasks: tuple[Longs, ...]
+    num_flows: int
 
     @property
     def finished(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,8 @@ class Run:
     jobs: tuple[Job | Traffic, ...]
     watching: Watching | None
     rtt_s: float
-    done_tasks: tuple[Longs, ...] = field(default=())
+    done_tasks: tuple[Longs, ...]
+    num_flows: int
 
     def advance(self, *, until_s: float | None = None, max_events: int = _SLICE_EVENTS) -> str:
         """Work off events and return the state: running, finished, deadlock or stalled."""
@@ -80,6 +81,7 @@ class Run:
             self.engine.begin_ps() / 1e12, self.engine.end_ps() / 1e12, self.engine.now_ps / 1e12,
             self.engine.counters(), self.engine.ports(), sampled, cpu_s, self.rtt_s,
             tuple(self.network.port_name(int(port)) for port in self.engine.cycle()), self.done_tasks,
+            self.num_flows,
         )  # fmt: skip
 
 
@@ -115,7 +117,17 @@ def prepare(
     _add_changes(draft, network, changes)
     if watching is not None:
         _add_watching(draft, network, watching, posting.num_flows)
-    return Run(Engine(draft), network, options, tuple(posting.blocks), tuple(loads), watching, rtt_s, tuple(done))
+    return Run(
+        Engine(draft),
+        network,
+        options,
+        tuple(posting.blocks),
+        tuple(loads),
+        watching,
+        rtt_s,
+        tuple(done),
+        posting.num_flows,
+    )
 
 
 def simulate(
