@@ -112,6 +112,18 @@ class Trainer:
         forward, backward, last = steady[middle]
         return OwnWork(forward, tuple(backward), tuple(size for _, size in marks), last)
 
+    def cores(self, group: Group, repeats: int = 4) -> float:
+        """Return how many processors all ranks together really got while all worked: others may want them too."""
+        torch.manual_seed(0)
+        model = ByteGpt(self.width, self.depth, self.length)
+        model(self._batch(0)).backward()
+        group.barrier()
+        wall, own = time.perf_counter(), time.process_time()
+        for step in range(repeats):
+            model(self._batch(step)).backward()
+        table = group.numbers([time.process_time() - own, time.perf_counter() - wall])
+        return float(table[:, 0].sum() / table[:, 1].max())
+
     def train(self, synchronisation: str, steps: int, warm_up: int = 3) -> Steps:
         """Train with plain DDP ("ddp") or through a codec, and return what the steps after the warm-up took."""
         model, optimizer = self._fresh()

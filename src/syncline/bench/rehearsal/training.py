@@ -35,6 +35,7 @@ def work(order: dict[str, Any], group: Group) -> dict[str, Any]:
     table = group.numbers([*own.backward_s, own.forward_s, own.optimizer_s])
     mean = table.mean(axis=0).tolist()
     costs |= {"backward_s": mean[:-2], "forward_s": mean[-2], "optimizer_s": mean[-1]}
+    before = trainer.cores(group)
     rows = []
     for name in order["synchronisations"]:
         steps = trainer.train(name, int(order["steps"]), int(order.get("warm_up", 3)))
@@ -44,7 +45,9 @@ def work(order: dict[str, Any], group: Group) -> dict[str, Any]:
             "synchronisation": name, "times_s": slowest.tolist(), "step_s": statistics.median(slowest.tolist()),
             "losses": loss.tolist(), "wire_bytes": steps.wire_bytes,
         })  # fmt: skip
-    return {"costs": costs, "elements": list(own.elements), "codecs": codecs, "rows": rows, "cores": os.cpu_count()}
+    # With fewer ranks than processors each has one to itself, however many there are.
+    cores = max(1.0, min(float(os.cpu_count() or 1), (before + trainer.cores(group)) / 2))
+    return {"costs": costs, "elements": list(own.elements), "codecs": codecs, "rows": rows, "cores": cores}
 
 
 def main(arguments: list[str]) -> None:
