@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine with Python 3.11+ and a C++ compiler:
-#   make demo     describe, draw, price and simulate the default cluster, and plan the default job on it
+#   make demo     describe, price and simulate the default cluster, plan the default job on it, rehearse a small one
 #   make test     every check that CI runs
 PYTHON ?= python3
 VENV := .venv
@@ -43,7 +43,7 @@ $(VENV)/.installed: $(VENV)/.tools pyproject.toml $(PACKAGES) $(NATIVE)
 	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e ".[dev]"
 	@touch $@
 
-demo: venv  ## describe, draw, price and simulate the default cluster, then plan the default job on it
+demo: venv  ## describe, price and simulate the default cluster, plan the default job on it, rehearse a small one
 	@mkdir -p demo
 	@echo "== the default cluster: 64 hosts of 8 H100, rail-optimized NDR" && echo
 	@$(BIN)/syncline fabric show h100-64-rail --html demo/cluster.html --svg demo/cluster.svg
@@ -53,7 +53,10 @@ demo: venv  ## describe, draw, price and simulate the default cluster, then plan
 	@$(BIN)/syncline simulate allreduce --cluster h100-64-rail --size 1MiB..1GiB --algorithm nccl
 	@echo && echo "== the default job: Llama 3 70B on those 512 GPUs" && echo
 	@$(BIN)/syncline plan h100-64-rail llama3-70b --html demo/plan.html
-	@echo && echo "Open demo/cluster.html for the picture of the cluster, demo/plan.html for the report."
+	@echo && echo "== a rehearsal: four hosts of 100 Mb/s emulated here, predicted against measured (about a minute)" && echo
+	@$(BIN)/syncline rehearse examples/lab-flat.yaml examples/rehearsal-small.yaml --scale 0.1 --html demo/rehearsal.html || \
+	  echo "No rehearsal on this machine, for the reason above; everything else works without."
+	@echo && echo "Open demo/cluster.html for the picture of the cluster, demo/plan.html for the plan, demo/rehearsal.html for the rehearsal."
 
 test: lint types layers native-test pytest  ## everything CI runs
 

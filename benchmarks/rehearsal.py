@@ -1,7 +1,7 @@
 """Predicted against measured in the lab: collectives on three fabrics, and training steps at two rates.
 
-Calibrated on other sizes than those scored, on each fabric. REHEARSAL=flat,leaf-spine,two-sites,steps picks parts. Run it
-on an idle machine: ranks share the processors with everything else.
+Calibrated on other sizes than those scored, on each fabric. REHEARSAL=flat,leaf-spine,two-sites,steps picks parts. Run
+it on an idle machine: ranks share the processors with everything else.
 """
 
 from __future__ import annotations
