@@ -57,7 +57,10 @@ def loss(
     known = [row for row in rows if row.expected is not None and row.factor is not None]
     if not known:
         return None
-    row = max(known, key=lambda row: (row.measured.size_bytes, -(row.factor or 0)))
+    largest = max(row.measured.size_bytes for row in known)
+    last = [row for row in known if row.measured.size_bytes == largest]
+    # Jobs use the library's own collective; where it was not measured, the fastest that was.
+    row = min(last, key=lambda row: (row.measured.algorithm != "vendor", row.measured.timing.median_s))
     factor = row.factor or 1.0
     lost = exposed_share * (1 - 1 / factor) if factor > 1 else 0.0
     return Loss(num_gpus, exposed_share, lost, usd_per_gpu_hour, price_source, row.measured.size_bytes, factor)

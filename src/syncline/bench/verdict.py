@@ -135,10 +135,9 @@ def _slow(slow: list[Judged], mine: list[Judged], suspects: list[Suspect]) -> Fi
     place = f"{expected.link} or one like it"
     evidence = [_line(row) for row in slow[-4:]]
     if suspects:
-        first = suspects[0]
-        place = " or ".join([first.part.name, *(part.name for part in first.among[:3])])
-        meaning = f"its messages over {place} move at {100 * first.factor:.0f} % of the rate of the others"
-        evidence += [f"also slow: {one.part.name}, {100 * one.factor:.0f} %" for one in suspects[1:4]]
+        place, others = _place(suspects)
+        meaning = f"its messages over {place} move at {100 * suspects[0].factor:.0f} % of the rate of the others"
+        evidence += [f"also slow: {one.part.name}, {100 * one.factor:.0f} %" for one in others]
     fix = (
         "Look at the hosts: CPU frequency, interrupts, other load; then calibrate the description."
         if small
@@ -150,6 +149,19 @@ def _slow(slow: list[Judged], mine: list[Judged], suspects: list[Suspect]) -> Fi
         tuple(evidence), meaning, fix, "docs/method/bench.md", Action.INSPECT,
         suspects[0].confidence if suspects else round(len(slow) / len(mine), 2),
     )  # fmt: skip
+
+
+def _place(suspects: list[Suspect]) -> tuple[str, list[Suspect]]:
+    """Return where to look, and the other suspects that speak for the same place.
+
+    A ring cannot tell who sends slowly from who receives slowly; another suspect of the same owner can.
+    """
+    parts = [suspects[0].part, *suspects[0].among[:3]]
+    owners = [part.owner for part in parts]
+    others = [one for one in suspects[1:] if one.part.owner in owners]
+    if others:
+        parts = [part for part in parts if part.owner == others[0].part.owner]
+    return " or ".join(part.name for part in parts), others
 
 
 def _fast(fast: list[Judged], algorithm: str) -> Finding:
