@@ -25,8 +25,10 @@ _BREAKING = ("mtu", "rdma mtu", "nccl", "gpu driver", "rdma link layer", "rdma d
 _MEASURES = {
     "tcp retransmits": (1e-3, 2.0, 1, "Packets to or from this host are lost more than between the others.",
                         "Check its cable, optic and switch port first: the others lose only what they send to it."),
-    "cpu share": (0.0, 2.0, -1, "A process here gets far less of a core than on the others: the host is a straggler.",
+    "cpu share": (0.0, 3.0, -1, "A process here gets far less of a core than on the others: the host is a straggler.",
                   "Look for other load, a CPU quota, a lower clock or a hot processor on this host."),
+    "cpu held back": (0.2, 2.0, 1, "Processes here are stopped part of the time: the host is a straggler.",
+                      "Look for a CPU quota (cgroup cpu.max), a paused or oversubscribed virtual machine, SIGSTOP."),
 }  # fmt: skip
 _FIX = {
     "kernel options": "Make the boot configuration equal and reboot the odd host.",

@@ -27,20 +27,30 @@ def measure(host: Host, active: bool = False) -> dict[str, float]:
     if segments is not None and segments[0] >= MIN_SEGMENTS:
         found["tcp retransmits"] = segments[1] / segments[0]
     if active and host.root.is_live:
-        found["cpu share"] = cpu_share()
+        found |= spin()
     return found
 
 
-def cpu_share(spin_s: float = SPIN_S, windows: int = 3) -> float:
-    """Return how much of a core a busy process gets: 1 on an idle host, less where others or a throttle take it.
+def spin(spin_s: float = SPIN_S) -> dict[str, float]:
+    """Keep a core busy for a while; return the share of it that this process got, and the share it was held back.
 
-    The best of a few windows, so that a moment's load of something else does not count.
+    Held back is time in which it was neither running nor waiting for its turn: stopped, throttled by a quota, or a
+    virtual machine that was not running. Load of others is waiting, and does not count as that.
     """
-    return max(_share(spin_s / windows) for _ in range(windows))
-
-
-def _share(spin_s: float) -> float:
-    began, used = time.perf_counter(), time.process_time()
+    began, used, waited = time.perf_counter(), time.process_time(), _waited_s()
     while time.perf_counter() - began < spin_s:
         sum(range(2000))
-    return min(1.0, (time.process_time() - used) / (time.perf_counter() - began))
+    wall, ran, queued = time.perf_counter() - began, time.process_time() - used, _waited_s()
+    found = {"cpu share": min(1.0, ran / wall)}
+    if waited is not None and queued is not None:
+        found["cpu held back"] = min(1.0, max(0.0, 1 - (ran + queued - waited) / wall))
+    return found
+
+
+def _waited_s() -> float | None:
+    """Return how long this thread has waited for a processor, as the scheduler counts it."""
+    try:
+        with open("/proc/thread-self/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
