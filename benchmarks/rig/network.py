@@ -24,7 +24,7 @@ SYSCTLS = {
 
 def launch(script: Path, *arguments: str, timeout_s: float) -> str:
     """Run a Python script as the lord of a fresh set of namespaces and return what it printed."""
-    inside = "mount -t tmpfs tmpfs /run && mkdir -p /run/netns && exec \"$@\""
+    inside = 'mount -t tmpfs tmpfs /run && mkdir -p /run/netns && exec "$@"'
     command = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--kill-child"]
     command += ["sh", "-c", inside, "sh", sys.executable, str(script), *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=timeout_s, check=False)

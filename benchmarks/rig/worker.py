@@ -20,8 +20,6 @@ from rig import network
 from rig.gpt import Batches, Gpt, corpus
 from rig.methods import BUCKET_MB, Method
 
-WARM_UP = 4
-
 
 def main() -> None:
     """Run the methods that the first argument names."""
@@ -49,11 +47,12 @@ def train(name: str, text: torch.Tensor, task: dict[str, Any]) -> dict[str, Any]
     method = Method(name, Gpt())
     batches = Batches(text, dist.get_rank(), task["batch"], task["length"])
     optimizer = torch.optim.AdamW(method.model.parameters(), lr=task.get("lr", 3e-4))
-    losses, times, curve = [], [], []
+    losses, times = [], []
+    warm_up = task.get("warm_up", 3)
     sent = 0
     began = time.perf_counter()
-    for step in range(WARM_UP + task["steps"]):
-        if step == WARM_UP:
+    for step in range(warm_up + task["steps"]):
+        if step == warm_up:
             dist.barrier()
             sent, began = network.counters()[0], time.perf_counter()
         before = time.perf_counter()
@@ -63,9 +62,8 @@ def train(name: str, text: torch.Tensor, task: dict[str, Any]) -> dict[str, Any]
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss.item())
-        if step >= WARM_UP:
+        if step >= warm_up:
             times.append(time.perf_counter() - before)
-        curve.append(time.perf_counter() - began)
     elapsed = time.perf_counter() - began
     wire_bytes = (network.counters()[0] - sent) / task["steps"]
     dist.barrier()
@@ -78,9 +76,14 @@ def train(name: str, text: torch.Tensor, task: dict[str, Any]) -> dict[str, Any]
     del method, optimizer
     gc.collect()
     return {
-        "method": name, "step_s": elapsed / task["steps"], "median_s": statistics.median(times), "wire_bytes": wire_bytes,
-        "losses": losses, "held_out": held, "report": report,
-    }  # fmt: skip
+        "method": name,
+        "step_s": elapsed / task["steps"],
+        "median_s": statistics.median(times),
+        "wire_bytes": wire_bytes,
+        "losses": losses,
+        "held_out": held,
+        "report": report,
+    }
 
 
 def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from syncline.runtime.exchange import Exchange, Place, Trouble, shard_bounds
 from syncline.runtime.links import GroupLinks
 from syncline.runtime.low_rank import LowRankAverage
 from syncline.runtime.residuals import Residuals
+from syncline.runtime.scatter import ReduceScatter
 from syncline.runtime.settings import Settings
 
 DENSE = "fp32"
@@ -51,6 +52,18 @@ class Averagers:
             return self._exchange(bucket, bucket.values[low:high], part, chosen)
 
         bucket.cut(piece_cuts(buffer.numel(), self._settings.piece_bytes), piece)
+        return bucket
+
+    def scatter(self, index: int, layout: Layout, buffer: torch.Tensor) -> Bucket:
+        """Return a bucket whose equal shards are summed, each on its own rank."""
+        self._tag = index * MAX_PIECES
+        bucket = Bucket(layout, buffer, self._settings.nan, self._links.team)
+        residual = None
+        if self._settings.uses_feedback:
+            residual = self.residuals.flat(layout.names, layout.sizes, buffer.device)
+        chosen = self._settings.scheme
+        place = self._place(bucket, chosen)
+        bucket.scatter = ReduceScatter(bucket.values, residual, chosen, self._links.outermost, place)
         return bucket
 
     def load(self, residuals: Mapping[str, torch.Tensor], factors: Mapping[str, torch.Tensor]) -> None:

@@ -138,6 +138,7 @@ class Bucket:
         self.nan = nan
         self.team = team
         self.pieces: list[Piece] = []
+        self.scatter: Averager | None = None
         self.buffer = buffer
         is_float32 = buffer.dtype == torch.float32
         self.staging = None if is_float32 else torch.empty(buffer.numel(), dtype=torch.float32, device=buffer.device)
@@ -160,6 +161,8 @@ class Bucket:
         if moved and self.staging is None:
             for piece in self.pieces:
                 piece.bind(buffer)
+            if self.scatter is not None:
+                self.scatter.bind(buffer)
 
 
 def piece_cuts(num_elements: int, piece_bytes: int) -> list[int]:

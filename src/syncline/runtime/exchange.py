@@ -77,10 +77,11 @@ class Exchange:
         wire: Wire,
         place: Place,
         beyond: Callable[[torch.Tensor], Exchange] | None = None,
+        bounds: list[tuple[int, int]] | None = None,
     ) -> None:
         self.wire = wire
         self.codec = tensor_codec(scheme, values.device)
-        self._bounds = bounds = shard_bounds(values.numel(), wire.size)
+        self._bounds = bounds = bounds or shard_bounds(values.numel(), wire.size)
         self._shards = [values[low:high] for low, high in bounds]
         self._beyond = None if beyond is None else beyond(self.own)
         self._residuals = [None if residual is None else residual[low:high] for low, high in bounds]
@@ -147,6 +148,10 @@ class Exchange:
         """Add what peers sent to the own shard and post the encoded sum; or say who had trouble, on all ranks alike."""
         try:
             trouble = self.receive()
+            if trouble is None and self._residuals[self.wire.rank] is None:
+                self.own.mul_(1.0 / self.wire.size)
+            if self._beyond is not None:
+                trouble = self._go_beyond(self._beyond, trouble)
         except SynchronizationError:
             with contextlib.suppress(RuntimeError):  # a lost peer cannot be told
                 self._sum[0].seal(self._stamp, FAILED, self._place.origin)
@@ -158,15 +163,13 @@ class Exchange:
         return trouble
 
     def receive(self) -> Trouble | None:
-        """Wait for every peer's shard and sum them, here and beyond; or say who had trouble, on all ranks alike."""
+        """Wait for every peer's shard and add them to the own one; or say who had trouble, on all ranks alike."""
         trouble = self._trouble
         for peer in self.wire.peers:
             trouble = _first(trouble, self._receive(0, peer, self._in))
         self._arrived("shards on the wire", self._posted_s, self._in)
         if trouble is None:
             self._sum_up()
-        if self._beyond is not None:
-            trouble = self._go_beyond(self._beyond, trouble)
         return trouble
 
     def collect(self) -> None:
@@ -222,8 +225,6 @@ class Exchange:
             began = time.perf_counter()
             self.codec.decode(self._in[peer].payload, own, add=True)
             self._step.record(SpanKind.REDUCE, "decode and sum", began, time.perf_counter(), own.nbytes)
-        if self._residuals[self.wire.rank] is None:
-            own.mul_(1.0 / self.wire.size)
 
     def _go_beyond(self, beyond: Exchange, trouble: Trouble | None) -> Trouble | None:
         beyond.send(self._step, trouble)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
+from syncline.codec.low_rank import LowRank
 from syncline.errors import SynchronizationError
 from syncline.runtime.agreement import agree
 from syncline.runtime.ddp import DdpSynchronizer, Scaler
+from syncline.runtime.fsdp import FsdpSynchronizer
 from syncline.runtime.levels import resolve
 from syncline.runtime.links import GroupLinks
 from syncline.runtime.settings import Settings
@@ -18,9 +22,15 @@ from syncline.runtime.synchronizer import Synchronizer
 
 
 def synchronize(
-    model: nn.Module, codec: str = "int8", *, levels: object = None, scaler: Scaler | None = None, **options: Any
+    model: nn.Module,
+    codec: str = "int8",
+    *,
+    levels: object = None,
+    scaler: Scaler | None = None,
+    replicas: dist.ProcessGroup | None = None,
+    **options: Any,
 ) -> Synchronizer:
-    """Average gradients of a DDP model through `codec`; every rank calls it before the first backward.
+    """Average gradients of a DDP or FSDP2 model through `codec`; every rank calls it before the first backward.
 
     handle = syncline.torch.synchronize(DistributedDataParallel(model), codec="int8")
     ...
@@ -28,7 +38,9 @@ def synchronize(
     handle.close()
 
     `levels` are the ranks inside each level of a hierarchy ((8,), "host" or a Fabric); `scaler` is the GradScaler, if
-    there is one: overflows then skip the step on every rank. The other options are those of `Settings`.
+    there is one: overflows then skip the step on every rank. With FSDP2 `replicas` is the group of ranks that hold the
+    same shard, over which `codec` averages while shards themselves are reduced as FSDP2 does. The other options are
+    those of `Settings`.
     """
     if not dist.is_initialized():
         raise SynchronizationError(
@@ -41,9 +53,11 @@ def synchronize(
             options.setdefault("nan", "skip")
         settings = Settings(codec=codec, levels=resolve(levels, num_ranks), **options)
         return _ddp(module, settings, scaler)
+    if isinstance(module, FSDPModule):
+        return _fsdp(module, Settings(codec=codec, **options), replicas)
     raise SynchronizationError(
         f"{type(module).__name__} is not a model syncline can synchronise.",
-        hint="Pass a DistributedDataParallel model.",
+        hint="Pass a DistributedDataParallel model, or one that fully_shard was applied to.",
     )
 
 
@@ -53,3 +67,18 @@ def _ddp(model: DistributedDataParallel, settings: Settings, scaler: Scaler | No
     parameters = [[n, list(p.shape)] for n, p in model.module.named_parameters() if p.requires_grad]
     agree({**settings.agreed(), "parameters": parameters}, links.team)
     return DdpSynchronizer(model, settings, links, scaler)
+
+
+def _fsdp(model: Any, settings: Settings, replicas: dist.ProcessGroup | None) -> FsdpSynchronizer:
+    if isinstance(settings.scheme, LowRank):
+        raise SynchronizationError(
+            f'codec "{settings.codec}" needs whole matrices, and FSDP2 reduces shards.',
+            hint='Use "int8", "int4", "sign" or "topk:keep=0.01" with FSDP2.',
+        )
+    parameters = [[name, list(p.shape)] for name, p in model.named_parameters() if p.requires_grad]
+    shard_group = model._get_fsdp_state()._fsdp_param_group.mesh_info.shard_process_group
+    device = torch.device(next(model.parameters()).device.type)
+    links = GroupLinks(shard_group, settings, device)
+    across = None if replicas is None else GroupLinks(replicas, settings, device)
+    agree({**settings.agreed(), "parameters": parameters}, links.team)
+    return FsdpSynchronizer(model, settings, links, across)

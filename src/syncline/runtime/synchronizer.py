@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from syncline.errors import SynchronizationError
+from syncline.runtime.advice import BucketAdvice, advise
 from syncline.runtime.averagers import Averagers
 from syncline.runtime.bucket import Bucket, Layout
 from syncline.runtime.conveyor import Conveyor, Job
@@ -110,6 +111,13 @@ class Synchronizer:
         """Return the last complete step of this rank; `syncline.timeline.save` writes it for Perfetto."""
         step = self._last()
         return step.timeline(self._rate(step))
+
+    def profile(self) -> BucketAdvice:
+        """Return which bucket size would be best, from the steps so far; the first one, which warms up, is left out."""
+        steps = [step for step in self.steps if step.ended_s and step.number > 0 and len(step.ready) > 0]
+        if not steps:
+            raise SynchronizationError("there is nothing to profile yet.", hint="Train a few steps first.")
+        return advise(steps, self._rate(steps[-1]))
 
     def _last(self) -> Step:
         complete = [step for step in self.steps if step.ended_s]

@@ -1,0 +1,64 @@
+"""The scripts of the guides run on two real processes and print what the guides say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the runtime needs torch")
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "examples" / "training"
+LINE = re.compile(r"step \d+: .* = compute .* \+ exposed .*; sent .* \(int8, .*x fewer\) at .*; \d+% of the bound")
+
+
+def run(command: list[str], folder: Path) -> str:
+    """Run a script from an empty folder and return what it printed."""
+    settings = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def torchrun(script: str, folder: Path) -> str:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    return run([*launcher, str(FOLDER / script)], folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["ddp.py", "fsdp2.py"])
+def test_torch_scripts_learn_and_report(script: str, tmp_path: Path) -> None:
+    lines = torchrun(script, tmp_path).splitlines()
+    losses = [float(re.match(r"loss ([\d.]+); ", line)[1]) for line in lines if line.startswith("loss")]  # type: ignore[index]
+    assert len(losses) == 4
+    assert losses[-1] < losses[0]
+    assert all(LINE.search(line) for line in lines if line.startswith("loss"))
+
+
+@pytest.mark.slow
+def test_hugging_face_trainer(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="the guide is about its Trainer")
+    assert LINE.search(torchrun("huggingface.py", tmp_path))
+
+
+@pytest.mark.slow
+def test_lightning(tmp_path: Path) -> None:
+    pytest.importorskip("lightning", reason="the guide is about it")
+    assert LINE.search(run([sys.executable, str(FOLDER / "lightning_ddp.py")], tmp_path))
+
+
+@pytest.mark.parametrize("guide", ["ddp", "fsdp2", "huggingface", "lightning"])
+def test_every_guide_shows_lines_of_its_script(guide: str) -> None:
+    text = (ROOT / "docs" / "guides" / f"{guide}.md").read_text("utf-8")
+    (name,) = re.findall(r"examples/training/(\w+\.py)", text)[:1]
+    script = (FOLDER / name).read_text("utf-8")
+    block = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+    for line in filter(None, (line.strip() for line in block.splitlines())):
+        assert line in script, line

@@ -1,0 +1,122 @@
+"""The exchange, stage by stage, on a wire in memory: its result, its residuals, its memory, its checks."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch", reason="the runtime needs torch")
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.runtime.memory_wire import wires
+
+from syncline.codec.scheme import scheme
+from syncline.errors import AgreementError
+from syncline.runtime.exchange import Exchange, Place, Trouble, shard_bounds
+from syncline.runtime.message import FAILED, NONFINITE, Box, Stamp
+from syncline.runtime.step import Step
+
+NUM_RANKS = 3
+
+
+def exchanges(values, codec, residuals=None):
+    made = []
+    for rank, wire in enumerate(wires(len(values))):
+        residual = None if residuals is None else residuals[rank]
+        made.append(Exchange(values[rank], residual, scheme(codec), wire, Place(1, 2, 3, rank, lambda shard: 0)))
+    return made
+
+
+def run(made, number=0):
+    step = Step(number, 0, "", 0.0)
+    for exchange in made:
+        exchange.send(step)
+    troubles = [exchange.reduce() for exchange in made]
+    if troubles[0] is None:
+        for exchange in made:
+            exchange.collect()
+    return troubles
+
+
+def random_values(num_elements, size=NUM_RANKS, seed=0):
+    random = torch.Generator().manual_seed(seed)
+    return [torch.randn(num_elements, generator=random) for _ in range(size)]
+
+
+@given(num_elements=st.integers(0, 3000), size=st.integers(1, 5))
+def test_shards_cover_everything_once_in_order(num_elements: int, size: int) -> None:
+    bounds = shard_bounds(num_elements, size)
+    assert len(bounds) == size
+    assert [low for low, _ in bounds] == [0, *(high for _, high in bounds[:-1])]
+    assert bounds[-1][1] == num_elements
+
+
+@settings(max_examples=30)
+@given(
+    num_elements=st.integers(1, 2500), size=st.integers(2, 4), codec=st.sampled_from(["fp32", "int8", "sign", "int4"])
+)
+def test_every_rank_ends_with_the_same_bits_and_nothing_is_lost(num_elements: int, size: int, codec: str) -> None:
+    values = random_values(num_elements, size)
+    mean = torch.stack(values).mean(0)
+    residuals = [torch.zeros(num_elements) for _ in values]
+    assert run(exchanges(values, codec, residuals)) == [None] * size
+    assert all(torch.equal(value, values[0]) for value in values)
+    torch.testing.assert_close(values[0] + torch.stack(residuals).mean(0), mean, rtol=1e-4, atol=1e-5)
+
+
+def test_no_tensor_is_allocated_after_the_first_step() -> None:
+    values = random_values(1 << 16)
+    residuals = [torch.zeros(1 << 16) for _ in values]
+    for codec in ("int8", "int4", "sign", "topk:keep=0.01", "bf16"):
+        made = exchanges(values, codec, residuals)
+        run(made)
+        with torch.autograd.profiler.profile(profile_memory=True) as profile:
+            run(made, 1)
+        largest = max((event.self_cpu_memory_usage for event in profile.function_events), default=0)
+        assert largest <= 64, f"{codec}: a scalar of the finite check is all that may be made"
+
+
+def test_a_contribution_that_is_not_finite_is_named_by_every_rank_and_residuals_stay() -> None:
+    values = random_values(2000)
+    values[1][1500] = float("inf")
+    residuals = [torch.full((2000,), 0.5) for _ in values]
+    made = exchanges(values, "sign", residuals)
+    assert run(made) == [Trouble(1, 0)] * NUM_RANKS
+    for exchange in made:
+        exchange.forget()
+    for rank, residual in enumerate(residuals):
+        own = slice(*shard_bounds(2000, NUM_RANKS)[rank])
+        residual[own] = 0.5
+        torch.testing.assert_close(residual, torch.full((2000,), 0.5), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (Stamp(9, 2, 1, 5), "codec or version is 0x9 and 0x3 was due"),
+        (Stamp(3, 9, 1, 5), "parameters of the bucket is 0x9 and 0x2 was due"),
+        (Stamp(3, 2, 2, 5), "sequence is 0x2 and 0x1 was due"),
+        (Stamp(3, 2, 1, 6), "step is 0x6 and 0x5 was due"),
+    ],
+)
+def test_a_message_of_another_kind_is_refused(changed: Stamp, said: str) -> None:
+    box = Box([100])
+    box[0].seal(changed)
+    with pytest.raises(AgreementError, match=said):
+        box[0].open(Stamp(3, 2, 1, 5))
+
+
+def test_a_message_without_its_end_is_refused_also_when_an_older_one_was_whole() -> None:
+    sent, room, stamp = Box([100]), Box([100]), Stamp(3, 2, 1, 5)
+    sent[0].seal(stamp, NONFINITE, 4, 7)
+    room[0].tensor.copy_(sent[0].tensor)
+    assert room[0].open(stamp) == (NONFINITE, 4, 7)
+    room[0].tensor[:-10].copy_(sent[0].tensor[:-10])
+    with pytest.raises(AgreementError, match="fewer than 100 payload bytes arrived"):
+        room[0].open(stamp)
+
+
+def test_a_failure_is_heard_whatever_else_the_message_says() -> None:
+    box = Box([100])
+    box[0].seal(Stamp(9, 9, 9, 9), FAILED, 2)
+    assert box[0].open(Stamp(3, 2, 1, 5))[:2] == (FAILED, 2)
