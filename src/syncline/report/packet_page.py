@@ -148,7 +148,8 @@ def _queues(outcome: Outcome) -> str:
         return ""
     head = "".join(f"<th>{name}</th>" for name in ("deepest", "marks", "drops", "trims", "pauses", "paused"))
     body = "".join(
-        f'<tr><td class="t">{escape(row["link"])}</td><td>{units.show_size(row["peak_bytes"])}</td><td>{row["marks"]:,}</td>'
+        f'<tr><td class="t">{escape(row["link"])}</td><td>{units.show_size(row["peak_bytes"])}</td>'
+        f"<td>{row['marks']:,}</td>"
         f"<td>{row['drops']:,}</td><td>{row['trims']:,}</td><td>{row['pauses']:,}</td>"
         f"<td>{units.show_time(row['paused_s'])}</td></tr>"
         for row in rows
