@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ def rank_main() -> None:
     """Train, as far as the network can tell, until the stop file appears."""
     from syncline.watch.spans.unix_socket import SpanWriter
 
+    go_first()
     rank, folder = int(os.environ["RANK"]), Path(os.environ["WATCH_FOLDER"])
     addresses = json.loads(os.environ["WATCH_ADDRESSES"])
     rails = [Rail(rank, addresses, rail) for rail in range(NUM_RAILS)]
@@ -79,6 +80,12 @@ def rank_main() -> None:
         step += 1
         with (folder / f"steps-{rank}").open("a") as file:
             file.write(f"{begun} {done - ready} {done - begun}\n")
+
+
+def go_first() -> None:
+    """Ask to go before whatever else runs on this machine: other work here would be a fault nobody injected."""
+    with suppress(OSError):
+        os.nice(-15)
 
 
 class Rail:
@@ -261,6 +268,7 @@ def scene() -> Iterator[Scene]:
     from syncline.lab import Lab
     from syncline.units import rate
 
+    go_first()
     with tempfile.TemporaryDirectory(prefix="watch-lab-") as name:
         folder = Path(name)
         (folder / "cluster.yaml").write_text(CLUSTER)

@@ -45,7 +45,7 @@ RULES: tuple[Rule, ...] = (
     CollectiveTail(), NetworkShare(), Stalled(),
 )  # fmt: skip
 """In this order: rules about the job come last, so that they can name the link that explains them."""
-_LINK_PASTS = ("rate", "peak", "saturated", "bursts", "drops", "pauses")
+_LINK_PASTS = ("rate", "peak", "bursts", "drops", "pauses")
 _PASTS = (*_LINK_PASTS, "step", "collective", "tail", "retransmitted")
 
 
@@ -164,7 +164,7 @@ class RuleEngine:
         sick = bool(context.active.get("rail.dead") or context.active.get("job.stalled"))
         hurt |= sick
         columns = {
-            "rate": load.rate_Bps, "peak": _active(load.peak_Bps, frame.table.capacity_Bps), "saturated": load.saturated,
+            "rate": load.rate_Bps, "peak": _active(load.peak_Bps, frame.table.capacity_Bps),
             "bursts": load.bursts / max(frame.interval_s, 1e-9), "drops": load.drops_per_s, "pauses": load.pauses_per_s,
         }  # fmt: skip
         for key, column in columns.items():

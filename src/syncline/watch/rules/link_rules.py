@@ -145,8 +145,9 @@ class LinkPeak:
         if context.frame.mono_s - (context.recent[0].mono_s if context.recent else context.frame.mono_s) < 10.0:
             return Verdict({}, set())
         share = context.mean("saturated", t.average_over_s)
-        usual = np.nan_to_num(context.past["saturated"].quantile(0.9))
-        limit = np.maximum(t.peak_share_of_time, 1.25 * usual)
+        planned = np.array([context.prediction.link_rate_Bps.get(name, 0.0) for name in table.names]) / table.capacity_Bps
+        # A link that the plan keeps busy for most of the step is at its ceiling for as long, and should be.
+        limit = np.maximum(t.peak_share_of_time, 1.25 * np.nan_to_num(planned))
 
         def tell(i: int) -> Finding:
             return Finding(

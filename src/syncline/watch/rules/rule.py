@@ -54,28 +54,39 @@ class Context:
     speed_Bps: dict[str, float] = field(default_factory=dict)
     num_gpus: int | None = None
     usd_per_gpu_hour: float | None = None
+    _kept: dict[tuple[str, str, float], Floats] = field(default_factory=dict)
+    """Means and maxima already made for this frame: several rules ask for the same."""
 
     def window(self, seconds: float) -> list[Frame]:
-        """Return the frames of the last seconds that belong to the present table, this one included."""
-        since = self.frame.mono_s - seconds
-        found = [f for f in self.recent if f.mono_s > since and f.table is self.frame.table]
-        return [*found, self.frame]
+        """Return the frames of the last seconds that belong to the present table, this one included, newest first."""
+        since, found = self.frame.mono_s - seconds, [self.frame]
+        for frame in reversed(self.recent):
+            if frame.mono_s <= since or frame.table is not self.frame.table:
+                break
+            found.append(frame)
+        return found
 
     def mean(self, column: str, seconds: float) -> Floats:
         """Return a column's mean over the last seconds, weighted by time; NaN where nothing is known."""
-        frames = self.window(seconds)
-        values = np.array([getattr(f.load, column) for f in frames])
-        weights = np.array([f.interval_s for f in frames])[:, None] * ~np.isnan(values)
-        total = weights.sum(axis=0)
-        summed = np.nansum(values * weights, axis=0)
-        return np.divide(summed, total, out=np.full(values.shape[1], np.nan), where=total > 0)
+        if ("mean", column, seconds) not in self._kept:
+            frames = self.window(seconds)
+            values = np.array([getattr(f.load, column) for f in frames])
+            known = ~np.isnan(values)
+            weights = np.array([f.interval_s for f in frames])[:, None] * known
+            total = weights.sum(axis=0)
+            summed = (np.where(known, values, 0.0) * weights).sum(axis=0)
+            made = np.divide(summed, total, out=np.full(values.shape[1], np.nan), where=total > 0)
+            self._kept["mean", column, seconds] = made
+        return self._kept["mean", column, seconds]
 
     def highest(self, column: str, seconds: float) -> Floats:
         """Return a column's maximum over the last seconds; NaN where nothing is known."""
-        values = np.array([getattr(f.load, column) for f in self.window(seconds)])
-        known = ~np.isnan(values)
-        top = np.where(known, values, -np.inf).max(axis=0)
-        return np.where(known.any(axis=0), top, np.nan)
+        if ("highest", column, seconds) not in self._kept:
+            values = np.array([getattr(f.load, column) for f in self.window(seconds)])
+            known = ~np.isnan(values)
+            top = np.where(known, values, -np.inf).max(axis=0)
+            self._kept["highest", column, seconds] = np.where(known.any(axis=0), top, np.nan)
+        return self._kept["highest", column, seconds]
 
     def is_troubled(self, rule: str, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
         """Tell for each name whether the rule's alert is up there."""

@@ -1,0 +1,307 @@
+"""Rules: each raises where it should, says why, clears, and does not flap; nothing is raised on a quiet job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from syncline.errors import WatchError
+from syncline.watch.burst import Burst
+from syncline.watch.job import JobState
+from syncline.watch.links import LinkLoad, LinkTable
+from syncline.watch.prediction import Prediction
+from syncline.watch.rules.engine import RuleEngine
+from syncline.watch.rules.hold import Change, Hold
+from syncline.watch.rules.thresholds import Thresholds, read_thresholds
+from syncline.watch.spans.event import SpanEvent
+from tests.watch.scenes import CAPACITY, TICK_S, Job, frame, load, table
+
+LINKS = table(8)
+PLAN = Prediction("test", step_s=0.25, exposed_s=0.1, collectives_s={"all_reduce": 0.1}, num_gpus=64, usd_per_gpu_hour=2.0)
+WARM = 80
+
+
+class Watch:
+    """An engine fed with a job's frames at a steady pace, and what it raised and cleared."""
+
+    def __init__(self, prediction: Prediction = PLAN, links: LinkTable = LINKS, thresholds: Thresholds | None = None) -> None:
+        self.engine = RuleEngine(thresholds, prediction)
+        self.links, self.job, self.number = links, Job(prediction), 0
+        self.log: list[tuple[float, str, str, str]] = []
+        self.rng = np.random.default_rng(3)
+        self.done = 1000.0
+
+    def run(
+        self, ticks: int, make: Callable[[int], LinkLoad] | None = None, *, bursts: dict[str, list[Burst]] | None = None,
+        step: dict[str, Any] | None = None, quiet: bool = False, **options: Any,
+    ) -> Watch:  # fmt: skip
+        for _ in range(ticks):
+            self.number += 1
+            now = 1000.0 + self.number * TICK_S
+            events = [] if quiet else self.steps(now, step or {})
+            noise = 1 + 0.05 * self.rng.standard_normal(len(self.links))
+            of = make(self.number) if make else load(self.links, 0.5 * noise)
+            state: JobState = self.job.view.state(now)
+            busy = [(e.start_s, e.end_s) for e in events if e.peer >= 0]
+            here = {k: [Burst(now + b.start_s, now + b.end_s, b.size_bytes) for b in v] for k, v in (bursts or {}).items()}
+            changes = self.engine.update(frame(self.number, self.links, of, state), bursts=here, busy=busy, **options)
+            self.log += [(now, c.change.value, c.finding.rule, c.finding.place) for c in changes]
+        return self
+
+    def steps(self, now: float, step: dict[str, Any]) -> list[SpanEvent]:
+        """Report every step that has ended by now; a slower step comes less often."""
+        took = step.get("compute_s", 0.15) + step.get("comm_s", 0.1) + max(step.get("late", {}).values(), default=0.0)
+        events = []
+        self.done = max(self.done, now - 4 * took)
+        while self.done + took <= now + 1e-9:
+            self.done += took
+            events += self.job.run_step(self.done, **step)
+        return events
+
+    @property
+    def onset(self) -> float:
+        return 1000.0 + self.number * TICK_S
+
+    def raised(self, rule: str) -> list[tuple[float, str]]:
+        return [(t, place) for t, event, r, place in self.log if event == "raised" and r == rule]
+
+    def cleared(self, rule: str) -> list[str]:
+        return [place for _, event, r, place in self.log if event == "cleared" and r == rule]
+
+
+def one(link: int, **changes: float) -> Callable[[int], LinkLoad]:
+    """Return loads with one link changed."""
+
+    def make(_: int) -> LinkLoad:
+        of = load(LINKS, 0.5)
+        for name, value in changes.items():
+            getattr(of, name)[link] = value
+        return of
+
+    return make
+
+
+def test_a_quiet_job_raises_nothing_in_four_minutes() -> None:
+    assert Watch().run(960).log == []
+
+
+CASES = {
+    "link.degraded": dict(make=one(3, peak_Bps=0.4 * CAPACITY, rate_Bps=0.3 * CAPACITY, backlog_bytes=1e5)),
+    "link.loss": dict(make=one(3, drops_per_s=20.0)),
+    "link.errors": dict(make=one(3, errors_per_s=4.0)),
+    "link.down": dict(make=one(3, up=0.0, rate_Bps=0.0)),
+}
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_link_in_trouble_is_named_within_two_seconds_and_cleared_after(rule: str) -> None:
+    watch = Watch().run(WARM)
+    onset = watch.onset
+    watch.run(24, **CASES[rule])
+    ((at, place),) = watch.raised(rule)
+    assert place == LINKS.names[3]
+    assert at - onset <= 2.0
+    finding = next(f for f in watch.engine.alerts() if f.rule == rule)
+    assert finding.meaning
+    assert finding.fix
+    assert finding.since_s == pytest.approx(1.7e9 + onset, abs=1.0)
+    watch.run(80)
+    assert watch.cleared(rule) == [place]
+    assert not watch.engine.alerts()
+
+
+def test_a_link_fed_by_a_slow_one_is_not_blamed() -> None:
+    def make(_: int) -> LinkLoad:
+        of = load(LINKS, 0.5)
+        of.peak_Bps[[3, 5]] = 0.4 * CAPACITY
+        of.rate_Bps[[3, 5]] = 0.3 * CAPACITY
+        of.backlog_bytes[3] = 1e5
+        return of
+
+    watch = Watch().run(WARM).run(20, make)
+    assert [place for _, place in watch.raised("link.degraded")] == [LINKS.names[3]]
+
+
+def test_a_quiet_moment_is_not_a_degraded_link() -> None:
+    """A long compute phase with only a little traffic says nothing about what the link can do."""
+    watch = Watch().run(WARM).run(40, lambda _: load(LINKS, 0.03, peak_Bps=np.full(8, 0.05 * CAPACITY)))
+    assert watch.raised("link.degraded") == []
+
+
+def test_a_lower_negotiated_speed_is_degraded_at_once() -> None:
+    watch = Watch().run(WARM, speed_Bps={LINKS.names[1]: CAPACITY})
+    watch.run(8, speed_Bps={LINKS.names[1]: CAPACITY / 2})
+    ((_, place),) = watch.raised("link.degraded")
+    assert place == LINKS.names[1]
+
+
+def test_average_and_peak_have_their_own_thresholds() -> None:
+    watch = Watch().run(200, lambda _: load(LINKS, np.array([0.9] + [0.5] * 7), saturated=np.array([0.1, 0.8] + [0.1] * 6)))
+    assert [place for _, place in watch.raised("link.average")] == [LINKS.names[0]]
+    assert [place for _, place in watch.raised("link.peak")] == [LINKS.names[1]]
+
+
+def test_a_link_that_the_plan_fills_is_not_too_full() -> None:
+    planned = Prediction("plan", link_rate_Bps={LINKS.names[0]: 0.88 * CAPACITY})
+    watch = Watch(planned).run(200, lambda _: load(LINKS, np.array([0.9] + [0.5] * 7)))
+    assert watch.raised("link.average") == []
+
+
+def test_bursts_inside_collectives_are_explained_and_others_are_not() -> None:
+    inside = {LINKS.names[2]: [Burst(-0.08, -0.05, 1e6)]}
+    outside = {LINKS.names[2]: [Burst(-0.2, -0.18, 1e6)]}
+    explained = Watch().run(WARM, lambda _: load(LINKS, 0.4)).run(40, lambda _: load(LINKS, 0.4), bursts=inside)
+    assert explained.log == []
+    watch = Watch().run(WARM, lambda _: load(LINKS, 0.4))
+    onset = watch.onset
+    watch.run(12, lambda _: load(LINKS, 0.4), bursts=outside)
+    ((at, place),) = watch.raised("link.microburst")
+    assert (place, at - onset <= 2.0) == (LINKS.names[2], True)
+    watch.run(60, lambda _: load(LINKS, 0.4))
+    assert watch.cleared("link.microburst") == [LINKS.names[2]]
+
+
+def test_a_dead_rail_is_more_than_its_links() -> None:
+    def make(_: int) -> LinkLoad:
+        of = load(LINKS, 0.5)
+        of.rate_Bps[LINKS.rail == 1] = 0.0
+        of.up[LINKS.rail == 1] = 0.0
+        return of
+
+    watch = Watch().run(WARM)
+    onset = watch.onset
+    watch.run(12, make)
+    ((at, place),) = watch.raised("rail.dead")
+    assert (place, at - onset <= 2.0) == ("rail 1", True)
+    assert len(watch.raised("link.down")) == 4
+    watch.run(60)
+    assert watch.cleared("rail.dead") == ["rail 1"]
+
+
+def test_rails_that_carry_unequal_loads() -> None:
+    watch = Watch().run(WARM).run(40, lambda _: load(LINKS, np.where(LINKS.rail == 1, 0.2, 0.5)))
+    assert {place for _, place in watch.raised("rail.imbalance")} == {"rail 1"}
+
+
+def test_a_straggler_is_the_rank_that_waits_least() -> None:
+    watch = Watch().run(WARM)
+    onset = watch.onset
+    watch.run(12, step={"late": {2: 0.08}})
+    ((at, place),) = watch.raised("job.straggler")
+    assert (place, at - onset <= 2.0) == ("rank 2", True)
+    finding = next(f for f in watch.engine.alerts() if f.rule == "job.straggler")
+    assert "computes longer" in finding.meaning
+    watch.run(60)
+    assert watch.cleared("job.straggler") == ["rank 2"]
+
+
+def test_a_slower_job_is_told_against_plan_and_past_with_cause_and_cost() -> None:
+    watch = Watch().run(WARM)
+    watch.run(40, one(3, drops_per_s=20.0), step={"comm_s": 0.2})
+    for rule in ("job.slower-than-planned", "job.slower-than-before"):
+        assert {place for _, place in watch.raised(rule)} == {"step", "all_reduce/1MiB"}
+    found = next(f for f in watch.engine.alerts() if f.rule == "job.slower-than-before" and f.place == "step")
+    assert "link.loss at host-01/nic-1 -> leaf-1" in found.meaning
+    assert found.cost_usd_per_day == pytest.approx(64 * 2.0 * 24 * (1 - 0.25 / 0.35), rel=0.05)
+
+
+def test_network_share_follows_the_plan_when_there_is_one() -> None:
+    assert Watch().run(100).raised("job.network-share") == []  # 40 % exposed, as planned
+    free = Watch(Prediction()).run(100)
+    assert [place for _, place in free.raised("job.network-share")] == ["step"]
+
+
+def test_tails_are_told() -> None:
+    watch = Watch().run(WARM)
+    for k in range(60):
+        watch.run(1, step={"comm_s": 0.6 if k % 7 == 0 else 0.1})
+    assert [place for _, place in watch.raised("job.tail")][:1] == ["all_reduce/1MiB"]
+
+
+def test_a_job_that_falls_silent_is_stalled() -> None:
+    watch = Watch().run(WARM)
+    watch.run(20, quiet=True)
+    assert [place for _, place in watch.raised("job.stalled")] == ["job"]
+
+
+def test_pause_frames_and_missing_credits() -> None:
+    watch = Watch().run(WARM).run(40, one(3, pauses_per_s=50_000.0))
+    assert [place for _, place in watch.raised("link.pause")] == [LINKS.names[3]]
+
+
+def test_retransmissions_of_the_host() -> None:
+    watch = Watch().run(WARM, tcp=(10_000.0, 2.0)).run(20, tcp=(10_000.0, 400.0))
+    assert [place for _, place in watch.raised("host.retransmissions")] == ["host"]
+
+
+def test_ten_thousand_links_are_looked_at_in_the_same_way() -> None:
+    links = table(10_000, num_rails=8)
+    watch = Watch(links=links)
+    watch.run(12)
+    down = load(links, 0.5)
+    down.up[777] = 0.0
+    watch.run(6, lambda _: down)
+    assert [place for _, place in watch.raised("link.down")] == [links.names[777]]
+
+
+# Hysteresis
+
+LEVELS = st.lists(st.sampled_from(["bad", "between", "good"]), min_size=1, max_size=200)
+
+
+@given(LEVELS, st.floats(0, 3), st.floats(0.5, 6))
+def test_raising_and_clearing_take_turns_and_cannot_flap(levels: list[str], raise_after: float, clear_after: float) -> None:
+    hold = Hold(raise_after, clear_after)
+    changes = []
+    for k, level in enumerate(levels):
+        now = k * 0.25
+        changes += [(now, c) for _, c, _ in hold.update(now, ["x"] * (level == "bad"), ["x"] * (level == "between"))]
+    kinds = [c for _, c in changes]
+    assert kinds == [Change.RAISED, Change.CLEARED] * (len(kinds) // 2) + [Change.RAISED] * (len(kinds) % 2)
+    for (first, kind), (second, _) in zip(changes, changes[1:], strict=False):
+        assert second - first >= (clear_after if kind is Change.RAISED else raise_after) - 1e-9
+    assert len(changes) <= 2 * (len(levels) * 0.25 / (raise_after + clear_after) + 1)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=100, max_size=400))
+def test_noise_within_the_gap_of_two_thresholds_raises_at_most_once(noise: list[float]) -> None:
+    """A series around the upper threshold whose noise stays above the lower one: one alert, no matter how it trembles."""
+    hold, count = Hold(1.0, 5.0), 0
+    for k, wobble in enumerate(noise):
+        use = 0.80 + 0.045 * wobble
+        changes = hold.update(k * 0.25, ["x"] * (use > 0.80), ["x"] * (use > 0.75))
+        count += sum(1 for _ in changes)
+    assert count <= 1
+
+
+@settings(max_examples=12)
+@given(st.integers(0, 2**32 - 1), st.floats(0.3, 0.78), st.floats(0.0, 0.1))
+def test_a_noisy_link_below_its_threshold_is_never_raised(seed: int, level: float, noise: float) -> None:
+    rng = np.random.default_rng(seed)
+    engine = RuleEngine()
+    for k in range(100):
+        use = np.clip(level + noise * rng.standard_normal(4), 0, 1)
+        links = SMALL
+        events = engine.update(frame(k, links, load(links, use)))
+        assert [e for e in events if e.finding.rule in ("link.average", "link.loss", "link.degraded", "rail.imbalance")] == []
+
+
+SMALL = table(4, num_rails=1)
+
+
+def test_thresholds_from_a_file(tmp_path: Any) -> None:
+    (tmp_path / "rules.yaml").write_text("average_high: 0.9\naverage_clear: 0.85\n")
+    assert read_thresholds(tmp_path / "rules.yaml").average_high == 0.9
+    for text, words in (
+        ("average_hihg: 0.9\n", 'no threshold is called "average_hihg"'), ("loss_per_s: -1\n", "threshold loss_per_s is -1"),
+        ("average_clear: 0.9\n", "average_clear must not be above"), ("loss_per_s: much\n", "threshold loss_per_s is 'much'"),
+        ("- 1\n", "not a table of thresholds"),
+    ):  # fmt: skip
+        (tmp_path / "bad.yaml").write_text(text)
+        with pytest.raises(WatchError, match=words):
+            read_thresholds(tmp_path / "bad.yaml")
