@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from syncline.audit.audit import audit
 from syncline.audit.matrix import compare
 from syncline.audit.paths import bad_paths
+from syncline.audit.probe import Lost, probe
 from syncline.audit.report import HostReport, from_json, read_reports
 from syncline.audit.root import Root
 from syncline.audit.samples import HOSTS
@@ -126,3 +129,13 @@ def test_bad_pairs_name_the_host_they_share() -> None:
     assert (finding.rule, finding.place, finding.confidence) == ("cluster.path.unreachable", "d, c", 0.5)
     both = bad_paths(lost({("a", p): (0.1, 0.1) for p in "bcd"} | wall))
     assert {(f.rule, f.place) for f in both} == {("cluster.path.mtu", "b"), ("cluster.path.loss", "a")}
+
+
+def test_doors_of_an_earlier_run_are_not_knocked_at(tmp_path: Path) -> None:
+    old = tmp_path / "ghost.door"
+    old.write_text(json.dumps({"host": "ghost", "at": ["127.0.0.1", 9]}))
+    os.utime(old, (1, 1))
+    with ThreadPoolExecutor() as pool:
+        runs = [pool.submit(probe, tmp_path, host, "127.0.0.1", 1500, 2) for host in ("a", "b")]
+        found = [run.result() for run in runs]
+    assert found == [{"b": Lost(0.0, 0.0)}, {"a": Lost(0.0, 0.0)}]

@@ -23,6 +23,7 @@ SMALL_BYTES = 64
 NUM_PACKETS = 40
 ANSWER_S = 0.05
 MEET_S = 20.0
+STALE_S = 60.0
 LAST_ECHO_S = 1.0
 _IP_MTU_DISCOVER, _PROBE = 10, 3  # linux/in.h: Don't Fragment, whatever path MTU the kernel has learned
 
@@ -44,21 +45,31 @@ def probe(folder: Path, host: str, address: str, mtu_bytes: int, num_hosts: int)
         doors = _meet(folder, host, door, num_hosts)
         lost = _exchange(door, {name: at for name, at in doors.items() if name != host}, mtu_bytes)
         _say(folder, f"{host}.done", {})
-        _echo_until(door, lambda: len(list(folder.glob("*.done"))) >= len(doors), MEET_S)
+        _echo_until(door, lambda: len(_fresh(folder, host, "done")) >= len(doors), MEET_S)
     return lost
 
 
 def _meet(folder: Path, host: str, door: socket.socket, num_hosts: int) -> dict[str, tuple[str, int]]:
+    (folder / f"{host}.done").unlink(missing_ok=True)
     _say(folder, f"{host}.door", {"host": host, "at": door.getsockname()})
-    _echo_until(door, lambda: len(list(folder.glob("*.door"))) >= num_hosts, MEET_S)
+    _echo_until(door, lambda: len(_fresh(folder, host, "door")) >= num_hosts, MEET_S)
     found = {}
-    for path in sorted(folder.glob("*.door")):
+    for path in _fresh(folder, host, "door"):
         try:
             told = json.loads(path.read_text("utf-8"))
             found[str(told["host"])] = (str(told["at"][0]), int(told["at"][1]))
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             continue  # half a file of a host that is gone
     return found
+
+
+def _fresh(folder: Path, host: str, suffix: str) -> list[Path]:
+    """Return the files of this run: those of an earlier one in the same folder are older than our own door."""
+    try:
+        since_s = (folder / f"{host}.door").stat().st_mtime - STALE_S
+        return sorted(path for path in folder.glob(f"*.{suffix}") if path.stat().st_mtime >= since_s)
+    except OSError:
+        return []
 
 
 def _exchange(door: socket.socket, peers: dict[str, tuple[str, int]], mtu_bytes: int) -> dict[str, Lost]:

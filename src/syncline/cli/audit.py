@@ -227,7 +227,8 @@ def _probe(report: HostReport, folder: Path | None, num_hosts: int) -> HostRepor
     if not usable:
         raise UsageError("no interface has an IPv4 address to reach peers from.", hint="Set NCCL_SOCKET_IFNAME.")
     address = usable[0].ipv4[0].split("/")[0]
-    found = probe(folder / "doors", report.host, address, usable[0].mtu, num_hosts)
+    job = "-".join(os.environ[name] for name in _JOBS if os.environ.get(name, "").isalnum())
+    found = probe(folder / f"doors{job and '-' + job}", report.host, address, usable[0].mtu, num_hosts)
     return replace(report, lost={peer: (lost.small, lost.large) for peer, lost in found.items()})
 
 
@@ -267,6 +268,9 @@ def _check_style(style: str) -> None:
 
     if style not in ("nagios", "npd", "nhc", "none"):
         raise UsageError(f'no exit style is called "{style}".', hint="One of: nagios, npd, nhc, none.")
+
+
+_JOBS = ("SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID")
 
 
 def _local_rank() -> int:
