@@ -32,8 +32,8 @@ for transport in ("ndp", "srd", "dctcp"):
     times = [
         simulate(network, [load], PacketOptions(transport), changes=changes) for changes in ([], down, [*down, *back])
     ]
-    cells = "  ".join(
+    shown = "  ".join(
         f"{name} {run.end_of_run_s * 1e3:6.3f} ms"
         for name, run in zip(("healthy", "failed", "repaired"), times, strict=True)
     )
-    print(f"  {transport:6s} {cells}  lost in the dead links: {times[1].counters['dead']:,}")
+    print(f"  {transport:6s} {shown}  lost in the dead links: {times[1].counters['dead']:,}")
