@@ -37,7 +37,7 @@ def main() -> None:
             gathered: list[Any] = [None] * dist.get_world_size()
             dist.all_gather_object(gathered, figures)
             if rank == 0:
-                print(json.dumps({"rate_bps": rate_bps, **joined(gathered)}), flush=True)
+                print(json.dumps({"rate_bps": rate_bps or 0.0, **joined(gathered)}), flush=True)
     dist.destroy_process_group()
 
 

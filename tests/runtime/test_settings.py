@@ -90,7 +90,7 @@ def test_pieces_cover_a_bucket() -> None:
 
 def test_the_best_bucket_is_small_on_a_slow_wire_and_large_where_each_bucket_is_dear() -> None:
     slow = Costs(fixed_s=1e-4, encode_s_per_byte=1e-10, wire_s_per_byte=5e-9, decode_s_per_byte=1e-10)
-    dear = Costs(fixed_s=0.1, encode_s_per_byte=1e-10, wire_s_per_byte=1e-10, decode_s_per_byte=1e-10)
+    dear = Costs(fixed_s=0.5, encode_s_per_byte=1e-10, wire_s_per_byte=1e-10, decode_s_per_byte=1e-10)
     caps = (1e6, 4e6, 25e6, 100e6)
     assert min(caps, key=lambda cap: exposed_s(100e6, 0.5, cap, slow)) == 1e6
     assert min(caps, key=lambda cap: exposed_s(100e6, 0.5, cap, dear)) == 100e6
