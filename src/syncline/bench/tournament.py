@@ -20,6 +20,7 @@ from syncline import units
 from syncline.bench.attribute import LEAST_SLOWNESS, Attribution, Suspect, attribute
 from syncline.bench.incidence import Crossings, Incidence, PartKind
 from syncline.bench.pairing import Match, Round, apart, one_by_one, tournament
+from syncline.fabric.fabric import Kind
 from syncline.finding import Action, Finding, Severity
 from syncline.sim.maxmin import Flows, max_min_rates
 
@@ -29,6 +30,8 @@ Play = Callable[[Round], Sequence[float]]
 
 SECOND_WEIGHT = 2.0
 LEAST_TYPICAL = 0.7
+MAX_CELLS = 20_000_000
+"""Flows times parts of one attribution: 128 hosts play every pair, a thousand ten pairings each way or so."""
 MOST_ODD = 12
 PER_SUSPECT = 4
 """Flows of the second pass that cross a suspect, and as many that avoid it."""
@@ -95,7 +98,8 @@ def run(
     `lanes` gives the ranks of each host, one a rail: rank k of a host meets rank k of the other, all rails at once.
     """
     rails = [list(ranks) for ranks in lanes] if lanes is not None else [[rank] for rank in range(len(crossings.device))]
-    rounds = [_on_rails(round_, rails) for round_ in tournament(len(rails), max_rounds=max_rounds)]
+    most = max_rounds or _affordable_rounds(crossings, sum(map(len, rails)))
+    rounds = [_on_rails(round_, rails) for round_ in tournament(len(rails), max_rounds=most)]
     leaf = crossings.leaf
     if not crossings.known:
         rounds = apart(rounds, leaf)
@@ -104,12 +108,19 @@ def run(
     table.play(rounds, again=False)
     first = table.attribution()
     if second_pass:
-        table.play(one_by_one([*_retests(first, table, rails), *_unexplained(first, table)]), again=True)
+        table.play(one_by_one([*_retests(first, table), *_unexplained(first, table)]), again=True)
     final = table.attribution()
     return Result(
         tuple(table.matches), np.array(table.round), np.array(table.measured), np.array(table.expected),
         np.array(table.again), first, final, table.num_rounds, crossings.known,
     )  # fmt: skip
+
+
+def _affordable_rounds(crossings: Crossings, num_ranks: int) -> int:
+    """Return how many rounds keep the table of flows and parts small enough; few hosts play them all."""
+    between = np.isin(crossings.fabric.devices.kind[crossings.fabric.links.src], (Kind.SWITCH,))
+    num_parts = 2 * num_ranks + int(between.sum()) + 3 * len(crossings.fabric.switches)
+    return max(2, MAX_CELLS // num_parts // max(1, num_ranks // 2))
 
 
 def _on_rails(round_: Round, rails: list[list[int]]) -> Round:
@@ -156,13 +167,10 @@ def expected_rates(crossings: Crossings, round_: Round) -> Floats:
     return max_min_rates(crossings.fabric.links.rate_Bps, Flows.of_paths([sorted(row) for row in rows])).rate_Bps
 
 
-def _retests(first: Attribution, table: _Table, rails: list[list[int]]) -> list[Match]:
+def _retests(first: Attribution, table: _Table) -> list[Match]:
     """Return flows that settle each suspect: some that cross it and some that do not, between hosts that did well."""
     good = _known_good(first, table)
-    everyone = [rank for ranks in rails for rank in ranks]
-    lane = {rank: k for ranks in rails for k, rank in enumerate(ranks)}
-    home = {rank: host for host, ranks in enumerate(rails) for rank in ranks}
-    pairs = [Match(a, b) for a in everyone for b in everyone if home[a] != home[b] and lane[a] == lane[b]]
+    pairs = list(dict.fromkeys(table.matches))
     incidence = table.crossings.incidence(pairs)
     column = {part.name: c for c, part in enumerate(incidence.parts)}
     chosen: list[Match] = []

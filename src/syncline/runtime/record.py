@@ -13,6 +13,8 @@ from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBu
 from syncline.timeline.spans import RULES, Spans
 
 IGNORES = ("when bytes leave or reach the NIC: a send ends when the transport has taken it",)
+MAX_GATHERED = 1 << 20
+"""Spans of all ranks together that are brought to every rank: 92 MB; of more each rank keeps its own."""
 SHORTEST_WORK_S = 1e-6
 """Packing that took less was no packing: nothing had to be moved."""
 
@@ -63,11 +65,13 @@ def _work_kind(message: Message, sent: bool) -> SpanKind:
 
 
 def gather(timeline: Timeline, group: Group) -> Timeline:
-    """Return the spans of all ranks in one timeline, on every rank; names are those of this rank's program."""
+    """Return the spans of all ranks in one timeline, on every rank (this rank's alone where they would be too many)."""
     spans = timeline.spans
     mine = np.stack([spans.column(rule.name).astype(np.float64) for rule in RULES], axis=1)
     sizes = group.numbers([len(mine), float(timeline.metadata.get("late_s", 0.0))])
     counts = sizes[:, 0].astype(int)
+    if counts.sum() > MAX_GATHERED:
+        return timeline
     room = np.zeros((int(counts.max(initial=0)), len(RULES)))
     room[: len(mine)] = mine
     table = group.numbers(room.ravel()).reshape(group.size, *room.shape)
