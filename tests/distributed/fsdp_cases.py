@@ -58,6 +58,10 @@ def do_all(rank: int, port: int) -> dict[str, Any]:
         syncline.torch.synchronize(sharded(mesh), codec="powersgd:rank=1")
     except SynclineError as problem:
         result["low rank"] = str(problem)
+    try:
+        syncline.torch.synchronize(sharded(mesh), nan="skip")
+    except SynclineError as problem:
+        result["skip"] = str(problem)
     result["nan"] = _not_finite(mesh, rank)
     dist.barrier()
     return result

@@ -45,5 +45,9 @@ def test_low_rank_is_refused_with_a_way_out() -> None:
     assert all(got["low rank"].startswith('codec "powersgd:rank=1" needs whole matrices') for got in results())
 
 
+def test_what_is_not_there_is_refused() -> None:
+    assert all(got["skip"].startswith('nan="skip" is not there for FSDP2.') for got in results())
+
+
 def test_nan_raises_on_every_rank() -> None:
     assert all("on rank 3 is not finite at step 0" in got["nan"] for got in results())

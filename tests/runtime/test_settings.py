@@ -25,6 +25,8 @@ def test_wrong_choices_are_one_clear_error() -> None:
         Settings(accumulate=0)
     with pytest.raises(SynchronizationError, match='codec "powersgd:rank=2" cannot do without error feedback'):
         Settings(codec="powersgd:rank=2", feedback=False)
+    with pytest.raises(SynchronizationError, match='nan="pass" cannot be had with levels'):
+        Settings(nan="pass", levels=(2,))
     with pytest.raises(CodecError, match='there is no codec "int9"'):
         Settings(codec="int9")
     with pytest.raises(SynchronizationError, match=r"torch.distributed is not initialised"):

@@ -114,9 +114,8 @@ class FsdpSynchronizer(Synchronizer):
             raise NonFiniteError(
                 f'a gradient of "{name}" on rank {rank} is not finite at step {step.number}.',
                 where=f"rank {self.rank}, step {step.number}",
-                hint='Find what overflows, or pass nan="pass".',
+                hint='Find what overflows, or give nan="pass", which makes the whole shard NaN.',
             )
-        step.skipped = self.settings.nan == "skip"
         output.fill_(float("nan"))
 
 

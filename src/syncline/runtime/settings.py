@@ -59,6 +59,11 @@ class Settings:
         _at_least("check_every", self.check_every, 0)
         _at_least("piece_bytes", self.piece_bytes, 4096)
         _at_least("history", self.history, 1)
+        if self.levels and self.nan == "pass":
+            raise SynchronizationError(
+                'nan="pass" cannot be had with levels: other hosts have summed before they hear of it.',
+                hint='Use nan="raise" or nan="skip".',
+            )
         if self.feedback is False and isinstance(self.scheme, LowRank):
             raise SynchronizationError(
                 f'codec "{self.codec}" cannot do without error feedback.', hint="Leave feedback out."

@@ -49,12 +49,16 @@ def synchronize(
     module = getattr(model, "_orig_mod", model)
     if isinstance(module, DistributedDataParallel):
         num_ranks = dist.get_world_size(module.process_group)
+        if replicas is not None:
+            raise SynchronizationError("replicas= belongs to FSDP2.", hint="Give levels= to average DDP in levels.")
         if scaler is not None:
             options.setdefault("nan", "skip")
         settings = Settings(codec=codec, levels=resolve(levels, num_ranks), **options)
         return _ddp(module, settings, scaler)
     if isinstance(module, FSDPModule):
-        return _fsdp(module, Settings(codec=codec, **options), replicas)
+        settings = Settings(codec=codec, **options)
+        _check_fsdp(settings, levels, scaler)
+        return _fsdp(module, settings, replicas)
     raise SynchronizationError(
         f"{type(module).__name__} is not a model syncline can synchronise.",
         hint="Pass a DistributedDataParallel model, or one that fully_shard was applied to.",
@@ -69,12 +73,24 @@ def _ddp(model: DistributedDataParallel, settings: Settings, scaler: Scaler | No
     return DdpSynchronizer(model, settings, links, scaler)
 
 
-def _fsdp(model: Any, settings: Settings, replicas: dist.ProcessGroup | None) -> FsdpSynchronizer:
+def _check_fsdp(settings: Settings, levels: object, scaler: Scaler | None) -> None:
+    """Refuse what is not there for FSDP2: an option that did nothing would look as if it did."""
+    asked = {"levels": levels, "scaler": scaler, 'nan="skip"': settings.nan == "skip"}
+    asked |= {"accumulate": settings.accumulate > 1, "warmup": settings.warmup > 0}
+    for name, value in asked.items():
+        if value:
+            raise SynchronizationError(
+                f"{name} is not there for FSDP2.",
+                hint="Use replicas= for two levels, and no_sync-like options of FSDP2.",
+            )
     if isinstance(settings.scheme, LowRank):
         raise SynchronizationError(
             f'codec "{settings.codec}" needs whole matrices, and FSDP2 reduces shards.',
             hint='Use "int8", "int4", "sign" or "topk:keep=0.01" with FSDP2.',
         )
+
+
+def _fsdp(model: Any, settings: Settings, replicas: dist.ProcessGroup | None) -> FsdpSynchronizer:
     parameters = [[name, list(p.shape)] for name, p in model.named_parameters() if p.requires_grad]
     shard_group = model._get_fsdp_state()._fsdp_param_group.mesh_info.shard_process_group
     device = torch.device(next(model.parameters()).device.type)
