@@ -78,7 +78,9 @@ class Post:
         try:
             if self._asks:
                 self._poll(work, deadline)
-            work.wait(deadline.left()) if not self._asks else work.wait()
+                work.wait()
+            else:
+                work.wait(deadline.left())
         except (RuntimeError, TimeoutError) as error:
             raise self.blame(message.process, deadline, where(), error) from None
 
