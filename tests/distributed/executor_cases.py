@@ -143,6 +143,12 @@ def coded() -> list[Case]:
 CASES = [*every_family(), *others(), *vendors(), *coded()]
 
 
+def two_steps(own: bool) -> Program:
+    """Return an all-reduce in two steps: a ring's reduce-scatter, then the ring's or the backend's all-gather."""
+    scatter = Case("ring", Kind.REDUCE_SCATTER, NUM_PROCESSES).program()
+    return scatter.then(Case("ring" if own else "vendor", Kind.ALL_GATHER, NUM_PROCESSES).program())
+
+
 def repeats(executor: Any, case: Case, rank: int) -> dict[str, Any]:
     """Run one program several times on one buffer; return everyone's timeline and what was allocated meanwhile."""
     import torch
@@ -188,6 +194,10 @@ def do_all(rank: int, port: int) -> dict[str, Any]:
             sent = timeline.spans.size_bytes[timeline.spans.kind == SpanKind.SEND].sum()
             found[str(case)] = (buffer.numpy().copy(), int(sent))
         with Executor(world) as executor:
+            for own in (True, False):
+                buffer = torch.from_numpy(single.buffer(rank))
+                kinds = executor.run(two_steps(own), buffer).spans.kind.tolist()
+                found[f"two steps, own {own}"] = (buffer.numpy().copy(), int(SpanKind.COLLECTIVE) in kinds)
             found["repeats"] = repeats(executor, single, rank)
         world.barrier()
     return found

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="the executor needs torch")
-from tests.distributed.executor_cases import NUM_PROCESSES, Case, coded, do_all, every_family, others, stalled, vendors
+from tests.distributed.executor_cases import (
+    NUM_PROCESSES,
+    Case,
+    coded,
+    do_all,
+    every_family,
+    others,
+    stalled,
+    two_steps,
+    vendors,
+)
 from tests.distributed.ranks import run_ranks
 
 from syncline.codec.scheme import scheme
@@ -80,6 +90,17 @@ def test_buffers_are_made_once_and_the_result_of_every_run_is_right() -> None:
         found = results()[rank]["repeats"]
         assert found["same"] and found["wires"]
         np.testing.assert_array_equal(found["sum"], expected[rank])
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own", "vendor"])
+def test_steps_follow_each_other_and_may_be_the_backends(own: bool) -> None:
+    case = Case("ring", Kind.ALL_REDUCE, NUM_PROCESSES, size=4096)
+    start = {rank: case.buffer(rank) for rank in range(NUM_PROCESSES)}
+    expected = replay(two_steps(own=True), start, case.size)
+    for rank in range(NUM_PROCESSES):
+        got, collective = results()[rank][f"two steps, own {own}"]
+        np.testing.assert_array_equal(got, expected[rank])
+        assert collective is not own
 
 
 def test_the_timeline_says_who_sent_what_to_whom_in_which_round() -> None:
