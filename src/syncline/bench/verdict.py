@@ -189,8 +189,6 @@ def _wrong_data(wrong: list[Judged], algorithm: str) -> Finding:
 
 
 def priced(found: Sequence[Finding], usd_per_day: float) -> list[Finding]:
-    """Return the findings with what they cost."""
-    return [
-        replace(finding, cost_usd_per_day=usd_per_day) if finding.rule == "bench.collective.slow" else finding
-        for finding in found
-    ]
+    """Return the findings with what the gap costs: it is one gap, so it stands at the first that is about it."""
+    first = next((finding for finding in found if finding.rule == "bench.collective.slow"), None)
+    return [replace(finding, cost_usd_per_day=usd_per_day) if finding is first else finding for finding in found]

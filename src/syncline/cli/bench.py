@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from syncline.cli.bench_answer import answer_of, finish
 from syncline.cli.bench_options import (
     Algorithm,
     Backend,
@@ -37,15 +38,12 @@ from syncline.cli.bench_options import (
 )
 from syncline.cli.bench_start import described, flat, join, start_here, teller
 from syncline.cli.bench_tournament import tournament
-from syncline.cli.output import JsonOption, emit, examples
+from syncline.cli.output import JsonOption, examples
 
 if TYPE_CHECKING:
-    from syncline.bench.attribute import Suspect
     from syncline.bench.expect import Oracle
-    from syncline.bench.price import Loss
     from syncline.bench.sweep import Answer, Question
     from syncline.bench.verdict import Judged
-    from syncline.fabric import Fabric
     from syncline.finding import Finding
     from syncline.program import Placement
     from syncline.runtime.group import Group
@@ -92,11 +90,11 @@ def bench(
         raise UsageError(f'no collective is called "{collective}".', hint=f"One of: {', '.join(NAMES)}.")
     log = read_log(read, kind=NAMES[collective] if collective else None, num_ranks=ranks)
     rows, note = _judge_log(log, cluster)
-    payload = _payload(rows, {"vendor": note} if note else {}, cluster, log.num_ranks, log.library)
+    payload = answer_of(rows, {"vendor": note} if note else {}, cluster, log.num_ranks, log.library)
     notes = [*log.notes, *_other_gpu(log, cluster)]
     payload |= {"log": str(read), "hosts": log.num_hosts, "version": log.version, "notes": notes}
     payload["devices"] = [{"rank": d.rank, "hostname": d.host, "device_info": d.name} for d in log.devices]
-    _finish(payload, rows, cluster, log.num_ranks, cost, exposed, gpu_hour, check, json)
+    finish(payload, rows, cluster, log.num_ranks, cost, exposed, gpu_hour, check, json)
 
 
 def _other_gpu(log: Any, cluster: str | None) -> list[str]:
@@ -198,7 +196,7 @@ def measure(
         save(answer.last, trace)
         payload["trace"] = str(trace)
     extra = _stragglers(answer, hosts)
-    _finish(
+    finish(
         payload,
         list(answer.rows),
         cluster,
@@ -257,93 +255,11 @@ def _stragglers(answer: Answer, hosts: list[str]) -> list[Finding]:
 def _measured_payload(
     question: Question, answer: Answer, cluster: str | None, placed: Placement, hosts: list[str], backend: str
 ) -> dict[str, Any]:
-    payload = _payload(list(answer.rows), answer.unpredicted, cluster, placed.num_ranks, backend)
+    payload = answer_of(list(answer.rows), answer.unpredicted, cluster, placed.num_ranks, backend)
     payload["devices"] = [{"rank": rank, "hostname": host} for rank, host in enumerate(hosts)]
     payload |= {"backend": backend, "codec": question.codec, "placement": placed.name, "hosts": len(set(hosts))}
     payload["warm_up"] = question.warm_up
     return payload
-
-
-def _payload(
-    rows: list[Judged], unpredicted: dict[str, str], cluster: str | None, num_ranks: int, library: str
-) -> dict[str, Any]:
-    from syncline import __version__
-    from syncline.bench.nccl_json import document
-
-    payload = document(rows, [], f"syncline {__version__}")
-    return payload | {"cluster": cluster, "ranks": num_ranks, "library": library, "unpredicted": unpredicted}
-
-
-def _finish(
-    payload: dict[str, Any],
-    rows: list[Judged],
-    cluster: str | None,
-    num_ranks: int,
-    cost: bool,
-    exposed: float,
-    gpu_hour: float | None,
-    check: bool,
-    json: bool,
-    extra: list[Finding] | None = None,
-    blamed: dict[str, tuple[Suspect, ...]] | None = None,
-) -> None:
-    from syncline.bench.price import loss
-    from syncline.bench.verdict import findings, priced
-    from syncline.finding import worst
-    from syncline.report.bench_text import finding_lines, loss_lines, sweep_lines
-
-    found = [*findings(rows, blamed), *(extra or [])]
-    lost: Loss | None = None
-    if cost:
-        price, source = _price(cluster, gpu_hour)
-        lost = loss(rows, num_ranks, exposed, price, source)
-        payload["cost"] = lost.to_json() if lost else None
-        found = priced(found, lost.usd_per_day) if lost and lost.usd_per_day is not None else found
-    payload["findings"] = [finding.to_json() for finding in found]
-
-    def text(console: Any) -> None:
-        for line in _head_lines(payload):
-            console.print(line, soft_wrap=True)
-        for line in sweep_lines(rows):
-            console.print(line, soft_wrap=True)
-        for line in (*finding_lines(found), *(loss_lines(lost) if cost else [])):
-            console.print(line, soft_wrap=True)
-        if "trace" in payload:
-            console.print(f"wrote {payload['trace']}", soft_wrap=True)
-
-    emit(payload, json, text)
-    if check:
-        raise typer.Exit(int(worst(found)))
-
-
-def _head_lines(payload: dict[str, Any]) -> list[str]:
-    hosts = payload.get("hosts") or 0
-    where = f" on {payload['cluster']}" if payload["cluster"] else ""
-    on = f", {hosts} host{'s' if hosts != 1 else ''}" if hosts else ""
-    lines = [f"# {payload['args'][0].removesuffix('_perf')}{where}: {payload['ranks']} ranks{on}, {payload['library']}"]
-    lines += [f"# {note}" for note in payload.get("notes", [])]
-    lines += [f"# {algorithm}: {why}" for algorithm, why in payload["unpredicted"].items()]
-    return lines
-
-
-def _price(cluster: str | None, gpu_hour: float | None) -> tuple[float | None, str]:
-    """Return dollars a GPU-hour: as given, or what the cheapest cloud asks for this cluster's GPUs."""
-    from syncline.errors import UsageError
-    from syncline.fabric import load
-    from syncline.plan.cost.prices import load_prices
-    from syncline.plan.cost.renting import gpu_models, rent
-
-    if gpu_hour is not None:
-        if gpu_hour <= 0:
-            raise UsageError(f"a GPU-hour cannot cost {gpu_hour:g} dollars.")
-        return gpu_hour, "as given"
-    if cluster is None:
-        return None, "no cluster and no --gpu-hour was given"
-    fabric: Fabric = load(cluster)
-    quotes = rent(gpu_models(fabric), load_prices())
-    if not quotes:
-        return None, f"no cloud rents {' and '.join(gpu_models(fabric))}; give --gpu-hour"
-    return quotes[0].usd_per_gpu_hour, quotes[0].label
 
 
 for _name in (
