@@ -143,7 +143,7 @@ void Core::append(u32 port, u32 packet, u32 from) {
 // Ask for service as soon as the port is free; at once when it is.
 void Core::schedule(u32 port) {
     Port& out = ports[port];
-    if (out.scheduled) return;
+    if (out.scheduled || !out.up) return;
     if (now >= out.busy_until) {
         service(port);
         return;
@@ -155,6 +155,7 @@ void Core::schedule(u32 port) {
 
 void Core::service(u32 port) {
     Port& out = ports[port];
+    if (!out.up) return;  // what an endpoint has to send waits for the repair
     if (now < out.busy_until) {
         schedule(port);
         return;

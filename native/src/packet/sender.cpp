@@ -230,7 +230,8 @@ void Core::time_out(u32 index) {
         return;
     }
     // Nothing of it can be lost while the port itself is held back.
-    const bool held = (ports[flow.port].paused >> profile.data_class & 1) != 0 || flow.standing == Standing::ready;
+    const Port& out = ports[flow.port];
+    const bool held = !out.up || (out.paused >> profile.data_class & 1) != 0 || flow.standing == Standing::ready;
     if (!held) {
         ++count.timeouts;
         flow.backoff = static_cast<u8>(std::min(flow.backoff + 1, 6));

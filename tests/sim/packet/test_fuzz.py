@@ -14,7 +14,7 @@ from syncline.sim.packet.options import ROUTINGS
 NETWORKS = (star, leaf_spine, fat_tree, dragonfly, rails, torus)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(data=st.data())
 def test_every_configuration_ends_conserves_and_repeats(data: st.DataObject) -> None:
     network = data.draw(st.sampled_from(NETWORKS))()
@@ -64,7 +64,9 @@ def test_every_configuration_ends_conserves_and_repeats(data: st.DataObject) -> 
         assert outcome.cycle
         return
     assert outcome.state == "finished", (outcome.state, options)
-    assert counters["delivered_bytes"] == counters["total_bytes"] == size.sum()
+    host = network.fabric.devices.host
+    crosses = (host[load.src] != host[load.dst]) | (network is torus())  # the others stay inside their host
+    assert counters["delivered_bytes"] == counters["total_bytes"] == size[crosses].sum()
     assert (outcome.ports["peak_bytes"] >= 0).all()
     again = simulate(network, [load], options, changes=changes, until_s=60.0)
     assert dict(again.counters) == dict(counters)

@@ -107,8 +107,14 @@ class TransportSet:
 @cache
 def transport_sets() -> Mapping[str, TransportSet]:
     """Return all parameter sets by name."""
+    return MappingProxyType({name: read_set(name, row) for name, row in _rows().items()})
+
+
+@cache
+def _rows() -> dict[str, dict[str, Any]]:
     text = resources.files("syncline.sim.packet").joinpath("transports.yaml").read_text()
-    return MappingProxyType({name: read_set(name, row) for name, row in yaml.safe_load(text).items()})
+    table: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    return table
 
 
 def transport_set(name: str, changes: Mapping[str, Any] | None = None) -> TransportSet:
@@ -118,8 +124,7 @@ def transport_set(name: str, changes: Mapping[str, Any] | None = None) -> Transp
         raise SimulationError(f'no packet transport is called "{name}".', hint=f"One of: {', '.join(sets)}.")
     if not changes:
         return sets[name]
-    text = resources.files("syncline.sim.packet").joinpath("transports.yaml").read_text()
-    return read_set(name, {**yaml.safe_load(text)[name], **changes})
+    return read_set(name, {**_rows()[name], **changes})
 
 
 def read_set(name: str, row: Mapping[str, Any]) -> TransportSet:
