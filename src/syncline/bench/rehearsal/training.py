@@ -64,4 +64,3 @@ def main(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-    os._exit(0)
