@@ -99,7 +99,6 @@ class Agent:
         self._before = self.clock.now()
         self._cpu_s = time.process_time()
         self._problems: dict[str, str] = {}
-        self._num_clock_steps = 0
         self._late_s = 0.0
 
     def tick(self) -> Frame:
@@ -108,7 +107,6 @@ class Agent:
         self._choose_bursts()
         peaks = self._peaks()
         stamp = self.clock.now()
-        self._num_clock_steps += stamp.step_s != 0.0
         load = self._reader.update(reading, grown, peaks, now_s, self._owners())
         busy = self._take_spans()
         job = self.job.state(stamp.mono_s)
@@ -233,7 +231,7 @@ class Agent:
             "late_s": round(self._late_s, 4),
             "num_counters": len(self.bank),
             "num_resets": self.bank.num_resets,
-            "num_clock_steps": self._num_clock_steps,
+            "num_clock_steps": self.clock.num_steps,
             "problems": {name: problem for name, problem in self._problems.items() if problem},
             "num_bad_spans": sum(source.num_bad for source in self._spans),
         }

@@ -27,6 +27,7 @@ class Clock:
     ) -> None:
         self._mono, self._wall = mono, wall
         self._offset_s = wall() - mono()
+        self.num_steps = 0
 
     def now(self) -> Stamp:
         """Return the moment; re-anchors its labels when the wall clock has stepped."""
@@ -34,6 +35,7 @@ class Clock:
         parted_s = wall_s - mono_s - self._offset_s
         if abs(parted_s) > STEP_S:
             self._offset_s += parted_s
+            self.num_steps += 1
             return Stamp(mono_s, wall_s, parted_s)
         # Slewing (NTP) is followed slowly: a label never runs backwards within a run of frames.
         self._offset_s += 0.01 * parted_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 from collections.abc import Sequence
@@ -72,6 +71,9 @@ def make_agent(wish: Wish) -> Agent:
     prediction = Prediction.read(wish.expect) if wish.expect else Prediction()
     thresholds = read_thresholds(wish.rules) if wish.rules else Thresholds()
     links = _links(wish)
+    for folder in filter(None, (wish.timelines, wish.inspector, wish.flight_recorder)):
+        if not Path(folder).is_dir():
+            raise WatchError("there is no such folder to read spans from.", where=folder)
     interfaces = [NetdevSource(root, pattern=wish.interfaces), *map(_namespace, wish.netns)]
     sources: list[Source] = [InfinibandSource(root), TcpSource(root)]
     if root.is_host:
@@ -118,8 +120,6 @@ def _spans(wish: Wish, clock: Clock) -> list[SpanSource]:
         (wish.flight_recorder, FlightRecorderSpans),
     ):
         if folder:
-            if not Path(folder).is_dir():
-                raise WatchError("there is no such folder to read spans from.", where=os.fspath(folder))
             found.append(make(folder, clock))
     if wish.spans_socket:
         found.append(SocketSpans(wish.spans_socket, clock))

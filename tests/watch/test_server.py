@@ -1,0 +1,252 @@
+"""The server: who may look, what they get, and that nothing they do holds the agent up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from syncline.errors import WatchError
+from syncline.watch.access import Access, read_token
+from syncline.watch.history import History
+from syncline.watch.hub import MAX_LISTENERS, QUEUE, Hub
+from syncline.watch.server import Feed, Server, make_app, read_page
+from tests.watch.scenes import Job, frame, load, table
+
+LINKS = table(40)
+TOKEN = "a-token-that-is-long-enough"
+
+
+class Publisher:
+    """A hub that is told a new frame every 20 ms, as an agent would."""
+
+    def __init__(self, history: History | None = None) -> None:
+        self.hub, self.history = Hub(), history
+        self.times: list[float] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        job, k = Job(), 0
+        while not self._stop.wait(0.02):
+            k += 1
+            job.run_step(1000 + k * 0.25)
+            one = replace(frame(k, LINKS, load(LINKS, (k % 10) / 10), job.view.state(1000 + k * 0.25)), health={"host": "h"})
+            if self.history and k % 5 == 0:
+                self.history.add(one)
+            self.hub.publish(one)
+            self.times.append(time.monotonic())
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[str, Publisher]]:
+    history = History(tmp_path / "h.db")
+    publisher = Publisher(history)
+    access = Access(port=0)
+    server = Server(make_app(Feed(publisher.hub, history, "test"), access), access)
+    port = server.start()
+    while publisher.hub.frame is None:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{port}", publisher
+    server.close()
+    publisher.close()
+    history.close()
+
+
+def test_the_page_is_one_file_that_fetches_nothing_from_elsewhere() -> None:
+    page = read_page()
+    assert page.count("<script>") == 1
+    assert "/*STYLE*/" not in page
+    assert "/*SCRIPT*/" not in page
+    for word in ("http://", "https://", "src=", "@import", "eval("):
+        assert word not in page, word
+
+
+def test_everything_the_page_asks_for(served: tuple[str, Publisher]) -> None:
+    url, _ = served
+    with httpx.Client(base_url=url) as client:
+        assert "syncline <b>watch</b>" in client.get("/").text
+        assert client.get("/healthz").text == "ok"
+        layout = client.get("/api/layout").json()
+        assert layout["names"] == list(LINKS.names)
+        assert len(layout["picture"]["links"]) == 40
+        body = client.get("/api/frame").json()
+        assert body["num_links"] == 40
+        assert client.get("/api/hello").json()["title"] == "test"
+        time.sleep(0.3)
+        extent = client.get("/api/extent").json()
+        assert extent["num_frames"] > 0
+        assert client.get("/api/at", params={"wall_s": extent["last_s"]}).json()["frame"]["num_links"] == 40
+        assert client.get("/api/series", params={"link": LINKS.names[0]}).json()["rate_Bps"]
+        assert client.get("/api/alerts").json() == {"alerts": []}
+        assert client.get("/metrics").status_code == 404
+        assert "default-src 'none'" in client.get("/").headers["content-security-policy"]
+
+
+def test_frames_are_streamed(served: tuple[str, Publisher]) -> None:
+    url, publisher = served
+    seen = []
+    with httpx.Client(base_url=url) as client, client.stream("GET", "/api/stream") as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                seen.append(json.loads(line[6:])["seq"])
+            if len(seen) == 5:
+                break
+    assert seen == sorted(seen)
+    until = time.monotonic() + 5
+    while publisher.hub.num_listeners and time.monotonic() < until:
+        time.sleep(0.02)
+    assert publisher.hub.num_listeners == 0
+
+
+def test_elsewhere_than_loopback_needs_a_token_or_tls(tmp_path: Path) -> None:
+    with pytest.raises(WatchError, match="without a token or TLS would show this host to its whole network") as error:
+        Access("0.0.0.0")
+    assert "--token-file" in error.value.hint
+    assert Access("0.0.0.0", token=TOKEN).url == "http://0.0.0.0:9750/"
+    assert Access("::1").is_loopback
+    assert not Access("example.org", token=TOKEN).is_loopback
+    for bad, words in (
+        ({"port": 70000}, "70000 is not a port"), ({"token": "short"}, "the token has 5 characters"),
+        ({"certificate": "x"}, "both --tls-cert and --tls-key"), ({"certificate": "x", "key": "y"}, "TLS file cannot be read"),
+    ):  # fmt: skip
+        with pytest.raises(WatchError, match=words):
+            Access(**bad)  # type: ignore[arg-type]
+
+
+def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN + "\n")
+    file.chmod(0o644)
+    with pytest.raises(WatchError, match="others can read this token"):
+        read_token(file)
+    file.chmod(0o600)
+    assert read_token(file) == TOKEN
+
+
+def test_the_token_opens_by_header_by_query_and_then_by_cookie() -> None:
+    publisher = Publisher()
+    access = Access(port=0, token=TOKEN)
+    server = Server(make_app(Feed(publisher.hub), access), access)
+    url = f"http://127.0.0.1:{server.start()}"
+    try:
+        with httpx.Client(base_url=url) as client:
+            assert client.get("/").status_code == 401
+            assert client.get("/api/frame", headers={"Authorization": "Bearer wrong-token-wrong"}).status_code == 401
+            assert client.get("/healthz").status_code in (200, 503)
+            assert client.get("/api/frame", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
+            answer = client.get("/", params={"token": TOKEN})
+            assert answer.status_code == 200
+            assert "httponly" in answer.headers["set-cookie"].lower()
+            assert client.get("/api/frame").status_code == 200
+    finally:
+        server.close()
+        publisher.close()
+
+
+def test_a_rebound_name_is_turned_away(served: tuple[str, Publisher]) -> None:
+    url, _ = served
+    assert httpx.get(url + "/api/frame", headers={"Host": "evil.example"}).status_code == 421
+
+
+def test_a_port_that_is_taken_is_one_clear_error() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        access = Access(port=taken.getsockname()[1])
+        with pytest.raises(WatchError, match="cannot listen on"):
+            Server(make_app(Feed(Hub()), access), access).start()
+
+
+def hostile(rng: random.Random) -> bytes:
+    """Return one request that no good client makes."""
+    paths = ["/api/series?link=" + "x" * 5000, "/api/series?points=-1&link=a", "/api/at?wall_s=nan", "/api/at?wall_s=1e999", "/../../etc/passwd",
+             "/api/series?link=%00&start_s=inf", "/api/alerts?limit=99999999999", "/metrics?" + "a=1&" * 500, "/" + "%2e" * 200, "/api/layout"]  # fmt: skip
+    kind = rng.randrange(6)
+    if kind == 0:
+        return rng.randbytes(rng.randrange(1, 2000))
+    if kind == 1:
+        return b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: " + b"y" * rng.randrange(100_000)
+    if kind == 2:
+        return b"POST /api/frame HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n" + b"z" * 1000
+    if kind == 3:
+        return b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"  # never finished
+    method = rng.choice(["GET", "PUT", "DELETE", "OPTIONS", "BREW"])
+    return f"{method} {rng.choice(paths)} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+
+
+def test_a_thousand_hostile_requests_do_not_stop_the_agent(served: tuple[str, Publisher]) -> None:
+    url, publisher = served
+    port = int(url.rpartition(":")[2])
+    rng = random.Random(7)
+    before = len(publisher.times)
+    begun = time.monotonic()
+    open_: list[socket.socket] = []
+    for _ in range(1000):
+        client = socket.create_connection(("127.0.0.1", port), 5)
+        client.setblocking(False)
+        try:
+            client.send(hostile(rng))
+        except OSError:
+            client.close()
+            continue
+        open_.append(client)
+        if len(open_) > 60:
+            open_.pop(rng.randrange(len(open_))).close()
+    looks = len(publisher.times) - before
+    for client in open_:
+        client.close()
+    # Looks are due every 20 ms; a shared interpreter may be late, but it never stops.
+    assert looks > 0.3 * (time.monotonic() - begun) / 0.02
+    assert max(b - a for a, b in zip(publisher.times, publisher.times[1:], strict=False)) < 2.0
+    assert httpx.get(url + "/api/frame").json()["num_links"] == 40
+
+
+def test_a_client_that_does_not_read_loses_frames_and_holds_nobody_up(served: tuple[str, Publisher]) -> None:
+    url, publisher = served
+    port = int(url.rpartition(":")[2])
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    slow.connect(("127.0.0.1", port))
+    slow.send(b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    until = time.monotonic() + 5
+    while not publisher.hub.num_listeners and time.monotonic() < until:
+        time.sleep(0.01)
+    before = len(publisher.times)
+    time.sleep(1.0)
+    assert len(publisher.times) - before > 15
+    assert all(len(listener._queue) <= QUEUE for listener in publisher.hub._listeners)
+    slow.close()
+
+
+def test_listeners_are_bounded_and_a_stuck_one_is_given_up() -> None:
+    async def many() -> None:
+        hub = Hub()
+        listeners = [hub.listen() for _ in range(MAX_LISTENERS)]
+        assert hub.listen() is None
+        stuck = listeners[0]
+        assert stuck is not None
+        for k in range(400):
+            hub.publish(frame(k, LINKS, load(LINKS)))
+            for each in listeners[1:]:
+                assert each is not None
+                while each._queue:
+                    await each.next(0.1)
+        assert not stuck.is_open
+        assert stuck.num_lost > 200
+        assert hub.num_listeners == MAX_LISTENERS - 1
+
+    asyncio.run(many())
