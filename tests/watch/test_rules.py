@@ -218,8 +218,8 @@ def test_network_share_follows_the_plan_when_there_is_one() -> None:
 
 def test_tails_are_told() -> None:
     watch = Watch().run(WARM)
-    for k in range(60):
-        watch.run(1, step={"comm_s": 0.6 if k % 7 == 0 else 0.1})
+    for _ in range(12):
+        watch.run(6).run(3, step={"comm_s": 0.5})
     assert [place for _, place in watch.raised("job.tail")][:1] == ["all_reduce/1MiB"]
 
 

@@ -30,7 +30,10 @@ MAX_PAIR_RANKS = 128
 
 @dataclass(frozen=True)
 class CollectiveStat:
-    """One kind of collective over the last ten seconds. `transfer_s` is without waiting for the last to come."""
+    """One kind of collective over the last ten seconds.
+
+    `transfer_s` is without waiting for the last rank to come; `num_slow` counts runs beyond three times the median.
+    """
 
     key: str
     name: str
@@ -41,6 +44,7 @@ class CollectiveStat:
     transfer_s: float
     recent_s: float
     predicted_s: float | None
+    num_slow: int = 0
 
 
 @dataclass(frozen=True)
@@ -122,8 +126,9 @@ class JobView:
 
     def add(self, events: Iterable[SpanEvent]) -> None:
         """Take spans, in any order of ranks."""
+        events = list(events)
+        self._ranks.update(event.rank for event in events)  # first of all: an occurrence is whole when all have told
         for event in events:
-            self._ranks.add(event.rank)
             self._last_s = max(self._last_s, event.end_s)
             if event.kind is SpanKind.COLLECTIVE:
                 self._add_collective(event)
@@ -189,9 +194,11 @@ class JobView:
             return None
         every = np.array([duration for took in recent for duration in took])
         transfers = [min(took) for took in recent]
+        p50_s = float(np.median(every))
         return CollectiveStat(
-            key, kind.name, kind.size_bytes, len(recent), float(np.median(every)), float(np.percentile(every, 99)),
+            key, kind.name, kind.size_bytes, len(recent), p50_s, float(np.percentile(every, 99)),
             median(transfers), median(transfers[-RECENT:]), self._prediction.collective_s(kind.name, kind.size_bytes),
+            sum(max(took) > 3 * p50_s for took in recent),
         )  # fmt: skip
 
     def _is_stale(self, place: tuple[str, int, int], now_s: float) -> bool:

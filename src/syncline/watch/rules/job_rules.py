@@ -12,6 +12,8 @@ from syncline.watch.rules.rule import Context, Verdict
 
 RECENT = 5
 NONE = Verdict({}, set())
+MIN_SLOW = 3
+"""Slow runs that make a tail: one or two in ten seconds are an incident, not a distribution."""
 
 
 def likely_cause(context: Context) -> str:
@@ -32,7 +34,7 @@ class SlowerThanPlanned:
     """Steps or collectives that take longer than was predicted."""
 
     id = "job.slower-than-planned"
-    raise_after_s = 1.0
+    raise_after_s = 3.0
     clear_after_s = None
 
     def look(self, context: Context) -> Verdict:
@@ -57,7 +59,7 @@ class SlowerThanBefore:
     """Steps or collectives that take longer than they used to in this job."""
 
     id = "job.slower-than-before"
-    raise_after_s = 0.5
+    raise_after_s = 3.0
     clear_after_s = None
 
     def look(self, context: Context) -> Verdict:
@@ -109,7 +111,7 @@ class CollectiveTail:
         for c in context.frame.job.collectives:
             ratio = c.p99_s / c.p50_s if c.p50_s > 0 else 0.0
             limit = max(t.tail_ratio, 1.5 * np.nan_to_num(float(usual.get(c.key, 0.0))))
-            if c.num >= 20 and ratio > limit and c.p99_s - c.p50_s > t.tail_least_s:
+            if c.num >= 20 and c.num_slow >= MIN_SLOW and ratio > limit and c.p99_s - c.p50_s > t.tail_least_s:
                 bad[c.key] = self._teller(context, c.key, c.p50_s, c.p99_s, limit)
             elif ratio > 0.8 * limit:
                 between.add(c.key)
