@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Protocol
 
 import torch
@@ -44,9 +45,10 @@ class DdpSynchronizer(Synchronizer):
         self, model: DistributedDataParallel, settings: Settings, links: GroupLinks, scaler: Scaler | None = None
     ) -> None:
         super().__init__(settings, links, "ddp")
-        self._model = model
-        self._trained = {name: p for name, p in model.module.named_parameters() if p.requires_grad}
-        self._names = {id(p): name for name, p in self._trained.items()}
+        # DDP holds this handle where the garbage collector does not look: a strong way back would keep both for ever.
+        self._weak_model = weakref.ref(model)
+        self._group = model.process_group
+        self._names = {id(p): name for name, p in model.module.named_parameters() if p.requires_grad}
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._step: Step | None = None
         self._scaler, self._scale = scaler, scaler.get_scale() if scaler else 1.0
@@ -61,7 +63,7 @@ class DdpSynchronizer(Synchronizer):
     def bucket(self, bucket: GradBucket) -> Future:
         """Enqueue a bucket and return the future of its average."""
         if self._closed:
-            return _plain(bucket, self._model.process_group)
+            return _plain(bucket, self._group)
         if bucket.index() == 0 or self._step is None:
             self._step = self.open_step()
             self._at_end_of_backward(self._step)
@@ -83,24 +85,27 @@ class DdpSynchronizer(Synchronizer):
         if self._closed:
             return
         self._closed = True
-        self._model.require_backward_grad_sync = True
+        model = self._weak_model()
+        if model is not None:
+            model.require_backward_grad_sync = True
         for hook in self._hooks:
             hook.remove()
         super().close()
 
     def check_replicas(self) -> None:
         """Compare the parameters of all ranks and raise on every rank if any differ; every rank calls it."""
-        own = fingerprints(list(self._trained.values()))
-        compare(own, list(self._trained), self.links.team, self._num_steps)
+        model = self._weak_model()
+        if model is not None:
+            trained = {name: p for name, p in model.module.named_parameters() if p.requires_grad}
+            compare(fingerprints(list(trained.values())), list(trained), self.links.team, self._num_steps)
 
-    def _forward(self, module: torch.nn.Module, inputs: Any) -> None:
+    def _forward(self, module: Any, inputs: Any) -> None:
         """Before each forward: count accumulation, follow the scaler, compare replicas now and then."""
         if not torch.is_grad_enabled():
             return
         if self.settings.accumulate > 1:
             self._num_backwards += 1
-            due = self._num_backwards % self.settings.accumulate == 0
-            self._model.require_backward_grad_sync = due
+            module.require_backward_grad_sync = self._num_backwards % self.settings.accumulate == 0
         self.begin()
         self._follow_scale()
         every = self.settings.check_every

@@ -178,8 +178,9 @@ class Synchronizer:
         self._averagers.residuals.scale(factor)
 
     def close(self) -> None:
-        """Finish what is under way and end the threads."""
+        """Finish what is under way, end the threads and give the buffers back; what was measured stays."""
         self._conveyor.close()
+        self._buckets.clear()
 
     def _choose_codec(self) -> str:
         codec = WARM_UP_CODEC if self._num_steps < self.settings.warmup else self.settings.codec
