@@ -76,7 +76,7 @@ private:
     void activate(u32 flow);
     bool has_work(const Flow& flow) const { return flow.num_lost != 0 || flow.next != flow.end; }
     bool may_send(const Flow& flow) const;
-    u32 make_data(u32 port, u32 traffic_class);
+    u32 make_data(u32 port, u32 traffic_class);  // kNone: nobody has anything left to send
     u32 next_lost(Flow& flow);
     u32 payload_of(const Flow& flow, u32 seq) const;
     void label(Flow& flow, Packet& packet, const Profile& profile);

@@ -160,15 +160,17 @@ void Core::service(u32 port) {
         schedule(port);
         return;
     }
-    const u32 ready = sendable(port);
-    if (ready == 0) return;
-    const int c = pick(port, ready);
-    u32 packet;
-    if (queue(port, static_cast<u32>(c)).head != kNone) {
-        packet = unqueue(port, c);
-        leave_switch(packet);
-    } else {
-        packet = make_data(port, static_cast<u32>(c));
+    u32 packet = kNone;
+    while (packet == kNone) {
+        const u32 ready = sendable(port);
+        if (ready == 0) return;
+        const int c = pick(port, ready);
+        if (queue(port, static_cast<u32>(c)).head != kNone) {
+            packet = unqueue(port, c);
+            leave_switch(packet);
+        } else {
+            packet = make_data(port, static_cast<u32>(c));
+        }
     }
     transmit(port, packet, now);
     if ((out.waiting & ~out.paused) != 0 && !out.scheduled) {

@@ -130,14 +130,20 @@ void Core::label(Flow& flow, Packet& pkt, const Profile& profile) {
 
 u32 Core::make_data(u32 port, u32 traffic_class) {
     Queue& line = queue(port, traffic_class);
-    const u32 index = flows_[line.ring_tail].ring_next;
+    // What was to be sent again may have been acknowledged in the meantime: such a connection leaves the ring.
+    u32 index;
+    do {
+        if (line.ring_tail == kNone) return kNone;
+        index = flows_[line.ring_tail].ring_next;
+        if (index == line.ring_tail) {
+            line.ring_tail = kNone;
+            if (line.head == kNone) ports[port].waiting &= static_cast<u8>(~(1u << traffic_class));
+        } else {
+            flows_[line.ring_tail].ring_next = flows_[index].ring_next;
+        }
+        flows_[index].standing = Standing::idle;
+    } while (!has_work(flows_[index]));
     Flow& flow = flows_[index];
-    if (index == line.ring_tail) {
-        line.ring_tail = kNone;
-        if (line.head == kNone) ports[port].waiting &= static_cast<u8>(~(1u << traffic_class));
-    } else {
-        flows_[line.ring_tail].ring_next = flow.ring_next;
-    }
     const Profile& profile = profiles_[flow.profile];
     const u32 packet = take_packet();
     Packet& pkt = packets_[packet];
