@@ -231,7 +231,10 @@ def _keeper(host: str) -> int:
     while time.monotonic() < until:
         for folder in Path("/proc").glob("[0-9]*"):
             try:
-                if mark in (folder / "environ").read_bytes().split(b"\0") and (folder / "comm").read_text() == "sleep\n":
+                if (
+                    mark in (folder / "environ").read_bytes().split(b"\0")
+                    and (folder / "comm").read_text() == "sleep\n"
+                ):
                     return int(folder.name)
             except OSError:
                 continue

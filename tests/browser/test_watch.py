@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.watch.scenes import CAPACITY, Job, frame, load, table
 
 from syncline.watch.access import Access
 from syncline.watch.history import History
@@ -19,12 +20,19 @@ from syncline.watch.hub import Hub
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.engine import RuleEngine, alert_json
 from syncline.watch.server import Feed, Server, make_app
-from tests.watch.scenes import CAPACITY, Job, frame, load, table
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-component-update"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
 LINKS = table(1000, num_rails=4)
-PLAN = Prediction("test", step_s=0.25, exposed_s=0.1, collectives_s={"all_reduce": 0.1}, num_gpus=64, usd_per_gpu_hour=2.0)
+PLAN = Prediction(
+    "test", step_s=0.25, exposed_s=0.1, collectives_s={"all_reduce": 0.1}, num_gpus=64, usd_per_gpu_hour=2.0
+)
 
 pytestmark = [
     pytest.mark.slow,

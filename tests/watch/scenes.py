@@ -29,7 +29,9 @@ def table(num_links: int = 4, *, num_rails: int = 2, version: int = 1) -> LinkTa
 def load(links: LinkTable, use: float | np.ndarray = 0.5, **columns: object) -> LinkLoad:
     """Return a load with every link at `use` of its capacity, peaks at its ceiling."""
     base = replace(
-        LinkLoad.empty(len(links)), rate_Bps=np.broadcast_to(use, len(links)) * links.capacity_Bps, peak_Bps=links.capacity_Bps.copy()
+        LinkLoad.empty(len(links)),
+        rate_Bps=np.broadcast_to(use, len(links)) * links.capacity_Bps,
+        peak_Bps=links.capacity_Bps.copy(),
     )
     return replace(base, **{name: np.asarray(value, float) for name, value in columns.items()})  # type: ignore[arg-type]
 
@@ -48,7 +50,9 @@ class Job:
         self.num_ranks = num_ranks
         self.step = 0
 
-    def run_step(self, now_s: float, compute_s: float = 0.15, comm_s: float = 0.1, late: dict[int, float] | None = None) -> list[SpanEvent]:
+    def run_step(
+        self, now_s: float, compute_s: float = 0.15, comm_s: float = 0.1, late: dict[int, float] | None = None
+    ) -> list[SpanEvent]:
         """Report one step that ended now; `late` ranks compute longer and the others wait for them."""
         late = late or {}
         start = now_s - compute_s - comm_s - max(late.values(), default=0.0)

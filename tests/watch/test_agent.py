@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.watch import trees
 
 from syncline.errors import SynclineError, WatchError
 from syncline.fabric import load as load_fabric
@@ -20,7 +21,6 @@ from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import Root
 from syncline.watch.sources.tcp import TcpSource
 from syncline.watch.spans.unix_socket import SocketSpans, SpanWriter
-from tests.watch import trees
 
 
 class Host:
@@ -35,7 +35,10 @@ class Host:
         self.tell()
         source = Root(root)
         self.agent = Agent(
-            Options("host-07", 0.25, **options), [NetdevSource(source)], [InfinibandSource(source), TcpSource(source)], clock=clock
+            Options("host-07", 0.25, **options),
+            [NetdevSource(source)],
+            [InfinibandSource(source), TcpSource(source)],
+            clock=clock,
         )  # type: ignore[arg-type]
 
     def tell(self) -> None:
@@ -128,7 +131,14 @@ def test_spans_reach_the_frame_with_their_prediction(tmp_path: Path) -> None:
     writer = SpanWriter(tmp_path / "spans")
     for step in range(3):
         for rank in range(2):
-            span = {"rank": rank, "name": "all_reduce", "start_s": host.now - 0.3, "end_s": host.now, "size_bytes": 1 << 20, "step": step}
+            span = {
+                "rank": rank,
+                "name": "all_reduce",
+                "start_s": host.now - 0.3,
+                "end_s": host.now,
+                "size_bytes": 1 << 20,
+                "step": step,
+            }
             writer.send([span])
         frame = host.tick(1.0)
     (stat,) = frame.job.collectives

@@ -10,6 +10,7 @@ import numpy as np
 import yaml
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.watch.scenes import Job, frame, load, table
 
 from syncline.watch import metrics
 from syncline.watch.counter import CounterBank
@@ -18,7 +19,6 @@ from syncline.watch.metric import METRICS, Key
 from syncline.watch.metrics import registry
 from syncline.watch.otel import OtelExporter
 from syncline.watch.prediction import Prediction
-from tests.watch.scenes import Job, frame, load, table
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 LINKS = table(4)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.watch.scenes import CAPACITY, Job, frame, load, table
 
 from syncline.errors import WatchError
 from syncline.watch.frame import column, unpack
 from syncline.watch.history import MAX_PENDING, History
-from tests.watch.scenes import CAPACITY, Job, frame, load, table
 
 LINKS = table(6)
 
@@ -60,7 +60,12 @@ def test_series_are_binned_and_time_travel_finds_the_moment(tmp_path: Path) -> N
     assert found is not None
     assert column(found["frame"], "rate_Bps")[0] == pytest.approx(0.40 * CAPACITY, rel=1e-6)
     assert [f["seq"] for f in history.frames(moment, moment + 0.6)] == [40, 41, 42]
-    assert history.series("no such link", 0, 1e12) == {"link": "no such link", "wall_s": [], "rate_Bps": [], "peak_Bps": []}
+    assert history.series("no such link", 0, 1e12) == {
+        "link": "no such link",
+        "wall_s": [],
+        "rate_Bps": [],
+        "peak_Bps": [],
+    }
     history.close()
 
 
@@ -121,7 +126,9 @@ while True:
 @pytest.mark.parametrize("after", [0.0, 0.15])
 def test_kill_9_loses_nothing_that_was_added_and_hurts_nothing(tmp_path: Path, after: float) -> None:
     root = str(Path(__file__).parents[2])
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path / "h.db"), root], stdout=subprocess.PIPE, text=True)
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path / "h.db"), root], stdout=subprocess.PIPE, text=True
+    )
     assert writer.stdout is not None
     writer.stdout.readline()
     time.sleep(after)

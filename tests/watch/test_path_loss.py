@@ -26,11 +26,20 @@ def test_one_lossy_path_alone_is_laid_at_its_senders_door() -> None:
 
 
 def test_two_bad_hosts_are_both_found() -> None:
-    lossy = {("h0/eth0", "10.0.0.1"): 5.0, ("h1/eth0", "10.0.0.2"): 5.0, ("h4/eth0", "10.0.0.5"): 5.0, ("h5/eth0", "10.0.0.6"): 4.0}
+    lossy = {
+        ("h0/eth0", "10.0.0.1"): 5.0,
+        ("h1/eth0", "10.0.0.2"): 5.0,
+        ("h4/eth0", "10.0.0.5"): 5.0,
+        ("h5/eth0", "10.0.0.6"): 4.0,
+    }
     assert {device for device, _ in attribute(lossy, OWNER)} == {"h1/eth0", "h5/eth0"}
 
 
-@given(st.dictionaries(st.tuples(st.sampled_from(sorted(OWNER.values())), st.sampled_from(sorted(OWNER))), st.floats(0, 100)))
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from(sorted(OWNER.values())), st.sampled_from(sorted(OWNER))), st.floats(0, 100)
+    )
+)
 def test_all_that_counts_is_laid_somewhere_and_nothing_twice(lossy: dict[tuple[str, str], float]) -> None:
     top = max(lossy.values(), default=0.0)
     counted = sum({(a, OWNER[b]): r for (a, b), r in lossy.items() if r > 0.05 * top}.values())

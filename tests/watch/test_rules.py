@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.watch.scenes import CAPACITY, TICK_S, Job, frame, load, table
 
 from syncline.errors import WatchError
 from syncline.watch.burst import Burst
@@ -19,17 +20,20 @@ from syncline.watch.rules.engine import RuleEngine
 from syncline.watch.rules.hold import Change, Hold
 from syncline.watch.rules.thresholds import Thresholds, read_thresholds
 from syncline.watch.spans.event import SpanEvent
-from tests.watch.scenes import CAPACITY, TICK_S, Job, frame, load, table
 
 LINKS = table(8)
-PLAN = Prediction("test", step_s=0.25, exposed_s=0.1, collectives_s={"all_reduce": 0.1}, num_gpus=64, usd_per_gpu_hour=2.0)
+PLAN = Prediction(
+    "test", step_s=0.25, exposed_s=0.1, collectives_s={"all_reduce": 0.1}, num_gpus=64, usd_per_gpu_hour=2.0
+)
 WARM = 80
 
 
 class Watch:
     """An engine fed with a job's frames at a steady pace, and what it raised and cleared."""
 
-    def __init__(self, prediction: Prediction = PLAN, links: LinkTable = LINKS, thresholds: Thresholds | None = None) -> None:
+    def __init__(
+        self, prediction: Prediction = PLAN, links: LinkTable = LINKS, thresholds: Thresholds | None = None
+    ) -> None:
         self.engine = RuleEngine(thresholds, prediction)
         self.links, self.job, self.number = links, Job(prediction), 0
         self.log: list[tuple[float, str, str, str]] = []
@@ -37,9 +41,15 @@ class Watch:
         self.done = 1000.0
 
     def run(
-        self, ticks: int, make: Callable[[int], LinkLoad] | None = None, *, bursts: dict[str, list[Burst]] | None = None,
-        step: dict[str, Any] | None = None, quiet: bool = False, **options: Any,
-    ) -> Watch:  # fmt: skip
+        self,
+        ticks: int,
+        make: Callable[[int], LinkLoad] | None = None,
+        *,
+        bursts: dict[str, list[Burst]] | None = None,
+        step: dict[str, Any] | None = None,
+        quiet: bool = False,
+        **options: Any,
+    ) -> Watch:
         for _ in range(ticks):
             self.number += 1
             now = 1000.0 + self.number * TICK_S
@@ -48,7 +58,9 @@ class Watch:
             of = make(self.number) if make else load(self.links, 0.5 * noise)
             state: JobState = self.job.view.state(now)
             busy = [(e.start_s, e.end_s) for e in events if e.peer >= 0]
-            here = {k: [Burst(now + b.start_s, now + b.end_s, b.size_bytes) for b in v] for k, v in (bursts or {}).items()}
+            here = {
+                k: [Burst(now + b.start_s, now + b.end_s, b.size_bytes) for b in v] for k, v in (bursts or {}).items()
+            }
             changes = self.engine.update(frame(self.number, self.links, of, state), bursts=here, busy=busy, **options)
             self.log += [(now, c.change.value, c.finding.rule, c.finding.place) for c in changes]
         return self
@@ -141,7 +153,9 @@ def test_a_lower_negotiated_speed_is_degraded_at_once() -> None:
 
 
 def test_average_and_peak_have_their_own_thresholds() -> None:
-    watch = Watch().run(200, lambda _: load(LINKS, np.array([0.9] + [0.5] * 7), saturated=np.array([0.1, 0.8] + [0.1] * 6)))
+    watch = Watch().run(
+        200, lambda _: load(LINKS, np.array([0.9] + [0.5] * 7), saturated=np.array([0.1, 0.8] + [0.1] * 6))
+    )
     assert [place for _, place in watch.raised("link.average")] == [LINKS.names[0]]
     assert [place for _, place in watch.raised("link.peak")] == [LINKS.names[1]]
 
@@ -255,7 +269,9 @@ LEVELS = st.lists(st.sampled_from(["bad", "between", "good"]), min_size=1, max_s
 
 
 @given(LEVELS, st.floats(0, 3), st.floats(0.5, 6))
-def test_raising_and_clearing_take_turns_and_cannot_flap(levels: list[str], raise_after: float, clear_after: float) -> None:
+def test_raising_and_clearing_take_turns_and_cannot_flap(
+    levels: list[str], raise_after: float, clear_after: float
+) -> None:
     hold = Hold(raise_after, clear_after)
     changes = []
     for k, level in enumerate(levels):
@@ -288,7 +304,9 @@ def test_a_noisy_link_below_its_threshold_is_never_raised(seed: int, level: floa
         use = np.clip(level + noise * rng.standard_normal(4), 0, 1)
         links = SMALL
         events = engine.update(frame(k, links, load(links, use)))
-        assert [e for e in events if e.finding.rule in ("link.average", "link.loss", "link.degraded", "rail.imbalance")] == []
+        assert [
+            e for e in events if e.finding.rule in ("link.average", "link.loss", "link.degraded", "rail.imbalance")
+        ] == []
 
 
 SMALL = table(4, num_rails=1)
@@ -298,10 +316,12 @@ def test_thresholds_from_a_file(tmp_path: Any) -> None:
     (tmp_path / "rules.yaml").write_text("average_high: 0.9\naverage_clear: 0.85\n")
     assert read_thresholds(tmp_path / "rules.yaml").average_high == 0.9
     for text, words in (
-        ("average_hihg: 0.9\n", 'no threshold is called "average_hihg"'), ("loss_per_s: -1\n", "threshold loss_per_s is -1"),
-        ("average_clear: 0.9\n", "average_clear must not be above"), ("loss_per_s: much\n", "threshold loss_per_s is 'much'"),
+        ("average_hihg: 0.9\n", 'no threshold is called "average_hihg"'),
+        ("loss_per_s: -1\n", "threshold loss_per_s is -1"),
+        ("average_clear: 0.9\n", "average_clear must not be above"),
+        ("loss_per_s: much\n", "threshold loss_per_s is 'much'"),
         ("- 1\n", "not a table of thresholds"),
-    ):  # fmt: skip
+    ):
         (tmp_path / "bad.yaml").write_text(text)
         with pytest.raises(WatchError, match=words):
             read_thresholds(tmp_path / "bad.yaml")

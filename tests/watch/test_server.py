@@ -15,13 +15,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.watch.scenes import Job, frame, load, table
 
 from syncline.errors import WatchError
 from syncline.watch.access import Access, read_token
 from syncline.watch.history import History
 from syncline.watch.hub import MAX_LISTENERS, QUEUE, Hub
 from syncline.watch.server import Feed, Server, make_app, read_page
-from tests.watch.scenes import Job, frame, load, table
 
 LINKS = table(40)
 TOKEN = "a-token-that-is-long-enough"
@@ -42,7 +42,9 @@ class Publisher:
         while not self._stop.wait(0.02):
             k += 1
             job.run_step(1000 + k * 0.25)
-            one = replace(frame(k, LINKS, load(LINKS, (k % 10) / 10), job.view.state(1000 + k * 0.25)), health={"host": "h"})
+            one = replace(
+                frame(k, LINKS, load(LINKS, (k % 10) / 10), job.view.state(1000 + k * 0.25)), health={"host": "h"}
+            )
             if self.history and k % 5 == 0:
                 self.history.add(one)
             self.hub.publish(one)
@@ -122,9 +124,11 @@ def test_elsewhere_than_loopback_needs_a_token_or_tls(tmp_path: Path) -> None:
     assert Access("::1").is_loopback
     assert not Access("example.org", token=TOKEN).is_loopback
     for bad, words in (
-        ({"port": 70000}, "70000 is not a port"), ({"token": "short"}, "the token has 5 characters"),
-        ({"certificate": "x"}, "both --tls-cert and --tls-key"), ({"certificate": "x", "key": "y"}, "TLS file cannot be read"),
-    ):  # fmt: skip
+        ({"port": 70000}, "70000 is not a port"),
+        ({"token": "short"}, "the token has 5 characters"),
+        ({"certificate": "x"}, "both --tls-cert and --tls-key"),
+        ({"certificate": "x", "key": "y"}, "TLS file cannot be read"),
+    ):
         with pytest.raises(WatchError, match=words):
             Access(**bad)  # type: ignore[arg-type]
 
@@ -173,8 +177,18 @@ def test_a_port_that_is_taken_is_one_clear_error() -> None:
 
 def hostile(rng: random.Random) -> bytes:
     """Return one request that no good client makes."""
-    paths = ["/api/series?link=" + "x" * 5000, "/api/series?points=-1&link=a", "/api/at?wall_s=nan", "/api/at?wall_s=1e999", "/../../etc/passwd",
-             "/api/series?link=%00&start_s=inf", "/api/alerts?limit=99999999999", "/metrics?" + "a=1&" * 500, "/" + "%2e" * 200, "/api/layout"]  # fmt: skip
+    paths = [
+        "/api/series?link=" + "x" * 5000,
+        "/api/series?points=-1&link=a",
+        "/api/at?wall_s=nan",
+        "/api/at?wall_s=1e999",
+        "/../../etc/passwd",
+        "/api/series?link=%00&start_s=inf",
+        "/api/alerts?limit=99999999999",
+        "/metrics?" + "a=1&" * 500,
+        "/" + "%2e" * 200,
+        "/api/layout",
+    ]
     kind = rng.randrange(6)
     if kind == 0:
         return rng.randbytes(rng.randrange(1, 2000))

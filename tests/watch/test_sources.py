@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.watch import trees
 
 from syncline.errors import WatchError
 from syncline.watch.metric import Key
@@ -19,7 +20,6 @@ from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import Root
 from syncline.watch.sources.tcp import TcpSource
 from syncline.watch.sources.tcp_paths import TcpPathSource
-from tests.watch import trees
 
 LINUX = pytest.mark.skipif(not hasattr(socket, "AF_NETLINK"), reason="netlink is Linux's")
 
@@ -71,7 +71,13 @@ def test_a_namespace_that_is_not_there_is_one_clear_error() -> None:
 
 def test_infiniband_counts_words_as_bytes_and_skips_what_it_cannot_read(tmp_path: Path) -> None:
     trees.infiniband_port(
-        tmp_path, "mlx5_0", port_rcv_data=10, port_xmit_data=20, symbol_error=3, out_of_sequence=7, link_downed="N/A (no PMA)"
+        tmp_path,
+        "mlx5_0",
+        port_rcv_data=10,
+        port_xmit_data=20,
+        symbol_error=3,
+        out_of_sequence=7,
+        link_downed="N/A (no PMA)",
     )
     reading = InfinibandSource(Root(tmp_path)).read()
     assert reading[Key("ib.port_rcv_data", "mlx5_0", "1")] == 40
@@ -87,22 +93,33 @@ def test_tcp_tables_by_name(tmp_path: Path) -> None:
     trees.snmp(tmp_path, 1000, 12, 3)
     reading = TcpSource(Root(tmp_path)).read()
     assert {key.metric: value for key, value in reading.items()} == {
-        "tcp.out_segments": 1000, "tcp.retransmitted": 12, "tcp.timeouts": 3
-    }  # fmt: skip
+        "tcp.out_segments": 1000,
+        "tcp.retransmitted": 12,
+        "tcp.timeouts": 3,
+    }
     assert TcpSource(Root(tmp_path / "nothing")).read() == {}
 
 
 def test_ethtool_knows_pauses_discards_and_errors_by_the_names_drivers_use() -> None:
     statistics = {
-        "rx_prio3_pause": 5, "tx_prio3_pause": 6, "rx_pause_ctrl_phy": 7, "rx_discards_phy": 8, "rx_crc_errors_phy": 9,
-        "rx_packets": 1, "rx_prio3_bytes": 2, "rx_out_of_buffer": 4,
-    }  # fmt: skip
+        "rx_prio3_pause": 5,
+        "tx_prio3_pause": 6,
+        "rx_pause_ctrl_phy": 7,
+        "rx_discards_phy": 8,
+        "rx_crc_errors_phy": 9,
+        "rx_packets": 1,
+        "rx_prio3_bytes": 2,
+        "rx_out_of_buffer": 4,
+    }
     reading = EthtoolSource(["eth0"], driver=lambda device: statistics).read()
     assert reading == {
-        Key("eth.pause_rx", "eth0", "3"): 5, Key("eth.pause_tx", "eth0", "3"): 6, Key("eth.pause_rx", "eth0", "global"): 7,
-        Key("eth.discards", "eth0", "rx_discards_phy"): 8, Key("eth.errors", "eth0", "rx_crc_errors_phy"): 9,
+        Key("eth.pause_rx", "eth0", "3"): 5,
+        Key("eth.pause_tx", "eth0", "3"): 6,
+        Key("eth.pause_rx", "eth0", "global"): 7,
+        Key("eth.discards", "eth0", "rx_discards_phy"): 8,
+        Key("eth.errors", "eth0", "rx_crc_errors_phy"): 9,
         Key("eth.discards", "eth0", "rx_out_of_buffer"): 4,
-    }  # fmt: skip
+    }
 
 
 def test_a_driver_without_statistics_is_asked_once_and_a_device_that_is_gone_again_and_again() -> None:
@@ -147,7 +164,9 @@ class FakeNvml(types.SimpleNamespace):
             raise self.NVMLError("GPU is lost")
         value = {138: 1000, 139: 2000, 90: 4, 91: 26562}
         ids = [field[0] if isinstance(field, tuple) else field for field in fields]
-        return [types.SimpleNamespace(fieldId=i, nvmlReturn=0, value=types.SimpleNamespace(ullVal=value[i])) for i in ids]
+        return [
+            types.SimpleNamespace(fieldId=i, nvmlReturn=0, value=types.SimpleNamespace(ullVal=value[i])) for i in ids
+        ]
 
     def nvmlDeviceGetUtilizationRates(self, gpu: int) -> object:
         return types.SimpleNamespace(gpu=87)

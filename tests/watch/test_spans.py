@@ -24,7 +24,15 @@ from syncline.watch.spans.plain_pickle import read_plain_pickle
 from syncline.watch.spans.timelines import TimelineSpans
 from syncline.watch.spans.unix_socket import SocketSpans, SpanWriter
 
-GOOD = {"rank": 3, "kind": "collective", "name": "all_reduce", "start_s": 1.0, "end_s": 1.5, "size_bytes": 64, "step": 7}
+GOOD = {
+    "rank": 3,
+    "kind": "collective",
+    "name": "all_reduce",
+    "start_s": 1.0,
+    "end_s": 1.5,
+    "size_bytes": 64,
+    "step": 7,
+}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=5),
@@ -37,8 +45,9 @@ def test_a_span_comes_over_the_socket(tmp_path: Path) -> None:
         writer.send([GOOD, {**GOOD, "rank": 4}])
         events = source.read()
     assert [(e.rank, e.name, e.kind, e.duration_s, e.step) for e in events] == [
-        (3, "all_reduce", SpanKind.COLLECTIVE, 0.5, 7), (4, "all_reduce", SpanKind.COLLECTIVE, 0.5, 7)
-    ]  # fmt: skip
+        (3, "all_reduce", SpanKind.COLLECTIVE, 0.5, 7),
+        (4, "all_reduce", SpanKind.COLLECTIVE, 0.5, 7),
+    ]
     assert not (tmp_path / "s").exists()
 
 
@@ -82,7 +91,11 @@ def test_any_json_is_a_span_or_nothing(data: object) -> None:
     event_of(data, Clock())
 
 
-@given(st.dictionaries(st.sampled_from([*GOOD, "peer", "clock"]), st.integers() | st.floats() | st.text(max_size=5) | st.none()))
+@given(
+    st.dictionaries(
+        st.sampled_from([*GOOD, "peer", "clock"]), st.integers() | st.floats() | st.text(max_size=5) | st.none()
+    )
+)
 def test_a_span_with_strange_fields_is_bounded_or_nothing(strange: dict[str, object]) -> None:
     event = event_of({**GOOD, **strange}, Clock())
     if event is not None:
@@ -101,12 +114,22 @@ def test_wall_times_are_moved_to_the_monotonic_clock() -> None:
 
 INSPECTOR = {
     "header": {"id": "0xad56c683b0c4ef", "rank": 1, "n_ranks": 3, "nnodes": 3},
-    "metadata": {"inspector_output_format_version": "v4.0", "dump_timestamp_us": 1772585717263338, "hostname": "w0", "pid": 48},
-    "coll_perf": {
-        "coll": "AllReduce", "coll_sn": 8995, "coll_msg_size_bytes": 2360832, "coll_exec_time_us": 5663.0,
-        "coll_timing_source": "kernel_gpu", "coll_algobw_gbs": 0.416887, "coll_busbw_gbs": 0.555850,
+    "metadata": {
+        "inspector_output_format_version": "v4.0",
+        "dump_timestamp_us": 1772585717263338,
+        "hostname": "w0",
+        "pid": 48,
     },
-}  # fmt: skip
+    "coll_perf": {
+        "coll": "AllReduce",
+        "coll_sn": 8995,
+        "coll_msg_size_bytes": 2360832,
+        "coll_exec_time_us": 5663.0,
+        "coll_timing_source": "kernel_gpu",
+        "coll_algobw_gbs": 0.416887,
+        "coll_busbw_gbs": 0.555850,
+    },
+}
 
 
 def test_inspector_files_are_followed_as_they_grow(tmp_path: Path) -> None:
@@ -128,10 +151,17 @@ def test_inspector_files_are_followed_as_they_grow(tmp_path: Path) -> None:
 def entry(number: int, **changes: object) -> dict[str, object]:
     now_ns = time.time_ns()
     return {
-        "record_id": number, "pg_name": "0", "profiling_name": "nccl:all_reduce", "state": "completed",
-        "input_sizes": [[1024, 4]], "input_dtypes": ["Float"], "time_created_ns": now_ns - 10**7,
-        "time_discovered_started_ns": now_ns - 5 * 10**6, "time_discovered_completed_ns": now_ns, **changes,
-    }  # fmt: skip
+        "record_id": number,
+        "pg_name": "0",
+        "profiling_name": "nccl:all_reduce",
+        "state": "completed",
+        "input_sizes": [[1024, 4]],
+        "input_dtypes": ["Float"],
+        "time_created_ns": now_ns - 10**7,
+        "time_discovered_started_ns": now_ns - 5 * 10**6,
+        "time_discovered_completed_ns": now_ns,
+        **changes,
+    }
 
 
 @pytest.mark.parametrize("form", ["json", "pickle"])
@@ -160,7 +190,9 @@ def test_a_pickle_that_would_run_something_is_refused(protocol: int) -> None:
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner, max_size=5) | st.tuples(inner, inner),
+    lambda inner: (
+        st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner, max_size=5) | st.tuples(inner, inner)
+    ),
     max_leaves=30,
 )
 

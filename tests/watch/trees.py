@@ -15,7 +15,9 @@ def write(root: Path, path: str, text: object) -> None:
 
 def proc_net_dev(root: Path, **devices: tuple[int, int]) -> None:
     """Write /proc/net/dev with (received, sent) bytes of each device."""
-    rows = [f"{name:>6}: {rx} {rx // 1000} 0 0 0 0 0 0 {tx} {tx // 1000} 0 0 0 0 0 0" for name, (rx, tx) in devices.items()]
+    rows = [
+        f"{name:>6}: {rx} {rx // 1000} 0 0 0 0 0 0 {tx} {tx // 1000} 0 0 0 0 0 0" for name, (rx, tx) in devices.items()
+    ]
     write(root, "proc/net/dev", HEAD + "\n".join(rows))
 
 
@@ -24,7 +26,9 @@ def interface(root: Path, name: str, speed_mbps: int = 100_000, state: str = "up
     write(root, f"sys/class/net/{name}/operstate", state)
 
 
-def infiniband_port(root: Path, device: str, *, rate: str = "400 Gb/sec (4X NDR)", state: str = "4: ACTIVE", **counters: object) -> None:
+def infiniband_port(
+    root: Path, device: str, *, rate: str = "400 Gb/sec (4X NDR)", state: str = "4: ACTIVE", **counters: object
+) -> None:
     place = f"sys/class/infiniband/{device}/ports/1"
     write(root, f"{place}/rate", rate)
     write(root, f"{place}/state", state)

@@ -25,7 +25,9 @@ RUNS_BARE = True
     ),
 )
 def top(
-    agent: Annotated[list[str] | None, typer.Option(help="Show this agent instead: URL, or URL#TOKENFILE (repeat).")] = None,
+    agent: Annotated[
+        list[str] | None, typer.Option(help="Show this agent instead: URL, or URL#TOKENFILE (repeat).")
+    ] = None,
     replay: Annotated[Path | None, typer.Option(help="Play a timeline instead.")] = None,
     interfaces: Annotated[str | None, typer.Option(help='Interfaces to read, as a pattern: "eth.*|ib.*".')] = None,
     bursts: Annotated[str, typer.Option(help="Interfaces to sample every millisecond, as a pattern.")] = "",

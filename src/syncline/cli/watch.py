@@ -26,8 +26,12 @@ Interfaces = Annotated[str | None, typer.Option(help='Interfaces to read, as a p
 Bursts = Annotated[str, typer.Option(help="Interfaces to sample every millisecond for microbursts, as a pattern.")]
 Netns = Annotated[list[str] | None, typer.Option(help="Also this network namespace: NAME or NAME=PATH (repeat).")]
 Links = Annotated[Path | None, typer.Option(help="YAML that names interfaces as links, with capacity and rail.")]
-Cluster = Annotated[str | None, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="Take names and rates from it.")]
-Nics = Annotated[str | None, typer.Option(help="With --cluster: this host's interfaces in the order of its NICs: eth0,eth1.")]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="Take names and rates from it.")
+]
+Nics = Annotated[
+    str | None, typer.Option(help="With --cluster: this host's interfaces in the order of its NICs: eth0,eth1.")
+]
 Host = Annotated[str | None, typer.Option(help="What this host is called (default: its host name).")]
 Expect = Annotated[Path | None, typer.Option(help="What was predicted: a plan, a simulated timeline, or a YAML table.")]
 Rules = Annotated[Path | None, typer.Option(help="YAML of thresholds that differ from the defaults.")]
@@ -43,11 +47,17 @@ Port = Annotated[int, typer.Option(help="Port to serve on; 0 lets the system cho
 TokenFile = Annotated[Path | None, typer.Option(help="File with the token that readers must show.")]
 TlsCert = Annotated[Path | None, typer.Option(help="Certificate chain for TLS (PEM).")]
 TlsKey = Annotated[Path | None, typer.Option(help="Its key (PEM).")]
-Agents = Annotated[list[str] | None, typer.Option("--agent", help="Show other agents instead: URL, or URL#TOKENFILE (repeat).")]
-Prometheus = Annotated[str | None, typer.Option(help="Show what this Prometheus server has collected from agents: URL.")]
+Agents = Annotated[
+    list[str] | None, typer.Option("--agent", help="Show other agents instead: URL, or URL#TOKENFILE (repeat).")
+]
+Prometheus = Annotated[
+    str | None, typer.Option(help="Show what this Prometheus server has collected from agents: URL.")
+]
 Replay = Annotated[Path | None, typer.Option(help="Play a timeline instead of watching this host.")]
 Speed = Annotated[float, typer.Option(help="With --replay: seconds of the timeline in a second.")]
-Otel = Annotated[str | None, typer.Option(help="Also send metrics to this OpenTelemetry collector: URL (OTLP over HTTP).")]
+Otel = Annotated[
+    str | None, typer.Option(help="Also send metrics to this OpenTelemetry collector: URL (OTLP over HTTP).")
+]
 For = Annotated[str | None, typer.Option("--for", help="Stop after this time: 10s, 5min. Default: until interrupted.")]
 Every = Annotated[str, typer.Option(help="Time between two looks.")]
 Root = Annotated[Path, typer.Option(help="Read /sys and /proc below this folder.")]
@@ -112,7 +122,9 @@ def watch(
     from syncline.watch.access import Access, read_token
 
     if sum(map(bool, (agent, prometheus, replay))) > 1:
-        raise UsageError("--agent, --prometheus and --replay each show something else than this host.", hint="Give one.")
+        raise UsageError(
+            "--agent, --prometheus and --replay each show something else than this host.", hint="Give one."
+        )
     seconds = units.time(for_) if for_ is not None else None
     token = read_token(token_file) if token_file else ""
     access = Access(address, port, token, *(str(path) if path else "" for path in (tls_cert, tls_key)))
@@ -123,15 +135,30 @@ def watch(
         from syncline.watch.setup import DEFAULT_INTERFACES, Wish, make_agent
 
         texts = {
-            "links": links, "expect": expect, "rules": rules, "history": history, "spans_socket": spans_socket,
-            "timelines": timelines, "inspector": inspector, "flight_recorder": flight_recorder, "root": root,
-        }  # fmt: skip
+            "links": links,
+            "expect": expect,
+            "rules": rules,
+            "history": history,
+            "spans_socket": spans_socket,
+            "timelines": timelines,
+            "inspector": inspector,
+            "flight_recorder": flight_recorder,
+            "root": root,
+        }
         named = {"host": host} if host else {}
         wish = Wish(
-            **named, **{key: str(path) for key, path in texts.items() if path}, interfaces=interfaces or DEFAULT_INTERFACES,
-            bursts=bursts, netns=netns or (), cluster=cluster or "", nics=nics.split(",") if nics else (),
-            history_bytes=units.size(history_size), tick_s=units.time(every), num_gpus=gpus, usd_per_gpu_hour=price,
-        )  # fmt: skip
+            **named,
+            **{key: str(path) for key, path in texts.items() if path},
+            interfaces=interfaces or DEFAULT_INTERFACES,
+            bursts=bursts,
+            netns=netns or (),
+            cluster=cluster or "",
+            nics=nics.split(",") if nics else (),
+            history_bytes=units.size(history_size),
+            tick_s=units.time(every),
+            num_gpus=gpus,
+            usd_per_gpu_hour=price,
+        )
         made = make_agent(wish)
         try:
             payload = _run(_feed(made), made.run, access if serve else None, seconds, otel, json, made)
@@ -151,7 +178,12 @@ def _feed(agent: Agent) -> Feed:
 
 
 def _other(
-    replay: Path | None, speed: float, agents: list[str] | None, prometheus: str | None, history: Path | None, every_s: float
+    replay: Path | None,
+    speed: float,
+    agents: list[str] | None,
+    prometheus: str | None,
+    history: Path | None,
+    every_s: float,
 ) -> tuple[Feed, Any]:
     from syncline.watch.history import History as Past
     from syncline.watch.server import Feed
@@ -171,7 +203,13 @@ def _other(
 
 
 def _run(
-    feed: Feed, run: Any, access: Access | None, seconds: float | None, otel: str | None, json: bool, agent: Agent | None = None
+    feed: Feed,
+    run: Any,
+    access: Access | None,
+    seconds: float | None,
+    otel: str | None,
+    json: bool,
+    agent: Agent | None = None,
 ) -> dict[str, Any]:
     """Run until the time is up or the user interrupts; return what was seen."""
     import threading
@@ -225,7 +263,9 @@ def _wait(feed: Feed, stop: threading.Event, worker: threading.Thread, until: fl
         now = {(a["rule"], a["place"]): a for a in frame.alerts}
         for key in now.keys() - known.keys():
             a = now[key]
-            console.print(f"{_clock(frame.wall_s)}  {a['severity'].upper():8}  {a['rule']}  {a['place']}: {a['observed']}, expected {a['expected']}")
+            console.print(
+                f"{_clock(frame.wall_s)}  {a['severity'].upper():8}  {a['rule']}  {a['place']}: {a['observed']}, expected {a['expected']}"
+            )
         for key in known.keys() - now.keys():
             console.print(f"{_clock(frame.wall_s)}  cleared   {key[0]}  {key[1]}")
         known = now
@@ -244,16 +284,25 @@ def payload_of(frame: Frame | None) -> dict[str, Any]:
     table, load = frame.table, frame.load
     links = [
         {
-            "link": table.names[i], "rate_Bps": load.rate_Bps[i], "capacity_Bps": table.capacity_Bps[i],
-            "peak_Bps": load.peak_Bps[i], "drops_per_s": load.drops_per_s[i], "up": bool(load.up[i]),
+            "link": table.names[i],
+            "rate_Bps": load.rate_Bps[i],
+            "capacity_Bps": table.capacity_Bps[i],
+            "peak_Bps": load.peak_Bps[i],
+            "drops_per_s": load.drops_per_s[i],
+            "up": bool(load.up[i]),
         }
         for i in range(len(table))
-    ]  # fmt: skip
+    ]
     job = frame.job.to_json()
     return {
-        "frames": frame.seq, "wall_s": frame.wall_s, "links": links, "collectives": job["collectives"],
-        "steps": job["steps"][-5:], "alerts": list(frame.alerts), "health": dict(frame.health),
-    }  # fmt: skip
+        "frames": frame.seq,
+        "wall_s": frame.wall_s,
+        "links": links,
+        "collectives": job["collectives"],
+        "steps": job["steps"][-5:],
+        "alerts": list(frame.alerts),
+        "health": dict(frame.health),
+    }
 
 
 def _show(console: Console, payload: dict[str, Any]) -> None:
@@ -273,6 +322,8 @@ def _show(console: Console, payload: dict[str, Any]) -> None:
         planned = f", predicted {show_time(c['predicted_s'])}" if c["predicted_s"] else ""
         console.print(f"  {c['key']:44} p50 {show_time(c['p50_s'])}, p99 {show_time(c['p99_s'])}{planned}")
     for a in payload["alerts"]:
-        console.print(f"  {a['severity'].upper():8} {a['rule']} at {a['place']}: {a['observed']}, expected {a['expected']}. {a['meaning']}")
+        console.print(
+            f"  {a['severity'].upper():8} {a['rule']} at {a['place']}: {a['observed']}, expected {a['expected']}. {a['meaning']}"
+        )
     for name, problem in payload["health"].get("problems", {}).items():
         console.print(f"  not read: {name} ({problem})")

@@ -1,8 +1,8 @@
 """The agent of a host: reads every source, looks with every rule, keeps the history and tells the hub, four times a second.
 
-    agent = Agent(Options(host="host-00"))
-    agent.tick()                    # one look: a Frame
-    agent.run(stop)                 # until the event is set
+agent = Agent(Options(host="host-00"))
+agent.tick()                    # one look: a Frame
+agent.run(stop)                 # until the event is set
 """
 
 from __future__ import annotations

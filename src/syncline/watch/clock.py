@@ -22,9 +22,7 @@ class Stamp:
 class Clock:
     """Gives stamps. Between steps the wall label follows the monotonic clock, so that labels never repeat."""
 
-    def __init__(
-        self, mono: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, mono: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
         self._mono, self._wall = mono, wall
         self._offset_s = wall() - mono()
         self.num_steps = 0

@@ -92,7 +92,9 @@ class Fleet:
     def _table_of(self, layouts: list[Mapping[str, Any]]) -> LinkTable:
         key = tuple((id(layout), layout.get("version"), len(layout["names"])) for layout in layouts)
         if self._table is None or key != self._layout_key:
-            joined: dict[str, list[Any]] = {name: [] for name in ("names", "devices", "capacity_Bps", "rail", "src", "dst")}
+            joined: dict[str, list[Any]] = {
+                name: [] for name in ("names", "devices", "capacity_Bps", "rail", "src", "dst")
+            }
             for layout in layouts:
                 for name, values in joined.items():
                     values += list(layout[name])
@@ -110,7 +112,11 @@ class Fleet:
         now = {(str(a.get("host", "")), str(a["rule"]), str(a["place"])): a for a in frame.alerts}
         raised = [{"event": "raised", "wall_s": frame.wall_s, "alert": dict(now[k])} for k in now.keys() - self._known]
         cleared = [
-            {"event": "cleared", "wall_s": frame.wall_s, "alert": {"rule": rule, "place": place, "host": host, "severity": ""}}
+            {
+                "event": "cleared",
+                "wall_s": frame.wall_s,
+                "alert": {"rule": rule, "place": place, "host": host, "severity": ""},
+            }
             for host, rule, place in self._known - now.keys()
         ]
         self._known = set(now)

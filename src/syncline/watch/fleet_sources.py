@@ -87,19 +87,30 @@ class PrometheusReader:
         if layout is None or layout["names"] != names:
             ends = [name.partition(" -> ") for name in names]
             layout = self._layouts[instance] = {
-                "version": time.monotonic_ns(), "names": names, "devices": names, "rail": [-1] * len(names),
+                "version": time.monotonic_ns(),
+                "names": names,
+                "devices": names,
+                "rail": [-1] * len(names),
                 "capacity_Bps": [links[name].get("capacity_Bps") for name in names],
-                "src": [src for src, _, _ in ends], "dst": [dst for _, _, dst in ends],
-            }  # fmt: skip
+                "src": [src for src, _, _ in ends],
+                "dst": [dst for _, _, dst in ends],
+            }
         rate = np.array([links[name].get("rate_Bps", np.nan) for name in names])
         capacity = np.array([links[name].get("capacity_Bps", np.nan) for name in names])
         peak = np.array([links[name].get("peak", np.nan) for name in names]) * capacity
         up = [[i, 0.0] for i, name in enumerate(names) if links[name].get("up", 1.0) == 0.0]
         job = {"collectives": [], "steps": [], "ranks": [], "pairs_Bps": [], "ranks_per_cell": 1}
         frame = {
-            "wall_s": time.time(), "num_links": len(names), "layout": layout["version"], "up": up, "job": job, "alerts": [],
-            "rate_Bps": _text(rate), "peak_Bps": _text(peak), "health": {"host": instance},
-        }  # fmt: skip
+            "wall_s": time.time(),
+            "num_links": len(names),
+            "layout": layout["version"],
+            "up": up,
+            "job": job,
+            "alerts": [],
+            "rate_Bps": _text(rate),
+            "peak_Bps": _text(peak),
+            "health": {"host": instance},
+        }
         return frame, layout
 
 

@@ -137,7 +137,9 @@ class History:
 
     def _open(self) -> sqlite3.Connection:
         mode = "ro" if self._read_only else "rwc"
-        base = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode={mode}", uri=True, check_same_thread=False, timeout=1.0)
+        base = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode={mode}", uri=True, check_same_thread=False, timeout=1.0
+        )
         if self._read_only:
             return base
         base.execute(f"PRAGMA page_size = {PAGE_BYTES}")

@@ -196,10 +196,17 @@ class JobView:
         transfers = [min(took) for took in recent]
         p50_s = float(np.median(every))
         return CollectiveStat(
-            key, kind.name, kind.size_bytes, len(recent), p50_s, float(np.percentile(every, 99)),
-            median(transfers), median(transfers[-RECENT:]), self._prediction.collective_s(kind.name, kind.size_bytes),
+            key,
+            kind.name,
+            kind.size_bytes,
+            len(recent),
+            p50_s,
+            float(np.percentile(every, 99)),
+            median(transfers),
+            median(transfers[-RECENT:]),
+            self._prediction.collective_s(kind.name, kind.size_bytes),
             sum(max(took) > 3 * p50_s for took in recent),
-        )  # fmt: skip
+        )
 
     def _is_stale(self, place: tuple[str, int, int], now_s: float) -> bool:
         return max(event.end_s for event in self._open[place].values()) < now_s - 1.0

@@ -46,8 +46,17 @@ class LinkTable:
         }
 
 
-LOAD_COLUMNS = ("rate_Bps", "peak_Bps", "saturated", "bursts", "drops_per_s", "errors_per_s", "pauses_per_s",
-                "backlog_bytes", "up")  # fmt: skip
+LOAD_COLUMNS = (
+    "rate_Bps",
+    "peak_Bps",
+    "saturated",
+    "bursts",
+    "drops_per_s",
+    "errors_per_s",
+    "pauses_per_s",
+    "backlog_bytes",
+    "up",
+)
 
 
 @dataclass(frozen=True, eq=False)

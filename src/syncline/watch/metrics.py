@@ -56,7 +56,9 @@ class AgentCollector(Collector):
         left.add_metric([], self._num_left_out)
         yield left
 
-    def _raw(self, values: dict[Key, int] | dict[Key, float], make: type[CounterMetricFamily | GaugeMetricFamily]) -> Iterator[Metric]:
+    def _raw(
+        self, values: dict[Key, int] | dict[Key, float], make: type[CounterMetricFamily | GaugeMetricFamily]
+    ) -> Iterator[Metric]:
         families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
         for key, value in values.items():
             metric = METRICS[key.metric]
@@ -76,7 +78,10 @@ class AgentCollector(Collector):
             "syncline_link_rate_bytes_per_second": ("Mean rate since the last look.", load.rate_Bps),
             "syncline_link_capacity_bytes_per_second": ("Rate the link should reach.", table.capacity_Bps),
             "syncline_link_utilisation_ratio": ("Mean rate over capacity.", use),
-            "syncline_link_peak_ratio": ("Highest short-window rate over capacity.", load.peak_Bps / table.capacity_Bps),
+            "syncline_link_peak_ratio": (
+                "Highest short-window rate over capacity.",
+                load.peak_Bps / table.capacity_Bps,
+            ),
             "syncline_link_saturated_ratio": ("Share of time above 95 % of capacity.", load.saturated),
             "syncline_link_up": ("Whether the link can carry traffic.", load.up),
         }
@@ -93,7 +98,9 @@ class AgentCollector(Collector):
 
     def _job(self, frame: Frame) -> Iterator[Metric]:
         took = GaugeMetricFamily(
-            "syncline_collective_seconds", "Time of a collective over the last ten seconds.", labels=("collective", "quantile")
+            "syncline_collective_seconds",
+            "Time of a collective over the last ten seconds.",
+            labels=("collective", "quantile"),
         )
         planned = GaugeMetricFamily("syncline_collective_expected_seconds", "Predicted time.", labels=("collective",))
         for c in frame.job.collectives:

@@ -98,7 +98,9 @@ class Netlink:
             self._socket = inside(netns, lambda: open_route(protocol)) if netns else open_route(protocol)
         except OSError as error:
             raise WatchError(
-                f"no netlink socket: {error.strerror}.", where=netns or "", hint="Linux is needed; is the namespace there?"
+                f"no netlink socket: {error.strerror}.",
+                where=netns or "",
+                hint="Linux is needed; is the namespace there?",
             ) from None
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
@@ -129,9 +131,7 @@ class Netlink:
                 if kind == TCA_STATS2:
                     before = found.get(ifindex, Queue(0, 0))
                     now = self._queue(at, until)
-                    found[ifindex] = Queue(
-                        max(before.backlog_bytes, now.backlog_bytes), max(before.drops, now.drops)
-                    )
+                    found[ifindex] = Queue(max(before.backlog_bytes, now.backlog_bytes), max(before.drops, now.drops))
         return found
 
     def addresses(self) -> dict[str, int]:

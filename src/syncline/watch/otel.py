@@ -32,7 +32,9 @@ class OtelExporter:
             exporter = OTLPMetricExporter(endpoint=endpoint.rstrip("/") + "/v1/metrics", timeout=5)
             reader = PeriodicExportingMetricReader(exporter, export_interval_millis=every_s * 1e3)
         host = getattr(getattr(agent, "options", None), "host", "")
-        resource = Resource.create({"service.name": "syncline-watch", "service.version": __version__, "host.name": host})
+        resource = Resource.create(
+            {"service.name": "syncline-watch", "service.version": __version__, "host.name": host}
+        )
         self._provider = MeterProvider(metric_readers=[reader], resource=resource)
         self._meter = self._provider.get_meter("syncline.watch", __version__)
         self._made: set[str] = set()
@@ -44,7 +46,11 @@ class OtelExporter:
             if family.name in self._made:
                 continue
             self._made.add(family.name)
-            make = self._meter.create_observable_counter if family.type == "counter" else self._meter.create_observable_gauge
+            make = (
+                self._meter.create_observable_counter
+                if family.type == "counter"
+                else self._meter.create_observable_gauge
+            )
             make(family.name, callbacks=[self._callback(family.name)], description=family.documentation)
 
     def close(self) -> None:

@@ -35,8 +35,8 @@ MAX_CELLS = 50_000_000
 class Replay:
     """Frames of a timeline, bin by bin, told to a hub at the pace of the run times `speed`.
 
-    A simulated step lasts milliseconds: with `duration_s` the whole run is stretched to that time on the page's clock,
-    which is said in the title; figures (rates, times) stay the run's own.
+    A simulated step lasts milliseconds: such a run is played in slow motion, which the title says; rates and times
+    stay the run's own.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Replay:
         if not end_s > start_s:
             raise WatchError("the timeline is empty: there is nothing to play.")
         self.timeline, self.speed, self.start_s = timeline, speed, start_s
-        # Frames of the page are half a second apart at least; a short run is played in slow motion.
+        # Frames of the page are 50 ms apart at least.
         self.bin_s = (end_s - start_s) / num_frames
         self.slow = max(1.0, 0.05 / self.bin_s)
         self.num_frames = num_frames
@@ -64,7 +64,7 @@ class Replay:
         self._prediction = prediction or Prediction()
         self.expected = {"source": self._prediction.source, "step_s": self._prediction.step_s}
         self._own = None if history else tempfile.TemporaryDirectory(prefix="syncline-replay-")
-        self.history = history or History(Path(self._own.name, "replay.db")) if self._own or history else None
+        self.history = History(Path(self._own.name, "replay.db")) if self._own is not None else history
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, speed: float = 1.0, history: History | None = None) -> Replay:
@@ -105,11 +105,21 @@ class Replay:
                 return
         stop.wait()
 
+    def close(self) -> None:
+        """Close the history that was made for this replay."""
+        if self.history is not None and self._own is not None:
+            self.history.close()
+            self._own.cleanup()
+
     def _columns(self, num_links: int) -> tuple[Any, Any, Any]:
         """Return rate, peak and saturated share by frame and link."""
         parts = max(1, min(PARTS, MAX_CELLS // max(1, num_links * self.num_frames)))
         fine_s, bins = self.bin_s / parts, self.num_frames * parts
-        size = binned_bytes(self.timeline.samples, num_links, self.start_s, fine_s, bins) if num_links else np.zeros((0, bins))
+        size = (
+            binned_bytes(self.timeline.samples, num_links, self.start_s, fine_s, bins)
+            if num_links
+            else np.zeros((0, bins))
+        )
         fine = (size / fine_s).reshape(num_links, self.num_frames, parts)
         capacity = self.timeline.links.capacity_Bps[:, None, None]
         with np.errstate(invalid="ignore"):
@@ -122,9 +132,15 @@ def link_table(timeline: Timeline) -> LinkTable:
     names = timeline.links.names
     ends = [name.partition(" -> ") for name in names]
     return LinkTable(
-        names, names, tuple("tx" for _ in names), np.where(timeline.links.capacity_Bps > 0, timeline.links.capacity_Bps, np.nan),
-        np.full(len(names), -1), tuple(src for src, _, _ in ends), tuple(dst for _, _, dst in ends), 1,
-    )  # fmt: skip
+        names,
+        names,
+        tuple("tx" for _ in names),
+        np.where(timeline.links.capacity_Bps > 0, timeline.links.capacity_Bps, np.nan),
+        np.full(len(names), -1),
+        tuple(src for src, _, _ in ends),
+        tuple(dst for _, _, dst in ends),
+        1,
+    )
 
 
 def _extent(timeline: Timeline) -> tuple[float, float]:

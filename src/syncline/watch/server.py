@@ -92,7 +92,13 @@ def make_app(feed: Feed, access: Access) -> FastAPI:
     @app.get("/api/hello")
     def hello() -> JSONResponse:
         extent = feed.history.extent() if feed.history else {}
-        body = {"version": __version__, "title": feed.title, "mode": feed.mode, "expected": feed.expected, "history": extent}
+        body = {
+            "version": __version__,
+            "title": feed.title,
+            "mode": feed.mode,
+            "expected": feed.expected,
+            "history": extent,
+        }
         return JSONResponse(body)
 
     @app.get("/api/frame")
@@ -141,7 +147,10 @@ def _add_past(app: FastAPI, feed: Feed) -> None:
 
     @app.get("/api/series")
     def series(
-        link: str = Query(max_length=300), start_s: float = 0.0, end_s: float = 1e12, points: int = Query(600, ge=1, le=MAX_POINTS)
+        link: str = Query(max_length=300),
+        start_s: float = 0.0,
+        end_s: float = 1e12,
+        points: int = Query(600, ge=1, le=MAX_POINTS),
     ) -> JSONResponse:
         if feed.history is None or not (math.isfinite(start_s) and math.isfinite(end_s)):
             return JSONResponse({"error": "no history is kept"}, 404)

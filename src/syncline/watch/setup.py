@@ -102,7 +102,9 @@ def _links(wish: Wish) -> LinkMap:
 def _paths(wish: Wish) -> list[TcpPathSource]:
     """Return the connections of this host and of every namespace, where the kernel tells of them."""
     here = TcpPathSource()
-    others = [TcpPathSource(path or f"/run/netns/{name}", name) for name, _, path in (t.partition("=") for t in wish.netns)]
+    others = [
+        TcpPathSource(path or f"/run/netns/{name}", name) for name, _, path in (t.partition("=") for t in wish.netns)
+    ]
     return [here, *others]
 
 

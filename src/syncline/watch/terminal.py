@@ -1,6 +1,6 @@
 """The page's essentials at a terminal: alerts, the busiest links, collectives and the last step. Textual draws it.
 
-    WatchScreen(hub, title="host-00").run()
+WatchScreen(hub, title="host-00").run()
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class WatchScreen(App[None]):
     #filter { display: none; height: 3; }
     #filter.shown { display: block; }
     """
+    AUTO_FOCUS = "#links"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
         Binding("space", "pause", "pause"),
@@ -202,7 +203,10 @@ def alert_lines(frame: Frame) -> Text:
     for alert in frame.alerts[:20]:
         since = max(0.0, frame.wall_s - float(alert.get("since_s") or frame.wall_s))
         cost = alert.get("cost_usd_per_hour")
-        text.append(f"{'▲' if alert['severity'] == 'critical' else '△'} {alert['rule']}", _STYLES.get(str(alert["severity"]), ""))
+        text.append(
+            f"{'▲' if alert['severity'] == 'critical' else '△'} {alert['rule']}",
+            _STYLES.get(str(alert["severity"]), ""),
+        )
         text.append(f"  {alert['place']}\n")
         price = f", ${cost:.2f} an hour" if cost else ""
         text.append(f"  {alert['observed']}, expected {alert['expected']} ({since:.0f} s{price})\n")
@@ -217,5 +221,13 @@ def collective_rows(frame: Frame) -> list[tuple[Any, ...]]:
         gap = c.transfer_s / c.predicted_s - 1 if c.predicted_s else None
         style = "bold red" if gap is not None and gap > 0.25 else ""
         planned = "-" if c.predicted_s is None else show_time(c.predicted_s)
-        rows.append((c.key, show_time(c.p50_s), show_time(c.p99_s), planned, Text("-" if gap is None else f"{gap:+.0%}", style=style)))
+        rows.append(
+            (
+                c.key,
+                show_time(c.p50_s),
+                show_time(c.p99_s),
+                planned,
+                Text("-" if gap is None else f"{gap:+.0%}", style=style),
+            )
+        )
     return rows

@@ -70,7 +70,11 @@ class SlowerThanBefore:
         past = context.past["step"].quantile(0.5)
         cases = [("step", step_s, float(past[0]))] if step_s is not None and len(past) else []
         usual = dict(zip(context.past["collective"].names, context.past["collective"].quantile(0.5), strict=True))
-        cases += [(c.key, c.recent_s, float(usual.get(c.key, np.nan))) for c in context.frame.job.collectives if c.num >= RECENT]
+        cases += [
+            (c.key, c.recent_s, float(usual.get(c.key, np.nan)))
+            for c in context.frame.job.collectives
+            if c.num >= RECENT
+        ]
         for place, now, before in cases:
             if not before > 0:
                 continue
@@ -85,12 +89,19 @@ def _slow(context: Context, rule: str, place: str, now: float, usual: float, bas
     def tell() -> Finding:
         lost = 1 - usual / now if place == "step" else context.lost_share()
         return Finding(
-            rule, Severity.WARNING, place, show_time(now), f"{show_time(usual)} ({basis})",
+            rule,
+            Severity.WARNING,
+            place,
+            show_time(now),
+            f"{show_time(usual)} ({basis})",
             evidence=(f"{now / usual - 1:+.0%} over the last {RECENT}",),
-            meaning=likely_cause(context) or "No link is in trouble here: look at the ranks (stragglers), then at other hosts.",
+            meaning=likely_cause(context)
+            or "No link is in trouble here: look at the ranks (stragglers), then at other hosts.",
             fix="Open the collective in the page and see which link left its predicted line first.",
-            action=Action.INSPECT, confidence=0.9, cost_usd_per_day=context.usd_per_day(lost),
-        )  # fmt: skip
+            action=Action.INSPECT,
+            confidence=0.9,
+            cost_usd_per_day=context.usd_per_day(lost),
+        )
 
     return tell
 
@@ -107,7 +118,7 @@ class CollectiveTail:
         bad: dict[str, Callable[[], Finding]] = {}
         between: set[str] = set()
         past = context.past["tail"]
-        usual = dict(zip(past.names, past.quantile(0.9), strict=True))
+        usual = dict(zip(past.names, past.quantile(0.5), strict=True))
         for c in context.frame.job.collectives:
             ratio = c.p99_s / c.p50_s if c.p50_s > 0 else 0.0
             limit = max(t.tail_ratio, 1.5 * np.nan_to_num(float(usual.get(c.key, 0.0))))
@@ -120,12 +131,16 @@ class CollectiveTail:
     def _teller(self, context: Context, key: str, p50_s: float, p99_s: float, limit: float) -> Callable[[], Finding]:
         def tell() -> Finding:
             return Finding(
-                self.id, Severity.WARNING, key, f"p99 {show_time(p99_s)}, p50 {show_time(p50_s)}",
+                self.id,
+                Severity.WARNING,
+                key,
+                f"p99 {show_time(p99_s)}, p50 {show_time(p50_s)}",
                 f"p99 within {limit:.1f} times p50",
                 meaning=likely_cause(context) or "Some runs wait: retries, a straggler now and then, or a shared link.",
                 fix="See whether the slow runs share a rank (straggler) or a moment (another job, a checkpoint).",
-                action=Action.INSPECT, cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )  # fmt: skip
+                action=Action.INSPECT,
+                cost_usd_per_day=context.usd_per_day(context.lost_share()),
+            )
 
         return tell
 
@@ -148,12 +163,19 @@ class NetworkShare:
 
         def tell() -> Finding:
             return Finding(
-                self.id, Severity.WARNING, "step", f"{share:.0%} of the step", f"under {limit:.0%}",
-                evidence=(f"steps {steps[0].step} to {steps[-1].step}: {show_time(float(np.median([s.exposed_s for s in steps])))} exposed",),
+                self.id,
+                Severity.WARNING,
+                "step",
+                f"{share:.0%} of the step",
+                f"under {limit:.0%}",
+                evidence=(
+                    f"steps {steps[0].step} to {steps[-1].step}: {show_time(float(np.median([s.exposed_s for s in steps])))} exposed",
+                ),
                 meaning=likely_cause(context) or "The network, not the arithmetic, sets the pace of this job.",
                 fix="Ask `syncline plan` for overlap, compression, another split or a faster link, and what each is worth.",
-                action=Action.CONFIGURE, cost_usd_per_day=context.usd_per_day(max(0.0, share - limit)),
-            )  # fmt: skip
+                action=Action.CONFIGURE,
+                cost_usd_per_day=context.usd_per_day(max(0.0, share - limit)),
+            )
 
         return Verdict({"step": tell} if share > limit else {}, {"step"} if share > 0.9 * limit else set())
 
@@ -173,7 +195,10 @@ class Straggler:
         late = np.array([r.lateness_s for r in ranks])
         step_s = float(np.median([s.step_s for s in steps])) if steps else 0.0
         limit = max(t.straggler_least_s, t.straggler_share * step_s, 3 * float(np.median(late)))
-        bad = {f"rank {ranks[i].rank}": self._teller(context, int(i), late, limit, step_s) for i in np.flatnonzero(late > limit)}
+        bad = {
+            f"rank {ranks[i].rank}": self._teller(context, int(i), late, limit, step_s)
+            for i in np.flatnonzero(late > limit)
+        }
         return Verdict(bad, {f"rank {ranks[i].rank}" for i in np.flatnonzero(late > 0.6 * limit)})
 
     def _teller(self, context: Context, i: int, late: np.ndarray, limit: float, step_s: float) -> Callable[[], Finding]:  # type: ignore[type-arg]
@@ -184,14 +209,18 @@ class Straggler:
             why = "It computes longer than the others: a slow GPU (clocks, heat), a busy host, or more work than its share."
             else_why = "It does not compute longer: it starts late (data loading, a stall on its host)."
             return Finding(
-                self.id, Severity.WARNING, f"rank {rank.rank}", f"{show_time(late[i])} late to every collective",
+                self.id,
+                Severity.WARNING,
+                f"rank {rank.rank}",
+                f"{show_time(late[i])} late to every collective",
                 f"under {show_time(limit)}",
                 evidence=(f"computes {show_time(rank.compute_s)} a step, the others {show_time(others)}",),
                 meaning=why if own_fault else else_why,
                 fix="Look at that rank's clocks, temperature and host load; move it to a spare host if they are fine.",
-                action=Action.INSPECT, confidence=0.9,
+                action=Action.INSPECT,
+                confidence=0.9,
                 cost_usd_per_day=context.usd_per_day(late[i] / step_s if step_s else 0.0),
-            )  # fmt: skip
+            )
 
         return tell
 
@@ -215,10 +244,15 @@ class Stalled:
 
         def tell() -> Finding:
             return Finding(
-                self.id, Severity.CRITICAL, "job", f"no span for {show_time(silent)}", f"one every {show_time(usual)}",
+                self.id,
+                Severity.CRITICAL,
+                "job",
+                f"no span for {show_time(silent)}",
+                f"one every {show_time(usual)}",
                 meaning=likely_cause(context) or "It ended, hangs in a collective, or writes a checkpoint.",
                 fix="Look for a rank that is gone; dump the flight recorder and see who has not entered the collective.",
-                action=Action.INSPECT, cost_usd_per_day=context.usd_per_day(1.0),
-            )  # fmt: skip
+                action=Action.INSPECT,
+                cost_usd_per_day=context.usd_per_day(1.0),
+            )
 
         return Verdict({"job": tell}, set())

@@ -20,7 +20,8 @@ def verdict(context: Context, bad: Mask, between: Mask, tell: Callable[[int], Fi
     """Return masks over the table of links as a verdict."""
     names = context.frame.table.names
     return Verdict(
-        {names[i]: partial(tell, int(i)) for i in np.flatnonzero(bad)}, {names[i] for i in np.flatnonzero(between & ~bad)}
+        {names[i]: partial(tell, int(i)) for i in np.flatnonzero(bad)},
+        {names[i] for i in np.flatnonzero(between & ~bad)},
     )
 
 
@@ -40,12 +41,17 @@ class LinkDown:
 
         def tell(i: int) -> Finding:
             return Finding(
-                self.id, Severity.CRITICAL, table.names[i], "down", "up",
+                self.id,
+                Severity.CRITICAL,
+                table.names[i],
+                "down",
+                "up",
                 evidence=(f"device {table.devices[i]} reports no carrier or is gone",),
                 meaning="A cable, an optic, a port or the other end has failed, or someone set it down.",
                 fix="Look at both ends: the port's state and log, then the cable and the optic.",
-                action=Action.INSPECT, cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )  # fmt: skip
+                action=Action.INSPECT,
+                cost_usd_per_day=context.usd_per_day(context.lost_share()),
+            )
 
         return verdict(context, bad, np.zeros(len(table), bool), tell)
 
@@ -83,12 +89,18 @@ class LinkDegraded:
                 observed, expected = f"at most {show_rate(ceiling[i])}", show_rate(nominal[i])
                 evidence = f"highest rate of the last second {share:.0%} of what this link reached before"
             return Finding(
-                self.id, Severity.CRITICAL, table.names[i], observed, expected,
+                self.id,
+                Severity.CRITICAL,
+                table.names[i],
+                observed,
+                expected,
                 evidence=(evidence, f"{context.frame.load.backlog_bytes[i]:.0f} bytes waiting"),
                 meaning="The link runs below its rate: fewer lanes, a lower speed, retries on the wire, or a neighbour's load.",
                 fix="Compare the port's speed and lanes with the plan; reseat or replace the cable; look for a shared uplink.",
-                action=Action.INSPECT, confidence=0.8, cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )  # fmt: skip
+                action=Action.INSPECT,
+                confidence=0.8,
+                cost_usd_per_day=context.usd_per_day(context.lost_share()),
+            )
 
         return verdict(context, slow | fell, between, tell)
 
@@ -117,18 +129,25 @@ class LinkAverage:
         if context.frame.mono_s - (context.recent[0].mono_s if context.recent else context.frame.mono_s) < 10.0:
             return Verdict({}, set())
         use = context.mean("rate_Bps", t.average_over_s) / table.capacity_Bps
-        planned = np.array([context.prediction.link_rate_Bps.get(name, 0.0) for name in table.names]) / table.capacity_Bps
+        planned = (
+            np.array([context.prediction.link_rate_Bps.get(name, 0.0) for name in table.names]) / table.capacity_Bps
+        )
         high = np.maximum(t.average_high, 1.1 * np.nan_to_num(planned))
         low = high - (t.average_high - t.average_clear)
 
         def tell(i: int) -> Finding:
             return Finding(
-                self.id, Severity.WARNING, table.names[i], f"{use[i]:.0%} on average", f"under {high[i]:.0%}",
+                self.id,
+                Severity.WARNING,
+                table.names[i],
+                f"{use[i]:.0%} on average",
+                f"under {high[i]:.0%}",
                 evidence=(f"mean of {t.average_over_s:.0f} s: {show_rate(use[i] * table.capacity_Bps[i])}",),
                 meaning="No room is left for a neighbour, a retry or an uneven moment; queues grow from here.",
                 fix="Spread the traffic (rails, adaptive routing), shrink it (compression, larger steps), or widen the link.",
-                action=Action.CONFIGURE, cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )  # fmt: skip
+                action=Action.CONFIGURE,
+                cost_usd_per_day=context.usd_per_day(context.lost_share()),
+            )
 
         return verdict(context, use > high, use > low, tell)
 
@@ -145,19 +164,25 @@ class LinkPeak:
         if context.frame.mono_s - (context.recent[0].mono_s if context.recent else context.frame.mono_s) < 10.0:
             return Verdict({}, set())
         share = context.mean("saturated", t.average_over_s)
-        planned = np.array([context.prediction.link_rate_Bps.get(name, 0.0) for name in table.names]) / table.capacity_Bps
+        planned = (
+            np.array([context.prediction.link_rate_Bps.get(name, 0.0) for name in table.names]) / table.capacity_Bps
+        )
         # A link that the plan keeps busy for most of the step is at its ceiling for as long, and should be.
         limit = np.maximum(t.peak_share_of_time, 1.25 * np.nan_to_num(planned))
 
         def tell(i: int) -> Finding:
             return Finding(
-                self.id, Severity.WARNING, table.names[i], f"{share[i]:.0%} of the time above {t.peak_high:.0%}",
+                self.id,
+                Severity.WARNING,
+                table.names[i],
+                f"{share[i]:.0%} of the time above {t.peak_high:.0%}",
                 f"under {limit[i]:.0%} of the time",
                 evidence=(f"short-window rates of {t.average_over_s:.0f} s",),
                 meaning="The link is the bottleneck for most of the step.",
-                fix="See which collectives use it; spread or shrink them.", action=Action.CONFIGURE,
+                fix="See which collectives use it; spread or shrink them.",
+                action=Action.CONFIGURE,
                 cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )  # fmt: skip
+            )
 
         return verdict(context, share > limit, share > 0.9 * limit, tell)
 
@@ -187,7 +212,11 @@ class LinkMicroburst:
                 continue
             for burst in bursts:
                 recent = now - self.OVER_S - wait <= burst.end_s <= now - wait
-                if recent and burst.duration_s <= t.burst_longest_s and not self._explained(context, burst.start_s, burst.end_s):
+                if (
+                    recent
+                    and burst.duration_s <= t.burst_longest_s
+                    and not self._explained(context, burst.start_s, burst.end_s)
+                ):
                     counts[at] += 1
         # Without spans the link's own past decides, and before there is one nothing does.
         usual = np.zeros(len(table)) if context.has_spans else context.past["bursts"].quantile(0.95)
@@ -200,7 +229,10 @@ class LinkMicroburst:
             size = max((b.size_bytes for b in mine), default=0.0)
             width = max((b.duration_s for b in mine), default=0.0)
             return Finding(
-                self.id, Severity.WARNING, table.names[i], f"{counts[i]:.0f} bursts in {self.OVER_S:.0f} s",
+                self.id,
+                Severity.WARNING,
+                table.names[i],
+                f"{counts[i]:.0f} bursts in {self.OVER_S:.0f} s",
                 f"under {limit[i]:.0f}",
                 evidence=(
                     f"average {use[i]:.0%}, peak {context.highest('peak_Bps', 2.0)[i] / table.capacity_Bps[i]:.0%} of capacity",
@@ -209,8 +241,9 @@ class LinkMicroburst:
                 ),
                 meaning="Another flow (storage, checkpoint, a neighbour's job, incast) uses the link in bursts that averages hide.",
                 fix="Find the sender in the link's series and the heat map; pace it, or give it another rail or class.",
-                action=Action.CONFIGURE, confidence=0.7,
-            )  # fmt: skip
+                action=Action.CONFIGURE,
+                confidence=0.7,
+            )
 
         return verdict(context, bad, counts >= 0.5 * limit, tell)
 
@@ -234,13 +267,17 @@ class LinkLoss:
 
         def tell(i: int) -> Finding:
             return Finding(
-                self.id, Severity.CRITICAL, table.names[i], f"{drops[i]:.1f} packets dropped a second",
+                self.id,
+                Severity.CRITICAL,
+                table.names[i],
+                f"{drops[i]:.1f} packets dropped a second",
                 f"at most {limit[i]:.1f} (its own past: {usual[i]:.1f})",
                 evidence=(f"backlog {context.frame.load.backlog_bytes[i]:.0f} bytes",),
                 meaning="A bad cable or optic, or a queue that overflows (PFC or ECN off, incast, a class without buffer).",
                 fix="Errors beside it: change the cable. None: look at pause and ECN settings and at who sends in bursts.",
-                action=Action.INSPECT, cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )  # fmt: skip
+                action=Action.INSPECT,
+                cost_usd_per_day=context.usd_per_day(context.lost_share()),
+            )
 
         return verdict(context, drops > limit, drops > 0.5 * limit, tell)
 
@@ -259,12 +296,16 @@ class LinkErrors:
 
         def tell(i: int) -> Finding:
             return Finding(
-                self.id, Severity.WARNING, table.names[i], f"{count[i]:.0f} errors in {t.errors_over_s:.0f} s", "none",
+                self.id,
+                Severity.WARNING,
+                table.names[i],
+                f"{count[i]:.0f} errors in {t.errors_over_s:.0f} s",
+                "none",
                 evidence=(f"device {table.devices[i]}",),
                 meaning="The wire damages packets: a dirty or loose optic, a bent cable, a failing port.",
                 fix="Clean and reseat, then replace, cable and optic; watch whether the count follows the cable or the port.",
                 action=Action.INSPECT,
-            )  # fmt: skip
+            )
 
         return verdict(context, count >= 1.0, np.zeros(len(table), bool), tell)
 
@@ -287,13 +328,19 @@ class LinkPause:
         bad = np.where(is_port, share > t.pause_share, pauses > limit)
 
         def tell(i: int) -> Finding:
-            what = f"{share[i]:.0%} of the time without credit" if is_port[i] else f"{pauses[i]:.0f} pause frames a second"
+            what = (
+                f"{share[i]:.0%} of the time without credit" if is_port[i] else f"{pauses[i]:.0f} pause frames a second"
+            )
             expected = f"under {t.pause_share:.0%}" if is_port[i] else f"under {limit[i]:.0f}"
             return Finding(
-                self.id, Severity.WARNING, table.names[i], what, expected,
+                self.id,
+                Severity.WARNING,
+                table.names[i],
+                what,
+                expected,
                 meaning="The receiver cannot keep up: incast, a slow PCIe slot or host, or congestion that spreads upstream.",
                 fix="Look at the receiver's PCIe width and host load, then at who else sends to it; check ECN thresholds.",
                 action=Action.CONFIGURE,
-            )  # fmt: skip
+            )
 
         return verdict(context, bad, np.where(is_port, share > 0.5 * t.pause_share, pauses > 0.5 * limit), tell)

@@ -39,12 +39,17 @@ class RailDead:
         def tell() -> Finding:
             observed = "all links down" if down == num else f"silent ({show_rate(now)})"
             return Finding(
-                self.id, Severity.CRITICAL, f"rail {rail}", observed, f"{show_rate(before)}, as before",
+                self.id,
+                Severity.CRITICAL,
+                f"rail {rail}",
+                observed,
+                f"{show_rate(before)}, as before",
                 evidence=(f"{down} of {num} links down",),
                 meaning="The rail's switch, its power or its uplink is gone: every host lost the same NIC.",
                 fix="Look at the rail's leaf switch first, not at the hosts; drain or reroute the job meanwhile.",
-                action=Action.ESCALATE, cost_usd_per_day=context.usd_per_day(max(context.lost_share(), 0.0) or 1.0),
-            )  # fmt: skip
+                action=Action.ESCALATE,
+                cost_usd_per_day=context.usd_per_day(max(context.lost_share(), 0.0) or 1.0),
+            )
 
         return tell
 
@@ -74,12 +79,16 @@ class RailImbalance:
 
         def tell() -> Finding:
             return Finding(
-                self.id, Severity.WARNING, f"rail {light}",
-                f"{show_rate(now.min())} against {show_rate(now.max())} on rail {heavy}", f"within {limit:.2g} times",
+                self.id,
+                Severity.WARNING,
+                f"rail {light}",
+                f"{show_rate(now.min())} against {show_rate(now.max())} on rail {heavy}",
+                f"within {limit:.2g} times",
                 meaning="Traffic went off its rail: a NIC that is out, a wrong interface list, or hashing that collides.",
                 fix="Compare the NICs each rank uses with the plan (NCCL_IB_HCA, order of devices); look for links down.",
-                action=Action.CONFIGURE, cost_usd_per_day=context.usd_per_day(context.lost_share()),
-            )  # fmt: skip
+                action=Action.CONFIGURE,
+                cost_usd_per_day=context.usd_per_day(context.lost_share()),
+            )
 
         place = f"rail {light}"
         return Verdict({place: tell} if ratio > limit else {}, {place} if ratio > 0.9 * limit else set())
@@ -102,11 +111,16 @@ class Retransmissions:
 
         def tell() -> Finding:
             return Finding(
-                self.id, Severity.WARNING, "host", f"{share:.2%} of TCP segments sent again", f"under {limit:.2%}",
+                self.id,
+                Severity.WARNING,
+                "host",
+                f"{share:.2%} of TCP segments sent again",
+                f"under {limit:.2%}",
                 evidence=(f"{again:.0f} of {sent:.0f} segments a second",),
                 meaning="Some path from this host loses packets; the host's own interfaces need not show it.",
-                fix="Find the peer with `ss -ti`; look at link.loss and link.errors on the way to it.", action=Action.INSPECT,
-            )  # fmt: skip
+                fix="Find the peer with `ss -ti`; look at link.loss and link.errors on the way to it.",
+                action=Action.INSPECT,
+            )
 
         bad = share > limit and again > 5
         return Verdict({"host": tell} if bad else {}, {"host"} if share > 0.5 * limit else set())

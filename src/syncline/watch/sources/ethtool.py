@@ -19,8 +19,12 @@ NAME_BYTES = 32
 MAX_STATISTICS = 8192
 
 _PAUSE = re.compile(r"(rx|tx)(?:_prio(\d+)|_)?_?(?:global_)?pause(?:_ctrl_phy|_frames)?$")
-_DISCARDS = re.compile(r"(?:(?:rx|tx)_discards_phy|rx_out_of_buffer|rx_missed_errors|rx_no_buffer\w*|outbound_pci_stalled_\w+)$")
-_ERRORS = re.compile(r"(?:rx_crc_errors(?:_phy)?|rx_symbol_err_phy|rx_pcs_symbol_err_phy|link_down_events_phy|rx_fcs_errors)$")
+_DISCARDS = re.compile(
+    r"(?:(?:rx|tx)_discards_phy|rx_out_of_buffer|rx_missed_errors|rx_no_buffer\w*|outbound_pci_stalled_\w+)$"
+)
+_ERRORS = re.compile(
+    r"(?:rx_crc_errors(?:_phy)?|rx_symbol_err_phy|rx_pcs_symbol_err_phy|link_down_events_phy|rx_fcs_errors)$"
+)
 
 
 class Driver(Protocol):
@@ -54,7 +58,6 @@ class EthtoolSource:
                 if key is not None:
                     reading[key] = reading.get(key, 0) + value
         return reading
-
 
     def close(self) -> None:
         if isinstance(self._driver, IoctlDriver):

@@ -63,9 +63,15 @@ def event_of(data: object, clock: Clock) -> SpanEvent | None:
         start_s, end_s = clock.from_wall(start_s), clock.from_wall(end_s)
     size, step, peer = (_whole(data, key) for key in ("size_bytes", "step", "peer"))
     return SpanEvent(
-        rank, kind, name[:MAX_NAME], start_s, end_s,
-        max(0, size or 0), -1 if step is None else max(-1, step), -1 if peer is None or peer >= MAX_RANK else max(-1, peer),
-    )  # fmt: skip
+        rank,
+        kind,
+        name[:MAX_NAME],
+        start_s,
+        end_s,
+        max(0, size or 0),
+        -1 if step is None else max(-1, step),
+        -1 if peer is None or peer >= MAX_RANK else max(-1, peer),
+    )
 
 
 def _number(data: Mapping[str, Any], key: str) -> float | None:

@@ -41,7 +41,6 @@ class InspectorSpans:
                 events.append(event)
         return events
 
-
     def close(self) -> None:
         """Nothing is held open between looks."""
 

@@ -43,7 +43,6 @@ class TimelineSpans:
             events += events_of(timeline, self._clock.from_wall(float(origin_s)))
         return events
 
-
     def close(self) -> None:
         """Nothing is held open between looks."""
 

@@ -1,0 +1,189 @@
+"""Replays and fleets: other origins of the same frames."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.watch.scenes import CAPACITY, frame, load, table
+
+from syncline.errors import WatchError
+from syncline.timeline import Source, SourceKind, SpanKind, TimelineBuilder, save
+from syncline.watch.access import Access
+from syncline.watch.fleet import Fleet
+from syncline.watch.fleet_sources import AgentReader, PrometheusReader
+from syncline.watch.frame import Frame
+from syncline.watch.hub import Hub
+from syncline.watch.picture import picture
+from syncline.watch.replay import Replay
+from syncline.watch.server import Feed, Server, make_app
+
+
+def simulated(seconds: float = 1e-3) -> Any:
+    builder = TimelineBuilder(Source(SourceKind.SIMULATED_FLOW, "syncline flow", "0.1"))
+    link = builder.link("host-00/nic-0 -> leaf-00", 50e9)
+    builder.link("leaf-00 -> host-01/nic-0", 50e9)
+    for step in range(4):
+        start = step * seconds / 4
+        for rank in range(2):
+            builder.add_span(rank, start, start + seconds / 8, SpanKind.COMPUTE, "forward", step=step)
+            builder.add_span(
+                rank,
+                start + seconds / 8,
+                start + seconds / 4,
+                SpanKind.COLLECTIVE,
+                "AllReduce",
+                step=step,
+                size_bytes=1 << 20,
+            )
+        builder.add_samples(
+            link=link, start_s=start + seconds / 8, end_s=start + seconds / 4, size_bytes=50e9 * seconds / 8
+        )
+    return builder.build()
+
+
+@pytest.mark.parametrize("seconds", [1e-3, 40.0])
+def test_a_timeline_is_played_with_its_own_rates(seconds: float) -> None:
+    replay = Replay(simulated(seconds), num_frames=80)
+    frames = list(replay.frames())
+    assert len(frames) == 80
+    use = np.array([f.load.rate_Bps[0] / 50e9 for f in frames])
+    assert use.mean() == pytest.approx(0.5, rel=0.02)
+    assert use.max() == pytest.approx(1.0, rel=0.02)
+    assert frames[-1].load.rate_Bps[1] == 0.0
+    assert frames[-1].job.collectives[0].p50_s == pytest.approx(seconds / 8, rel=0.01)
+    assert [s.step for s in frames[-1].job.steps] == [0, 1, 2]
+    assert replay.history is not None
+    assert replay.history.extent()["num_frames"] == 80
+    assert "simulated-flow" in replay.title
+    replay.close()
+
+
+def test_a_replay_reads_files_and_refuses_what_cannot_be_played(tmp_path: Path) -> None:
+    save(simulated(), tmp_path / "run.timeline")
+    replay = Replay.read(tmp_path / "run.timeline", speed=1000.0)
+    stop = threading.Event()
+    player = threading.Thread(target=replay.run, args=(stop,))
+    player.start()
+    end = time.monotonic() + 10
+    while (replay.hub.frame is None or replay.hub.frame.seq < 240) and time.monotonic() < end:
+        time.sleep(0.01)
+    stop.set()
+    player.join()
+    assert replay.hub.frame is not None
+    assert replay.hub.frame.seq == 240
+    replay.close()
+    with pytest.raises(WatchError, match="a speed of 0"):
+        Replay(simulated(), speed=0)
+    with pytest.raises(WatchError, match="the timeline is empty"):
+        Replay(TimelineBuilder(Source(SourceKind.LAB, "x")).build())
+
+
+class Fixed:
+    """A reader of one frame, or of nothing when it is broken."""
+
+    def __init__(self, name: str, one: Frame | None) -> None:
+        self.name, self.one = name, one
+        self.layout = one.table.to_json() if one else {}
+
+    def read(self) -> list[Any]:
+        if self.one is None:
+            raise OSError("no route to host")
+        return [(self.one.to_json(), self.layout)]
+
+
+def host_frame(k: int, num_links: int = 4) -> Frame:
+    links = table(num_links)
+    renamed = type(links)(
+        **{
+            **{f: getattr(links, f) for f in links.__dataclass_fields__},
+            "names": tuple(f"h{k} {n}" for n in links.names),
+        }
+    )
+    alert = {"rule": "link.loss", "severity": "critical", "place": renamed.names[0], "since_s": 1.0}
+    one = frame(5, renamed, load(renamed, k / 100, drops_per_s=np.arange(num_links)))
+    return type(one)(**{**vars(one), "alerts": (alert,) if k == 2 else (), "health": {"host": f"h{k}"}})
+
+
+def test_a_fleet_puts_hosts_side_by_side_and_goes_on_without_the_dead() -> None:
+    readers = [*(Fixed(f"http://h{k}", host_frame(k)) for k in range(64)), Fixed("http://dead", None)]
+    fleet = Fleet(readers)
+    for reader in readers:
+        fleet._ask(reader)
+    joined = fleet.tell()
+    assert joined is not None
+    assert len(joined.table) == 256
+    at = joined.table.index["h63 " + table(4).names[0]]
+    assert joined.load.rate_Bps[at] == pytest.approx(0.63 * CAPACITY, rel=1e-5)
+    assert joined.load.drops_per_s[at + 3] == 3.0
+    assert [a["host"] for a in joined.alerts] == ["h2"]
+    assert "no route to host" in joined.health["problems"]["http://dead"]
+    again = fleet.tell()
+    assert again is not None
+    assert again.table is joined.table
+
+
+def test_a_fleet_reads_a_real_agent_over_http() -> None:
+    hub = Hub()
+    hub.publish(host_frame(7))
+    access = Access(port=0, token="sixteen-characters")
+    server = Server(make_app(Feed(hub), access), access)
+    url = f"http://127.0.0.1:{server.start()}"
+    try:
+        ((body, layout),) = AgentReader(url, "sixteen-characters").read()
+        assert layout["names"][0].startswith("h7 ")
+        assert body["num_links"] == 4
+        with pytest.raises(OSError, match="401"):
+            AgentReader(url, "another-sixteen-chars").read()
+    finally:
+        server.close()
+    with pytest.raises(WatchError, match="is not an address"):
+        AgentReader("file:///etc/passwd")
+
+
+def test_a_fleet_reads_prometheus() -> None:
+    values = {"syncline_link_rate_bytes_per_second": "25", "syncline_link_capacity_bytes_per_second": "100",
+              "syncline_link_peak_ratio": "0.5", "syncline_link_up": "1"}  # fmt: skip
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            query = self.path.rpartition("=")[2]
+            rows = [
+                {"metric": {"instance": f"h{k}:9750", "link": f"h{k} -> leaf"}, "value": [0, values[query]]}
+                for k in range(3)
+            ]
+            body = json.dumps({"status": "success", "data": {"result": rows}}).encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        fleet = Fleet([PrometheusReader(f"http://127.0.0.1:{server.server_port}")])
+        fleet._ask(fleet._readers[0])
+        joined = fleet.tell()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert joined is not None
+    assert joined.table.names == ("h0 -> leaf", "h1 -> leaf", "h2 -> leaf")
+    assert joined.load.rate_Bps.tolist() == [25.0] * 3
+    assert joined.load.peak_Bps.tolist() == [50.0] * 3
+
+
+def test_the_picture_puts_hosts_below_their_leaves() -> None:
+    drawn = picture(table(8))
+    level = {d["name"]: d["level"] for d in drawn["devices"]}
+    assert level == {"host-00": 0, "host-01": 0, "host-02": 0, "host-03": 0, "leaf-0": 1, "leaf-1": 1}
+    assert all(0 < d["x"] < 1 for d in drawn["devices"])
