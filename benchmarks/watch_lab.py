@@ -267,6 +267,7 @@ class Log:
 
 @contextmanager
 def scene() -> Iterator[Scene]:
+    """Give a lab with the job running on it."""
     from syncline.fabric import load
     from syncline.lab import Lab
     from syncline.units import rate

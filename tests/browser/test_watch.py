@@ -1,4 +1,4 @@
-"""The watch page in a real browser: it opens, moves, filters, shows a link, and an alert appears when a link degrades."""
+"""The watch page in a real browser: it opens, moves, filters, shows a link; an alert appears when a link degrades."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_page_lives(scene: tuple[Scene, str], page: Any) -> None:
     assert "live" in page.inner_text("#mode")
     assert "test job" in page.inner_text("#title")
     assert page.inner_text("#link-count") == "1000"
-    assert all(address.startswith(url) or address.startswith("data:") for address in page.asked)
+    assert all(address.startswith((url, "data:")) for address in page.asked)
     # A thousand links, but only the rows that fit.
     assert 5 < page.locator("#links .row").count() < 60
     assert "all_reduce/1MiB" in page.inner_text("#collectives")

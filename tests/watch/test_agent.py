@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from syncline.watch.spans.unix_socket import SocketSpans, SpanWriter
 class Host:
     """An invented host whose clock and counters the test moves."""
 
-    def __init__(self, root: Path, **options: object) -> None:
+    def __init__(self, root: Path, **options: Any) -> None:
         self.root, self.now, self.wall = root, 50.0, 1.7e9
         self.bytes = {"eth0": [0, 0], "eth1": [0, 0]}
         for device in self.bytes:

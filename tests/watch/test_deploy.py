@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -84,8 +85,8 @@ def test_the_same_numbers_through_opentelemetry() -> None:
 
     reader = InMemoryMetricReader()
     exporter = OtelExporter(Exported(), "", reader=reader)
-    data = reader.get_metrics_data()
-    found = {m.name: m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
+    data: Any = reader.get_metrics_data()
+    found: dict[str, Any] = {m.name: m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics}
     assert "syncline_link_utilisation_ratio" in found
     points = {p.attributes["link"]: p.value for p in found["syncline_link_utilisation_ratio"].data.data_points}
     assert points[LINKS.names[1]] == 0.2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -102,11 +103,11 @@ def test_a_quiet_job_raises_nothing_in_four_minutes() -> None:
     assert Watch().run(960).log == []
 
 
-CASES = {
-    "link.degraded": dict(make=one(3, peak_Bps=0.4 * CAPACITY, rate_Bps=0.3 * CAPACITY, backlog_bytes=1e5)),
-    "link.loss": dict(make=one(3, drops_per_s=20.0)),
-    "link.errors": dict(make=one(3, errors_per_s=4.0)),
-    "link.down": dict(make=one(3, up=0.0, rate_Bps=0.0)),
+CASES: dict[str, dict[str, Any]] = {
+    "link.degraded": {"make": one(3, peak_Bps=0.4 * CAPACITY, rate_Bps=0.3 * CAPACITY, backlog_bytes=1e5)},
+    "link.loss": {"make": one(3, drops_per_s=20.0)},
+    "link.errors": {"make": one(3, errors_per_s=4.0)},
+    "link.down": {"make": one(3, up=0.0, rate_Bps=0.0)},
 }
 
 
@@ -279,14 +280,14 @@ def test_raising_and_clearing_take_turns_and_cannot_flap(
         changes += [(now, c) for _, c, _ in hold.update(now, ["x"] * (level == "bad"), ["x"] * (level == "between"))]
     kinds = [c for _, c in changes]
     assert kinds == [Change.RAISED, Change.CLEARED] * (len(kinds) // 2) + [Change.RAISED] * (len(kinds) % 2)
-    for (first, kind), (second, _) in zip(changes, changes[1:], strict=False):
+    for (first, kind), (second, _) in itertools.pairwise(changes):
         assert second - first >= (clear_after if kind is Change.RAISED else raise_after) - 1e-9
     assert len(changes) <= 2 * (len(levels) * 0.25 / (raise_after + clear_after) + 1)
 
 
 @given(st.lists(st.floats(-1, 1), min_size=100, max_size=400))
 def test_noise_within_the_gap_of_two_thresholds_raises_at_most_once(noise: list[float]) -> None:
-    """A series around the upper threshold whose noise stays above the lower one: one alert, no matter how it trembles."""
+    """Noise around the upper threshold that stays above the lower one: one alert, however it trembles."""
     hold, count = Hold(1.0, 5.0), 0
     for k, wobble in enumerate(noise):
         use = 0.80 + 0.045 * wobble

@@ -59,7 +59,7 @@ def test_netlink_and_proc_agree_on_loopback() -> None:
     assert live[Key("net.rx_bytes", "lo")] <= before <= again[Key("net.rx_bytes", "lo")]
     assert live[Key("net.up", "lo")] == 1.0
     with Netlink() as route:
-        assert [i.name for i in route.interfaces() if i.index == 1] == ["lo"]
+        assert [i.name for i in route.interfaces() if i.number == 1] == ["lo"]
         assert route.addresses()["127.0.0.1"] == 1
 
 

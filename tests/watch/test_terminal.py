@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 from tests.watch.scenes import Job, frame, load, table
 from textual.widgets import DataTable, Static
 
@@ -28,7 +29,7 @@ def looks(number: int, **changes: object) -> object:
     job = Job(Prediction("p", collectives_s={"all_reduce": 0.05}))
     for k in range(4):
         job.run_step(1000 + k)
-    made = frame(number, LINKS, load(LINKS, [i / 20 for i in range(20)]), job.view.state(1003.0))
+    made = frame(number, LINKS, load(LINKS, np.arange(20) / 20), job.view.state(1003.0))
     return type(made)(**{**vars(made), **changes})
 
 

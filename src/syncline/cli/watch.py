@@ -114,8 +114,8 @@ def watch(
     """Watch this host: links, collectives and steps, beside what was predicted.
 
     Reads interfaces four times a second, other counters (InfiniBand, driver, TCP, GPUs) once, and chosen interfaces
-    every millisecond; takes spans from the job, and raises alerts that say where, since when, why and what it costs. With --serve there
-    is a page; without, a line for each alert. Changes nothing on the host.
+    every millisecond; takes spans from the job, and raises alerts that say where, since when, why and what it costs.
+    With --serve there is a page; without, a line for each alert. Changes nothing on the host.
     """
     from syncline import units
     from syncline.errors import UsageError
@@ -194,10 +194,11 @@ def _other(
 
         player = Player.read(replay, speed=speed, history=past)
         return Feed(player.hub, player.history, player.title, "replay", player.expected), player.run
-    from syncline.watch.fleet import Fleet
+    from syncline.watch.fleet import Fleet, Reader
     from syncline.watch.fleet_sources import AgentReader, PrometheusReader
 
-    readers = [AgentReader.of(text) for text in agents or []] or [PrometheusReader(str(prometheus))]
+    readers: list[Reader] = [AgentReader.of(text) for text in agents or []]
+    readers = readers or [PrometheusReader(str(prometheus))]
     fleet = Fleet(readers, every_s=max(1.0, every_s), history=past)
     return Feed(fleet.hub, past, f"{len(readers)} agents" if agents else "Prometheus", "live"), fleet.run
 
@@ -254,7 +255,8 @@ def _wait(feed: Feed, stop: threading.Event, worker: threading.Thread, until: fl
     """Wait, and print a line for each alert as it is raised or cleared."""
     import time
 
-    console, known = err(), {}
+    console = err()
+    known: dict[tuple[str, str], Any] = {}
     while worker.is_alive() and time.monotonic() < until:
         stop.wait(min(0.2, max(0.0, until - time.monotonic())))
         frame = feed.hub.frame
@@ -263,9 +265,8 @@ def _wait(feed: Feed, stop: threading.Event, worker: threading.Thread, until: fl
         now = {(a["rule"], a["place"]): a for a in frame.alerts}
         for key in now.keys() - known.keys():
             a = now[key]
-            console.print(
-                f"{_clock(frame.wall_s)}  {a['severity'].upper():8}  {a['rule']}  {a['place']}: {a['observed']}, expected {a['expected']}"
-            )
+            what = f"{a['rule']}  {a['place']}: {a['observed']}, expected {a['expected']}"
+            console.print(f"{_clock(frame.wall_s)}  {a['severity'].upper():8}  {what}")
         for key in known.keys() - now.keys():
             console.print(f"{_clock(frame.wall_s)}  cleared   {key[0]}  {key[1]}")
         known = now
@@ -322,8 +323,7 @@ def _show(console: Console, payload: dict[str, Any]) -> None:
         planned = f", predicted {show_time(c['predicted_s'])}" if c["predicted_s"] else ""
         console.print(f"  {c['key']:44} p50 {show_time(c['p50_s'])}, p99 {show_time(c['p99_s'])}{planned}")
     for a in payload["alerts"]:
-        console.print(
-            f"  {a['severity'].upper():8} {a['rule']} at {a['place']}: {a['observed']}, expected {a['expected']}. {a['meaning']}"
-        )
+        what = f"{a['observed']}, expected {a['expected']}. {a['meaning']}"
+        console.print(f"  {a['severity'].upper():8} {a['rule']} at {a['place']}: {what}")
     for name, problem in payload["health"].get("problems", {}).items():
         console.print(f"  not read: {name} ({problem})")

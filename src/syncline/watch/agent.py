@@ -1,4 +1,4 @@
-"""The agent of a host: reads every source, looks with every rule, keeps the history and tells the hub, four times a second.
+"""The agent of a host: four times a second it reads sources, looks with every rule, keeps history and tells the hub.
 
 agent = Agent(Options(host="host-00"))
 agent.tick()                    # one look: a Frame
@@ -136,8 +136,10 @@ class Agent:
         if self._sampler is not None:
             self._sampler.close()
             self._sampler = None
-        for source in (*self._interfaces, *(slow.source for slow in self._slow), *self._spans):
+        for source in (*self._interfaces, *(slow.source for slow in self._slow)):
             source.close()
+        for spans in self._spans:
+            spans.close()
         if self.history is not None:
             self.history.close()
 

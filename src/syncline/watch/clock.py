@@ -12,7 +12,7 @@ STEP_S = 0.5
 
 @dataclass(frozen=True)
 class Stamp:
-    """One moment: `mono_s` for arithmetic, `wall_s` (Unix) for people; `step_s` is how far the wall clock just jumped."""
+    """One moment: `mono_s` for arithmetic, `wall_s` (Unix) for people; `step_s`: the wall clock just jumped so far."""
 
     mono_s: float
     wall_s: float

@@ -126,7 +126,7 @@ class Fleet:
 def _at_host(alert: Mapping[str, Any], host: str, table: LinkTable) -> dict[str, Any]:
     place = str(alert.get("place", ""))
     # Ranks, steps and rails are the job's; what is only the host's own is told with its name.
-    shown = f"{host}: {place}" if place in ("host",) and host else place
+    shown = f"{host}: {place}" if place == "host" and host else place
     return {**alert, "place": shown, "host": host}
 
 

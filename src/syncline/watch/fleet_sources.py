@@ -9,7 +9,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class AgentReader:
 class PrometheusReader:
     """Reads the newest values of every agent's links from a Prometheus server; collectives and ranks are not in it."""
 
-    QUERIES = {
+    QUERIES: ClassVar[dict[str, str]] = {
         "rate_Bps": "syncline_link_rate_bytes_per_second",
         "capacity_Bps": "syncline_link_capacity_bytes_per_second",
         "peak": "syncline_link_peak_ratio",

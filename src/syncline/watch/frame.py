@@ -1,4 +1,4 @@
-"""One look at everything: the links, the job and the alerts at one moment, as an object, as JSON and as packed bytes."""
+"""One look at everything: links, job and alerts at one moment, as an object, as JSON and as packed bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job as its spans tell it: collectives with their tails, steps and what they are made of, late ranks, who sends whom.
+"""The job as its spans tell it: collectives and their tails, steps and their parts, late ranks, who sends whom.
 
 Durations are compared, never clocks of two hosts: in a collective the rank that comes last waits least, so a rank's
 lateness is the longest duration among the ranks less its own.

@@ -63,7 +63,7 @@ LOAD_COLUMNS = (
 class LinkLoad:
     """What each link of a table did over one interval, as columns.
 
-    rate_Bps      mean over the interval (NaN: not known yet)      peak_Bps   highest short-window rate (NaN: not sampled)
+    rate_Bps      mean over the interval (NaN: not known yet)   peak_Bps   highest short-window rate (NaN: not sampled)
     saturated     share of the interval above 95 % of capacity     bursts     bursts that ended in the interval
     drops errors pauses    per second                              up         1 or 0
     """

@@ -59,7 +59,7 @@ Result = TypeVar("Result")
 class Interface(NamedTuple):
     """One interface as the kernel describes it."""
 
-    index: int
+    number: int
     name: str
     mtu: int
     up: bool
@@ -152,7 +152,7 @@ class Netlink:
         size = 4 if family == socket.AF_INET else 16
         found = []
         for start, end in self._dump(request, SOCK_DIAG_BY_FAMILY):
-            ends = [_address(bytes(self._view[start + at : start + at + size])) for at in (8, 24)]
+            local, remote = (_address(bytes(self._view[start + at : start + at + size])) for at in (8, 24))
             cookie = bytes(self._view[start + 4 : start + 52])
             for kind, at, until in self._attributes(start + _DIAG_SIZE, end):
                 if kind == INET_DIAG_INFO and until - at >= _SEGMENTS_OUT_AT + 4:
@@ -160,7 +160,7 @@ class Netlink:
                     sent = struct.unpack_from("=I", self._buffer, at + _SEGMENTS_OUT_AT)[0]
                     known = until - at >= _DUPLICATES_AT + 4
                     twice = struct.unpack_from("=I", self._buffer, at + _DUPLICATES_AT)[0] if known else 0
-                    found.append(Connection(*ends, cookie, sent, max(0, again - twice)))
+                    found.append(Connection(local, remote, cookie, sent, max(0, again - twice)))
         return found
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ LEAST_SHARE = 0.05
 
 
 def attribute(lossy: Mapping[tuple[str, str], float], owner: Mapping[str, str]) -> dict[tuple[str, str], float]:
-    """Return loss by (device, "tx" or "rx") from loss by (device, peer's address); `owner` tells whose address it is."""
+    """Return loss by (device, "tx" or "rx") from loss by (device, peer's address); `owner` has the device of each."""
     top = max(lossy.values(), default=0.0)
     left = {
         (device, owner.get(peer, "")): rate for (device, peer), rate in lossy.items() if rate > LEAST_SHARE * top > 0

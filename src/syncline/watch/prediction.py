@@ -2,7 +2,7 @@
 
 Prediction.read("plan.json")             # what `syncline plan --save` wrote
 Prediction.read("simulated.timeline")    # what `syncline simulate --trace` wrote
-Prediction.read("expected.yaml")         # {step: 1.2s, collectives: {"AllReduce/16MiB": 3ms}, links: {"a -> b": 40Gbps}}
+Prediction.read("expected.yaml")         # step: 1.2s, collectives: {AllReduce/16MiB: 3ms}, links: {a -> b: 40Gbps}
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A timeline played in the page: a simulated, emulated or recorded run, at any speed, with the same rules looking on."""
+"""A timeline played in the page: a simulated, emulated or recorded run, at any speed, under the same rules."""
 
 from __future__ import annotations
 

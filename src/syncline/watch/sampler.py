@@ -1,4 +1,4 @@
-"""Byte counters of chosen interfaces every millisecond: the native loop, or its plain-Python twin where it is not built.
+"""Byte counters of chosen interfaces every millisecond: the native loop, or its Python twin where it is not built.
 
     sampler = start({"eth0": Interface(None, 4)})
     rows = sampler.take()           # every row since the last call: times, and rx and tx bytes of each interface

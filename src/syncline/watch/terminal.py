@@ -52,7 +52,7 @@ class WatchScreen(App[None]):
     def __init__(self, hub: Hub, title: str = "") -> None:
         super().__init__()
         self._hub = hub
-        self._name = title
+        self._shown_title = title
         self._sort = 0
         self._words: tuple[str, ...] = ()
         self.is_paused = False
@@ -127,7 +127,7 @@ class WatchScreen(App[None]):
             self._show(self.shown)
 
     def _show(self, frame: Frame) -> None:
-        self.query_one("#summary", Static).update(summary(frame, self._name))
+        self.query_one("#summary", Static).update(summary(frame, self._shown_title))
         self.query_one("#alerts", Static).update(alert_lines(frame))
         links = self.query_one("#links", DataTable)
         at = links.cursor_row
@@ -152,7 +152,8 @@ def summary(frame: Frame, title: str) -> Text:
         parts[0] += f", ${cost:.2f} lost an hour"
     if frame.job.steps:
         step = frame.job.steps[-1]
-        shares = f"computing {show_time(step.compute_s)}, exposed network {show_time(step.exposed_s)} ({step.network_share:.0%})"
+        exposed = f"exposed network {show_time(step.exposed_s)} ({step.network_share:.0%})"
+        shares = f"computing {show_time(step.compute_s)}, {exposed}"
         parts.append(f"step {step.step}: {show_time(step.step_s)}, {shares}")
     return Text("\n".join(parts))
 

@@ -36,7 +36,7 @@ class Hold:
     def update(
         self, now_s: float, bad: Iterable[str], between: Iterable[str] = ()
     ) -> Iterator[tuple[str, Change, float]]:
-        """Take the places that are bad, and those neither bad nor good; the rest is good. Gives (place, change, since)."""
+        """Take the places that are bad, and those between; the rest is good. Gives (place, change, since)."""
         bad_set = set(bad)
         neither = set(between) - bad_set
         for place in bad_set - self._states.keys():

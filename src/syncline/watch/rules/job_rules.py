@@ -160,6 +160,7 @@ class NetworkShare:
         share = float(np.median([s.network_share for s in steps]))
         planned = prediction.exposed_s / prediction.step_s if prediction.step_s and prediction.exposed_s else 0.0
         limit = max(t.network_share, t.network_times_plan * planned)
+        exposed_s = float(np.median([s.exposed_s for s in steps]))
 
         def tell() -> Finding:
             return Finding(
@@ -168,11 +169,9 @@ class NetworkShare:
                 "step",
                 f"{share:.0%} of the step",
                 f"under {limit:.0%}",
-                evidence=(
-                    f"steps {steps[0].step} to {steps[-1].step}: {show_time(float(np.median([s.exposed_s for s in steps])))} exposed",
-                ),
+                evidence=(f"steps {steps[0].step} to {steps[-1].step}: {show_time(exposed_s)} exposed",),
                 meaning=likely_cause(context) or "The network, not the arithmetic, sets the pace of this job.",
-                fix="Ask `syncline plan` for overlap, compression, another split or a faster link, and what each is worth.",
+                fix="Ask `syncline plan` what overlap, compression, another split or a faster link is worth.",
                 action=Action.CONFIGURE,
                 cost_usd_per_day=context.usd_per_day(max(0.0, share - limit)),
             )
@@ -201,12 +200,12 @@ class Straggler:
         }
         return Verdict(bad, {f"rank {ranks[i].rank}" for i in np.flatnonzero(late > 0.6 * limit)})
 
-    def _teller(self, context: Context, i: int, late: np.ndarray, limit: float, step_s: float) -> Callable[[], Finding]:  # type: ignore[type-arg]
+    def _teller(self, context: Context, i: int, late: np.ndarray, limit: float, step_s: float) -> Callable[[], Finding]:
         def tell() -> Finding:
             rank = context.frame.job.ranks[i]
             others = float(np.median([r.compute_s for r in context.frame.job.ranks]))
             own_fault = rank.compute_s > 1.1 * others
-            why = "It computes longer than the others: a slow GPU (clocks, heat), a busy host, or more work than its share."
+            why = "It computes longer than the others: a slow GPU (clocks, heat), a busy host, or more work."
             else_why = "It does not compute longer: it starts late (data loading, a stall on its host)."
             return Finding(
                 self.id,
@@ -250,7 +249,7 @@ class Stalled:
                 f"no span for {show_time(silent)}",
                 f"one every {show_time(usual)}",
                 meaning=likely_cause(context) or "It ended, hangs in a collective, or writes a checkpoint.",
-                fix="Look for a rank that is gone; dump the flight recorder and see who has not entered the collective.",
+                fix="Look for a rank that is gone; the flight recorder tells who has not entered the collective.",
                 action=Action.INSPECT,
                 cost_usd_per_day=context.usd_per_day(1.0),
             )

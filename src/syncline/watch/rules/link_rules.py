@@ -95,8 +95,8 @@ class LinkDegraded:
                 observed,
                 expected,
                 evidence=(evidence, f"{context.frame.load.backlog_bytes[i]:.0f} bytes waiting"),
-                meaning="The link runs below its rate: fewer lanes, a lower speed, retries on the wire, or a neighbour's load.",
-                fix="Compare the port's speed and lanes with the plan; reseat or replace the cable; look for a shared uplink.",
+                meaning="The link runs below its rate: fewer lanes, a lower speed, retries, or a neighbour's load.",
+                fix="Compare the port's speed and lanes with the plan; reseat or replace the cable.",
                 action=Action.INSPECT,
                 confidence=0.8,
                 cost_usd_per_day=context.usd_per_day(context.lost_share()),
@@ -114,7 +114,8 @@ def _fed(slow: Mask, ceiling: Floats, backlog: Floats) -> Mask:
     if not len(waiting):
         return np.zeros(len(slow), bool)
     near = np.abs(ceiling[:, None] / waiting[None, :] - 1).min(axis=1) < 1 / 6
-    return slow & (backlog <= 0) & near
+    fed: Mask = slow & (backlog <= 0) & near
+    return fed
 
 
 class LinkAverage:
@@ -144,7 +145,7 @@ class LinkAverage:
                 f"under {high[i]:.0%}",
                 evidence=(f"mean of {t.average_over_s:.0f} s: {show_rate(use[i] * table.capacity_Bps[i])}",),
                 meaning="No room is left for a neighbour, a retry or an uneven moment; queues grow from here.",
-                fix="Spread the traffic (rails, adaptive routing), shrink it (compression, larger steps), or widen the link.",
+                fix="Spread the traffic (rails, adaptive routing), shrink it (compression), or widen the link.",
                 action=Action.CONFIGURE,
                 cost_usd_per_day=context.usd_per_day(context.lost_share()),
             )
@@ -222,6 +223,7 @@ class LinkMicroburst:
         usual = np.zeros(len(table)) if context.has_spans else context.past["bursts"].quantile(0.95)
         limit = np.maximum(t.bursts_per_s * self.OVER_S, 2 * usual * self.OVER_S)  # NaN compares as not bad
         use = np.nan_to_num(context.mean("rate_Bps", 1.2) / table.capacity_Bps)
+        peak = context.highest("peak_Bps", 2.0) / table.capacity_Bps
         bad = (counts >= limit) & (use < t.burst_average_below)
 
         def tell(i: int) -> Finding:
@@ -235,11 +237,11 @@ class LinkMicroburst:
                 f"{counts[i]:.0f} bursts in {self.OVER_S:.0f} s",
                 f"under {limit[i]:.0f}",
                 evidence=(
-                    f"average {use[i]:.0%}, peak {context.highest('peak_Bps', 2.0)[i] / table.capacity_Bps[i]:.0%} of capacity",
+                    f"average {use[i]:.0%}, peak {peak[i]:.0%} of capacity",
                     f"longest {show_time(width)}, largest {size / 1e6:.2f} MB",
                     "outside every collective reported" if context.has_spans else "more than this link's own past",
                 ),
-                meaning="Another flow (storage, checkpoint, a neighbour's job, incast) uses the link in bursts that averages hide.",
+                meaning="Another flow (storage, checkpoint, a neighbour, incast) bursts where averages hide it.",
                 fix="Find the sender in the link's series and the heat map; pace it, or give it another rail or class.",
                 action=Action.CONFIGURE,
                 confidence=0.7,
@@ -273,8 +275,8 @@ class LinkLoss:
                 f"{drops[i]:.1f} packets dropped a second",
                 f"at most {limit[i]:.1f} (its own past: {usual[i]:.1f})",
                 evidence=(f"backlog {context.frame.load.backlog_bytes[i]:.0f} bytes",),
-                meaning="A bad cable or optic, or a queue that overflows (PFC or ECN off, incast, a class without buffer).",
-                fix="Errors beside it: change the cable. None: look at pause and ECN settings and at who sends in bursts.",
+                meaning="A bad cable or optic, or a queue that overflows (PFC or ECN off, incast).",
+                fix="Errors beside it: change the cable. None: look at pause and ECN, and at who bursts.",
                 action=Action.INSPECT,
                 cost_usd_per_day=context.usd_per_day(context.lost_share()),
             )
@@ -303,7 +305,7 @@ class LinkErrors:
                 "none",
                 evidence=(f"device {table.devices[i]}",),
                 meaning="The wire damages packets: a dirty or loose optic, a bent cable, a failing port.",
-                fix="Clean and reseat, then replace, cable and optic; watch whether the count follows the cable or the port.",
+                fix="Clean and reseat, then replace, cable and optic; does the count follow the cable or the port?",
                 action=Action.INSPECT,
             )
 
@@ -338,8 +340,8 @@ class LinkPause:
                 table.names[i],
                 what,
                 expected,
-                meaning="The receiver cannot keep up: incast, a slow PCIe slot or host, or congestion that spreads upstream.",
-                fix="Look at the receiver's PCIe width and host load, then at who else sends to it; check ECN thresholds.",
+                meaning="The receiver cannot keep up: incast, a slow PCIe slot or host, or spreading congestion.",
+                fix="Look at the receiver's PCIe width and load, then at who else sends to it; check ECN.",
                 action=Action.CONFIGURE,
             )
 

@@ -84,8 +84,8 @@ class RailImbalance:
                 f"rail {light}",
                 f"{show_rate(now.min())} against {show_rate(now.max())} on rail {heavy}",
                 f"within {limit:.2g} times",
-                meaning="Traffic went off its rail: a NIC that is out, a wrong interface list, or hashing that collides.",
-                fix="Compare the NICs each rank uses with the plan (NCCL_IB_HCA, order of devices); look for links down.",
+                meaning="Traffic left its rail: a NIC that is out, a wrong interface list, or colliding hashes.",
+                fix="Compare the NICs each rank uses with the plan (NCCL_IB_HCA, order); look for links down.",
                 action=Action.CONFIGURE,
                 cost_usd_per_day=context.usd_per_day(context.lost_share()),
             )

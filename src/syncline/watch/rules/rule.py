@@ -30,9 +30,14 @@ class Verdict(NamedTuple):
 class Rule(Protocol):
     """One rule. Stateless but for what the context keeps."""
 
-    id: str
-    raise_after_s: float | None
-    clear_after_s: float | None
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def raise_after_s(self) -> float | None: ...
+
+    @property
+    def clear_after_s(self) -> float | None: ...
 
     def look(self, context: Context) -> Verdict: ...
 

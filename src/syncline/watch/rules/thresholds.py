@@ -1,4 +1,4 @@
-"""The numbers that rules compare with: defaults with their reasons, changed by a file; the plan's own where it has them."""
+"""The numbers that rules compare with: defaults with their reasons, changed by a file; the plan's where it has any."""
 
 from __future__ import annotations
 

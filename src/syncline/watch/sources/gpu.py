@@ -26,7 +26,7 @@ class GpuSource:
 
     def __init__(self, nvml: Any | None = None) -> None:
         self.problem = ""
-        self._nvml = nvml if nvml is not None else _load()
+        self._nvml: Any = nvml if nvml is not None else _load()
         self._gpus: list[Any] = []
         self._links: dict[int, tuple[int, float]] = {}
         if self._nvml is None:
@@ -92,9 +92,9 @@ class GpuSource:
                 reading[Key("gpu.nvlink_rate_Bps", gpu)] = float(answer.value.ullVal) * 1e6 * active
 
 
-def _load() -> Any | None:
+def _load() -> Any:
     try:
-        import pynvml
+        import pynvml  # type: ignore[import-untyped]
     except ImportError:
         return None
     return pynvml

@@ -67,14 +67,14 @@ class NetdevSource:
         queues = route.queues()
         self._indices = {}
         for interface in route.interfaces():
-            if not self._wanted.fullmatch(interface.name) or interface.index not in statistics:
+            if not self._wanted.fullmatch(interface.name) or interface.number not in statistics:
                 continue
             device = self._prefix + interface.name
-            self._indices[device] = interface.index
+            self._indices[device] = interface.number
             reading[Key("net.up", device)] = float(interface.up)
-            for field, value in zip(FIELDS, statistics[interface.index], strict=True):
+            for field, value in zip(FIELDS, statistics[interface.number], strict=True):
                 reading[Key(f"net.{field}", device)] = value
-            queue = queues.get(interface.index)
+            queue = queues.get(interface.number)
             if queue is not None:
                 reading[Key("net.qdisc_drops", device)] = queue.drops
                 reading[Key("net.backlog_bytes", device)] = queue.backlog_bytes

@@ -1,4 +1,4 @@
-"""What every source is: a name and a `read()` that gives what is there now, leaves out what is not, and never raises."""
+"""What every source is: a name and a `read()` that gives what is there, leaves out what is not, and never raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loss that no interface counts: segments that TCP sent again, by interface and peer, from the kernel's socket table."""
+"""Loss that no interface counts: segments TCP sent again, by interface and peer, from the kernel's socket table."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TcpPathSource:
                 handle.close()
 
     def _learn_addresses(self, route: Netlink) -> None:
-        names = {interface.index: interface.name for interface in route.interfaces()}
+        names = {interface.number: interface.name for interface in route.interfaces()}
         self.owners = {
             address: self._prefix + names[index] for address, index in route.addresses().items() if index in names
         }

@@ -82,7 +82,7 @@ def entry_event(rank: int, entry: Any, clock: Clock) -> SpanEvent | None:
     name = entry.get("profiling_name")
     start = entry.get("time_discovered_started_ns") or entry.get("time_created_ns")
     end = entry.get("time_discovered_completed_ns")
-    took_ms = entry.get("duration_ms")
+    took_ms: Any = entry.get("duration_ms")
     if not isinstance(name, str) or not isinstance(end, int) or not isinstance(start, int):
         return None
     end_s = clock.from_wall(end / 1e9)

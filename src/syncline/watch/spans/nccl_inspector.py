@@ -54,7 +54,8 @@ def inspector_event(data: Any, clock: Clock) -> SpanEvent | None:
         perf = data.get(part)
         if not isinstance(perf, dict) or not isinstance(header, dict):
             continue
-        rank, took_us = header.get("rank"), perf.get(f"{word}_exec_time_us")
+        rank: Any = header.get("rank")
+        took_us: Any = perf.get(f"{word}_exec_time_us")
         size, name = perf.get(f"{word}_msg_size_bytes", 0), perf.get(word)
         numbers = isinstance(took_us, (int, float)) and isinstance(size, int) and isinstance(rank, int)
         if not numbers or not isinstance(name, str) or not 0 <= rank < MAX_RANK or not 0 <= took_us < 1e12 or size < 0:
