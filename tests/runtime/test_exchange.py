@@ -116,6 +116,35 @@ def test_a_message_without_its_end_is_refused_also_when_an_older_one_was_whole()
         room[0].open(stamp)
 
 
+def test_a_changed_byte_anywhere_is_refused() -> None:
+    sent, stamp = Box([10_000]), Stamp(3, 2, 1, 5)
+    sent[0].payload.random_(0, 256, generator=torch.Generator().manual_seed(0))
+    for place in (7 * 4, 8 * 4, 12 * 4, 64, 64 + 4097, 64 + 9_999):
+        sent[0].seal(stamp)
+        sent[0].tensor[place] ^= 1
+        with pytest.raises(AgreementError, match="bytes changed on the way: checksum"):
+            sent[0].open(stamp)
+
+
+@given(st.integers(0, 2499), st.integers(0, 2499))
+def test_words_that_change_places_are_refused(one: int, other: int) -> None:
+    sent, stamp = Box([20_000]), Stamp(3, 2, 1, 5)
+    words = sent[0].payload.view(torch.int64)
+    words.copy_(torch.arange(2500))
+    sent[0].seal(stamp)
+    words[one], words[other] = other, one
+    if one != other:
+        with pytest.raises(AgreementError, match="bytes changed on the way"):
+            sent[0].open(stamp)
+
+
+def test_a_message_of_another_place_or_rank_is_refused() -> None:
+    box = Box([100])
+    box[0].seal(Stamp(3, 2, 1, 5, tag=4, sender=2, receiver=0))
+    with pytest.raises(AgreementError, match=r"\(tag, sender, receiver\) is \(4, 2, 0\) and \(5, 2, 0\) was due"):
+        box[0].open(Stamp(3, 2, 1, 5, tag=5, sender=2, receiver=0))
+
+
 def test_a_failure_is_heard_whatever_else_the_message_says() -> None:
     box = Box([100])
     box[0].seal(Stamp(9, 9, 9, 9), FAILED, 2)

@@ -23,7 +23,7 @@ import torch
 
 from syncline.codec.scheme import Scheme
 from syncline.errors import AgreementError, SynchronizationError
-from syncline.runtime.message import FAILED, NONFINITE, Box, Stamp
+from syncline.runtime.message import EVERYONE, FAILED, NONFINITE, Box, Stamp
 from syncline.runtime.step import Step
 from syncline.runtime.tensors import is_finite, tensor_codec
 from syncline.runtime.wire import Wire
@@ -130,9 +130,10 @@ class Exchange:
             if self._trouble is None:
                 values, residual = self._shards[peer], self._residuals[peer]
                 self.codec.encode(values, self._out[peer].payload, self._states[peer], residual)
-                self._out[peer].seal(self._stamp)
+                self._out[peer].seal(self._due(0, self.wire.rank, peer))
             else:
-                self._out[peer].seal(self._stamp, NONFINITE, self._trouble.rank, self._trouble.parameter)
+                due = self._due(0, self.wire.rank, peer)
+                self._out[peer].seal(due, NONFINITE, self._trouble.rank, self._trouble.parameter)
             self.wire.scatter(self._tags[0], peer, self._out)
             self._step.record(SpanKind.ENCODE, "encode shard", began, time.perf_counter(), self._shards[peer].nbytes)
 
@@ -141,7 +142,7 @@ class Exchange:
         self._next(step)
         self.wire.open(self._tags[0], self._in)
         for peer in self.wire.peers:
-            self._out[peer].seal(self._stamp, FAILED, self._place.origin)
+            self._out[peer].seal(self._due(0, self.wire.rank, peer), FAILED, self._place.origin)
             self.wire.scatter(self._tags[0], peer, self._out)
 
     def reduce(self) -> Trouble | None:
@@ -154,7 +155,7 @@ class Exchange:
                 trouble = self._go_beyond(self._beyond, trouble)
         except SynchronizationError:
             with contextlib.suppress(RuntimeError):  # a lost peer cannot be told
-                self._sum[0].seal(self._stamp, FAILED, self._place.origin)
+                self._sum[0].seal(self._due(1, self.wire.rank), FAILED, self._place.origin)
                 self.wire.open(self._tags[1], self._sums)
                 self.wire.gather(self._tags[1], self._sum)
             raise
@@ -213,6 +214,11 @@ class Exchange:
         self._stamp = Stamp(last.codec, last.layout, last.sequence + 1, step.number)
         self._step = step
 
+    def _due(self, stage: int, sender: int, receiver: int = EVERYONE) -> Stamp:
+        """Return what a message of this stage and step must say of itself."""
+        stamp = self._stamp
+        return Stamp(stamp.codec, stamp.layout, stamp.sequence, stamp.step, self._tags[stage], sender, receiver)
+
     def _own_trouble(self) -> Trouble | None:
         for shard in self._shards:
             if not is_finite(shard):
@@ -240,7 +246,7 @@ class Exchange:
         self.wire.open(self._tags[1], self._sums)
         self._summed_s = began = time.perf_counter()
         self.codec.encode(own, self._sum[0].payload, self._states[rank], self._residuals[rank])
-        self._sum[0].seal(self._stamp)
+        self._sum[0].seal(self._due(1, rank))
         self.wire.gather(self._tags[1], self._sum)
         self._step.record(SpanKind.ENCODE, "encode sum", began, time.perf_counter(), own.nbytes)
 
@@ -251,7 +257,8 @@ class Exchange:
         except RuntimeError as error:
             raise SynchronizationError(f"rank {peer} did not answer.", detail=str(error).split("\n")[0]) from error
         try:
-            flags, origin, parameter = box[peer].open(self._stamp)
+            receiver = EVERYONE if stage else self.wire.rank
+            flags, origin, parameter = box[peer].open(self._due(stage, peer, receiver))
         except AgreementError as error:
             raise AgreementError(f"what rank {peer} sent is not what was due: {error.message}.") from None
         if flags & FAILED:
