@@ -187,3 +187,15 @@ def test_the_picture_puts_hosts_below_their_leaves() -> None:
     level = {d["name"]: d["level"] for d in drawn["devices"]}
     assert level == {"host-00": 0, "host-01": 0, "host-02": 0, "host-03": 0, "leaf-0": 1, "leaf-1": 1}
     assert all(0 < d["x"] < 1 for d in drawn["devices"])
+
+
+def test_switches_of_a_site_are_not_parts_of_a_host() -> None:
+    one = table(2)
+    columns = {f: getattr(one, f) for f in one.__dataclass_fields__}
+    ends = {"src": ("west/host-00/nic-0", "west/leaf-00"), "dst": ("west/leaf-00", "west/spine-01 #44")}
+    drawn = picture(type(one)(**{**columns, **ends}))
+    assert {d["name"]: d["level"] for d in drawn["devices"]} == {
+        "west/host-00": 0,
+        "west/leaf-00": 1,
+        "west/spine-01": 2,
+    }

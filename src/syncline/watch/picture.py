@@ -9,6 +9,8 @@ from typing import Any
 from syncline.watch.links import LinkTable
 
 OUTSIDE = "network"
+_PART = re.compile(r"(?:nic|gpu|nvswitch|pcie|cpu|nvlink|eth|en|ib|mlx|bond|lo$|wl)[^/]*$", re.IGNORECASE)
+_COPY = re.compile(r" #\d+$")
 _HOST = re.compile(r"(?:host|node|h|gpu|rank|r)[-_]?\d+$", re.IGNORECASE)
 
 
@@ -31,13 +33,16 @@ def picture(table: LinkTable) -> dict[str, Any]:
 
 
 def _owner(end: str) -> str:
-    return end.partition("/")[0]
+    """Return what an end is drawn as: a host for its parts; `west/leaf-03` is a switch of a site and stays itself."""
+    whole = _COPY.sub("", end)
+    owner, slash, part = whole.rpartition("/")
+    return owner if slash and _PART.match(part) else whole
 
 
 def _hosts(names: list[str], ends: list[tuple[str, str]], table: LinkTable) -> set[str]:
     """Return what stands at the bottom: devices with parts or a host's name, else those with the fewest links."""
-    with_parts = {_owner(end) for end in (*table.src, *table.dst) if "/" in end}
-    found = with_parts | {name for name in names if _HOST.fullmatch(name)}
+    with_parts = {_owner(end) for end in (*table.src, *table.dst) if _owner(end) != _COPY.sub("", end)}
+    found = with_parts | {name for name in names if _HOST.fullmatch(name.rpartition("/")[2])}
     if found:
         return found
     degree = dict.fromkeys(names, 0)
