@@ -11,7 +11,7 @@ BUCKET_MB = {name.split(":")[0]: 8.0 for name in SYNCLINE}
 TASK: dict[str, Any] = {
     "methods": ["compute", *TORCH, *SYNCLINE, "compute"],
     "rates_bps": [1e9],
-    "steps": 8,
+    "steps": 6,
     "batch": 1,
     "length": 128,
     "bucket_mb": BUCKET_MB,

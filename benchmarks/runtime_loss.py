@@ -16,7 +16,7 @@ from rig.measure_rig import rows
 
 RESULTS = Path(__file__).resolve().parent / "results"
 METHODS = ("ddp", "int8", "sign", "topk:keep=0.01+int8")
-STEPS, LAST = 60, 15
+STEPS, LAST = 30, 10
 TASK = {"methods": list(METHODS), "rates_bps": [None], "steps": STEPS, "warm_up": 0, "batch": 1, "length": 128,
         "held_out": 32, "bucket_mb": {"int8": 8.0, "sign": 8.0, "topk": 8.0}}  # fmt: skip
 

@@ -7,9 +7,10 @@ from typing import Any
 import runtime
 from rig.measure_rig import figures, rows
 
-TASK = {**runtime.TASK, "rates_bps": [1e8], "steps": 3, "warm_up": 2}
-FAST = {**TASK, "methods": ["compute", *runtime.SYNCLINE, "torch powersgd r1", "compute"], "steps": 6, "warm_up": 3}
-DENSE = {**TASK, "methods": ["ddp", "torch fp16"]}
+TASK = {**runtime.TASK, "rates_bps": [1e8], "steps": 2, "warm_up": 2}
+LEAN = ("sign", "topk:keep=0.01+int8", "powersgd:rank=1", "torch powersgd r1")
+FAST = {**TASK, "methods": ["compute", *LEAN, "compute"], "steps": 5}
+DENSE = {**TASK, "methods": ["ddp"]}
 
 
 def run() -> dict[str, Any]:

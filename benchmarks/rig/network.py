@@ -6,7 +6,9 @@ starts the rig; inside, `build` makes the fabric and `shape` changes the rate of
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +29,9 @@ def launch(script: Path, *arguments: str, timeout_s: float) -> str:
     inside = 'mount -t tmpfs tmpfs /run && mkdir -p /run/netns && exec "$@"'
     command = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--kill-child"]
     command += ["sh", "-c", inside, "sh", sys.executable, str(script), *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=timeout_s, check=False)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, timeout=timeout_s, check=False, preexec_fn=_die_with_parent
+    )
     if done.returncode:
         raise RuntimeError(f"the rig ended with status {done.returncode}")
     return done.stdout
@@ -75,6 +79,10 @@ def counters() -> tuple[int, int]:
             columns = fields.split()
             return int(columns[8]), int(columns[0])
     raise RuntimeError("this process is on no host of the rig")
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _in(namespace: str, *command: str) -> None:
