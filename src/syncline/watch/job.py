@@ -69,7 +69,7 @@ class StepStat:
 
 @dataclass(frozen=True)
 class RankStat:
-    """One rank: how late it came to the last collectives, and what it computed in the last steps (medians)."""
+    """One rank: how late it came to all but one of the last five collectives, and what it computed a step (median)."""
 
     rank: int
     lateness_s: float
@@ -251,7 +251,7 @@ class JobView:
 
     def _rank_stats(self) -> tuple[RankStat, ...]:
         return tuple(
-            RankStat(rank, _median(self._lateness.get(rank)), _median(self._compute.get(rank)))
+            RankStat(rank, _mostly(self._lateness.get(rank)), _median(self._compute.get(rank)))
             for rank in sorted(self._ranks)[:4096]
         )
 
@@ -300,3 +300,8 @@ def overlap(first: list[tuple[float, float]], second: list[tuple[float, float]])
 
 def _median(values: deque[float] | None) -> float:
     return median(values) if values else 0.0
+
+
+def _mostly(values: deque[float] | None) -> float:
+    """Return what all but one of the values reach: one slow moment of a host does not make a straggler."""
+    return sorted(values)[1] if values and len(values) > 1 else 0.0

@@ -2,7 +2,7 @@
 let wanted = false;
 function draw() { if (wanted) return; wanted = true; requestAnimationFrame(() => { wanted = false; if (!S.frame || !S.layout) return; const t = performance.now();
   chooseOrder(); drawCards(); drawAlerts(); drawLinks(); drawCollectives(); drawNotes(); drawFabric(); drawSeries(); drawSteps(); drawTail(); drawHeat(); drawMarks(); showMode();
-  S.drawMs = performance.now() - t; document.body.dataset.frames = S.frames; document.body.dataset.drawMs = S.drawMs.toFixed(1); }); }
+  S.drawMs = performance.now() - t; if (S.inputAt) { document.body.dataset.inputMs = (performance.now() - S.inputAt).toFixed(1); S.inputAt = 0; } document.body.dataset.frames = S.frames; document.body.dataset.drawMs = S.drawMs.toFixed(1); }); }
 function showMode() {
   const m = $("mode"), late = performance.now() - S.lastFrame > 5000 && S.hello.mode === "live"; m.className = S.travel !== null ? "past" : late ? "lost" : S.paused ? "" : "live";
   m.textContent = S.travel !== null ? `as of ${clock(S.frame.wall_s)}` : S.paused ? "paused" : late ? "no frame for 5 s" : S.hello.mode === "replay" ? `replay ${clock(S.frame.wall_s)}` : `live ${clock(S.frame.wall_s)}`;
@@ -44,7 +44,7 @@ function theme() { const root = document.documentElement; root.dataset.theme = i
 function step(by) { if (!S.order.length) return; const at = S.order.indexOf(S.selected); select(S.order[Math.max(0, Math.min(S.order.length - 1, at + by))]); }
 function tip(event, text) { const t = $("tip"); t.hidden = !text; if (text) { t.textContent = text; t.style.left = Math.min(innerWidth - 240, event.clientX + 14) + "px"; t.style.top = event.clientY + 14 + "px"; } }
 
-$("filter").addEventListener("input", e => { S.filter = e.target.value; $("links").scrollTop = 0; draw(); });
+$("filter").addEventListener("input", e => { S.inputAt = performance.now(); S.filter = e.target.value; $("links").scrollTop = 0; draw(); });
 $("sort").addEventListener("change", e => { S.sort = e.target.value; draw(); });
 $("links").addEventListener("scroll", () => { if (S.use) drawLinks(); });
 $("links").addEventListener("click", e => { const row = e.target.closest(".row"); if (row) select(+row.dataset.link); });
