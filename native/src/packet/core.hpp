@@ -1,5 +1,5 @@
 // The engine's inside: one event at a time, everything joined by index. The parts are in files of their own: ports
-// (queues, marks, pauses), forward (which way), sender, receiver, control (congestion), tasks, faults (and samples), setup.
+// (queues, marks, pauses), forward (which way), sender, recovery, receiver, control (congestion), tasks, faults (and samples), setup.
 #pragma once
 
 #include <memory>
@@ -77,18 +77,21 @@ private:
     bool has_work(const Flow& flow) const { return flow.num_lost != 0 || flow.next != flow.end; }
     bool may_send(const Flow& flow) const;
     u32 make_data(u32 port, u32 traffic_class);  // kNone: nobody has anything left to send
-    u32 next_lost(Flow& flow);
     u32 payload_of(const Flow& flow, u32 seq) const;
     void label(Flow& flow, Packet& packet, const Profile& profile);
+    void join_ring(u32 flow, u32 traffic_class);
+    Time slot_start(const Flow& flow, const Profile& profile, Time wire) const;
+
+    // recovery.cpp
     void arm(u32 flow);
     void time_out(u32 flow);
     void start_pulls_anew(Flow& flow, const Profile& profile);
     void acknowledged(u32 packet);
     u32 score(Flow& flow, const Packet& packet);
     void take_lost(Flow& flow, u32 seq);
+    u32 next_lost(Flow& flow);
     void find_lost(Flow& flow, const Profile& profile);
     void go_back(Flow& flow);
-    Time slot_start(const Flow& flow, const Profile& profile, Time wire) const;
 
     // receiver.cpp
     void receive(u32 packet);
@@ -154,7 +157,6 @@ private:
     Routing routing_ = Routing::hash;
     bool cut_through_ = false;
     bool credits_ = false;
-    bool pausing_ = false;  // some class is lossless
     i64 credit_bytes_ = 0;
     i64 headroom_ = 0;
     double ugal_bias_ = 0;

@@ -73,8 +73,7 @@ void Core::receive_data(u32 packet) {
     }
     const bool done = flow.rcv_next != before && flow.rcv_task != kNone &&
                       flow.rcv_next >= task_first_[flow.rcv_task] +
-                                           static_cast<u32>((task_bytes_[flow.rcv_task] + profile.payload_bytes - 1) /
-                                                            profile.payload_bytes);
+                                           num_packets(task_bytes_[flow.rcv_task], profile.payload_bytes);
     if (!selective && !fresh && pkt.seq > flow.rcv_next) {
         // Out of order: say once where the gap is.
         if (!flow.refused) {
@@ -104,7 +103,7 @@ void Core::deliver(u32 index) {
     const int payload = profiles_[flow.profile].payload_bytes;
     while (flow.rcv_task != kNone) {
         const u32 task = flow.rcv_task;
-        const u32 packets = static_cast<u32>((task_bytes_[task] + payload - 1) / payload);
+        const u32 packets = num_packets(task_bytes_[task], payload);
         if (flow.rcv_next < task_first_[task] + packets) break;
         flow.rcv_task = task_next_[task];
         finish_task(task);
@@ -136,7 +135,6 @@ void Core::reply(u32 index, const Packet& data, Type type, u32 data_packet) {
     pkt.traffic_class = static_cast<u8>(profile.ack_class);
     if (type == Type::ack || type == Type::pull) {
         pkt.payload_bytes = flow.marked;  // how many of the acknowledged packets were marked
-        if (flow.marked != 0) pkt.flags |= kEcho;
         flow.marked = 0;
         flow.unacked = 0;
         if (!telemetry_.empty() && data_packet != kNone) telemetry_[packet] = telemetry_[data_packet];

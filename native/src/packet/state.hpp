@@ -27,7 +27,7 @@ inline u32 event(Happens kind, u32 index) { return (static_cast<u32>(kind) << kK
 
 enum class Type : u8 { data, ack, nack, pull, notice, pause, resume, credit };
 
-enum Flag : u8 { kMarked = 1, kTrimmed = 2, kSprayed = 4, kMeasured = 8, kAgain = 16, kEcho = 32, kPulls = 64 };
+enum Flag : u8 { kMarked = 1, kTrimmed = 2, kSprayed = 4, kMeasured = 8, kAgain = 16 };
 
 // One cache line. `next` links it in a queue, in the pool's free list, or nowhere: a packet under way is an event.
 struct alignas(64) Packet {
@@ -154,7 +154,6 @@ struct Flow {
     u8 backoff;
     bool timer_armed;
     u32 ring_next;
-    u32 hops_seen;
     // Sender: packet numbers run on over all messages of the connection
     u32 una, next, end;
     u32 flying;    // packets sent and neither acknowledged nor taken for lost
@@ -175,7 +174,7 @@ struct Flow {
     u32 mark_seq, count_a, count_b, count_c;
     u32 recycle;
     // Receiver
-    u32 rcv_next, rcv_task, rcv_end;
+    u32 rcv_next, rcv_task;
     u32 unacked, marked;
     u32 pulls_owed, pulls_given, pull_next;
     u32 rcv_last, rcv_port;  // what arrived last, on which port, and when that was sent
@@ -210,6 +209,8 @@ public:
 private:
     u64 state_;
 };
+
+inline u32 num_packets(i64 bytes, int payload) { return static_cast<u32>((bytes + payload - 1) / payload); }
 
 inline u32 mix(u32 a, u32 b) {
     u64 x = (u64{a} << 32 | b) * 0x9E3779B97F4A7C15ull;
