@@ -13,64 +13,15 @@ decodes the sums of others (`runtime/conveyor.py`); plain DDP hands each bucket 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from syncline.program.overlap import DEPTH, NS, RING_LANES, Exchanged, Machine, Ring, Work, shard_sizes
 from syncline.sim.emulation import HostCosts, Wiring
 from syncline.sim.engine import Course, Paths, Tasks, run
 
-DEPTH = 2
-"""Pieces whose sums the runtime awaits at once."""
-RING_LANES = 2
-"""Collectives that gloo runs at once."""
-ALIGNMENT = 256
-NS = 1e-9
-"""The unit of work: the engine wants shares of a link that are not tiny, and a byte takes nanoseconds."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """A rank's own work in one step, in seconds of one processor: before the gradients, for each bucket, after them."""
-
-    forward_s: float
-    backward_s: tuple[float, ...]
-    elements: tuple[int, ...]
-    optimizer_s: float
-
-    @property
-    def total_s(self) -> float:
-        """All of it."""
-        return self.forward_s + sum(self.backward_s) + self.optimizer_s
-
-
-@dataclass(frozen=True)
-class Exchanged:
-    """How gradients travel: bytes of a shard, and seconds of one processor to encode and to decode one element."""
-
-    name: str
-    wire_bytes: Callable[[int], int]
-    encode_s: float
-    decode_s: float
-    piece_bytes: int = 8 << 20
-
-
-@dataclass(frozen=True)
-class Ring:
-    """Plain DDP: every bucket by the backend's own ring, `add_s` seconds of one processor for each element added."""
-
-    add_s: float
-    name: str = "ddp"
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What all ranks share: cores, the processor's time for a byte through TCP (both ends), and for one message."""
-
-    num_cores: float
-    byte_s: float
-    message_s: float
+__all__ = ["Exchanged", "Machine", "Ring", "Work", "predict_step", "shard_sizes"]
 
 
 @dataclass
@@ -138,13 +89,6 @@ def predict_step(work: Work, how: Exchanged | Ring, wiring: Wiring, machine: Mac
     for rank in ranks:
         tasks.work(work.optimizer_s, [averaged[rank], gradients[rank][-1]])
     return tasks.run().makespan_s
-
-
-def shard_sizes(num_elements: int, num_shards: int) -> list[int]:
-    """Return how the runtime cuts a piece: equal shards aligned to blocks, the last ones shorter or empty."""
-    equal = -(-num_elements // num_shards)
-    step = -(-equal // ALIGNMENT) * ALIGNMENT
-    return [max(0, min((k + 1) * step, num_elements) - k * step) for k in range(num_shards)]
 
 
 def _exchange(tasks: _Tasks, how: Exchanged, work: Work, gradients: list[list[int]]) -> list[int]:

@@ -1,0 +1,183 @@
+"""Which way of synchronising makes the shortest step: a pure function of what was measured.
+
+    choice = decide(measured, accuracy="safe")
+    choice.codecs        # one for each bucket: "plain" (the backend's own all-reduce), "int8", ...
+    choice.why           # one line
+    choice.predicted_s   # the step by `overlap.step_s`, the model that the simulator uses; beside every other candidate
+
+Ranks that hold the same numbers decide alike: plain arithmetic in a fixed order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from syncline.codec.low_rank import LowRank
+from syncline.codec.scheme import scheme
+from syncline.program.overlap import Exchanged, Factored, How, Machine, Ring, Wire, Work, step_s
+from syncline.units import show_rate, show_time
+
+PLAIN = "plain"
+# In the order of what they lose: of two that are equally fast the one that loses less is taken.
+CLASSES: dict[str, tuple[str, ...]] = {
+    "exact": (PLAIN, "fp32"),
+    "safe": (PLAIN, "fp32", "bf16", "int8"),
+    "aggressive": (PLAIN, "fp32", "bf16", "int8", "int4", "sign", "powersgd:rank=4", "topk:keep=0.01+int8"),
+}
+NEAR = 1.03
+"""Predictions this close are equal: the candidate that loses least is taken."""
+WORTH = 1.10
+"""A choice that is in use is left only for one that is this much faster."""
+MIXED_WORTH = 1.03
+MAX_MIXED = 12
+"""Buckets up to which choices are tried one by one."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """Seconds of one processor for one element of a codec; `ratio` and `middle_s` are those of low rank."""
+
+    name: str
+    encode_s: float
+    decode_s: float
+    middle_s: float = 0.0
+    ratio: float = 0.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a choice follows from: the link, the processors, the work of one step, and what codecs cost."""
+
+    num_ranks: int
+    rate_Bps: float
+    latency_s: float
+    num_cores: float
+    byte_s: float
+    message_s: float
+    add_s: float
+    work: Work
+    prices: tuple[Price, ...]
+    piece_bytes: int = 8 << 20
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers as JSON writes them."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Measured:
+        """Return what `to_json` wrote."""
+        work = {k: tuple(v) if isinstance(v, list) else v for k, v in saved["work"].items()}
+        prices = tuple(Price(**price) for price in saved["prices"])
+        return cls(**{**saved, "work": Work(**work), "prices": prices})
+
+    def how(self, codec: str) -> How:
+        """Return how a bucket travels in a codec, with its measured price."""
+        if codec == PLAIN:
+            return Ring(self.add_s)
+        price = next(price for price in self.prices if price.name == codec)
+        known = scheme(codec)
+        if isinstance(known, LowRank):
+            return Factored(codec, price.ratio, price.encode_s, price.middle_s, price.decode_s)
+        return Exchanged(codec, known.wire_bytes, price.encode_s, price.decode_s, self.piece_bytes)
+
+    def predict(self, codecs: Sequence[str]) -> float:
+        """Return the step's seconds when bucket i travels in codecs[i]."""
+        hows = {codec: self.how(codec) for codec in set(codecs)}
+        wire = Wire(self.rate_Bps, self.latency_s)
+        machine = Machine(self.num_cores, self.byte_s, self.message_s)
+        return step_s(self.work, [hows[codec] for codec in codecs], self.num_ranks, wire, machine)
+
+    def sent_s(self, codec: str) -> float:
+        """Return the least time the wire needs for one step in this codec."""
+        elements = sum(self.work.elements)
+        if codec == PLAIN:
+            size = 4.0 * elements
+        else:
+            how = self.how(codec)
+            size = how.ratio * 4 * elements if isinstance(how, Factored) else float(scheme(codec).wire_bytes(elements))
+        return 2 * (self.num_ranks - 1) / self.num_ranks * size / self.rate_Bps
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A decision: each bucket's codec, the step that is predicted for it and for every candidate, and the reason."""
+
+    codecs: tuple[str, ...]
+    predicted_s: float
+    table: dict[str, float]
+    why: str
+
+    @property
+    def name(self) -> str:
+        """The codec, or codecs, on one line."""
+        kinds = list(dict.fromkeys(self.codecs))
+        return kinds[0] if len(kinds) == 1 else " and ".join(f"{self.codecs.count(k)} x {k}" for k in kinds)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the choice as JSON writes it."""
+        return {"codecs": list(self.codecs), "predicted_s": self.predicted_s, "table": self.table, "why": self.why}
+
+
+def decide(
+    measured: Measured, accuracy: str, current: Sequence[str] = (), without: Sequence[str] = (), mixed: bool = True
+) -> Choice:
+    """Return the best choice in the accuracy class; what is in use stays unless another is clearly better.
+
+    `without` are codecs that were tried and found wanting.
+    """
+    num_buckets = len(measured.work.elements)
+    known = {PLAIN, *(price.name for price in measured.prices)}
+    allowed = [codec for codec in CLASSES[accuracy] if codec in known and codec not in without] or [PLAIN]
+    table = {codec: measured.predict([codec] * num_buckets) for codec in allowed}
+    fastest = min(table.values())
+    best = next(codec for codec in allowed if table[codec] <= NEAR * fastest)
+    codecs, predicted = (best,) * num_buckets, table[best]
+    if mixed and 1 < num_buckets <= MAX_MIXED and predicted > MIXED_WORTH * measured.work.total_s:
+        codecs, predicted = _mix(measured, codecs, predicted, _promising(table))
+    if len(current) == num_buckets and set(current) <= set(allowed) and tuple(current) != codecs:
+        staying = measured.predict(current)
+        if staying <= WORTH * predicted:
+            codecs, predicted = tuple(current), staying
+    return Choice(codecs, predicted, table, _why(measured, codecs, predicted, table, accuracy))
+
+
+def _promising(table: Mapping[str, float]) -> list[str]:
+    """Return the candidates that may do well for one bucket: the three that do best for all, and plain."""
+    ranked = sorted(table, key=lambda codec: table[codec])[:3]
+    return [*ranked, *(codec for codec in (PLAIN,) if codec in table and codec not in ranked)]
+
+
+def _mix(
+    measured: Measured, codecs: tuple[str, ...], uniform: float, candidates: Sequence[str]
+) -> tuple[tuple[str, ...], float]:
+    """Return a choice bucket by bucket where that is clearly faster than one codec for all; the last buckets first."""
+    best, predicted = list(codecs), uniform
+    for bucket in reversed(range(len(codecs))):
+        for codec in candidates:
+            if codec == best[bucket]:
+                continue
+            tried = [*best[:bucket], codec, *best[bucket + 1 :]]
+            took = measured.predict(tried)
+            if took < predicted / 1.005:
+                best, predicted = tried, took
+    return (tuple(best), predicted) if predicted * MIXED_WORTH < uniform else (codecs, uniform)
+
+
+def _why(
+    measured: Measured, codecs: tuple[str, ...], predicted: float, table: Mapping[str, float], accuracy: str
+) -> str:
+    """Return the reason on one line: the link, what the choice should take, what plain would, and the runner-up."""
+    chosen = Choice(codecs, predicted, {}, "").name
+    link = f"{show_rate(measured.rate_Bps)}, {measured.num_ranks} ranks"
+    parts = [f"{chosen}: at {link} a step should take {show_time(predicted)}"]
+    others = sorted((took, codec) for codec, took in table.items() if codec != codecs[0] or len(set(codecs)) > 1)
+    if others and others[0][1] != PLAIN:
+        parts.append(f"{others[0][1]} {show_time(others[0][0])}")
+    if PLAIN in table and set(codecs) != {PLAIN}:
+        parts.append(f"plain DDP {show_time(table[PLAIN])}")
+    bound = max(measured.work.total_s * max(1.0, measured.num_ranks / measured.num_cores), 0.0)
+    limit = "computation" if predicted < 1.15 * bound or not math.isfinite(bound) else "network"
+    return f"{', '.join(parts)}; {limit}-bound; accuracy class {accuracy}"
