@@ -90,7 +90,8 @@ void Core::receive_data(u32 packet) {
         if (fresh) flow.refused = false;
         // A gap is told of at once, unless packets take many ways and gaps mean nothing.
         const bool gap = selective && flow.rcv_next == before && profile.duplicate_threshold < kManyWays;
-        if (++flow.unacked >= static_cast<u32>(profile.ack_every) || done || !fresh || gap) reply(pkt.flow, pkt, Type::ack, packet);
+        const bool enough = ++flow.unacked >= static_cast<u32>(profile.ack_every) || (pkt.flags & kAsks) != 0;
+        if (enough || done || !fresh || gap) reply(pkt.flow, pkt, Type::ack, packet);
     }
     if (selective && flow.rcv_next != before) scores_[flow.scores].arrived.forget(flow.rcv_next & ~63u);
     give_packet(packet);

@@ -182,6 +182,8 @@ u32 Core::make_data(u32 port, u32 traffic_class) {
     flow.standing = Standing::idle;
     if (!has_work(flow)) return packet;
     if (!may_send(flow)) {
+        // With fewer packets out than are acknowledged together, the last must ask for it, or both ends would wait.
+        if (flow.flying < static_cast<u32>(profile.ack_every)) packets_[packet].flags |= kAsks;
         flow.standing = Standing::blocked;
         return packet;
     }

@@ -27,7 +27,7 @@ inline u32 event(Happens kind, u32 index) { return (static_cast<u32>(kind) << kK
 
 enum class Type : u8 { data, ack, nack, pull, notice, pause, resume, credit };
 
-enum Flag : u8 { kMarked = 1, kTrimmed = 2, kSprayed = 4, kMeasured = 8, kAgain = 16 };
+enum Flag : u8 { kMarked = 1, kTrimmed = 2, kSprayed = 4, kMeasured = 8, kAgain = 16, kAsks = 32 };
 
 // One cache line. `next` links it in a queue, in the pool's free list, or nowhere: a packet under way is an event.
 struct alignas(64) Packet {

@@ -81,6 +81,16 @@ def test_dctcp_keeps_the_queue_near_its_threshold() -> None:
     assert shares.max() / shares.min() < 1.2
 
 
+@pytest.mark.parametrize("ack_every", [1, 8])
+def test_a_window_of_one_packet_does_not_wait_for_the_timer(ack_every: int) -> None:
+    network = star()
+    ends = senders(network.fabric)
+    changes = {"window_packets": 1, "min_window_packets": 1, "ack_every": ack_every}
+    outcome = simulate(network, [messages(ends[1], ends[0], 1e6)], PacketOptions(transport="cubic", changes=changes))
+    assert outcome.finished
+    assert outcome.counters["timeouts"] == 0
+
+
 @pytest.mark.parametrize("transport", ["dcqcn", "swift", "dctcp"])
 def test_late_flows_get_their_share(transport: str) -> None:
     network = star()
