@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -353,7 +354,7 @@ def measured(rank: int) -> dict[str, Any]:
         model.zero_grad()
         model(batch(rank, step)).square().sum().backward()
     report, timeline = handle.report(), handle.timeline()
-    path = Path(os.environ["TMPDIR"]) / f"step-{rank}-{os.getpid()}.json.gz"
+    path = Path(tempfile.gettempdir()) / f"step-{rank}-{os.getpid()}.json.gz"
     save(timeline, path)
     same = load(path).equals(timeline)
     path.unlink()

@@ -26,12 +26,19 @@ WORST = {
 
 
 @cache
-def everything() -> list[dict[str, Any]]:
-    return run_ranks(4, do_all, timeout_s=240)
+def everything() -> list[dict[str, Any]] | Exception:
+    """Return what every case found; or what went wrong, which is not tried again for each test."""
+    try:
+        return run_ranks(4, do_all, timeout_s=240)
+    except Exception as error:
+        return error
 
 
 def found(case: str) -> list[Any]:
-    return [results[case] for results in everything()]
+    results = everything()
+    if isinstance(results, Exception):
+        raise results
+    return [result[case] for result in results]
 
 
 @pytest.mark.parametrize("codec", CODECS)
