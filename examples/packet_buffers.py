@@ -20,5 +20,6 @@ for transport in ("dctcp", "cubic", "ndp"):
               f"{outcome.completion.p50_s * 1e6:8,.1f} us, {count['drops']:6,} drops, {count['trims']:6,} trims, "
               f"{count['timeouts']:3} timeouts")  # fmt: skip
 print(
-    "DCTCP needs what its first windows bring; CUBIC fills whatever there is until it drops; NDP trims and needs none."
+    "DCTCP needs room for what its first windows bring; CUBIC fills any buffer until it drops and waits for timeouts;\n"
+    "NDP trims and needs none."
 )

@@ -19,6 +19,4 @@ for frame in (1500, 4162, 9000):
     print(f"  {frame:5d}: {100e6 / one.end_of_run_s / 1e9:6.3f} GB/s (at best {50 * (frame - 66) / frame:6.3f}), "
           f"{one.counters['data_packets']:6,} packets; incast {many.end_of_run_s * 1e6:6.1f} us; "
           f"10 kB alone {small.end_of_run_s * 1e6:5.2f} us")  # fmt: skip
-print(
-    "Jumbo frames gain 4 % and a sixth of the packets; a short message loses a little, as every hop waits for a tail."
-)
+print("Jumbo frames gain 4 % and a sixth of the packets; a short message loses some: every hop waits for a tail.")

@@ -31,5 +31,7 @@ for name, transport, size in CASES:
     print(f"  {name:8s} {transport:4s} {size >> 20:2d} MiB: flow {flow_s * 1e6:6.1f} us, packet {took_s * 1e6:6.1f} us "
           f"({100 * (took_s / flow_s - 1):+5.1f} %), queue up to {deep:5,.0f} KB, {count['pauses']} pauses, "
           f"{count['trims']} trims")  # fmt: skip
-print("On rails the levels agree to headers and a packet's time at every hop. In the tree they differ: each draws its own\n"
-      "hashes, flows that meet share a link at once and evenly only at flow level, and spraying has no flow to follow.")  # fmt: skip
+print(
+    "With one path a flow the levels agree to headers and a packet's time at every hop, also where flows collide and\n"
+    "wait in queues. They differ where packets do what flows cannot: spraying uses the links that a hash leaves idle."
+)

@@ -10,7 +10,7 @@ LEAVES = {"topology": "fat-tree", "tiers": 2, "link": "NDR", "hosts_per_leaf": 4
 network = packet_network(build(ClusterSpec.model_validate({"hosts": 16, "host": HOST, "network": LEAVES})))
 ends = senders(network.fabric)
 
-print("200 MB over 4 links, each destroying a share of its packets: rate, and packets sent again a loss")
+print("200 MB over 4 links, each destroying a share of its packets: rate, and packets sent again")
 for loss in (0.0, 1e-5, 1e-4, 1e-3):
     cells = []
     for recovery in ("go-back-n", "selective"):
@@ -20,6 +20,7 @@ for loss in (0.0, 1e-5, 1e-4, 1e-3):
         again = outcome.counters["resent_packets"]
         cells.append(f"{recovery} {200e6 / outcome.end_of_run_s / 1e9:6.2f} GB/s, {again:6,} again")
     print(f"  {100 * loss:6.3f} %: " + "; ".join(cells))
-flight = 50e9 * outcome.rtt_s / 4162
-print(f"Go-back-N sends a round trip's data again for every loss ({flight:.0f} packets under way here), selective repeat "
-      "one packet.")  # fmt: skip
+print(
+    "Go-back-N sends what is under way again for every loss, selective repeat one packet; beside them the timeouts of\n"
+    "packets lost twice, which cost both."
+)

@@ -17,7 +17,7 @@ CAP = {"hpcc": 0.95}  # its target utilisation
 print("two senders, one 400 Gb/s link: payload rate once settled, and the closed form rate * payload / packet")
 for transport in ("line-rate", "infiniband", "dcqcn", "dctcp", "swift", "hpcc", "timely", "cubic", "ndp", "eqds",
                   "uec", "srd"):  # fmt: skip
-    # DCTCP with a threshold of a round trip's data; at the sixth that is its default, the queue runs empty now and then.
+    # DCTCP with a threshold of a round trip's data; at its default, a sixth, the queue runs empty at times.
     marks = Marks(step_bdp=1.0) if transport == "dctcp" else None
     settled_s = SETTLED_S.get(transport, 0.5e-3)
     watching = Watching(10e-6, links=(down,), flows=(0, 1))
@@ -29,4 +29,4 @@ for transport in ("line-rate", "infiniband", "dcqcn", "dctcp", "swift", "hpcc", 
     best = 50 * CAP.get(transport, 1.0) * 4096 / (4096 + HEADER.get(transport, 66))
     print(f"  {transport:10s} {got:6.2f} GB/s of {best:6.2f}: {100 * got / best:6.2f} %   "
           f"queue at most {outcome.ports['peak_bytes'].max() / 1e3:7,.0f} KB")  # fmt: skip
-print("Every transport fills the link it may fill; they differ in the queue they need for it, by a thousand times.")
+print("Every transport is within 1 % of what it may use; the queues they need for it differ by a thousand times.")
