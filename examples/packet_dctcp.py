@@ -31,5 +31,6 @@ for flows, share in ((2, 0.1667), (2, 1.0), (2, 4.0), (4, 4.0), (8, 4.0)):
     rises = np.flatnonzero(above[1:] & ~above[:-1])
     swings = [np.ptp(queue[a:b]) for a, b in pairwise(rises)]
     print(f"  {flows} flows, K {mark:5.1f}: mean {queue.mean():5.1f}, "
-          f"most {queue.max():5.1f} (model {mark + flows:5.1f}), swing {np.median(swings):4.1f} (model {swing:4.1f}), a swing every {4e3 / len(rises):4.0f} us")  # fmt: skip
+          f"most {queue.max():5.1f} (model {mark + flows:5.1f}), "
+          f"swing {np.median(swings):4.1f} (model {swing:4.1f}), one every {4e3 / len(rises):3.0f} us")  # fmt: skip
 print("The queue stays near K and swings as the model says, more with many flows; at the smallest K it runs empty.")

@@ -22,4 +22,4 @@ for transport in ("dcqcn", "swift", "dctcp"):
         print(f"    {at_ms:3d} ms: " + "  ".join(f"{rate:5.2f}" for rate in rates[at_ms - 1]))
     last = rates[-5:].mean(axis=0)
     print(f"    fairness {last.sum() ** 2 / (4 * (last**2).sum()):.3f}, together {last.sum():.1f} GB/s")
-print("All end fair and full; Swift and DCTCP within 2 ms, DCQCN, which adds a thousandth at a time, after 20.")
+print("All end fair, Swift and DCTCP within 2 ms, DCQCN, which adds a thousandth of the rate at a time, after 20.")

@@ -26,4 +26,4 @@ for name, between in FABRICS.items():
         outcome = simulate(network, [Job(program, 64 << 20)], options)
         cells.append(f"{way} {outcome.job_end_s(0) * 1e6:7.1f} us")
     print(f"  {name:15s} " + "  ".join(cells))
-print("On rails hashing has nothing to collide; in the tree it costs half the bandwidth unless packets spread.")
+print("On rails hashing has nothing to collide; in the tree it costs a third of the bandwidth unless packets spread.")

@@ -32,6 +32,6 @@ for name, options in WAYS.items():
         cells.append(f"{pattern} {outcome.end_of_run_s / need_s:.2f}")
     print(f"  {name:20s} " + "  ".join(cells))
 print(
-    "A few large flows collide under a hash and take three to four times as long, many small ones average out; adaptive\n"
-    "routing ends all three within 6 %, spraying within 34 % (NDP trims what eight packets of queue do not hold)."
+    "A few large flows collide under a hash and take 3 to 4 times the bound; many small ones average out;\n"
+    "adaptive routing ends all three within 6 %, spraying within 34 % (NDP trims what eight packets of queue do not hold)."
 )
