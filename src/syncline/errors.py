@@ -135,6 +135,10 @@ class AgreementError(SynchronizationError):
     """Ranks do not mean the same thing: another codec, version, set of parameters, or a message out of its place."""
 
 
+class LostRankError(SynchronizationError):
+    """A rank is dead, hung or cut off; the text names it and its host, and is the same on every rank that is left."""
+
+
 class NonFiniteError(SynchronizationError):
     """A gradient holds NaN or an infinity; the text names the rank, the parameter and the step."""
 

@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+PATIENCE_S = 1.0
+"""How long a conveyor that failed is waited for: a thread of it may wait for a peer that is gone."""
 DEPTH = 2
 """Pieces whose sums are awaited at once, so that the wire is busy while the next piece is summed."""
 
@@ -41,7 +43,16 @@ class Job:
 
     def __init__(self, pieces: list[Piece], done: Callable[[BaseException | None], None]) -> None:
         self.pieces = pieces
-        self.done = done
+        self._done = done
+        self._lock = threading.Lock()
+        self._is_over = False
+
+    def done(self, failure: BaseException | None) -> None:
+        """Call back, the first time only: a job that was broken off may still come to its end."""
+        with self._lock:
+            was_over, self._is_over = self._is_over, True
+        if not was_over:
+            self._done(failure)
 
 
 class Conveyor:
@@ -49,6 +60,7 @@ class Conveyor:
 
     def __init__(self, name: str) -> None:
         self.failure: BaseException | None = None
+        self._under_way: dict[Job, None] = {}
         self._front: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._back: queue.SimpleQueue[tuple[Job, Piece | None] | None] = queue.SimpleQueue()
         self._threads = [
@@ -60,13 +72,22 @@ class Conveyor:
 
     def submit(self, job: Job) -> None:
         """Put a bucket on the conveyor."""
+        self._under_way[job] = None
         self._front.put(job)
+        if self.failure is not None:
+            self.break_off(self.failure)
+
+    def break_off(self, failure: BaseException) -> None:
+        """End what is under way with a failure, though a thread may still wait for a message that never comes."""
+        self._keep(failure)
+        for job in list(self._under_way):
+            self._end(job)
 
     def close(self) -> None:
         """Finish what was submitted and end the threads."""
         self._front.put(None)
         for thread in self._threads:
-            thread.join()
+            thread.join(None if self.failure is None else PATIENCE_S)
 
     def _run_front(self) -> None:
         while (job := self._front.get()) is not None:
@@ -97,9 +118,13 @@ class Conveyor:
 
     def _finish(self, job: Job, piece: Piece | None) -> None:
         if piece is None:
-            job.done(self.failure)
+            self._end(job)
         else:
             self._try(piece.collect)
+
+    def _end(self, job: Job) -> None:
+        self._under_way.pop(job, None)
+        job.done(self.failure)
 
     def _try(self, call: Callable[[], None]) -> bool:
         """Call unless something failed before, keep what is raised, and tell whether all is well."""
@@ -108,8 +133,13 @@ class Conveyor:
         try:
             call()
         except BaseException as error:  # whatever happens must reach the training thread, or it would wait for ever
-            self.failure = error
+            self._keep(error)
         return self.failure is None
+
+    def _keep(self, failure: BaseException) -> None:
+        """Keep the first failure: a watchdog may have had one while this thread waited."""
+        if self.failure is None:
+            self.failure = failure
 
     def _tell(self, piece: Piece) -> None:
         with contextlib.suppress(Exception):  # the failure itself is already kept; a lost peer cannot be told

@@ -33,6 +33,7 @@ class Settings:
     levels        ranks inside each level, innermost first; only the outermost is compressed
     transport     "point-to-point" or "collectives"; "auto": collectives on NCCL only
     timeout_s     how long a peer may stay silent
+    watch_s       a rank that is dead, hung or cut off is found within this time; 0: heartbeats are not sent
     rate_Bps      what a link carries, for the bound in reports; None: as measured
     history       steps of which the timeline is kept
     """
@@ -47,6 +48,7 @@ class Settings:
     levels: tuple[int, ...] = ()
     transport: str = "auto"
     timeout_s: float = 300.0
+    watch_s: float = 10.0
     rate_Bps: float | None = None
     history: int = 16
 
@@ -59,6 +61,11 @@ class Settings:
         _at_least("check_every", self.check_every, 0)
         _at_least("piece_bytes", self.piece_bytes, 4096)
         _at_least("history", self.history, 1)
+        if self.watch_s and not 1.0 <= self.watch_s <= 3600.0:
+            raise SynchronizationError(
+                f"watch_s={self.watch_s!r} must be 0, or from 1 to 3600 seconds.",
+                hint="A rank that stands still for less than half of it is not called lost.",
+            )
         if self.levels and self.nan == "pass":
             raise SynchronizationError(
                 'nan="pass" cannot be had with levels: other hosts have summed before they hear of it.',

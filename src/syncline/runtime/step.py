@@ -90,6 +90,9 @@ class Step:
         self.skipped = False
         self.ready: list[tuple[int, float, int]] = []
         self.spans: list[Span] = []
+        self.waits: dict[int, float] = {}
+        """Seconds spent waiting for the messages of each rank of the outermost level."""
+        self.num_changes = 0
         self._open = 0
         self._sealed = False
         self._idle = threading.Condition()
@@ -104,6 +107,7 @@ class Step:
         now = time.perf_counter()
         self.ready.append((index, now, size_bytes))
         with self._idle:
+            self.num_changes += 1
             self._open += 1
             self._sealed = self._sealed or last
         self.computed_s = now
@@ -111,9 +115,19 @@ class Step:
     def bucket_out(self) -> None:
         """Note that a bucket is averaged, or has failed."""
         with self._idle:
+            self.num_changes += 1
             self._open -= 1
             self.synchronised_s = time.perf_counter()
             self._idle.notify_all()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether buckets are under way."""
+        return self._open > 0
+
+    def waited(self, peer: int, seconds: float) -> None:
+        """Note that a peer's message was waited for."""
+        self.waits[peer] = self.waits.get(peer, 0.0) + seconds
 
     def wait(self) -> None:
         """Wait until every bucket that went in has come out."""

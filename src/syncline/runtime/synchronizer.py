@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -17,6 +18,8 @@ from syncline.runtime.conveyor import Conveyor, Job
 from syncline.runtime.links import GroupLinks
 from syncline.runtime.settings import Settings
 from syncline.runtime.step import Step, StepReport
+from syncline.runtime.verdict import Straggler
+from syncline.runtime.watchdog import start_watchdog
 from syncline.timeline import Timeline
 
 STATE_VERSION = 1
@@ -38,6 +41,7 @@ class Synchronizer:
         self._num_steps = 0
         self._next_began_s = 0.0
         self._rate_Bps = 0.0
+        self._watchdog = start_watchdog(self, links.team, settings.watch_s)
 
     # Steps
 
@@ -91,12 +95,26 @@ class Synchronizer:
             raise self.failure_of(self._conveyor.failure)
 
     def failure_of(self, failure: BaseException) -> BaseException:
-        """Return the failure with where it happened."""
+        """Return the failure with where it happened; a lost rank behind it is named, and the others are told."""
+        if self._watchdog is not None:
+            failure = self._watchdog.explain(failure)
         if isinstance(failure, SynchronizationError) and not failure.where:
             failure.where = f"rank {self.rank}, step {max(0, self._num_steps - 1)}"
         return failure
 
+    def break_off(self, failure: BaseException) -> None:
+        """End every wait with this failure, as the watchdog does when a rank is lost."""
+        self._conveyor.break_off(failure)
+
+    def busy(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context for what takes long on purpose on this rank: nobody is called hung meanwhile."""
+        return contextlib.nullcontext() if self._watchdog is None else self._watchdog.busy()
+
     # What happened
+
+    def stragglers(self) -> list[Straggler]:
+        """Return the ranks that hold the others up, with the reason: compute, network or both."""
+        return [] if self._watchdog is None or self.settings.levels else self._watchdog.stragglers()
 
     def report(self) -> StepReport:
         """Return the last complete step in numbers."""
@@ -179,6 +197,8 @@ class Synchronizer:
 
     def close(self) -> None:
         """Finish what is under way, end the threads and give the buffers back; what was measured stays."""
+        if self._watchdog is not None:
+            self._watchdog.close()
         self._conveyor.close()
         self._buckets.clear()
 

@@ -1,0 +1,183 @@
+"""Heartbeats: small messages that ranks send each other all the time, apart from training and from its connections.
+
+A beat says how far its rank is, what it does, and whom it hears. Datagrams carry it from each rank to each other, so
+that a path that is broken between two ranks shows; where datagrams do not pass, the store of the job carries it, and
+only who is silent can be seen.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import select
+import socket
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Protocol
+
+from torch.distributed import distributed_c10d
+
+COMPUTING, WAITING, BUSY, CLOSED = "computing", "waiting", "busy", "closed"
+MAX_BYTES = 60_000
+STORE_TIMEOUT_S = 1.0
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What a rank says of itself.
+
+    mark       grows with everything that is done: no change is no progress
+    still_s    time since the last progress
+    step_s     the usual time of a step; 0: none is over yet
+    compute_s  of it, without waiting for others
+    waits      seconds a step waits for each rank
+    ages       seconds since each rank was last heard
+    at         the line its training thread is in, where that has not moved for long
+    cause      why it has given up; "": it has not
+    """
+
+    rank: int
+    step: int = 0
+    mark: int = 0
+    state: str = COMPUTING
+    still_s: float = 0.0
+    step_s: float = 0.0
+    compute_s: float = 0.0
+    waits: tuple[float, ...] = ()
+    ages: tuple[float, ...] = ()
+    at: str = ""
+    cause: str = ""
+
+    def to_bytes(self, token: str) -> bytes:
+        """Return the beat as it travels; the token tells the beats of one run from those of another."""
+        return json.dumps({**asdict(self), "token": token}).encode()[:MAX_BYTES]
+
+
+def read_beat(data: bytes, token: str, num_ranks: int) -> Beat | None:
+    """Return the beat that arrived, or None for anything else: whoever can reach the port can send to it."""
+    try:
+        said: dict[str, Any] = json.loads(data)
+        if said.pop("token") != token or set(said) != {field.name for field in fields(Beat)}:
+            return None
+        texts = {key: str(said[key])[:1000] for key in ("state", "at", "cause")}
+        numbers = {key: float(said[key]) for key in ("still_s", "step_s", "compute_s")}
+        rows = {key: tuple(float(x) for x in said[key]) for key in ("waits", "ages")}
+        found: dict[str, Any] = {**texts, **numbers, **rows}
+        beat = Beat(int(said["rank"]), int(said["step"]), int(said["mark"]), **found)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return beat if 0 <= beat.rank < num_ranks and len(beat.ages) in (0, num_ranks) else None
+
+
+class Post(Protocol):
+    """Carries beats between ranks. `refused` counts, by rank, answers that there is no such process any more."""
+
+    refused: dict[int, int]
+
+    def say(self, data: bytes) -> None: ...
+
+    def hear(self, wait_s: float) -> list[bytes]: ...
+
+    def close(self) -> None: ...
+
+
+class Datagrams:
+    """Beats from each rank to each other; a host answers for a process that is gone, and that answer is heard."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.refused: dict[int, int] = {}
+        own = _own_address()
+        self._family = socket.AF_INET6 if ":" in own else socket.AF_INET
+        self._in = socket.socket(self._family, socket.SOCK_DGRAM)
+        self._in.bind((own, 0))
+        self._in.setblocking(False)
+        self.address: Address = self._in.getsockname()[:2]
+        self._out: dict[int, socket.socket] = {}
+
+    def connect(self, addresses: Sequence[Address]) -> None:
+        """Make a way to every other rank."""
+        for peer, address in enumerate(addresses):
+            if peer == self.rank:
+                continue
+            out = self._out[peer] = socket.socket(self._family, socket.SOCK_DGRAM)
+            out.setblocking(False)
+            out.connect(tuple(address))
+
+    def say(self, data: bytes) -> None:
+        """Send to every other rank; what cannot be sent now is not kept."""
+        for peer, out in self._out.items():
+            try:
+                out.send(data)
+            except ConnectionRefusedError:
+                self.refused[peer] = self.refused.get(peer, 0) + 1
+            except OSError:
+                continue  # no route, no room: the beat is lost, and silence says so
+
+    def hear(self, wait_s: float) -> list[bytes]:
+        """Return what has come, after waiting so long for the first."""
+        if not select.select([self._in], [], [], max(0.0, wait_s))[0]:
+            return []
+        heard = []
+        while True:
+            try:
+                heard.append(self._in.recv(MAX_BYTES))
+            except OSError:
+                return heard
+
+    def close(self) -> None:
+        """Give the sockets back."""
+        for out in (self._in, *self._out.values()):
+            out.close()
+
+
+class StoreBeats:
+    """Beats through the job's store, over a connection of its own: for networks that let no datagrams through."""
+
+    def __init__(self, rank: int, num_ranks: int, token: str) -> None:
+        self.refused: dict[int, int] = {}
+        store: Any = distributed_c10d._get_default_store()
+        self._store = store.clone()
+        self._store.set_timeout(datetime.timedelta(seconds=STORE_TIMEOUT_S))
+        self._own = f"syncline/beats/{token}/{rank}"
+        self._others = [f"syncline/beats/{token}/{peer}" for peer in range(num_ranks) if peer != rank]
+        self._last: dict[str, bytes] = {}
+
+    def say(self, data: bytes) -> None:
+        """Leave the beat where the others look."""
+        try:
+            self._store.set(self._own, data)
+        except RuntimeError:
+            return  # the store's host is gone, and everybody's silence will say so
+
+    def hear(self, wait_s: float) -> list[bytes]:
+        """Return the beats that are new, after waiting so long."""
+        select.select([], [], [], max(0.0, wait_s))
+        new: list[bytes] = []
+        for key in self._others:
+            try:
+                data = self._store.get(key) if self._store.check([key]) else b""
+            except RuntimeError:
+                return new
+            if data and data != self._last.get(key):
+                self._last[key] = data
+                new.append(data)
+        return new
+
+    def close(self) -> None:
+        """Do nothing: the connection ends with the object."""
+
+
+def _own_address() -> str:
+    """Return the address by which this host reaches the first rank's."""
+    target = os.environ.get("MASTER_ADDR", "") or "127.0.0.1"
+    try:
+        family, _, _, _, address = socket.getaddrinfo(target, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"

@@ -1,0 +1,141 @@
+"""Who is dead, hung, cut off or slow, from what ranks say of themselves and of each other; no clock, no socket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from syncline.runtime.heartbeat import BUSY, CLOSED, COMPUTING, WAITING, Beat
+
+SILENCE_SHARE = 0.6
+"""Of `watch_s`: how long silence or standing still must last, so that with sending and hearing it is found in time."""
+PATIENCE_STEPS = 3.0
+"""Standing still is judged after so many usual steps, where that is longer: a slow wire is not a broken one."""
+REFUSALS = 2
+SLOW_SHARE = 0.2
+"""Of the usual step: who holds the others up by less is not called slow."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What is known of another rank: its last beat, its age, and how often its host said that it is gone."""
+
+    beat: Beat
+    age_s: float
+    refused: int = 0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is wrong: "dead", "hung", "network", "closed" or "told" (another rank found it), and with which rank."""
+
+    kind: str
+    rank: int
+    text: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A rank that holds the others up in every step: by how long, and whether it computes or sends too slowly."""
+
+    rank: int
+    host: str
+    reason: str
+    late_s: float
+    step_s: float
+
+    def line(self) -> str:
+        """Return it on one line."""
+        share = self.late_s / self.step_s if self.step_s else 0.0
+        what = {"compute": "computes longer", "network": "is reached more slowly", "both": "computes and sends longer"}
+        return (
+            f"rank {self.rank} on {self.host} {what[self.reason]} than the others: {self.late_s:.3g} s of every "
+            f"{self.step_s:.3g} s step ({share:.0%}); reason: {self.reason}"
+        )
+
+
+def judge(own: Beat, heard: Mapping[int, Heard], hosts: Sequence[str], watch_s: float) -> Verdict | None:
+    """Return what is wrong, or None; every rank that hears the others comes to it, or is told."""
+    limit = SILENCE_SHARE * watch_s
+    told = next((h.beat for h in heard.values() if h.beat.cause), None)
+    if told is not None:
+        return Verdict("told", told.rank, told.cause)
+    return _silent(own, heard, hosts, limit) or _still(own, heard, hosts, limit)
+
+
+def _silent(own: Beat, heard: Mapping[int, Heard], hosts: Sequence[str], limit_s: float) -> Verdict | None:
+    open_ranks = {rank: h for rank, h in heard.items() if h.beat.state != CLOSED}
+    for rank, h in open_ranks.items():
+        if h.refused >= REFUSALS:
+            text = f"rank {rank} on {hosts[rank]} is dead: its host answers that the process is gone."
+            return Verdict("dead", rank, text, "Look for its last words, an OOM kill or a signal, on that host.")
+    silent = [rank for rank, h in open_ranks.items() if h.age_s > limit_s]
+    if not silent:
+        return None
+    if len(silent) == len(open_ranks) >= 2:
+        text = f"rank {own.rank} on {hosts[own.rank]} hears nobody: it is cut off, or all other ranks are gone."
+        return Verdict("network", own.rank, text, f"Check the link of {hosts[own.rank]}.")
+    rank = silent[0]
+    age = heard[rank].age_s
+    hearing = [
+        r for r, h in heard.items() if r not in silent and h.age_s <= limit_s / 2 and _hears(h.beat, rank, limit_s)
+    ]
+    if hearing:
+        text = (
+            f"ranks do not agree who is silent: rank {own.rank} on {hosts[own.rank]} has not heard rank {rank} on "
+            f"{hosts[rank]} for {age:.1f} s, and rank {hearing[0]} on {hosts[hearing[0]]} has."
+        )
+        return Verdict("network", rank, text, f"Check the path between {hosts[own.rank]} and {hosts[rank]}.")
+    text = f"rank {rank} on {hosts[rank]} is dead: nobody has heard it for {age:.1f} s."
+    return Verdict("dead", rank, text, "Its process is gone or stopped, or its host is down or cut off.")
+
+
+def _hears(beat: Beat, rank: int, limit_s: float) -> bool:
+    return len(beat.ages) > rank and beat.ages[rank] <= limit_s / 2
+
+
+def _still(own: Beat, heard: Mapping[int, Heard], hosts: Sequence[str], limit_s: float) -> Verdict | None:
+    beats = {own.rank: own, **{rank: h.beat for rank, h in heard.items()}}
+    steps = [beat.step_s for beat in beats.values() if beat.step_s > 0]
+    if not steps or any(beat.state == BUSY for beat in beats.values()):
+        return None  # the first step compiles and connects: how long it takes says nothing
+    patience_s = max(limit_s, PATIENCE_STEPS * median(steps))
+    waiting = [beat for beat in beats.values() if beat.state == WAITING and beat.still_s > patience_s]
+    if not waiting:
+        return None
+    for beat in sorted(beats.values(), key=lambda beat: beat.step):
+        who = f"rank {beat.rank} on {hosts[beat.rank]}"
+        if beat.state == CLOSED:
+            text = f"{who} has ended at step {beat.step} while rank {waiting[0].rank} still waits for it."
+            return Verdict("closed", beat.rank, text, "Give every rank the same number of steps, or use model.join().")
+        if beat.state == COMPUTING and beat.still_s > patience_s:
+            where = f", in {beat.at}" if beat.at else ""
+            text = f"{who} hangs: alive, but without progress for {beat.still_s:.1f} s at step {beat.step}{where}."
+            return Verdict("hung", beat.rank, text, "Wrap what takes long on purpose in handle.busy().")
+    if len(waiting) == len(beats):
+        text = f"every rank waits and nothing arrives: no progress for {min(b.still_s for b in waiting):.1f} s."
+        return Verdict(
+            "network", own.rank, text, "All ranks are alive: the connections that carry gradients are stuck."
+        )
+    return None
+
+
+def stragglers(beats: Mapping[int, Beat], hosts: Sequence[str]) -> list[Straggler]:
+    """Return the ranks that hold the others up, the worst first, from the beats of at least three ranks."""
+    timed = {rank: beat for rank, beat in beats.items() if beat.step_s > 0 and len(beat.waits) == len(hosts)}
+    if len(timed) < 3:
+        return []
+    step_s = median(beat.step_s for beat in timed.values())
+    waited = {rank: median(beat.waits[rank] for r, beat in timed.items() if r != rank) for rank in timed}
+    found = []
+    for rank, beat in timed.items():
+        others = [other for other in timed if other != rank]
+        lag_s = max(0.0, beat.compute_s - median(timed[other].compute_s for other in others))
+        late_s = waited[rank] - median(waited[other] for other in others)
+        compute, network = lag_s > SLOW_SHARE * step_s, late_s - lag_s > SLOW_SHARE * step_s
+        if compute or network:
+            reason = "both" if compute and network else "compute" if compute else "network"
+            found.append(Straggler(rank, hosts[rank], reason, max(lag_s, late_s), step_s))
+    return sorted(found, key=lambda straggler: -straggler.late_s)

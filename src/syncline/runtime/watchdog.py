@@ -1,0 +1,261 @@
+"""The watchdog of a handle: a thread that sends and hears heartbeats, and ends the wait when a rank is lost.
+
+It is independent of the training thread and of the connections that carry gradients. When a rank is dead, hung or cut
+off, everything that waits is given an error that names rank and host; the other ranks are told, so all raise the same.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any, Protocol
+
+from syncline.errors import LostRankError, SynchronizationError
+from syncline.runtime.agreement import exchange_json
+from syncline.runtime.heartbeat import BUSY, CLOSED, COMPUTING, WAITING, Beat, Datagrams, Post, StoreBeats, read_beat
+from syncline.runtime.step import Step
+from syncline.runtime.team import Team
+from syncline.runtime.verdict import SILENCE_SHARE, Heard, Straggler, Verdict, judge, stragglers
+
+BEATS = 20
+"""Beats in `watch_s`."""
+HELLO_S = 3.0
+GOODBYES = 3
+RECENT = 8
+
+
+class Watched(Protocol):
+    """What a watchdog looks at and can stop."""
+
+    @property
+    def steps(self) -> Sequence[Step]: ...
+
+    def break_off(self, failure: BaseException) -> None: ...
+
+
+@dataclass(frozen=True)
+class Roll:
+    """Who takes part: this rank, the hosts of all, and how beats travel."""
+
+    rank: int
+    hosts: tuple[str, ...]
+    token: str
+    post: Post
+
+
+class Watchdog:
+    """Watches the ranks of one team until it is closed."""
+
+    def __init__(self, watched: Watched, roll: Roll, watch_s: float) -> None:
+        self.roll = roll
+        self.watch_s = watch_s
+        self.verdict: Verdict | None = None
+        # Whoever forgets a handle must not have it kept by its watchdog.
+        self._watched = weakref.ref(watched)
+        self._heard = {rank: Beat(rank) for rank in range(len(roll.hosts)) if rank != roll.rank}
+        now = time.monotonic()
+        self._heard_s = dict.fromkeys(self._heard, now)
+        self._mark, self._moved_s = -1, now
+        self._busy = 0
+        self._state, self._cause = "", ""
+        self._found, self._stop = threading.Event(), threading.Event()
+        self._trainer = threading.get_ident()
+        self._thread = threading.Thread(target=self._run, name="syncline-watchdog", daemon=True)
+        self._thread.start()
+        atexit.register(self._at_exit)
+
+    @property
+    def interval_s(self) -> float:
+        """The time between beats."""
+        return self.watch_s / BEATS
+
+    # What the handle asks
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """Tell the others that this rank does something long on purpose: nobody is called hung meanwhile."""
+        self._busy += 1
+        self._say()
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            self._moved_s = time.monotonic()
+            self._say()
+
+    def stragglers(self) -> list[Straggler]:
+        """Return the ranks that hold the others up, with the reason."""
+        return stragglers({self.roll.rank: self.own(), **self._heard}, self.roll.hosts)
+
+    def explain(self, failure: BaseException) -> BaseException:
+        """Return the failure, or what lies behind it where that is a lost rank; the others are told."""
+        if isinstance(failure, LostRankError):
+            return failure
+        # A connection that breaks says less than the beats will in a moment: whose process is gone, or what it said.
+        if type(failure) is SynchronizationError:
+            self._found.wait(4 * self.interval_s)
+        if self.verdict is not None:
+            return _error(self.verdict)
+        self._tell(f"rank {self.roll.rank} on {self.roll.hosts[self.roll.rank]} failed: {_first_line(failure)}")
+        return failure
+
+    def close(self) -> None:
+        """Say goodbye and end the thread."""
+        atexit.unregister(self._at_exit)
+        self._state = CLOSED
+        for _ in range(GOODBYES):
+            self._say()
+        self._stop.set()
+        self._thread.join(2.0)
+        self.roll.post.close()
+
+    def _at_exit(self) -> None:
+        """Say why this process ends: peers that wait for it then need not guess."""
+        error = getattr(sys, "last_value", None)
+        if error is not None:
+            self._tell(f"rank {self.roll.rank} on {self.roll.hosts[self.roll.rank]} failed: {_first_line(error)}")
+        self.close()
+
+    # The thread
+
+    def _run(self) -> None:
+        next_s = last_s = time.monotonic()
+        trusted_s = next_s
+        while not self._stop.is_set() and self._watched() is not None:
+            self._take(self.roll.post.hear(min(self.interval_s, next_s - time.monotonic())))
+            now = time.monotonic()
+            if now - last_s > 4 * self.interval_s:
+                trusted_s = now + 2 * self.interval_s  # this process itself stood still: the others did not
+            last_s = now
+            if now < next_s:
+                continue
+            next_s = now + self.interval_s
+            self._say()
+            if self.verdict is None and not self._state and now >= trusted_s:
+                self._conclude(judge(self.own(), self._views(now), self.roll.hosts, self.watch_s))
+
+    def _take(self, messages: list[bytes]) -> None:
+        for data in messages:
+            beat = read_beat(data, self.roll.token, len(self.roll.hosts))
+            if beat is not None and beat.rank != self.roll.rank:
+                self._heard[beat.rank] = beat
+                self._heard_s[beat.rank] = time.monotonic()
+                self.roll.post.refused.pop(beat.rank, None)
+
+    def _views(self, now: float) -> dict[int, Heard]:
+        refused = self.roll.post.refused
+        return {r: Heard(beat, now - self._heard_s[r], refused.get(r, 0)) for r, beat in self._heard.items()}
+
+    def _conclude(self, verdict: Verdict | None) -> None:
+        if verdict is None:
+            return
+        self.verdict = verdict
+        self._tell(verdict.text)
+        self._found.set()
+        watched = self._watched()
+        if watched is not None:
+            watched.break_off(_error(verdict))
+
+    def _tell(self, cause: str) -> None:
+        self._cause = self._cause or cause
+        for _ in range(GOODBYES):
+            self._say()
+
+    def _say(self) -> None:
+        self.roll.post.say(self.own().to_bytes(self.roll.token))
+
+    def own(self) -> Beat:
+        """Return what this rank says of itself now."""
+        now = time.monotonic()
+        watched = self._watched()
+        steps = [] if watched is None else list(watched.steps)
+        last = steps[-1] if steps else None
+        mark = 0 if last is None else (last.number + 1) * 1_000_000 + len(last.spans) + last.num_changes
+        if mark != self._mark:
+            self._mark, self._moved_s = mark, now
+        waiting = last is not None and last.is_waiting
+        state = self._state or (BUSY if self._busy else WAITING if waiting else COMPUTING)
+        still_s = now - self._moved_s
+        over = [step for step in steps if step.ended_s and step.number > 0][-RECENT:]
+        beat = Beat(self.roll.rank, -1 if last is None else last.number, mark, state, still_s, cause=self._cause[:600])
+        if over:
+            beat = replace(beat, **_usual(over, len(self.roll.hosts)))
+        if state == COMPUTING and still_s > SILENCE_SHARE * self.watch_s / 2:
+            beat = replace(beat, at=_where(self._trainer))
+        return replace(beat, ages=tuple(
+            0.0 if rank == self.roll.rank else round(now - self._heard_s[rank], 3)
+            for rank in range(len(self.roll.hosts))
+        ))  # fmt: skip
+
+
+def start_watchdog(watched: Watched, team: Team, watch_s: float) -> Watchdog | None:
+    """Return a watchdog over the ranks of a team; every rank calls it. None where there is nobody to watch."""
+    if team.size == 1 or watch_s <= 0:
+        return None
+    return Watchdog(watched, _meet(team), watch_s)
+
+
+def _meet(team: Team) -> Roll:
+    """Exchange names and addresses, and see whether datagrams pass between all ranks."""
+    post = Datagrams(team.rank)
+    said = {"host": os.environ.get("SYNCLINE_LAB_HOST") or socket.gethostname(), "address": post.address}
+    everyone = exchange_json({**said, "token": os.urandom(8).hex()}, team)
+    hosts, token = tuple(str(one["host"]) for one in everyone), str(everyone[0]["token"])
+    post.connect([(str(one["address"][0]), int(one["address"][1])) for one in everyone])
+    passed = _hello(post, team, token)
+    if all(bool(one["passed"]) for one in exchange_json({"passed": passed}, team)):
+        return Roll(team.rank, hosts, token, post)
+    post.close()
+    return Roll(team.rank, hosts, token, StoreBeats(team.rank, team.size, token))
+
+
+def _hello(post: Datagrams, team: Team, token: str) -> bool:
+    """Greet until every other rank was heard; whether that happened."""
+    missing = set(range(team.size)) - {team.rank}
+    end_s = time.monotonic() + HELLO_S
+    beat = Beat(team.rank).to_bytes(token)
+    post.say(beat)
+    while missing and time.monotonic() < end_s:
+        post.say(beat)
+        for data in post.hear(0.05):
+            heard = read_beat(data, token, team.size)
+            missing -= {heard.rank} if heard else set()
+    post.say(beat)
+    return not missing
+
+
+def _usual(steps: list[Step], num_ranks: int) -> dict[str, Any]:
+    reports = [step.report(1.0) for step in steps]
+    waits = tuple(median(step.waits.get(rank, 0.0) for step in steps) for rank in range(num_ranks))
+    return {
+        "step_s": median(report.step_s for report in reports),
+        "compute_s": median(report.compute_s for report in reports),
+        "waits": tuple(round(wait, 6) for wait in waits),
+    }
+
+
+def _where(thread: int) -> str:
+    """Return the line that a thread of this process is in, outside torch."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None and "/torch/" in frame.f_code.co_filename and frame.f_back is not None:
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    return f"{os.path.basename(frame.f_code.co_filename)} line {frame.f_lineno} ({frame.f_code.co_name})"
+
+
+def _error(verdict: Verdict) -> LostRankError:
+    return LostRankError(verdict.text, hint=verdict.hint)
+
+
+def _first_line(failure: BaseException) -> str:
+    return str(getattr(failure, "message", "") or failure).split("\n", 1)[0] or type(failure).__name__
