@@ -8,9 +8,13 @@ handle.close()
 
 from __future__ import annotations
 
+from syncline.runtime.periodic.diloco import DiLoCo
+from syncline.runtime.periodic.local_sgd import LocalSGD
+from syncline.runtime.periodic.target import site_group
+from syncline.runtime.checkpoint import Checkpoints
 from syncline.runtime.settings import Settings
 from syncline.runtime.start import synchronize
 from syncline.runtime.step import StepReport
 from syncline.runtime.synchronizer import Synchronizer
 
-__all__ = ["Settings", "StepReport", "Synchronizer", "synchronize"]
+__all__ = ["Checkpoints", "DiLoCo", "LocalSGD", "Settings", "StepReport", "Synchronizer", "site_group", "synchronize"]

@@ -1,0 +1,114 @@
+"""Averages in the background for any method: agree once, then launch flat buffers and let them land.
+
+A launch goes through the handle's ordered threads and its compressed exchange, as buckets of gradients do.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from syncline.errors import SynchronizationError
+from syncline.runtime.agreement import agree
+from syncline.runtime.bucket import Layout
+from syncline.runtime.links import GroupLinks
+from syncline.runtime.periodic.target import Target
+from syncline.runtime.replicas import compare, fingerprints
+from syncline.runtime.settings import Settings
+from syncline.runtime.synchronizer import Synchronizer
+from syncline.runtime.team import Team, agreed_name
+
+
+class Flight:
+    """One buffer under way: launched at a step, landed when its average is there."""
+
+    def __init__(self, step: int, landed: bool = False) -> None:
+        self.step = step
+        self._event = threading.Event()
+        self._failure: BaseException | None = None
+        if landed:
+            self._event.set()
+
+    @property
+    def landed(self) -> bool:
+        """Whether the average is there, or a failure."""
+        return self._event.is_set()
+
+    def finish(self, failure: BaseException | None) -> None:
+        """Note the end: called by the communication thread."""
+        self._failure = failure
+        self._event.set()
+
+    def wait(self) -> float:
+        """Wait until it has landed, raise what went wrong, and return the seconds it took."""
+        began = time.perf_counter()
+        self._event.wait()
+        if self._failure is not None:
+            raise self._failure
+        return time.perf_counter() - began
+
+
+class Averaging:
+    """Averages of flat float32 buffers over a target's ranks, in order, in the background."""
+
+    def __init__(self, target: Target, settings: Settings, meaning: Mapping[str, Any]) -> None:
+        agree_first(target, settings, meaning)
+        links = GroupLinks(target.group, settings, target.device)
+        self._synchronizer = Synchronizer(settings, links, str(meaning["method"]))
+        self.rank, self.num_ranks = links.rank, links.num_ranks
+        self.team = links.team
+        self.wire_bytes = 0
+        """What this rank has sent at the outermost level, of all that has landed."""
+
+    def launch(self, index: int, buffer: torch.Tensor, layout: Layout, step: int) -> Flight:
+        """Begin to average a buffer in place; every rank launches the same ones in the same order."""
+        if buffer.is_cuda:
+            torch.cuda.current_stream(buffer.device).synchronize()
+        flight, record = Flight(step), self._synchronizer.open_step()
+
+        def done(failure: BaseException | None) -> None:
+            self.wire_bytes += record.wire_bytes
+            flight.finish(failure)
+
+        self._synchronizer.average(index, buffer, layout, record, done, last=True)
+        return flight
+
+    def compare(self, target: Target) -> None:
+        """Raise on every rank if they do not start from the same weights: averages of moves would keep them apart."""
+        compare(fingerprints(target.values()), list(target.names), self.team, 0)
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        self.team.all_reduce(torch.zeros(1, device=self.team.device))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return this rank's residuals and factors; nothing may be under way."""
+        return self._synchronizer.state_dict(local=True)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over this rank's residuals and factors; nothing may be under way."""
+        self._synchronizer.load_state_dict(state)
+
+    def close(self) -> None:
+        """Finish what is under way and end the threads."""
+        self._synchronizer.close()
+
+
+def agree_first(target: Target, settings: Settings, meaning: Mapping[str, Any]) -> None:
+    """Raise on every rank where two mean different things; before groups are made, which would wait for each other."""
+    name = agreed_name(target.group, target.device)
+    rank, size = dist.get_rank(target.group), dist.get_world_size(target.group)
+    team = Team(f"{name}/agreement", range(size), rank, target.device, settings.timeout_s)
+    agree({**meaning, **settings.agreed(), "parameters": target.described()}, team)
+
+
+def at_least(what: str, value: object, least: int) -> int:
+    """Return a whole number from `least`, or raise."""
+    if type(value) is not int or value < least:
+        raise SynchronizationError(f"{what}={value!r} must be a whole number from {least}.")
+    return value

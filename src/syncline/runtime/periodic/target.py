@@ -1,0 +1,111 @@
+"""What is averaged and with whom: the parameters of a plain, DDP or FSDP2 model, and the group that shares them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+from torch.nn.parallel import DistributedDataParallel
+
+from syncline.errors import SynchronizationError
+from syncline.runtime.levels import resolve
+
+
+@dataclass(frozen=True)
+class Target:
+    """The trained parameters of this rank by name, the group to average over, and how it falls into levels."""
+
+    names: tuple[str, ...]
+    parameters: tuple[torch.Tensor, ...]
+    group: Any
+    levels: tuple[int, ...]
+    replaces: DistributedDataParallel | None
+    """A DDP model over the very ranks of the group: the method takes the place of its averaging."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.parameters[0].device
+
+    def values(self) -> list[torch.Tensor]:
+        """Return this rank's part of each parameter; memory is shared."""
+        return [_local(parameter.detach()) for parameter in self.parameters]
+
+    def gradients(self) -> list[torch.Tensor | None]:
+        """Return this rank's part of each gradient."""
+        return [None if p.grad is None else _local(p.grad) for p in self.parameters]
+
+    def described(self) -> list[Any]:
+        """Return what other ranks must have too."""
+        return [[name, list(v.shape)] for name, v in zip(self.names, self.values(), strict=True)]
+
+
+def target(model: nn.Module, group: Any = None, levels: object = None) -> Target:
+    """Return what a method averages.
+
+    plain module   over `group`, by default the world
+    DDP            over a part of the group (a site): DDP goes on there, and levels are (ranks of a site,)
+                   over all of it: the method replaces DDP's averaging
+    FSDP2          over `group`, the ranks that hold the same shard, which must be given
+    """
+    if not dist.is_initialized():
+        raise SynchronizationError(
+            "torch.distributed is not initialised.", hint="Call torch.distributed.init_process_group first."
+        )
+    module = getattr(model, "_orig_mod", model)
+    replaces, inside = None, levels
+    if isinstance(module, FSDPModule) and group is None:
+        raise SynchronizationError(
+            "an FSDP2 model needs the group of ranks that hold the same shard.",
+            hint='Pass group=mesh["site"].get_group() of a mesh (site, shard), "shard" of which fully_shard has.',
+        )
+    group = group or dist.group.WORLD
+    if isinstance(module, DistributedDataParallel):
+        replaces, inside = _ddp(module, group, levels)
+        module = module.module
+    named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    if not named:
+        raise SynchronizationError("the model has no parameter to train.")
+    names, parameters = zip(*named, strict=True)
+    return Target(names, parameters, group, resolve(inside, dist.get_world_size(group)), replaces)
+
+
+def site_group(ranks_per_site: int) -> Any:
+    """Return the group of this rank's site, for DDP inside it; every rank of the world calls it.
+
+    model = DistributedDataParallel(model, process_group=syncline.torch.site_group(8))
+    optimizer = syncline.torch.DiLoCo(optimizer, model, every=50, codec="int4")
+    """
+    size = dist.get_world_size()
+    if type(ranks_per_site) is not int or ranks_per_site < 1 or size % ranks_per_site:
+        raise SynchronizationError(f"{size} ranks cannot be parted into sites of {ranks_per_site!r}.")
+    sites = [list(range(low, low + ranks_per_site)) for low in range(0, size, ranks_per_site)]
+    groups = [dist.new_group(ranks) for ranks in sites]
+    return groups[dist.get_rank() // ranks_per_site]
+
+
+def _ddp(model: DistributedDataParallel, group: Any, levels: object) -> tuple[DistributedDataParallel | None, object]:
+    inner = dist.get_process_group_ranks(model.process_group)
+    outer = dist.get_process_group_ranks(group)
+    if sorted(inner) == sorted(outer):
+        return model, levels
+    if not set(inner) & set(outer) - {dist.get_rank()}:
+        return None, levels  # DDP inside a site, and the group goes across: one rank of each
+    size = len(inner)
+    place = outer.index(dist.get_rank()) // size
+    if not set(inner) <= set(outer) or sorted(inner) != sorted(outer[place * size : (place + 1) * size]):
+        raise SynchronizationError(
+            f"the ranks of DDP's group ({', '.join(map(str, inner))}) do not follow one another in the group that the "
+            "method averages over.",
+            hint="Make sites with syncline.torch.site_group(ranks of one site).",
+        )
+    return None, levels if levels is not None else (size,)
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    to_local: Any = getattr(tensor, "to_local", None)
+    return tensor if to_local is None else to_local()
