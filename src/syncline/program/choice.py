@@ -69,9 +69,8 @@ class Measured:
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Measured:
         """Return what `to_json` wrote."""
-        work = {k: tuple(v) if isinstance(v, list) else v for k, v in saved["work"].items()}
         prices = tuple(Price(**price) for price in saved["prices"])
-        return cls(**{**saved, "work": Work(**work), "prices": prices})
+        return cls(**{**saved, "work": Work.from_json(saved["work"]), "prices": prices})
 
     def how(self, codec: str) -> How:
         """Return how a bucket travels in a codec, with its measured price."""

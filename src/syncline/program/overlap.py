@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 DEPTH = 2
 """Pieces whose sums the runtime awaits at once."""
@@ -45,6 +46,12 @@ class Work:
     def total_s(self) -> float:
         """All of it."""
         return self.forward_s + sum(self.backward_s) + self.optimizer_s
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Work:
+        """Return the work whose fields JSON holds."""
+        backward, elements = tuple(map(float, saved["backward_s"])), tuple(map(int, saved["elements"]))
+        return cls(float(saved["forward_s"]), backward, elements, float(saved["optimizer_s"]))
 
 
 @dataclass(frozen=True)

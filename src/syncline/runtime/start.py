@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -13,12 +14,14 @@ from torch.nn.parallel import DistributedDataParallel
 from syncline.codec.low_rank import LowRank
 from syncline.errors import SynchronizationError
 from syncline.runtime.agreement import agree
+from syncline.runtime.auto import AutoSynchronizer
 from syncline.runtime.ddp import DdpSynchronizer, Scaler
 from syncline.runtime.fsdp import FsdpSynchronizer
 from syncline.runtime.levels import resolve
 from syncline.runtime.links import GroupLinks
 from syncline.runtime.settings import Settings
 from syncline.runtime.synchronizer import Synchronizer
+from syncline.runtime.tuned import Asked, asked
 
 
 def synchronize(
@@ -28,6 +31,8 @@ def synchronize(
     levels: object = None,
     scaler: Scaler | None = None,
     replicas: dist.ProcessGroup | None = None,
+    accuracy: str = "safe",
+    settings: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Synchronizer:
     """Average gradients of a DDP or FSDP2 model through `codec`; every rank calls it before the first backward.
@@ -39,37 +44,43 @@ def synchronize(
 
     `levels` are the ranks inside each level of a hierarchy ((8,), "host" or a Fabric); `scaler` is the GradScaler, if
     there is one: overflows then skip the step on every rank. With FSDP2 `replicas` is the group of ranks that hold the
-    same shard, over which `codec` averages while shards themselves are reduced as FSDP2 does. The other options are
-    those of `Settings`.
+    same shard, over which `codec` averages while shards themselves are reduced as FSDP2 does. With codec="auto" what is
+    fastest here is found by measurement, in the class `accuracy` allows ("exact", "safe", "aggressive"); `settings` is
+    the file that `syncline tune` wrote. The other options are those of `Settings`.
     """
     if not dist.is_initialized():
         raise SynchronizationError(
             "torch.distributed is not initialised.", hint="Call torch.distributed.init_process_group first."
         )
     module = getattr(model, "_orig_mod", model)
+    wanted = asked(codec, accuracy, settings)
     if isinstance(module, DistributedDataParallel):
         num_ranks = dist.get_world_size(module.process_group)
         if replicas is not None:
             raise SynchronizationError("replicas= belongs to FSDP2.", hint="Give levels= to average DDP in levels.")
         if scaler is not None:
             options.setdefault("nan", "skip")
-        settings = Settings(codec=codec, levels=resolve(levels, num_ranks), **options)
-        return _ddp(module, settings, scaler)
+        made = Settings(codec=wanted.base, levels=resolve(levels, num_ranks), **options)
+        return _ddp(module, made, scaler, wanted)
     if isinstance(module, FSDPModule):
-        settings = Settings(codec=codec, **options)
-        _check_fsdp(settings, levels, scaler)
-        return _fsdp(module, settings, replicas)
+        made = Settings(codec=wanted.fixed_only("FSDP2"), **options)
+        _check_fsdp(made, levels, scaler)
+        return _fsdp(module, made, replicas)
     raise SynchronizationError(
         f"{type(module).__name__} is not a model syncline can synchronise.",
         hint="Pass a DistributedDataParallel model, or one that fully_shard was applied to.",
     )
 
 
-def _ddp(model: DistributedDataParallel, settings: Settings, scaler: Scaler | None) -> DdpSynchronizer:
+def _ddp(model: DistributedDataParallel, settings: Settings, scaler: Scaler | None, wanted: Asked) -> DdpSynchronizer:
+    if wanted.chooses:
+        wanted.check(settings)
     device = next(model.parameters()).device
     links = GroupLinks(model.process_group, settings, device)
     parameters = [[n, list(p.shape)] for n, p in model.module.named_parameters() if p.requires_grad]
-    agree({**settings.agreed(), "parameters": parameters}, links.team)
+    agree({**settings.agreed(), **wanted.agreed(), "parameters": parameters}, links.team)
+    if wanted.chooses:
+        return AutoSynchronizer(model, settings, links, scaler, accuracy=wanted.accuracy, fixed=wanted.codecs)
     return DdpSynchronizer(model, settings, links, scaler)
 
 

@@ -1,0 +1,206 @@
+"""The course of a choice: measure, predict, try against plain, hold, and decide anew when the network changes.
+
+It sees only numbers that every rank has (all of them gathered, see `auto.py`), so every rank's pilot is in one state.
+Nothing here knows torch: what is measured comes in, what to send the next step in goes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+from syncline.program.choice import PLAIN, Choice, Measured, decide
+from syncline.units import show_rate, show_time
+
+MEASURE_STEPS = 4
+"""Steps before the first decision; the first of them warms up and is followed by DDP's rebuild of buckets."""
+TRY_STEPS = 4
+"""Steps of each contender, of which the first warms up."""
+CLOSE = 1.15
+"""The second best is tried too where its prediction is this close."""
+BEATS = 0.97
+"""A contender must be this much faster than the model's choice to replace it."""
+HOPELESS = 0.5
+"""Plain is not tried where the wire alone needs so much longer for it: the measured step over that time."""
+CHECK_STEPS = 5
+SLOWER, FASTER = 1.3, 0.75
+RATE_CHANGED = 1.3
+LOOK_STEPS = 200
+"""The link is looked at so often even if steps take as long as ever: it may have become faster."""
+LOWER = {"aggressive": "safe", "safe": "exact", "exact": "exact"}
+
+
+@dataclass
+class Pilot:
+    """Which codecs the next step uses, and what to do with what was measured; `accuracy` only ever gets stricter."""
+
+    accuracy: str
+    codecs: tuple[str, ...]
+    phase: str = "measure"
+    measured: Measured | None = None
+    choice: Choice | None = None
+    trials: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    num_decisions: int = 0
+    _since: int = 0
+    _held: int = 0
+    _baseline_s: float = 0.0
+    _checked_s: float = 0.0
+    _contenders: list[tuple[str, ...]] = field(default_factory=list)
+
+    def due(self) -> bool:
+        """Count a step and tell whether ranks must gather their numbers now: the same on every rank."""
+        self._since += 1
+        self._held += self.phase == "hold"
+        if self.phase == "measure":
+            return self._since >= MEASURE_STEPS
+        if self.phase == "try":
+            return self._since >= self._try_steps()
+        return self._since >= CHECK_STEPS
+
+    @property
+    def num_scored(self) -> int:
+        """How many of the contender's last steps count."""
+        return max(1, self._since - 1)
+
+    @property
+    def wants_work(self) -> bool:
+        """Whether the work of steps, and not only their length, is asked for."""
+        return self.phase == "measure"
+
+    def decide(self, measured: Measured) -> None:
+        """Choose from what was measured, and begin to try the choice against others."""
+        current = self.codecs if self.choice is not None else ()
+        self.measured = measured
+        self.choice = decide(measured, self.accuracy, current)
+        self.num_decisions += 1
+        self._since = 0
+        self.trials = {}
+        self._contenders = self._fielded(self.choice, measured)
+        self.codecs = self._contenders[0]
+        self.phase = "try"
+
+    def tried(self, step_s: float) -> None:
+        """Take a contender's measured step; after the last one hold the best."""
+        assert self.choice is not None
+        self.trials[name_of(self._contenders[0])] = step_s
+        self._contenders.pop(0)
+        self._since = 0
+        self._drop_hopeless()
+        if self._contenders:
+            self.codecs = self._contenders[0]
+        else:
+            self._hold()
+
+    def checked(self, step_s: float) -> bool:
+        """Take the usual length of the last steps; return whether the link must be looked at."""
+        self._since = 0
+        look = self._held >= LOOK_STEPS or not FASTER <= step_s / max(self._baseline_s, 1e-9) <= SLOWER
+        self._checked_s = step_s
+        return look
+
+    def looked(self, rate_Bps: float) -> None:
+        """Take the link's rate as it is now: decide anew if it has changed; if not, steps are what they are."""
+        assert self.measured is not None
+        self._held = 0
+        self._baseline_s = self._checked_s
+        ratio = rate_Bps / self.measured.rate_Bps
+        if 1 / RATE_CHANGED <= ratio <= RATE_CHANGED:
+            return
+        before = show_rate(self.measured.rate_Bps)
+        measured = replace(self.measured, rate_Bps=rate_Bps)
+        best = decide(measured, self.accuracy, self.codecs)
+        self.notes.append(f"the network went from {before} to {show_rate(rate_Bps)}")
+        if best.codecs == self.codecs:
+            self.measured, self.choice = measured, best
+        else:
+            self.decide(measured)
+
+    def drifted(self, error: float, limit: float) -> None:
+        """Allow less: averages were further from the dense ones than their codec may be."""
+        lower = LOWER[self.accuracy]
+        self.notes.append(
+            f"averages were {error:.2g} from the dense ones (at most {limit:.2g}): accuracy is now {lower}, "
+            f"not {self.accuracy}"
+        )
+        self.accuracy = lower
+        if self.measured is not None:
+            self.choice = None
+            self.decide(self.measured)
+
+    def why(self) -> str:
+        """Return on one line what is used and why: predicted beside measured."""
+        if self.choice is None or self.measured is None:
+            return f"{name_of(self.codecs)}: still measuring"
+        parts = [self.choice.why]
+        if self.trials:
+            shown = ", ".join(f"{name} {show_time(took)}" for name, took in self.trials.items())
+            parts.append(f"measured: {shown}")
+        used = name_of(self.codecs)
+        if self.phase == "hold" and used != self.choice.name:
+            fell = "fell back to plain DDP, which is faster" if used == PLAIN else f"uses {used}, which is faster"
+            parts.append(fell)
+        return "; ".join([*parts, *self.notes[-2:]])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole course for a file: what was measured, predicted, tried and chosen."""
+        return {
+            "codecs": list(self.codecs),
+            "accuracy": self.accuracy,
+            "phase": self.phase,
+            "why": self.why(),
+            "predicted_s": {} if self.choice is None else self.choice.table,
+            "tried_s": dict(self.trials),
+            "notes": list(self.notes),
+            "measured": None if self.measured is None else self.measured.to_json(),
+        }
+
+    def _try_steps(self) -> int:
+        """Return how many steps the contender gets: fewer where each is long and the answer is clear."""
+        assert self.choice is not None
+        codec = name_of(self._contenders[0])
+        predicted = self.choice.table.get(codec, 0.0)
+        return 2 if predicted > 2 * self.choice.predicted_s else TRY_STEPS
+
+    def _fielded(self, choice: Choice, measured: Measured) -> list[tuple[str, ...]]:
+        """Return who is tried: the choice, plain, and the next best where it is close; never what is not allowed."""
+        num = len(choice.codecs)
+        others = sorted((took, codec) for codec, took in choice.table.items() if (codec,) * num != choice.codecs)
+        fielded = [choice.codecs]
+        fielded += [(codec,) * num for took, codec in others if codec != PLAIN and took <= CLOSE * choice.predicted_s][
+            :1
+        ]
+        plain = (PLAIN,) * num
+        return fielded if choice.codecs == plain else [*fielded, plain]
+
+    def _drop_hopeless(self) -> None:
+        """Leave plain out where the wire alone needs at least twice the step that was measured: it cannot be faster."""
+        assert self.measured is not None
+        best = min(self.trials.values())
+        if self._contenders and set(self._contenders[0]) == {PLAIN}:
+            wire_s = self.measured.sent_s(PLAIN)
+            if best < HOPELESS * wire_s:
+                self._contenders.pop(0)
+                self.notes.append(f"plain DDP was not tried: its bytes alone take {show_time(wire_s)}")
+
+    def _hold(self) -> None:
+        assert self.choice is not None
+        chosen = self.trials[self.choice.name]
+        best = min(self.trials, key=lambda name: self.trials[name])
+        if self.trials[best] >= BEATS * chosen:
+            best = self.choice.name
+        self.codecs = self.choice.codecs if best == self.choice.name else (best,) * len(self.choice.codecs)
+        self._baseline_s = self.trials[best]
+        self.phase, self._since, self._held = "hold", 0, 0
+
+
+def name_of(codecs: Sequence[str]) -> str:
+    """Return the codecs of a step on one line."""
+    return Choice(tuple(codecs), 0.0, {}, "").name
+
+
+def typical_s(times: Sequence[Sequence[float]]) -> float:
+    """Return the usual step: of each rank's steps the median, of the ranks the slowest."""
+    return max(median(row) for row in times)

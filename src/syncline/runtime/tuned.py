@@ -1,0 +1,88 @@
+"""What a user asks of `synchronize`: a codec, a measured choice, or the settings that `syncline tune` wrote."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from syncline.codec.scheme import scheme
+from syncline.errors import SynchronizationError
+from syncline.fabric.document import read_document, read_text
+from syncline.program.choice import CLASSES, PLAIN
+from syncline.runtime.auto import TUNE_VARIABLE
+from syncline.runtime.settings import Settings
+
+AUTO = "auto"
+SETTINGS_VARIABLE = "SYNCLINE_SETTINGS"
+BASE = "int8"
+KEYS = {"codec", "codecs", "accuracy", "why", "predicted_s", "tried_s", "num_ranks", "rate", "notes"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A codec by name, or a choice: measured as the run goes (no codecs), or fixed for each bucket."""
+
+    base: str
+    accuracy: str = ""
+    codecs: tuple[str, ...] = ()
+
+    @property
+    def chooses(self) -> bool:
+        """Whether buckets get codecs by choice rather than one by name."""
+        return bool(self.accuracy)
+
+    def agreed(self) -> dict[str, Any]:
+        """Return what must be the same on every rank."""
+        return {"accuracy": self.accuracy, "codecs": list(self.codecs)}
+
+    def fixed_only(self, what: str) -> str:
+        """Return the codec, where only one by name will do."""
+        if self.chooses:
+            raise SynchronizationError(
+                f'codec="{AUTO}" is not there for {what}.', hint=f'Give {what} a codec, such as "{BASE}".'
+            )
+        return self.base
+
+    def check(self, settings: Settings) -> None:
+        """Refuse what a choice cannot have: an option that did nothing would look as if it did."""
+        for name, value in (("levels", settings.levels), ("warmup", settings.warmup)):
+            if value:
+                raise SynchronizationError(
+                    f'codec="{AUTO}" cannot be had with {name}.', hint=f"Leave {name} out, or give a codec."
+                )
+
+
+def asked(codec: str, accuracy: str, settings: str | os.PathLike[str] | None) -> Asked:
+    """Return what is asked for; a file of settings goes before `codec`, and `syncline tune` before both."""
+    if accuracy not in CLASSES:
+        raise SynchronizationError(f'accuracy="{accuracy}" is unknown.', hint=f"Known: {', '.join(CLASSES)}.")
+    if os.environ.get(TUNE_VARIABLE):
+        return Asked(BASE, accuracy)
+    path = settings or os.environ.get(SETTINGS_VARIABLE, "")
+    if path:
+        return _from_file(Path(path))
+    return Asked(BASE, accuracy) if codec == AUTO else Asked(codec)
+
+
+def _from_file(path: Path) -> Asked:
+    document = read_document(read_text(path), str(path))
+    data = document.data
+    if not isinstance(data, dict) or "codec" not in data:
+        raise SynchronizationError(
+            f"{path} holds no settings: there is no codec in it.", hint="Write it with `syncline tune -- COMMAND`."
+        )
+    unknown = sorted(set(data) - KEYS)
+    if unknown:
+        raise SynchronizationError(
+            f'{path} has a setting "{unknown[0]}", which is unknown.', hint=f"Known: {', '.join(sorted(KEYS))}."
+        )
+    listed = data.get("codecs") or [data["codec"]]
+    accuracy = data.get("accuracy", "safe")
+    if not isinstance(listed, list) or not all(isinstance(codec, str) for codec in listed) or accuracy not in CLASSES:
+        raise SynchronizationError(f"{path}: codec, codecs or accuracy is not what `syncline tune` writes.")
+    codecs = tuple(codec if codec == PLAIN else scheme(codec).name for codec in listed)
+    if len(set(codecs)) == 1 and codecs[0] != PLAIN:
+        return Asked(codecs[0])
+    return Asked(BASE, accuracy, codecs)
