@@ -147,5 +147,9 @@ class ReplicaError(SynchronizationError):
     """Replicas that must be equal are not; the text names the first parameter that differs, and on which ranks."""
 
 
+class CheckpointError(SynclineError):
+    """A checkpoint cannot be written or taken over."""
+
+
 class RuleError(SynclineError):
     """A rule of diagnosis breaks the format: a key, a pattern that could run away, a name that is no rule."""

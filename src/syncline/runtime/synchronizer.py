@@ -169,6 +169,7 @@ class Synchronizer:
             "version": STATE_VERSION,
             "codec": self.settings.codec,
             "num_ranks": self.num_ranks,
+            "num_owing": self._averagers.num_owing,
             "local_to": self.rank if local else -1,
             "step": self._num_steps,
             "residuals": residuals,
