@@ -33,5 +33,5 @@ for name, options in WAYS.items():
     print(f"  {name:20s} " + "  ".join(cells))
 print(
     "A few large flows collide under a hash and take 3 to 4 times the bound; many small ones average out;\n"
-    "adaptive routing ends all three within 6 %, spraying within 34 % (NDP trims what eight packets of queue do not hold)."
+    "adaptive routing ends all three within 6 %, spraying within 34 % (NDP trims at eight packets of queue)."
 )

@@ -22,5 +22,5 @@ for name, options in {
     outcome = simulate(network, [load], options)
     took_s, pauses = float(outcome.times_s()[4]), outcome.counters["pauses"]
     print(f"  {name:17s} {took_s * 1e6:6.1f} us, {took_s / alone_s:.2f} times alone; {pauses} pauses")
-print("A pause stops the whole class of a cable, so the bystander waits for an incast it has no part in; so do credits\n"
-      "of one lane. Sharing its own link fairly would take twice alone: trimming stays under it.")  # fmt: skip
+print("A pause stops the whole class of a cable, so the bystander waits for an incast it has no part in; so do\n"
+      "credits of one lane. Sharing its own link fairly would take twice alone: trimming stays under it.")  # fmt: skip

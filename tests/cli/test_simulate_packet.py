@@ -67,3 +67,15 @@ def test_what_it_cannot_do_it_says(capsys: pytest.CaptureFixture[str], cluster: 
     assert got["message"] == 'no packet transport is called "magic".'
     got = answer(capsys, "simulate", "incast", "--cluster", cluster, "--senders", "99", status=2)
     assert got["message"].startswith("99 senders;")
+    got = answer(capsys, "simulate", "incast", "--cluster", cluster, "--level", "flow", status=2)
+    assert got["message"] == "incast is simulated at packet level only, not at level flow."
+
+
+def test_the_page_of_an_incast_is_written(capsys: pytest.CaptureFixture[str], cluster: str, tmp_path) -> None:
+    path = tmp_path / "page.html"
+    words = ("--senders", "7", "--size", "1MB", "--transport", "dctcp", "--level", "packet", "--html", str(path))
+    got = answer(capsys, "simulate", "incast", "--cluster", cluster, *words)
+    page = path.read_text()
+    assert got["html"] == str(path)
+    for text in ("7-to-1 incast of", "Queue, KB", "Marked packets per us", "Rate of connections, GB/s", "<polyline"):
+        assert text in page

@@ -280,7 +280,7 @@ for _name in ("allreduce", "allgather", "reducescatter", "broadcast", "reduce", 
 
 for _name in ("incast", "permutation", "all-pairs"):
     _manual = examples(
-        f"syncline simulate {_name} --cluster fat-tree-1024 --size 2MB --transport dctcp",
+        f"syncline simulate {_name} --cluster fat-tree-1024 --transport dctcp --level packet --html page.html",
         f"syncline simulate {_name} --cluster fat-tree-1024 --transport ndp --json",
     )
     app.command(_name, short_help=f"Simulate {_name}, packet by packet.", epilog=_manual)(traffic)

@@ -88,6 +88,7 @@ def traffic(
     transport: Annotated[str, typer.Option(help="A set of sim/packet/transports.yaml: dctcp, ndp ...")] = "dcqcn",
     routing: Annotated[str, typer.Option(help="ecmp, flowlet, adaptive, spray, first, valiant or ugal.")] = "ecmp",
     payload: Annotated[str, typer.Option(help="Bytes of payload a packet.")] = "4KiB",
+    level: Annotated[str, typer.Option(help="packet; a pattern without a program has no other.")] = "packet",
     seed: Annotated[int, typer.Option(help="Seed of hashes, marks and the permutation.")] = 0,
     trace: Annotated[Path | None, typer.Option(help="Write the timeline (.json for Perfetto, .parquet).")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page: queues, marks and rates over time.")] = None,
@@ -95,10 +96,14 @@ def traffic(
 ) -> None:
     """Simulate this pattern of messages between all NICs of a cluster, packet by packet."""
     from syncline import units
+    from syncline.errors import UsageError
     from syncline.fabric import load
     from syncline.sim.packet import PacketOptions, all_to_all, incast, packet_network, permutation, simulate
     from syncline.timeline import save
 
+    if level != "packet":
+        raise UsageError(f"{context.info_name} is simulated at packet level only, not at level {level}.",
+                         hint="Leave --level out, or simulate a collective (allreduce, alltoall ...).")  # fmt: skip
     fabric = load(cluster)
     chosen: Any = routing
     options = PacketOptions(transport, chosen, seed, payload_bytes=units.size(payload))
@@ -119,7 +124,9 @@ def traffic(
         save(outcome.timeline(), trace)
         payload_json["trace"] = str(trace)
     if html:
-        write_page(html, f"{pattern} on {fabric.name}", outcome)
+        each = units.show_size(bytes_each)
+        name = f"{senders}-to-1 incast" if pattern == "incast" else pattern
+        write_page(html, f"{name} of {each} each on {fabric.name}", outcome)
         payload_json["html"] = str(html)
     emit(payload_json, json, lambda console: _show_traffic(console, payload_json, outcome))
 
@@ -135,7 +142,7 @@ def write_page(path: Path, title: str, outcome: Outcome) -> None:
     network, options = outcome.network, outcome.options
     deepest = np.argsort(-outcome.ports["peak_bytes"], kind="stable")[:4]
     links = tuple(int(network.link[p]) for p in deepest if outcome.ports["peak_bytes"][p] > 0 and network.link[p] >= 0)
-    flows = tuple(range(min(outcome.num_flows, 16)))
+    flows = tuple(range(min(outcome.num_flows, 256)))
     watching = Watching(max(outcome.end_of_run_s / 400, 1e-9), links, flows)
     watched = simulate(network, list(outcome.jobs), options, watching=watching, until_s=outcome.end_of_run_s)
     marks = options.marks or options.sets[0].marks

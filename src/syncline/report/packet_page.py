@@ -1,152 +1,145 @@
-"""A packet run as one self-contained page: queues, marks, pauses and rates over time, and the first figures."""
+"""A packet run as one self-contained page: what happened in a sentence, queues, marks, rates and pauses over time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from syncline import units
-from syncline.sim.packet import Outcome
+from syncline.report.time_chart import STYLE, Clock, Line, bars, chart
+from syncline.sim.packet import Outcome, Sampled
 from syncline.sim.packet.chronicle import queue_rows
 
-Floats = NDArray[np.float64]
-COLOURS = ("#0b6bcb", "#d1495b", "#2a9d57", "#b26a00", "#7b4fc9", "#00838f", "#8d6e63", "#c2185b")
-_STYLE = """
-body{font:14px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1000px;color:#1b1f24;background:#fff}
-h1{font-size:20px} h2{font-size:16px;margin:28px 0 4px}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-td,th{padding:2px 10px;text-align:right;border-bottom:1px solid #e3e6ea} td.t,th.t{text-align:left}
-.note{color:#57606a} svg{max-width:100%;height:auto} .axis{fill:#57606a;font-size:12px} .grid{stroke:#e3e6ea}
-@media (prefers-color-scheme: dark){body{color:#e6e6e6;background:#14171a} td,th{border-color:#333}
-.note{color:#9aa} .axis{fill:#9aa} .grid{stroke:#333}}
+MOST_LINES = 6
+"""More connections than these are drawn as a band."""
+_STYLE = (
+    STYLE
+    + """
+body{font:14px/1.5 system-ui,sans-serif;margin:28px auto;max-width:1000px;padding:0 16px;color:var(--ink);
+background:var(--paper)}
+h1{font-size:22px;margin:0 0 4px} h2{font-size:16px;margin:30px 0 2px} .lead{font-size:16px;margin:4px 0 16px}
+.note{color:var(--soft);margin:0 0 6px} .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));
+gap:10px;margin:0 0 8px} .tile{border:1px solid var(--rule);border-radius:8px;padding:8px 12px}
+.tile b{display:block;font-size:19px;font-weight:600} .tile span{color:var(--soft);font-size:12.5px}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;width:100%}
+td,th{padding:3px 10px;text-align:right;border-bottom:1px solid var(--rule)} td.t,th.t{text-align:left}
 """
-
-
-class Line(NamedTuple):
-    """One line of a chart; `rule` is a level drawn across."""
-
-    name: str
-    values: Floats
-    rule: bool = False
+)
 
 
 def packet_page(title: str, outcome: Outcome, mark_bytes: tuple[int, int] | None = None) -> str:
     """Return the page of a run that was watched (`Watching`); `mark_bytes` are the depths at which queues mark."""
+    options = outcome.options
+    how = (f"{options.transport}, {options.routing} routing, packets of {units.show_size(options.payload_bytes)}, "
+           f"base round trip {units.show_time(outcome.rtt_s)}, seed {options.seed}")  # fmt: skip
+    parts = [f"<h1>{escape(title)}</h1>", f'<p class="note">{escape(how)}</p>']
+    parts += [f'<p class="lead">{escape(in_a_sentence(outcome))}</p>', _tiles(outcome)]
     watched = outcome.sampled
-    parts = [f"<h1>{escape(title)}</h1>", _summary(outcome)]
     if watched is not None and len(watched.time_s) > 2:
-        time_us = watched.time_s * 1e6
-        names = [outcome.network.fabric.link_name(link) for link in watched.links]
-        if names:
-            queues = [Line(name, watched.queue_bytes[:, i] / 1e3) for i, name in enumerate(names)]
-            if mark_bytes:
-                flat = np.full(len(time_us), 1.0)
-                queues.append(Line("marks from here", flat * mark_bytes[0] / 1e3, rule=True))
-            parts += ["<h2>Queues, KB</h2>", chart_svg(time_us, queues)]
-            step_us = np.diff(time_us)
-            marks = [Line(name, np.diff(watched.marks[:, i]) / step_us) for i, name in enumerate(names)]
-            parts += ["<h2>Marked packets a microsecond</h2>", chart_svg(time_us[1:], marks)]
-            rates = watched.link_Bps() / 1e9
-            parts += [
-                "<h2>Rate of these links, GB/s</h2>",
-                chart_svg(time_us[1:], [Line(n, rates[:, i]) for i, n in enumerate(names)]),
-            ]
-            if watched.paused.any():
-                paused = [Line(name, (watched.paused[:, i] != 0).astype(np.float64)) for i, name in enumerate(names)]
-                parts += ["<h2>Paused (1) or not</h2>", chart_svg(time_us, paused, height=110)]
+        clock = Clock.of(float(watched.time_s[-1]))
+        if watched.links:
+            parts += _link_charts(outcome, watched, clock, mark_bytes)
         if watched.flows:
-            # Coarser than queues: a connection delivers a packet or two a step, which would show as spikes.
-            rows = np.arange(0, len(time_us), max(1, len(time_us) // 60))
-            goodput = np.diff(watched.flow_bytes[rows], axis=0) / np.diff(time_us[rows])[:, None] / 1e3
-            lines = [Line(f"connection {flow}", goodput[:, i]) for i, flow in enumerate(watched.flows)]
-            parts += ["<h2>Delivered rate of connections, GB/s</h2>", chart_svg(time_us[rows[1:]], lines)]
-    parts.append(_queues(outcome))
+            parts += _connections(outcome, watched, clock)
+    ignores = escape(", ".join(outcome.to_json()["ignores"]))
+    parts += [_queues(outcome), f'<p class="note">Simulated packet by packet; ignores {ignores}.</p>']
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
     )
 
 
-def chart_svg(x: Floats, lines: Sequence[Line], width: int = 960, height: int = 240) -> str:
-    """Return lines over time (us) as an SVG with axes, a grid and a legend."""
-    left, right, top, bottom = 62, 12, 10, 36
-    peak = max((float(np.nanmax(line.values)) for line in lines if len(line.values)), default=0.0)
-    high = _round_up(peak) if peak > 0 else 1.0
-    last = float(x[-1]) or 1.0
-    across, down = width - left - right, height - top - bottom
-    parts = [f'<svg viewBox="0 0 {width} {height + 18 * _legend_rows(lines)}" role="img">']
-    for k in range(5):
-        y = top + down * (1 - k / 4)
-        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="axis" x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{high * k / 4:g}</text>')
-        at = left + across * k / 4
-        parts.append(
-            f'<text class="axis" x="{at:.1f}" y="{height - 16}" text-anchor="middle">{last * k / 4:,.4g} us</text>'
-        )
-    for number, line in enumerate(lines):
-        points = " ".join(
-            f"{left + across * a / last:.1f},{top + down * (1 - b / high):.1f}"
-            for a, b in zip(x, line.values, strict=True)
-        )
-        dash = ' stroke-dasharray="5 4"' if line.rule else ""
-        colour = "#57606a" if line.rule else COLOURS[number % len(COLOURS)]
-        parts.append(
-            f'<polyline fill="none" stroke="{colour}" stroke-width="1.4"{dash} points="{points}">'
-            f"<title>{escape(line.name)}</title></polyline>"
-        )
-    return "".join(parts) + _legend(lines, left, height) + "</svg>"
-
-
-def _legend_rows(lines: Sequence[Line]) -> int:
-    return -(-min(len(lines), 16) // 4)
-
-
-def _legend(lines: Sequence[Line], left: int, height: int) -> str:
-    parts = []
-    for number, line in enumerate(lines[:16]):
-        x, y = left + 225 * (number % 4), height + 8 + 18 * (number // 4)
-        colour = "#57606a" if line.rule else COLOURS[number % len(COLOURS)]
-        parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour}"/>')
-        parts.append(f'<text class="axis" x="{x + 15}" y="{y}">{escape(line.name)}</text>')
-    return "".join(parts)
-
-
-def _round_up(value: float) -> float:
-    """Return the next of 1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8 times a power of ten: four even steps on an axis."""
-    power = 10.0 ** np.floor(np.log10(value))
-    return float(next(step * power for step in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10) if step * power >= value))
-
-
-def _summary(outcome: Outcome) -> str:
-    count, done, options = outcome.counters, outcome.completion, outcome.options
-    show = units.show_time
-    rows = [
-        ("transport, routing", f"{options.transport}, {options.routing}, "
-         f"packets of {units.show_size(options.payload_bytes)}"),
-        ("state", f"{outcome.state} after {show(outcome.end_of_run_s)}"),
-        ("completion", f"mean {show(done.mean_s)}, p50 {show(done.p50_s)}, p99 {show(done.p99_s)}, "
-         f"p99.9 {show(done.p999_s)} of {done.count:,} messages"),
-        ("packets", f"{count['data_packets']:,} sent, {count['resent_packets']:,} again; {count['marks']:,} marked, "
-         f"{count['drops']:,} dropped, {count['trims']:,} trimmed; {count['pauses']:,} pauses, "
-         f"{count['timeouts']:,} timeouts"),
-        ("base round trip", show(outcome.rtt_s)),
-    ]  # fmt: skip
-    body = "".join(
-        f'<tr><th class="t">{escape(name)}</th><td class="t">{escape(text)}</td></tr>' for name, text in rows
+def in_a_sentence(outcome: Outcome) -> str:
+    """Return when it ended, how busy the busiest link was and what that did to its queue."""
+    if outcome.cycle:
+        return f"Locked up after {units.show_time(outcome.now_s)}: {len(outcome.cycle)} ports wait for each other."
+    figures, show = outcome.to_json(), units.show_time
+    words = (
+        f"Messages: {outcome.completion.count:,}; {outcome.state} after {show(outcome.end_of_run_s)}. The busiest link, "
+        f"{figures['busiest_link']}, was sending {100 * figures['busiest_utilisation']:.0f} % of that time."
     )
-    ignores = escape(", ".join(outcome.to_json()["ignores"]))
-    return f'<table>{body}</table><p class="note">Simulated packet by packet; ignores {ignores}.</p>'
+    deep = int(np.argmax(outcome.ports["peak_bytes"]))
+    peak = float(outcome.ports["peak_bytes"][deep])
+    if peak <= outcome.options.payload_bytes + 200:  # headers are shorter than that
+        return words + " No queue held more than a packet."
+    wait_s = peak / float(outcome.network.rate_Bps[deep])
+    return words + (
+        f" The deepest queue, at {outcome.network.port_name(deep)}, held {units.show_size(peak)}: "
+        f"a wait of {show(wait_s)}, {wait_s / outcome.rtt_s:.1f} base round trips."
+    )
+
+
+def _tiles(outcome: Outcome) -> str:
+    count, done, show = outcome.counters, outcome.completion, units.show_time
+    sent = max(count["data_packets"] + count["resent_packets"], 1)
+    lost = count["drops"] + count["errors"] + count["dead"]
+    paused = float(outcome.ports["paused_ps"].sum()) / 1e12
+    tiles = (
+        (show(done.p50_s), "half the messages done in"),
+        (show(done.p99_s), "99 % done in"),
+        (f"{100 * count['marks'] / sent:.1f} %", f"packets marked, of {sent:,}"),
+        (f"{count['resent_packets']:,}", f"packets sent again ({lost:,} lost, {count['trims']:,} trimmed)"),
+        (f"{count['pauses']:,}", f"pauses, {show(paused)} in all ports"),
+        (f"{count['timeouts']:,}", "timeouts"),
+    )
+    body = "".join(f'<div class="tile"><b>{escape(a)}</b><span>{escape(b)}</span></div>' for a, b in tiles)
+    return f'<div class="tiles">{body}</div>'
+
+
+def _link_charts(
+    outcome: Outcome, watched: Sampled, clock: Clock, mark_bytes: tuple[int, int] | None
+) -> list[str]:  # fmt: skip
+    network, time_s = outcome.network, watched.time_s
+    names = [network.fabric.link_name(link) for link in watched.links]
+    queues = [Line(name, watched.queue_bytes[:, i] / 1e3) for i, name in enumerate(names)]
+    if mark_bytes:
+        low, high = (round(each / 1e3) for each in mark_bytes)
+        words = f"marks from {low:,} KB" + (f", all from {high:,} KB" if high > low else "")
+        queues.append(Line(words, np.full(len(time_s), mark_bytes[0] / 1e3), rule=True))
+    rate = float(network.rate_Bps[network.port_of_link[watched.links[0]]])
+    parts = ["<h2>Queue, KB</h2>", f'<p class="note">{rate / 1e9:,.0f} KB are a wait of 1 us.</p>',
+             chart(time_s, queues, clock)]  # fmt: skip
+    if watched.marks.any():
+        marks = np.diff(watched.marks, axis=0) / np.diff(time_s)[:, None] / 1e6
+        parts += ["<h2>Marked packets per us</h2>",
+                  chart(time_s[1:], [Line(n, marks[:, i]) for i, n in enumerate(names)], clock, 170)]  # fmt: skip
+    if watched.paused.any():
+        rows = [(name, watched.paused[:, i] != 0) for i, name in enumerate(names)]
+        parts += ["<h2>Paused</h2>", '<p class="note">While a link may not send.</p>', bars(time_s, rows, clock)]
+    sending = watched.link_Bps() / 1e9
+    lines = [Line(n, sending[:, i]) for i, n in enumerate(names)]
+    lines.append(Line(f"rate of the link, {rate / 1e9:,g} GB/s", np.full(len(time_s) - 1, rate / 1e9), rule=True))
+    return [*parts, "<h2>Rate of these links, GB/s</h2>", chart(time_s[1:], lines, clock, 190)]
+
+
+def _connections(outcome: Outcome, watched: Sampled, clock: Clock) -> list[str]:
+    # Coarser than queues: a connection delivers a packet or two a step, which would show as spikes.
+    rows = np.arange(0, len(watched.time_s), max(1, len(watched.time_s) // 60))
+    time_s = watched.time_s[rows]
+    goodput = np.diff(watched.flow_bytes[rows], axis=0) / np.diff(time_s)[:, None] / 1e9
+    if len(watched.flows) <= MOST_LINES:
+        lines = [Line(f"connection {flow}", goodput[:, i]) for i, flow in enumerate(watched.flows)]
+        note = "What each connection delivered."
+    else:
+        shown = (
+            f"all {outcome.num_flows:,}"
+            if len(watched.flows) == outcome.num_flows
+            else f"the first {len(watched.flows):,}"
+        )
+        lines = [
+            Line("slowest to fastest", goodput.max(axis=1), low=goodput.min(axis=1)),
+            Line("median", np.median(goodput, axis=1)),
+        ]
+        note = f"What {shown} connections delivered. A wide band is unfair."
+    return ["<h2>Rate of connections, GB/s</h2>", f'<p class="note">{note}</p>', chart(time_s[1:], lines, clock)]
 
 
 def _queues(outcome: Outcome) -> str:
     rows = queue_rows(outcome, 12)
     if not rows:
         return ""
-    head = "".join(f"<th>{name}</th>" for name in ("deepest", "marks", "drops", "trims", "pauses", "paused"))
+    head = "".join(f"<th>{name}</th>" for name in ("at most", "marks", "drops", "trims", "pauses", "paused for"))
     body = "".join(
         f'<tr><td class="t">{escape(row["link"])}</td><td>{units.show_size(row["peak_bytes"])}</td>'
         f"<td>{row['marks']:,}</td>"
