@@ -21,7 +21,8 @@ def weak() -> Answer:
 
 
 def test_a_faster_network_never_slows_a_plan(weak: Answer) -> None:
-    d = weak.best.decision
+    # Bucket and algorithm are priced against the best of each network, so they stay free here.
+    d = replace(weak.best.decision, algorithm="", bucket_bytes=0)
     before = evaluate(weak.question, d).step_time_s
     for factor in (1.1, 2.0, 10.0):
         after = evaluate(faster_network(weak.question, factor), d).step_time_s
@@ -89,3 +90,29 @@ def test_an_upgrade_has_a_price_and_a_payback() -> None:
     assert link.price_usd is not None and link.price_usd > 1e6
     assert link.payback_years == pytest.approx(link.price_usd / (link.usd_per_year or 1.0))
     assert replace(link, price_usd=None).payback_years is None
+
+
+def test_every_action_that_can_be_bought_has_a_price() -> None:
+    from syncline.plan.compare import fabric_with
+
+    job = load_job({"model": "llama3-8b", "batch": {"global": 512, "sequence": 4096}})
+    answer = make_plan(fabric_with("dgx-h100", "NDR", "fat-tree 4:1", 64), job)
+    priced = {a.name: a for a in answer.actions}
+    owned = answer.money.account.owned if answer.money else None
+    assert owned is not None
+    assert priced["ports"].price_usd == owned.network_usd + owned.nics_usd
+    assert priced["domain"].price_usd == pytest.approx(512 * 175_000 / 4)
+    assert "gb200-nvl72" in priced["domain"].note
+    level = priced["oversubscription"].price_usd
+    assert level is not None and 0 < level < 3 * owned.network_usd
+    assert all(a.price_usd == 0 for a in answer.actions if a.kind in ("free", "numerics"))
+    assert priced["bandwidth"].price_usd is None, "nobody sells a tenth of a link"
+
+
+def test_more_lines_between_sites_cost_their_rent() -> None:
+    job = load_job({"model": "llama3-8b", "batch": {"global": 512, "sequence": 4096}})
+    answer = make_plan(load("two-sites-wan"), job)
+    lines = next(a for a in answer.actions if a.name == "wan")
+    assert lines.price_usd == pytest.approx(4 * 960_000)
+    assert lines.note == "rent of 4 years"
+    assert lines.saving >= 0

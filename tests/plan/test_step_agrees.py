@@ -14,6 +14,11 @@ from syncline.sim.step.step import step
 CLUSTERS: dict[str, dict[str, Any]] = {
     "non-blocking": {"hosts": 64, "host": "dgx-h100", "network": "rail-optimized NDR"},
     "3:1": {"hosts": 64, "host": "dgx-h100", "network": "leaf-spine NDR 3:1"},
+    "torus": {
+        "hosts": 64,
+        "host": "dgx-h100",
+        "network": {"topology": "torus", "link": "NDR", "shape": [4, 4, 4], "of": "hosts"},
+    },
     "two sites": {
         "sites": [
             {"name": name, "hosts": 32, "host": "dgx-h100", "network": "rail-optimized NDR"}
@@ -27,5 +32,22 @@ CLUSTERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_plan_and_step_price_one_layout_alike(cluster: str) -> None:
     fabric = build(ClusterSpec.model_validate(CLUSTERS[cluster]))
-    answer = make_plan(fabric, named_job("llama3-70b"))
-    assert step(fabric, answer.result.job).step_time_s == pytest.approx(answer.best.predicted.step_time_s, rel=1e-12)
+    for fix in ({}, {"algorithm": "hierarchical", "bucket_bytes": 2**20}):
+        answer = make_plan(fabric, named_job("llama3-70b"), fix=fix, with_actions=False)
+        again = step(fabric, answer.result.job).step_time_s
+        assert again == pytest.approx(answer.best.predicted.step_time_s, rel=1e-12)
+
+
+def test_a_pipeline_over_two_sites_beats_rings_over_them() -> None:
+    fabric = build(ClusterSpec.model_validate(CLUSTERS["two sites"]))
+    free = make_plan(fabric, named_job("gpt3-175b"))
+    packed = make_plan(fabric, named_job("gpt3-175b"), fix={"placement": "packed"})
+    assert free.best.decision.placement == "stages"
+    assert free.best.predicted.step_time_s < 0.95 * packed.best.predicted.step_time_s
+    assert "ranks placed as stages save" in free.notes[0]
+    assert step(fabric, free.result.job).step_time_s == pytest.approx(free.best.predicted.step_time_s, rel=1e-12)
+    order = next(a for a in packed.actions if a.name == "order")
+    assert order.price_usd == 0.0
+    assert order.saving == pytest.approx(
+        1 - free.best.predicted.step_time_s / packed.best.predicted.step_time_s, abs=0.01
+    )

@@ -16,22 +16,22 @@ from syncline.plan.block import Question
 from syncline.plan.cost import Assumptions, Prices
 from syncline.plan.decision import Decision
 from syncline.plan.evaluate import evaluate
-from syncline.plan.exchange import choose_exchange
+from syncline.plan.exchange import exchange_of
 from syncline.plan.money import Money, money_of
 from syncline.plan.pareto import front, gpu_counts
 from syncline.plan.plan import Plan, predicted_of
 from syncline.plan.prune import nothing_fits
-from syncline.plan.reach import reach_of
 from syncline.plan.search import Found, Progress, Task, search
 from syncline.plan.sensitivity import Action, actions_of
 from syncline.plan.space import USUAL, Axes
 from syncline.sim.step.constants import Constants, default_constants
-from syncline.sim.step.cost import stage_expert_params, stage_params
 from syncline.sim.step.machine import machine_from_fabric
+from syncline.sim.step.reach import reach_of
 from syncline.sim.step.step import IGNORES, StepResult, step
 from syncline.workload.job import Job
 
 OBJECTIVES = ("time", "cost", "pareto")
+INTERRUPTED = "interrupted: the best of what was looked at"
 #: Published runs whose memory was more than about 90 % full were 7 to 22 % slower than predicted: allocators retry.
 HEADROOM = 0.08
 
@@ -110,10 +110,10 @@ def make_plan(
     money, note = money_of(fabric, assumptions, prices)
     if objective != "time" and money is None:
         raise PlanError(f"the cheapest plan needs prices, and this cluster is {note}", hint="Set host_price_usd.")
-    looked = search(question, num_gpus, axes=axes, fix=fix, workers=workers, progress=progress, spread=spread)
+    how: dict[str, Any] = {"axes": axes, "fix": fix, "workers": workers, "progress": progress, "spread": spread}
+    question, looked, order = _placed(question, num_gpus, how)
     if not looked.best and looked.complete and headroom > 0:
-        question = replace(question, headroom=0.0)
-        looked = search(question, num_gpus, axes=axes, fix=fix, workers=workers, progress=progress, spread=spread)
+        question, looked, order = _placed(replace(question, headroom=0.0), num_gpus, how)
     points: list[Point] = []
     if objective != "time" or with_points:
         looked, points = _counts(question, num_gpus, axes, fix, money, looked, objective)
@@ -128,9 +128,30 @@ def make_plan(
     return Answer(
         best=best, result=result, others=plans[1:], actions=tuple(sorted(actions, key=lambda a: -a.saving)),
         found=looked, objective=objective, given=given, given_problem=problem, points=tuple(points), money=money,
-        notes=tuple(filter(None, (note, "" if looked.complete else "interrupted: the best of what was looked at"))),
+        notes=tuple(filter(None, (note, order, "" if looked.complete else INTERRUPTED))),
         question=question,
     )  # fmt: skip
+
+
+def _placed(question: Question, num_gpus: int, how: Mapping[str, Any]) -> tuple[Question, Found, str]:
+    """Return the question with the placement that wins, what was found in all, and a note where it is not `packed`."""
+    if "placement" in how["fix"]:
+        return question, search(question, num_gpus, **how), ""
+    looked, usual_s = Found(), 0.0
+    for placement in question.reach.placements(num_gpus):
+        asked = replace(question, reach=replace(question.reach, placement=placement))
+        found = search(asked, num_gpus, **how)
+        usual_s = usual_s or (found.best[0].step_s if found.best else 0.0)
+        looked = replace(looked.joined(found), wall_s=looked.wall_s + found.wall_s)
+        if not found.complete:
+            break
+    if not looked.best:
+        return question, looked, ""
+    best = looked.best[0]
+    chosen = replace(question, reach=replace(question.reach, placement=best.decision.placement))
+    saved = 1 - best.step_s / usual_s
+    note = f"ranks placed as {best.decision.placement} save {saved:.1%} of the step against packed" if saved > 0 else ""
+    return chosen, looked, note
 
 
 def ask(
@@ -156,17 +177,15 @@ def plan_of(
 ) -> tuple[Plan, StepResult]:
     """Return one decision as a plan."""
     result = evaluate(question, decision)
-    if result.case is not None:
-        params = float(stage_params(result.case) + stage_expert_params(result.case))
-        way = choose_exchange(decision, float(result.case.grad_bytes) * params, result.machine, question.constants)
-        if way is not None:
-            decision = replace(decision, algorithm=way.algorithm, bucket_bytes=way.bucket_bytes)
+    way = exchange_of(result, question.constants)
+    if way is not None:
+        decision = replace(decision, algorithm=way.algorithm, bucket_bytes=way.bucket_bytes)
     tokens = question.job.batch.global_ * question.job.batch.sequence
     cost = money.cost(result.step_time_s, tokens, num_gpus) if money else None
     plan = Plan(
         cluster=fabric_name, job=question.job.name, model=question.job.model.name, gpu=question.machine.gpu.name,
         num_gpus=num_gpus, tokens_per_step=tokens, decision=decision, predicted=predicted_of(result),
-        limit=result.limit, cost=cost,
+        limit=result.limit, cost=cost, exchange=way.to_json() if way else None,
     )  # fmt: skip
     return plan, result
 

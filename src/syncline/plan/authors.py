@@ -15,7 +15,6 @@ from syncline.errors import SynclineError
 from syncline.plan.block import Question
 from syncline.plan.decision import Decision
 from syncline.plan.evaluate import evaluate
-from syncline.plan.reach import Reach
 from syncline.plan.search import search
 from syncline.plan.space import Axes
 from syncline.sim.step.build import build_case
@@ -23,6 +22,7 @@ from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.cost import step_cost
 from syncline.sim.step.machine import Machine
 from syncline.sim.step.memory import memory
+from syncline.sim.step.reach import Reach
 from syncline.sim.training.observed import Observed
 from syncline.workload.job import Job
 from syncline.workload.software import facts_of

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from syncline.plan.reach import Reach
 from syncline.plan.space import Rows, Switches
 from syncline.sim.step.build import build_case
 from syncline.sim.step.case import Case
@@ -19,6 +18,7 @@ from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
 from syncline.sim.step.machine import Machine
 from syncline.sim.step.memory import memory
+from syncline.sim.step.reach import Reach
 from syncline.workload.job import Job, Overlap
 
 Floats = npt.NDArray[np.float64]
@@ -64,7 +64,13 @@ def worded(job: Job, words: Switches) -> Job:
             "recompute": words.recompute,
             "overlap": overlap,
             "gradient_bytes": words.gradient_bytes,
-            "sync": job.sync.model_copy(update={"codec": words.codec}),
+            "sync": job.sync.model_copy(
+                update={
+                    "codec": words.codec,
+                    "algorithm": words.algorithm or None,
+                    "bucket": words.bucket_bytes or None,
+                }
+            ),
         }
     )
 
@@ -81,7 +87,7 @@ def template(question: Question, words: Switches) -> Case:
 def block_case(question: Question, base: Case, words: Switches, rows: Rows) -> Case:
     """Return the case of many rows."""
     columns = {name: getattr(rows, name).astype(np.float64) for name in vars(rows)}
-    nic, hop = question.reach.network(rows)
+    nic, hop, long, stage, wait = question.reach.network(rows)
     layers = base.layers
     parts = rows.pp * rows.virtual
     even = (rows.pp > 1) & (layers % parts != 0) & ((layers + 2) % parts == 0)
@@ -92,6 +98,9 @@ def block_case(question: Question, base: Case, words: Switches, rows: Rows) -> C
         even_head=even.astype(np.float64),
         nic_Bps=np.maximum(nic, 1.0),
         hop_s=hop,
+        long_s=long,
+        stage_Bps=np.maximum(stage, 1.0),
+        stage_wait_s=wait,
     )
 
 
@@ -104,17 +113,8 @@ def shard_ranks(zero: str, rows: Rows, domain: int) -> npt.NDArray[np.int64]:
     return found
 
 
-def possible(rows: Rows, words: Switches, domain: int, experts: bool = False) -> Rows:
-    """Return the rows that these words allow.
-
-    ZeRO 2 keeps a shard of the gradients only, so it reduces them after every micro-batch; the model prices one
-    exchange a step, so it is tried with one micro-batch. HSDP needs whole groups, and more than one of them. The price
-    of FSDP has no gathering of routed experts, so with experts it is tried where every rank holds its own whole.
-    """
-    if experts and words.zero in ("3", "fsdp", "hsdp") and not words.pipeline:
-        rows = rows.take(rows.tp * rows.cp * rows.dp == rows.ep)
-    if words.zero == "2":
-        return rows.take(rows.num_micro == 1)
+def possible(rows: Rows, words: Switches, domain: int) -> Rows:
+    """Return the rows that these words allow: HSDP needs whole groups, and more than one of them."""
     if words.zero == "hsdp":
         shard = shard_ranks("hsdp", rows, domain)
         return rows.take((shard > 1) & (rows.dp * rows.cp % shard == 0) & (rows.dp * rows.cp > shard))

@@ -10,7 +10,7 @@ import numpy as np
 
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.route import Routes
-from syncline.plan.reach import Reach
+from syncline.sim.step.reach import Reach
 
 NUM_SEEDS = 8
 

@@ -55,13 +55,13 @@ class Decision:
         job = worded(job, self.words)
         shard = int(shard_ranks("hsdp", self.row, domain)[0]) if self.zero == "hsdp" else None
         numbers = {name: getattr(self, name) for name in ("tp", "pp", "dp", "cp", "ep", "virtual")}
-        split = job.parallel.model_copy(update=numbers | {"shard": shard})
+        split = job.parallel.model_copy(update=numbers | {"shard": shard, "placement": self.placement})
         batch = job.batch.model_copy(update={"micro": self.micro})
         return job.model_copy(update={"parallel": split, "batch": batch, "gpus": self.num_gpus})
 
     def parallel(self) -> dict[str, Any]:
         """Return the split as `--json` prints it."""
-        return {name: getattr(self, name) for name in (*NUMBERS, *WORDS)}
+        return {name: getattr(self, name) for name in (*NUMBERS, *WORDS) if name not in ("algorithm", "bucket_bytes")}
 
     @property
     def label(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from syncline.plan.block import Question
 from syncline.plan.decision import Decision
 from syncline.sim.step.step import StepResult, step
@@ -9,5 +11,6 @@ from syncline.sim.step.step import StepResult, step
 
 def evaluate(question: Question, decision: Decision) -> StepResult:
     """Return the whole price of one configuration."""
-    machine = question.reach.machine(question.machine, decision.row)
+    reach = replace(question.reach, placement=decision.placement)
+    machine = reach.machine(question.machine, decision.row)
     return step(machine, decision.job(question.job, machine.domain), question.constants)

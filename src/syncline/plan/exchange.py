@@ -1,71 +1,55 @@
-"""How gradients are exchanged: the algorithm and the bucket that suit the chosen split.
+"""What the algorithm and the bucket of the gradient exchange buy: the choice of a plan beside what else there is.
 
-Closed forms only: a ring of n ranks takes 2 (n-1) rounds, a tree 2 log2 n at less of the rate, a hierarchy one ring
-inside the domain and one between domains. The step model prices the exchange at the rate of the best, so this choice
-completes a decision without changing its predicted time.
+The price of every choice is that of `sim/step/exchange.py`, so what is shown here is what fixing it would add.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Any
 
-from syncline.plan.decision import Decision
+import numpy as np
+
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.machine import Machine
+from syncline.sim.step.cost import exchanged, windows_of
+from syncline.sim.step.exchange import ALGORITHMS, BUCKETS, MIB, choice_s
+from syncline.sim.step.step import StepResult
 
-MIB = 2**20
-BUCKETS = tuple(size * MIB for size in (4, 8, 16, 25, 32, 50, 64, 100, 128, 256, 512, 1024))
-#: Rate of a double binary tree over that of a ring, large messages (NCCL's own model: 0.92 of the ring's).
-TREE_RATE = 0.92
+#: What PyTorch's DistributedDataParallel does when nothing is said.
+USUAL = ("ring", 25 * MIB)
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """The choice, and the time of one bucket by every algorithm."""
+    """The choice, and what others would add to a step."""
 
     algorithm: str
     bucket_bytes: int
-    bucket_s: float
-    by_algorithm_s: dict[str, float]
+    saved_s: float  # against a ring with 25 MiB buckets
+    extra_s: dict[str, float]  # by algorithm, each with its best bucket, against the best of all
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the choice as plain data."""
+        return dict(vars(self))
 
 
-def exchange_times(size_bytes: float, ranks: int, inside: int, machine: Machine, k: Constants) -> dict[str, float]:
-    """Return the time to all-reduce a buffer by each algorithm."""
-    up, out = k.fitted.e_nvl * machine.nvlink_Bps, k.fitted.e_net * max(machine.nic_Bps, 1.0)
-    near, far = k.held.ring_hop_s, machine.hop_s
-    if inside >= ranks:
-        return {"ring": 2 * (ranks - 1) / ranks * size_bytes / up + 2 * (ranks - 1) * near}
-    domains = max(2, ranks // inside)
-    rate = min(up, inside * out)
-    moved = 2 * (ranks - 1) / ranks * size_bytes
-    ring = moved / rate + 2 * (ranks - domains) * near + 2 * domains * far
-    tree = moved / (TREE_RATE * rate) + 2 * math.log2(domains) * far + 2 * (inside - 1) * near
-    found = {"ring": ring, "tree": tree}
-    if inside > 1:
-        within = 2 * (inside - 1) / inside * size_bytes / up + 2 * (inside - 1) * near
-        between = 2 * (domains - 1) / domains * size_bytes / inside / out + 2 * (domains - 1) * far
-        found["hierarchical"] = within + between
-    return found
-
-
-def choose_exchange(decision: Decision, gradient_bytes: float, machine: Machine, k: Constants) -> Exchange | None:
-    """Return algorithm and bucket for the gradients of one rank; None where there is nothing to exchange.
-
-    A bucket's exchange hides behind the backward of the layers after it, except the last one: small buckets leave
-    less exposed and pay the latency more often.
-    """
-    ranks = decision.dp * decision.cp
-    if ranks == 1 or gradient_bytes <= 0:
+def exchange_of(result: StepResult, k: Constants) -> Exchange | None:
+    """Return the exchange of a priced step; None where replicas exchange nothing, or layer by layer as FSDP does."""
+    case, cost, sync = result.case, result.cost, result.job.sync
+    if case is None or cost is None or float(case.fsdp) or float(case.dp * case.cp) == 1:
         return None
-    inside = max(1, min(machine.domain // decision.tp, ranks))
-    best: Exchange | None = None
-    least = math.inf
-    for bucket in (b for b in BUCKETS if b <= gradient_bytes or b == BUCKETS[0]):
-        times = exchange_times(bucket, ranks, inside, machine, k)
-        algorithm = min(times, key=lambda name: times[name])
-        fixed = exchange_times(0.0, ranks, inside, machine, k)[algorithm]
-        price = times[algorithm] + (gradient_bytes / bucket - 1) * fixed
-        if price < least:
-            best, least = Exchange(algorithm, bucket, times[algorithm], times), price
-    return best
+    if sync.method == "parameter-server":
+        return None
+    buffers, windows = exchanged(case), windows_of(case, cost.layer)
+    times = float(case.num_micro if case.scatter_each else 1.0) / float(case.sync_every)
+
+    def priced(algorithm: str, bucket: int) -> float:
+        return times * float(choice_s(case, k, algorithm, np.asarray(float(bucket)), buffers, windows))
+
+    algorithms = [sync.algorithm] if sync.algorithm else list(ALGORITHMS)
+    buckets = [sync.bucket] if sync.bucket else list(BUCKETS)
+    best = min((priced(a, b), rank, b, a) for rank, a in enumerate(algorithms) for b in buckets)
+    by = {a: min(priced(a, b) for b in BUCKETS) for a in ALGORITHMS}
+    least = min(by.values())
+    extra = {a: value - least for a, value in by.items() if np.isfinite(value)}
+    return Exchange(best[3], best[2], priced(*USUAL) - best[0], extra)

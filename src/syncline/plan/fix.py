@@ -9,19 +9,21 @@ from typing import Any, get_args
 
 import numpy as np
 
-from syncline.errors import PlanError
-from syncline.plan.reach import PLACEMENTS
+from syncline import units
+from syncline.errors import PlanError, SynclineError
 from syncline.plan.space import NUMBERS, WORDS, Axes, Rows
-from syncline.workload.job import Job, Recompute
-from syncline.workload.parallel import Schedule, Zero
+from syncline.workload.job import TREE_RULE, Algorithm, Job, Recompute
+from syncline.workload.parallel import PLACEMENTS, Schedule, Zero
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "zero": get_args(Zero), "schedule": get_args(Schedule),
     "recompute": tuple(name for name in get_args(Recompute) if name != "auto"), "placement": PLACEMENTS,
+    "algorithm": get_args(Algorithm),
 }  # fmt: skip
 _SWITCHES = ("sp", "tp_overlap", "dp_overlap", "reshard")
-_ALIASES = {"mbs": "micro", "micro_batch": "micro", "vp": "virtual", "interleaving": "virtual", "zero_stage": "zero"}
-KNOWN = (*NUMBERS, *WORDS, "placement", "codec")
+_ALIASES = {"mbs": "micro", "micro_batch": "micro", "vp": "virtual", "interleaving": "virtual", "zero_stage": "zero",
+            "bucket": "bucket_bytes"}  # fmt: skip
+KNOWN = (*NUMBERS, *WORDS, "placement", "bucket")
 
 
 def read_fix(text: str | None) -> dict[str, Any]:
@@ -68,14 +70,33 @@ def _value(name: str, text: str) -> Any:
         return "none"
     if name == "codec":
         return text
+    if name == "bucket_bytes":
+        return _bucket(text)
     if text not in _CHOICES[name]:
         raise PlanError(f'{name} is "{text}"; it is one of {", ".join(_CHOICES[name])}.', hint="Pick one of those.")
     return text
 
 
+def _bucket(text: str) -> int:
+    try:
+        size = units.size(text)
+    except SynclineError as error:
+        raise PlanError(f'bucket is "{text}": {error.message}', hint="Write --fix bucket=25MiB.") from None
+    if size < 1:
+        raise PlanError(f'bucket is "{text}"; it holds at least a byte.', hint="Write --fix bucket=25MiB.")
+    return size
+
+
 def fixed_axes(axes: Axes, fix: Mapping[str, Any]) -> Axes:
     """Return the words to try: a fixed one is the only one."""
     words: dict[str, tuple[Any, ...]] = {f.name: (fix[f.name],) for f in fields(Axes) if f.name in fix}
+    if fix.get("algorithm") == "tree":
+        if fix.get("zero", "none") != "none":
+            raise PlanError(f"algorithm {TREE_RULE}.", hint="Write --fix algorithm=tree,zero=none.")
+        words["zero"] = ("none",)
+    elif fix.get("algorithm") == "hierarchical" and "zero" not in fix:
+        # FSDP's exchange is a ring for each layer; another is not modelled.
+        words["zero"] = tuple(z for z in axes.zero if z not in ("3", "fsdp", "hsdp")) or axes.zero
     if "virtual" in fix and "schedule" not in fix:
         words["schedule"] = (
             ("interleaved",) if fix["virtual"] > 1 else tuple(s for s in axes.schedule if s != "interleaved")

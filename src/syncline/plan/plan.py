@@ -71,6 +71,7 @@ class Plan:
     predicted: Predicted
     limit: Mapping[str, Any]
     cost: PlanCost | None = None
+    exchange: Mapping[str, Any] | None = None  # what the choice of algorithm and bucket buys; None: nothing to choose
 
     def best(self) -> dict[str, Any]:
         """Return the figures that `syncline plan --json` gives as `best`."""
@@ -87,6 +88,7 @@ class Plan:
             "placement": self.decision.placement,
             "algorithm": self.decision.algorithm,
             "bucket_bytes": self.decision.bucket_bytes,
+            "exchange": dict(self.exchange) if self.exchange else None,
             "parts_s": dict(p.parts_s),
             "memory_by": dict(p.memory_by),
             "memory_available_bytes": p.memory_available_bytes,

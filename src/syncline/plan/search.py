@@ -24,7 +24,6 @@ from syncline.plan.block import Floats, Question, possible, price, template
 from syncline.plan.decision import Decision, decision_of
 from syncline.plan.fix import fixed_axes, fixed_rows
 from syncline.plan.space import USUAL, Axes, Rows, Switches, chunks, rows_for, rows_of, switches_of
-from syncline.workload.shape import Shape
 
 CHUNK = 8192
 KEEP = 200
@@ -193,9 +192,7 @@ def _smallest(values: Floats, count: int, cut: float) -> list[int]:
 
 
 def _rows(question: Question, rows: Rows, words: Switches) -> Rows:
-    shape = question.job.model
-    experts = isinstance(shape, Shape) and shape.moe is not None
-    return possible(rows_for(rows, words), words, question.machine.domain, experts)
+    return possible(rows_for(rows, words), words, question.machine.domain)
 
 
 def _dealt(words: Sequence[Switches], num_parts: int) -> list[tuple[Switches, ...]]:

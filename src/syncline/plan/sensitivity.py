@@ -19,7 +19,7 @@ from syncline.plan.money import Money
 from syncline.plan.plan import Plan
 from syncline.plan.search import search
 from syncline.plan.space import Axes
-from syncline.plan.upgrade import upgrade_price
+from syncline.plan.upgrade import domain_price, double_price, level_price, upgrade_price, wan_price
 
 #: The next generation of a link: name, and how much faster one port is.
 NEXT_LINK = {
@@ -27,6 +27,8 @@ NEXT_LINK = {
     "40GbE": "100GbE", "100GbE": "200GbE", "200GbE": "400GbE", "400GbE": "800GbE",
 }  # fmt: skip
 WIDE_DOMAIN = 64
+ORDERS = {"packed": "ranks ordered by rack", "scattered": "anywhere", "spread": "hosts spread over racks",
+          "stages": "pipeline stages on different sites"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def actions_of(
         schedule=tuple(s for s in axes.schedule if s != "gpipe"), gradient_bytes=(), codec=(),
     )  # fmt: skip
     found = []
-    for change in changes(question, best, fabric, fix):
+    for change in changes(question, best, fabric, fix, money):
         action = _worth(change, question, best, money, near, fix)
         if action is not None:
             found.append(action)
@@ -110,10 +112,13 @@ def _worth(
     )  # fmt: skip
 
 
-def changes(question: Question, best: Plan, fabric: Fabric, fix: Mapping[str, Any]) -> list[Change]:
+def changes(
+    question: Question, best: Plan, fabric: Fabric, fix: Mapping[str, Any], money: Money | None = None
+) -> list[Change]:
     """Return the changes that mean something for this question."""
     return [
         *_network_changes(question, fabric),
+        *_site_changes(question, fabric, money),
         *_software_changes(question, best, fix),
         *_numeric_changes(question),
     ]
@@ -149,7 +154,13 @@ def _network_changes(question: Question, fabric: Fabric) -> list[Change]:
     ]
     if question.machine.domain < WIDE_DOMAIN:
         words = f"scale-up domains of {WIDE_DOMAIN} GPUs instead of {question.machine.domain}"
-        found.append(Change("domain", words, "hardware", lambda q: wider_domain(q, WIDE_DOMAIN)))
+        price, note = domain_price(question.machine.num_gpus, WIDE_DOMAIN)
+        found.append(
+            Change("domain", words, "hardware", lambda q: wider_domain(q, WIDE_DOMAIN), price_usd=price, note=note)
+        )
+    price, note = double_price(fabric)
+    twice = "twice the network ports of every host"
+    found.append(Change("ports", twice, "hardware", lambda q: faster_network(q, 2.0), price_usd=price, note=note))
     link = _link(fabric)
     if link in NEXT_LINK:
         catalog = load_catalog()
@@ -159,8 +170,22 @@ def _network_changes(question: Question, fabric: Fabric) -> list[Change]:
         found.append(Change("link", words, "hardware", lambda q: faster_network(q, factor), price_usd=price, note=note))
     if question.reach.upper_Bps < question.reach.nic_Bps:
         words = "no oversubscription above the leaf switches"
-        found.append(Change("oversubscription", words, "hardware", _level))
+        price, note = level_price(fabric)
+        found.append(Change("oversubscription", words, "hardware", _level, price_usd=price, note=note))
     return found
+
+
+def _site_changes(question: Question, fabric: Fabric, money: Money | None) -> list[Change]:
+    if not question.reach.site_gpus:
+        return []
+    price, note = wan_price(money.account.owned) if money else (None, "not priced")
+    words = "twice the lines between the sites"
+    return [Change("wan", words, "hardware", lambda q: more_lines(q, 2.0), price_usd=price, note=note)]
+
+
+def more_lines(question: Question, factor: float) -> Question:
+    """Return the question with more bandwidth between its sites."""
+    return replace(question, reach=replace(question.reach, wan_Bps=question.reach.wan_Bps * factor))
 
 
 def _level(question: Question) -> Question:
@@ -170,16 +195,27 @@ def _level(question: Question) -> Question:
 def _software_changes(question: Question, best: Plan, fix: Mapping[str, Any]) -> list[Change]:
     d = best.decision
     found = []
-    if question.reach.placement == "scattered":
-        packed = "ranks ordered by rack, instead of anywhere"
-        found.append(Change("order", packed, "free", lambda q: replace(q, reach=replace(q.reach, placement="packed"))))
+    found += [_order(question, name) for name in question.reach.placements(d.num_gpus) if name != d.placement]
+    if {"algorithm", "bucket_bytes"} & set(fix):
+        free: dict[str, tuple[Any, ...]] = {"algorithm": ("",), "bucket_bytes": (0,)}
+        words = "the best algorithm and bucket for gradients"
+        found.append(Change("exchange", words, "free", lambda q: q, free, price_usd=0.0))
     if (d.tp > 1 and not d.tp_overlap) or not d.dp_overlap:
         overlap: dict[str, tuple[Any, ...]] = {"tp_overlap": (True,), "dp_overlap": (True,)}
-        found.append(Change("overlap", "communication overlapped with compute", "free", lambda q: q, overlap))
+        found.append(
+            Change("overlap", "communication overlapped with compute", "free", lambda q: q, overlap, price_usd=0.0)
+        )
     if d.pp > 1 and d.schedule != "zero-bubble" and "schedule" not in fix:
         zero: dict[str, tuple[Any, ...]] = {"schedule": ("1f1b", "interleaved", "zero-bubble")}
-        found.append(Change("zero-bubble", "a zero-bubble pipeline schedule", "free", lambda q: q, zero))
+        found.append(Change("zero-bubble", "a zero-bubble pipeline schedule", "free", lambda q: q, zero, price_usd=0.0))
     return found
+
+
+def _order(question: Question, placement: str) -> Change:
+    words = f"{ORDERS[placement]}, instead of {ORDERS[question.reach.placement]}"
+    return Change(
+        "order", words, "free", lambda q: replace(q, reach=replace(q.reach, placement=placement)), price_usd=0.0
+    )
 
 
 def _numeric_changes(question: Question) -> list[Change]:
@@ -192,11 +228,16 @@ def _numeric_changes(question: Question) -> list[Change]:
             "numerics",
             _twice,
             tokens=2.0,
+            price_usd=0.0,
             note=sees,
         ),
     ]
     if job.sync.codec == "none":
-        found.append(Change("codec", "gradients sent as fp8", "numerics", lambda q: q, {"codec": ("fp8",)}, note=sees))
+        found.append(
+            Change(
+                "codec", "gradients sent as fp8", "numerics", lambda q: q, {"codec": ("fp8",)}, price_usd=0.0, note=sees
+            )
+        )
     if job.precision in ("bf16", "fp16") and "fp8" in question.machine.sustained:
         words = "matrix products in fp8"
         found.append(
@@ -205,6 +246,7 @@ def _numeric_changes(question: Question) -> list[Change]:
                 words,
                 "numerics",
                 lambda q: replace(q, job=q.job.model_copy(update={"precision": "fp8"})),
+                price_usd=0.0,
                 note=sees,
             )
         )

@@ -27,7 +27,8 @@ MIN_CONTEXT_SLICE = 256
 #: Share of the GPUs that a split must use.
 MIN_USED = 0.9
 NUMBERS = ("tp", "pp", "dp", "cp", "ep", "virtual", "micro", "num_micro")
-WORDS = ("zero", "schedule", "recompute", "sp", "tp_overlap", "dp_overlap", "reshard", "gradient_bytes", "codec")
+WORDS = ("zero", "schedule", "recompute", "sp", "tp_overlap", "dp_overlap", "reshard", "gradient_bytes", "codec",
+         "algorithm", "bucket_bytes")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Switches:
     reshard: bool = False
     gradient_bytes: int = 2
     codec: str = "none"
+    algorithm: str = ""  # of the gradient exchange; empty: the best for each row
+    bucket_bytes: int = 0  # 0: the best for each row
     tensor: bool = False  # tp > 1
     pipeline: bool = False  # pp > 1
 
@@ -85,6 +88,8 @@ class Axes:
     reshard: tuple[bool, ...] = (True, False)
     gradient_bytes: tuple[int, ...] = ()
     codec: tuple[str, ...] = ()
+    algorithm: tuple[str, ...] = ("",)  # empty and 0: the best, by closed forms inside the price of each row
+    bucket_bytes: tuple[int, ...] = (0,)
 
 
 USUAL = Axes()
@@ -115,7 +120,7 @@ def switches_of(job: Job, axes: Axes) -> list[Switches]:
     both = (True, False)
     combinations: Iterator[Any] = product(
         axes.zero, axes.schedule, recompute or ["none"], axes.sp, axes.tp_overlap, axes.dp_overlap, axes.reshard,
-        widths, codecs, both, both,
+        widths, codecs, axes.algorithm, axes.bucket_bytes, both, both,
     )  # fmt: skip
     found = dict.fromkeys(_plain(Switches(*words)) for words in combinations)
     # Without a pipeline all schedules are one; it is called 1f1b.
@@ -150,6 +155,9 @@ def _plain(words: Switches) -> Switches:
         reshard=words.reshard and sharded,
         gradient_bytes=words.gradient_bytes,
         codec=words.codec,
+        # FSDP exchanges layer by layer, in rings: there is nothing to choose.
+        algorithm="" if sharded else words.algorithm,
+        bucket_bytes=0 if sharded else words.bucket_bytes,
         tensor=words.tensor,
         pipeline=words.pipeline,
     )

@@ -67,10 +67,26 @@ def answer_lines(plan: Plan) -> list[str]:
     lines.append(plan.decision.label)
     if plan.decision.algorithm:
         bucket = units.show_size(plan.decision.bucket_bytes)
-        lines.append(
-            f"gradients by {plan.decision.algorithm} in buckets of {bucket}; ranks {plan.decision.placement} by rack"
-        )
+        lines.append(f"gradients by {plan.decision.algorithm} in buckets of {bucket}{_bought(plan)}; {_placed(plan)}")
     return lines
+
+
+def _bought(plan: Plan) -> str:
+    """Return what the choice of algorithm and bucket saves, where that can be seen."""
+    saved = float((plan.exchange or {}).get("saved_s", 0.0))
+    if abs(saved) < 0.0005 * plan.predicted.step_time_s:
+        return ""
+    words = "less" if saved > 0 else "more"
+    return f" ({units.show_time(abs(saved))} {words} than a ring of 25 MiB)"
+
+
+def _placed(plan: Plan) -> str:
+    known = {
+        "packed": "ranks packed by rack",
+        "stages": "stages on different sites",
+        "spread": "hosts spread over racks",
+    }
+    return known.get(plan.decision.placement, f"ranks {plan.decision.placement}")
 
 
 def limit_line(plan: Plan) -> str:
@@ -168,6 +184,7 @@ def foot_lines(answer: Answer) -> list[str]:
     found = answer.found
     rest = "" if found.complete else " before it was interrupted"
     lines = ["", f"  looked at  {found.num_considered:,} configurations, {found.num_fitting:,} fit in memory{rest}"]
+    lines += [f"  placement  {text}" for text in answer.notes if text.startswith("ranks placed")]
     lines += [f"  warning    {text}" for text in answer.best.predicted.warnings]
     return [*lines, f"  ignores    {', '.join(answer.to_json()['ignores'])}"]
 

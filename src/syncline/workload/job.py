@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from syncline import units
 from syncline.fabric.network import Rate, Strict
 from syncline.workload.layer_list import LayerList
 from syncline.workload.parallel import Parallel
@@ -23,7 +24,12 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
 Recompute = Literal["none", "selective", "selective-op", "full", "auto"]
 Kernel = Literal["auto", "cudnn", "fa3", "fa2", "triton", "unfused"]
 Framework = Literal["auto", "megatron", "deepspeed", "pytorch", "nemo"]
+Algorithm = Literal["ring", "tree", "hierarchical"]
 Method = Literal["allreduce", "parameter-server", "local-sgd", "diloco", "bounded-staleness"]
+
+
+#: Why a tree and a sharded optimizer exclude each other.
+TREE_RULE = "tree all-reduces, but ZeRO and FSDP scatter and gather: `zero: none`, or ring or hierarchical"
 
 
 class Batch(Strict):
@@ -44,6 +50,13 @@ class Sync(Strict):
     codec: str = Field(default="none", description="none, fp16, int8, int4, onebit, topk:0.01")
     servers: int = Field(default=1, ge=1, description="hosts that serve parameters")
     staleness: int = Field(default=0, ge=0, description="steps a replica may run ahead (bounded-staleness)")
+    algorithm: Algorithm | None = Field(default=None, description="of the gradient exchange; default: the best")
+    bucket: int | None = Field(default=None, ge=1, description="bytes exchanged at once, 25MiB; default: the best")
+
+    @field_validator("bucket", mode="before")
+    @classmethod
+    def _as_bytes(cls, value: Any) -> Any:
+        return units.size(value) if isinstance(value, str) else value
 
 
 class Overlap(Strict):
@@ -117,6 +130,12 @@ class Job(Strict):
         dp = self.parallel.dp
         if self.kind == "train" and dp is not None and self.batch.global_ % (dp * self.batch.micro):
             raise ValueError(batch_problem(self.batch.global_, dp, self.batch.micro))
+        return self
+
+    @model_validator(mode="after")
+    def _trees_reduce_wholes(self) -> Job:
+        if self.sync.algorithm == "tree" and self.parallel.sharded_state:
+            raise ValueError(f"sync.algorithm {TREE_RULE}")
         return self
 
     @property

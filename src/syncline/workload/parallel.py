@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,6 +12,8 @@ from syncline.workload.shape import Shape
 
 Zero = Literal["none", "1", "2", "3", "fsdp", "hsdp"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero-bubble"]
+Placed = Literal["packed", "spread", "stages", "scattered"]
+PLACEMENTS: tuple[str, ...] = get_args(Placed)
 
 
 class Parallel(Strict):
@@ -29,6 +31,7 @@ class Parallel(Strict):
     virtual: int = Field(default=1, ge=1, le=1024, description="model chunks per rank (interleaved)")
     context: Literal["ring", "ulysses"] = "ring"
     order: tuple[Literal["tp", "cp", "ep", "dp", "pp"], ...] = ("tp", "cp", "dp", "pp")
+    placement: Placed = Field(default="packed", description="where ranks sit on racks and sites (sim/step/reach.py)")
 
     @field_validator("zero", mode="before")
     @classmethod

@@ -147,33 +147,45 @@ def _data(job: Job, shape: Shape, facts: Facts) -> list[Volume]:
     expert_ranks = max(1, ranks * split.tp // split.ep)
     wire = facts.gradient_bytes * wire_share(job.sync.codec, facts.gradient_bytes)
     if split.sharded_params and split.pp == 1:
-        return _fsdp(job, facts, dense + routed, wire, ranks)
+        return [*_fsdp(job, facts, dense, wire, ranks), *_fsdp_experts(job, facts, routed, wire, expert_ranks)]
     if job.sync.method == "parameter-server":
         size = wire * dense
         formula = "gradient bytes x parameters to the servers; as many parameter bytes come back"
         return [Volume("data", "dp", "push and pull", ranks, size, 2, formula, "push span after the backward")]
     every = job.sync.every if job.sync.method in ("local-sgd", "diloco") else 1
-    out = [_reduce("data", dense, ranks, wire, facts.parameter_bytes, split.sharded_state, every)]
+    # ZeRO 2 keeps a shard of the gradients only, so it scatters them after every micro-batch.
+    scatters = job.num_micro if split.zero == "2" else 1
+    back = facts.parameter_bytes
+    out = [_reduce("data", dense, ranks, wire, back, split.sharded_state, every, scatters)]
     if routed:
-        out.append(
-            _reduce("data (experts)", routed, expert_ranks, wire, facts.parameter_bytes, split.sharded_state, every)
-        )
+        out.append(_reduce("data (experts)", routed, expert_ranks, wire, back, split.sharded_state, every, scatters))
     return [volume for volume in out if volume.ranks > 1]
 
 
-def _reduce(kind: str, params: float, ranks: int, wire: float, back: float, sharded: bool, every: int) -> Volume:
+def _reduce(
+    kind: str, params: float, ranks: int, wire: float, back: float, sharded: bool, every: int, scatters: int = 1
+) -> Volume:
     share = (ranks - 1) / ranks
-    size = share * params * (wire + (back if sharded else wire)) / every
+    size = share * params * (scatters * wire + (back if sharded else wire)) / every
     how = "reduce-scatter + all-gather" if sharded else "all-reduce"
     formula = (
         "(n-1)/n x parameters of a rank x (gradient bytes + parameter bytes)"
         if sharded
         else ("2 (n-1)/n x parameters of a rank x gradient bytes")
     )
+    if scatters > 1:
+        formula = "(n-1)/n x parameters of a rank x (gradient bytes x micro-batches + parameter bytes)"
     if every > 1:
         formula += f" / {every} steps"
     return Volume(
-        kind, "dp", how, ranks, size, 2 / every, formula, "dp span beside the last backward and first forward"
+        kind,
+        "dp",
+        how,
+        ranks,
+        size,
+        (1 + scatters) / every,
+        formula,
+        "dp span beside the last backward and first forward",
     )
 
 
@@ -193,6 +205,16 @@ def _fsdp(job: Job, facts: Facts, params: float, wire: float, ranks: int) -> lis
                           "2 (r-1)/r x parameters / shard x gradient bytes",
                           "dp span after the last backward"))  # fmt: skip
     return out
+
+
+def _fsdp_experts(job: Job, facts: Facts, routed: float, wire: float, holders: int) -> list[Volume]:
+    """Return the gathering of routed experts over the ranks that hold the same ones; nothing where each is alone."""
+    gathers = 2 if facts.reshard else 1
+    size = (holders - 1) / holders * routed * (gathers * facts.parameter_bytes + wire) * job.num_micro
+    formula = "(m-1)/m x routed parameters of a rank x (gathers x parameter bytes + gradient bytes) x micro-batches"
+    where = "fsdp spans of every layer"
+    calls = (gathers + 1) * job.num_micro
+    return [Volume("data (experts)", "dp", "all-gather + reduce-scatter", holders, size, calls, formula, where)]
 
 
 def _layer_volumes(job: Job, model: LayerList, facts: Facts) -> list[Volume]:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.errors import CostError
-from syncline.fabric import Fabric, load
+from syncline.fabric import ClusterSpec, Fabric, build, load
 from syncline.fabric.bill import bill
 from syncline.plan.cost import Assumptions, Owning, own
 from syncline.plan.cost.owning import HOURS_PER_YEAR, annuity
@@ -88,3 +88,29 @@ def test_a_host_without_any_price_is_one_clear_error_until_one_is_given() -> Non
     with pytest.raises(CostError, match=r"no price is known for the host tpu-v4-host \(4 x TPU-v4\)"):
         own(fabric)
     assert own(fabric, Assumptions(host_price_usd=40_000)).hosts_usd == 1024 * 40_000
+
+
+def test_lines_between_sites_are_rented() -> None:
+    sites = load("two-sites-wan")
+    owned = own(sites)
+    assert owned.yearly()["wan"] == pytest.approx(2 * 400 * 100 * 12)  # lines, Gb/s, dollars, months
+    assert sum(owned.to_json()["share_by"].values()) == pytest.approx(1)
+    free = own(sites, Assumptions(wan_usd_per_Gbps_month=0))
+    assert "wan" not in free.yearly()
+    assert owned.usd_per_year - free.usd_per_year == pytest.approx(960_000)
+    assert owned.network_usd_per_year - free.network_usd_per_year == pytest.approx(960_000)
+    assert owned.capital_usd == free.capital_usd, "rent is no purchase"
+
+
+def test_a_price_in_the_cluster_file_goes_first() -> None:
+    wan = {"rate": "100Gbps", "lines": 3, "price_per_month_usd": 5000}
+    described = {
+        "sites": [{"name": n, "hosts": 2, "host": "dgx-h100", "network": "leaf-spine NDR"} for n in ("a", "b")],
+        "wan": wan,
+    }
+    owned = own(build(ClusterSpec.model_validate(described)))
+    assert owned.wan_usd_per_year == 3 * 5000 * 12
+
+
+def test_one_site_rents_nothing(owned: Owning) -> None:
+    assert owned.wan_usd_per_year == 0 and "wan" not in owned.yearly()

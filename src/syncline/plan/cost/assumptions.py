@@ -59,6 +59,13 @@ class Assumptions(Strict):
     hosts_per_fte: float = _assume(64.0, "hosts", "assumed: hosts one full-time person looks after", gt=0, le=1e6)
     fte_usd_per_year: float = _assume(200_000.0, "$/year", "assumed: salary with overhead", ge=0, le=1e8)
     maintenance_rate: float = _assume(0.05, "of capital a year", "assumed: support contracts and spares", ge=0, le=1)
+    wan_usd_per_Gbps_month: float = _assume(
+        100.0,
+        "$/month",
+        "assumed: a leased wave of 100 Gb/s for some 10,000 $ a month; a cluster file's own price goes first",
+        ge=0,
+        le=1e6,
+    )
     host_price_usd: float | None = _assume(None, "$", "the parts catalogue", ge=0, le=1e9)
     commitment_discount: float = _assume(
         0.0, "of the list price", "assumed: on demand; above 0 means committed, every hour is then paid", ge=0, lt=1

@@ -42,6 +42,8 @@ class Owning:
     network_power_w: float
     unpriced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    wan_usd_per_year: float = 0.0
+    """Rent of the lines between sites."""
 
     @property
     def capital_usd(self) -> float:
@@ -81,7 +83,7 @@ class Owning:
         a = self.assumptions
         kept = (1 - a.resale) / a.years + a.maintenance_rate + _interest(a)
         facility = self.network_power_w / 1e3 * a.facility_usd_per_kW / a.facility_years
-        return self.network_usd * kept + facility + _energy_usd(self.network_power_w, a)
+        return self.network_usd * kept + facility + _energy_usd(self.network_power_w, a) + self.wan_usd_per_year
 
     @property
     def network_share_of_total(self) -> float:
@@ -119,7 +121,7 @@ class Owning:
             "racks": self.num_racks * a.rack_usd_per_month * 12,
             "power": _energy_usd(self.mean_power_w, a),
             "people": self.num_ftes * a.fte_usd_per_year,
-        }
+        } | ({"wan": self.wan_usd_per_year} if self.wan_usd_per_year else {})
 
     def cost_usd(self, years: float, utilisation: float) -> float:
         """Return what the cluster costs if it is kept for so long and used so much."""
@@ -170,7 +172,18 @@ def own(fabric: Fabric, assumptions: Assumptions | None = None) -> Owning:
         network_power_w=bought.power_w - sum(line.power_w for line in hosts),
         unpriced=bought.unpriced,
         notes=notes,
+        wan_usd_per_year=_wan_usd_per_year(fabric, assumptions),
     )
+
+
+def _wan_usd_per_year(fabric: Fabric, a: Assumptions) -> float:
+    """Return the rent of the lines between sites: as the cluster file says, or by their rate."""
+    wan = fabric.spec.wan
+    if wan is None:
+        return 0.0
+    stated = float(fabric.facts.get("wan_usd_per_month", 0.0))
+    rented = a.wan_usd_per_Gbps_month * wan.rate * 8 / 1e9 * int(fabric.facts.get("wan_lines", 0))
+    return 12 * (stated or rented)
 
 
 def annuity(years: float, rate: float) -> float:

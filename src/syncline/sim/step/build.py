@@ -6,6 +6,7 @@ from typing import Any
 
 from syncline.errors import SimulationError
 from syncline.sim.step.case import Case, case_of
+from syncline.sim.step.exchange import ALGORITHMS
 from syncline.sim.step.machine import Machine
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
@@ -77,8 +78,10 @@ def run_columns(job: Job, facts: Facts) -> dict[str, Any]:
         "p2p_exposed": 0.15 if facts.sliced_p2p else 1.0, "bubble_share": 1 / 3 if zero_bubble else 1.0,
         "even_head": float(split.pp > 1 and layers % chunks != 0 and (layers + 2) % chunks == 0),
         "host_share": HOST_SHARE["graphs" if facts.cuda_graphs else "drop" if job.token_drop else "dropless"],
-        "scatter_each": float(facts.scatter_each and split.pp > 1),
+        "scatter_each": float((facts.scatter_each and split.pp > 1) or split.zero == "2"),
         "sync_every": job.sync.every if job.sync.method in ("local-sgd", "diloco") else 1,
+        "algorithm": 1 + ALGORITHMS.index(job.sync.algorithm) if job.sync.algorithm else 0,
+        "bucket_bytes": job.sync.bucket or 0,
         "wire_share": wire_share(job.sync.codec, facts.gradient_bytes),
         "frozen": float(job.frozen), "pads_vocab": float(facts.framework != "pytorch"),
     } | kept_columns(job, facts) | (frozen_columns(job, facts) if job.frozen else {})  # fmt: skip
@@ -135,7 +138,8 @@ def machine_columns(job: Job, machine: Machine, facts: Facts) -> dict[str, Any]:
         "rate_gemm": machine.rate(job.precision) * tuned, "rate_bf16": machine.rate(plain) * tuned,
         "hbm_Bps": machine.hbm_Bps, "num_sms": machine.num_sms,
         "nvlink_Bps": machine.nvlink_Bps, "nic_Bps": max(machine.nic_Bps, 1.0),
-        "domain": machine.domain, "hop_s": machine.hop_s,
+        "domain": machine.domain, "hop_s": machine.hop_s, "long_s": machine.long_s,
+        "stage_Bps": machine.stage_Bps or max(machine.nic_Bps, 1.0), "stage_wait_s": machine.stage_wait_s,
         "memory_bytes": machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1),
         "kernel": machine.attention[kernel] / capped / tuned, "triton": float(facts.attention == "triton" and hopper),
         "head64": machine.head64.get(kernel.removesuffix("_old"), 0.75),

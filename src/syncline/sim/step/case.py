@@ -85,6 +85,8 @@ class Case:
     host_share: Floats  # of the host time that routing costs: 1, less without synchronisation or with CUDA graphs
     scatter_each: Floats  # 1: gradients are reduced after every micro-batch, although parameters stay gathered
     sync_every: Floats  # steps between synchronisations of the replicas
+    algorithm: Floats  # of the gradient exchange, 1 on as `exchange.ALGORITHMS`; 0: the best
+    bucket_bytes: Floats  # 0: the best
     wire_share: Floats  # bytes on the wire over bytes of the gradient, after a codec
     # What it keeps
     weight_bytes: Floats
@@ -102,6 +104,9 @@ class Case:
     nic_Bps: Floats
     domain: Floats
     hop_s: Floats  # latency of one exchange beyond the domain
+    long_s: Floats  # one way over lines between sites that data-parallel rings cross
+    stage_Bps: Floats  # network rate between stages
+    stage_wait_s: Floats  # that a micro-batch waits because stages are on different sites
     memory_bytes: Floats
 
     @property

@@ -14,6 +14,7 @@ import numpy as np
 
 from syncline.sim.step.case import Case, Floats
 from syncline.sim.step.constants import Constants
+from syncline.sim.step.exchange import Buffer, Windows, extra_s
 from syncline.sim.step.experts import ExpertTime, expert_params, expert_part
 from syncline.sim.step.kernels import attention_s, memory_s
 from syncline.sim.step.layer import LayerTime, dense_layer, head_s
@@ -73,7 +74,7 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     paced = _per_stage(c, layer.total + waits.tp + waits.cp + waits.ep + host, head)
     per_stage = c.layers / c.pp
     bubble = (c.pp - 1) * per_stage * (layer.total + waits.tp + waits.cp + waits.ep + host) / c.virtual * c.bubble_share
-    p2p, p2p_wire = _point_to_point(c, k)
+    p2p, p2p_wire = _point_to_point(c, k, c.num_micro * paced)
     fsdp, fsdp_wire = _sharded(c, k, layer, head)
     dp, dp_wire = _replicated(c, k, layer, per_stage)
     optimizer = c.state_bytes * owned_params(c) / c.hbm_Bps
@@ -173,6 +174,11 @@ def stage_params(c: Case) -> Floats:
     return layer_params(c) * c.layers / c.pp + np.where(c.pp > 1, heavier, ends) / c.tp
 
 
+def expert_holders(c: Case) -> Floats:
+    """Return how many ranks of a stage hold the same routed experts."""
+    return np.maximum(c.dp * c.cp * c.tp / c.ep, 1.0)
+
+
 def stage_expert_params(c: Case) -> Floats:
     """Return the routed parameters of one stage on one rank."""
     return expert_params(c) * c.moe_layers / c.pp
@@ -182,16 +188,23 @@ def owned_params(c: Case) -> Floats:
     """Return the parameters whose optimizer state one rank owns."""
     # HSDP shards inside a group and keeps whole copies between groups; otherwise the group is all replicas.
     ranks = np.where(c.sharded_state > 0, c.shard_ranks, 1.0)
-    expert_ranks = np.where(c.sharded_state > 0, np.maximum(c.dp * c.cp * c.tp / c.ep, 1.0), 1.0)
+    expert_ranks = np.where(c.sharded_state > 0, expert_holders(c), 1.0)
     return stage_params(c) / ranks + stage_expert_params(c) / expert_ranks
 
 
-def _point_to_point(c: Case, k: Constants) -> tuple[Floats, Floats]:
+def _point_to_point(c: Case, k: Constants, busy: Floats) -> tuple[Floats, Floats]:
     """Return exposed and whole time of the activations between stages, per step."""
     size = 2 * c.tokens * c.hidden / np.where(c.p2p_sliced > 0, c.tp, 1.0)
     once = size / neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp) + k.held.tp_call_s
     wire = np.where(c.pp > 1, 2 * c.num_micro * c.virtual * once, 0.0)
-    return wire * c.p2p_exposed, wire
+    exposed = wire * c.p2p_exposed
+    if not np.any(c.stage_Bps < c.nic_Bps):
+        return exposed, wire
+    # Stages on different sites: the line between them carries both ways at once beside all compute, and no faster.
+    far = 2 * c.num_micro * c.virtual * (size / (k.fitted.e_net * c.stage_Bps) + k.held.tp_call_s)
+    waits = np.maximum(c.p2p_exposed * far, far / 2 - busy) + c.stage_wait_s * c.num_micro * c.virtual
+    slow = (c.pp > 1) & (c.stage_Bps < c.nic_Bps)
+    return np.where(slow, waits, exposed), np.where(slow, far, wire)
 
 
 def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Floats, Floats]:
@@ -200,6 +213,13 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     size = layer_params(c)
     gather = gather_s(c, k, c.param_bytes * size, ranks, stride)
     scatter = gather_s(c, k, c.grad_bytes * c.wire_share * size, ranks, stride)
+    # Routed experts that several ranks hold alike are sharded over those, a mean layer's part of them at a time.
+    holders, routed = expert_holders(c), expert_params(c) * c.moe_layers / c.layers
+    spread = holders > 1
+    if np.any(spread & (routed > 0)):
+        gather = gather + np.where(spread, gather_s(c, k, c.param_bytes * routed, holders, c.ep), 0.0)
+        size_back = c.grad_bytes * c.wire_share * routed
+        scatter = scatter + np.where(spread, gather_s(c, k, size_back, holders, c.ep), 0.0)
     behind = gather * c.reshard + scatter
     exposed = np.maximum(gather - layer.forward, 0.0) + np.maximum(behind - layer.behind, 0.0)
     wire = gather + behind
@@ -207,6 +227,8 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     # Every gather and scatter waits for the slowest of its ring; that skew grows with the ranks beyond one domain.
     calls = 2 + c.reshard
     slowed = slowed + calls * k.held.ring_hop_s * (ranks - inside(c, ranks, stride))
+    others = np.where(routed > 0, holders - inside(c, holders, c.ep), 0.0)
+    slowed = slowed + calls * k.held.ring_hop_s * others
     ends = gather_s(c, k, (c.param_bytes + c.grad_bytes) * (c.embedding_params + c.head_params) / c.tp, ranks, stride)
     first_and_last = gather + scatter + np.maximum(ends - head, 0.0)
     per_micro = c.layers * (exposed + slowed) + first_and_last
@@ -222,7 +244,7 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
 def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> tuple[Floats, Floats]:
     """Return exposed and whole time of the gradient (and parameter) exchange of replicas, per step."""
     n, dense = c.dp * c.cp, stage_params(c)
-    m, routed = np.maximum(c.dp * c.cp * c.tp / c.ep, 1.0), stage_expert_params(c)
+    m, routed = expert_holders(c), stage_expert_params(c)
     wire = c.grad_bytes * c.wire_share
     once = gather_s(c, k, wire * dense, n, c.tp) + gather_s(c, k, wire * routed, m, c.ep) * (routed > 0)
     back = gather_s(c, k, c.param_bytes * dense, n, c.tp) + gather_s(c, k, c.param_bytes * routed, m, c.ep) * (
@@ -239,7 +261,25 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
     exposed = np.where(c.dp_overlap > 0, hidden, once + back) / c.sync_every
     # Reduced after every micro-batch: each scatter hides behind one backward, and slows it.
     each = np.maximum(once - per_stage * layer.behind, 0.0) + k.held.c_sm * np.minimum(once, per_stage * layer.behind)
-    each = np.where(c.scatter_each > 0, (c.num_micro + c.pp - 1) * each, 0.0)
+    # ZeRO 2 does so with all but the last micro-batch, whose exchange was counted above.
+    more = np.where(c.shard_params > 0, c.num_micro + c.pp - 1, (c.num_micro > 1) * (c.num_micro + c.pp - 2))
+    each = np.where(c.scatter_each > 0, more * each, 0.0)
     on = (c.fsdp == 0) & (n > 1)
-    whole = once * np.where(c.scatter_each > 0, c.num_micro, 1.0) + back
-    return np.where(on, exposed + each, 0.0), np.where(on, whole / c.sync_every, 0.0)
+    times = np.where(c.scatter_each > 0, c.num_micro, 1.0)
+    whole = once * times + back
+    extra = times * extra_s(c, k, exchanged(c), windows_of(c, layer)) / c.sync_every
+    return np.where(on, exposed + each + extra, 0.0), np.where(on, whole / c.sync_every + extra, 0.0)
+
+
+def exchanged(c: Case) -> tuple[Buffer, ...]:
+    """Return what replicas exchange in a step: their parameters, and the experts that several ranks hold alike."""
+    wire, dense, routed = c.grad_bytes * c.wire_share, stage_params(c), stage_expert_params(c)
+    plain = Buffer(wire * dense, c.param_bytes * dense, c.dp * c.cp, c.tp)
+    if not np.any(routed > 0):
+        return (plain,)
+    return plain, Buffer(wire * routed, c.param_bytes * routed, expert_holders(c), c.ep)
+
+
+def windows_of(c: Case, layer: LayerTime) -> Windows:
+    """Return the compute of a stage that its exchange can hide behind."""
+    return Windows(c.layers / c.pp * layer.behind, c.layers / c.pp * layer.forward)

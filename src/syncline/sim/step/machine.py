@@ -47,6 +47,9 @@ class Machine:
     power_scale: float = 1.0
     matures: int = 9999  # year from which NVIDIA's own recipes had kernels tuned to this part
     head64: dict[str, float] = field(default_factory=dict)  # speed of attention kernels at head size 64, 128 = 1
+    long_s: float = 0.0  # one way over lines between sites that data-parallel rings cross
+    stage_Bps: float = 0.0  # between stages where that is less than `nic_Bps`; 0: the same
+    stage_wait_s: float = 0.0
     derate: float = 1.0  # of this part against others of its architecture, because of a lower power limit
 
     def rate(self, precision: str) -> float:

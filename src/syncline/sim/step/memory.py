@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from syncline.sim.step.case import Case, Floats
-from syncline.sim.step.cost import layer_params, owned_params, stage_expert_params, stage_params
+from syncline.sim.step.cost import expert_holders, layer_params, owned_params, stage_expert_params, stage_params
+from syncline.sim.step.experts import expert_params
 
 #: CUDA context, cuBLAS and cuDNN workspaces, NCCL channels of a few communicators; nvidia-smi of small jobs.
 FIXED_BYTES = 2.0 * 2**30
@@ -42,21 +43,26 @@ class Memory:
 def memory(c: Case) -> Memory:
     """Return the memory of the fullest rank in every column."""
     dense, routed = stage_params(c), stage_expert_params(c)
-    ranks, expert_ranks = c.shard_ranks, np.maximum(c.dp * c.cp * c.tp / c.ep, 1.0)
+    ranks, expert_ranks = c.shard_ranks, expert_holders(c)
     sharded = dense / ranks + routed / expert_ranks
     held = np.where(c.shard_params > 0, sharded, dense + routed)
     # Layers in flight: the one in use and the one being fetched; with a pipeline the stage stays gathered.
-    gathered = np.where(c.pp > 1, dense + routed, 2 * layer_params(c) + (c.embedding_params + c.head_params) / c.tp)
+    fetched = np.where(expert_ranks > 1, expert_params(c), 0.0)  # experts that every rank holds whole are not fetched
+    ends = (c.embedding_params + c.head_params) / c.tp
+    gathered = np.where(c.pp > 1, dense + routed, 2 * (layer_params(c) + fetched) + ends)
     parameters = c.weight_bytes * (held + np.where(c.shard_params > 0, gathered, 0.0))
     gradients = c.main_grad_bytes * np.where(c.shard_grads > 0, sharded, dense + routed)
     # FSDP holds the whole gradient of what is being reduced: a layer, or the stage of a pipeline.
-    whole = np.where(c.pp > 1, dense, layer_params(c))
+    layer = layer_params(c) + fetched
+    whole = np.where(c.pp > 1, dense, layer)
     gradients = gradients + np.where(c.shard_params > 0, c.grad_bytes * whole, 0.0)
     # PyTorch's sharded optimizer keeps the fp32 parameter itself: no low-precision copy beside the master.
     optimizer = c.optimizer_bytes * owned_params(c) - np.where(c.shard_params > 0, c.weight_bytes * sharded, 0.0)
     activations = activation_bytes(c)
     logits = np.where(c.pp > 1, 0.0, 8.0 * c.tokens * c.vocab / c.tp)
     buffers = FIXED_BYTES + 0.1 * gathered * (c.dp * c.cp > 1)
+    # So does ZeRO 2 with a layer, which it scatters as soon as the backward is through.
+    buffers = buffers + c.grad_bytes * layer * ((c.shard_grads > 0) & (c.shard_params == 0))
     moving = activations + logits
     fragmentation = FRAGMENTATION * moving
     total = parameters + gradients + optimizer + moving + buffers + fragmentation
