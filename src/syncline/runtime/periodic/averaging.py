@@ -104,7 +104,7 @@ def agree_first(target: Target, settings: Settings, meaning: Mapping[str, Any]) 
     name = agreed_name(target.group, target.device)
     rank, size = dist.get_rank(target.group), dist.get_world_size(target.group)
     team = Team(f"{name}/agreement", range(size), rank, target.device, settings.timeout_s)
-    agree({**meaning, **settings.agreed(), "parameters": target.described()}, team)
+    agree({**settings.agreed(), **meaning, "parameters": target.described()}, team)
 
 
 def at_least(what: str, value: object, least: int) -> int:

@@ -127,7 +127,7 @@ class DiLoCo(Wrapper):
             chosen.replaces.require_backward_grad_sync = False
 
     @torch.no_grad()
-    def step(self, closure: Closure = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Closure = None) -> Any:
         """Make a local step; apply what has arrived, and launch what is due."""
         loss = self.inner.step(closure)
         self.num_steps += 1
