@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from tests.distributed.ddp_cases import batch, distributed, gradients, network, owed, same_everywhere, true_mean
 
 import syncline.torch
 from syncline.errors import SynchronizationError
@@ -15,7 +16,6 @@ from syncline.program.choice import PLAIN
 from syncline.runtime import auto as auto_module
 from syncline.runtime import probe
 from syncline.runtime.auto import AutoSynchronizer
-from tests.distributed.ddp_cases import batch, distributed, gradients, network, owed, same_everywhere, true_mean
 
 OPTIONS: dict[str, Any] = {"piece_bytes": 16384, "check_every": 0, "timeout_s": 60.0}
 

@@ -43,6 +43,7 @@ VERBS: dict[str, str] = {
     "diagnose": "Say what went wrong first, from logs of any size.",
     "bench": "Measure collectives against what they should give.",
     "lab": "Run commands on an emulated copy of a cluster.",
+    "tune": "Find how a training script should synchronise.",
     "watch": "Watch a host or a run, the prediction beside it.",
     "top": "Watch at a terminal.",
     "validate": "Compare predictions with published measurements.",

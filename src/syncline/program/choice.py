@@ -30,7 +30,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
 NEAR = 1.03
 """Predictions this close are equal: the candidate that loses least is taken."""
 WORTH = 1.10
-"""A choice that is in use is left only for one that is this much faster."""
+"""A choice that is in use is left only for one that is this much faster, or loses less at the same speed."""
 MIXED_WORTH = 1.03
 MAX_MIXED = 12
 """Buckets up to which choices are tried one by one."""
@@ -138,9 +138,15 @@ def decide(
         codecs, predicted = _mix(measured, codecs, predicted, _promising(table))
     if len(current) == num_buckets and set(current) <= set(allowed) and tuple(current) != codecs:
         staying = measured.predict(current)
-        if staying <= WORTH * predicted:
+        more_exact = _loss(codecs, allowed) < _loss(current, allowed) and predicted <= NEAR * staying
+        if staying <= WORTH * predicted and not more_exact:
             codecs, predicted = tuple(current), staying
     return Choice(codecs, predicted, table, _why(measured, codecs, predicted, table, accuracy))
+
+
+def _loss(codecs: Sequence[str], allowed: Sequence[str]) -> int:
+    """Return the place of the codec that loses most, in the order of the class."""
+    return max(allowed.index(codec) for codec in codecs)
 
 
 def _promising(table: Mapping[str, float]) -> list[str]:

@@ -30,7 +30,7 @@ from syncline.runtime.averagers import Averagers
 from syncline.runtime.bucket import Bucket, Layout
 from syncline.runtime.ddp import DdpSynchronizer, Future, GradBucket, Scaler
 from syncline.runtime.links import GroupLinks
-from syncline.runtime.pilot import Pilot, name_of, typical_s
+from syncline.runtime.pilot import Pilot, best_s, name_of, typical_s
 from syncline.runtime.probe import add_s, host, prices, probe_link
 from syncline.runtime.settings import Settings
 from syncline.runtime.step import Step
@@ -108,6 +108,12 @@ class AutoSynchronizer(DdpSynchronizer):
     def pilot(self) -> Pilot:
         """The state of the choice: phase, predictions, measurements."""
         return self._pilot
+
+    def _rate(self, step: Step) -> float:
+        # All-reduces of the backend leave no spans: what the link carries is what was probed.
+        measured = self._pilot.measured
+        probed = 0.0 if measured is None else measured.rate_Bps
+        return super()._rate(step) if self.settings.rate_Bps is not None else probed or super()._rate(step)
 
     def codec_of(self, index: int) -> str:
         """Return what a bucket travels in."""
@@ -231,10 +237,10 @@ class AutoSynchronizer(DdpSynchronizer):
             return
         if pilot.phase == "try":
             times = times[-pilot.num_scored :]
-        typical = typical_s([row["times"] for row in exchange_json({"times": times}, self.links.team)])
+        everyone = [row["times"] for row in exchange_json({"times": times}, self.links.team)]
         if pilot.phase == "try":
-            pilot.tried(typical)
-        elif pilot.checked(typical):
+            pilot.tried(best_s(everyone))
+        elif pilot.checked(typical_s(everyone)):
             link = probe_link(self.links.team)
             rates = [row["rate_Bps"] for row in exchange_json(link, self.links.team)]
             pilot.looked(min(rates))

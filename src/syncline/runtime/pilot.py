@@ -204,3 +204,8 @@ def name_of(codecs: Sequence[str]) -> str:
 def typical_s(times: Sequence[Sequence[float]]) -> float:
     """Return the usual step: of each rank's steps the median, of the ranks the slowest."""
     return max(median(row) for row in times)
+
+
+def best_s(times: Sequence[Sequence[float]]) -> float:
+    """Return the shortest step, each as long as its slowest rank: others on a machine only ever slow a step."""
+    return min(max(step) for step in zip(*times, strict=True))

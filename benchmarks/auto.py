@@ -1,0 +1,50 @@
+"""codec="auto" on the rig: beside plain DDP and the fixed codecs of its class in one run, and a rate that changes.
+
+SYNCLINE_AUTO_CASES="1 Gb/s,change" picks cases: 50 Mb/s, 100 Mb/s, 1 Gb/s, unshaped, change.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from rig import network
+
+SCRIPT = Path(__file__).resolve().parent / "rig" / "auto_rank.py"
+AGGRESSIVE = ["plain", "bf16", "int8", "int4", "sign", "powersgd:rank=4", "topk:keep=0.01+int8"]
+SAFE = ["plain", "fp32", "bf16", "int8"]
+CASES: dict[str, dict[str, Any]] = {
+    "50 Mb/s": {"rate_bps": 5e7, "fixed": AGGRESSIVE, "accuracy": "aggressive", "steps": 4, "auto_steps": 30},
+    "100 Mb/s": {"rate_bps": 1e8, "fixed": SAFE, "accuracy": "safe", "steps": 5, "auto_steps": 26},
+    "1 Gb/s": {"rate_bps": 1e9, "fixed": SAFE, "accuracy": "safe", "steps": 10, "auto_steps": 36},
+    "unshaped": {"rate_bps": None, "fixed": SAFE, "accuracy": "safe", "steps": 10, "auto_steps": 36},
+    "change": {"rate_bps": 1e9, "then_bps": 5e7, "accuracy": "aggressive", "auto_steps": 26, "then_steps": 30},
+}
+
+
+def run() -> dict[str, Any]:
+    """Return auto beside the others at each rate."""
+    wanted = os.environ.get("SYNCLINE_AUTO_CASES", ",".join(CASES)).split(",")
+    os.environ["PYTHONPATH"] = str(SCRIPT.parents[1])
+    found = {}
+    for name in wanted:
+        text = network.launch(SCRIPT, json.dumps(CASES[name]), timeout_s=200.0)
+        found[name] = _figures([json.loads(line) for line in text.splitlines() if line.startswith("{")])
+    return {"model": "GPT of 4.8M parameters, bytes", "ranks": 4, "cases": found}
+
+
+def _figures(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    fixed = {row["method"]: row["median_s"] for row in rows if row["method"] != "auto"}
+    autos = [row for row in rows if row["method"] == "auto"]
+    figures: dict[str, Any] = {"fixed_s": fixed, "auto": autos}
+    if fixed:
+        best = min(fixed, key=lambda name: fixed[name])
+        took = autos[0]["median_s"]
+        figures |= {
+            "best_fixed": best,
+            "auto_over_best_fixed": round(took / fixed[best], 3),
+            "auto_over_plain": round(took / fixed["plain"], 3),
+        }
+    return figures

@@ -1,0 +1,79 @@
+"""`syncline tune -- COMMAND`: run a training script for a while and write how it should synchronise, with reasons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from syncline.cli.output import JsonOption, emit, err, examples
+
+app = typer.Typer(help="Find by measurement how a training script should synchronise its gradients.")
+EPILOG = examples(
+    "syncline tune --local 2 -- python train.py",
+    "syncline tune -- torchrun --nproc-per-node 8 train.py --batch 16",
+    "SYNCLINE_SETTINGS=syncline-tune.yaml torchrun --nproc-per-node 8 train.py",
+)
+
+Command = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", help="What starts the training.")]
+Local = Annotated[int | None, typer.Option(min=2, help="Start COMMAND this many times here, as ranks of one job.")]
+Output = Annotated[Path, typer.Option(help="The settings file to write.")]
+Timeout = Annotated[float, typer.Option(min=1, help="Give up after this many seconds without an answer.")]
+Finish = Annotated[bool, typer.Option("--finish", help="Let the script run to its end; otherwise it is stopped.")]
+
+
+@app.callback(invoke_without_command=True, epilog=EPILOG)
+def tune(
+    command: Command = None,
+    local: Local = None,
+    output: Output = Path("syncline-tune.yaml"),
+    timeout: Timeout = 900.0,
+    finish: Finish = False,
+    json: JsonOption = False,
+) -> None:
+    """Run COMMAND, let `synchronize` measure, try and choose, then write the choice.
+
+    The script must call syncline.torch.synchronize on a DDP model; whatever codec it names, it is measured as
+    codec="auto". Its own output goes to stderr.
+    """
+    from syncline.cli.ranks import run_until
+    from syncline.errors import UsageError
+    from syncline.fabric.load import check_writable, write_text
+
+    if not command:
+        raise UsageError("there is no command to tune.", hint="syncline tune --local 2 -- python train.py")
+    check_writable(output)
+    found = run_until(command, local, timeout, finish, err().print)
+    write_text(output, settings_text(found))
+    payload = {**found, "written": str(output)}
+    emit(payload, json, lambda console: console.print("\n".join(_lines(found, output)), soft_wrap=True))
+
+
+def settings_text(found: dict[str, Any]) -> str:
+    """Return the settings file: YAML that `synchronize(settings=FILE)` reads, with the reasons."""
+    import yaml
+
+    kept: dict[str, Any] = {
+        "codec": found["codecs"][0],
+        "accuracy": found["accuracy"],
+        "why": found["why"],
+        "predicted_s": {name: round(value, 6) for name, value in found["predicted_s"].items()},
+        "tried_s": {name: round(value, 6) for name, value in found["tried_s"].items()},
+        "num_ranks": found["num_ranks"],
+    }
+    if len(set(found["codecs"])) > 1:
+        kept["codecs"] = found["codecs"]
+    head = "# Written by `syncline tune`. Use it: synchronize(model, settings=FILE), or SYNCLINE_SETTINGS=FILE.\n"
+    return head + str(yaml.safe_dump(kept, sort_keys=False, width=110))
+
+
+def _lines(found: dict[str, Any], output: Path) -> list[str]:
+    from syncline.units import show_time
+
+    lines = [found["why"], ""]
+    lines.append(f"{'choice':24} {'predicted':>12} {'measured':>12}")
+    for name, predicted in sorted(found["predicted_s"].items(), key=lambda row: row[1]):
+        tried = found["tried_s"].get(name)
+        lines.append(f"{name:24} {show_time(predicted):>12} {show_time(tried) if tried else '-':>12}")
+    return [*lines, "", f"wrote {output}: synchronize(model, settings={str(output)!r})"]

@@ -1,0 +1,95 @@
+"""The decision on numbers made up: which codec at which rate, in which class, and no flapping."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from syncline.program.choice import CLASSES, PLAIN, Choice, Measured, Price, decide
+from syncline.program.overlap import Work
+
+WORK = Work(0.2, (0.0, 0.05, 0.05, 0.05), (6_000_000,) * 4, 0.05)
+PRICES = tuple(
+    Price("powersgd:rank=4", 1.0e-9, 0.4e-9, 1.4e-9, 0.011) if name.startswith("powersgd") else Price(name, cost, cost)
+    for name, cost in {
+        "fp32": 5e-10, "bf16": 5e-10, "int8": 6e-10, "int4": 9e-10, "sign": 8e-10, "powersgd:rank=4": 0,
+        "topk:keep=0.01+int8": 1.5e-9,
+    }.items()
+)  # fmt: skip
+
+
+def at(rate_bps: float, **changes: object) -> Measured:
+    plain = Measured(4, rate_bps / 8, 1e-4, 8.0, 5e-10, 2e-5, 3e-10, WORK, PRICES)
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def test_on_a_fast_network_nothing_is_gained_by_codecs() -> None:
+    for accuracy in CLASSES:
+        assert set(decide(at(100e9), accuracy).codecs) == {PLAIN}
+
+
+def test_at_1_gigabit_int8_is_taken() -> None:
+    choice = decide(at(1e9), "safe")
+    assert set(choice.codecs) <= {"int8", "bf16"}
+    assert "int8" in choice.codecs
+    assert choice.predicted_s < 0.7 * choice.table[PLAIN]
+    assert "plain DDP" in choice.why
+    assert "1 Gb/s" in choice.why
+    assert "\n" not in choice.why
+
+
+def test_at_50_megabit_only_what_is_allowed_is_taken() -> None:
+    safe, wild = decide(at(5e7), "safe"), decide(at(5e7), "aggressive")
+    assert set(safe.codecs) == {"int8"}
+    assert not set(wild.codecs) & set(CLASSES["safe"])
+    assert wild.predicted_s < 0.5 * safe.predicted_s
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(1e6, 1e12), st.integers(2, 64), st.floats(0.5, 128))
+def test_exact_never_loses_anything_and_nothing_is_predicted_slower_than_plain(
+    rate_bps: float, num_ranks: int, cores: float
+) -> None:
+    measured = at(rate_bps, num_ranks=num_ranks, num_cores=cores)
+    exact = decide(measured, "exact", mixed=False)
+    assert set(exact.codecs) <= {PLAIN, "fp32"}
+    safe = decide(measured, "safe", mixed=False)
+    assert safe.predicted_s <= 1.03 * safe.table[PLAIN]
+    assert set(safe.codecs) <= set(CLASSES["safe"])
+
+
+def test_ranks_with_the_same_numbers_decide_alike() -> None:
+    for rate in (5e7, 3e8, 1e9, 25e9):
+        again = Measured.from_json(json.loads(json.dumps(at(rate).to_json())))
+        assert decide(again, "aggressive") == decide(at(rate), "aggressive")
+
+
+def test_what_is_in_use_stays_unless_another_is_clearly_better() -> None:
+    changes, current = 0, decide(at(1e9), "safe").codecs
+    for wobble in (1.05, 0.95, 1.1, 0.9, 1.0):
+        after = decide(at(1e9 * wobble), "safe", current).codecs
+        changes, current = changes + (after != current), after
+    assert changes == 0
+    assert decide(at(100e6), "aggressive", (PLAIN,) * 4).codecs != (PLAIN,) * 4
+
+
+def test_a_slow_codec_is_not_taken_for_its_few_bytes() -> None:
+    dear = tuple(replace(price, encode_s=1e-6, decode_s=1e-6) for price in PRICES)
+    assert set(decide(at(1e9, prices=dear), "aggressive").codecs) == {PLAIN}
+
+
+def test_a_mixture_is_taken_only_where_it_is_clearly_faster() -> None:
+    for rate in (2e8, 1e9, 4e9):
+        mixed, one = decide(at(rate), "safe"), decide(at(rate), "safe", mixed=False)
+        assert mixed.predicted_s <= one.predicted_s
+        if mixed.codecs != one.codecs:
+            assert mixed.predicted_s * 1.03 < one.predicted_s
+
+
+@pytest.mark.parametrize(("codecs", "name"), [(("int8",) * 3, "int8"), ((PLAIN, "int8"), "1 x plain and 1 x int8")])
+def test_a_choice_has_a_name(codecs: tuple[str, ...], name: str) -> None:
+    assert Choice(codecs, 0.0, {}, "").name == name

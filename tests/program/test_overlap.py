@@ -1,0 +1,59 @@
+"""One rank that stands for all, against the simulator that plays every one of them; and against arithmetic."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from syncline.codec.scheme import scheme
+from syncline.program.overlap import Exchanged, Factored, How, Machine, Ring, Wire, Work, step_s
+from syncline.sim.emulated_step import predict_step
+from syncline.sim.emulation import HostCosts, Wiring
+
+WORKS = (
+    Work(0.1, (0.05,) * 4, (1 << 20,) * 4, 0.05),
+    Work(0.05, (0.02,) * 10, (2_500_000,) * 10, 0.03),
+    Work(0.2, (0.1, 0.3), (300_000, 6_000_000), 0.02),
+)
+HOWS = {
+    "plain": Ring(3e-10),
+    "fp32": Exchanged("fp32", scheme("fp32").wire_bytes, 3e-10, 3e-10),
+    "int8": Exchanged("int8", scheme("int8").wire_bytes, 1e-9, 1e-9),
+    "slow sign": Exchanged("sign", scheme("sign").wire_bytes, 8e-9, 8e-9),
+}
+
+
+def star(num: int, rate_Bps: float) -> Wiring:
+    paths = {(a, b): (2 * a, 2 * b + 1) for a in range(num) for b in range(num) if a != b}
+    return Wiring.of(np.full(2 * num, rate_Bps), paths, range(num))
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_it_is_the_simulators_model(how: str, num_ranks: int) -> None:
+    latency_s, message_s = 2e-4, 3e-5
+    way = HOWS[how]
+    assert isinstance(way, Ring | Exchanged)
+    for work, rate, cores, byte_s in product(WORKS, (6.25e6, 125e6, 1.25e9), (2.0, 64.0), (0.0, 1e-9)):
+        machine = Machine(cores, byte_s, message_s)
+        costs = HostCosts(latency_s, 0.0, 0.0, 0.0, 1.0)
+        simulated = predict_step(work, way, star(num_ranks, rate), machine, costs)
+        folded = step_s(work, [way] * len(work.elements), num_ranks, Wire(rate, latency_s), machine)
+        assert folded == pytest.approx(simulated, rel=0.02), (work, rate, cores, byte_s)
+
+
+def test_low_rank_waits_twice_for_the_wire() -> None:
+    work = Work(0.0, (0.0,), (1_000_000,), 0.0)
+    how: list[How] = [Factored("powersgd", 0.01, 1e-9, 2e-9, 1e-9)]
+    free = step_s(work, how, 4, Wire(1e12, 0.0), Machine(64.0, 0.0, 0.0))
+    assert free == pytest.approx(4e-3, rel=1e-3), "encode, middle, decode"
+    late = step_s(work, how, 4, Wire(1e12, 0.01), Machine(64.0, 0.0, 0.0))
+    assert late - free == pytest.approx(4 * 0.01, rel=1e-3), "scatter and gather of P, then of Q"
+    slow = step_s(work, how, 4, Wire(1e5, 0.0), Machine(64.0, 0.0, 0.0))
+    assert slow - free == pytest.approx(2 * 3 / 4 * 0.01 * 4e6 / 1e5, rel=0.01)
+
+
+def test_alone_there_is_nothing_to_send() -> None:
+    assert step_s(WORKS[0], [HOWS["int8"]] * 4, 1, Wire(1.0, 1.0), Machine(1.0, 0.0, 0.0)) == pytest.approx(0.35)

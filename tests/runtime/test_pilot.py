@@ -1,0 +1,105 @@
+"""The course of a choice on numbers made up: tried, held, noticed, decided anew, and never twice for one change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.program.test_choice import at
+
+from syncline.program.choice import PLAIN
+from syncline.runtime.pilot import Pilot, best_s, name_of, typical_s
+
+
+def run(pilot: Pilot, rate_bps: float, steps: int, slower: dict[str, float] | None = None) -> list[str]:
+    """Play steps that take what is predicted (or more, by codec); return the codecs of each."""
+    used = []
+    for _ in range(steps):
+        used.append(name_of(pilot.codecs))
+        measured = at(rate_bps)
+        took = measured.predict(pilot.codecs * (4 // len(pilot.codecs)))
+        took *= (slower or {}).get(name_of(pilot.codecs), 1.0)
+        if not pilot.due():
+            continue
+        if pilot.wants_work:
+            pilot.decide(measured)
+        elif pilot.phase == "try":
+            pilot.tried(took)
+        elif pilot.checked(took):
+            pilot.looked(measured.rate_Bps)
+    return used
+
+
+def test_it_measures_tries_and_holds() -> None:
+    pilot = Pilot("safe", ("int8",))
+    run(pilot, 1e9, 30)
+    assert pilot.phase == "hold"
+    assert pilot.num_decisions == 1
+    assert "int8" in pilot.codecs
+    assert set(pilot.trials) >= {pilot.choice.name} if pilot.choice else False
+    assert "measured:" in pilot.why()
+
+
+def test_a_slow_choice_falls_back_to_plain_and_says_so() -> None:
+    pilot = Pilot("safe", ("int8",))
+    others = {"int8": 9.0, "bf16": 9.0, "fp32": 9.0, "1 x plain and 3 x int8": 9.0}
+    run(pilot, 2e9, 30, dict.fromkeys((*others, "3 x bf16 and 1 x int8", "2 x bf16 and 2 x int8"), 9.0))
+    assert set(pilot.codecs) == {PLAIN}
+    assert "fell back to plain DDP, which is faster" in pilot.why()
+
+
+def test_a_slower_network_is_answered_within_20_steps_and_once() -> None:
+    pilot = Pilot("aggressive", ("int8",))
+    run(pilot, 1e9, 40)
+    before, decisions = pilot.codecs, pilot.num_decisions
+    used = run(pilot, 5e7, 20)
+    assert pilot.num_decisions == decisions + 1
+    assert used[-1] != name_of(before)
+    run(pilot, 5e7, 200)
+    assert pilot.num_decisions == decisions + 1
+    assert pilot.phase == "hold"
+    assert "the network went from 1 Gb/s to 50 Mb/s" in pilot.why()
+
+
+def test_a_faster_network_is_found_by_looking_now_and_then() -> None:
+    pilot = Pilot("aggressive", ("sign",))
+    run(pilot, 5e7, 40)
+    slow = pilot.codecs
+    run(pilot, 100e9, 260)
+    assert pilot.codecs != slow
+
+
+def test_a_rate_that_wobbles_changes_nothing() -> None:
+    pilot = Pilot("safe", ("int8",))
+    run(pilot, 1e9, 40)
+    decisions = pilot.num_decisions
+    for wobble in (1.2, 0.85, 1.15, 0.9) * 5:
+        run(pilot, 1e9 * wobble, 10)
+    assert pilot.num_decisions == decisions
+
+
+def test_plain_that_cannot_be_faster_is_not_tried() -> None:
+    pilot = Pilot("aggressive", ("sign",))
+    used = run(pilot, 5e7, 40)
+    assert PLAIN not in used
+    assert "plain DDP was not tried: its bytes alone take" in pilot.why()
+
+
+def test_exact_is_exact_all_the_way() -> None:
+    pilot = Pilot("exact", (PLAIN,))
+    assert set(run(pilot, 5e7, 60)) <= {PLAIN, "fp32"}
+
+
+def test_drift_takes_a_class_away() -> None:
+    pilot = Pilot("aggressive", ("sign",))
+    run(pilot, 5e7, 40)
+    pilot.drifted(5.0, 3.0)
+    assert pilot.accuracy == "safe"
+    run(pilot, 5e7, 40)
+    assert set(pilot.codecs) <= {PLAIN, "fp32", "bf16", "int8"}
+    assert "accuracy is now safe, not aggressive" in pilot.why()
+
+
+def test_what_a_step_takes() -> None:
+    assert typical_s([[1.0, 5.0, 2.0], [1.0, 1.0, 1.0]]) == 2.0
+    assert best_s([[1.0, 5.0], [3.0, 1.0]]) == 3.0
+    assert replace(at(1e9), num_ranks=2).sent_s(PLAIN) == 4 * 24_000_000 / 125e6
