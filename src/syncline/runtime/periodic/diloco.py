@@ -157,11 +157,13 @@ class DiLoCo(Wrapper):
 
     def close(self) -> None:
         """Finish what is under way, end the threads, and give DDP its averaging back."""
-        with torch.no_grad():
-            self._land_all()
         if self._target.replaces is not None:
             self._target.replaces.require_backward_grad_sync = True
-        super().close()
+        try:
+            with torch.no_grad():
+                self._land_all()
+        finally:
+            super().close()
 
     def _arrives(self, flight: Flight) -> bool:
         return flight.landed if self.delay is None else self.num_steps - flight.step >= self.delay

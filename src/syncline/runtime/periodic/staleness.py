@@ -89,10 +89,12 @@ class BoundedStaleness(Wrapper):
 
     def close(self) -> None:
         """Make the steps that are under way, end the threads, and give DDP its averaging back."""
-        self.synchronize()
         if self._target.replaces is not None:
             self._target.replaces.require_backward_grad_sync = True
-        super().close()
+        try:
+            self.synchronize()
+        finally:
+            super().close()
 
     def _launch(self) -> None:
         assert self._averaging is not None
