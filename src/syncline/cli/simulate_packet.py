@@ -52,17 +52,35 @@ def packet_rows(
             "limiting_link": figures["busiest_link"], "utilisation": figures["busiest_utilisation"],
             "method": "packets", "exact": True, "flow_time_s": flow.time_s,
             "over_flow": time_s / flow.time_s if flow.time_s > 0 else None,
-            "why": why(outcome, flow.time_s), "packet": figures,
+            "why": why(outcome, flow.time_s, _other_load(outcome, flow, contest)), "packet": figures,
         })  # fmt: skip
     return rows, outcome
 
 
-def why(outcome: Outcome, flow_s: float) -> list[str]:
+def _other_load(outcome: Outcome, flow: Estimate, contest: Contest) -> float:
+    """Return how many times the flow level's busiest network link the packets' one had to carry, payload by time."""
+    links = outcome.network.link
+    wire = outcome.options.payload_bytes + outcome.options.sets[0].profile(
+        payload_bytes=outcome.options.payload_bytes, rate_Bps=1.0, rtt_s=1.0, data_class=1
+    ).header_bytes  # fmt: skip
+    packets_s = outcome.ports["wire_bytes"] * outcome.options.payload_bytes / wire / outcome.network.rate_Bps
+    flows_s = flow.link_bytes[links[links >= 0]] / contest.network.capacity_Bps[links[links >= 0]]
+    most = float(flows_s.max(initial=0.0))
+    return float(packets_s.max(initial=0.0)) / most if most > 0 else 1.0
+
+
+def why(outcome: Outcome, flow_s: float, other_load: float = 1.0) -> list[str]:
     """Return what a packet run saw that flows cannot see, the largest part first."""
     from syncline import units
 
     count = outcome.counters
     reasons = []
+    if abs(other_load - 1) > 0.05:
+        how = {"ecmp": "another hash", "flowlet": "another hash"}.get(outcome.options.routing, "other paths")
+        how = "packets sprayed" if outcome.options.sets[0].spread in ("packet", "recycle") else how
+        reasons.append(f"{how}: the busiest link carries {other_load:.2f} times as much")
+    if outcome.end_of_run_s < 0.97 * flow_s and other_load > 0.95:
+        reasons.append("messages that meet go one after another, where flows go side by side")
     sent = count["data_packets"] + count["resent_packets"]
     if count["resent_packets"]:
         reasons.append(f"{100 * count['resent_packets'] / max(sent, 1):.2g} % of packets sent again")
@@ -124,9 +142,8 @@ def traffic(
         save(outcome.timeline(), trace)
         payload_json["trace"] = str(trace)
     if html:
-        each = units.show_size(bytes_each)
         name = f"{senders}-to-1 incast" if pattern == "incast" else pattern
-        write_page(html, f"{name} of {each} each on {fabric.name}", outcome)
+        write_page(html, f"{name} of {size} each on {fabric.name}", outcome)
         payload_json["html"] = str(html)
     emit(payload_json, json, lambda console: _show_traffic(console, payload_json, outcome))
 

@@ -55,9 +55,10 @@ def in_a_sentence(outcome: Outcome) -> str:
     if outcome.cycle:
         return f"Locked up after {units.show_time(outcome.now_s)}: {len(outcome.cycle)} ports wait for each other."
     figures, show = outcome.to_json(), units.show_time
+    busy = 100 * figures["busiest_utilisation"]
     words = (
-        f"Messages: {outcome.completion.count:,}; {outcome.state} after {show(outcome.end_of_run_s)}. The busiest link, "
-        f"{figures['busiest_link']}, was sending {100 * figures['busiest_utilisation']:.0f} % of that time."
+        f"Messages: {outcome.completion.count:,}; {outcome.state} after {show(outcome.end_of_run_s)}. "
+        f"The busiest link, {figures['busiest_link']}, was sending {busy:.0f} % of that time."
     )
     deep = int(np.argmax(outcome.ports["peak_bytes"]))
     peak = float(outcome.ports["peak_bytes"][deep])
