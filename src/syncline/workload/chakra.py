@@ -58,7 +58,7 @@ def read_chakra(paths: str | Path | Sequence[str | Path], *, name: str = "chakra
 
 def read_ops(path: str | Path) -> Iterator[TraceOp]:
     """Yield the operations of one file."""
-    data = _content(Path(path))
+    data = file_content(Path(path))
     text = data.lstrip()[:1]
     if text in (b"{", b"["):
         yield from (_from_json(item) for item in _json_items(data))
@@ -68,7 +68,8 @@ def read_ops(path: str | Path) -> Iterator[TraceOp]:
             yield _from_wire(message)
 
 
-def _content(path: Path) -> bytes:
+def file_content(path: Path) -> bytes:
+    """Return a trace file's bytes, unpacked."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise FileError(f'"{path}" has more than {MAX_BYTES // 2**30} GiB.', hint="Cut the trace to a step.")

@@ -2,8 +2,8 @@
 
     workload = read_kineto(["rank0.pt.trace.json.gz", "rank1.pt.trace.json.gz"])
 
-Only what ran on the device counts. Streams keep their order; an operation that started right when another stream's
-ended is taken to have waited for it.
+Only what ran on the device counts; where nothing did, calls on the CPU and gloo's collectives (`kineto_host.py`).
+Streams keep their order; an operation that started right when another stream's ended is taken to have waited for it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from syncline.errors import DescriptionError, FileError
+from syncline.workload.execution_trace import WIDTHS
 from syncline.workload.graph import GraphBuilder, Op, Workload
+from syncline.workload.kineto_host import add_host_rank, is_host_event
 
 MAX_BYTES = 2 * 2**30
 _DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"}
 _NCCL = re.compile(r"nccl\w*?_?(AllReduce|AllGather|ReduceScatter|Broadcast|Reduce|SendRecv|AllToAll)", re.IGNORECASE)
-_BYTES = {"float": 4, "float32": 4, "fp32": 4, "half": 2, "float16": 2, "bfloat16": 2, "double": 8, "int": 4, "long": 8,
-          "float8_e4m3fn": 1, "float8_e5m2": 1, "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1}  # fmt: skip
 #: An operation that starts within this time of another stream's end is taken to have waited for it.
 CLOSE_US = 20.0
 
@@ -34,8 +34,12 @@ def read_kineto(paths: str | Path | Sequence[str | Path], *, name: str = "profil
     files = [paths] if isinstance(paths, (str, Path)) else list(paths)
     builder = GraphBuilder(name, {"source": "PyTorch profiler trace", "files": len(files)})
     for rank, path in enumerate(files):
-        events = _device_events(_load(Path(path)), str(path))
-        _add_rank(builder, rank, events, len(files))
+        data = _load(Path(path))
+        events, host = _events(data, str(path))
+        if events:
+            _add_rank(builder, rank, events, len(files))
+        else:
+            add_host_rank(builder, rank, host, _world(data) or len(files))
     return builder.build()
 
 
@@ -51,7 +55,8 @@ def _load(path: Path) -> Any:
         raise DescriptionError(f"not a profiler trace: {error}.", where=str(path)) from None
 
 
-def _device_events(data: Any, where: str) -> list[dict[str, Any]]:
+def _events(data: Any, where: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return what ran on the device; where nothing did, what ran on the host beside its collectives."""
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
         raise DescriptionError('a profiler trace has a list "traceEvents".', where=where)
@@ -63,13 +68,21 @@ def _device_events(data: Any, where: str) -> list[dict[str, Any]]:
         and event.get("cat") in _DEVICE
         and _is_number(event.get("ts"))
     ]
-    if not found:
+    host = [] if found else [event for event in events if is_host_event(event)]
+    if not found and not any(event.get("cat") == "user_annotation" for event in host):
         raise DescriptionError(
-            "the trace has no device kernels.",
+            "the trace has no device kernels, and no collectives on the CPU either.",
             where=where,
-            hint="Profile with activities=[CPU, CUDA]; schedule one step.",
+            hint="Profile with activities=[CPU, CUDA] (gloo: CPU and record_shapes=True); schedule one step.",
         )
-    return sorted(found, key=lambda event: float(event["ts"]))
+    return sorted(found, key=lambda event: float(event["ts"])), host
+
+
+def _world(data: Any) -> int:
+    """Return how many ranks the trace says there are; 0 where it does not."""
+    told = data.get("distributedInfo") if isinstance(data, dict) else None
+    size = told.get("world_size") if isinstance(told, dict) else None
+    return int(size) if _is_number(size) else 0  # type: ignore[arg-type]
 
 
 def _is_number(value: Any) -> bool:
@@ -119,7 +132,7 @@ def _add(
     if found is None:
         kind = Op.COMPUTE if str(event.get("cat")).lower() == "kernel" else Op.MEMORY
         return builder.add(rank, kind, name, stream=stream, duration_s=length_us / 1e6, deps=deps)
-    width = _BYTES.get(str(args.get("dtype", "")).lower(), 2)
+    width = WIDTHS.get(str(args.get("dtype", "")).lower(), 2)
     # The whole buffer: what comes out of a gather, what goes into a scatter.
     counts = [args.get(f"{way} msg nelems", args.get(f"{way} msg size", 0)) for way in ("In", "Out")]
     size = max(float(count) * width if _is_number(count) else 0.0 for count in counts)

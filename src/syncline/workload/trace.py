@@ -7,6 +7,7 @@ import zlib
 from pathlib import Path
 
 from syncline.workload.chakra import read_chakra
+from syncline.workload.execution_trace import read_execution
 from syncline.workload.graph import Workload
 from syncline.workload.kineto import read_kineto
 
@@ -19,22 +20,32 @@ def is_trace(path: str | Path) -> bool:
 
 
 def read_trace(path: str | Path) -> Workload:
-    """Return the workload of a Chakra or PyTorch profiler trace."""
-    return read_kineto(path) if _is_profiler(Path(path)) else read_chakra(path)
+    """Return the workload of a Chakra trace, or of PyTorch's profiler or execution trace."""
+    start = _start(Path(path))
+    if _is_execution(start):
+        return read_execution(path)
+    return read_kineto(path) if _is_profiler(start) else read_chakra(path)
 
 
-def _is_profiler(path: Path) -> bool:
-    """Say whether a file is a profiler's: one JSON object with `traceEvents`."""
+def _start(path: Path) -> bytes:
+    """Return how a file starts, unpacked; nothing where it cannot be read, as the reader then says why."""
     try:
         with path.open("rb") as file:
             start = file.read(1 << 16)
-    except OSError:
-        return False  # the reader says what is wrong with the file
-    if start[:2] == b"\x1f\x8b":
-        try:
+        if start[:2] == b"\x1f\x8b":
             start = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(start, 1 << 16)
-        except zlib.error:
-            return False
+    except (OSError, zlib.error):
+        return b""
+    return start
+
+
+def _is_execution(start: bytes) -> bool:
+    """Say whether a file is PyTorch's own: calls with their `inputs`, in a schema named after Chakra."""
+    return start.lstrip().startswith(b"{") and b"-chakra" in start[:1000] and b'"inputs"' in start
+
+
+def _is_profiler(start: bytes) -> bool:
+    """Say whether a file is a profiler's: one JSON object with `traceEvents`."""
     if not start.lstrip().startswith((b"{", b"[")):
         return False
     if b'"traceEvents"' in start:
