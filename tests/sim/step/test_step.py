@@ -9,7 +9,9 @@ import pytest
 from syncline.errors import DescriptionError, SimulationError
 from syncline.fabric import load
 from syncline.sim.step import decode_step, step
+from syncline.sim.step.step import StepResult
 from syncline.workload.read_job import load_job
+from syncline.workload.shape import Shape
 
 RAIL = load("h100-64-rail")
 SLOW = load("old-10gbe")
@@ -178,3 +180,36 @@ def test_decode_across_hosts_pays_for_latency() -> None:
         decode_step(
             RAIL, load_job({"kind": "decode", "model": "llama3-70b", "parallel": {"pp": 2}, "batch": {"global": 1}})
         )
+
+
+def sharded(zero: str, model: str = "llama3-8b", micro: int = 4, **split: Any) -> StepResult:
+    """Return a step on 64 H100 with 4 micro-batches a replica."""
+    described = {
+        "model": model, "gpus": 64, "parallel": {"zero": zero, **split}, "recompute": "full",
+        "batch": {"global": 64 * micro, "sequence": 4096},
+    }  # fmt: skip
+    return step(RAIL, load_job(described))
+
+
+def test_zero_2_scatters_after_every_micro_batch() -> None:
+    one, two = sharded("1"), sharded("2")
+    assert two.memory_bytes["gradients"] == pytest.approx(one.memory_bytes["gradients"] / 64)
+    sent = {name: sum(result.comm_bytes["data"].values()) for name, result in (("1", one), ("2", two))}
+    # Gradients 4 times and parameters once, against each once.
+    assert sent["2"] == pytest.approx(sent["1"] * 5 / 2)
+    assert two.parts_s["dp"] > one.parts_s["dp"]
+    alone = {zero: sharded(zero, micro=1).step_time_s for zero in ("1", "2")}
+    assert alone["1"] == alone["2"], "with one micro-batch it sends what ZeRO 1 sends"
+
+
+def test_fsdp_gathers_the_experts_that_several_ranks_hold() -> None:
+    apart, shared = sharded("fsdp", "mixtral-8x7b", ep=8), sharded("fsdp", "mixtral-8x7b", ep=4)
+    for result, holders, ep in ((apart, 8, 8), (shared, 16, 4)):
+        sent = sum(result.comm_bytes["data (experts)"].values())
+        shape = result.job.model
+        assert isinstance(shape, Shape)
+        routed = shape.moe_layers * shape.expert_params / ep
+        # Gathered twice (they are freed after the forward) and scattered once, 2 bytes each, 4 micro-batches.
+        assert sent == pytest.approx((holders - 1) / holders * routed * 6 * 4)
+    assert shared.parts_s["fsdp"] > apart.parts_s["fsdp"]
+    assert shared.memory_bytes["parameters"] > apart.memory_bytes["parameters"], "two layers of more experts each"
