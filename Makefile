@@ -13,6 +13,8 @@ CXX := c++
 endif
 export CXX
 PATHS := src tests benchmarks examples
+# One file is one worker's: what a file sets up once (ranks, labs) is set up once.
+SPREAD := -n auto --dist loadfile
 
 .PHONY: help venv demo test test-fast lint format types layers native-test pytest examples stub bench clean
 .DELETE_ON_ERROR:
@@ -61,7 +63,7 @@ demo: venv  ## describe, price and simulate the default cluster, plan the defaul
 test: lint types layers native-test pytest  ## everything CI runs
 
 test-fast: lint types layers  ## the same without sanitizers and without slow tests
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q $(SPREAD) -m "not slow"
 
 lint: venv
 	$(BIN)/ruff check $(PATHS)
@@ -85,7 +87,7 @@ native-test: venv
 	$(BIN)/ctest --test-dir build/native-tests --output-on-failure --no-tests=error
 
 pytest: venv
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q $(SPREAD)
 
 examples: venv  ## run the examples and keep what they print in examples/output/
 	$(BIN)/python -m pytest -q tests/test_examples.py --regenerate-examples
