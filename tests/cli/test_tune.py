@@ -1,0 +1,92 @@
+"""`syncline tune`: what it refuses, and a tiny script from end to end; the file it writes is read back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from syncline.cli.app import run
+from syncline.cli.tune import settings_text
+from syncline.errors import SynchronizationError
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "training" / "ddp.py"
+FOUND = {
+    "codecs": ["int8", "int8"], "accuracy": "safe", "why": "int8: because", "predicted_s": {"int8": 0.1, "plain": 0.3},
+    "tried_s": {"int8": 0.11}, "num_ranks": 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tune", "--local", "2"], "there is no command to tune."),
+        (["tune", "--", "no-such-command"], '"no-such-command" is no command here.'),
+        (["tune", "--", sys.executable, "-c", "pass"], "the command ended and nothing was measured."),
+        (["tune", "--", sys.executable, "-c", "raise SystemExit(3)"], "the command failed with status 3."),
+        (["tune", "--output", "no/such/folder/t.yaml", "--", "true"], 'there is no folder "no/such/folder"'),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_tiny_script_is_measured_and_its_settings_are_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch", reason="the runtime needs torch")
+    from syncline.runtime.tuned import asked
+
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("OMP_NUM_THREADS", "1"), ("GLOO_SOCKET_IFNAME", "lo")):
+        monkeypatch.setenv(name, value)
+    arguments = ["tune", "--local", "2", "--timeout", "100", "--json", "--", sys.executable, str(SCRIPT)]
+    assert run(arguments) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["phase"] == "hold"
+    assert found["num_ranks"] == 2
+    assert set(found["predicted_s"]) == {"plain", "fp32", "bf16", "int8"}
+    assert found["tried_s"]
+    assert found["measured"]["rate_Bps"] > 0
+    back = asked("int8", "safe", found["written"])
+    assert (back.codecs or (back.base,))[0] == found["codecs"][0]
+
+
+def test_settings_files_are_read_back_and_bad_ones_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="the runtime needs torch")
+    from syncline.runtime.tuned import Asked, asked
+
+    path = tmp_path / "tuned.yaml"
+    path.write_text(settings_text(FOUND), "utf-8")
+    assert asked("sign", "safe", path) == Asked("int8")
+    monkeypatch.setenv("SYNCLINE_SETTINGS", str(path))
+    assert asked("auto", "safe", None) == Asked("int8")
+    path.write_text(settings_text({**FOUND, "codecs": ["plain", "int8"]}), "utf-8")
+    assert asked("auto", "safe", None) == Asked("int8", "safe", ("plain", "int8"))
+    for text, message in (
+        ("accuracy: safe\n", "there is no codec in it"),
+        ("codec: int8\nspeed: 3\n", 'a setting "speed", which is unknown'),
+        ("codec: [1]\n", "is not what `syncline tune` writes"),
+    ):
+        path.write_text(text, "utf-8")
+        with pytest.raises(SynchronizationError, match=message.replace("[", r"\[")):
+            asked("auto", "safe", None)
+    monkeypatch.delenv("SYNCLINE_SETTINGS")
+    assert asked("auto", "aggressive", None) == Asked("int8", "aggressive")
+    assert asked("int4", "safe", None) == Asked("int4")
+    with pytest.raises(SynchronizationError, match='codec="auto" is not there for FSDP2'):
+        asked("auto", "safe", None).fixed_only("FSDP2")
