@@ -71,6 +71,15 @@ def test_a_trace_is_recognised_and_priced_on_other_networks(path: Path) -> None:
     assert slow.makespan_s > fast.makespan_s > 0
 
 
+def test_the_answer_says_that_an_execution_trace_has_no_times(capsys: pytest.CaptureFixture[str]) -> None:
+    from syncline.cli import app
+
+    assert app.run(["step", "h100-64-rail", str(EXECUTION[0])]) == 0
+    shown = capsys.readouterr().out
+    assert "recorded    no times" in shown
+    assert "41.73 KiB communicated" in shown  # the reduced gradients, what was gathered and what was broadcast
+
+
 def call(number: int, name: str, parent: int, **attributes: Any) -> dict[str, Any]:
     tensor = [1, 7, 0, 1000, 2, "cuda:0"]
     return {

@@ -143,13 +143,14 @@ def replay_lines(data: Mapping[str, Any]) -> list[str]:
     """Return a traced step on another cluster for people."""
     before, after = data["recorded_s"], data["step_time_s"]
     exposed = units.show_time(data["recorded_exposed_comm_s"])
+    recorded = f"{units.show_time(before)}, {exposed} of it exposed communication" if before else "no times"
     return [
         f"{data['trace']}: {data['operations']:,} operations of {data['ranks']} rank(s), "
         f"{units.show_size(data['comm_bytes'])} communicated",
         "",
-        f"  recorded    {units.show_time(before)}, {exposed} of it exposed communication",
-        f"  {data['cluster']:11} {units.show_time(after)}, {units.show_time(data['exposed_comm_s'])} exposed "
-        f"({after / before - 1 if before else 0:+.1%})",
+        f"  recorded    {recorded}",
+        f"  {data['cluster']:11} {units.show_time(after)}, {units.show_time(data['exposed_comm_s'])} exposed"
+        f"{f' ({after / before - 1:+.1%})' if before else ''}",
         "",
         f"  ignores: {', '.join(data['ignores'])}",
     ]
