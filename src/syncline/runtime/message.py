@@ -106,6 +106,11 @@ class Slot:
         header[:] = 0
         return said
 
+    def change(self, word: int, by: int) -> None:
+        """Change a word of the header and its checksum with it, as a rank would that means something else."""
+        self._header[word] += np.uint32(by)
+        self._header[_CHECKSUM] = self._checksum()
+
     def _checksum(self) -> int:
         found = zlib.crc32(self._header[:_CHECKSUM].data)
         if len(self._rows):

@@ -1,0 +1,139 @@
+"""1,000 faults in messages, and one of four ranks killed at 20 random moments under torchrun: what was silent.
+
+    python benchmarks/run.py faults --json
+    FAULTS=1000 KILLS=20 python benchmarks/run.py faults      the numbers of each
+
+Faults: worlds of three ranks as threads over gloo on loopback, four steps each, codecs int8, fp32 and sign in turn.
+Kills: examples/training/elastic.py (int4 with error feedback, a checkpoint every 5 steps) in one torchrun of four
+ranks that is struck again and again; its losses must be those of an undisturbed run, digit by digit.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from syncline.runtime.injection import KINDS, NUM_RANKS, Fault, expected, run_world
+
+ROOT = Path(__file__).resolve().parents[1]
+CODECS = ("int8", "fp32", "sign")
+MESSAGES = 16
+"""Messages a rank sends in a step: four pieces, two peers, two stages."""
+AT_ONCE = 12
+
+
+def draw(number: int) -> tuple[Fault, str]:
+    """Return the fault of this number and the codec of its world."""
+    draws = random.Random(number)  # noqa: S311  (drawn again from its number)
+    kind = KINDS[number % len(KINDS)]
+    fault = Fault(kind, draws.choice((1, 2)), draws.randrange(NUM_RANKS), draws.randrange(MESSAGES), number)
+    return fault, CODECS[number // len(KINDS) % len(CODECS)]
+
+
+def strike(number: int) -> tuple[str, str]:
+    """Return the kind of a fault and what became of it."""
+    fault, codec = draw(number)
+    outcome = run_world(fault, codec)
+    if not outcome.struck:
+        return fault.kind, "not struck"
+    if outcome.is_silent(expected(codec)):
+        return fault.kind, f"SILENT {fault} {codec} {outcome.errors}"
+    return fault.kind, "raised on every rank" if outcome.is_raised else "no effect on the result"
+
+
+def campaign(num_faults: int) -> dict[str, Any]:
+    """Return what became of so many faults, by kind."""
+    for codec in CODECS:
+        expected(codec)
+    began = time.monotonic()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(pool.map(strike, range(num_faults)))
+    table: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
+    for kind, what in found:
+        table[kind][what.partition(" Fault")[0]] += 1
+    return {
+        "num_faults": num_faults,
+        "num_struck": sum(what != "not struck" for _, what in found),
+        "num_silent": sum(what.startswith("SILENT") for _, what in found),
+        "silent": [what for _, what in found if what.startswith("SILENT")],
+        "by_kind": {kind: dict(counts) for kind, counts in table.items()},
+        "took_s": round(time.monotonic() - began, 1),
+    }
+
+
+def torchrun(folder: Path, steps: int, restarts: int, pause_s: float) -> subprocess.Popen[str]:
+    """Start the example on four ranks."""
+    settings = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "STEPS": str(steps), "PAUSE_S": str(pause_s)}
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
+    command = [*launcher, "--max-restarts", str(restarts), "--monitor-interval", "0.2",
+               str(ROOT / "examples" / "training" / "elastic.py"), str(folder)]  # fmt: skip
+    return subprocess.Popen(
+        command, env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+
+
+def losses(lines: list[str]) -> tuple[dict[int, str], int]:
+    """Return the loss printed for each step, and how many steps were printed twice with different losses."""
+    seen: dict[int, set[str]] = {}
+    for match in re.finditer(r"step (\d+) loss (\S+)", "\n".join(lines)):
+        seen.setdefault(int(match[1]), set()).add(match[2])
+    return {step: min(texts) for step, texts in seen.items()}, sum(len(texts) > 1 for texts in seen.values())
+
+
+def ranks_of(agent: int) -> list[int]:
+    """Return the processes that torchrun has started."""
+    path = Path(f"/proc/{agent}/task/{agent}/children")
+    return [int(word) for word in path.read_text().split()] if path.exists() else []
+
+
+def kills(num_kills: int, steps: int = 60, seed: int = 0) -> dict[str, Any]:
+    """Kill a rank again and again, at random moments after training was seen to go on, and compare the losses."""
+    draws = random.Random(seed)  # noqa: S311
+    with tempfile.TemporaryDirectory() as folder:
+        calm = torchrun(Path(folder) / "calm", steps, 0, 0.0)
+        due, _ = losses((calm.communicate(timeout=300)[0] or "").splitlines())
+        struck = torchrun(Path(folder) / "struck", steps, num_kills, 0.15)
+        lines: list[str] = []
+        reader = threading.Thread(target=lambda: lines.extend(struck.stdout or []))
+        reader.start()
+        moments = []
+        while len(moments) < num_kills and struck.poll() is None:
+            before = len(lines)
+            while len(lines) <= before and struck.poll() is None:
+                time.sleep(0.02)
+            time.sleep(draws.uniform(0.0, 1.5))
+            ranks = ranks_of(struck.pid)
+            if struck.poll() is None and len(ranks) == 4:
+                os.kill(draws.choice(ranks), signal.SIGKILL)
+                moments.append(len(lines))
+                time.sleep(1.0)
+        code = struck.wait(timeout=600)
+        reader.join()
+    got, differing = losses(lines)
+    return {
+        "num_kills": len(moments), "exit_code": code, "num_steps": steps, "num_steps_with_two_losses": differing,
+        "losses_equal": got == due and len(due) == steps, "printed_steps": len(lines),
+        "num_unlike": sum(got.get(step) != loss for step, loss in due.items()),
+    }  # fmt: skip
+
+
+def run() -> dict[str, Any]:
+    """Return both campaigns."""
+    num_faults, num_kills = int(os.environ.get("FAULTS", "1000")), int(os.environ.get("KILLS", "20"))
+    found: dict[str, Any] = {}
+    if num_faults:
+        found["faults"] = campaign(num_faults)
+    if num_kills:
+        found["kills"] = kills(num_kills)
+    return found
