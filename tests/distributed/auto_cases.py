@@ -12,11 +12,11 @@ from tests.distributed.ddp_cases import batch, distributed, gradients, network, 
 
 import syncline.torch
 from syncline.errors import SynchronizationError
-from syncline.program.choice import PLAIN
-from syncline.runtime import auto as auto_module
-from syncline.runtime import probe
-from syncline.runtime.auto import AutoSynchronizer
+from syncline.program.choice import PLAIN, Price
+from syncline.runtime import auto, pilot, probe
 
+# Cases take its parts apart, which types would not let them.
+AUTO: Any = auto
 OPTIONS: dict[str, Any] = {"piece_bytes": 16384, "check_every": 0, "timeout_s": 60.0}
 
 
@@ -34,11 +34,11 @@ def steps(model: Any, rank: int, numbers: range) -> list[float]:
 def settles(rank: int) -> dict[str, Any]:
     """Auto measures, tries and holds; every rank holds the same, and averages are right all the way."""
     model = distributed(network())
-    handle = syncline.torch.synchronize(model, codec="auto", accuracy="safe", **OPTIONS)
+    handle: Any = syncline.torch.synchronize(model, codec="auto", accuracy="safe", **OPTIONS)
     errors = steps(model, rank, range(24))
     state = handle.state_dict()
     other = distributed(network())
-    again = syncline.torch.synchronize(other, codec="auto", accuracy="safe", **OPTIONS)
+    again: Any = syncline.torch.synchronize(other, codec="auto", accuracy="safe", **OPTIONS)
     again.load_state_dict(state)
     resumed = again.pilot.codecs
     more = steps(other, rank, range(3))
@@ -55,10 +55,10 @@ def settles(rank: int) -> dict[str, Any]:
 
 def falls_back(rank: int) -> dict[str, Any]:
     """A codec that is slow in truth and cheap by its price: the model wants it, the trial finds out."""
-    real, averaged = probe.prices, AutoSynchronizer.average
+    real, averaged = probe.prices, AUTO.AutoSynchronizer.average
 
     def wrong(names: Any, shapes: Any, device: Any) -> Any:
-        return [probe.Price(price.name, 0.0, 0.0) for price in real(names, shapes, device)]
+        return [Price(price.name, 0.0, 0.0) for price in real(names, shapes, device)]
 
     def slow(self: Any, index: int, *rest: Any) -> None:
         if self.codec_of(index) != PLAIN:
@@ -68,30 +68,28 @@ def falls_back(rank: int) -> dict[str, Any]:
         averaged(self, index, *rest)
 
     link = probe.probe_link
-    auto_module.prices = wrong
-    auto_module.probe_link = lambda team: {**link(team), "rate_Bps": 1e4}
+    AUTO.prices = wrong
+    AUTO.probe_link = lambda team: {**link(team), "rate_Bps": 1e4}
     # Plain must be tried: its bytes at the rate that is claimed would rule it out.
-    from syncline.runtime import pilot
-
     hopeless, pilot.HOPELESS = pilot.HOPELESS, 0.0
-    AutoSynchronizer.average = slow
+    AUTO.AutoSynchronizer.average = slow
     try:
         model = distributed(network())
-        handle = syncline.torch.synchronize(model, codec="auto", **OPTIONS)
+        handle: Any = syncline.torch.synchronize(model, codec="auto", **OPTIONS)
         steps(model, rank, range(18))
         found = {"phase": handle.pilot.phase, "codecs": list(handle.pilot.codecs), "why": handle.why()}
         wanted = handle.pilot.choice.name
         handle.close()
     finally:
-        auto_module.prices, auto_module.probe_link = real, link
-        AutoSynchronizer.average, pilot.HOPELESS = averaged, hopeless
+        AUTO.prices, AUTO.probe_link = real, link
+        AUTO.AutoSynchronizer.average, pilot.HOPELESS = averaged, hopeless
     return {**found, "wanted": wanted}
 
 
 def pays(rank: int) -> dict[str, float]:
     """From a codec that keeps its error to plain: what was owed is paid, and nothing is lost."""
     model = distributed(network())
-    handle = syncline.torch.synchronize(model, codec="auto", accuracy="aggressive", **OPTIONS)
+    handle: Any = syncline.torch.synchronize(model, codec="auto", accuracy="aggressive", **OPTIONS)
     handle._fixed = True
     got = torch.zeros_like(gradients_like(model))
     expected = torch.zeros_like(got)
@@ -115,16 +113,16 @@ def gradients_like(model: Any) -> torch.Tensor:
 def guards(rank: int) -> dict[str, Any]:
     """An average that is far from the dense one costs the codec its class."""
     model = distributed(network())
-    handle = syncline.torch.synchronize(model, codec="auto", accuracy="safe", **OPTIONS)
+    handle: Any = syncline.torch.synchronize(model, codec="auto", accuracy="safe", **OPTIONS)
     steps(model, rank, range(22))
     handle.pilot.codecs = ("int8",) * len(handle.pilot.codecs)
     handle._buckets.clear()
-    every, auto_module.GUARD_STEPS = auto_module.GUARD_STEPS, 1
-    limit, auto_module.GUARD_LIMIT = auto_module.GUARD_LIMIT, 1e-12
+    every, AUTO.GUARD_STEPS = AUTO.GUARD_STEPS, 1
+    limit, AUTO.GUARD_LIMIT = AUTO.GUARD_LIMIT, 1e-12
     try:
         steps(model, rank, range(3))
     finally:
-        auto_module.GUARD_STEPS, auto_module.GUARD_LIMIT = every, limit
+        AUTO.GUARD_STEPS, AUTO.GUARD_LIMIT = every, limit
     found = {"accuracy": handle.pilot.accuracy, "notes": handle.pilot.notes[:1]}
     errors = steps(model, rank, range(2))
     handle.close()

@@ -17,7 +17,7 @@ WORKS = (
     Work(0.05, (0.02,) * 10, (2_500_000,) * 10, 0.03),
     Work(0.2, (0.1, 0.3), (300_000, 6_000_000), 0.02),
 )
-HOWS = {
+HOWS: dict[str, How] = {
     "plain": Ring(3e-10),
     "fp32": Exchanged("fp32", scheme("fp32").wire_bytes, 3e-10, 3e-10),
     "int8": Exchanged("int8", scheme("int8").wire_bytes, 1e-9, 1e-9),

@@ -77,6 +77,19 @@ def test_a_rate_that_wobbles_changes_nothing() -> None:
     assert pilot.num_decisions == decisions
 
 
+def test_steps_that_differ_for_other_reasons_are_looked_at_ever_more_rarely() -> None:
+    pilot = Pilot("safe", ("int8",))
+    run(pilot, 1e9, 40)
+    looks = 0
+    for number in range(400):
+        took = at(1e9).predict(pilot.codecs) * (1 + number // 5 % 2)
+        if pilot.due() and pilot.checked(took):
+            looks += 1
+            pilot.looked(125e6)
+    assert pilot.num_decisions == 1
+    assert 3 <= looks <= 8
+
+
 def test_plain_that_cannot_be_faster_is_not_tried() -> None:
     pilot = Pilot("aggressive", ("sign",))
     used = run(pilot, 5e7, 40)

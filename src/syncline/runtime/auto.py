@@ -203,7 +203,9 @@ class AutoSynchronizer(DdpSynchronizer):
         return name_of(self._pilot.codecs)
 
     def _forward(self, module: Any, inputs: Any) -> None:
-        if torch.is_grad_enabled() and not self._next_began_s:
+        # Ranks that have joined early take no part in what the others gather.
+        joining = getattr(getattr(module, "_join_config", None), "enable", False)
+        if torch.is_grad_enabled() and not self._next_began_s and not joining:
             self.begin()
             self._steer()
             self._next_began_s = time.perf_counter()

@@ -29,6 +29,8 @@ SLOWER, FASTER = 1.3, 0.75
 RATE_CHANGED = 1.3
 LOOK_STEPS = 200
 """The link is looked at so often even if steps take as long as ever: it may have become faster."""
+FIRST_PATIENCE = 10
+"""Steps before another look after one that found nothing; twice as many each time."""
 LOWER = {"aggressive": "safe", "safe": "exact", "exact": "exact"}
 
 
@@ -48,6 +50,7 @@ class Pilot:
     _held: int = 0
     _baseline_s: float = 0.0
     _checked_s: float = 0.0
+    _patience: int = 0
     _contenders: list[tuple[str, ...]] = field(default_factory=list)
 
     def due(self) -> bool:
@@ -97,9 +100,9 @@ class Pilot:
     def checked(self, step_s: float) -> bool:
         """Take the usual length of the last steps; return whether the link must be looked at."""
         self._since = 0
-        look = self._held >= LOOK_STEPS or not FASTER <= step_s / max(self._baseline_s, 1e-9) <= SLOWER
+        changed = not FASTER <= step_s / max(self._baseline_s, 1e-9) <= SLOWER
         self._checked_s = step_s
-        return look
+        return self._held >= (self._patience if changed else LOOK_STEPS)
 
     def looked(self, rate_Bps: float) -> None:
         """Take the link's rate as it is now: decide anew if it has changed; if not, steps are what they are."""
@@ -108,7 +111,10 @@ class Pilot:
         self._baseline_s = self._checked_s
         ratio = rate_Bps / self.measured.rate_Bps
         if 1 / RATE_CHANGED <= ratio <= RATE_CHANGED:
+            # Steps that differ for other reasons must not cost a look at the link every time.
+            self._patience = min(LOOK_STEPS, max(FIRST_PATIENCE, 2 * self._patience))
             return
+        self._patience = 0
         before = show_rate(self.measured.rate_Bps)
         measured = replace(self.measured, rate_Bps=rate_Bps)
         best = decide(measured, self.accuracy, self.codecs)
@@ -203,9 +209,9 @@ def name_of(codecs: Sequence[str]) -> str:
 
 def typical_s(times: Sequence[Sequence[float]]) -> float:
     """Return the usual step: of each rank's steps the median, of the ranks the slowest."""
-    return max(median(row) for row in times)
+    return float(max(median(row) for row in times))
 
 
 def best_s(times: Sequence[Sequence[float]]) -> float:
     """Return the shortest step, each as long as its slowest rank: others on a machine only ever slow a step."""
-    return min(max(step) for step in zip(*times, strict=True))
+    return float(min(max(step) for step in zip(*times, strict=True)))
