@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 import numpy as np
+from numpy.typing import NDArray
 
 from syncline import units
 from syncline.report.time_chart import STYLE, Clock, Line, bars, chart
@@ -79,7 +80,7 @@ def _tiles(outcome: Outcome) -> str:
     tiles = (
         (show(done.p50_s), "half the messages done in"),
         (show(done.p99_s), "99 % done in"),
-        (f"{100 * count['marks'] / sent:.1f} %", f"packets marked, of {sent:,}"),
+        (f"{100 * count['marks'] / sent:.1f} %", f"packets marked: {count['marks']:,} of {sent:,}"),
         (f"{count['resent_packets']:,}", f"packets sent again ({lost:,} lost, {count['trims']:,} trimmed)"),
         (f"{count['pauses']:,}", f"pauses, {show(paused)} in all ports"),
         (f"{count['timeouts']:,}", "timeouts"),
@@ -101,22 +102,32 @@ def _link_charts(
     rate = float(network.rate_Bps[network.port_of_link[watched.links[0]]])
     parts = ["<h2>Queue, KB</h2>", f'<p class="note">{rate / 1e9:,.0f} KB are a wait of 1 us.</p>',
              chart(time_s, queues, clock)]  # fmt: skip
+    rows = _coarse_rows(watched, rate, outcome.options.payload_bytes)
+    coarse_s, step_s = time_s[rows], np.diff(time_s[rows])[:, None]
     if watched.marks.any():
-        marks = np.diff(watched.marks, axis=0) / np.diff(time_s)[:, None] / 1e6
+        marks = np.diff(watched.marks[rows], axis=0) / step_s / 1e6
         parts += ["<h2>Marked packets per us</h2>",
-                  chart(time_s[1:], [Line(n, marks[:, i]) for i, n in enumerate(names)], clock, 170)]  # fmt: skip
+                  chart(coarse_s[1:], [Line(n, marks[:, i]) for i, n in enumerate(names)], clock, 170)]  # fmt: skip
     if watched.paused.any():
-        rows = [(name, watched.paused[:, i] != 0) for i, name in enumerate(names)]
-        parts += ["<h2>Paused</h2>", '<p class="note">While a link may not send.</p>', bars(time_s, rows, clock)]
-    sending = watched.link_Bps() / 1e9
+        held = [(name, watched.paused[:, i] != 0) for i, name in enumerate(names)]
+        parts += ["<h2>Paused</h2>", '<p class="note">While a link may not send.</p>', bars(time_s, held, clock)]
+    # No link exceeds its rate; a packet counted in one step or the next may make it look so.
+    sending = np.minimum(np.diff(watched.wire_bytes[rows], axis=0) / step_s, rate) / 1e9
     lines = [Line(n, sending[:, i]) for i, n in enumerate(names)]
-    lines.append(Line(f"rate of the link, {rate / 1e9:,g} GB/s", np.full(len(time_s) - 1, rate / 1e9), rule=True))
-    return [*parts, "<h2>Rate of these links, GB/s</h2>", chart(time_s[1:], lines, clock, 190)]
+    lines.append(Line(f"rate of the link, {rate / 1e9:,g} GB/s", np.full(len(rows) - 1, rate / 1e9), rule=True))
+    return [*parts, "<h2>Rate of these links, GB/s</h2>", chart(coarse_s[1:], lines, clock, 190)]
+
+
+def _coarse_rows(watched: Sampled, rate_Bps: float, payload_bytes: int, least: int = 40) -> NDArray[np.int64]:
+    """Return rows so far apart that forty packets pass between two (fewer would show as teeth), but `least` rows."""
+    step_s = float(watched.time_s[1] - watched.time_s[0])
+    apart = int(np.ceil(40 * payload_bytes / max(rate_Bps * step_s, 1e-9)))
+    return np.arange(0, len(watched.time_s), max(1, min(apart, len(watched.time_s) // least)))
 
 
 def _connections(outcome: Outcome, watched: Sampled, clock: Clock) -> list[str]:
-    # Coarser than queues: a connection delivers a packet or two a step, which would show as spikes.
-    rows = np.arange(0, len(watched.time_s), max(1, len(watched.time_s) // 60))
+    mean_Bps = float(watched.flow_bytes[-1].mean() / watched.time_s[-1])
+    rows = _coarse_rows(watched, mean_Bps, outcome.options.payload_bytes, 25)
     time_s = watched.time_s[rows]
     goodput = np.diff(watched.flow_bytes[rows], axis=0) / np.diff(time_s)[:, None] / 1e9
     if len(watched.flows) <= MOST_LINES:
