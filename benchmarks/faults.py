@@ -107,7 +107,7 @@ def kills(num_kills: int, steps: int = 60, seed: int = 0) -> dict[str, Any]:
         lines: list[str] = []
         reader = threading.Thread(target=lambda: lines.extend(struck.stdout or []))
         reader.start()
-        moments = []
+        moments: list[int] = []
         while len(moments) < num_kills and struck.poll() is None:
             before = len(lines)
             while len(lines) <= before and struck.poll() is None:

@@ -425,7 +425,8 @@ CASES: tuple[Callable[[int], dict[str, Any]], ...] = (
 
 def start(rank: int, size: int, port: int) -> None:
     patience = datetime.timedelta(seconds=60)
-    store = dist.TCPStore("127.0.0.1", port, size, rank == 0, timeout=patience)
+    stores: Any = dist
+    store = stores.TCPStore("127.0.0.1", port, size, rank == 0, timeout=patience)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=patience)
 
 

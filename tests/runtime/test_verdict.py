@@ -41,7 +41,7 @@ def test_a_process_that_its_host_disowns_is_dead_at_once() -> None:
 def test_silence_that_all_hear_is_death() -> None:
     deaf = replace(USUAL, ages=(0.1, 0.1, 7.0, 0.1))
     others = {f"r{rank}": Heard(replace(deaf, rank=rank), 0.2) for rank in (1, 3)}
-    found = verdict(r2=Heard(replace(USUAL, rank=2), 6.5), **others)
+    found = verdict(USUAL, r2=Heard(replace(USUAL, rank=2), 6.5), **others)
     assert found == ("dead", 2, "rank 2 on c is dead: nobody has heard it for 6.5 s.")
 
 
@@ -56,7 +56,11 @@ def test_silence_that_only_some_hear_is_the_network() -> None:
 
 def test_a_rank_that_hears_nobody_is_itself_cut_off() -> None:
     silent = {f"r{rank}": Heard(replace(USUAL, rank=rank), 7.0) for rank in (1, 2, 3)}
-    assert verdict(**silent) == ("network", 0, "rank 0 on a hears nobody: it is cut off, or all other ranks are gone.")
+    assert verdict(USUAL, **silent) == (
+        "network",
+        0,
+        "rank 0 on a hears nobody: it is cut off, or all other ranks are gone.",
+    )
 
 
 def test_alive_without_progress_while_others_wait_is_hung() -> None:
