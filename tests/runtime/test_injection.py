@@ -19,7 +19,7 @@ SLOW = ("drop", "swap", "long stall")
 def draw(number: int) -> Fault:
     draws = random.Random(number)
     kinds = SLOW if number % 10 == 0 else QUICK
-    return Fault(draws.choice(kinds), draws.choice((1, 2)), draws.randrange(NUM_RANKS), draws.randrange(16), number)
+    return Fault(draws.choice(kinds), draws.choice((1, 2)), draws.randrange(NUM_RANKS), draws.randrange(8), number)
 
 
 def test_without_a_fault_the_result_is_the_mean() -> None:
@@ -36,7 +36,7 @@ def test_no_fault_is_silent() -> None:
         outcomes = list(pool.map(run_world, map(draw, range(100))))
     assert not [(o.fault, o.errors) for o in outcomes if o.is_silent(due)]
     struck = [o for o in outcomes if o.struck]
-    assert len(struck) >= 80
+    assert len(struck) >= 60
     calm = {o.fault.kind for o in struck if not o.is_raised}
     assert calm <= {"short stall"}, "everything else must be heard"
 
