@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
 
 import syncline.torch
@@ -29,8 +30,15 @@ def batch(step: int) -> torch.Tensor:
     return whole.chunk(dist.get_world_size())[dist.get_rank()]
 
 
+def join() -> None:
+    """Meet the other ranks under the number of this start: torchrun keeps its store, and with it old addresses."""
+    store, rank, num_ranks = next(iter(rendezvous("env://")))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    dist.init_process_group("gloo", store=PrefixStore(attempt, store), rank=rank, world_size=num_ranks)
+
+
 def main() -> None:
-    dist.init_process_group("gloo")
+    join()
     torch.manual_seed(0)
     layers = [torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1)]
     model = DistributedDataParallel(torch.nn.Sequential(*layers))
