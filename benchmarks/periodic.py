@@ -13,8 +13,9 @@ TASK: dict[str, Any] = {
     "worker": "periodic_worker.py",
     "rate_bps": 1e8,
     "every": 8,
-    "warm_up": 8,
-    "steps": 8,
+    "warm_up": 16,
+    "steps": 24,
+    "compute_steps": 8,
     "batch": 1,
     "length": 128,
 }
