@@ -29,18 +29,18 @@ def main() -> None:
     teacher = torch.randn(16)
 
     model = DistributedDataParallel(network, process_group=syncline.torch.site_group(RANKS_PER_SITE))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    optimizer = syncline.torch.DiLoCo(optimizer, model, every=20, codec="int4")
-    # optimizer = syncline.torch.LocalSGD(optimizer, network, every=8)
-    # optimizer = syncline.torch.BoundedStaleness(optimizer, network, staleness=2, codec="int8")
-    # optimizer = syncline.torch.ParameterServer(optimizer, network, servers=2, mode="asynchronous", staleness=4)
-    # optimizer = syncline.torch.OneBitAdam(optimizer, network, warmup=30)
+    inner = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    optimizer = syncline.torch.DiLoCo(inner, model, every=20, codec="int4")
+    # optimizer = syncline.torch.LocalSGD(inner, network, every=8)
+    # optimizer = syncline.torch.BoundedStaleness(inner, network, staleness=2, codec="int8")
+    # optimizer = syncline.torch.ParameterServer(inner, network, servers=2, mode="asynchronous", staleness=4)
+    # optimizer = syncline.torch.OneBitAdam(inner, network, warmup=30)
 
     random = torch.Generator().manual_seed(1 + rank)
     for step in range(STEPS):
         inputs = torch.randn(64, 16, generator=random)
-        loss = nn.functional.mse_loss(model(inputs).squeeze(1), torch.sin(inputs @ teacher / 4))
-        loss.backward()
+        loss: torch.Tensor = nn.functional.mse_loss(model(inputs).squeeze(1), torch.sin(inputs @ teacher / 4))
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
         if rank == 0 and (step + 1) % 20 == 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -71,12 +73,13 @@ def test_stages_on_two_sites_keep_rings_inside() -> None:
 
 @pytest.mark.parametrize("preset", ["two-sites-wan", "h100-64-rail", "frontier"])
 @pytest.mark.parametrize("placement", ["packed", "stages", "scattered"])
-def test_one_layout_gets_what_columns_give(preset: str, placement: str) -> None:
+def test_one_layout_gets_what_columns_give(preset: str, placement: Any) -> None:
     fabric = load(preset)
     machine = machine_from_fabric(fabric)
     layouts = [(8, 4, 16, 1, 1), (1, 1, 512, 1, 64), (2, 2, 16, 2, 1)]
     reach = reach_of(fabric, machine, placement)
-    columns = Rows(*(np.array(c, dtype=np.int64) for c in zip(*layouts, strict=True)), *(np.ones(3, np.int64),) * 3)
+    values = [*(np.array(c, dtype=np.int64) for c in zip(*layouts, strict=True)), *(np.ones(3, np.int64),) * 3]
+    columns = Rows(*values)
     many = [np.broadcast_to(column, 3) for column in reach.network(columns)]
     for i, (tp, pp, dp, cp, ep) in enumerate(layouts):
         one = reached(machine, fabric, Parallel(tp=tp, pp=pp, dp=dp, cp=cp, ep=ep, placement=placement))

@@ -40,7 +40,7 @@ def push(served: ShardServer, worker: int, value: float) -> torch.Tensor:
 
 def test_a_round_steps_once_with_the_mean() -> None:
     served = server(2, rounds=True)
-    answers = {}
+    answers: dict[str, object] = {}
     other = threading.Thread(target=lambda: answers.update(other=push(served, 1, 3.0)))
     other.start()
     answers["own"] = push(served, 0, 1.0)
