@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CODECS = ("int8", "fp32", "sign")
 MESSAGES = 8
 """Messages of a step that are struck: a rank sends more, but not all in every order."""
-AT_ONCE = 6
+AT_ONCE = 12
 MOST_WORLDS = 2
 """Times the faults asked for: a world whose fault found nothing to strike does not count."""
 
