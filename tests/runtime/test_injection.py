@@ -38,7 +38,8 @@ def test_no_fault_is_silent() -> None:
     struck = [o for o in outcomes if o.struck]
     assert len(struck) >= 60
     calm = {o.fault.kind for o in struck if not o.is_raised}
-    assert calm <= {"short stall"}, "everything else must be heard"
+    # The sum that goes to all peers alike may change places with itself; everything else must be heard.
+    assert calm <= {"short stall", "swap"}
 
 
 def test_a_silent_fault_would_be_found() -> None:

@@ -112,7 +112,7 @@ class Slot:
         self._header[_CHECKSUM] = self._checksum()
 
     def _checksum(self) -> int:
-        found = zlib.crc32(self._header[:_CHECKSUM].data)
+        found = zlib.crc32(self._header[_CHECKSUM + 1 :].data, zlib.crc32(self._header[:_CHECKSUM].data))
         if len(self._rows):
             found = zlib.crc32(np.add.reduce(self._rows, axis=1), found)
             found = zlib.crc32(np.add.reduce(self._rows, axis=0), found)
