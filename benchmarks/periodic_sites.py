@@ -12,13 +12,13 @@ from rig.measure_rig import rows
 SPEED: dict[str, Any] = {
     "worker": "periodic_worker.py",
     "between_sites_bps": 5e7,
-    "model": {"width": 256, "depth": 8},
+    "model": {"width": 256, "depth": 4},
     "every": 50,
     "warm_up": 10,
-    "steps": 100,
-    "batch": 2,
+    "steps": 50,
+    "batch": 1,
     "length": 64,
-    "methods": ["site", "diloco int8", "diloco int4", "site"],
+    "methods": ["site", "diloco int8", "site", "diloco int4", "site"],
 }
 
 
@@ -28,7 +28,7 @@ def run() -> dict[str, Any]:
     alone = [row["step_s"] for row in found if row["method"] == "site"]
     alone_s = sum(alone) / len(alone)
     return {
-        "between_sites": "50 Mb/s", "model": "GPT, 6.5M parameters, bytes", "ranks": "2 sites of 2", "every": 50,
+        "between_sites": "50 Mb/s", "model": "GPT, 3.4M parameters, bytes", "ranks": "2 sites of 2", "every": 50,
         "rows": [
             {
                 "method": row["method"], "step_s": round(row["step_s"], 4),
