@@ -15,3 +15,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate-examples", action="store_true", help="keep what the examples print as expected")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Print as into a pipe: the width of a terminal, or one that an earlier test has left, is nobody's business."""
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
