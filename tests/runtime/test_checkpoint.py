@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -20,16 +21,29 @@ from syncline.runtime.checkpoint import Checkpoints, merged
 WRITER = """
 import os, sys, torch
 from syncline.runtime.checkpoint import Checkpoints
-model = torch.nn.Linear(256, 256)
-optimizer = torch.optim.AdamW(model.parameters())
-model(torch.ones(1, 256)).sum().backward()
-optimizer.step()
-checkpoints = Checkpoints(sys.argv[1], keep=2)
-first, _ = checkpoints.restore(model, optimizer)
-for step in range(first + 1, 100000):
-    torch.nn.init.constant_(model.weight, step)
-    checkpoints.save(step, model, optimizer)
-    os.write(1, b"%d\\n" % step)
+torch.set_num_threads(1)  # a fork keeps one thread: a pool of them would be waited for
+torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))]).step()  # what this imports is imported once
+def write(folder):
+    model = torch.nn.Linear(256, 256)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 256)).sum().backward()
+    optimizer.step()
+    checkpoints = Checkpoints(folder, keep=2)
+    first, _ = checkpoints.restore(model, optimizer)
+    for step in range(first + 1, 100000):
+        torch.nn.init.constant_(model.weight, step)
+        checkpoints.save(step, model, optimizer)
+        os.write(1, b"saved %d\\n" % step)
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        try:
+            write(line.strip())
+        finally:
+            os._exit(1)
+    os.write(1, b"writer %d\\n" % child)
+    os.waitpid(child, 0)
+    os.write(1, b"ended\\n")
 """
 
 
@@ -39,32 +53,31 @@ def parts() -> tuple[torch.nn.Linear, torch.optim.Optimizer]:
 
 
 def test_kill_9_in_the_middle_loses_nothing_before_it(tmp_path: Path) -> None:
-    """The writer is forked, so that being killed ten times costs one import."""
+    """One process that has imported torch and nothing else forks the writers: twelve deaths cost one import."""
     draws = random.Random(1)
     folder = tmp_path / "kept"
-    for _ in range(12):
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.dup2(write, 1)
-            sys.argv = ["writer", str(folder)]
-            try:
-                exec(compile(WRITER, "writer", "exec"), {})
-            finally:
-                os._exit(1)
-        os.close(write)
-        said = os.read(read, 4096)
-        time.sleep(draws.uniform(0.0, 0.05))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        while more := os.read(read, 65536):
-            said += more
-        os.close(read)
-        acknowledged = int(said.split()[-1])
-        model, optimizer = parts()
-        step, _ = Checkpoints(folder).restore(model, optimizer)
-        assert step >= acknowledged
-        assert bool((model.weight == step).all())
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as nursery:
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+        for _ in range(12):
+            print(folder, file=nursery.stdin, flush=True)
+            said: list[str] = []
+            while {line.split()[0] for line in said} != {"writer", "saved"}:
+                said.append(nursery.stdout.readline())
+                assert said[-1], "the writers' parent ended"
+            time.sleep(draws.uniform(0.0, 0.05))
+            os.kill(next(int(line.split()[1]) for line in said if line.startswith("writer")), signal.SIGKILL)
+            while said[-1] != "ended\n":
+                said.append(nursery.stdout.readline())
+                assert said[-1], "the writers' parent ended"
+            acknowledged = max(int(line.split()[1]) for line in said if line.startswith("saved"))
+            model, optimizer = parts()
+            step, _ = Checkpoints(folder).restore(model, optimizer)
+            assert step >= acknowledged
+            assert bool((model.weight == step).all())
+        nursery.stdin.close()
 
 
 def test_a_torn_checkpoint_is_passed_over_and_old_ones_go(tmp_path: Path) -> None:
