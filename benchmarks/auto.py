@@ -1,6 +1,6 @@
 """codec="auto" on the rig: beside plain DDP and the fixed codecs of its class in one run, and a rate that changes.
 
-SYNCLINE_AUTO_CASES="1 Gb/s,change" picks cases: 50 Mb/s, 100 Mb/s, 1 Gb/s, unshaped, change.
+SYNCLINE_AUTO_CASES="1 Gb/s,change" picks cases: 50 Mb/s, 100 Mb/s, 1 Gb/s, 10 Gb/s, unshaped, change.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ CASES: dict[str, dict[str, Any]] = {
     "50 Mb/s": {"rate_bps": 5e7, "fixed": AGGRESSIVE, "accuracy": "aggressive", "steps": 4, "auto_steps": 30},
     "100 Mb/s": {"rate_bps": 1e8, "fixed": SAFE, "accuracy": "safe", "steps": 5, "auto_steps": 26},
     "1 Gb/s": {"rate_bps": 1e9, "fixed": SAFE, "accuracy": "safe", "steps": 10, "auto_steps": 36},
+    "10 Gb/s": {"rate_bps": 1e10, "fixed": SAFE, "accuracy": "safe", "steps": 10, "auto_steps": 36},
     "unshaped": {"rate_bps": None, "fixed": SAFE, "accuracy": "safe", "steps": 10, "auto_steps": 36},
     "change": {"rate_bps": 1e9, "then_bps": 5e7, "accuracy": "aggressive", "auto_steps": 26, "then_steps": 30},
 }
@@ -30,7 +31,7 @@ def run() -> dict[str, Any]:
     os.environ["PYTHONPATH"] = str(SCRIPT.parents[1])
     found = {}
     for name in wanted:
-        text = network.launch(SCRIPT, json.dumps(CASES[name]), timeout_s=200.0)
+        text = network.launch(SCRIPT, json.dumps(CASES[name]), timeout_s=400.0)
         found[name] = _figures([json.loads(line) for line in text.splitlines() if line.startswith("{")])
     return {"model": "GPT of 4.8M parameters, bytes", "ranks": 4, "cases": found}
 

@@ -2,6 +2,7 @@
 
     python benchmarks/run.py maxmin             figures for people
     python benchmarks/run.py maxmin --json      one JSON object
+    python benchmarks/run.py maxmin --keep      the same, kept as benchmarks/results/DATE-NAME.json
     python benchmarks/run.py --all              each in turn, kept as benchmarks/results/DATE-NAME.json
     python benchmarks/run.py --list
 
@@ -96,6 +97,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run syncline's benchmarks.")
     parser.add_argument("name", nargs="?", help="the benchmark to run")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--keep", action="store_true", help="keep a dated result")
     parser.add_argument("--all", action="store_true", help="run every benchmark and keep dated results")
     parser.add_argument("--list", action="store_true", help="list the benchmarks")
     arguments = parser.parse_args()
@@ -107,6 +109,8 @@ def main() -> int:
         return max(_run_and_keep(name) for name in names())
     if arguments.name not in names():
         parser.error(f"no benchmark {arguments.name!r}; there are: {', '.join(names())}")
+    if arguments.keep:
+        return _run_and_keep(arguments.name)
     report = run(arguments.name)
     if arguments.json:
         print(json.dumps(report, indent=2, allow_nan=False))

@@ -16,14 +16,14 @@ from rig.measure_rig import rows
 
 RESULTS = Path(__file__).resolve().parent / "results"
 METHODS = ("ddp", "int8", "sign", "topk:keep=0.01+int8")
-STEPS, LAST = 30, 10
+STEPS, LAST = 100, 20
 TASK = {"methods": list(METHODS), "rates_bps": [None], "steps": STEPS, "warm_up": 0, "batch": 1, "length": 128,
         "held_out": 32, "bucket_mb": {"int8": 8.0, "sign": 8.0, "topk": 8.0}}  # fmt: skip
 
 
 def run() -> dict[str, Any]:
     """Return the loss of each method (mean of the last steps, and held out) and draw the curves."""
-    found = rows(TASK)
+    found = rows(TASK, timeout_s=1200.0)
     plain = found[0]
     table = []
     for row in found:

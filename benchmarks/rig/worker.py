@@ -49,12 +49,12 @@ def train(name: str, text: torch.Tensor, task: dict[str, Any]) -> dict[str, Any]
     optimizer = torch.optim.AdamW(method.model.parameters(), lr=task.get("lr", 3e-4))
     losses, times = [], []
     warm_up = task.get("warm_up", 3)
-    sent = 0
+    sent, cpu_s = 0, 0.0
     began = time.perf_counter()
     for step in range(warm_up + task["steps"]):
         if step == warm_up:
             dist.barrier()
-            sent, began = network.counters()[0], time.perf_counter()
+            sent, cpu_s, began = network.counters()[0], time.process_time(), time.perf_counter()
         before = time.perf_counter()
         with method.synchronising():
             loss = method.model(batches.next())
@@ -64,7 +64,7 @@ def train(name: str, text: torch.Tensor, task: dict[str, Any]) -> dict[str, Any]
         losses.append(loss.item())
         if step >= warm_up:
             times.append(time.perf_counter() - before)
-    elapsed = time.perf_counter() - began
+    elapsed, cpu_s = time.perf_counter() - began, time.process_time() - cpu_s
     wire_bytes = (network.counters()[0] - sent) / task["steps"]
     dist.barrier()
     held = None
@@ -79,6 +79,7 @@ def train(name: str, text: torch.Tensor, task: dict[str, Any]) -> dict[str, Any]
         "method": name,
         "step_s": elapsed / task["steps"],
         "median_s": statistics.median(times),
+        "cpu_s": cpu_s / task["steps"],
         "wire_bytes": wire_bytes,
         "losses": losses,
         "held_out": held,
@@ -93,6 +94,7 @@ def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
         "method": parts[0]["method"],
         "step_s": max(part["step_s"] for part in parts),
         "median_s": max(part["median_s"] for part in parts),
+        "cpu_s": statistics.fmean(part["cpu_s"] for part in parts),
         "wire_bytes": statistics.fmean(part["wire_bytes"] for part in parts),
         "losses": [round(loss, 5) for loss in losses],
         "held_out": parts[0]["held_out"],
