@@ -14,6 +14,8 @@ from syncline.watch.rules.rule import Context, Verdict
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
+LONG_S = 10.0
+"""How long must have been seen before an average over half a minute says anything."""
 
 
 def verdict(context: Context, bad: Mask, between: Mask, tell: Callable[[int], Finding]) -> Verdict:
@@ -23,6 +25,13 @@ def verdict(context: Context, bad: Mask, between: Mask, tell: Callable[[int], Fi
         {names[i]: partial(tell, int(i)) for i in np.flatnonzero(bad)},
         {names[i] for i in np.flatnonzero(between & ~bad)},
     )
+
+
+def planned_use(context: Context) -> Floats:
+    """Return the share of every link that the plan uses; 0 where it says nothing."""
+    table, planned_Bps = context.frame.table, context.prediction.link_rate_Bps
+    rates = np.array([planned_Bps.get(name, 0.0) for name in table.names])
+    return np.nan_to_num(rates / table.capacity_Bps)
 
 
 class LinkDown:
@@ -127,13 +136,10 @@ class LinkAverage:
 
     def look(self, context: Context) -> Verdict:
         table, t = context.frame.table, context.thresholds
-        if context.frame.mono_s - (context.recent[0].mono_s if context.recent else context.frame.mono_s) < 10.0:
+        if context.seen_s() < LONG_S:
             return Verdict({}, set())
         use = context.mean("rate_Bps", t.average_over_s) / table.capacity_Bps
-        planned = (
-            np.array([context.prediction.link_rate_Bps.get(name, 0.0) for name in table.names]) / table.capacity_Bps
-        )
-        high = np.maximum(t.average_high, 1.1 * np.nan_to_num(planned))
+        high = np.maximum(t.average_high, 1.1 * planned_use(context))
         low = high - (t.average_high - t.average_clear)
 
         def tell(i: int) -> Finding:
@@ -162,14 +168,11 @@ class LinkPeak:
 
     def look(self, context: Context) -> Verdict:
         table, t = context.frame.table, context.thresholds
-        if context.frame.mono_s - (context.recent[0].mono_s if context.recent else context.frame.mono_s) < 10.0:
+        if context.seen_s() < LONG_S:
             return Verdict({}, set())
         share = context.mean("saturated", t.average_over_s)
-        planned = (
-            np.array([context.prediction.link_rate_Bps.get(name, 0.0) for name in table.names]) / table.capacity_Bps
-        )
         # A link that the plan keeps busy for most of the step is at its ceiling for as long, and should be.
-        limit = np.maximum(t.peak_share_of_time, 1.25 * np.nan_to_num(planned))
+        limit = np.maximum(t.peak_share_of_time, 1.25 * planned_use(context))
 
         def tell(i: int) -> Finding:
             return Finding(
@@ -200,7 +203,7 @@ class LinkMicroburst:
     def look(self, context: Context) -> Verdict:
         table, t = context.frame.table, context.thresholds
         now, counts = context.frame.mono_s, np.zeros(len(table))
-        if not context.recent or now - context.recent[0].mono_s < 5.0:
+        if context.seen_s() < 5.0:
             return Verdict({}, set())  # collectives under way when watching began will be told of only now
         longest = 0.0
         if context.has_spans:

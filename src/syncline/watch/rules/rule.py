@@ -62,6 +62,10 @@ class Context:
     _kept: dict[tuple[str, str, float], Floats] = field(default_factory=dict)
     """Means and maxima already made for this frame: several rules ask for the same."""
 
+    def seen_s(self) -> float:
+        """Return how long has been seen before this frame."""
+        return self.frame.mono_s - self.recent[0].mono_s if self.recent else 0.0
+
     def window(self, seconds: float) -> list[Frame]:
         """Return the frames of the last seconds that belong to the present table, this one included, newest first."""
         since, found = self.frame.mono_s - seconds, [self.frame]
