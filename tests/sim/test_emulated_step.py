@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from syncline.codec.scheme import scheme
-from syncline.sim.emulated_step import Exchanged, Machine, Ring, Work, predict_step, shard_sizes
+from syncline.sim.emulated_step import Exchanged, Machine, Ring, Work, predict_step, shard_sizes, step_timeline
 from syncline.sim.emulation import HostCosts, Wiring
+from syncline.timeline import SpanKind
 
 COSTS = HostCosts(0.0, 0.0, 0.0, 0.0, 1.0)
 STAR = {(a, b): (2 * a, 2 * b + 1) for a in range(4) for b in range(4) if a != b}
@@ -48,6 +49,19 @@ def test_fewer_bytes_and_cheaper_codecs_are_faster() -> None:
 def test_bytes_through_the_kernel_take_the_processor_too() -> None:
     free, dear = (predict_step(WORK, codec("fp32"), star(1e9), Machine(1.0, b, 0.0), COSTS) for b in (0.0, 1e-8))
     assert dear - free == pytest.approx(4 * 2 * 3 / 4 * 16 * 2**20 * 1e-8, rel=0.05)
+
+
+@pytest.mark.parametrize("how", [codec("int8", 1e-9), Ring(1e-9)], ids=["int8", "ring"])
+def test_a_step_as_a_timeline_is_the_step(how: Exchanged | Ring) -> None:
+    given = (WORK, how, star(12.5e6), Machine(2.0, 2e-9, 1e-4), COSTS)
+    timeline = step_timeline(*given)
+    assert timeline.makespan_s == pytest.approx(predict_step(*given), rel=1e-9)
+    # Four ranks share two processors, so what one computes takes at least as long as its work.
+    computed = timeline.busy_s((SpanKind.COMPUTE,))
+    assert (computed >= 0.999 * WORK.total_s).all()
+    assert timeline.link_use().size_bytes.sum() == pytest.approx(
+        2 * timeline.spans.size_bytes[timeline.spans.kind == SpanKind.SEND].sum(), rel=1e-6
+    )
 
 
 def test_shards_are_those_of_the_runtime() -> None:

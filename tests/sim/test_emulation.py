@@ -9,8 +9,9 @@ from syncline.errors import SimulationError
 from syncline.fabric import load
 from syncline.program import Placement, Program, lower, place, vendor
 from syncline.schedule import Collective, Kind, build, verify
-from syncline.sim.emulation import HostCosts, Wiring, course, predict, script_of
+from syncline.sim.emulation import HostCosts, Wiring, chronicle, course, predict, script_of
 from syncline.sim.host_fit import Point, fit
+from syncline.timeline import SpanKind
 
 RATE = 25e6
 FREE = HostCosts(0.0, 0.0, 0.0, 0.0, 1.0)
@@ -116,3 +117,14 @@ def test_mistakes_are_named(placement: Placement) -> None:
         Wiring.of([0.0], {}, range(8))
     with pytest.raises(SimulationError, match="1 measurements cannot tell 5 costs apart"):
         fit([Point(script_of(ring, 1 << 20, star()), 1.0)])
+
+
+def test_a_prediction_as_a_timeline_ends_with_it_and_carries_its_bytes(placement: Placement) -> None:
+    script = script_of(program(placement, "ring"), 8 << 20, star())
+    costs = HostCosts(1e-3, 1e-4, 1e-9, 2e-3, 0.98)
+    timeline = chronicle(script, costs)
+    assert timeline.end_s == pytest.approx(predict(script, costs), rel=1e-9)
+    assert timeline.link_use().size_bytes == pytest.approx(np.full(16, 2 * 7 / 8 * (8 << 20)), rel=1e-6)
+    kinds = timeline.spans.kind
+    assert (kinds == SpanKind.SEND).sum() == (kinds == SpanKind.RECV).sum() == 8 * 14
+    assert (kinds == SpanKind.REDUCE).sum() == 8 * 7

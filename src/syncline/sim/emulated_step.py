@@ -1,7 +1,8 @@
 """One data-parallel training step on shaped links, where ranks share the processors of a machine.
 
     work = Work(forward_s=0.12, backward_s=(0.08, 0.1, 0.07), elements=(7_000_000, ...), optimizer_s=0.03)
-    predict_step(work, Exchanged("int8", wire_bytes, encode_s, decode_s), wiring, host)
+    predict_step(work, Exchanged("int8", wire_bytes, encode_s, decode_s), wiring, host)        # seconds
+    step_timeline(work, Exchanged(...), wiring, host)                                          # the same as a Timeline
 
 Processors are a link: it carries as many seconds of work a second as there are cores, a thread takes at most one, and
 threads share it fairly. Every byte that TCP moves takes its part of it too. So what hides behind what, and what is slow
@@ -18,10 +19,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from syncline.program.overlap import DEPTH, NS, RING_LANES, Exchanged, Machine, Ring, Work, shard_sizes
-from syncline.sim.emulation import HostCosts, Wiring
+from syncline.sim.emulation import IGNORES, HostCosts, Wiring
 from syncline.sim.engine import Course, Paths, Tasks, run
+from syncline.sim.marks import Mark, timeline_of
+from syncline.timeline import SpanKind, Timeline
 
-__all__ = ["Exchanged", "Machine", "Ring", "Work", "predict_step", "shard_sizes"]
+__all__ = ["Exchanged", "Machine", "Ring", "Work", "predict_step", "shard_sizes", "step_timeline"]
 
 
 @dataclass
@@ -34,15 +37,19 @@ class _Tasks:
     paths: dict[tuple[tuple[int, float], ...], int] = field(default_factory=dict)
     rows: list[tuple[int, float, float, float]] = field(default_factory=list)
     waits: list[list[int]] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
 
     def _add(self, path: tuple[tuple[int, float], ...], size: float, delay: float, cap: float, after: list[int]) -> int:
         self.rows.append((self.paths.setdefault(path, len(self.paths)), size, delay, cap))
         self.waits.append(after)
         return len(self.rows) - 1
 
-    def work(self, seconds: float, after: list[int]) -> int:
-        """Append work of one thread."""
-        return self._add(((len(self.wiring.rate_Bps), 1.0),), max(seconds, 0.0) / NS, 0.0, 1 / NS, after)
+    def work(self, seconds: float, after: list[int], rank: int = -1, kind: SpanKind = SpanKind.COMPUTE) -> int:
+        """Append work of one thread, marked as its rank's where one is given."""
+        task = self._add(((len(self.wiring.rate_Bps), 1.0),), max(seconds, 0.0) / NS, 0.0, 1 / NS, after)
+        if rank >= 0 and seconds > 0:
+            self.marks.append(Mark(rank, kind, task))
+        return task
 
     def send(self, src: int, dst: int, size_bytes: float, after: list[int]) -> int:
         """Append a message: the processor's time to post it, then its bytes on wire and processor."""
@@ -52,9 +59,14 @@ class _Tasks:
         path = tuple((link, 1.0) for link in links)
         if self.machine.byte_s > 0 or not path:
             path = (*path, (len(self.wiring.rate_Bps), max(self.machine.byte_s / NS, 1e-6)))
-        return self._add(path, size_bytes, self.costs.latency_s + away, np.inf, [posted])
+        task = self._add(path, size_bytes, self.costs.latency_s + away, np.inf, [posted])
+        self.marks += [
+            Mark(src, SpanKind.SEND, task, -1, size_bytes, dst),
+            Mark(dst, SpanKind.RECV, task, -1, size_bytes, src),
+        ]
+        return task
 
-    def run(self) -> Course:
+    def run(self, *, record: bool = False) -> Course:
         """Return the course of everything."""
         path, size, delay, cap = np.array(self.rows, dtype=np.float64).T.copy()
         rows = list(self.paths)
@@ -68,18 +80,30 @@ class _Tasks:
             cap, np.zeros(count, np.uint8), wait_start, wait_for,
         )  # fmt: skip
         capacity = np.append(self.wiring.rate_Bps * self.costs.efficiency, self.machine.num_cores / NS)
-        return run(capacity, tasks, burst_bytes=np.append(self.wiring.burst_bytes, 0.0))
+        return run(capacity, tasks, burst_bytes=np.append(self.wiring.burst_bytes, 0.0), record=record)
 
 
 def predict_step(work: Work, how: Exchanged | Ring, wiring: Wiring, machine: Machine, costs: HostCosts) -> float:
     """Return the seconds of one step in a long run of equal steps."""
+    return _lay(work, how, wiring, machine, costs).run().makespan_s
+
+
+def step_timeline(work: Work, how: Exchanged | Ring, wiring: Wiring, machine: Machine, costs: HostCosts) -> Timeline:
+    """Return the same step as a Timeline: what every rank does when, and what every link carries."""
+    tasks = _lay(work, how, wiring, machine, costs)
+    name = how.name if isinstance(how, Exchanged) else "ring"
+    return timeline_of(name, tasks.marks, tasks.run(record=True), wiring.names, wiring.rate_Bps, IGNORES)
+
+
+def _lay(work: Work, how: Exchanged | Ring, wiring: Wiring, machine: Machine, costs: HostCosts) -> _Tasks:
+    """Return all tasks of one step."""
     tasks = _Tasks(wiring, machine, costs)
     ranks = range(len(wiring.host_of_rank))
     gradients = []
-    for _ in ranks:
-        last, ready = tasks.work(work.forward_s, []), []
+    for rank in ranks:
+        last, ready = tasks.work(work.forward_s, [], rank), []
         for seconds in work.backward_s:
-            last = tasks.work(seconds, [last])
+            last = tasks.work(seconds, [last], rank)
             ready.append(last)
         gradients.append(ready)
     if isinstance(how, Ring):
@@ -87,8 +111,8 @@ def predict_step(work: Work, how: Exchanged | Ring, wiring: Wiring, machine: Mac
     else:
         averaged = _exchange(tasks, how, work, gradients)
     for rank in ranks:
-        tasks.work(work.optimizer_s, [averaged[rank], gradients[rank][-1]])
-    return tasks.run().makespan_s
+        tasks.work(work.optimizer_s, [averaged[rank], gradients[rank][-1]], rank)
+    return tasks
 
 
 def _exchange(tasks: _Tasks, how: Exchanged, work: Work, gradients: list[list[int]]) -> list[int]:
@@ -104,7 +128,8 @@ def _exchange(tasks: _Tasks, how: Exchanged, work: Work, gradients: list[list[in
     def collect(number: int) -> None:
         for rank in ranks:
             arrived = [sums[number][owner, rank] for owner in ranks if owner != rank]
-            back[rank] = tasks.work(how.decode_s * sum(shards[number]), _after(back[rank], *arrived))
+            seconds = how.decode_s * sum(shards[number])
+            back[rank] = tasks.work(seconds, _after(back[rank], *arrived), rank, SpanKind.DECODE)
 
     for number, (bucket, _) in enumerate(pieces):
         flows: dict[tuple[int, int], int] = {}
@@ -112,7 +137,8 @@ def _exchange(tasks: _Tasks, how: Exchanged, work: Work, gradients: list[list[in
             for peer in ranks:
                 if peer == rank:
                     continue
-                coded = tasks.work(how.encode_s * shards[number][peer], _after(front[rank], gradients[rank][bucket]))
+                before = _after(front[rank], gradients[rank][bucket])
+                coded = tasks.work(how.encode_s * shards[number][peer], before, rank, SpanKind.ENCODE)
                 front[rank] = coded
                 flows[rank, peer] = tasks.send(rank, peer, how.wire_bytes(shards[number][peer]), [coded])
         out: dict[tuple[int, int], int] = {}
@@ -120,7 +146,7 @@ def _exchange(tasks: _Tasks, how: Exchanged, work: Work, gradients: list[list[in
             arrived = [flows[peer, rank] for peer in ranks if peer != rank]
             own = shards[number][rank]
             seconds = own * (how.decode_s * (len(gradients) - 1) + how.encode_s)
-            back[rank] = tasks.work(seconds, _after(back[rank], *arrived, front[rank]))
+            back[rank] = tasks.work(seconds, _after(back[rank], *arrived, front[rank]), rank, SpanKind.REDUCE)
             for peer in ranks:
                 if peer != rank:
                     out[rank, peer] = tasks.send(rank, peer, how.wire_bytes(own), _after(back[rank]))
@@ -144,7 +170,8 @@ def _ring(tasks: _Tasks, how: Ring, work: Work, gradients: list[list[int]]) -> l
             flows = [tasks.send(rank, (rank + 1) % num, 4 * chunk, [ready[rank], ready[(rank + 1) % num]])
                      for rank in range(num)]  # fmt: skip
             seconds = how.add_s * chunk if step < num - 1 else 0.0
-            ready = [tasks.work(seconds, [flows[(rank - 1) % num], flows[rank]]) for rank in range(num)]
+            ready = [tasks.work(seconds, [flows[(rank - 1) % num], flows[rank]], rank, SpanKind.REDUCE)
+                     for rank in range(num)]  # fmt: skip
         lanes[bucket % RING_LANES] = list(ready)
     return [tasks.work(0.0, _after(*(lane[rank] for lane in lanes))) for rank in range(num)]
 

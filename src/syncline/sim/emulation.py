@@ -3,6 +3,7 @@
     wiring = Wiring.of(rates, paths, host_of_rank, burst_bytes=20_000)     # the lab exports these; so can a cluster
     script = script_of(program, 1 << 20, wiring)
     predict(script, costs)                                                 # seconds
+    chronicle(script, costs)                                               # the same as a Timeline
 
 The program is executed as the runtime's executor executes it: a rank posts the receives of a round, then its sends, one
 after the other; a message moves when both ends have posted it; what is reduced is added in order of arrival. Five
@@ -21,6 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 from syncline.errors import SimulationError
 from syncline.program.program import Program, RankRound, VendorStep
 from syncline.sim.engine import Course, Floats, Paths, Tasks, run
+from syncline.sim.marks import Mark, timeline_of
+from syncline.timeline import SpanKind, Timeline
 
 IGNORES = ("other processes on the hosts", "packet loss and retransmission", "slow start", "queues beyond the shapers'")
 
@@ -111,6 +114,7 @@ class Script:
     wait_for: NDArray[np.int32]
     label: str
     total_bytes: int
+    marks: tuple[Mark, ...] = ()
 
     def tasks(self, costs: HostCosts) -> Tasks:
         """Return the tasks at these costs."""
@@ -150,6 +154,13 @@ def predict(script: Script, costs: HostCosts) -> float:
     return course(script, costs).makespan_s
 
 
+def chronicle(script: Script, costs: HostCosts) -> Timeline:
+    """Return what every rank does when, as the executor would record it, and what every link carries."""
+    wiring = script.wiring
+    found = course(script, costs, record=True)
+    return timeline_of(script.label, script.marks, found, wiring.names, wiring.rate_Bps, IGNORES)
+
+
 def script_of(program: Program, size_bytes: int, wiring: Wiring) -> Script:
     """Return a program of one or several steps as a script; a vendor's collective has none."""
     if len(wiring.host_of_rank) != program.num_ranks:
@@ -173,6 +184,7 @@ class _Draft:
     rows: list[tuple[float, ...]] = field(default_factory=list)
     waits: list[list[int]] = field(default_factory=list)
     paths: dict[tuple[int, ...], int] = field(default_factory=dict)
+    marks: list[Mark] = field(default_factory=list)
 
     def task(
         self,
@@ -214,6 +226,7 @@ class _Draft:
             np.array([task for row in self.waits for task in row], dtype=np.int32),
             label,
             size_bytes,
+            tuple(self.marks),
         )
 
 
@@ -260,12 +273,19 @@ def _lay_round(
             late = head.get(rank, 0.0) if links else 0.0
             flows[rank, peer] = draft.task([flow], head_start_s=late) if late else flow
             sent[rank, peer] = agreed if size <= draft.wiring.send_buffer_bytes else flows[rank, peer]
+            number = entries[rank].round
+            draft.marks += [
+                Mark(rank, SpanKind.SEND, sent[rank, peer], posted[rank, peer, True], size, peer, number),
+                Mark(peer, SpanKind.RECV, flows[rank, peer], posted[rank, peer, False], size, rank, number),
+            ]
     for rank, entry in entries.items():
         own = [sent[rank, peer] for peer in sends[rank]]
         last = draft.task([ready[rank], *own])
         adds = entry.receives.size_bytes * entry.receives.reduce
         for peer, added in _by_peer(entry.receives.peer, adds).items():
             last = draft.task([last, flows[peer, rank]], added_bytes=added)
+            if added:
+                draft.marks.append(Mark(rank, SpanKind.REDUCE, last, -1, added, peer, entry.round))
         ready[rank] = last
 
 
