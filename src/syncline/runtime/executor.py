@@ -25,6 +25,7 @@ from syncline.program.program import Program, Step, VendorStep
 from syncline.runtime.coding import codec_of, in_codec
 from syncline.runtime.group import Group
 from syncline.runtime.lane import Lane, LaneRound, Tags, build_round, join_near
+from syncline.runtime.pace import Pace
 from syncline.runtime.play import Player
 from syncline.runtime.posting import Deadline, Post
 from syncline.runtime.record import LaneColumns, gather, source
@@ -42,6 +43,7 @@ class Executor:
     """Runs programs on one group. `deadline_s` is how long one step may take before the silent rank is named.
 
     `lockstep` makes strands wait for each other after every round; it is chosen by the backend unless given.
+    `send_Bps` holds what this rank sends to a rate, in place of a slow link; gloo only.
     """
 
     def __init__(
@@ -51,12 +53,15 @@ class Executor:
         deadline_s: float = DEADLINE_S,
         lockstep: bool | None = None,
         lead_s: float = 0.02,
+        send_Bps: float | None = None,
     ) -> None:
         self.group = group if isinstance(group, Group) else Group(group)
         self.deadline_s = deadline_s
         self.lead_s = lead_s
         self.lockstep = self.group.backend != "gloo" if lockstep is None else lockstep
-        self._post = Post(self.group)
+        if send_Bps is not None and self.group.backend != "gloo":
+            raise ExecutionError(f"send_Bps is not there for {self.group.backend}.", hint="Use the gloo backend.")
+        self._post = Post(self.group, None if send_Bps is None else Pace(send_Bps))
         self._bound: dict[tuple[Any, ...], Bound] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._broken = False
@@ -70,6 +75,9 @@ class Executor:
     def close(self) -> None:
         """Let go of buffers and threads; the group stays."""
         self._bound.clear()
+        if self._post.pace is not None:
+            self._post.pace.close()
+            self._post.pace = None
         if self._pool is not None:
             self._pool.shutdown(wait=not self._broken)
             self._pool = None

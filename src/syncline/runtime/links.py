@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
+from syncline.errors import SynchronizationError
 from syncline.runtime.levels import members
+from syncline.runtime.pace import Pace
 from syncline.runtime.settings import Settings
 from syncline.runtime.team import Team, agreed_name
 from syncline.runtime.wire import Collectives, PointToPoint, Wire
@@ -23,6 +25,12 @@ class GroupLinks:
         self._collectives = settings.transport == "collectives"
         if settings.transport == "auto":
             self._collectives = device.type == "cuda"
+        if settings.send_Bps is not None and self._collectives:
+            raise SynchronizationError(
+                "send_Bps holds back messages between two ranks, and collectives are the backend's own.",
+                hint='Use transport="point-to-point" on the CPU, or leave send_Bps out.',
+            )
+        self._pace = None if settings.send_Bps is None else Pace(settings.send_Bps)
         self.team = self._team("all", range(self.num_ranks))
         levels = members(self.rank, self.num_ranks, settings.levels)
         self.wires: list[Wire] = [self._wire(depth, level) for depth, level in enumerate(levels)]
@@ -38,4 +46,6 @@ class GroupLinks:
         return PointToPoint(self.team if len(level) == self.num_ranks else self._team(str(depth), level))
 
     def _team(self, purpose: str, level: Sequence[int]) -> Team:
-        return Team(f"{self._name}/{purpose}", level, self.rank, self.device, self._timeout_s)
+        team = Team(f"{self._name}/{purpose}", level, self.rank, self.device, self._timeout_s)
+        team.pace = self._pace
+        return team

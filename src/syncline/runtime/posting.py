@@ -17,6 +17,7 @@ import torch.distributed as dist
 from syncline.errors import DeadlineError, ExecutionError
 from syncline.runtime.group import Group
 from syncline.runtime.lane import Message
+from syncline.runtime.pace import Pace
 
 GRACE_S = 2.0
 """How long a rank that gave up waits for the others to say what they saw: the one that says nothing is the culprit."""
@@ -41,10 +42,11 @@ class Deadline:
 
 
 class Post:
-    """Posts and waits for messages of one group."""
+    """Posts and waits for messages of one group; a `pace` holds back what is sent."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, pace: Pace | None = None) -> None:
         self.group = group
+        self.pace = pace
         self._asks = group.backend != "gloo"
         self._run = 0
 
@@ -57,8 +59,12 @@ class Post:
         return self.group.handle.recv([message.wire], message.process, message.tag if self.group.tagged else 0)
 
     def post_send(self, message: Message) -> Any:
-        """Begin to send the message's wire tensor."""
-        return self.group.handle.send([message.wire], message.process, message.tag if self.group.tagged else 0)
+        """Begin to send the message's wire tensor, or let it wait for its turn."""
+
+        def post() -> Any:
+            return self.group.handle.send([message.wire], message.process, message.tag if self.group.tagged else 0)
+
+        return post() if self.pace is None else self.pace.send(post, message.wire.nbytes)
 
     def post_batch(self, receives: Sequence[Message], sends: Sequence[Message]) -> list[Any]:
         """Begin all messages of a round; returns a handle for each, receives first."""

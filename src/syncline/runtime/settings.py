@@ -11,6 +11,7 @@ from syncline.codec.low_rank import LowRank
 from syncline.codec.scheme import Scheme, scheme
 from syncline.errors import SynchronizationError
 from syncline.runtime.message import PROTOCOL
+from syncline.runtime.pace import check_rate
 
 NAN_POLICIES = ("raise", "skip", "pass")
 TRANSPORTS = ("auto", "point-to-point", "collectives")
@@ -35,6 +36,7 @@ class Settings:
     timeout_s     how long a peer may stay silent
     watch_s       a rank that is dead, hung or cut off is found within this time; 0: heartbeats are not sent
     rate_Bps      what a link carries, for the bound in reports; None: as measured
+    send_Bps      hold what this rank sends to this rate, in place of a slow link; None: as fast as it goes
     history       steps of which the timeline is kept
     """
 
@@ -50,6 +52,7 @@ class Settings:
     timeout_s: float = 300.0
     watch_s: float = 10.0
     rate_Bps: float | None = None
+    send_Bps: float | None = None
     history: int = 16
 
     def __post_init__(self) -> None:
@@ -61,6 +64,8 @@ class Settings:
         _at_least("check_every", self.check_every, 0)
         _at_least("piece_bytes", self.piece_bytes, 4096)
         _at_least("history", self.history, 1)
+        if self.send_Bps is not None:
+            check_rate(self.send_Bps)
         if self.watch_s and not 1.0 <= self.watch_s <= 3600.0:
             raise SynchronizationError(
                 f"watch_s={self.watch_s!r} must be 0, or from 1 to 3600 seconds.",
@@ -89,7 +94,7 @@ class Settings:
 
     def agreed(self) -> dict[str, Any]:
         """Return what must be the same on every rank."""
-        own = {"rate_Bps", "history", "timeout_s"}
+        own = {"rate_Bps", "send_Bps", "history", "timeout_s"}
         chosen = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in own}
         return {**chosen, "levels": list(self.levels), "version": syncline.__version__, "protocol": PROTOCOL}
 

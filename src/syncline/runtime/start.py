@@ -88,6 +88,7 @@ def _check_fsdp(settings: Settings, levels: object, scaler: Scaler | None) -> No
     """Refuse what is not there for FSDP2: an option that did nothing would look as if it did."""
     asked = {"levels": levels, "scaler": scaler, 'nan="skip"': settings.nan == "skip"}
     asked |= {"accumulate": settings.accumulate > 1, "warmup": settings.warmup > 0}
+    asked |= {"send_Bps": settings.send_Bps is not None}
     for name, value in asked.items():
         if value:
             raise SynchronizationError(

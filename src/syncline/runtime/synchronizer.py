@@ -201,6 +201,8 @@ class Synchronizer:
         if self._watchdog is not None:
             self._watchdog.close()
         self._conveyor.close()
+        if self.links.team.pace is not None:
+            self.links.team.pace.close()
         self._buckets.clear()
 
     def _choose_codec(self) -> str:

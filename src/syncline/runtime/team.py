@@ -16,9 +16,14 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from syncline.runtime.pace import Pace, PacedWork
+
 
 class Team:
     """The given members of a parent group, by their ranks in it; `rank` and `size` are within the team."""
+
+    pace: Pace | None = None
+    """Holds back what is sent, where the runtime itself stands in for a slow link."""
 
     def __init__(self, name: str, members: Sequence[int], rank: int, device: torch.device, timeout_s: float) -> None:
         self.rank = list(members).index(rank)
@@ -28,8 +33,10 @@ class Team:
         store = distributed_c10d.PrefixStore(f"syncline/{name}/{parts}", distributed_c10d._get_default_store())
         self._backend = _backend(store, self.rank, self.size, device, datetime.timedelta(seconds=timeout_s))
 
-    def send(self, tensor: torch.Tensor, peer: int, tag: int) -> dist.Work:
-        """Begin to send."""
+    def send(self, tensor: torch.Tensor, peer: int, tag: int) -> dist.Work | PacedWork:
+        """Begin to send, or let it wait for its turn."""
+        if self.pace is not None:
+            return self.pace.send(lambda: self._backend.send([tensor], peer, tag), tensor.nbytes)
         work: dist.Work = self._backend.send([tensor], peer, tag)
         return work
 

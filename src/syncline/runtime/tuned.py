@@ -47,7 +47,7 @@ class Asked:
 
     def check(self, settings: Settings) -> None:
         """Refuse what a choice cannot have: an option that did nothing would look as if it did."""
-        for name, value in (("levels", settings.levels), ("warmup", settings.warmup)):
+        for name, value in (("levels", settings.levels), ("warmup", settings.warmup), ("send_Bps", settings.send_Bps)):
             if value:
                 raise SynchronizationError(
                     f'codec="{AUTO}" cannot be had with {name}.', hint=f"Leave {name} out, or give a codec."

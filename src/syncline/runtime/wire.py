@@ -12,6 +12,7 @@ from typing import Protocol
 import torch.distributed as dist
 
 from syncline.runtime.message import Box
+from syncline.runtime.pace import PacedWork
 from syncline.runtime.team import Team
 
 
@@ -41,7 +42,7 @@ class PointToPoint:
         self.rank, self.size = team.rank, team.size
         self.peers = [(self.rank + k) % self.size for k in range(1, self.size)]
         self._receives: dict[tuple[int, int], dist.Work] = {}
-        self._sends: dict[int, list[dist.Work]] = {}
+        self._sends: dict[int, list[dist.Work | PacedWork]] = {}
 
     def open(self, tag: int, inbox: Box) -> None:
         """Post the receive of every peer's message under this tag."""
