@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ STATE_VERSION = 1
 Closure = Callable[[], Any] | None
 
 
-class Wrapper(Optimizer):
+class Wrapper(Optimizer, ABC):
     """What every method shares: the groups and state of the inner optimizer, hooks, saving, closing.
 
     A method says its `name`, how it saves what is its own (`_save`, `_load`), and what `step` does.
@@ -80,9 +81,9 @@ class Wrapper(Optimizer):
         """Call after each step of the inner optimizer."""
         return self.inner.register_step_post_hook(hook)
 
+    @abstractmethod
     def synchronize(self) -> None:
         """Finish what is under way and make all replicas equal; every rank calls it at the same step."""
-        raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
         """Return what this rank needs to go on: the inner optimizer's state and the method's own.
@@ -114,11 +115,13 @@ class Wrapper(Optimizer):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
 
+    @abstractmethod
     def _save(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """Return what is the method's own, by name."""
 
+    @abstractmethod
     def _load(self, state: Mapping[str, Any]) -> None:
-        raise NotImplementedError
+        """Take over what `_save` returned."""
 
     def _load_exchange(self, state: Mapping[str, Any]) -> bool:
         """Take residuals over where they are this rank's own, and tell whether they were."""
