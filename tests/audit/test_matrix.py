@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from syncline.audit.paths import bad_paths
 from syncline.audit.probe import Lost, probe
 from syncline.audit.report import HostReport, from_json, read_reports
 from syncline.audit.root import Root
-from syncline.audit.samples import HOSTS
+from syncline.audit.samples import HOSTS, Draft
+from syncline.audit.samples.hosts import huge_pages
 from syncline.errors import DescriptionError, UsageError
 from syncline.finding import Severity
 
@@ -84,6 +86,84 @@ def test_real_facts_of_sample_hosts_differ_where_changed(tmp_path: Path) -> None
         made.append(audit(Root.of(draft.tree())))
     found = {(f.rule, f.place) for f in compare(made).findings}
     assert found == {("cluster.rdma_firmware", "c"), ("cluster.nccl", "c")}
+
+
+def audited(sample: str, changes: Mapping[str, Callable[[Draft], None]]) -> list[HostReport]:
+    """Audit hosts of one kind, each with a change of its own."""
+    made = []
+    for name, change in changes.items():
+        draft = HOSTS[sample]()
+        draft.host = name
+        draft.put("proc/sys/kernel/hostname", name)
+        change(draft)
+        made.append(audit(Root.of(draft.tree())))
+    return made
+
+
+def nothing(draft: Draft) -> None:
+    """Change nothing."""
+
+
+def only_ipv6(draft: Draft) -> None:
+    for device in range(8):
+        for at in (2, 3):
+            draft.put(f"sys/class/infiniband/mlx5_{device}/ports/1/gids/{at}", f"fd00::{device + 1}:{at}")
+
+
+def version_one_at_three(draft: Draft) -> None:
+    for device in range(8):
+        draft.put(f"sys/class/infiniband/mlx5_{device}/ports/1/gid_attrs/types/3", "IB/RoCE v1")
+
+
+def test_hosts_whose_addresses_are_of_another_family() -> None:
+    changes = {"a": nothing, "b": nothing, "c": only_ipv6}
+    found = {f.rule: f for f in compare(audited("roce-h100", changes)).findings}
+    assert set(found) == {"cluster.gid_family"}
+    assert (found["cluster.gid_family"].place, found["cluster.gid_family"].severity) == ("c", Severity.CRITICAL)
+    assert found["cluster.gid_family"].observed == "gid family 8 x RoCE v2 IPv6"
+    assert found["cluster.gid_family"].expected == "8 x RoCE v2 IPv4, as on 2 of 3 hosts"
+
+
+def test_a_forced_index_that_means_another_family_on_one_host() -> None:
+    def forced(draft: Draft) -> None:
+        draft.environment["NCCL_IB_GID_INDEX"] = "3"
+
+    def forced_and_odd(draft: Draft) -> None:
+        forced(draft)
+        version_one_at_three(draft)
+
+    found = {
+        (f.rule, f.place)
+        for f in compare(audited("roce-h100", {"a": forced, "b": forced, "c": forced_and_odd})).findings
+    }
+    assert ("cluster.gid_family", "c") in found
+
+
+def test_trays_of_one_rack_share_clique_and_node_map_and_racks_do_not() -> None:
+    def rack_two(draft: Draft) -> None:
+        for gpu in draft.smi.values():
+            gpu |= {"Fabric/ClusterUUID": "11111111-2222-3333-4444-555555555555", "Fabric/CliqueId": "1"}
+        draft.put("etc/nvidia-imex/nodes_config.cfg", "10.20.0.11\n10.21.0.12")
+
+    def odd(draft: Draft) -> None:
+        for gpu in draft.smi.values():
+            gpu["Fabric/CliqueId"] = "7"
+        draft.put("etc/nvidia-imex/nodes_config.cfg", "10.20.0.11\n10.20.0.12")
+
+    racks = {"a": nothing, "b": nothing, "c": nothing, "d": rack_two, "e": rack_two}
+    assert compare(audited("gb200-nvl72", racks)).findings == ()
+    found = {(f.rule, f.place) for f in compare(audited("gb200-nvl72", racks | {"c": odd})).findings}
+    assert found == {("cluster.nvlink_clique", "c"), ("cluster.imex_nodes", "c")}
+
+
+def test_plugins_and_huge_pages_are_compared() -> None:
+    def other(draft: Draft) -> None:
+        draft.put("opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so", "")
+        huge_pages(draft, 2048, 0, 512)
+        huge_pages(draft, 2048, 1, 512)
+
+    found = {(f.rule, f.place) for f in compare(audited("dgx-h100", {"a": nothing, "b": nothing, "c": other})).findings}
+    assert found == {("cluster.nccl_plugins", "a, b"), ("cluster.huge_pages", "a, b")}
 
 
 def test_reports_survive_json_and_being_mixed_in_one_file(tmp_path: Path) -> None:

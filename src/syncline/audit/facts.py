@@ -8,7 +8,10 @@ from collections.abc import Iterable
 
 from syncline import units
 from syncline.audit.checks.network import qdiscs, rate_of
+from syncline.audit.gpu import nvlink_domains
 from syncline.audit.host import Host
+from syncline.audit.imex import node_map
+from syncline.audit.rdma import chosen_gid
 
 _SHAPERS = ("netem", "tbf", "htb")
 _VARIABLE = re.compile(r"(NCCL|GLOO|UCX|FI|OFI_NCCL|TORCH_NCCL)_\w+")
@@ -39,6 +42,12 @@ def facts(host: Host) -> dict[str, str]:
             "rdma driver": root.text("sys/module/mlx5_core/version") or "",
             "rdma mtu": _counted(_active_mtu(host)),
             "gid index": _counted(_gid_index(host)),
+            "gid family": _gid_family(host),
+            "nvlink domain": " ".join(uuid for uuid, _ in nvlink_domains(host.gpus)),
+            "nvlink clique": " ".join(clique for _, clique in nvlink_domains(host.gpus)),
+            "imex nodes": " ".join(node_map(host)),
+            "nccl plugins": " ".join(host.nccl_plugins),
+            "huge pages": _huge_pages(host),
             "mtu": _counted(str(i.mtu) for i in host.fabric_interfaces),
             "interface rate": _counted(f"{i.speed_Mbps} Mb/s" for i in host.fabric_interfaces if i.is_physical),
             "interfaces": " ".join(i.name for i in host.fabric_interfaces),
@@ -64,6 +73,16 @@ def _gid_index(host: Host) -> list[str]:
         if p.is_roce
     )
     return [str(index) for index in firsts if index >= 0]
+
+
+def _gid_family(host: Host) -> str:
+    """Return the family of the addresses that NCCL would take on RoCE ports: equal at both ends of a connection."""
+    taken = (chosen_gid(port, host.environment) for port in host.fabric_ports if port.is_roce)
+    return _counted(gid.family for gid in taken if gid is not None)
+
+
+def _huge_pages(host: Host) -> str:
+    return ", ".join(f"{p.total:,} x {units.show_size(p.size_bytes)}" for p in host.huge_pages if p.total)
 
 
 def _active_mtu(host: Host) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from syncline.audit.pci import PciDevice, PciTree, normal_address
@@ -28,6 +28,11 @@ class Gpu:
     @property
     def label(self) -> str:
         return f"gpu{self.index} ({self.pci.address})"
+
+    @property
+    def is_coherent(self) -> bool:
+        """Say whether NVLink-C2C joins it to its processor (Grace): then cards reach its memory through that."""
+        return self.value("GPU C2C Mode") == "Enabled"
 
     def value(self, path: str) -> str:
         """Return what nvidia-smi says there; "" where it says nothing or N/A."""
@@ -80,6 +85,12 @@ def parse_smi(text: str) -> SmiReport:
             here[path] = value.strip()
         stack.append((indent, key.strip()))
     return SmiReport(head, gpus)
+
+
+def nvlink_domains(gpus: Sequence[Gpu]) -> tuple[tuple[str, str], ...]:
+    """Return (cluster UUID, clique) of the GPUs that are in an NVLink domain of several hosts, each once."""
+    pairs = ((gpu.value("Fabric/ClusterUUID"), gpu.value("Fabric/CliqueId")) for gpu in gpus)
+    return tuple(sorted({pair for pair in pairs if pair[0].strip("0-")}))
 
 
 def parse_nvlink(text: str) -> dict[int, tuple[int, list[int]]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 
 from syncline.audit.gpu import NVIDIA_SMI, Gpu, SmiReport, parse_smi, read_gpus
+from syncline.audit.huge_pages import HugePages, read_huge_pages
 from syncline.audit.interface import Interface, read_interfaces
 from syncline.audit.pci import PciDevice, PciTree, read_config, read_pci
 from syncline.audit.rdma import IBV_DEVINFO, RdmaPort, active_mtu_bytes, read_rdma
@@ -22,6 +23,10 @@ NEAR = ("PIX", "PXB")
 _LIBRARY_FOLDERS = (
     "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/local/lib", "usr/local/nccl/lib",
     "usr/local/cuda/lib64", "opt/nccl/build/lib", "usr/lib",
+)  # fmt: skip
+_PLUGIN_FOLDERS = (
+    "opt/amazon/ofi-nccl/lib", "opt/amazon/ofi-nccl/lib64", "opt/aws-ofi-nccl/lib",
+    "opt/hpcx/nccl_rdma_sharp_plugin/lib",
 )  # fmt: skip
 
 
@@ -91,13 +96,15 @@ class Host:
 
     @Fact
     def environment(self) -> Mapping[str, str]:
-        """NCCL's configuration file below the variables of the environment, as NCCL reads them."""
+        """NCCL's configuration files below the variables of the environment, as NCCL reads them."""
+        told = self.root.environment()
         found: dict[str, str] = {}
-        for line in (self.root.text("etc/nccl.conf") or "").splitlines():
+        paths = [path for path in ("etc/nccl.conf", told.get("NCCL_CONF_FILE", "")) if path.endswith("nccl.conf")]
+        for line in "\n".join(self.root.text(path) or "" for path in paths).splitlines():
             name, equals, value = line.partition("=")
             if equals and not line.lstrip().startswith("#"):
                 found[name.strip()] = value.strip()
-        return found | self.root.environment()
+        return found | told
 
     @Fact
     def kernel_options(self) -> Mapping[str, str]:
@@ -190,6 +197,16 @@ class Host:
                 if match := re.fullmatch(r"libnccl\.so\.(\d+\.\d+\.\d+)", name):
                     found.add(match.group(1))
         return tuple(sorted(found, key=version))
+
+    @Fact
+    def nccl_plugins(self) -> tuple[str, ...]:
+        """Network and tuner plugins of NCCL in the usual folders, by file name."""
+        names = (name for folder in (*_LIBRARY_FOLDERS, *_PLUGIN_FOLDERS) for name in self.root.names(folder))
+        return tuple(sorted({name for name in names if re.fullmatch(r"libnccl-(net|tuner)[\w.-]*\.so[\d.]*", name)}))
+
+    @Fact
+    def huge_pages(self) -> tuple[HugePages, ...]:
+        return read_huge_pages(self.root)
 
     @Fact
     def kernel_log(self) -> tuple[str, ...]:

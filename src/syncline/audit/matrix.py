@@ -20,7 +20,13 @@ from syncline.errors import UsageError
 from syncline.finding import Action, Finding, Severity, worst
 
 # Differences that make jobs hang or fail, rather than slow.
-_BREAKING = ("mtu", "rdma mtu", "nccl", "gpu driver", "rdma link layer", "rdma devices", "gpus", "gid index")
+_BREAKING = (
+    "mtu", "rdma mtu", "nccl", "gpu driver", "rdma link layer", "rdma devices", "gpus", "gid index", "gid family",
+    "imex nodes", "nvlink clique",
+)  # fmt: skip
+# Facts that only hosts of one NVLink domain must share; hosts of another rack have their own.
+_DOMAIN = "nvlink domain"
+_OF_A_DOMAIN = ("nvlink clique", "imex nodes")
 # Figure -> least value that counts, how far from the middle of the others, +1 where more is worse, meaning, fix.
 _MEASURES = {
     "tcp retransmits": (1e-3, 2.0, 1, "Packets to or from this host are lost more than between the others.",
@@ -34,6 +40,9 @@ _FIX = {
     "kernel options": "Make the boot configuration equal and reboot the odd host.",
     "rdma devices": "Make names and PCI slots equal: rails are counted by device name.",
     "nccl": "Install one NCCL, in one container image.",
+    "gid family": "Give the ports the same kinds of address on all hosts, and force no NCCL_IB_GID_INDEX.",
+    "imex nodes": "Write one node map to all hosts of the NVLink domain and restart nvidia-imex there.",
+    "nvlink clique": "Put the host's GPUs into the partition of the others (NMX controller), then reset them.",
     "mtu": "Set the MTU of the others on the odd host, and check its switch ports.",
 }
 
@@ -85,8 +94,20 @@ def compare(reports: Sequence[HostReport]) -> Matrix:
             hint="Keep one report for each host; under srun use --ntasks-per-node=1.",
         )
     facts = dict.fromkeys(fact for report in reports for fact in report.facts)
-    rows = tuple(_row(fact, reports) for fact in facts)
+    rows = tuple(_row(fact, group) for fact in facts for group in _groups(fact, reports))
     return Matrix(tuple(report.host for report in reports), rows, (*_outliers(reports), *bad_paths(reports)))
+
+
+def _groups(fact: str, reports: Sequence[HostReport]) -> list[Sequence[HostReport]]:
+    """Return the hosts that should agree on a fact: all of them, or those of each NVLink domain."""
+    if fact == _DOMAIN:
+        return []
+    if fact not in _OF_A_DOMAIN:
+        return [reports]
+    domains: dict[str, list[HostReport]] = {}
+    for report in reports:
+        domains.setdefault(report.facts.get(_DOMAIN, ""), []).append(report)
+    return [group for domain, group in domains.items() if domain and any(fact in report.facts for report in group)]
 
 
 def _outliers(reports: Sequence[HostReport]) -> list[Finding]:

@@ -69,7 +69,15 @@ def nvlink_text(text: str) -> str:
     return re.sub(r"\s*\(UUID: [^)]*\)", "", text)
 
 
-FILE_FILTERS: Mapping[str, Callable[[str], str]] = {"proc/cmdline": kernel_options}
+def nccl_options(text: str) -> str:
+    """Return the lines of an NCCL configuration file that set variables which steer collectives."""
+    pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
+    kept = environment({name.strip(): value.strip() for name, value in pairs})
+    return "".join(f"{name}={value}\n" for name, value in kept.items())
+
+
+FILE_FILTERS: Mapping[str, Callable[[str], str]] = {"proc/cmdline": kernel_options, "nccl.conf": nccl_options}
+"""By path, or by the end of one."""
 COMMAND_FILTERS: Mapping[str, Callable[[str], str]] = {
     "nvidia-smi-q": smi_text,
     "nvidia-smi-nvlink": nvlink_text,

@@ -30,6 +30,12 @@ class Gid:
     def is_link_local(self) -> bool:
         return ipaddress.IPv6Address(self.address).is_link_local
 
+    @property
+    def family(self) -> str:
+        """Return what both ends of a connection must share: RoCE's version and the kind of address."""
+        local = "link-local " if self.is_link_local else ""
+        return f"RoCE v{2 if 'v2' in self.type else 1} {local}{'IPv4' if self.is_ipv4 else 'IPv6'}"
+
 
 @dataclass(frozen=True)
 class RdmaPort:
@@ -83,6 +89,18 @@ def read_rdma(root: Root) -> tuple[RdmaPort, ...]:
         ports = [int(name) for name in root.names(f"{folder}/ports") if name.isdecimal()]
         found += [_port(root, device, port) for port in sorted(ports)]
     return tuple(found)
+
+
+def chosen_gid(port: RdmaPort, environment: Mapping[str, str]) -> Gid | None:
+    """Return the entry NCCL takes on a RoCE port: as NCCL_IB_GID_INDEX says, else a routable one of the wanted kind."""
+    forced = environment.get("NCCL_IB_GID_INDEX", "")
+    if forced.isdecimal():
+        return next((gid for gid in port.gids if gid.index == int(forced)), None)
+    version = environment.get("NCCL_IB_ROCE_VERSION_NUM", "2")
+    family = "IPv6" if environment.get("NCCL_IB_ADDR_FAMILY") == "AF_INET6" else "IPv4"
+    routable = [gid for gid in port.gids if not gid.is_link_local]
+    wanted = [gid for gid in routable if gid.family == f"RoCE v{version} {family}"]
+    return next(iter(wanted or [gid for gid in routable if "v2" in gid.type] or routable), None)
 
 
 def active_mtu_bytes(text: str | None) -> dict[str, tuple[int, int]]:

@@ -303,7 +303,7 @@ class Root:
 
 
 def _filtered(path: str, found: bytes) -> bytes:
-    make = FILE_FILTERS.get(path.strip("/"))
+    make = next((make for name, make in FILE_FILTERS.items() if path.strip("/").endswith(name)), None)
     return found if make is None else make(found.decode("utf-8", "replace")).encode()
 
 

@@ -11,10 +11,11 @@ A rule yields what it saw, nothing where all is well, and raises `CannotTell` wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from syncline.audit.expect import Expect
+from syncline.audit.gpu import nvlink_domains
 from syncline.audit.host import Host
 from syncline.finding import Action, Finding, Severity
 
@@ -91,6 +92,7 @@ CAPABILITIES: dict[str, tuple[str, Callable[[Host, Expect], bool]]] = {
     "described": ("no cluster description was given", lambda host, expect: bool(expect.source)),
     "gpu": ("no GPU on the PCI bus", lambda host, expect: bool(host.gpus)),
     "nvidia": ("no NVIDIA GPU on the PCI bus", lambda host, expect: any(gpu.pci.vendor == 0x10DE for gpu in host.gpus)),
+    "nvlink_domain": ("no NVLink domain across hosts", lambda host, expect: bool(nvlink_domains(host.gpus))),
     "nvswitch": ("no NVSwitch on the PCI bus", lambda host, expect: any(device.is_nvswitch for device in host.pci)),
     "rdma": ("no RDMA device", lambda host, expect: bool(host.ports)),
     "infiniband": (
@@ -141,6 +143,11 @@ def rule(
         return check
 
     return register
+
+
+def few(names: Sequence[str]) -> str:
+    """Return up to four names, and how many more there are."""
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _remedy(reason: str) -> str:

@@ -8,9 +8,11 @@ from syncline.audit.checks import (
     environment,
     gpu,
     gpu_health,
+    imex,
     inventory,
     kernel_log,
     limits,
+    memory,
     name_and_time,
     network,
     pcie,
@@ -20,6 +22,6 @@ from syncline.audit.checks import (
 )
 
 __all__ = [
-    "counters", "cpu", "environment", "gpu", "gpu_health", "inventory", "kernel_log", "limits", "name_and_time",
-    "network", "pcie", "rdma", "roce", "sockets",
+    "counters", "cpu", "environment", "gpu", "gpu_health", "imex", "inventory", "kernel_log", "limits", "memory",
+    "name_and_time", "network", "pcie", "rdma", "roce", "sockets",
 ]  # fmt: skip

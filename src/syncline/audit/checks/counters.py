@@ -19,6 +19,7 @@ from syncline.finding import Action, Severity
 LOSS_SHARE = 1e-6
 """Alert threshold of section 4 of our operations notes: out_of_sequence per packet."""
 CNP_SHARE = 1e-2
+WAIT_SHARE = 0.1
 CABLE_ERRORS = 100
 FLAPS = 5
 """Azure's health checks count five lost carriers a day as flapping."""
@@ -112,6 +113,28 @@ def congestion(host: Host, expect: Expect) -> Iterator[Seen]:
                 f"rp_cnp_handled {handled:,} in {port.num_packets:,} packets",
                 f"below {CNP_SHARE:.0%}",
                 (f"{port.folder}/hw_counters/rp_cnp_handled",),
+            )
+
+
+@rule(
+    "rdma.credits",
+    "InfiniBand ports seldom wait for credits",
+    needs=("infiniband",),
+    action=Action.ESCALATE,
+    meaning="The port has data to send and the other end no room: congestion there, or a slow receiver behind it.",
+    fix="Follow the waits from switch port to switch port (perfquery -x); adaptive routing; find the slow receiver.",
+    reference="InfiniBand PortXmitWait",
+)
+def credits(host: Host, expect: Expect) -> Iterator[Seen]:
+    for port in host.fabric_ports:
+        waited, words = port.counters.get("port_xmit_wait", 0), port.counters.get("port_xmit_data", 0)
+        if not port.is_roce and waited > WAIT_SHARE * max(words, 1) and waited > 1000:
+            yield Seen(
+                port.name,
+                f"port_xmit_wait {waited:,} for port_xmit_data {words:,}",
+                f"below {WAIT_SHARE:.0%} of it",
+                (f"{port.folder}/counters/port_xmit_wait",),
+                confidence=0.5,  # a tick is as long as the card's maker likes
             )
 
 

@@ -1,4 +1,4 @@
-"""Limits of processes and memory: locked memory, files, stack, shared memory, huge pages."""
+"""Limits of processes: locked memory, files, stack, shared memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from syncline import units
 from syncline.audit.expect import Expect
 from syncline.audit.host import Host
+from syncline.audit.huge_pages import meminfo
 from syncline.audit.rule import CannotTell, Seen, rule
 from syncline.finding import Severity
 
@@ -94,43 +95,6 @@ def shm(host: Host, expect: Expect) -> Iterator[Seen]:
     if sized:
         room = int(sized.group(1)) * {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}[sized.group(2)]
     else:
-        room = _memory_bytes(host) // 2  # the kernel's default
+        room = (meminfo(host.root, "MemTotal") or 0) * 1024 // 2  # the kernel's default
     if 0 < room < MIN_SHM_BYTES:
         yield Seen(SHM, f"{units.show_size(room)}", f"at least {units.show_size(MIN_SHM_BYTES)}", ("proc/self/mounts",))
-
-
-@rule(
-    "memory.hugepages.efa",
-    "EFA has huge pages",
-    needs=("efa",),
-    meaning="EFA's buffers fall back to small pages: more translation, less bandwidth.",
-    fix="vm.nr_hugepages=5128 (2 MiB pages) as AWS's EFA installer sets it.",
-    reference="AWS EFA documentation",
-)
-def hugepages_efa(host: Host, expect: Expect) -> Iterator[Seen]:
-    if _meminfo(host, "HugePages_Total") == 0:
-        yield Seen("", "HugePages_Total 0", "5128", ("proc/meminfo",))
-
-
-@rule(
-    "memory.thp",
-    "transparent huge pages are not off",
-    needs=("gpu",),
-    meaning="Host buffers of data loaders and optimizers on small pages cost translation time.",
-    fix="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
-    reference="kernel Documentation/admin-guide/mm/transhuge",
-)
-def thp(host: Host, expect: Expect) -> Iterator[Seen]:
-    if "[never]" in (host.root.text("sys/kernel/mm/transparent_hugepage/enabled") or ""):
-        yield Seen(
-            "", "transparent huge pages never", "madvise or always", ("sys/kernel/mm/transparent_hugepage/enabled",)
-        )
-
-
-def _meminfo(host: Host, name: str) -> int | None:
-    match = re.search(rf"^{name}:\s+(\d+)", host.root.text("proc/meminfo") or "", re.MULTILINE)
-    return int(match.group(1)) if match else None
-
-
-def _memory_bytes(host: Host) -> int:
-    return (_meminfo(host, "MemTotal") or 0) * 1024

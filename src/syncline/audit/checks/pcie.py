@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from syncline.audit.expect import Expect
 from syncline.audit.host import NEAR, Host
 from syncline.audit.pci import PciDevice, read_config
-from syncline.audit.rule import CannotTell, Seen, rule
+from syncline.audit.rule import CannotTell, Seen, few, rule
 from syncline.finding import Action, Severity
 
 FAST_PORT_BPS = 200e9 / 8
@@ -231,7 +231,10 @@ def max_read_request(host: Host, expect: Expect) -> Iterator[Seen]:
 )
 def iommu(host: Host, expect: Expect) -> Iterator[Seen]:
     translated: dict[str, list[str]] = {}
+    coherent = {gpu.pci.address for gpu in host.gpus if gpu.is_coherent}  # Grace translates for them, with ATS
     for name, device in endpoints(host):
+        if device.address in coherent:
+            continue
         kind = host.root.text(f"{device.folder}/iommu_group/type") or ""
         if kind.startswith("DMA"):
             translated.setdefault(kind, []).append(name)
@@ -240,7 +243,7 @@ def iommu(host: Host, expect: Expect) -> Iterator[Seen]:
         shown = " ".join(word for word in options.split() if "iommu" in word) or "no iommu option"
         yield Seen(
             "",
-            f"IOMMU groups of {_few(names)} are of type {kind}",
+            f"IOMMU groups of {few(names)} are of type {kind}",
             "identity",
             (f"iommu_group/type: {kind}", f"proc/cmdline: {shown}"),
         )
@@ -282,6 +285,8 @@ def gpu_nic_path(host: Host, expect: Expect) -> Iterator[Seen]:
     cards = network_cards(host)
     if host.environment.get("NCCL_TOPO_FILE") or len(cards) < len(host.gpus):
         return  # fewer cards than GPUs: some GPU has to reach across
+    if all(gpu.is_coherent for gpu in host.gpus):
+        return  # on Grace the way leads through the processor, by design
     best: dict[str, tuple[str, str]] = {}
     for gpu in host.gpus:
         kinds = [(host.pci.path_kind(gpu.pci.address, device.address), name) for name, device in cards]
@@ -311,12 +316,8 @@ def gpu_nic_path(host: Host, expect: Expect) -> Iterator[Seen]:
 def numa_unknown(host: Host, expect: Expect) -> Iterator[Seen]:
     lost = [name for name, device in endpoints(host) if device.numa < 0]
     if lost:
-        yield Seen("", f"numa_node -1 for {_few(lost)}", "0 or more", ("sys/bus/pci/devices/*/numa_node",))
+        yield Seen("", f"numa_node -1 for {few(lost)}", "0 or more", ("sys/bus/pci/devices/*/numa_node",))
 
 
 def _emulated(device: PciDevice) -> bool:
     return device.speed == 2.5 and device.width == 1
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from syncline import units
 from syncline.audit.expect import Expect, nic_part
 from syncline.audit.host import Host
-from syncline.audit.rdma import RdmaPort
+from syncline.audit.rdma import RdmaPort, chosen_gid
 from syncline.audit.rule import CannotTell, Seen, rule
 from syncline.finding import Action, Severity
 
@@ -215,6 +215,30 @@ def gid_index(host: Host, expect: Expect) -> Iterator[Seen]:
                 f"GID index {text} {shown}",
                 f"index {' or '.join(good) or 'of a RoCE v2 address'}",
                 ("NCCL_IB_GID_INDEX", f"{port.folder}/gids/{text}"),
+            )
+
+
+@rule(
+    "rdma.gid.family",
+    "all fabric ports have addresses of one family: RoCE version, IPv4 or IPv6",
+    needs=("roce",),
+    severity=Severity.CRITICAL,
+    meaning="A port of one family cannot talk to ports of another: connections fail or never answer (status 12).",
+    fix="Give every rail the same kinds of address; then show_gids must list RoCE v2 with IPv4 on each port.",
+    reference="NCCL_IB_ADDR_FAMILY, NCCL_IB_ROCE_VERSION_NUM in the NCCL user guide; nccl #1405",
+)
+def gid_family(host: Host, expect: Expect) -> Iterator[Seen]:
+    ports = [port for port in host.fabric_ports if port.is_roce and port.is_active]
+    taken = [(port, gid) for port in ports if (gid := chosen_gid(port, host.environment)) is not None]
+    counts = Counter(gid.family for _, gid in taken)
+    usual = counts.most_common(1)[0][0] if counts else ""
+    for port, gid in taken:
+        if gid.family != usual:
+            yield Seen(
+                port.name,
+                f"{gid.family} (index {gid.index})",
+                f"{usual} as on {counts[usual]} others",
+                (f"{port.folder}/gids/{gid.index}", f"{port.folder}/gid_attrs/types/{gid.index}"),
             )
 
 

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from syncline.audit.expect import Expect
 from syncline.audit.host import Host
 from syncline.audit.rule import CannotTell, Seen, rule
-from syncline.finding import Severity
+from syncline.finding import Action, Severity
+
+GLOBAL = -1
+MIN_PAUSES = 1000
+"""Fewer since boot are what a link coming up or one burst leaves behind."""
+PAUSE_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -170,6 +175,70 @@ def ecn(host: Host, expect: Expect) -> Iterator[Seen]:
                 )
     if missing:
         raise CannotTell(f"this driver does not show ECN settings in sysfs ({', '.join(missing[:8])})")
+
+
+@rule(
+    "roce.pause.class",
+    "the fabric pauses the lossless priority and no other",
+    needs=("roce",),
+    severity=Severity.CRITICAL,
+    meaning="Switch and host disagree on which class is lossless: RDMA is dropped while other traffic is paused.",
+    fix="Set PFC of the same priority at both ends of the cable; turn global pause off (ethtool -A IF rx off tx off).",
+    reference="NVIDIA RoCE configuration guide; IEEE 802.1Qbb",
+)
+def pause_class(host: Host, expect: Expect) -> Iterator[Seen]:
+    for device, name in _pairs(host):
+        lossless = qos(host, name).lossless
+        if not lossless:
+            continue  # roce.pfc.off says it
+        for kind, count in pauses(host, name).items():
+            if count >= MIN_PAUSES and kind not in lossless:
+                shown = "global pause" if kind == GLOBAL else f"pause of priority {kind}"
+                wanted = ", ".join(str(priority) for priority in sorted(lossless))
+                yield Seen(
+                    f"{name} ({device})",
+                    f"{count:,} frames of {shown}",
+                    f"priority {wanted} alone",
+                    (f"ethtool -S {name}",),
+                )
+
+
+@rule(
+    "roce.pause",
+    "the fabric seldom pauses this host",
+    needs=("roce",),
+    action=Action.ESCALATE,
+    meaning="The switch stops this port often: incast, a slow receiver, or pauses that spread from elsewhere.",
+    fix="Find where the pauses start: the port that sends most of them; check ECN thresholds there and on the way.",
+    reference="Guo et al., RDMA over commodity Ethernet at scale (SIGCOMM 2016)",
+)
+def pause(host: Host, expect: Expect) -> Iterator[Seen]:
+    for device, name in _pairs(host):
+        lossless = qos(host, name).lossless
+        for priority, count in pauses(host, name).items():
+            sent = statistics(host, name).get(f"tx_prio{priority}_packets", 0)
+            if priority in lossless and count >= MIN_PAUSES and count > PAUSE_SHARE * max(sent, 1):
+                yield Seen(
+                    f"{name} ({device})",
+                    f"{count:,} pauses of priority {priority} for {sent:,} packets sent",
+                    f"below {PAUSE_SHARE:.0%}",
+                    (f"ethtool -S {name}: rx_prio{priority}_pause",),
+                )
+
+
+def statistics(host: Host, interface: str) -> dict[str, int]:
+    """Return the driver's own counters of an interface."""
+    text = host.root.command(f"ethtool-S-{interface}", ("ethtool", "-S", interface), quiet=True)
+    if text is None:
+        raise CannotTell(f"ethtool -S does not answer for {interface}")
+    return {name: int(value) for name, value in re.findall(r"^\s*(\w+): (\d+)\s*$", text, re.MULTILINE)}
+
+
+def pauses(host: Host, interface: str) -> dict[int, int]:
+    """Return the pause frames received, by priority; global ones under `GLOBAL`."""
+    found = statistics(host, interface)
+    told = {priority: found.get(f"rx_prio{priority}_pause", 0) for priority in range(8)}
+    return told | {GLOBAL: found.get("rx_global_pause", 0)}
 
 
 def _dscp(word: str) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from syncline.audit.samples.commands import ethtool_features, ethtool_rings
 from syncline.audit.samples.draft import Draft
+from syncline.audit.samples.hosts import huge_pages
 
 Change = Callable[[Draft], None]
 
@@ -19,7 +20,7 @@ def gpu(draft: Draft, at: int = 2) -> str:
 
 def device(draft: Draft) -> str:
     """Return one RDMA device beside a GPU."""
-    near = {"dgx-01": "mlx5_4", "roce-01": "mlx5_3", "nd-01": "mlx5_ib2"}
+    near = {"dgx-01": "mlx5_4", "roce-01": "mlx5_3", "nd-01": "mlx5_ib2", "nvl-01": "mlx5_2"}
     return near[draft.host]
 
 
@@ -37,7 +38,8 @@ def card(draft: Draft) -> str:
 
 def interface(draft: Draft) -> str:
     """Return an interface of the fabric, or of sockets."""
-    return {"roce-01": "rdma3", "old-01": "eth1", "vm-01": "eth0", "nd-01": "eth0", "dgx-01": "eno3"}[draft.host]
+    names = {"roce-01": "rdma3", "old-01": "eth1", "vm-01": "eth0", "nd-01": "eth0", "dgx-01": "eno3"}
+    return (names | {"nvl-01": "enP22p1s0"})[draft.host]
 
 
 def put(make: Callable[[Draft], str], text: str | int) -> Change:
@@ -319,6 +321,22 @@ def unset(name: str) -> Change:
 
     def change(draft: Draft) -> None:
         draft.environment.pop(name, None)
+
+    return change
+
+
+def other_gid_family(draft: Draft) -> None:
+    """Give one rail an IPv6 address where the others have IPv4."""
+    for at in (2, 3):
+        draft.put(f"{port(draft)}/gids/{at}", "fd00:0000:0000:0003:0000:0000:0000:000b")
+
+
+def reserve(pages: dict[int, int], size_kB: int = 2048) -> Change:
+    """Return a change that sets huge pages aside, so many on each NUMA node."""
+
+    def change(draft: Draft) -> None:
+        for node, count in pages.items():
+            huge_pages(draft, size_kB, node, count)
 
     return change
 

@@ -19,6 +19,7 @@ GPU = {
     "MIG Mode/Pending": "Disabled",
     "VBIOS Version": "96.00.A5.00.01",
     "GPU Recovery Action": "None",
+    "GPU C2C Mode": "Disabled",
     "PCI/Bus Id": "",
     "PCI/GPU Link Info/PCIe Generation/Max": "5",
     "PCI/GPU Link Info/PCIe Generation/Current": "5",
@@ -131,6 +132,37 @@ def ethtool_rings(largest: int, current: int) -> str:
     block = "RX:\t\t{0}\nRX Mini:\tn/a\nRX Jumbo:\tn/a\nTX:\t\t{0}\n"
     rows = (f"Pre-set maximums:\n{block.format(largest)}", f"Current hardware settings:\n{block.format(current)}")
     return "Ring parameters for eth0:\n" + "".join(rows)
+
+
+def ethtool_statistics(**changes: int) -> str:
+    """Return the part of `ethtool -S IF` that tells of priorities and pauses."""
+    rows = {f"{way}_prio{p}_{what}": 0 for p in range(8) for way in ("rx", "tx") for what in ("packets", "pause")}
+    rows |= {"rx_prio3_packets": 900_000_000, "tx_prio3_packets": 900_000_000, "rx_prio3_pause": 4100}
+    rows |= {"rx_global_pause": 0, "tx_global_pause": 0} | changes
+    return "NIC statistics:\n" + "".join(f"     {name}: {value}\n" for name, value in rows.items())
+
+
+def imex(
+    addresses: tuple[str, ...], *, state: str = "UP", node: str = "READY", cell: str = "C", version: str = "570.172"
+) -> str:
+    """Return `nvidia-imex-ctl -N`: the words of its third node and of the way from the first to it can be changed."""
+    odd = 2
+    heads = "".join(f"{n:<4}" for n in range(len(addresses)))
+    lines = [
+        "Connectivity Table Legend:",
+        "C - Connected - Ready for operation",
+        "",
+        "11/15/2026 08:00:10.580",
+        "Nodes:",
+    ]
+    for n, address in enumerate(addresses):
+        said = (node, version) if n == odd else ("READY", "570.172")
+        lines.append(f"Node #{n:<3} - {address:<15} - {said[0]:<20} - Version: {said[1]}")
+    lines += ["", f" Nodes From\\To  {heads}"]
+    for a in range(len(addresses)):
+        cells = "".join(f"{cell if {a, b} == {0, odd} else 'C':<4}" for b in range(len(addresses)))
+        lines.append(f"       {a:<9}{cells}")
+    return "\n".join([*lines, f"Domain State: {state}", ""])
 
 
 def devinfo(ports: dict[str, int]) -> str:

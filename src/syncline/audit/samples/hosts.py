@@ -1,17 +1,21 @@
-"""Healthy hosts as captured trees: a DGX H100, a RoCE host, an Ethernet server, two kinds of virtual machine.
+"""Healthy hosts as captured trees: a DGX H100, a RoCE host, an NVL72 tray, an Ethernet server, two virtual machines.
 
 Layouts: DGX H100 user guide (PCIe addresses as on shipped systems); HGX H100 with one BlueField-3 beside each GPU;
-Azure's ND H100 v5 (flat PCI tree, virtual functions, topology file). No text is copied from a real machine.
+Azure's ND H100 v5 (flat PCI tree, virtual functions, topology file); a GB200 compute tray (domains of their own for
+GPUs and cards, NVLink-C2C to Grace, IMEX). No text is copied from a real machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from syncline.audit.samples.commands import devinfo, ethtool_features, ethtool_rings
+from syncline.audit.samples.commands import devinfo, ethtool_features, ethtool_rings, ethtool_statistics, imex
 from syncline.audit.samples.draft import Draft
 
 H100, CX7, BF3 = "10de:2330", "15b3:1021", "15b3:a2dc"
+GB200 = "10de:2941"
+RACK = "7f0c1c2e-9d1a-4a53-8f0e-2b6d3f9a1c44"
+TRAYS = tuple(f"10.20.0.{11 + tray}" for tray in range(18))
 _DGX = (  # host bridge, GPU, fabric card, RDMA device: as on a DGX H100
     ("0000:15", "0000:1b:00.0", "0000:18:00.0", "mlx5_0"), ("0000:37", "0000:43:00.0", "0000:40:00.0", "mlx5_3"),
     ("0000:48", "0000:52:00.0", "0000:4f:00.0", "mlx5_4"), ("0000:59", "0000:61:00.0", "0000:5e:00.0", "mlx5_5"),
@@ -62,12 +66,14 @@ def base(name: str, *, numa: int = 2, flags: str = "fpu vme avx2 avx512f", metal
         "usr/lib/x86_64-linux-gnu/libibverbs.so.1": "",
         "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc",
         "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+        "sys/kernel/mm/transparent_hugepage/defrag": "always defer defer+madvise [madvise] never",
         "sys/class/dmi/id/sys_vendor": "NVIDIA" if metal else "QEMU",
         "sys/class/dmi/id/product_name": "DGXH100" if metal else "Standard PC (Q35 + ICH9, 2009)",
     }.items():
         draft.put(path, text)
     for node in range(numa):
         draft.put(f"sys/devices/system/node/node{node}/cpulist", f"{node * 56}-{node * 56 + 55}")
+        huge_pages(draft, 2048, node, 0)
     for cpu in range(4):
         draft.put(f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id", 0)
         if metal:
@@ -79,6 +85,15 @@ def base(name: str, *, numa: int = 2, flags: str = "fpu vme avx2 avx512f", metal
     draft.interface("lo", mtu=65536, address="127.0.0.1/8")
     draft.commands |= {"chronyc-tracking": _CHRONY, "dmesg": "[    1.2] mlx5_core: firmware version: 28.42.1000\n"}
     return draft
+
+
+def huge_pages(draft: Draft, size_kB: int, node: int, count: int) -> None:
+    """Set huge pages aside on one NUMA node, all of them free, and count them for the host."""
+    name = f"hugepages-{size_kB}kB"
+    draft.put(f"sys/devices/system/node/node{node}/hugepages/{name}/nr_hugepages", count)
+    for key in ("nr_hugepages", "free_hugepages"):
+        path = f"sys/kernel/mm/hugepages/{name}/{key}"
+        draft.put(path, count + (int(draft.text(path)) if path in draft.files else 0))
 
 
 def _route(draft: Draft, interface: str) -> None:
@@ -121,6 +136,7 @@ def _board(draft: Draft, card: str, kind: str) -> None:
 def _lossless(draft: Draft, name: str) -> None:
     """Turn PFC of priority 3 and ECN on."""
     draft.qos[name] = {}
+    draft.commands[f"ethtool-S-{name}"] = ethtool_statistics()
     for side in ("roce_np", "roce_rp"):
         for priority in range(8):
             draft.put(f"sys/class/net/{name}/ecn/{side}/enable/{priority}", 1)
@@ -207,6 +223,59 @@ def roce_h100() -> Draft:
     draft.put("proc/net/bonding/bond0", f"Bonding Mode: IEEE 802.3ad\nMII Status: up\n\n{members}")
     _route(draft, "bond0")
     draft.environment |= {"NCCL_SOCKET_IFNAME": "bond0", "NCCL_IB_TC": "106", "NCCL_IB_HCA": "mlx5"}
+    return draft
+
+
+def gb200_nvl72() -> Draft:
+    """Return a compute tray of an NVL72 rack: 4 GB200, 4 InfiniBand cards, 2 Grace, IMEX over 18 trays."""
+    draft = base("nvl-01", flags="")
+    draft.put("sys/class/dmi/id/product_name", "GB200 NVL")
+    draft.put("proc/cpuinfo", "processor\t: 0\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f")
+    draft.put("proc/sys/kernel/osrelease", "6.8.0-1021-nvidia-64k")
+    draft.put("sys/devices/system/clocksource/clocksource0/current_clocksource", "arch_sys_counter")
+    draft.put("sys/devices/system/node/node2/cpulist", "")  # the memory of a GPU
+    draft.driver_version = "570.172.08"
+    for index, (gpu_domain, nic_domain) in enumerate(
+        (("0008", "0000"), ("0009", "0002"), ("0018", "0010"), ("0019", "0012"))
+    ):
+        gpu, nic = f"{gpu_domain}:01:00.0", f"{nic_domain}:03:00.0"
+        for domain, address, id_, kind, driver, group in (
+            (gpu_domain, gpu, GB200, "gpu", "nvidia", "DMA-FQ"),
+            (nic_domain, nic, CX7, "infiniband", "mlx5_core", "identity"),
+        ):
+            bridge = f"{domain}:00:00.0"
+            draft.pci(
+                bridge, above=(f"{domain}:00",), id="10de:22b8", kind="bridge", numa=index // 2, driver="pcieport"
+            )
+            draft.pci(
+                address, above=(f"{domain}:00", bridge), id=id_, kind=kind, numa=index // 2, driver=driver, group=group
+            )
+        draft.rdma(f"mlx5_{index}", nic, rate="400 Gb/sec (4X NDR)", uverbs=index)
+        draft.smi[gpu] = {
+            "Product Name": "NVIDIA GB200", "Product Architecture": "Blackwell", "Addressing Mode": "ATS",
+            "GPU C2C Mode": "Enabled", "Fabric/ClusterUUID": RACK, "Fabric/CliqueId": "32766",
+            "GPU Power Readings/Current Power Limit": "1200.00 W",
+            "GPU Power Readings/Default Power Limit": "1200.00 W",
+        }  # fmt: skip
+        draft.nvlinks[gpu] = ["50 GB/s"] * 18
+    draft.pci(
+        "0016:01:00.0", above=("0016:00",), id="8086:1533", kind="ethernet", driver="igb", speed=2.5, width=1, group=""
+    )
+    draft.interface("enP22p1s0", pci="0016:01:00.0", speed=1000, address="10.20.0.11/24")
+    _route(draft, "enP22p1s0")
+    draft.put(
+        "proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  570.172.08  Release Build",
+    )
+    draft.put("usr/lib/x86_64-linux-gnu/libnccl.so.2.27.7", "")
+    draft.put("dev/nvidia-caps-imex-channels/channel0", "")
+    draft.put("etc/nvidia-imex/nodes_config.cfg", "\n".join(TRAYS))
+    draft.commands |= {
+        "imex-ctl": imex(TRAYS), "systemctl-nvidia-imex": "active\n",
+        "ibv-devinfo": devinfo({f"mlx5_{index}": 4096 for index in range(4)}),
+        "imex-channels": "total 0\ncrw-rw-rw- 1 root root 235, 0 Nov 15 08:00 channel0\n",
+    }  # fmt: skip
+    draft.environment |= {"NCCL_SOCKET_IFNAME": "enP22p1s0", "NCCL_MNNVL_ENABLE": "1"}
     return draft
 
 
@@ -312,6 +381,7 @@ def _card(name: str, power: str, clock: str) -> dict[str, str]:
 HOSTS: dict[str, Callable[[], Draft]] = {
     "dgx-h100": dgx_h100,
     "roce-h100": roce_h100,
+    "gb200-nvl72": gb200_nvl72,
     "ethernet-t4": ethernet_t4,
     "cloud-vm": cloud_vm,
     "plain-vm": plain_vm,

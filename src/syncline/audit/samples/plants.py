@@ -47,9 +47,11 @@ from syncline.audit.samples.changes import (
     no_gpu_in_smi,
     no_library,
     no_peermem,
+    other_gid_family,
     port,
     put,
     qdisc,
+    reserve,
     roce_without_gid,
     slot,
     slow_name,
@@ -59,17 +61,20 @@ from syncline.audit.samples.changes import (
     two_in_one_subnet,
     unset,
 )
-from syncline.audit.samples.commands import devinfo, ethtool_features, ethtool_rings
+from syncline.audit.samples.commands import devinfo, ethtool_features, ethtool_rings, ethtool_statistics, imex
 from syncline.audit.samples.draft import Draft
+from syncline.audit.samples.hosts import TRAYS
 
 ALL = ("dgx-h100", "roce-h100", "ethernet-t4", "cloud-vm", "plain-vm")
 BOARD = ("dgx-h100", "roce-h100")
-INFINIBAND = ("dgx-h100", "cloud-vm")
+INFINIBAND = ("dgx-h100", "cloud-vm", "gb200-nvl72")
+EIGHT = ("dgx-h100", "cloud-vm")
 RDMA = ("dgx-h100", "roce-h100", "cloud-vm")
 ROCE = ("roce-h100",)
 METAL = ("dgx-h100", "roce-h100", "ethernet-t4")
 NUMA = ("dgx-h100", "roce-h100", "ethernet-t4", "cloud-vm")
-NVLINK = ("dgx-h100", "roce-h100", "cloud-vm")
+NVLINK = ("dgx-h100", "roce-h100", "cloud-vm", "gb200-nvl72")
+NVL72 = ("gb200-nvl72",)
 SOCKETS = ("ethernet-t4", "plain-vm")
 SERVER = ("ethernet-t4",)
 
@@ -126,23 +131,33 @@ PLANTS: tuple[Plant, ...] = (
     _p("a storage port in the fabric", "rdma.layer.mixed", ("dgx-h100",), storage_too),
     _p("a GPU is missing", "gpu.count", ("dgx-h100", "cloud-vm"), no_gpu, SUPERPOD),
     _p("a card is missing", "net.nic.count", ("cloud-vm",), no_card, SUPERPOD),
-    _p("half the rate of the description", "rdma.port.rate", INFINIBAND, all_half_rate, SUPERPOD),
-    _p("PXN off on rails", "nccl.env.pxn-off-on-rails", INFINIBAND, env(NCCL_PXN_DISABLE="1"), SUPERPOD),
-    _p("rings across rails", "nccl.env.cross-nic-on-rails", INFINIBAND, env(NCCL_CROSS_NIC="1"), SUPERPOD),
+    _p("half the rate of the description", "rdma.port.rate", EIGHT, all_half_rate, SUPERPOD),
+    _p("PXN off on rails", "nccl.env.pxn-off-on-rails", EIGHT, env(NCCL_PXN_DISABLE="1"), SUPERPOD),
+    _p("rings across rails", "nccl.env.cross-nic-on-rails", EIGHT, env(NCCL_CROSS_NIC="1"), SUPERPOD),
     _p("no uverbs device file", "rdma.user_access", RDMA, lambda d: d.drop("dev/infiniband/uverbs2")),
     _p("small InfiniBand MTU", "rdma.mtu", INFINIBAND,
        lambda d: d.commands.__setitem__("ibv-devinfo", devinfo({device(d): 2048}))),
     _p("no routable GID", "rdma.gid.rocev2", ROCE, roce_without_gid),
     _p("GID index of RoCE v1", "rdma.gid.index nccl.env.gid-index", ROCE, env(NCCL_IB_GID_INDEX="2")),
     _p("GID index forced, right today", "nccl.env.gid-index", ROCE, env(NCCL_IB_GID_INDEX="3")),
+    _p("a rail of another GID family", "rdma.gid.family", ROCE, other_gid_family),
     _p("old firmware on one card", "rdma.firmware.mixed", RDMA,
        put(lambda d: f"sys/class/infiniband/{device(d)}/fw_ver", "28.36.0000")),
     _p("no verbs library", "rdma.library", RDMA, no_library),
     _p("PFC off", "roce.pfc.off", ROCE, lambda d: d.qos.__setitem__("rdma3", {"pfc": "00000000"})),
-    _p("PFC on another class", "roce.pfc.class", ROCE, lambda d: d.qos.__setitem__("rdma3", {"pfc": "00001000"})),
+    _p("PFC on another class", "roce.pfc.class roce.pause.class", ROCE,
+       lambda d: d.qos.__setitem__("rdma3", {"pfc": "00001000"})),
     _p("traffic class not set", "roce.pfc.class", ROCE, unset("NCCL_IB_TC")),
     _p("trust PCP", "roce.trust", ROCE, lambda d: d.qos.__setitem__("rdma3", {"trust": "pcp"})),
     _p("ECN off", "roce.ecn", ROCE, file("sys/class/net/rdma3/ecn/roce_rp/enable/3", 0)),
+    _p("pauses of another class", "roce.pause.class", ROCE,
+       command("ethtool-S-rdma3", ethtool_statistics(rx_prio5_pause=80_000))),
+    _p("global pause", "roce.pause.class", ROCE,
+       command("ethtool-S-rdma3", ethtool_statistics(rx_global_pause=80_000))),
+    _p("paused all the time", "roce.pause", ROCE,
+       command("ethtool-S-rdma3", ethtool_statistics(rx_prio3_pause=80_000_000))),
+    _p("no credits", "rdma.credits", INFINIBAND,
+       put(lambda d: f"{port(d)}/counters/port_xmit_wait", 3_000_000_000)),
     _p("RDMA loss, grown", "rdma.loss", RDMA, grown("hw_counters", "out_of_sequence", 40, 93)),
     _p("RDMA loss since boot", "rdma.loss", RDMA,
        put(lambda d: f"{port(d)}/hw_counters/local_ack_timeout_err", 90_000)),
@@ -164,6 +179,18 @@ PLANTS: tuple[Plant, ...] = (
     _p("fabric not set up", "gpu.fabric.state", NVLINK, smi("Fabric/State", "In Progress")),
     _p("fabric manager dead", "gpu.fabric.manager", BOARD, command("systemctl-nvidia-fabricmanager", "failed\n")),
     _p("another clique", "gpu.fabric.clique", NVLINK, smi("Fabric/CliqueId", "7")),
+    _p("no IMEX channel", "imex.channel", NVL72, lambda d: d.drop("dev/nvidia-caps-imex-channels")),
+    _p("closed IMEX channel", "imex.channel", NVL72,
+       command("imex-channels", "crw-rw---- 1 root root 235, 0 Nov 15 08:00 channel0\n")),
+    _p("IMEX dead", "imex.service", NVL72,
+       both(command("systemctl-nvidia-imex", "failed\n"), lambda d: d.commands.__delitem__("imex-ctl"))),
+    _p("a tray without IMEX", "imex.domain", NVL72,
+       command("imex-ctl", imex(TRAYS, state="DEGRADED", node="UNAVAILABLE", cell="I"))),
+    _p("trays apart", "imex.domain", NVL72, command("imex-ctl", imex(TRAYS, state="DEGRADED", cell="N"))),
+    _p("another IMEX release", "imex.version", NVL72,
+       command("imex-ctl", imex(TRAYS, state="DEGRADED", cell="!V!", version="565.57"))),
+    _p("node map of another rack", "imex.nodes", NVL72,
+       file("etc/nvidia-imex/nodes_config.cfg", "10.20.9.1\n10.20.9.2")),
     _p("two NVLinks inactive", "gpu.nvlink", NVLINK, half_nvlink),
     _p("thermal slowdown", "gpu.clock.slowdown", ALL,
        smi("Clocks Event Reasons/HW Slowdown/HW Thermal Slowdown", "Active")),
@@ -196,6 +223,13 @@ PLANTS: tuple[Plant, ...] = (
     _p("container's shared memory", "limits.shm", ALL,
        sub("proc/self/mounts", "rw,nosuid,nodev", "rw,nosuid,nodev,size=65536k")),
     _p("EFA without huge pages", "memory.hugepages.efa", ("cloud-vm",), efa),
+    _p("huge pages for nobody", "memory.hugepages.idle", SERVER, reserve({0: 90_000, 1: 90_000})),
+    _p("huge pages on one node", "memory.hugepages.numa", NUMA, reserve({0: 512, 1: 0})),
+    _p("fork protection and huge pages", "memory.hugepages.fork", RDMA,
+       both(reserve({0: 512, 1: 512}), env(RDMAV_FORK_SAFE="1"))),
+    _p("stalls for huge pages", "memory.thp.defrag", ALL,
+       both(file("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
+            file("sys/kernel/mm/transparent_hugepage/defrag", "[always] defer defer+madvise madvise never"))),
     _p("no transparent huge pages", "memory.thp", ALL,
        file("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]")),
     _p("powersave", "cpu.governor", METAL, file("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave")),

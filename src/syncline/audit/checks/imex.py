@@ -1,0 +1,143 @@
+"""IMEX on hosts whose NVLink domain spans hosts: channels, service, node map, connections, versions."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from syncline.audit.expect import Expect
+from syncline.audit.host import Host
+from syncline.audit.imex import CHANNELS, IMEX_CTL, NODES, ImexDomain, node_map, parse_imex
+from syncline.audit.rule import CannotTell, Seen, few, rule
+from syncline.finding import Action, Severity
+
+STATES = {
+    "I": "not reachable", "N": "never connected", "R": "recovering", "D": "disconnected", "A": "authenticating",
+    "!V!": "another version", "!M!": "another node map",
+}  # fmt: skip
+
+
+def domain(host: Host) -> ImexDomain:
+    """Return what the service says of its domain."""
+    text = host.root.command("imex-ctl", IMEX_CTL, quiet=True)
+    if text is None:
+        raise CannotTell(host.root.problems.get(f"`{' '.join(IMEX_CTL)}`", "nvidia-imex-ctl does not answer"))
+    found = parse_imex(text)
+    if found is None:
+        raise CannotTell("nvidia-imex-ctl -N tells no domain state")
+    return found
+
+
+@rule(
+    "imex.channel",
+    "there is an IMEX channel that programs may open",
+    needs=("nvlink_domain",),
+    severity=Severity.CRITICAL,
+    meaning="GPU memory of other hosts cannot be mapped: NCCL says MNNVL 0, or p2p fails with Cuda failure 800.",
+    fix="options nvidia NVreg_CreateImexChannel0=1 in modprobe.d; containers: pass the channel; chmod 666 the device.",
+    reference="NVIDIA IMEX guide, IMEX channels; nccl #2186",
+)
+def channel(host: Host, expect: Expect) -> Iterator[Seen]:
+    names = [name for name in host.root.names(CHANNELS) if re.fullmatch(r"channel\d+", name)]
+    if not names:
+        yield Seen(f"/{CHANNELS}", "no channel", "channel0", (CHANNELS,))
+        return
+    listed = host.root.command("imex-channels", ("ls", "-l", f"/{CHANNELS}"), quiet=True) or ""
+    closed = re.findall(r"^(c\S{9}).*(channel\d+)$", listed, re.MULTILINE)
+    for mode, name in closed:
+        if mode[7:9] != "rw":
+            yield Seen(f"/{CHANNELS}/{name}", f"mode {mode}", "crw-rw-rw-", (f"ls -l /{CHANNELS}",))
+
+
+@rule(
+    "imex.service",
+    "the IMEX service runs",
+    needs=("nvlink_domain",),
+    severity=Severity.CRITICAL,
+    action=Action.RESTART,
+    meaning="NVLink works inside this host only; traffic to the rest of the rack takes the network.",
+    fix="systemctl enable --now nvidia-imex (of the driver's version), after its node map is written.",
+    reference="NVIDIA IMEX guide",
+)
+def service(host: Host, expect: Expect) -> Iterator[Seen]:
+    state = host.service("nvidia-imex")
+    if state is None:
+        domain(host)  # in a container systemd cannot be asked; a service that answers runs
+    elif state != "active":
+        yield Seen("nvidia-imex", state, "active", ("systemctl is-active nvidia-imex",))
+
+
+@rule(
+    "imex.domain",
+    "every host of the IMEX domain is ready and connected to every other",
+    needs=("nvlink_domain",),
+    severity=Severity.CRITICAL,
+    action=Action.RESTART,
+    meaning="Jobs that span the unconnected hosts lose NVLink between them, or fail when they map memory.",
+    fix="Start nvidia-imex on the hosts named, check that its port 50000 is open, then nvidia-imex-ctl -N.",
+    reference="NVIDIA IMEX guide, command service; nccl #1301",
+)
+def connected(host: Host, expect: Expect) -> Iterator[Seen]:
+    if host.service("nvidia-imex") not in (None, "active"):
+        return  # imex.service says it
+    found = domain(host)
+    down = [f"{node.address} {node.state}" for node in found.nodes if node.state != "READY"]
+    pairs = [p for p in found.apart if p[2] != "!V!" and p[0] not in _down(found) and p[1] not in _down(found)]
+    apart = [f"{a}-{b} {STATES.get(letter, letter)}" for a, b, letter in pairs]
+    other_version = any(letter == "!V!" for _, _, letter in found.apart)  # imex.version says it
+    if down or apart or (found.state != "UP" and not other_version):
+        shown = f": {few([*down, *apart])}" if down or apart else ""
+        yield Seen("", f"domain {found.state}{shown}", "UP, all READY and connected", ("nvidia-imex-ctl -N",))
+
+
+@rule(
+    "imex.version",
+    "the IMEX services of a domain are of one version, the driver's",
+    needs=("nvlink_domain",),
+    severity=Severity.CRITICAL,
+    meaning="Services of different versions do not talk to each other.",
+    fix="Install nvidia-imex of the driver's version on all hosts of the domain, and restart it.",
+    reference="NVIDIA IMEX guide, version mismatch",
+)
+def versions(host: Host, expect: Expect) -> Iterator[Seen]:
+    if host.service("nvidia-imex") not in (None, "active"):
+        return
+    found = domain(host)
+    apart = [f"{a}-{b}" for a, b, letter in found.apart if letter == "!V!"]
+    told = [node for node in found.nodes if node.version]
+    if not told:
+        if apart:
+            yield Seen("nvidia-imex", f"another version between {few(apart)}", "one version", ("nvidia-imex-ctl -N",))
+        return
+    usual = Counter(node.version for node in told).most_common(1)[0][0]
+    odd = [f"{node.address} {node.version}" for node in told if node.version != usual]
+    driver = host.smi.head.get("Driver Version", "")
+    if odd:
+        yield Seen("nvidia-imex", few(odd), f"{usual} on all {len(told)} hosts", ("nvidia-imex-ctl -N",))
+    elif driver and not driver.startswith(usual):
+        yield Seen("nvidia-imex", f"version {usual}", f"the driver's {driver}", ("nvidia-imex-ctl -N", "nvidia-smi -q"))
+
+
+@rule(
+    "imex.nodes",
+    "the node map of IMEX lists this host",
+    needs=("nvlink_domain",),
+    severity=Severity.CRITICAL,
+    meaning="The service does not start, or joins another domain than the rack's.",
+    fix=f"List one address of each host of the NVLink domain in /{NODES}, the same file on all; restart nvidia-imex.",
+    reference="NVIDIA IMEX guide, node configuration file",
+)
+def nodes(host: Host, expect: Expect) -> Iterator[Seen]:
+    if not host.root.exists("etc/nvidia-imex"):
+        return  # in a container the file is the host's
+    listed = node_map(host)
+    own = {address.split("/")[0] for interface in host.interfaces for address in interface.addresses}
+    if not listed:
+        yield Seen(f"/{NODES}", "lists no host", "one line for each host of the domain", (NODES,))
+    elif own and not own & set(listed) and host.name not in listed:
+        yield Seen(f"/{NODES}", f"{len(listed)} hosts, none of them this one", few(sorted(own)), (NODES,))
+
+
+def _down(found: ImexDomain) -> set[int]:
+    return {node.index for node in found.nodes if node.state != "READY"}

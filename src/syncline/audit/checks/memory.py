@@ -1,0 +1,118 @@
+"""Huge pages: there where they are needed, on every NUMA node, not idle, safe with fork; and no stalls for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from syncline import units
+from syncline.audit.expect import Expect
+from syncline.audit.host import Host
+from syncline.audit.huge_pages import meminfo
+from syncline.audit.rule import CannotTell, Seen, rule
+from syncline.finding import Severity
+
+IDLE_SHARE = 0.1
+"""Of all memory: less is what EFA and DPDK set aside as a matter of course."""
+_THP = "sys/kernel/mm/transparent_hugepage"
+_SYSFS = "sys/kernel/mm/hugepages/*/nr_hugepages"
+
+
+@rule(
+    "memory.hugepages.efa",
+    "EFA has huge pages",
+    needs=("efa",),
+    meaning="EFA's buffers fall back to small pages: more translation, less bandwidth.",
+    fix="vm.nr_hugepages=5128 (2 MiB pages) as AWS's EFA installer sets it.",
+    reference="AWS EFA documentation",
+)
+def efa(host: Host, expect: Expect) -> Iterator[Seen]:
+    if not host.huge_pages:
+        raise CannotTell("neither sysfs nor /proc/meminfo tells of huge pages")
+    if not any(pages.total for pages in host.huge_pages):
+        yield Seen("", "no huge pages", "5128 of 2 MiB", ("proc/meminfo", _SYSFS))
+
+
+@rule(
+    "memory.hugepages.idle",
+    "huge pages that are set aside are used",
+    needs=("gpu",),
+    meaning="Data loaders, checkpoints and optimizers in host memory cannot have what is set aside for nobody.",
+    fix="Lower vm.nr_hugepages (or hugepages= on the kernel command line) to what programs of this host ask for.",
+    reference="kernel Documentation/admin-guide/mm/hugetlbpage",
+)
+def idle(host: Host, expect: Expect) -> Iterator[Seen]:
+    memory = (meminfo(host.root, "MemTotal") or 0) * 1024
+    for pages in host.huge_pages:
+        kept = pages.total * pages.size_bytes
+        if memory and pages.total == pages.free and kept > IDLE_SHARE * memory:
+            yield Seen(
+                f"{units.show_size(pages.size_bytes)} pages",
+                f"{units.show_size(kept)} set aside, none in use",
+                f"below {IDLE_SHARE:.0%} of {units.show_size(memory)}",
+                (_SYSFS, "sys/kernel/mm/hugepages/*/free_hugepages"),
+                confidence=0.6,
+            )
+
+
+@rule(
+    "memory.hugepages.numa",
+    "every NUMA node has its share of huge pages",
+    needs=("numa",),
+    meaning="Ranks of the node without get theirs from the other socket, or none: slower, or a failed start.",
+    fix="echo N > /sys/devices/system/node/nodeX/hugepages/hugepages-2048kB/nr_hugepages for each node, early at boot.",
+    reference="kernel Documentation/admin-guide/mm/hugetlbpage",
+)
+def numa(host: Host, expect: Expect) -> Iterator[Seen]:
+    for pages in host.huge_pages:
+        without = [node for node, count in pages.by_node.items() if count == 0]
+        if without and any(pages.by_node.values()):
+            shown = ", ".join(f"{node} {count}" for node, count in pages.by_node.items())
+            yield Seen(
+                ", ".join(without),
+                f"{units.show_size(pages.size_bytes)} pages: {shown}",
+                "as many on each node",
+                ("sys/devices/system/node/node*/hugepages/*/nr_hugepages",),
+            )
+
+
+@rule(
+    "memory.hugepages.fork",
+    "fork protection of verbs knows of huge pages",
+    needs=("rdma",),
+    severity=Severity.CRITICAL,
+    meaning="Registering memory on huge pages fails with Invalid argument once fork protection is on.",
+    fix="Set RDMAV_HUGEPAGES_SAFE=1 beside RDMAV_FORK_SAFE, or drop both (kernels from 5.12 on need neither).",
+    reference="ibv_fork_init(3)",
+)
+def fork(host: Host, expect: Expect) -> Iterator[Seen]:
+    guards = [name for name in ("RDMAV_FORK_SAFE", "IBV_FORK_SAFE") if name in host.environment]
+    used = any(pages.total for pages in host.huge_pages)
+    if guards and used and "RDMAV_HUGEPAGES_SAFE" not in host.environment:
+        yield Seen(guards[0], "set, and huge pages are in use", "RDMAV_HUGEPAGES_SAFE=1 beside it", (guards[0], _SYSFS))
+
+
+@rule(
+    "memory.thp",
+    "transparent huge pages are not off",
+    needs=("gpu",),
+    meaning="Host buffers of data loaders and optimizers on small pages cost translation time.",
+    fix="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+    reference="kernel Documentation/admin-guide/mm/transhuge",
+)
+def thp(host: Host, expect: Expect) -> Iterator[Seen]:
+    if "[never]" in (host.root.text(f"{_THP}/enabled") or ""):
+        yield Seen("", "transparent huge pages never", "madvise or always", (f"{_THP}/enabled",))
+
+
+@rule(
+    "memory.thp.defrag",
+    "page faults do not wait for huge pages",
+    needs=("gpu",),
+    meaning="A page fault may stop a rank for milliseconds while the kernel moves memory together: jitter for all.",
+    fix="echo madvise > /sys/kernel/mm/transparent_hugepage/defrag",
+    reference="kernel Documentation/admin-guide/mm/transhuge, defrag",
+)
+def defrag(host: Host, expect: Expect) -> Iterator[Seen]:
+    enabled, mode = (host.root.text(f"{_THP}/{name}") or "" for name in ("enabled", "defrag"))
+    if "[always]" in enabled and "[always]" in mode:
+        yield Seen("", "transparent huge pages always, defrag always", "defrag madvise or defer", (f"{_THP}/defrag",))
