@@ -61,13 +61,42 @@ codec::Quantiser quantiser(int bits, std::int64_t block, bool stochastic, std::u
     return {bits, block, stochastic, key};
 }
 
-void block_encode(const Values& values, const Payload& payload, const Residual& residual, int bits, std::int64_t block,
+bool block_encode(const Values& values, const Payload& payload, const Residual& residual, int bits, std::int64_t block,
                   bool stochastic, std::uint32_t key, int variant) {
     const auto& run = chosen(variant);
     const auto in = input(values, residual);
     const auto how = quantiser(bits, block, stochastic, key, in.size, size_of(payload));
     nb::gil_scoped_release release;
-    run.block_encode(in, how, payload.data());
+    return run.block_encode(in, how, payload.data());
+}
+
+// What a reduction is made of, checked but for the lengths that depend on the codec: `num_bytes` is that of a payload.
+struct Reduce {
+    std::vector<const std::uint8_t*> sources;
+    codec::Reduction all;
+
+    Reduce(const std::vector<Bytes>& payloads, const Floats& own, const Residual& residual,
+           const std::optional<Payload>& payload, float before, float after, std::int64_t num_bytes) {
+        require(!residual || residual->size() == own.size(), "residual and values differ in length");
+        require(!payload || size_of(*payload) == num_bytes, "payload has the wrong length");
+        for (const Bytes& source : payloads) {
+            require(size_of(source) == num_bytes, "payload has the wrong length");
+            sources.push_back(source.data());
+        }
+        all = {sources.data(),  static_cast<std::int64_t>(sources.size()), own.data(), residual ? residual->data() : nullptr,
+               size_of(own),    payload ? payload->data() : nullptr,       before,     after};
+    }
+};
+
+bool block_reduce(const std::vector<Bytes>& payloads, const Floats& own, const std::optional<Payload>& payload,
+                  const Residual& residual, int bits, std::int64_t block, bool stochastic, std::uint32_t key,
+                  float before, float after, int variant) {
+    const auto& run = chosen(variant);
+    const std::int64_t n = size_of(own), num_bytes = 4 * num_blocks(n, block) + (n * bits + 7) / 8;
+    const auto how = quantiser(bits, block, stochastic, key, n, num_bytes);
+    const Reduce reduce(payloads, own, residual, payload, before, after, num_bytes);
+    nb::gil_scoped_release release;
+    return run.block_reduce(reduce.all, how);
 }
 
 void block_decode(const Bytes& payload, const Floats& out, int bits, std::int64_t block, bool add, float scale,
@@ -82,13 +111,13 @@ void check_sign(std::int64_t n, std::int64_t block, std::int64_t num_bytes) {
     require(num_bytes == 4 * num_blocks(n, block) + (n + 7) / 8, "payload has the wrong length");
 }
 
-void sign_encode(const Values& values, const Payload& payload, const Residual& residual, std::int64_t block,
+bool sign_encode(const Values& values, const Payload& payload, const Residual& residual, std::int64_t block,
                  int variant) {
     const auto& run = chosen(variant);
     const auto in = input(values, residual);
     check_sign(in.size, block, size_of(payload));
     nb::gil_scoped_release release;
-    run.sign_encode(in, block, payload.data());
+    return run.sign_encode(in, block, payload.data());
 }
 
 void sign_decode(const Bytes& payload, const Floats& out, std::int64_t block, bool add, float scale, int variant) {
@@ -98,19 +127,28 @@ void sign_decode(const Bytes& payload, const Floats& out, std::int64_t block, bo
     run.sign_decode(payload.data(), block, output(out, add, scale));
 }
 
+bool sign_reduce(const std::vector<Bytes>& payloads, const Floats& own, const std::optional<Payload>& payload,
+                 const Residual& residual, std::int64_t block, float before, float after, int variant) {
+    const auto& run = chosen(variant);
+    const std::int64_t n = size_of(own);
+    const Reduce reduce(payloads, own, residual, payload, before, after, 4 * num_blocks(n, block) + (n + 7) / 8);
+    nb::gil_scoped_release release;
+    return run.sign_reduce(reduce.all, block);
+}
+
 codec::Short kind_of(const std::string& name, std::int64_t n, std::int64_t num_bytes) {
     require(name == "fp16" || name == "bf16" || name == "fp32", "kind is fp16, bf16 or fp32");
     require(num_bytes == n * (name == "fp32" ? 4 : 2), "payload has the wrong length");
     return name == "fp16" ? codec::Short::fp16 : name == "bf16" ? codec::Short::bf16 : codec::Short::fp32;
 }
 
-void cast_encode(const Values& values, const Payload& payload, const Residual& residual, const std::string& kind,
+bool cast_encode(const Values& values, const Payload& payload, const Residual& residual, const std::string& kind,
                  int variant) {
     const auto& run = chosen(variant);
     const auto in = input(values, residual);
     const auto how = kind_of(kind, in.size, size_of(payload));
     nb::gil_scoped_release release;
-    run.cast_encode(in, how, payload.data());
+    return run.cast_encode(in, how, payload.data());
 }
 
 void cast_decode(const Bytes& payload, const Floats& out, const std::string& kind, bool add, float scale, int variant) {
@@ -120,6 +158,16 @@ void cast_decode(const Bytes& payload, const Floats& out, const std::string& kin
     run.cast_decode(payload.data(), how, output(out, add, scale));
 }
 
+bool cast_reduce(const std::vector<Bytes>& payloads, const Floats& own, const std::optional<Payload>& payload,
+                 const Residual& residual, const std::string& kind, float before, float after, int variant) {
+    const auto& run = chosen(variant);
+    const std::int64_t n = size_of(own), num_bytes = n * (kind == "fp32" ? 4 : 2);
+    const auto how = kind_of(kind, n, num_bytes);
+    const Reduce reduce(payloads, own, residual, payload, before, after, num_bytes);
+    nb::gil_scoped_release release;
+    return run.cast_reduce(reduce.all, how);
+}
+
 codec::Float8 float8(const std::string& format, std::int64_t block, std::int64_t n, std::int64_t num_bytes) {
     require(format == "e4m3" || format == "e5m2", "format is e4m3 or e5m2");
     require(num_bytes == 4 * num_blocks(n, block) + n, "payload has the wrong length");
@@ -127,13 +175,13 @@ codec::Float8 float8(const std::string& format, std::int64_t block, std::int64_t
     return {2, 15, 0x7b, 1.0f / 57344.0f, block};
 }
 
-void fp8_encode(const Values& values, const Payload& payload, const Residual& residual, const std::string& format,
+bool fp8_encode(const Values& values, const Payload& payload, const Residual& residual, const std::string& format,
                 std::int64_t block, int variant) {
     const auto& run = chosen(variant);
     const auto in = input(values, residual);
     const auto how = float8(format, block, in.size, size_of(payload));
     nb::gil_scoped_release release;
-    run.fp8_encode(in, how, payload.data());
+    return run.fp8_encode(in, how, payload.data());
 }
 
 void fp8_decode(const Bytes& payload, const Floats& out, const std::string& format, std::int64_t block, bool add,
@@ -142,6 +190,17 @@ void fp8_decode(const Bytes& payload, const Floats& out, const std::string& form
     const auto how = float8(format, block, size_of(out), size_of(payload));
     nb::gil_scoped_release release;
     run.fp8_decode(payload.data(), how, output(out, add, scale));
+}
+
+bool fp8_reduce(const std::vector<Bytes>& payloads, const Floats& own, const std::optional<Payload>& payload,
+                const Residual& residual, const std::string& format, std::int64_t block, float before, float after,
+                int variant) {
+    const auto& run = chosen(variant);
+    const std::int64_t n = size_of(own), num_bytes = 4 * num_blocks(n, block) + n;
+    const auto how = float8(format, block, n, num_bytes);
+    const Reduce reduce(payloads, own, residual, payload, before, after, num_bytes);
+    nb::gil_scoped_release release;
+    return run.fp8_reduce(reduce.all, how);
 }
 
 std::pair<std::uint32_t, std::int64_t> threshold(const Values& values, const Residual& residual, std::int64_t wanted,
@@ -183,13 +242,13 @@ void check_random(std::int64_t n, std::int64_t num_bytes) {
     require(n <= INT32_MAX, "sparse codecs take at most 2^31 - 1 elements");
 }
 
-void random_encode(const Values& values, const Payload& kept, const Residual& residual, std::uint32_t key,
+bool random_encode(const Values& values, const Payload& kept, const Residual& residual, std::uint32_t key,
                    int variant) {
     const auto& run = chosen(variant);
     const auto in = input(values, residual);
     check_random(in.size, size_of(kept));
     nb::gil_scoped_release release;
-    run.random_encode(in, key, kept.data(), size_of(kept) / 4);
+    return run.random_encode(in, key, kept.data(), size_of(kept) / 4);
 }
 
 void random_decode(const Bytes& kept, const Floats& out, std::uint32_t key, bool add, float scale, int variant) {
@@ -247,21 +306,33 @@ NB_MODULE(codecs, m) {
     m.def("variants", &variants, "Return the variants this machine runs: 0 portable, 1 AVX2, 2 AVX-512.");
     m.def("block_encode", &block_encode, "values"_a.noconvert(), "payload"_a.noconvert(),
           "residual"_a.noconvert().none(), "bits"_a, "block"_a, "stochastic"_a, "key"_a, "variant"_a = -1,
-          "Quantise by block to codes of 8, 4 or 2 bits.");
+          "Quantise by block to codes of 8, 4 or 2 bits; return whether all was finite.");
     m.def("block_decode", &block_decode, "payload"_a.noconvert(), "out"_a.noconvert(), "bits"_a, "block"_a, "add"_a,
           "scale"_a, "variant"_a = -1, "Read what block_encode wrote.");
+    m.def("block_reduce", &block_reduce, "payloads"_a.noconvert(), "own"_a.noconvert(), "payload"_a.noconvert().none(),
+          "residual"_a.noconvert().none(), "bits"_a, "block"_a, "stochastic"_a, "key"_a, "before"_a, "after"_a,
+          "variant"_a = -1, "Add payloads to own and encode the sum.");
     m.def("sign_encode", &sign_encode, "values"_a.noconvert(), "payload"_a.noconvert(),
-          "residual"_a.noconvert().none(), "block"_a, "variant"_a = -1, "Keep signs and mean magnitudes.");
+          "residual"_a.noconvert().none(), "block"_a, "variant"_a = -1, "Keep signs and mean magnitudes; return whether all was finite.");
     m.def("sign_decode", &sign_decode, "payload"_a.noconvert(), "out"_a.noconvert(), "block"_a, "add"_a, "scale"_a,
           "variant"_a = -1, "Read what sign_encode wrote.");
+    m.def("sign_reduce", &sign_reduce, "payloads"_a.noconvert(), "own"_a.noconvert(), "payload"_a.noconvert().none(),
+          "residual"_a.noconvert().none(), "block"_a, "before"_a, "after"_a,
+          "variant"_a = -1, "Add payloads to own and encode the sum.");
     m.def("cast_encode", &cast_encode, "values"_a.noconvert(), "payload"_a.noconvert(),
-          "residual"_a.noconvert().none(), "kind"_a, "variant"_a = -1, "Round to fp16 or bf16, or copy fp32.");
+          "residual"_a.noconvert().none(), "kind"_a, "variant"_a = -1, "Round to fp16 or bf16, or copy fp32; return whether all was finite.");
     m.def("cast_decode", &cast_decode, "payload"_a.noconvert(), "out"_a.noconvert(), "kind"_a, "add"_a, "scale"_a,
           "variant"_a = -1, "Read what cast_encode wrote.");
+    m.def("cast_reduce", &cast_reduce, "payloads"_a.noconvert(), "own"_a.noconvert(), "payload"_a.noconvert().none(),
+          "residual"_a.noconvert().none(), "kind"_a, "before"_a, "after"_a,
+          "variant"_a = -1, "Add payloads to own and encode the sum.");
     m.def("fp8_encode", &fp8_encode, "values"_a.noconvert(), "payload"_a.noconvert(), "residual"_a.noconvert().none(),
-          "format"_a, "block"_a, "variant"_a = -1, "Scale by block and round to e4m3 or e5m2.");
+          "format"_a, "block"_a, "variant"_a = -1, "Scale by block and round to e4m3 or e5m2; return whether all was finite.");
     m.def("fp8_decode", &fp8_decode, "payload"_a.noconvert(), "out"_a.noconvert(), "format"_a, "block"_a, "add"_a,
           "scale"_a, "variant"_a = -1, "Read what fp8_encode wrote.");
+    m.def("fp8_reduce", &fp8_reduce, "payloads"_a.noconvert(), "own"_a.noconvert(), "payload"_a.noconvert().none(),
+          "residual"_a.noconvert().none(), "format"_a, "block"_a, "before"_a, "after"_a,
+          "variant"_a = -1, "Add payloads to own and encode the sum.");
     m.def("threshold", &threshold, "values"_a.noconvert(), "residual"_a.noconvert().none(), "wanted"_a,
           "stride"_a, "offset"_a, "histogram"_a.noconvert(), "variant"_a = -1,
           "Return (bits of a magnitude that about `wanted` elements reach, how many that equal it to keep).");
@@ -271,7 +342,7 @@ NB_MODULE(codecs, m) {
     m.def("scatter", &scatter, "index"_a.noconvert(), "value"_a.noconvert(), "count"_a, "out"_a.noconvert(), "add"_a,
           "scale"_a, "Put kept values at their places; ValueError, and nothing written, when one lies outside.");
     m.def("random_encode", &random_encode, "values"_a.noconvert(), "kept"_a.noconvert(),
-          "residual"_a.noconvert().none(), "key"_a, "variant"_a = -1, "Keep the values at the places of a key.");
+          "residual"_a.noconvert().none(), "key"_a, "variant"_a = -1, "Keep the values at the places of a key; return whether all was finite.");
     m.def("random_decode", &random_decode, "kept"_a.noconvert(), "out"_a.noconvert(), "key"_a, "add"_a, "scale"_a,
           "variant"_a = -1, "Read what random_encode wrote.");
     m.def("low_rank_begin", &low_rank_begin, "values"_a.noconvert(), "residual"_a.noconvert(), "rows"_a, "cols"_a,

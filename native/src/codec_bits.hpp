@@ -81,10 +81,41 @@ inline void heal(float* residual, std::int64_t n) {
     }
 }
 
+// A stretch of elements that starts and, but for the last one, ends at a block.
+struct Span {
+    std::int64_t from;
+    std::int64_t to;
+};
+inline std::int64_t blocks_in(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
+
 template <bool kAdd>
 inline void give(float* out, std::int64_t i, float decoded, float scale) {
     const float scaled = decoded * scale;
     out[i] = kAdd ? out[i] + scaled : scaled;
+}
+
+constexpr std::int64_t kChunk = 2048;  // elements that a reduction takes at a time: all it touches stays in cache
+
+inline void multiply(float* values, std::int64_t n, float factor) {
+    for (std::int64_t i = 0; i < n; ++i) values[i] *= factor;
+}
+
+// encode(Input, payload, Span) -> finite; decode(payload, Output, Span).
+template <typename Encode, typename Decode>
+bool reduce_chunks(const Reduction& all, std::int64_t block, Encode encode, Decode decode) {
+    const std::int64_t chunk = block > kChunk ? block : kChunk;
+    bool finite = true;
+    for (std::int64_t from = 0; from < all.size; from += chunk) {
+        const Span part{from, least(from + chunk, all.size)};
+        for (std::int64_t k = 0; k < all.num_payloads; ++k) {
+            decode(all.payloads[k], Output{all.own, all.size, true, 1.0f}, part);
+        }
+        if (all.before != 1.0f) multiply(all.own + part.from, part.to - part.from, all.before);
+        if (!all.payload) continue;
+        finite &= encode(Input{all.own, all.residual, all.size}, all.payload, part);
+        decode(all.payload, Output{all.own, all.size, false, all.after}, part);
+    }
+    return finite;
 }
 
 }  // namespace

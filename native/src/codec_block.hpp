@@ -49,22 +49,23 @@ inline void pack2(const std::int8_t* codes, std::int64_t num_bytes, std::uint8_t
 }
 
 template <bool kResidual, bool kStochastic>
-void block_encode_all(Input in, Quantiser how, std::uint8_t* payload) {
-    const std::int64_t num_blocks = (in.size + how.block - 1) / how.block;
+bool block_encode_all(Input in, Quantiser how, std::uint8_t* payload, Span part) {
+    const std::int64_t num_blocks = blocks_in(in.size, how.block);
     const auto levels = static_cast<float>(levels_of(how.bits));
     const float inverse_of_levels = 1.0f / levels;
     const std::int64_t per_byte = 8 / how.bits;
     std::uint8_t* const codes = payload + 4 * num_blocks;
     std::int8_t piece[kPiece];
-    for (std::int64_t b = 0; b < num_blocks; ++b) {
-        const std::int64_t start = b * how.block;
+    bool finite = true;
+    for (std::int64_t start = part.from; start < part.to; start += how.block) {
         const std::int64_t n = least(how.block, in.size - start);
         const float* values = in.values + start;
         float* residual = kResidual ? in.residual + start : nullptr;
         const Scale scale = scale_of(top_bits<kResidual>(values, residual, n), inverse_of_levels);
-        store_float(payload + 4 * b, scale.value);
+        store_float(payload + 4 * (start / how.block), scale.value);
         std::uint8_t* const target = codes + start / per_byte;
         if (scale.poisoned) {
+            finite = false;
             clear(target, (n + per_byte - 1) / per_byte);
             if (kResidual) heal(residual, n);
             continue;
@@ -87,16 +88,20 @@ void block_encode_all(Input in, Quantiser how, std::uint8_t* payload) {
             }
         }
     }
+    return finite;
 }
 
-void block_encode(Input in, Quantiser how, std::uint8_t* payload) {
+bool block_encode_span(Input in, Quantiser how, std::uint8_t* payload, Span part) {
     if (in.residual) {
-        how.stochastic ? block_encode_all<true, true>(in, how, payload)
-                       : block_encode_all<true, false>(in, how, payload);
-    } else {
-        how.stochastic ? block_encode_all<false, true>(in, how, payload)
-                       : block_encode_all<false, false>(in, how, payload);
+        return how.stochastic ? block_encode_all<true, true>(in, how, payload, part)
+                              : block_encode_all<true, false>(in, how, payload, part);
     }
+    return how.stochastic ? block_encode_all<false, true>(in, how, payload, part)
+                          : block_encode_all<false, false>(in, how, payload, part);
+}
+
+bool block_encode(Input in, Quantiser how, std::uint8_t* payload) {
+    return block_encode_span(in, how, payload, {0, in.size});
 }
 
 inline void unpack4(const std::uint8_t* packed, std::int64_t num_bytes, std::int8_t* __restrict codes) {
@@ -119,15 +124,15 @@ inline void unpack2(const std::uint8_t* packed, std::int64_t num_bytes, std::int
 }
 
 template <bool kAdd>
-void block_decode_all(const std::uint8_t* payload, Quantiser how, Output out) {
-    const std::int64_t num_blocks = (out.size + how.block - 1) / how.block;
+void block_decode_all(const std::uint8_t* payload, Quantiser how, Output out, Span part) {
+    const std::int64_t num_blocks = blocks_in(out.size, how.block);
     const std::int64_t per_byte = 8 / how.bits;
     const std::uint8_t* const codes = payload + 4 * num_blocks;
     std::int8_t piece[kPiece];
-    for (std::int64_t b = 0; b < num_blocks; ++b) {
-        const float scale = load_float(payload + 4 * b);
-        const std::int64_t stop = least(out.size, (b + 1) * how.block);
-        for (std::int64_t at = b * how.block; at < stop; at += kPiece) {
+    for (std::int64_t start = part.from; start < part.to; start += how.block) {
+        const float scale = load_float(payload + 4 * (start / how.block));
+        const std::int64_t stop = least(out.size, start + how.block);
+        for (std::int64_t at = start; at < stop; at += kPiece) {
             const std::int64_t m = least(kPiece, stop - at);
             const std::uint8_t* const source = codes + at / per_byte;
             const std::int8_t* code = piece;
@@ -146,8 +151,19 @@ void block_decode_all(const std::uint8_t* payload, Quantiser how, Output out) {
     }
 }
 
+void block_decode_span(const std::uint8_t* payload, Quantiser how, Output out, Span part) {
+    out.add ? block_decode_all<true>(payload, how, out, part) : block_decode_all<false>(payload, how, out, part);
+}
+
 void block_decode(const std::uint8_t* payload, Quantiser how, Output out) {
-    out.add ? block_decode_all<true>(payload, how, out) : block_decode_all<false>(payload, how, out);
+    block_decode_span(payload, how, out, {0, out.size});
+}
+
+bool block_reduce(const Reduction& all, Quantiser how) {
+    return reduce_chunks(
+        all, how.block,
+        [how](Input in, std::uint8_t* payload, Span part) { return block_encode_span(in, how, payload, part); },
+        [how](const std::uint8_t* payload, Output out, Span part) { block_decode_span(payload, how, out, part); });
 }
 
 }  // namespace

@@ -44,15 +44,18 @@ inline float from_short(std::uint16_t code) {
 }
 
 // As many elements of fp16 with residual as the hardware's own conversion takes in whole vectors.
-inline std::int64_t half_lines(const float* values, float* residual, std::int64_t n, std::uint8_t* payload) {
+inline std::int64_t half_lines(const float* values, float* residual, std::int64_t n, std::uint8_t* payload,
+                               bool& finite) {
     std::int64_t i = 0;
 #if defined(__AVX512F__)
     const __m512i magnitude = _mm512_set1_epi32(static_cast<int>(kMagnitude));
     const __m512i inf = _mm512_set1_epi32(static_cast<int>(kInfBits));
+    __mmask16 bad = 0;
     constexpr __mmask16 kAll = 0xffff;  // masked forms: the plain ones make GCC warn about its own headers
     for (; i + 16 <= n; i += 16) {
         const __m512 owed = _mm512_loadu_ps(residual + i);
         const __m512 a = _mm512_add_ps(_mm512_loadu_ps(values + i), owed);
+        bad |= _mm512_cmpge_epi32_mask(_mm512_and_si512(_mm512_castps_si512(a), magnitude), inf);
         __m256i code = _mm512_maskz_cvtps_ph(kAll, a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
         code = _mm256_mask_mov_epi16(code, _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), _mm256_set1_epi16(0x7e00));
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(payload + 2 * i), code);
@@ -62,12 +65,15 @@ inline std::int64_t half_lines(const float* values, float* residual, std::int64_
         const __m512 left = _mm512_maskz_mov_ps(sound, owed);
         _mm512_storeu_ps(residual + i, _mm512_mask_sub_ps(left, seen, a, decoded));
     }
+    finite = bad == 0;
 #elif defined(__F16C__)
     const __m256i magnitude = _mm256_set1_epi32(static_cast<int>(kMagnitude));
     const __m256i inf = _mm256_set1_epi32(static_cast<int>(kInfBits));
+    __m256i good = _mm256_set1_epi32(-1);
     for (; i + 8 <= n; i += 8) {
         const __m256 owed = _mm256_loadu_ps(residual + i);
         const __m256 a = _mm256_add_ps(_mm256_loadu_ps(values + i), owed);
+        good = _mm256_and_si256(good, _mm256_cmpgt_epi32(inf, _mm256_and_si256(_mm256_castps_si256(a), magnitude)));
         // The one NaN that is written: its own bits take the place of whatever NaN came.
         const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(kNanBits)));
         const __m256 clean = _mm256_blendv_ps(a, nan, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
@@ -79,31 +85,39 @@ inline std::int64_t half_lines(const float* values, float* residual, std::int64_
         const __m256 left = _mm256_and_ps(owed, _mm256_castsi256_ps(sound));
         _mm256_storeu_ps(residual + i, _mm256_blendv_ps(left, _mm256_sub_ps(a, decoded), _mm256_castsi256_ps(seen)));
     }
+    finite = _mm256_movemask_epi8(good) == -1;
 #endif
-    (void)values, (void)residual, (void)n, (void)payload;
+    (void)values, (void)residual, (void)n, (void)payload, (void)finite;
     return i;
 }
 
 template <bool kHalf>
-void short_encode(Input in, std::uint8_t* __restrict payload) {
+bool short_encode(Input in, std::uint8_t* __restrict payload) {
     const float* __restrict values = in.values;
     float* __restrict residual = in.residual;
+    std::int32_t top = 0;
     if (!residual) {
         for (std::int64_t i = 0; i < in.size; ++i) {
             const std::uint16_t code = to_short<kHalf>(values[i]);
             std::memcpy(payload + 2 * i, &code, sizeof code);
+            const auto size = static_cast<std::int32_t>(bits_of(values[i]) & kMagnitude);
+            top = size > top ? size : top;
         }
-        return;
+        return static_cast<std::uint32_t>(top) < kInfBits;
     }
-    for (std::int64_t i = kHalf ? half_lines(values, residual, in.size, payload) : 0; i < in.size; ++i) {
+    bool finite = true;
+    for (std::int64_t i = kHalf ? half_lines(values, residual, in.size, payload, finite) : 0; i < in.size; ++i) {
         const float owed = residual[i];
         const float a = values[i] + owed;
+        const auto size = static_cast<std::int32_t>(bits_of(a) & kMagnitude);
+        top = size > top ? size : top;
         const std::uint16_t code = to_short<kHalf>(a);
         std::memcpy(payload + 2 * i, &code, sizeof code);
         const float decoded = from_short<kHalf>(code);
         const float kept = (bits_of(owed) & kMagnitude) >= kInfBits ? 0.0f : owed;
         residual[i] = (bits_of(decoded) & kMagnitude) >= kInfBits ? kept : a - decoded;
     }
+    return finite && static_cast<std::uint32_t>(top) < kInfBits;
 }
 
 template <bool kHalf, bool kAdd>
@@ -116,15 +130,19 @@ void short_decode(const std::uint8_t* __restrict payload, Output out) {
     }
 }
 
-void copy_encode(Input in, std::uint8_t* __restrict payload) {
-    if (!in.residual) {
-        if (in.size > 0) std::memcpy(payload, in.values, static_cast<std::size_t>(4 * in.size));
-        return;
-    }
+template <bool kResidual>
+bool copy_encode(Input in, std::uint8_t* __restrict payload) {
+    const float* __restrict values = in.values;
+    float* __restrict residual = in.residual;
+    std::int32_t top = 0;
     for (std::int64_t i = 0; i < in.size; ++i) {
-        store_float(payload + 4 * i, in.values[i] + in.residual[i]);
-        in.residual[i] = 0.0f;
+        const float a = input<kResidual>(values, residual, i);
+        const auto size = static_cast<std::int32_t>(bits_of(a) & kMagnitude);
+        top = size > top ? size : top;
+        store_float(payload + 4 * i, a);
+        if (kResidual) residual[i] = 0.0f;
     }
+    return static_cast<std::uint32_t>(top) < kInfBits;
 }
 
 template <bool kAdd>
@@ -133,12 +151,13 @@ void copy_decode(const std::uint8_t* __restrict payload, Output out) {
     for (std::int64_t i = 0; i < out.size; ++i) give<kAdd>(target, i, load_float(payload + 4 * i), out.scale);
 }
 
-void cast_encode(Input in, Short kind, std::uint8_t* payload) {
+bool cast_encode(Input in, Short kind, std::uint8_t* payload) {
     switch (kind) {
         case Short::fp16: return short_encode<true>(in, payload);
         case Short::bf16: return short_encode<false>(in, payload);
-        case Short::fp32: return copy_encode(in, payload);
+        case Short::fp32: break;
     }
+    return in.residual ? copy_encode<true>(in, payload) : copy_encode<false>(in, payload);
 }
 
 void cast_decode(const std::uint8_t* payload, Short kind, Output out) {
@@ -147,6 +166,20 @@ void cast_decode(const std::uint8_t* payload, Short kind, Output out) {
         case Short::bf16: return out.add ? short_decode<false, true>(payload, out) : short_decode<false, false>(payload, out);
         case Short::fp32: return out.add ? copy_decode<true>(payload, out) : copy_decode<false>(payload, out);
     }
+}
+
+bool cast_reduce(const Reduction& all, Short kind) {
+    const std::int64_t width = kind == Short::fp32 ? 4 : 2;
+    return reduce_chunks(
+        all, 1,
+        [=](Input in, std::uint8_t* payload, Span part) {
+            float* const residual = in.residual ? in.residual + part.from : nullptr;
+            return cast_encode({in.values + part.from, residual, part.to - part.from}, kind, payload + width * part.from);
+        },
+        [=](const std::uint8_t* payload, Output out, Span part) {
+            cast_decode(payload + width * part.from, kind,
+                        {out.values + part.from, part.to - part.from, out.add, out.scale});
+        });
 }
 
 inline float power_of_two(int exponent) { return float_of(static_cast<std::uint32_t>(127 + exponent) << 23); }
@@ -176,20 +209,21 @@ inline float from_fp8(std::uint32_t code, int bias, float from_units) {
 }
 
 template <int kMantissa, bool kResidual>
-void fp8_encode_all(Input in, const Float8 how, std::uint8_t* payload) {
-    const std::int64_t num_blocks = (in.size + how.block - 1) / how.block;
+bool fp8_encode_all(Input in, const Float8 how, std::uint8_t* payload, Span part) {
+    const std::int64_t num_blocks = blocks_in(in.size, how.block);
+    bool finite = true;
     const float to_units = power_of_two(how.bias + kMantissa - 1);
     const float from_units = power_of_two(1 - how.bias - kMantissa);
     const auto largest = static_cast<std::uint32_t>(how.largest_code);
-    for (std::int64_t b = 0; b < num_blocks; ++b) {
-        const std::int64_t start = b * how.block;
+    for (std::int64_t start = part.from; start < part.to; start += how.block) {
         const std::int64_t n = least(how.block, in.size - start);
         const float* __restrict values = in.values + start;
         float* __restrict residual = kResidual ? in.residual + start : nullptr;
         const Scale scale = scale_of(top_bits<kResidual>(values, residual, n), how.inverse_of_largest);
-        store_float(payload + 4 * b, scale.value);
+        store_float(payload + 4 * (start / how.block), scale.value);
         std::uint8_t* __restrict target = payload + 4 * num_blocks + start;
         if (scale.poisoned) {
+            finite = false;
             clear(target, n);
             if (kResidual) heal(residual, n);
             continue;
@@ -201,24 +235,29 @@ void fp8_encode_all(Input in, const Float8 how, std::uint8_t* payload) {
             if (kResidual) residual[i] = a - from_fp8<kMantissa>(code, how.bias, from_units) * scale.value;
         }
     }
+    return finite;
 }
 
-void fp8_encode(Input in, const Float8& how, std::uint8_t* payload) {
+bool fp8_encode_span(Input in, const Float8& how, std::uint8_t* payload, Span part) {
     if (how.mantissa == 3) {
-        in.residual ? fp8_encode_all<3, true>(in, how, payload) : fp8_encode_all<3, false>(in, how, payload);
-    } else {
-        in.residual ? fp8_encode_all<2, true>(in, how, payload) : fp8_encode_all<2, false>(in, how, payload);
+        return in.residual ? fp8_encode_all<3, true>(in, how, payload, part)
+                           : fp8_encode_all<3, false>(in, how, payload, part);
     }
+    return in.residual ? fp8_encode_all<2, true>(in, how, payload, part)
+                       : fp8_encode_all<2, false>(in, how, payload, part);
+}
+
+bool fp8_encode(Input in, const Float8& how, std::uint8_t* payload) {
+    return fp8_encode_span(in, how, payload, {0, in.size});
 }
 
 template <int kMantissa, bool kAdd>
-void fp8_decode_all(const std::uint8_t* payload, const Float8 how, Output out) {
-    const std::int64_t num_blocks = (out.size + how.block - 1) / how.block;
+void fp8_decode_all(const std::uint8_t* payload, const Float8 how, Output out, Span part) {
+    const std::int64_t num_blocks = blocks_in(out.size, how.block);
     const float from_units = power_of_two(1 - how.bias - kMantissa);
-    for (std::int64_t b = 0; b < num_blocks; ++b) {
-        const std::int64_t start = b * how.block;
+    for (std::int64_t start = part.from; start < part.to; start += how.block) {
         const std::int64_t n = least(how.block, out.size - start);
-        const float scale = load_float(payload + 4 * b);
+        const float scale = load_float(payload + 4 * (start / how.block));
         const std::uint8_t* __restrict source = payload + 4 * num_blocks + start;
         float* __restrict target = out.values + start;
         for (std::int64_t i = 0; i < n; ++i) {
@@ -227,12 +266,23 @@ void fp8_decode_all(const std::uint8_t* payload, const Float8 how, Output out) {
     }
 }
 
-void fp8_decode(const std::uint8_t* payload, const Float8& how, Output out) {
+void fp8_decode_span(const std::uint8_t* payload, const Float8& how, Output out, Span part) {
     if (how.mantissa == 3) {
-        out.add ? fp8_decode_all<3, true>(payload, how, out) : fp8_decode_all<3, false>(payload, how, out);
+        out.add ? fp8_decode_all<3, true>(payload, how, out, part) : fp8_decode_all<3, false>(payload, how, out, part);
     } else {
-        out.add ? fp8_decode_all<2, true>(payload, how, out) : fp8_decode_all<2, false>(payload, how, out);
+        out.add ? fp8_decode_all<2, true>(payload, how, out, part) : fp8_decode_all<2, false>(payload, how, out, part);
     }
+}
+
+void fp8_decode(const std::uint8_t* payload, const Float8& how, Output out) {
+    fp8_decode_span(payload, how, out, {0, out.size});
+}
+
+bool fp8_reduce(const Reduction& all, const Float8& how) {
+    return reduce_chunks(
+        all, how.block,
+        [&how](Input in, std::uint8_t* payload, Span part) { return fp8_encode_span(in, how, payload, part); },
+        [&how](const std::uint8_t* payload, Output out, Span part) { fp8_decode_span(payload, how, out, part); });
 }
 
 }  // namespace

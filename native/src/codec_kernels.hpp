@@ -10,9 +10,10 @@
 namespace syncline::codec {
 namespace {
 
-constexpr Kernels kKernels{block_encode,  block_decode,    sign_encode,    sign_decode,   cast_encode,
-                           cast_decode,   fp8_encode,      fp8_decode,     threshold,     select,
-                           random_encode, random_decode,   low_rank_begin, low_rank_middle, low_rank_finish};
+constexpr Kernels kKernels{block_encode,   block_decode,    block_reduce,   sign_encode, sign_decode, sign_reduce,
+                           cast_encode,    cast_decode,     cast_reduce,    fp8_encode,  fp8_decode,  fp8_reduce,
+                           threshold,      select,          random_encode,  random_decode,
+                           low_rank_begin, low_rank_middle, low_rank_finish};
 
 }  // namespace
 }  // namespace syncline::codec

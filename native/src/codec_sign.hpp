@@ -77,17 +77,18 @@ inline std::uint16_t signs_of_16(const float* values, float* residual, float sca
 }
 
 template <bool kResidual>
-void sign_encode_all(Input in, std::int64_t block, std::uint8_t* payload) {
-    const std::int64_t num_blocks = (in.size + block - 1) / block;
-    for (std::int64_t b = 0; b < num_blocks; ++b) {
-        const std::int64_t start = b * block;
+bool sign_encode_all(Input in, std::int64_t block, std::uint8_t* payload, Span part) {
+    const std::int64_t num_blocks = blocks_in(in.size, block);
+    bool finite = true;
+    for (std::int64_t start = part.from; start < part.to; start += block) {
         const std::int64_t n = least(block, in.size - start);
         const float* values = in.values + start;
         float* residual = kResidual ? in.residual + start : nullptr;
         const Scale scale = mean_magnitude<kResidual>(values, residual, n, block);
-        store_float(payload + 4 * b, scale.value);
+        store_float(payload + 4 * (start / block), scale.value);
         std::uint8_t* const target = payload + 4 * num_blocks + start / 8;
         if (scale.poisoned) {
+            finite = false;
             clear(target, (n + 7) / 8);
             if (kResidual) heal(residual, n);
             continue;
@@ -104,49 +105,74 @@ void sign_encode_all(Input in, std::int64_t block, std::uint8_t* payload) {
             if (kResidual) residual[i] = a - float_of(bits_of(scale.value) | (bits_of(a) & kSignBit));
         }
     }
+    return finite;
 }
 
-void sign_encode(Input in, std::int64_t block, std::uint8_t* payload) {
-    in.residual ? sign_encode_all<true>(in, block, payload) : sign_encode_all<false>(in, block, payload);
+bool sign_encode_span(Input in, std::int64_t block, std::uint8_t* payload, Span part) {
+    return in.residual ? sign_encode_all<true>(in, block, payload, part)
+                       : sign_encode_all<false>(in, block, payload, part);
 }
 
-// Eight elements of one byte: the scale, its sign flipped where the bit is set.
+bool sign_encode(Input in, std::int64_t block, std::uint8_t* payload) {
+    return sign_encode_span(in, block, payload, {0, in.size});
+}
+
+// Sixteen elements of two bytes: the scale, its sign flipped where the bit is set.
 template <bool kAdd>
-inline void signed_8(std::uint8_t byte, float scale, float factor, float* out) {
-#if defined(__AVX2__)
+inline void signed_16(const std::uint8_t* source, float scale, float* out) {
+#if defined(__AVX512F__)
+    std::uint16_t negative;
+    std::memcpy(&negative, source, sizeof negative);
+    const __m512 decoded = _mm512_mask_blend_ps(negative, _mm512_set1_ps(scale), _mm512_set1_ps(-scale));
+    _mm512_storeu_ps(out, kAdd ? _mm512_add_ps(_mm512_loadu_ps(out), decoded) : decoded);
+#elif defined(__AVX2__)
     const __m256i place = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-    const __m256i set = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(byte), place), place);
-    const __m256 flip = _mm256_and_ps(_mm256_castsi256_ps(set), _mm256_set1_ps(-0.0f));
-    const __m256 scaled = _mm256_mul_ps(_mm256_xor_ps(_mm256_set1_ps(scale), flip), _mm256_set1_ps(factor));
-    _mm256_storeu_ps(out, kAdd ? _mm256_add_ps(_mm256_loadu_ps(out), scaled) : scaled);
+    for (int half = 0; half < 2; ++half) {
+        const __m256i set = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(source[half]), place), place);
+        const __m256 flip = _mm256_and_ps(_mm256_castsi256_ps(set), _mm256_set1_ps(-0.0f));
+        const __m256 decoded = _mm256_xor_ps(_mm256_set1_ps(scale), flip);
+        _mm256_storeu_ps(out + 8 * half, kAdd ? _mm256_add_ps(_mm256_loadu_ps(out + 8 * half), decoded) : decoded);
+    }
 #else
-    for (int i = 0; i < 8; ++i) {
-        const std::uint32_t flip = (static_cast<std::uint32_t>(byte) << (31 - i)) & kSignBit;
-        give<kAdd>(out, i, float_of(bits_of(scale) ^ flip), factor);
+    for (int i = 0; i < 16; ++i) {
+        const std::uint32_t flip = (static_cast<std::uint32_t>(source[i / 8]) << (31 - i % 8)) & kSignBit;
+        const float decoded = float_of(bits_of(scale) ^ flip);
+        out[i] = kAdd ? out[i] + decoded : decoded;
     }
 #endif
 }
 
 template <bool kAdd>
-void sign_decode_all(const std::uint8_t* payload, std::int64_t block, Output out) {
-    const std::int64_t num_blocks = (out.size + block - 1) / block;
-    for (std::int64_t b = 0; b < num_blocks; ++b) {
-        const float scale = load_float(payload + 4 * b);
-        const std::int64_t start = b * block;
+void sign_decode_all(const std::uint8_t* payload, std::int64_t block, Output out, Span part) {
+    const std::int64_t num_blocks = blocks_in(out.size, block);
+    for (std::int64_t start = part.from; start < part.to; start += block) {
+        const float scale = load_float(payload + 4 * (start / block)) * out.scale;
         const std::int64_t n = least(block, out.size - start);
         const std::uint8_t* const source = payload + 4 * num_blocks + start / 8;
         float* const target = out.values + start;
         std::int64_t i = 0;
-        for (; i + 8 <= n; i += 8) signed_8<kAdd>(source[i / 8], scale, out.scale, target + i);
+        for (; i + 16 <= n; i += 16) signed_16<kAdd>(source + i / 8, scale, target + i);
         for (; i < n; ++i) {
             const std::uint32_t flip = (static_cast<std::uint32_t>(source[i / 8]) << (31 - i % 8)) & kSignBit;
-            give<kAdd>(target, i, float_of(bits_of(scale) ^ flip), out.scale);
+            const float decoded = float_of(bits_of(scale) ^ flip);
+            target[i] = kAdd ? target[i] + decoded : decoded;
         }
     }
 }
 
+void sign_decode_span(const std::uint8_t* payload, std::int64_t block, Output out, Span part) {
+    out.add ? sign_decode_all<true>(payload, block, out, part) : sign_decode_all<false>(payload, block, out, part);
+}
+
 void sign_decode(const std::uint8_t* payload, std::int64_t block, Output out) {
-    out.add ? sign_decode_all<true>(payload, block, out) : sign_decode_all<false>(payload, block, out);
+    sign_decode_span(payload, block, out, {0, out.size});
+}
+
+bool sign_reduce(const Reduction& all, std::int64_t block) {
+    return reduce_chunks(
+        all, block,
+        [block](Input in, std::uint8_t* payload, Span part) { return sign_encode_span(in, block, payload, part); },
+        [block](const std::uint8_t* payload, Output out, Span part) { sign_decode_span(payload, block, out, part); });
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ inline std::int64_t random_place(std::int64_t cell, std::int64_t num_kept, std::
 }
 
 template <bool kResidual>
-void random_encode_all(Input in, std::uint32_t key, std::uint8_t* kept, std::int64_t num_kept) {
+bool random_encode_all(Input in, std::uint32_t key, std::uint8_t* kept, std::int64_t num_kept) {
     std::int32_t top = 0;
     for (std::int64_t i = 0; i < in.size; ++i) {
         const float a = input<kResidual>(in.values, in.residual, i);
@@ -214,10 +214,12 @@ void random_encode_all(Input in, std::uint32_t key, std::uint8_t* kept, std::int
         store_float(kept + 4 * j, poisoned ? float_of(kNanBits) : (kResidual ? in.residual : in.values)[place]);
         if (kResidual && !poisoned) in.residual[place] = 0.0f;
     }
+    return !poisoned;
 }
 
-void random_encode(Input in, std::uint32_t key, std::uint8_t* kept, std::int64_t num_kept) {
-    in.residual ? random_encode_all<true>(in, key, kept, num_kept) : random_encode_all<false>(in, key, kept, num_kept);
+bool random_encode(Input in, std::uint32_t key, std::uint8_t* kept, std::int64_t num_kept) {
+    return in.residual ? random_encode_all<true>(in, key, kept, num_kept)
+                       : random_encode_all<false>(in, key, kept, num_kept);
 }
 
 void random_decode(const std::uint8_t* kept, std::int64_t num_kept, std::uint32_t key, Output out) {

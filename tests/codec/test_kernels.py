@@ -85,12 +85,12 @@ def compare(
     values, residual = arrays(case)
     wanted = np.full(num_bytes, 0xA5, np.uint8)
     wanted_residual = None if residual is None else residual.copy()
-    getattr(reference, encode)(values, wanted, wanted_residual, *options)
+    finite = getattr(reference, encode)(values, wanted, wanted_residual, *options)
     for variant in VARIANTS:
         # One byte in: payloads may start anywhere.
         payload = np.full(num_bytes + 1, 0x5A, np.uint8)[1:]
         left = None if residual is None else residual.copy()
-        getattr(kernels, encode)(values, payload, left, *options, variant=variant)
+        assert getattr(kernels, encode)(values, payload, left, *options, variant=variant) == finite
         same(payload, wanted)
         same(left, wanted_residual)
         for add, scale in ((False, 1.0), (True, 1.0), (True, 0.3), (False, -2.5)):
@@ -99,6 +99,40 @@ def compare(
             getattr(kernels, decode)(payload, out, *options[: len(options) - skip], add, scale, variant=variant)
             getattr(reference, decode)(wanted, wanted_out, *options[: len(options) - skip], add, scale)
             same(out, wanted_out)
+    compare_reduce(values, residual, wanted, encode.removesuffix("_encode"), options, skip)
+
+
+def compare_reduce(
+    values: np.ndarray,
+    residual: np.ndarray | None,
+    payload: np.ndarray,
+    family: str,
+    options: tuple[Any, ...],
+    skip: int,
+) -> None:
+    """Add payloads and encode the sum, one call after the other with the reference and in one with each variant."""
+    received = [payload, payload]
+    encode, decode = getattr(reference, f"{family}_encode"), getattr(reference, f"{family}_decode")
+    for before, after in ((0.25, 1.0), (1.0, -0.5)):
+        own, left = values.copy(), None if residual is None else residual.copy()
+        for part in received:
+            decode(part, own, *options[: len(options) - skip], True, 1.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            summed = own * np.float32(before)
+        own, sent = summed.copy(), np.zeros_like(payload)
+        finite = encode(own, sent, left, *options)
+        decode(sent, own, *options[: len(options) - skip], False, after)
+        for variant in VARIANTS:
+            reduce = getattr(kernels, f"{family}_reduce")
+            found, found_left = values.copy(), None if residual is None else residual.copy()
+            written = np.full_like(payload, 0x5A)
+            assert reduce(received, found, written, found_left, *options, before, after, variant=variant) == finite
+            same(written, sent)
+            same(found_left, left)
+            same(found, own)
+            only_summed = values.copy()
+            assert reduce(received, only_summed, None, None, *options, before, after, variant=variant)
+            same(only_summed, summed)
 
 
 @given(
@@ -219,14 +253,14 @@ def test_random_places(case: dict[str, Any], key: int, share: float) -> None:
     values, residual = arrays(case)
     num_kept = min(values.size, int(values.size * share) + 1)
     wanted, wanted_left = np.zeros(4 * num_kept, np.uint8), None if residual is None else residual.copy()
-    reference_sparse.random_encode(values, wanted, wanted_left, key)
+    finite = reference_sparse.random_encode(values, wanted, wanted_left, key)
     places = reference_sparse.random_places(values.size, num_kept, key)
     assert np.unique(places).size == num_kept
     assert not places.size or (places.min() >= 0 and places.max() < values.size)
     for variant in VARIANTS:
         left = None if residual is None else residual.copy()
         kept = np.zeros_like(wanted)
-        kernels.random_encode(values, kept, left, key, variant)
+        assert kernels.random_encode(values, kept, left, key, variant) == finite
         same(kept.view(np.float32), wanted.view(np.float32))
         same(left, wanted_left)
         for add in (False, True):
@@ -267,6 +301,10 @@ def test_thin_products(rows: int, cols: int, rank: int, variant: int) -> None:
         (lambda v, p, o: native.block_decode(p, o, 8, 48, False, 1.0), "block must be a power of two, 32 to 65536"),
         (lambda v, p, o: native.block_decode(p, o, 8, 256, False, 1.0, 9), "variant is -1"),
         (lambda v, p, o: native.sign_decode(p, o, 256, False, 1.0), "payload has the wrong length"),
+        (lambda v, p, o: native.block_reduce([p[1:]], o, p, None, 8, 256, False, 0, 1, 1), "has the wrong length"),
+        (lambda v, p, o: native.sign_reduce([], o, p, None, 256, 1, 1), "payload has the wrong length"),
+        (lambda v, p, o: native.cast_reduce([p], o, None, None, "bf16", 1, 1), "payload has the wrong length"),
+        (lambda v, p, o: native.fp8_reduce([p], o, p, o[1:], "e4m3", 256, 1, 1), "residual and values differ"),
         (lambda v, p, o: native.cast_decode(p, o, "fp16", False, 1.0), "payload has the wrong length"),
         (lambda v, p, o: native.cast_decode(p, o, "fp17", False, 1.0), "kind is fp16, bf16 or fp32"),
         (lambda v, p, o: native.fp8_encode(v, p[:-2], None, "e4m3", 256), "payload has the wrong length"),

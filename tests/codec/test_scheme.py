@@ -51,11 +51,36 @@ vectors = hnp.arrays(
 
 def round_trip(codec: Scheme, values: np.ndarray, state: EncodeState | None = None) -> np.ndarray:
     payload = np.full(codec.wire_bytes(values.size), 0xEE, np.uint8)
-    used = codec.encode(values, payload, state or codec.new_state(values.size))
-    assert used == payload.size
+    assert codec.encode(values, payload, state or codec.new_state(values.size)) == np.isfinite(values).all()
     out = np.full(values.size, 99, np.float32)
     codec.decode(payload, out)
     return out
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("feedback", [False, True])
+def test_reduce_is_add_encode_and_decode_in_one(name: str, feedback: bool) -> None:
+    codec, own = scheme(name), gradient(5000)
+    received = []
+    for seed in (1, 2, 3):
+        payload = np.zeros(codec.wire_bytes(own.size), np.uint8)
+        codec.encode(gradient(5000, seed), payload, codec.new_state(own.size, seed=seed))
+        received.append(payload)
+    results = []
+    for together in (True, False):
+        total, left = own.copy(), gradient(5000, 4) if feedback else None
+        sent, state = np.zeros_like(received[0]), codec.new_state(own.size)
+        if together:
+            assert codec.reduce(received, total, sent, state, left, before=0.25, after=2.0)
+        else:
+            for payload in received:
+                codec.decode(payload, total, add=True)
+            total *= np.float32(0.25)
+            codec.encode(total, sent, state, left)
+            codec.decode(sent, total, scale=2.0)
+        results.append((total, sent, left))
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def gradient(n: int, seed: int = 0) -> np.ndarray:

@@ -90,6 +90,35 @@ def test_a_contribution_that_is_not_finite_is_named_by_every_rank_and_residuals_
         torch.testing.assert_close(residual, torch.full((2000,), 0.5), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("codec", ["int4", "sign", "fp16", "topk:keep=0.1", "topk:keep=0.1+int8", "randomk:keep=0.2"])
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
+@pytest.mark.parametrize("place", [10, 800, 1900])
+def test_trouble_found_while_encoding_leaves_the_residuals_of_all_shards_as_they_were(
+    codec: str, bad: float, place: int
+) -> None:
+    values = random_values(2000)
+    values[0][place] = bad
+    residuals = [torch.full((2000,), 0.5) for _ in values]
+    (exchange, *_) = exchanges(values, codec, residuals)
+    exchange.send(Step(0, 0, "", 0.0))
+    known = torch.ones(2000, dtype=torch.bool)
+    known[place] = not codec.startswith(("topk", "randomk"))  # an element that is owed and not finite becomes 0
+    torch.testing.assert_close(residuals[0][known], torch.full((2000,), 0.5)[known], rtol=1e-5, atol=1e-5)
+
+
+def test_a_sum_with_the_residual_that_overflows_is_trouble() -> None:
+    values = [torch.full((2000,), 3e38) for _ in range(NUM_RANKS)]
+    residuals = [torch.full((2000,), 3e38) for _ in values]
+    assert run(exchanges(values, "int8", residuals)) == [Trouble(0, 0)] * NUM_RANKS
+
+
+def test_one_rank_alone_averages_with_itself() -> None:
+    values = random_values(2000, 1)
+    before = values[0].clone()
+    assert run(exchanges(values, "bf16", None)) == [None]
+    assert torch.equal(values[0], before.bfloat16().float())
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

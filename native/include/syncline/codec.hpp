@@ -39,6 +39,20 @@ struct Float8 {
     std::int64_t block;
 };
 
+// Payloads of peers that are added to the own values, and the sum encoded: all in one pass over blocks that stay in
+// cache. own = (own + what each payload says) * before; with a payload to write, that is encoded (with the residual)
+// and own becomes `after` times what it decodes to.
+struct Reduction {
+    const std::uint8_t* const* payloads;
+    std::int64_t num_payloads;
+    float* own;
+    float* residual;  // null: none is kept
+    std::int64_t size;
+    std::uint8_t* payload;  // null: the sum is not encoded
+    float before;
+    float after;
+};
+
 enum class Short : int { fp16 = 0, bf16 = 1, fp32 = 2 };
 
 // Which lines of 16 elements are looked at to find a threshold; stride 1 looks at every element and is exact.
@@ -75,18 +89,23 @@ struct Shape {
 };
 
 // The kernels trust their arguments: sizes are checked by the caller (native/bindings/codecs.cpp).
+// What encodes or reduces returns whether everything was finite: every value, and every value plus residual.
 struct Kernels {
-    void (*block_encode)(Input, Quantiser, std::uint8_t* payload);
+    bool (*block_encode)(Input, Quantiser, std::uint8_t* payload);
     void (*block_decode)(const std::uint8_t* payload, Quantiser, Output);
-    void (*sign_encode)(Input, std::int64_t block, std::uint8_t* payload);
+    bool (*block_reduce)(const Reduction&, Quantiser);
+    bool (*sign_encode)(Input, std::int64_t block, std::uint8_t* payload);
     void (*sign_decode)(const std::uint8_t* payload, std::int64_t block, Output);
-    void (*cast_encode)(Input, Short, std::uint8_t* payload);
+    bool (*sign_reduce)(const Reduction&, std::int64_t block);
+    bool (*cast_encode)(Input, Short, std::uint8_t* payload);
     void (*cast_decode)(const std::uint8_t* payload, Short, Output);
-    void (*fp8_encode)(Input, const Float8&, std::uint8_t* payload);
+    bool (*cast_reduce)(const Reduction&, Short);
+    bool (*fp8_encode)(Input, const Float8&, std::uint8_t* payload);
     void (*fp8_decode)(const std::uint8_t* payload, const Float8&, Output);
+    bool (*fp8_reduce)(const Reduction&, const Float8&);
     Threshold (*threshold)(Input, Sample);
     Kept (*select)(Input, Threshold, Places);
-    void (*random_encode)(Input, std::uint32_t key, std::uint8_t* kept, std::int64_t num_kept);
+    bool (*random_encode)(Input, std::uint32_t key, std::uint8_t* kept, std::int64_t num_kept);
     void (*random_decode)(const std::uint8_t* kept, std::int64_t num_kept, std::uint32_t key, Output);
     // residual += values, p = residual q
     void (*low_rank_begin)(Input, Shape, const float* q, float* p);

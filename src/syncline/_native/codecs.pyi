@@ -2,6 +2,7 @@
 Native codec kernels; use syncline.codec instead. Nothing is converted on the way in.
 """
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import numpy
@@ -19,8 +20,10 @@ def block_encode(
     stochastic: bool,
     key: int,
     variant: int = -1,
-) -> None:
-    """Quantise by block to codes of 8, 4 or 2 bits."""
+) -> bool:
+    """
+    Quantise by block to codes of 8, 4 or 2 bits; return whether all was finite.
+    """
 
 def block_decode(
     payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
@@ -33,14 +36,29 @@ def block_decode(
 ) -> None:
     """Read what block_encode wrote."""
 
+def block_reduce(
+    payloads: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)]],
+    own: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")] | None,
+    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
+    bits: int,
+    block: int,
+    stochastic: bool,
+    key: int,
+    before: float,
+    after: float,
+    variant: int = -1,
+) -> bool:
+    """Add payloads to own and encode the sum."""
+
 def sign_encode(
     values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
     payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
     residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
     block: int,
     variant: int = -1,
-) -> None:
-    """Keep signs and mean magnitudes."""
+) -> bool:
+    """Keep signs and mean magnitudes; return whether all was finite."""
 
 def sign_decode(
     payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
@@ -52,14 +70,26 @@ def sign_decode(
 ) -> None:
     """Read what sign_encode wrote."""
 
+def sign_reduce(
+    payloads: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)]],
+    own: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")] | None,
+    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
+    block: int,
+    before: float,
+    after: float,
+    variant: int = -1,
+) -> bool:
+    """Add payloads to own and encode the sum."""
+
 def cast_encode(
     values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
     payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
     residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
     kind: str,
     variant: int = -1,
-) -> None:
-    """Round to fp16 or bf16, or copy fp32."""
+) -> bool:
+    """Round to fp16 or bf16, or copy fp32; return whether all was finite."""
 
 def cast_decode(
     payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
@@ -71,6 +101,18 @@ def cast_decode(
 ) -> None:
     """Read what cast_encode wrote."""
 
+def cast_reduce(
+    payloads: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)]],
+    own: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")] | None,
+    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
+    kind: str,
+    before: float,
+    after: float,
+    variant: int = -1,
+) -> bool:
+    """Add payloads to own and encode the sum."""
+
 def fp8_encode(
     values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
     payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
@@ -78,8 +120,10 @@ def fp8_encode(
     format: str,
     block: int,
     variant: int = -1,
-) -> None:
-    """Scale by block and round to e4m3 or e5m2."""
+) -> bool:
+    """
+    Scale by block and round to e4m3 or e5m2; return whether all was finite.
+    """
 
 def fp8_decode(
     payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
@@ -91,6 +135,19 @@ def fp8_decode(
     variant: int = -1,
 ) -> None:
     """Read what fp8_encode wrote."""
+
+def fp8_reduce(
+    payloads: Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)]],
+    own: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
+    payload: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")] | None,
+    residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
+    format: str,
+    block: int,
+    before: float,
+    after: float,
+    variant: int = -1,
+) -> bool:
+    """Add payloads to own and encode the sum."""
 
 def threshold(
     values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
@@ -134,8 +191,8 @@ def random_encode(
     residual: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")] | None,
     key: int,
     variant: int = -1,
-) -> None:
-    """Keep the values at the places of a key."""
+) -> bool:
+    """Keep the values at the places of a key; return whether all was finite."""
 
 def random_decode(
     kept: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],

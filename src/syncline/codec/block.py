@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -48,13 +48,29 @@ class Block(Scheme):
         # The last part pays for float32: the scale, its inverse, two products.
         return Bound(max_abs=(step * (1 + 1e-4)).astype(np.float32))
 
-    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
+    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
         stochastic = self.rounding == "stochastic"
         key = state.next_key() if stochastic else 0
-        kernels.block_encode(values, payload, residual, self.bits, self.block, stochastic, key)
+        return kernels.block_encode(values, payload, residual, self.bits, self.block, stochastic, key)
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         kernels.block_decode(payload, out, self.bits, self.block, add, scale)
+
+    def _reduce(
+        self,
+        payloads: Sequence[U8],
+        own: F32,
+        payload: U8 | None,
+        state: EncodeState | None,
+        residual: F32 | None,
+        before: float,
+        after: float,
+    ) -> bool:
+        stochastic = self.rounding == "stochastic"
+        key = state.next_key() if stochastic and state is not None else 0
+        return kernels.block_reduce(
+            payloads, own, payload, residual, self.bits, self.block, stochastic, key, before, after
+        )
 
 
 def block_tops(values: F32, block: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from syncline.codec import kernels
@@ -32,8 +34,20 @@ class Cast(Scheme):
         bound = np.where(overflow, np.inf, np.maximum(size * relative, least) * (1 + 1e-6))
         return Bound(max_abs=bound.astype(np.float32))
 
-    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
-        kernels.cast_encode(values, payload, residual, self.name)
+    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
+        return kernels.cast_encode(values, payload, residual, self.name)
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         kernels.cast_decode(payload, out, self.name, add, scale)
+
+    def _reduce(
+        self,
+        payloads: Sequence[U8],
+        own: F32,
+        payload: U8 | None,
+        state: EncodeState | None,
+        residual: F32 | None,
+        before: float,
+        after: float,
+    ) -> bool:
+        return kernels.cast_reduce(payloads, own, payload, residual, self.name, before, after)

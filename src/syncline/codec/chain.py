@@ -19,6 +19,8 @@ class Chain(Scheme):
     What the second codec loses stays in the residual as well.
     """
 
+    owes_all = True
+
     def __init__(self, first: TopK, second: Scheme) -> None:
         if isinstance(second, TopK | RandomK | LowRank):
             raise CodecError(f'"{second.name}" cannot follow "{first.name}": the kept values need a dense codec.')
@@ -45,7 +47,7 @@ class Chain(Scheme):
         loss = inner if inner is not None else np.full(1, np.inf, np.float32)
         return Bound(max_abs=np.maximum(np.abs(values), loss[0] if loss.size else 0).astype(np.float32))
 
-    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
+    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
         assert state.inner is not None
         kept, error = state.scratch["kept"], state.scratch["error"]
         header, index, value = self._parts(payload, kept.size)
@@ -53,11 +55,12 @@ class Chain(Scheme):
         header.view(np.uint32)[:] = (count, flags)
         if residual is None:
             self.second.encode(kept, value, state.inner)
-            return
+            return not flags
         error[:] = 0
         self.second.encode(kept, value, state.inner, error)
         # The places of the kept elements are 0 now: what the second codec lost goes there.
         kernels.scatter(index, error.view(np.uint8), count, residual, True, 1.0)
+        return not flags
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         room = self.first.capacity(out.size)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from syncline.codec import kernels
@@ -36,8 +38,20 @@ class Fp8(Scheme):
         bound = np.maximum(np.maximum(relative, scale * 2.0 ** (-bias - mantissa)), TINY)
         return Bound(max_abs=(bound * (1 + 1e-4)).astype(np.float32))
 
-    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
-        kernels.fp8_encode(values, payload, residual, self.format, self.block)
+    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
+        return kernels.fp8_encode(values, payload, residual, self.format, self.block)
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         kernels.fp8_decode(payload, out, self.format, self.block, add, scale)
+
+    def _reduce(
+        self,
+        payloads: Sequence[U8],
+        own: F32,
+        payload: U8 | None,
+        state: EncodeState | None,
+        residual: F32 | None,
+        before: float,
+        after: float,
+    ) -> bool:
+        return kernels.fp8_reduce(payloads, own, payload, residual, self.format, self.block, before, after)

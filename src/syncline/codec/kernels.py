@@ -1,10 +1,15 @@
 """Typed face of the native codec kernels; `reference.py` and `reference_sparse.py` are their slow twins.
 
 There is no way back to NumPy: if the extension is not built, importing this fails. `variant` is for tests: -1 takes the
-fastest that this machine runs.
+fastest that this machine runs. What encodes or reduces returns whether everything was finite, residual included.
+
+`*_reduce` adds payloads to `own`, multiplies by `before`, and in the same pass encodes that to `payload` (unless None)
+and leaves `after` times what it decodes to in `own`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +27,9 @@ def variants() -> list[int]:
 
 def block_encode(
     values: F32, payload: U8, residual: F32 | None, bits: int, block: int, stochastic: bool, key: int, variant: int = -1
-) -> None:
+) -> bool:
     """Quantise by block to signed codes of 8, 4 or 2 bits."""
-    native.block_encode(values, payload, residual, bits, block, stochastic, key, variant)
+    return native.block_encode(values, payload, residual, bits, block, stochastic, key, variant)
 
 
 def block_decode(payload: U8, out: F32, bits: int, block: int, add: bool, scale: float, variant: int = -1) -> None:
@@ -32,9 +37,26 @@ def block_decode(payload: U8, out: F32, bits: int, block: int, add: bool, scale:
     native.block_decode(payload, out, bits, block, add, scale, variant)
 
 
-def sign_encode(values: F32, payload: U8, residual: F32 | None, block: int, variant: int = -1) -> None:
+def block_reduce(
+    payloads: Sequence[U8],
+    own: F32,
+    payload: U8 | None,
+    residual: F32 | None,
+    bits: int,
+    block: int,
+    stochastic: bool,
+    key: int,
+    before: float,
+    after: float,
+    variant: int = -1,
+) -> bool:
+    """Add what `block_encode` wrote, and encode the sum."""
+    return native.block_reduce(payloads, own, payload, residual, bits, block, stochastic, key, before, after, variant)
+
+
+def sign_encode(values: F32, payload: U8, residual: F32 | None, block: int, variant: int = -1) -> bool:
     """Keep one bit an element (1: negative) and the mean magnitude of each block."""
-    native.sign_encode(values, payload, residual, block, variant)
+    return native.sign_encode(values, payload, residual, block, variant)
 
 
 def sign_decode(payload: U8, out: F32, block: int, add: bool, scale: float, variant: int = -1) -> None:
@@ -42,9 +64,23 @@ def sign_decode(payload: U8, out: F32, block: int, add: bool, scale: float, vari
     native.sign_decode(payload, out, block, add, scale, variant)
 
 
-def cast_encode(values: F32, payload: U8, residual: F32 | None, kind: str, variant: int = -1) -> None:
+def sign_reduce(
+    payloads: Sequence[U8],
+    own: F32,
+    payload: U8 | None,
+    residual: F32 | None,
+    block: int,
+    before: float,
+    after: float,
+    variant: int = -1,
+) -> bool:
+    """Add what `sign_encode` wrote, and encode the sum."""
+    return native.sign_reduce(payloads, own, payload, residual, block, before, after, variant)
+
+
+def cast_encode(values: F32, payload: U8, residual: F32 | None, kind: str, variant: int = -1) -> bool:
     """Round each element to fp16 or bf16, ties to even, or copy it (fp32)."""
-    native.cast_encode(values, payload, residual, kind, variant)
+    return native.cast_encode(values, payload, residual, kind, variant)
 
 
 def cast_decode(payload: U8, out: F32, kind: str, add: bool, scale: float, variant: int = -1) -> None:
@@ -52,14 +88,43 @@ def cast_decode(payload: U8, out: F32, kind: str, add: bool, scale: float, varia
     native.cast_decode(payload, out, kind, add, scale, variant)
 
 
-def fp8_encode(values: F32, payload: U8, residual: F32 | None, fmt: str, block: int, variant: int = -1) -> None:
+def cast_reduce(
+    payloads: Sequence[U8],
+    own: F32,
+    payload: U8 | None,
+    residual: F32 | None,
+    kind: str,
+    before: float,
+    after: float,
+    variant: int = -1,
+) -> bool:
+    """Add what `cast_encode` wrote, and encode the sum."""
+    return native.cast_reduce(payloads, own, payload, residual, kind, before, after, variant)
+
+
+def fp8_encode(values: F32, payload: U8, residual: F32 | None, fmt: str, block: int, variant: int = -1) -> bool:
     """Scale each block to the range of an 8-bit float and round to it, ties to even."""
-    native.fp8_encode(values, payload, residual, fmt, block, variant)
+    return native.fp8_encode(values, payload, residual, fmt, block, variant)
 
 
 def fp8_decode(payload: U8, out: F32, fmt: str, block: int, add: bool, scale: float, variant: int = -1) -> None:
     """Read what `fp8_encode` wrote."""
     native.fp8_decode(payload, out, fmt, block, add, scale, variant)
+
+
+def fp8_reduce(
+    payloads: Sequence[U8],
+    own: F32,
+    payload: U8 | None,
+    residual: F32 | None,
+    fmt: str,
+    block: int,
+    before: float,
+    after: float,
+    variant: int = -1,
+) -> bool:
+    """Add what `fp8_encode` wrote, and encode the sum."""
+    return native.fp8_reduce(payloads, own, payload, residual, fmt, block, before, after, variant)
 
 
 def threshold(
@@ -90,9 +155,9 @@ def scatter(index: U8, value: U8, count: int, out: F32, add: bool, scale: float)
     native.scatter(index, value, count, out, add, scale)
 
 
-def random_encode(values: F32, kept: U8, residual: F32 | None, key: int, variant: int = -1) -> None:
+def random_encode(values: F32, kept: U8, residual: F32 | None, key: int, variant: int = -1) -> bool:
     """Keep the values at the places of a key."""
-    native.random_encode(values, kept, residual, key, variant)
+    return native.random_encode(values, kept, residual, key, variant)
 
 
 def random_decode(kept: U8, out: F32, key: int, add: bool, scale: float, variant: int = -1) -> None:

@@ -224,13 +224,15 @@ class LowRank(Scheme):
             return Exchange([(num_elements,)], self.rank)
         return Exchange([(rows, cols)], self.rank)
 
-    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
+    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
         alone, n = self._alone(values.size), values.size
         folded, padded = state.scratch["folded"], state.scratch["values"]
         padded[:n] = values
         folded[:] = 0
         if residual is not None:
             folded[:n] = residual
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = _finite(padded + folded)
         words = np.empty(alone.num_first + alone.num_second, np.float32)
         first, second = words[: alone.num_first], words[alone.num_first :]
         alone.begin(padded, folded, state, first)
@@ -239,6 +241,7 @@ class LowRank(Scheme):
         payload[:] = words.view(np.uint8)
         if residual is not None:
             residual[:] = folded[:n]
+        return finite
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         alone = self._alone(out.size)

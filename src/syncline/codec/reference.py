@@ -42,6 +42,11 @@ def _input(values: F32, residual: F32 | None) -> F32:
         return values if residual is None else values + residual
 
 
+def _finite(a: F32) -> bool:
+    """Tell whether no element is NaN or Inf: what every encode returns of values plus residual."""
+    return bool(np.isfinite(a).all())
+
+
 def _rows(a: F32, block: int) -> F32:
     rows = np.zeros((-(-a.size // block), block), np.float32)
     rows.reshape(-1)[: a.size] = a
@@ -83,7 +88,7 @@ def _give(decoded: F32, out: F32, add: bool, scale: float) -> None:
 
 def block_encode(
     values: F32, payload: U8, residual: F32 | None, bits: int, block: int, stochastic: bool, key: int
-) -> None:
+) -> bool:
     """Quantise by block to signed codes of 8, 4 or 2 bits."""
     a = _input(values, residual)
     rows = _rows(a, block)
@@ -102,6 +107,7 @@ def block_encode(
     payload[:header] = scale.view(np.uint8)
     payload[header:] = _pack(q.reshape(-1)[: a.size].astype(np.int8), bits)
     _keep_error(a, (q * scale[:, None]).reshape(-1)[: a.size], residual)
+    return _finite(a)
 
 
 def block_decode(payload: U8, out: F32, bits: int, block: int, add: bool, scale: float) -> None:
@@ -133,7 +139,7 @@ def _unpack(packed: U8, bits: int, num_elements: int) -> NDArray[np.int8]:
     return codes[:num_elements]
 
 
-def sign_encode(values: F32, payload: U8, residual: F32 | None, block: int) -> None:
+def sign_encode(values: F32, payload: U8, residual: F32 | None, block: int) -> bool:
     """Keep one bit an element (1: negative) and the mean magnitude of each block."""
     a = _input(values, residual)
     rows = _rows(a, block)
@@ -143,6 +149,7 @@ def sign_encode(values: F32, payload: U8, residual: F32 | None, block: int) -> N
     seen = np.repeat(~np.isnan(scale), block)[: a.size]  # the sign of a NaN is nobody's choice
     payload[header:] = np.packbits(np.signbit(a) & seen, bitorder="little")
     _keep_error(a, np.copysign(np.repeat(scale, block)[: a.size], a), residual)
+    return _finite(a)
 
 
 def _mean_magnitude(rows: F32, num_elements: int, block: int) -> F32:
@@ -176,14 +183,14 @@ def sign_decode(payload: U8, out: F32, block: int, add: bool, scale: float) -> N
     _give(np.where(negative, -scales, scales), out, add, scale)
 
 
-def cast_encode(values: F32, payload: U8, residual: F32 | None, kind: str) -> None:
+def cast_encode(values: F32, payload: U8, residual: F32 | None, kind: str) -> bool:
     """Round each element to fp16 or bf16, ties to even, one NaN pattern each; or copy it (fp32)."""
     a = _input(values, residual)
     if kind == "fp32":
         payload[:] = a.view(np.uint8)
         if residual is not None:
             residual[:] = 0
-        return
+        return _finite(a)
     if kind == "fp16":
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             codes = a.astype(np.float16).view(np.uint16)
@@ -196,6 +203,7 @@ def cast_encode(values: F32, payload: U8, residual: F32 | None, kind: str) -> No
         codes[np.isnan(a)] = 0x7FC0
     payload[:] = codes.view(np.uint8)
     _keep_error(a, _widen(codes, kind), residual)
+    return _finite(a)
 
 
 def cast_decode(payload: U8, out: F32, kind: str, add: bool, scale: float) -> None:
@@ -212,7 +220,7 @@ def _widen(codes: NDArray[np.uint16], kind: str) -> F32:
     return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def fp8_encode(values: F32, payload: U8, residual: F32 | None, fmt: str, block: int) -> None:
+def fp8_encode(values: F32, payload: U8, residual: F32 | None, fmt: str, block: int) -> bool:
     """Scale each block to the range of an 8-bit float and round to it, ties to even."""
     mantissa, bias, largest_code, largest = FORMATS[fmt]
     a = _input(values, residual)
@@ -232,6 +240,7 @@ def fp8_encode(values: F32, payload: U8, residual: F32 | None, fmt: str, block: 
     payload[:header] = scale.view(np.uint8)
     payload[header:] = code
     _keep_error(a, fp8_table(fmt)[code] * np.repeat(scale, block)[: a.size], residual)
+    return _finite(a)
 
 
 def fp8_decode(payload: U8, out: F32, fmt: str, block: int, add: bool, scale: float) -> None:

@@ -94,8 +94,8 @@ def random_places(num_elements: int, num_kept: int, key: int) -> NDArray[np.int6
     return (cell[:-1] + ((drawn * (cell[1:] - cell[:-1])) >> np.uint64(32))).astype(np.int64)
 
 
-def random_encode(values: F32, kept: U8, residual: F32 | None, key: int) -> None:
-    """Keep the values at the places of a key; a NaN or Inf anywhere makes all of them NaN."""
+def random_encode(values: F32, kept: U8, residual: F32 | None, key: int) -> bool:
+    """Keep the values at the places of a key; a NaN or Inf anywhere makes all of them NaN, and the answer False."""
     a = _input(values, residual)
     bad = (a.view(np.uint32) & np.uint32(0x7FFFFFFF)) >= INF_BITS
     numbers = kept.view(np.float32)
@@ -108,6 +108,7 @@ def random_encode(values: F32, kept: U8, residual: F32 | None, key: int) -> None
     if residual is not None:
         residual[:] = np.where(bad, np.float32(0), a)
         residual[places] = 0
+    return not bad.any()
 
 
 def random_decode(kept: U8, out: F32, key: int, add: bool, scale: float) -> None:

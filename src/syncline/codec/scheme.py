@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -96,6 +96,8 @@ class Scheme(ABC):
     summable: bool = False
     sum_dtype: ClassVar[str | None] = None
     header_bytes: ClassVar[int] = 0
+    owes_all: ClassVar[bool] = False
+    """Whether a NaN anywhere leaves every finite value in the residual; else only blocks with one are left out."""
 
     @abstractmethod
     def wire_bytes(self, num_elements: int) -> int:
@@ -105,11 +107,13 @@ class Scheme(ABC):
         """Return the state of a new stream; streams that must draw alike on every rank get the same seed."""
         return EncodeState(num_elements, seed=seed)
 
-    def encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None = None) -> int:
-        """Write `values` (plus `residual`) to `payload`, leave the new error in `residual`, return the bytes used."""
+    def encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None = None) -> bool:
+        """Write `values` (plus `residual`) to `payload` and leave the new error in `residual`.
+
+        Return whether every value, and every value plus residual, was finite.
+        """
         self._check_encode(values, payload, state, residual)
-        self._encode(values, payload, state, residual)
-        return payload.size
+        return self._encode(values, payload, state, residual)
 
     def decode(self, payload: U8, out: F32, *, add: bool = False, scale: float = 1.0) -> None:
         """Write `scale` times what the payload says to `out`, or add it there."""
@@ -118,6 +122,30 @@ class Scheme(ABC):
         if not out.flags.writeable:
             raise CodecError("decode needs an array it can write to, and `out` is read-only.")
         self._decode(payload, out, add, scale)
+
+    def add_up(self, payloads: Sequence[U8], own: F32, *, scale: float = 1.0) -> None:
+        """Add what each payload says to `own`, in order, then multiply by `scale`."""
+        self._check_reduce(payloads, own)
+        self._reduce(payloads, own, None, None, None, scale, 1.0)
+
+    def reduce(
+        self,
+        payloads: Sequence[U8],
+        own: F32,
+        payload: U8,
+        state: EncodeState,
+        residual: F32 | None = None,
+        *,
+        before: float = 1.0,
+        after: float = 1.0,
+    ) -> bool:
+        """Add payloads to `own`, times `before`; encode that; leave `after` times what it decodes to in `own`.
+
+        The same as `add_up`, `encode` and `decode`, in one pass where the scheme allows it. Return what `encode` does.
+        """
+        self._check_reduce(payloads, own)
+        self._check_encode(own, payload, state, residual)
+        return self._reduce(payloads, own, payload, state, residual, before, after)
 
     @abstractmethod
     def error_bound(self, values: F32) -> Bound:
@@ -131,10 +159,37 @@ class Scheme(ABC):
         return Codec(self.name, ratio, encode_Bps, decode_Bps, self.summable)
 
     @abstractmethod
-    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None: ...
+    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool: ...
 
     @abstractmethod
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None: ...
+
+    def _reduce(
+        self,
+        payloads: Sequence[U8],
+        own: F32,
+        payload: U8 | None,
+        state: EncodeState | None,
+        residual: F32 | None,
+        before: float,
+        after: float,
+    ) -> bool:
+        for received in payloads:
+            self._decode(received, own, True, 1.0)
+        if before != 1.0:
+            own *= np.float32(before)
+        if payload is None or state is None:
+            return True
+        finite = self._encode(own, payload, state, residual)
+        self._decode(payload, own, False, after)
+        return finite
+
+    def _check_reduce(self, payloads: Sequence[U8], own: F32) -> None:
+        check_array("own", own, np.float32)
+        for payload in payloads:
+            self._check_payload(payload, own.size)
+        if not own.flags.writeable:
+            raise CodecError("reduce needs an array it can write to, and `own` is read-only.")
 
     def _check_encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
         check_array("values", values, np.float32)

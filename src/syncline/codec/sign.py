@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from syncline.codec import kernels
@@ -37,8 +39,20 @@ class Sign(Scheme):
         contraction = min(1.0, 1 - kept / square + 1e-5) if square else 1.0
         return Bound(max_abs=(top * (1 + 1e-4)).astype(np.float32), contraction=contraction)
 
-    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
-        kernels.sign_encode(values, payload, residual, self.block)
+    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
+        return kernels.sign_encode(values, payload, residual, self.block)
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         kernels.sign_decode(payload, out, self.block, add, scale)
+
+    def _reduce(
+        self,
+        payloads: Sequence[U8],
+        own: F32,
+        payload: U8 | None,
+        state: EncodeState | None,
+        residual: F32 | None,
+        before: float,
+        after: float,
+    ) -> bool:
+        return kernels.sign_reduce(payloads, own, payload, residual, self.block, before, after)

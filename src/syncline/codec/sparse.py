@@ -35,6 +35,8 @@ class TopK(Scheme):
     The payload has room for `capacity(n)` elements. What reaches the threshold but does not fit stays in the residual.
     """
 
+    owes_all = True
+
     def __init__(self, keep: float = 0.01) -> None:
         self.keep = check_keep(keep, "topk")
         self.name = f"topk:keep={keep:g}"
@@ -87,9 +89,11 @@ class TopK(Scheme):
         contraction = 1 - self.capacity(n) / n if exact else 1.0
         return Bound(max_abs=np.abs(values), contraction=contraction + 1e-6 if exact else 1.0)
 
-    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
+    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
         index, value = self._parts(payload)
-        payload[:HEADER_BYTES].view(np.uint32)[:] = self.select(values, state, residual, index, value)
+        count, flags = self.select(values, state, residual, index, value)
+        payload[:HEADER_BYTES].view(np.uint32)[:] = (count, flags)
+        return not flags
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         scatter(self.name, payload[:HEADER_BYTES], *self._parts(payload), out, add, scale)
@@ -129,6 +133,7 @@ class RandomK(Scheme):
     summable = True
     sum_dtype = "float32"
     header_bytes = HEADER_BYTES
+    owes_all = True
 
     def __init__(self, keep: float = 0.01) -> None:
         self.keep = check_keep(keep, "randomk")
@@ -141,10 +146,10 @@ class RandomK(Scheme):
         """What is not drawn is the error, no more: an element errs by itself or by nothing."""
         return Bound(max_abs=np.abs(values), contraction=1.0)
 
-    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> None:
+    def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
         key = state.next_key()
         payload[:HEADER_BYTES].view(np.uint32)[:] = (key, 0)
-        kernels.random_encode(values, payload[HEADER_BYTES:], residual, key)
+        return kernels.random_encode(values, payload[HEADER_BYTES:], residual, key)
 
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         key, zero = (int(word) for word in payload[:HEADER_BYTES].view(np.uint32))

@@ -119,6 +119,8 @@ class Averagers:
 def _first_bad(bucket: Bucket, values: torch.Tensor) -> int:
     """Return the index of the parameter in which the first element of `values` that is no number lies."""
     offset = (values.data_ptr() - bucket.values.data_ptr()) // 4
+    if not 0 <= offset < bucket.values.numel():
+        return 0
     bad = torch.nonzero(~torch.isfinite(values))
-    inside = 0 <= offset < bucket.values.numel()
-    return bucket.layout.parameter_at(offset + int(bad[0]) if inside else 0)
+    # There is none where only the sum with the residual overflows.
+    return bucket.layout.parameter_at(offset + (int(bad[0]) if len(bad) else 0))

@@ -25,7 +25,7 @@ from syncline.codec.scheme import Scheme
 from syncline.errors import AgreementError, SynchronizationError
 from syncline.runtime.message import EVERYONE, FAILED, NONFINITE, Box, Stamp
 from syncline.runtime.step import Step
-from syncline.runtime.tensors import is_finite, tensor_codec
+from syncline.runtime.tensors import is_finite, take_back, tensor_codec
 from syncline.runtime.wire import Wire
 from syncline.timeline import SpanKind
 
@@ -123,19 +123,16 @@ class Exchange:
         """Encode what others own and post it; where something is not finite, only that is said."""
         self._next(step)
         self.wire.open(self._tags[0], self._in)
-        self._trouble = trouble or self._own_trouble()
-        self._posted_s = time.perf_counter()
+        self._trouble = trouble or self._encode_all()
+        self._posted_s = began = time.perf_counter()
         for peer in self.wire.peers:
-            began = time.perf_counter()
+            due = self._due(0, self.wire.rank, peer)
             if self._trouble is None:
-                values, residual = self._shards[peer], self._residuals[peer]
-                self.codec.encode(values, self._out[peer].payload, self._states[peer], residual)
-                self._out[peer].seal(self._due(0, self.wire.rank, peer))
+                self._out[peer].seal(due)
             else:
-                due = self._due(0, self.wire.rank, peer)
                 self._out[peer].seal(due, NONFINITE, self._trouble.rank, self._trouble.parameter)
             self.wire.scatter(self._tags[0], peer, self._out)
-            self._step.record(SpanKind.ENCODE, "encode shard", began, time.perf_counter(), self._shards[peer].nbytes)
+        self._step.record(SpanKind.SEND, "post shards", began, time.perf_counter(), self.sent_bytes)
 
     def fail(self, step: Step) -> None:
         """Tell every peer, in place of `send`, that this rank cannot go on."""
@@ -149,9 +146,9 @@ class Exchange:
         """Add what peers sent to the own shard and post the encoded sum; or say who had trouble, on all ranks alike."""
         try:
             trouble = self.receive()
-            if trouble is None and self._residuals[self.wire.rank] is None:
-                self.own.mul_(1.0 / self.wire.size)
             if self._beyond is not None:
+                if trouble is None:
+                    self.add_up(1.0 / self.wire.size)
                 trouble = self._go_beyond(self._beyond, trouble)
         except SynchronizationError:
             with contextlib.suppress(RuntimeError):  # a lost peer cannot be told
@@ -164,27 +161,28 @@ class Exchange:
         return trouble
 
     def receive(self) -> Trouble | None:
-        """Wait for every peer's shard and add them to the own one; or say who had trouble, on all ranks alike."""
+        """Wait for every peer's shard; say who had trouble, on all ranks alike."""
         trouble = self._trouble
         for peer in self.wire.peers:
             trouble = _first(trouble, self._receive(0, peer, self._in))
         self._arrived("shards on the wire", self._posted_s, self._in)
-        if trouble is None:
-            self._sum_up()
         return trouble
+
+    def add_up(self, scale: float) -> None:
+        """Add what peers sent to the own shard, then multiply."""
+        began = time.perf_counter()
+        self.codec.add_up(self._received(), self.own, scale=scale)
+        self._step.record(SpanKind.REDUCE, "decode and sum", began, time.perf_counter(), self.own.nbytes)
 
     def collect(self) -> None:
         """Take the values that every owner's encoded sum decodes to, divided by the number of ranks."""
-        rank = self.wire.rank
-        scale = 1.0 if self._residuals[rank] is None else 1.0 / self.wire.size
-        for owner in (rank, *self.wire.peers):
-            if owner != rank:
-                self._receive(1, owner, self._sums)
+        _, scale = self._scales()
+        for owner in self.wire.peers:
+            self._receive(1, owner, self._sums)
             if owner == self.wire.peers[-1]:
                 self._arrived("sums on the wire", self._summed_s, self._sums)
             began = time.perf_counter()
-            box = self._sum[0] if owner == rank else self._sums[owner]
-            self.codec.decode(box.payload, self._shards[owner], scale=scale)
+            self.codec.decode(self._sums[owner].payload, self._shards[owner], scale=scale)
             self._step.record(SpanKind.DECODE, "decode sum", began, time.perf_counter(), self._shards[owner].nbytes)
         self.finish()
 
@@ -199,11 +197,7 @@ class Exchange:
             self._beyond.forget()
         if self._trouble is not None:
             return
-        for peer in self.wire.peers:
-            residual = self._residuals[peer]
-            if residual is not None:
-                self.codec.decode(self._out[peer].payload, residual, add=True)
-                residual.sub_(self._shards[peer])
+        self._take_back(self.wire.peers)
 
     def _arrived(self, name: str, posted_s: float, box: Box) -> None:
         size = sum(len(box[peer].tensor) for peer in self.wire.peers)
@@ -219,18 +213,39 @@ class Exchange:
         stamp = self._stamp
         return Stamp(stamp.codec, stamp.layout, stamp.sequence, stamp.step, self._tags[stage], sender, receiver)
 
-    def _own_trouble(self) -> Trouble | None:
-        for shard in self._shards:
-            if not is_finite(shard):
+    def _encode_all(self) -> Trouble | None:
+        """Encode every peer's shard; where one is not finite, leave the residuals as they were and say which.
+
+        Nothing is posted before all are encoded: every peer hears of trouble in any shard.
+        """
+        if not is_finite(self.own):
+            return Trouble(self._place.origin, self._place.find(self.own))
+        for i, peer in enumerate(self.wire.peers):
+            began = time.perf_counter()
+            shard = self._shards[peer]
+            finite = self.codec.encode(shard, self._out[peer].payload, self._states[peer], self._residuals[peer])
+            self._step.record(SpanKind.ENCODE, "encode shard", began, time.perf_counter(), shard.nbytes)
+            if not finite:
+                self._take_back(self.wire.peers[: i + 1])
                 return Trouble(self._place.origin, self._place.find(shard))
         return None
 
-    def _sum_up(self) -> None:
-        own = self.own
-        for peer in self.wire.peers:
-            began = time.perf_counter()
-            self.codec.decode(self._in[peer].payload, own, add=True)
-            self._step.record(SpanKind.REDUCE, "decode and sum", began, time.perf_counter(), own.nbytes)
+    def _take_back(self, peers: list[int]) -> None:
+        for peer in peers:
+            residual = self._residuals[peer]
+            if residual is not None:
+                take_back(self.codec, self._shards[peer], self._out[peer].payload, residual)
+
+    def _received(self) -> list[torch.Tensor]:
+        return [self._in[peer].payload for peer in self.wire.peers]
+
+    def _scales(self) -> tuple[float, float]:
+        """Return what the sum is multiplied by before it is encoded, and what it decodes to: one makes it the mean.
+
+        A residual is kept of the sum itself, so that it means the same whatever the number of ranks.
+        """
+        share = 1.0 / self.wire.size
+        return (share, 1.0) if self._residuals[self.wire.rank] is None else (1.0, share)
 
     def _go_beyond(self, beyond: Exchange, trouble: Trouble | None) -> Trouble | None:
         beyond.send(self._step, trouble)
@@ -242,13 +257,20 @@ class Exchange:
         return trouble
 
     def _post_sum(self) -> None:
+        """Sum, encode and take what that decodes to, in one pass; what came from beyond is a sum already."""
         own, rank = self.own, self.wire.rank
         self.wire.open(self._tags[1], self._sums)
-        self._summed_s = began = time.perf_counter()
-        self.codec.encode(own, self._sum[0].payload, self._states[rank], self._residuals[rank])
+        received, (before, after) = self._received(), self._scales()
+        if self._beyond is not None:
+            received, before = [], 1.0
+        began = time.perf_counter()
+        self.codec.reduce(
+            received, own, self._sum[0].payload, self._states[rank], self._residuals[rank], before=before, after=after
+        )
+        self._summed_s = time.perf_counter()
+        self._step.record(SpanKind.REDUCE, "sum and encode", began, self._summed_s, own.nbytes)
         self._sum[0].seal(self._due(1, rank))
         self.wire.gather(self._tags[1], self._sum)
-        self._step.record(SpanKind.ENCODE, "encode sum", began, time.perf_counter(), own.nbytes)
 
     def _receive(self, stage: int, peer: int, box: Box) -> Trouble | None:
         """Wait for one message; what it says, if it is the one that was due."""

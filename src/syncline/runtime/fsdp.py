@@ -69,11 +69,10 @@ class FsdpSynchronizer(Synchronizer):
             bucket.staging.copy_(sent)
         scatter = bucket.scatter
         assert isinstance(scatter, ReduceScatter)
-        trouble = scatter.run(step)
+        trouble = scatter.run(step, 1.0 / self.num_ranks if mean else 1.0)
         if trouble is not None:
             self._not_finite(bucket, name, trouble.rank, step, output)
         else:
-            torch.mul(scatter.own, 1.0 / self.num_ranks if mean else 1.0, out=scatter.own)
             output.copy_(scatter.own)
         step.wire_bytes += scatter.sent_bytes
         step.dense_bytes += (self.num_ranks - 1) * sent.nbytes // self.num_ranks

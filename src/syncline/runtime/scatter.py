@@ -21,11 +21,13 @@ class ReduceScatter(Exchange):
         super().__init__(values, residual, scheme, wire, place, bounds=bounds)
         self.sent_bytes = sum(len(self._out[peer].tensor) for peer in wire.peers)
 
-    def run(self, step: Step) -> Trouble | None:
-        """Leave the sum of the own shard in `own`; or say who had trouble, on all ranks alike."""
+    def run(self, step: Step, scale: float) -> Trouble | None:
+        """Leave `scale` times the sum of the own shard in `own`; or say who had trouble, on all ranks alike."""
         self.send(step)
         trouble = self.receive()
         self.finish()
-        if trouble is not None:
+        if trouble is None:
+            self.add_up(scale)
+        else:
             self.forget()
         return trouble

@@ -6,12 +6,12 @@ scheme itself does the work, with the interpreter's lock released; another devic
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 
-from syncline.codec.scheme import EncodeState, Scheme
+from syncline.codec.scheme import F32, EncodeState, Scheme
 from syncline.errors import SynchronizationError
 
 
@@ -24,9 +24,23 @@ class TensorCodec(Protocol):
 
     def encode(
         self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
-    ) -> None: ...
+    ) -> bool: ...
 
     def decode(self, payload: torch.Tensor, out: torch.Tensor, *, add: bool = False, scale: float = 1.0) -> None: ...
+
+    def add_up(self, payloads: Sequence[torch.Tensor], own: torch.Tensor, *, scale: float = 1.0) -> None: ...
+
+    def reduce(
+        self,
+        payloads: Sequence[torch.Tensor],
+        own: torch.Tensor,
+        payload: torch.Tensor,
+        state: EncodeState,
+        residual: torch.Tensor | None,
+        *,
+        before: float = 1.0,
+        after: float = 1.0,
+    ) -> bool: ...
 
 
 class CpuCodec:
@@ -41,13 +55,34 @@ class CpuCodec:
 
     def encode(
         self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
-    ) -> None:
-        """Write values plus residual to the payload and leave the error in the residual."""
-        self.scheme.encode(values.numpy(), payload.numpy(), state, None if residual is None else residual.numpy())
+    ) -> bool:
+        """Write values plus residual to the payload, leave the error in the residual, tell whether all was finite."""
+        return self.scheme.encode(values.numpy(), payload.numpy(), state, _array(residual))
 
     def decode(self, payload: torch.Tensor, out: torch.Tensor, *, add: bool = False, scale: float = 1.0) -> None:
         """Write what the payload says, times `scale`, or add it."""
         self.scheme.decode(payload.numpy(), out.numpy(), add=add, scale=scale)
+
+    def add_up(self, payloads: Sequence[torch.Tensor], own: torch.Tensor, *, scale: float = 1.0) -> None:
+        """Add what the payloads say, then multiply."""
+        self.scheme.add_up([payload.numpy() for payload in payloads], own.numpy(), scale=scale)
+
+    def reduce(
+        self,
+        payloads: Sequence[torch.Tensor],
+        own: torch.Tensor,
+        payload: torch.Tensor,
+        state: EncodeState,
+        residual: torch.Tensor | None,
+        *,
+        before: float = 1.0,
+        after: float = 1.0,
+    ) -> bool:
+        """Add the payloads, encode the sum and take what it decodes to, as `Scheme.reduce` does."""
+        received = [part.numpy() for part in payloads]
+        return self.scheme.reduce(
+            received, own.numpy(), payload.numpy(), state, _array(residual), before=before, after=after
+        )
 
 
 _MAKERS: dict[str, Callable[[Scheme], TensorCodec]] = {"cpu": CpuCodec}
@@ -72,6 +107,20 @@ def tensor_codec(scheme: Scheme, device: torch.device) -> TensorCodec:
             hint="Move the model to one of these.",
         )
     return maker(scheme)
+
+
+def take_back(codec: TensorCodec, values: torch.Tensor, payload: torch.Tensor, residual: torch.Tensor) -> None:
+    """Make the residual what it was before these values were encoded, but for rounding; for steps that are dropped."""
+    sent = torch.empty_like(values)
+    codec.decode(payload, sent)
+    if codec.scheme.owes_all:
+        sent.nan_to_num_(0.0)
+    change = sent.sub_(values)
+    residual.add_(torch.where(torch.isfinite(change), change, 0.0))
+
+
+def _array(residual: torch.Tensor | None) -> F32 | None:
+    return None if residual is None else residual.numpy()
 
 
 def is_finite(values: torch.Tensor) -> bool:

@@ -7,6 +7,7 @@ torch's own, wherever the tensors are.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 
@@ -19,6 +20,7 @@ from syncline.codec.sign import Sign
 from syncline.codec.sparse import HEADER_BYTES, RandomK, TopK
 from syncline.errors import CodecError, SynchronizationError
 from syncline.runtime.gpu import block, sign, sparse
+from syncline.runtime.tensors import is_finite
 
 
 class CudaCodec:
@@ -39,14 +41,48 @@ class CudaCodec:
 
     def encode(
         self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
-    ) -> None:
-        """Write values plus residual to the payload and leave the error in the residual."""
+    ) -> bool:
+        """Write values plus residual to the payload, leave the error in the residual, tell whether all was finite.
+
+        That is a read of its own here, and overflows of values plus residual are not looked for.
+        """
         self._check(payload, values.numel())
+        finite = is_finite(values)
         if payload.data_ptr() % 4:  # kernels write whole words
             aligned = torch.empty_like(payload)
-            self.encode(values, aligned, state, residual)
+            self._encode(values, aligned, state, residual)
             payload.copy_(aligned)
-            return
+        else:
+            self._encode(values, payload, state, residual)
+        return finite
+
+    def add_up(self, payloads: Sequence[torch.Tensor], own: torch.Tensor, *, scale: float = 1.0) -> None:
+        """Add what the payloads say, then multiply."""
+        for payload in payloads:
+            self.decode(payload, own, add=True)
+        if scale != 1.0:
+            own.mul_(scale)
+
+    def reduce(
+        self,
+        payloads: Sequence[torch.Tensor],
+        own: torch.Tensor,
+        payload: torch.Tensor,
+        state: EncodeState,
+        residual: torch.Tensor | None,
+        *,
+        before: float = 1.0,
+        after: float = 1.0,
+    ) -> bool:
+        """Add the payloads, encode the sum and take what it decodes to, as `Scheme.reduce` does."""
+        self.add_up(payloads, own, scale=before)
+        finite = self.encode(own, payload, state, residual)
+        self.decode(payload, own, scale=after)
+        return finite
+
+    def _encode(
+        self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
+    ) -> None:
         scheme = self.scheme
         if values.numel() == 0 and not isinstance(scheme, RandomK):
             payload.zero_()
@@ -128,10 +164,10 @@ class CudaCodec:
         sparse.select(values, residual, scratch, words[:2], words[2:], kept)
         assert state.inner is not None
         if residual is None:
-            self._second.encode(kept, rest, state.inner, None)
+            self._second._encode(kept, rest, state.inner, None)
             return
         error.zero_()
-        self._second.encode(kept, rest, state.inner, error)
+        self._second._encode(kept, rest, state.inner, error)
         sparse.owe(residual, words[:2], words[2:], error)
 
     def _decode_sparse(self, payload: torch.Tensor, out: torch.Tensor, add: bool, scale: float) -> None:
