@@ -55,7 +55,7 @@ while time.monotonic() < end:
 
 def rank_main() -> None:
     """Train, as far as the network can tell, until the stop file appears."""
-    from syncline.watch.spans.unix_socket import SpanWriter
+    from syncline.runtime.span_writer import SpanWriter
 
     go_first()
     rank, folder = int(os.environ["RANK"]), Path(os.environ["WATCH_FOLDER"])

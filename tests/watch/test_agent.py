@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.watch import trees
+from tests.watch.test_spans import come
 
 from syncline.errors import SynclineError, WatchError
 from syncline.fabric import load as load_fabric
+from syncline.runtime.span_writer import SpanWriter
 from syncline.watch.agent import Agent, Options
 from syncline.watch.clock import Clock
 from syncline.watch.history import History
@@ -21,7 +23,7 @@ from syncline.watch.sources.infiniband import InfinibandSource
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import Root
 from syncline.watch.sources.tcp import TcpSource
-from syncline.watch.spans.unix_socket import SocketSpans, SpanWriter
+from syncline.watch.spans.unix_socket import SocketSpans
 
 
 class Host:
@@ -141,6 +143,7 @@ def test_spans_reach_the_frame_with_their_prediction(tmp_path: Path) -> None:
                 "step": step,
             }
             writer.send([span])
+        come(source, 2)
         frame = host.tick(1.0)
     (stat,) = frame.job.collectives
     assert (stat.key, stat.num, stat.predicted_s) == ("all_reduce/1MiB", 3, 0.2)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.errors import FileError, WatchError
+from syncline.runtime.span_writer import MAX_SPANS, PER_DATAGRAM, SpanWriter, socket_path
 from syncline.timeline import Source, SourceKind, SpanKind, TimelineBuilder, save
 from syncline.watch.clock import Clock
 from syncline.watch.spans.event import event_of
@@ -22,7 +23,7 @@ from syncline.watch.spans.flight_recorder import FlightRecorderSpans
 from syncline.watch.spans.nccl_inspector import InspectorSpans
 from syncline.watch.spans.plain_pickle import read_plain_pickle
 from syncline.watch.spans.timelines import TimelineSpans
-from syncline.watch.spans.unix_socket import SocketSpans, SpanWriter
+from syncline.watch.spans.unix_socket import MAX_DATAGRAMS, SocketSpans, free_socket
 
 GOOD = {
     "rank": 3,
@@ -40,9 +41,17 @@ JSON = st.recursive(
 )
 
 
+def come(source: SocketSpans, count: int) -> None:
+    """Wait until so many datagrams have been taken."""
+    until = time.monotonic() + 10
+    while len(source._came) < count and time.monotonic() < until:
+        time.sleep(0.001)
+
+
 def test_a_span_comes_over_the_socket(tmp_path: Path) -> None:
     with closing(SocketSpans(tmp_path / "s", Clock())) as source, closing(SpanWriter(tmp_path / "s")) as writer:
         writer.send([GOOD, {**GOOD, "rank": 4}])
+        come(source, 1)
         events = source.read()
     assert [(e.rank, e.name, e.kind, e.duration_s, e.step) for e in events] == [
         (3, "all_reduce", SpanKind.COLLECTIVE, 0.5, 7),
@@ -61,8 +70,47 @@ def test_a_writer_is_never_held_up_by_an_agent_that_does_not_read(tmp_path: Path
     with closing(SocketSpans(tmp_path / "s", Clock())) as source, closing(SpanWriter(tmp_path / "s")) as writer:
         for _ in range(20_000):
             writer.send([GOOD])
-        assert writer.num_lost > 0
-        assert 0 < len(source.read()) < 20_000
+        until = time.monotonic() + 10
+        num_read = 0
+        while num_read + source.num_lost + writer.num_lost < 20_000 and time.monotonic() < until:
+            num_read += len(source.read())
+        assert num_read + source.num_lost + writer.num_lost == 20_000
+        assert 0 < num_read < 20_000
+
+
+def test_what_waits_for_a_look_is_bounded(tmp_path: Path) -> None:
+    with closing(SocketSpans(tmp_path / "s", Clock())) as source:
+        source._came.extend([b"{}"] * (2 * MAX_DATAGRAMS))
+        source.read()
+        assert source.num_bad == MAX_DATAGRAMS
+
+
+def test_a_step_of_many_buckets_is_told_in_parts_up_to_a_bound(tmp_path: Path) -> None:
+    with closing(SocketSpans(tmp_path / "s", Clock())) as source, closing(SpanWriter(tmp_path / "s")) as writer:
+        assert writer.is_heard()
+        writer.send([GOOD] * (PER_DATAGRAM + 1))
+        come(source, 2)
+        assert len(source.read()) == PER_DATAGRAM + 1
+        writer.send([GOOD] * (MAX_SPANS + 7))
+        assert writer.num_lost >= 7
+    assert not writer.is_heard()
+
+
+def test_agent_and_job_meet_where_the_variable_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.delenv("SYNCLINE_WATCH", raising=False)
+    assert Path(socket_path()).parent == tmp_path
+    assert free_socket() == socket_path()
+    with closing(SocketSpans(socket_path(), Clock())):
+        assert free_socket() == ""  # an agent is there already
+        with pytest.raises(WatchError, match="another agent listens here"):
+            SocketSpans(socket_path(), Clock())
+    monkeypatch.setenv("SYNCLINE_WATCH", str(tmp_path / "mine"))
+    assert free_socket() == socket_path() == str(tmp_path / "mine")
+    monkeypatch.setenv("SYNCLINE_WATCH", "")
+    assert free_socket() == ""
+    with closing(SpanWriter()) as writer:
+        assert not writer.is_heard()
 
 
 def test_rubbish_on_the_socket_is_counted(tmp_path: Path) -> None:
@@ -71,6 +119,7 @@ def test_rubbish_on_the_socket_is_counted(tmp_path: Path) -> None:
         for text in (b"", b"{", b"[[[[", b"null", b'{"rank": -1}', json.dumps(GOOD).encode(), b"[" * 50_000):
             out.sendto(text, str(tmp_path / "s"))
         out.close()
+        come(source, 7)
         assert len(source.read()) == 1
         assert source.num_bad == 6
 

@@ -37,7 +37,10 @@ Expect = Annotated[Path | None, typer.Option(help="What was predicted: a plan, a
 Rules = Annotated[Path | None, typer.Option(help="YAML of thresholds that differ from the defaults.")]
 History = Annotated[Path | None, typer.Option(help="Keep the past in this file.")]
 HistorySize = Annotated[str, typer.Option(help="Most that the past may take.")]
-SpansSocket = Annotated[Path | None, typer.Option(help="Listen here for spans of the runtime.")]
+SpansSocket = Annotated[
+    Path | None,
+    typer.Option(help="Listen here for spans of the runtime (default: where it looks by itself)."),
+]
 Timelines = Annotated[Path | None, typer.Option(help="Folder in which timelines of the run appear.")]
 Inspector = Annotated[Path | None, typer.Option(help="Folder of NCCL Inspector's JSON files.")]
 Recorder = Annotated[Path | None, typer.Option(help="Folder of PyTorch flight recorder dumps.")]
@@ -133,13 +136,14 @@ def watch(
         payload = _run(feed, run, access if serve else None, seconds, None, json)
     else:
         from syncline.watch.setup import DEFAULT_INTERFACES, Wish, make_agent
+        from syncline.watch.spans.unix_socket import free_socket
 
         texts = {
             "links": links,
             "expect": expect,
             "rules": rules,
             "history": history,
-            "spans_socket": spans_socket,
+            "spans_socket": spans_socket or (free_socket() if root == Path("/") else ""),
             "timelines": timelines,
             "inspector": inspector,
             "flight_recorder": flight_recorder,

@@ -28,8 +28,9 @@ from syncline.runtime.lane import Lane, LaneRound, Tags, build_round, join_near
 from syncline.runtime.pace import Pace
 from syncline.runtime.play import Player
 from syncline.runtime.posting import Deadline, Post
-from syncline.runtime.record import LaneColumns, gather, source
+from syncline.runtime.record import LaneColumns, gather, source, told
 from syncline.runtime.seats import seats, sits_with_ranks
+from syncline.runtime.span_writer import SpanWriter
 from syncline.runtime.vendor_step import VendorCall
 from syncline.schedule.collective import PAIRED
 from syncline.timeline import SpanKind, Timeline, TimelineBuilder
@@ -62,6 +63,7 @@ class Executor:
         if send_Bps is not None and self.group.backend != "gloo":
             raise ExecutionError(f"send_Bps is not there for {self.group.backend}.", hint="Use the gloo backend.")
         self._post = Post(self.group, None if send_Bps is None else Pace(send_Bps))
+        self._writer = SpanWriter()
         self._bound: dict[tuple[Any, ...], Bound] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._broken = False
@@ -75,6 +77,7 @@ class Executor:
     def close(self) -> None:
         """Let go of buffers and threads; the group stays."""
         self._bound.clear()
+        self._writer.close()
         if self._post.pace is not None:
             self._post.pace.close()
             self._post.pace = None
@@ -151,7 +154,11 @@ class Bound:
         except ExecutionError:
             executor._broken = True
             raise
-        return builder.build()
+        timeline = builder.build()
+        if executor._writer.is_heard() and len(timeline.spans):
+            size_bytes = self.size * self.buffer.element_size()
+            executor._writer.send(told(timeline, executor.group.rank, self.program.name, size_bytes, start_s))
+        return timeline
 
     def _run_step(self, number: int, step: _Prepared | VendorCall, builder: TimelineBuilder, start_s: float) -> None:
         deadline = Deadline(self.executor.deadline_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from syncline import __version__
@@ -62,6 +64,18 @@ def _work_kind(message: Message, sent: bool) -> SpanKind:
     if isinstance(message, CodedMessage):
         return SpanKind.ENCODE if sent else SpanKind.DECODE
     return SpanKind.REDUCE if message.reduce and not sent else SpanKind.COPY
+
+
+def told(timeline: Timeline, rank: int, name: str, size_bytes: int, origin_s: float) -> list[dict[str, Any]]:
+    """Return one run as an agent takes it: the collective of this rank, and what it sent to each peer."""
+    spans = timeline.spans
+    whole = {"rank": rank, "name": name, "start_s": origin_s + timeline.start_s, "end_s": origin_s + timeline.end_s}
+    found = [{**whole, "kind": "collective", "size_bytes": size_bytes}]
+    rows = np.flatnonzero((spans.kind == SpanKind.SEND) & (spans.rank == rank))
+    for peer in np.unique(spans.peer[rows]).tolist():
+        sent = int(spans.size_bytes[rows][spans.peer[rows] == peer].sum())
+        found.append({**whole, "kind": "send", "size_bytes": sent, "peer": peer})
+    return found
 
 
 def gather(timeline: Timeline, group: Group) -> Timeline:

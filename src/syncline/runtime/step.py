@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -89,6 +90,8 @@ class Step:
         self.dense_bytes = 0
         self.skipped = False
         self.ready: list[tuple[int, float, int]] = []
+        self.averaged_s: list[float] = []
+        """When the k-th bucket that went in had come out; buckets keep their order."""
         self.spans: list[Span] = []
         self.waits: dict[int, float] = {}
         """Seconds spent waiting for the messages of each rank of the outermost level."""
@@ -118,6 +121,7 @@ class Step:
             self.num_changes += 1
             self._open -= 1
             self.synchronised_s = time.perf_counter()
+            self.averaged_s.append(self.synchronised_s)
             self._idle.notify_all()
 
     @property
@@ -163,6 +167,25 @@ class Step:
             busy_s += max(0.0, ended - max(began, until_s))
             until_s = max(until_s, ended)
         return sum(row[2] for row in rows) / busy_s if busy_s > 0 else 0.0
+
+    def told(self, peers: Sequence[int]) -> list[dict[str, Any]]:
+        """Return the step as an agent takes it, on the monotonic clock: computing, buckets, equal parts to peers."""
+        shift = time.monotonic() - time.perf_counter()
+        own = {"rank": self.rank, "step": self.number}
+
+        def span(kind: SpanKind, name: str, began_s: float, ended_s: float, **more: int) -> dict[str, Any]:
+            times = {"start_s": began_s + shift, "end_s": max(began_s, ended_s) + shift}
+            return {**own, "kind": kind.name.lower(), "name": name, **times, **more}
+
+        spans = [span(SpanKind.COMPUTE, "forward and backward", self.began_s, self.computed_s)]
+        if self.ended_s > self.synchronised_s:
+            spans.append(span(SpanKind.COMPUTE, "optimizer", self.synchronised_s, self.ended_s))
+        for (_, ready_s, size), averaged_s in zip(self.ready, self.averaged_s, strict=False):
+            spans.append(span(SpanKind.COLLECTIVE, f"average {self.codec}", ready_s, averaged_s, size_bytes=size))
+        for peer in peers if self.ready else ():
+            ends, size = (self.ready[0][1], self.synchronised_s), self.wire_bytes // len(peers)
+            spans.append(span(SpanKind.SEND, "exchange", *ends, size_bytes=size, peer=peer))
+        return spans
 
     def timeline(self, rate_Bps: float) -> Timeline:
         """Return the step as a Timeline of this rank."""

@@ -17,6 +17,7 @@ from syncline.runtime.bucket import Bucket, Layout
 from syncline.runtime.conveyor import Conveyor, Job
 from syncline.runtime.links import GroupLinks
 from syncline.runtime.settings import Settings
+from syncline.runtime.span_writer import SpanWriter
 from syncline.runtime.step import Step, StepReport
 from syncline.runtime.verdict import Straggler
 from syncline.runtime.watchdog import start_watchdog
@@ -41,6 +42,7 @@ class Synchronizer:
         self._num_steps = 0
         self._next_began_s = 0.0
         self._rate_Bps = 0.0
+        self._writer = SpanWriter()
         self._watchdog = start_watchdog(self, links.team, settings.watch_s)
 
     # Steps
@@ -48,20 +50,29 @@ class Synchronizer:
     def begin(self) -> None:
         """Note that a step's computation begins here, which ends the one before."""
         now = time.perf_counter()
-        if self.steps and not self.steps[-1].ended_s:
-            self.steps[-1].ended_s = now
+        self._end_step(now)
         self._next_began_s = self._next_began_s or now
 
     def open_step(self) -> Step:
         """Return a new step, to which buckets can be given."""
-        if self.steps and not self.steps[-1].ended_s:
-            self.steps[-1].ended_s = self._next_began_s or time.perf_counter()
+        self._end_step(self._next_began_s or time.perf_counter())
         began = self._next_began_s or time.perf_counter()
         step = Step(self._num_steps, self.rank, self._choose_codec(), began)
         self._num_steps += 1
         self._next_began_s = 0.0
         self.steps.append(step)
         return step
+
+    def _end_step(self, now_s: float) -> None:
+        """End the step before this moment, if it has not ended, and tell the agent of this host."""
+        if not self.steps or self.steps[-1].ended_s:
+            return
+        step = self.steps[-1]
+        step.ended_s = now_s
+        if self._writer.is_heard():
+            # With levels most bytes go to few, and the others are numbered within their level.
+            everyone = () if self.settings.levels else range(self.num_ranks)
+            self._writer.send(step.told([peer for peer in everyone if peer != self.rank]))
 
     def average(
         self,
@@ -201,6 +212,7 @@ class Synchronizer:
         if self._watchdog is not None:
             self._watchdog.close()
         self._conveyor.close()
+        self._writer.close()
         if self.links.team.pace is not None:
             self.links.team.pace.close()
         self._buckets.clear()

@@ -236,6 +236,7 @@ class Agent:
             "num_clock_steps": self.clock.num_steps,
             "problems": {name: problem for name, problem in self._problems.items() if problem},
             "num_bad_spans": sum(source.num_bad for source in self._spans),
+            "spans_from": [source.name for source in self._spans],
         }
         if self._sampler is not None:
             health["sampled"] = list(self._sampler.devices)
