@@ -13,6 +13,7 @@ app = typer.Typer(help="Rehearse a cluster on this machine: predict collectives 
 EPILOG = examples(
     "syncline rehearse cluster.yaml",
     "syncline rehearse cluster.yaml job.yaml --scale 0.1 --html rehearsal.html",
+    "syncline rehearse cluster.yaml --loopback",
 )
 
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset.")]
@@ -22,7 +23,14 @@ JobFile = Annotated[
 ]
 Scale = Annotated[float | None, typer.Option(help="Factor on all rates (default: what this machine can).")]
 Hosts = Annotated[int | None, typer.Option(help="Only so many hosts of the cluster.")]
-Html = Annotated[Path | None, typer.Option(help="Write the report: predicted beside measured, and the loss.")]
+Html = Annotated[Path | None, typer.Option(help="Write the report: timelines, links and the loss.")]
+Loopback = Annotated[
+    bool,
+    typer.Option(
+        "--loopback",
+        help="Without a lab: over loopback, at rates that the runtime itself holds. Chosen where no lab can be made.",
+    ),
+]
 
 
 # A group reads no options after its arguments unless told so.
@@ -33,6 +41,7 @@ def rehearse(
     scale: Scale = None,
     hosts: Hosts = None,
     html: Html = None,
+    loopback: Loopback = False,
     json: JsonOption = False,
 ) -> None:
     """Calibrate, predict, run, compare; recommend a way to synchronise and train with it."""
@@ -44,7 +53,7 @@ def rehearse(
 
     if html is not None:
         check_writable(html)
-    found = run(cluster, load_job(job), scale=scale, hosts=hosts, tell=_tell)
+    found = run(cluster, load_job(job), scale=scale, hosts=hosts, loopback=loopback, tell=_tell, warn=_warn)
     payload = found.to_json()
     lines = rehearsal_lines(found)
     if html is not None:
@@ -58,3 +67,7 @@ def _tell(text: str) -> None:
     console = err()
     if console.is_terminal:
         console.print(f"[dim]{text}[/]")
+
+
+def _warn(text: str) -> None:
+    err().print(f"{text}.", highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""A rehearsal as one self-contained page: predicted beside measured, and the loss."""
+"""A rehearsal as one self-contained page: predicted beside measured, runs on one axis of time, links and the loss."""
 
 from __future__ import annotations
 
@@ -7,17 +7,28 @@ from html import escape
 
 from syncline import units
 from syncline.bench.rehearsal.rehearse import Rehearsal
+from syncline.bench.rehearsal.shown import Shown
+from syncline.report import aligned_chart
+from syncline.report.aligned_chart import links_svg, ranks_svg
 from syncline.report.simulation_page import even_ticks
+from syncline.report.time_chart import STYLE
 
-_STYLE = """
-:root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--soft:#57606a;--line:#d0d7de;--a:#0969da;--b:#bc4c00}
-@media (prefers-color-scheme:dark){:root{--ink:#e6e6e6;--paper:#14171a;--soft:#9aa;--line:#333;--a:#4c9aff;--b:#f0883e}}
-body{font:14px/1.5 system-ui,sans-serif;margin:24px auto;max-width:1000px;color:var(--ink);background:var(--paper)}
-h1{font-size:20px} h2{font-size:16px;margin-top:30px} .answer{font-size:17px} .soft{color:var(--soft)}
-svg{max-width:100%;height:auto} text{fill:var(--ink);font:11px system-ui,sans-serif} .axis{stroke:var(--line)}
-.p{fill:var(--a)} .m{fill:var(--b)} pre{overflow:auto;font-size:12px}
+_STYLE = (
+    STYLE
+    + aligned_chart.STYLE
+    + """
+:root{color-scheme:light dark;--p:#0969da;--m:#bc4c00}
+@media (prefers-color-scheme:dark){:root{--p:#4c9aff;--m:#f0883e}}
+body{font:14px/1.5 system-ui,sans-serif;margin:24px auto;max-width:1000px;padding:0 16px;color:var(--ink);
+background:var(--paper)}
+h1{font-size:22px;margin:0 0 4px} h2{font-size:16px;margin:34px 0 2px} .answer{font-size:17px} .soft{color:var(--soft)}
+p.soft{margin:0 0 8px} text{fill:var(--ink);font:11.5px system-ui,sans-serif} pre{overflow:auto;font-size:12px}
+summary{cursor:pointer;margin:8px 0} .legend{margin:2px 0 0 150px} .p{fill:var(--p)} .m{fill:var(--m)}
+.thin{stroke-width:1.4;stroke-opacity:.75} .thick{stroke-width:2.6}
 """
-_COLOURS = ("var(--a)", "var(--b)", "#1a7f37", "#8250df", "#9a6700", "#cf222e", "#57606a")
+)
+MOST_SHOWN_LINKS = 4
+_NUM_COLOURS = 6
 Bar = tuple[str, float, float, str]
 """Name, predicted, measured, gap."""
 
@@ -30,25 +41,57 @@ def rehearsal_page(found: Rehearsal, lines: Sequence[str]) -> str:
         if not row.calibrated_on
     ]
     steps = [(row.synchronisation, row.predicted_s, row.measured_s, f"{row.gap:+.1%}") for row in found.steps]
+    where = "over loopback, each held to its rate by the runtime" if found.is_loopback else "on an emulated copy"
+    *programs, step = found.shown or (None,)
     parts = [
         f"<h1>Rehearsal of {escape(found.cluster)}</h1>",
         f'<p class="answer">{escape(lines[0])}</p>',
-        f'<p class="soft">{found.num_ranks} ranks on an emulated copy on one machine, rates scaled by {found.scale:g}. '
-        '<span style="color:var(--a)">■ predicted</span> <span style="color:var(--b)">■ measured (median)</span></p>',
+        f'<p class="soft">{found.num_ranks} ranks {where} on one machine, rates scaled by {found.scale:g}. '
+        '<span style="color:var(--p)">■ predicted</span> <span style="color:var(--m)">■ measured</span></p>',
+        *(f'<p class="soft">{escape(note)}.</p>' for note in found.notes),
         "<h2>Training step by synchronisation</h2>",
+        '<p class="soft">Measured: the median of the steps. The gap is predicted over measured, less 1.</p>',
         bars_svg(steps),
+        *([] if step is None else _aligned(step)),
+        *_links(found),
+        "<h2>Loss</h2>",
+        losses_svg(found.trained, found.recommended.synchronisation if found.steps else ""),
         "<h2>Collectives, at sizes that were not calibrated on</h2>",
         bars_svg(operations),
-        "<h2>Loss</h2>",
-        losses_svg(found.trained),
-        "<h2>All of it</h2>",
-        f"<pre>{escape(chr(10).join(lines))}</pre>",
     ]
+    for number, shown in enumerate(programs):
+        drawn = "".join(_aligned(shown, "h3"))
+        summary = f"<summary>{escape(shown.name)}, rank by rank</summary>"
+        parts.append(f"<details{'' if number else ' open'}>{summary}{drawn}</details>")
+    parts += ["<h2>All of it</h2>", f"<pre>{escape(chr(10).join(lines))}</pre>"]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>Rehearsal of {escape(found.cluster)}</title><style>{_STYLE}</style></head>"
         f"<body>{''.join(parts)}</body></html>\n"
     )
+
+
+def _aligned(shown: Shown, heading: str = "h2") -> list[str]:
+    """Return one run: what every rank did and what the busiest links carried, on one axis of time."""
+    return [
+        f"<{heading}>{escape(shown.name[:1].upper() + shown.name[1:])}: predicted above measured</{heading}>",
+        '<p class="soft">One run, from its start. A message is drawn from when it was posted to when it had '
+        "arrived (or, where it is sent, was taken by the transport).</p>",
+        ranks_svg(shown.predicted, shown.measured),
+        '<p class="soft">Its busiest links, from idle to full (dotted): predicted as a line, measured as an area.</p>',
+        links_svg(shown.measured, shown.predicted, MOST_SHOWN_LINKS),
+    ]
+
+
+def _links(found: Rehearsal) -> list[str]:
+    """Return the links over the whole training."""
+    if found.links is None:
+        return []
+    return [
+        f"<h2>Links while training with {escape(found.recommended.synchronisation)}</h2>",
+        '<p class="soft">Share of the emulated rate, from counters read every millisecond; dotted: full.</p>',
+        links_svg(found.links),
+    ]
 
 
 def bars_svg(rows: Sequence[Bar], width: int = 960) -> str:
@@ -63,8 +106,9 @@ def bars_svg(rows: Sequence[Bar], width: int = 960) -> str:
     out = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="predicted and measured times">']
     for tick in ticks:
         x = left + tick * scale
-        out.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height - 22}"/>')
-        out.append(f'<text x="{x:.1f}" y="{height - 8}" text-anchor="middle">{escape(units.show_time(tick))}</text>')
+        out.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height - 22}"/>')
+        out.append(f'<text class="axis" x="{x:.1f}" y="{height - 8}" text-anchor="middle">'
+                   f"{escape(units.show_time(tick))}</text>")  # fmt: skip
     for i, (name, predicted, measured, gap) in enumerate(rows):
         y = i * row_height + 4
         out.append(f'<text x="{left - 8}" y="{y + 16}" text-anchor="end">{escape(name)}</text>')
@@ -77,30 +121,33 @@ def bars_svg(rows: Sequence[Bar], width: int = 960) -> str:
     return "".join(out) + "</svg>"
 
 
-def losses_svg(curves: dict[str, list[float]], width: int = 960, height: int = 300) -> str:
-    """Return the loss of each run by step."""
+def losses_svg(curves: dict[str, list[float]], recommended: str = "", width: int = 960, height: int = 300) -> str:
+    """Return the loss of each run by step, the recommended one last and thick."""
     if not curves:
         return "<p>nothing was trained</p>"
-    left, bottom, top = 50, 30, 10
+    left, right, bottom, top = 50, 190, 30, 10
     steps = max(len(curve) for curve in curves.values())
     low = min(min(curve) for curve in curves.values())
     high = max(max(curve) for curve in curves.values())
     span = (high - low) or 1.0
 
-    def at(step: int, loss: float) -> str:
-        x = left + (width - left - 170) * step / max(1, steps - 1)
-        return f"{x:.1f},{top + (height - top - bottom) * (high - loss) / span:.1f}"
+    def at(step: int, loss: float) -> tuple[float, float]:
+        x = left + (width - left - right) * step / max(1, steps - 1)
+        return x, top + (height - top - bottom) * (high - loss) / span
 
     out = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="loss by step">']
     for loss in (low, (low + high) / 2, high):
-        y = at(0, loss).partition(",")[2]
-        out.append(f'<line class="axis" x1="{left}" x2="{width - 170}" y1="{y}" y2="{y}"/>')
-        out.append(f'<text x="{left - 6}" y="{y}" text-anchor="end">{loss:.2f}</text>')
-    out.append(f'<text x="{left}" y="{height - 8}">step 1</text>')
-    out.append(f'<text x="{width - 170}" y="{height - 8}" text-anchor="end">step {steps}</text>')
-    for i, (name, curve) in enumerate(curves.items()):
-        colour = _COLOURS[i % len(_COLOURS)]
-        points = " ".join(at(step, loss) for step, loss in enumerate(curve))
-        out.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{points}"/>')
-        out.append(f'<text x="{width - 160}" y="{top + 14 + 16 * i}" style="fill:{colour}">{escape(name)}</text>')
+        y = at(0, loss)[1]
+        out.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        out.append(f'<text class="axis" x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{loss:.2f}</text>')
+    out.append(f'<text class="axis" x="{left}" y="{height - 8}">step 1</text>')
+    out.append(f'<text class="axis" x="{width - right}" y="{height - 8}" text-anchor="end">step {steps}</text>')
+    for i, (name, curve) in enumerate(sorted(curves.items(), key=lambda item: item[0] == recommended)):
+        colour, is_best = f"var(--c{i % _NUM_COLOURS})", name == recommended
+        points = " ".join("{:.1f},{:.1f}".format(*at(step, loss)) for step, loss in enumerate(curve))
+        out.append(f'<polyline fill="none" stroke="{colour}" class="{"thick" if is_best else "thin"}" '
+                   f'points="{points}"/>')  # fmt: skip
+        words = f"{name}, recommended" if is_best else name
+        x, y = width - right + 10, top + 14 + 16 * i
+        out.append(f'<text x="{x}" y="{y}" style="fill:{colour}">{escape(words)}</text>')
     return "".join(out) + "</svg>"

@@ -11,10 +11,11 @@ from syncline.bench.rehearsal.rehearse import OperationRow, Rehearsal, StepRow
 def rehearsal_lines(found: Rehearsal) -> list[str]:
     """Return the answer first, then the tables, then what was left out."""
     costs = found.fit.costs
+    where = "over loopback" if found.is_loopback else "on an emulated copy"
     lines = [
         headline(found),
         "",
-        f"{found.cluster}: {found.num_ranks} ranks on an emulated copy, rates scaled by {found.scale:g}; hosts fitted: "
+        f"{found.cluster}: {found.num_ranks} ranks {where}, rates scaled by {found.scale:g}; hosts fitted: "
         f"{costs.efficiency:.1%} of line rate, {units.show_time(costs.latency_s)} a message, "
         f"{units.show_time(costs.start_s)} to start (fitted to {found.fit.median_error:.1%}, "
         f"{found.fit.worst_error:.1%} at worst)",

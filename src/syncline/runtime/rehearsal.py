@@ -2,7 +2,7 @@
 
 trainer = Trainer({"width": 256, "depth": 4}, rank=0)
 trainer.work()                       # processor seconds of forward, of each bucket's backward, of the optimizer
-trainer.train("int8", steps=8)       # wall seconds of steps, losses, bytes sent
+trainer.train("int8", steps=8)       # wall seconds of steps, losses, bytes sent, one step as a Timeline
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
+from syncline import __version__
 from syncline.codec.scheme import scheme
 from syncline.runtime.group import Group
 from syncline.runtime.start import synchronize
+from syncline.runtime.step import IGNORES
+from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
 
 BUCKET_MB = 4.0
 VOCABULARY = 256
@@ -39,11 +42,15 @@ class OwnWork:
 
 @dataclass(frozen=True)
 class Steps:
-    """Wall seconds and losses of training steps, and the bytes this rank sent in one."""
+    """Wall seconds and losses of training steps, the bytes this rank sent in one, and one as a Timeline of this rank.
+
+    The Timeline is the last but one under a codec; under plain DDP one more, in which the buckets are watched.
+    """
 
     times_s: list[float]
     losses: list[float]
     wire_bytes: float
+    timeline: Timeline
 
 
 class ByteGpt(nn.Module):
@@ -70,12 +77,16 @@ class ByteGpt(nn.Module):
 
 
 class Trainer:
-    """Trains the same model from the same start on the same text, under one synchronisation after the other."""
+    """Trains the same model from the same start on the same text, under one synchronisation after the other.
 
-    def __init__(self, model: Mapping[str, int], rank: int) -> None:
+    `send_Bps` holds what this rank sends to a rate. The backend's own all-reduce cannot be held back, so that plain
+    DDP then is float32 through the runtime.
+    """
+
+    def __init__(self, model: Mapping[str, int], rank: int, send_Bps: float | None = None) -> None:
         self.width, self.depth = int(model.get("width", 256)), int(model.get("depth", 4))
         self.batch, self.length = int(model.get("batch", 2)), int(model.get("length", 64))
-        self.rank = rank
+        self.rank, self.send_Bps = rank, send_Bps
         torch.set_num_threads(1)
         self._text = _text()
 
@@ -127,7 +138,8 @@ class Trainer:
     def train(self, synchronisation: str, steps: int, warm_up: int = 3) -> Steps:
         """Train with plain DDP ("ddp") or through a codec, and return what the steps after the warm-up took."""
         model, optimizer = self._fresh()
-        handle = None if synchronisation == "ddp" else synchronize(model, codec=synchronisation, check_every=0)
+        codec = codec_of(synchronisation, self.send_Bps)
+        handle = None if codec is None else synchronize(model, codec=codec, check_every=0, send_Bps=self.send_Bps)
         times, losses = [], []
         for step in range(warm_up + steps):
             if step == warm_up:
@@ -142,10 +154,46 @@ class Trainer:
                 times.append(time.perf_counter() - began)
         elements = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
         size = dist.get_world_size()
-        sent = 8.0 * elements * (size - 1) / size if handle is None else float(handle.report().wire_bytes)
-        if handle is not None:
-            handle.close()
-        return Steps(times, losses, sent)
+        if handle is None:
+            sent = 8.0 * elements * (size - 1) / size
+            return Steps(times, losses, sent, self._watched_step(model, optimizer, warm_up + steps))
+        handle.close()
+        return Steps(times, losses, float(handle.report().wire_bytes), handle.timeline())
+
+    def _watched_step(self, model: DistributedDataParallel, optimizer: torch.optim.Optimizer, step: int) -> Timeline:
+        """Return one more step of plain DDP, with the time of every bucket's all-reduce."""
+        size = dist.get_world_size()
+        buckets: list[tuple[float, float, int]] = []
+
+        def hook(state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+            gradients, began = bucket.buffer().div_(size), time.perf_counter()
+
+            def done(future: Any) -> torch.Tensor:
+                buckets.append((began, time.perf_counter(), gradients.nbytes))
+                summed: torch.Tensor = future.value()[0]
+                return summed
+
+            work: Any = dist.all_reduce(gradients, async_op=True)
+            future: torch.futures.Future[torch.Tensor] = work.get_future().then(done)
+            return future
+
+        hook.__annotations__.clear()
+        model.register_comm_hook(None, hook)
+        times = [time.perf_counter()]
+        loss = model(self._batch(step))
+        times.append(time.perf_counter())
+        loss.backward()
+        times.append(time.perf_counter())
+        optimizer.step()
+        times.append(time.perf_counter())
+        source = Source(SourceKind.RUNTIME, "syncline rehearsal", __version__, IGNORES)
+        builder = TimelineBuilder(source)
+        last = max((began for began, _, _ in buckets), default=times[2])
+        for begin, end in ((times[0], last), (times[2], times[3])):
+            builder.add_span(self.rank, begin, end, SpanKind.COMPUTE, "step")
+        for began, ended, nbytes in buckets:
+            builder.add_span(self.rank, began, ended, SpanKind.COLLECTIVE, "step", size_bytes=nbytes)
+        return builder.build()
 
     def _fresh(self) -> tuple[DistributedDataParallel, torch.optim.Optimizer]:
         torch.manual_seed(0)
@@ -157,6 +205,13 @@ class Trainer:
         generator = torch.Generator().manual_seed(1000 * step + self.rank)
         start = torch.randint(0, len(self._text) - self.length - 1, (self.batch,), generator=generator)
         return torch.stack([self._text[s : s + self.length + 1] for s in start.tolist()]).long()
+
+
+def codec_of(synchronisation: str, send_Bps: float | None) -> str | None:
+    """Return the codec of a synchronisation; None: plain DDP, by the backend's own all-reduce."""
+    if synchronisation != "ddp":
+        return synchronisation
+    return None if send_Bps is None else "fp32"
 
 
 def codec_times(name: str, num_elements: int, repeats: int = 3) -> dict[str, float]:

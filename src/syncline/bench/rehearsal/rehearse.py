@@ -6,28 +6,24 @@ found.operations[0].gap, found.recommended
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
+from syncline import units
 from syncline.bench.rehearsal.job import PLAIN, Job
-from syncline.bench.rehearsal.wiring import wiring_of
+from syncline.bench.rehearsal.shown import Shown, carried, measured
+from syncline.bench.rehearsal.stage import Stage, open_lab, open_loopback
 from syncline.bench.sweep import program_of
 from syncline.codec.scheme import scheme
-from syncline.errors import BenchError, SynclineError
-from syncline.fabric import Fabric, load
-from syncline.lab import Lab
-from syncline.program import Placement, place
+from syncline.errors import BenchError, LabError, SynclineError
 from syncline.schedule import Kind
-from syncline.sim.emulated_step import Exchanged, Machine, Ring, Work, predict_step
-from syncline.sim.emulation import HostCosts, Script, Wiring, predict, script_of
+from syncline.sim.emulated_step import Exchanged, Machine, Ring, Work, predict_step, step_timeline
+from syncline.sim.emulation import HostCosts, Script, chronicle, predict, script_of
 from syncline.sim.host_fit import Fit, Point, fit
+from syncline.timeline import Timeline
 
 SCORED_FROM_S = 0.02
 """Shorter operations are shown but not scored: a busy machine's scheduler moves them by as much as they last."""
@@ -89,6 +85,10 @@ class Rehearsal:
     machine: Machine
     trained: dict[str, list[float]]
     notes: tuple[str, ...]
+    is_loopback: bool = False
+    shown: tuple[Shown, ...] = ()
+    links: Timeline | None = None
+    """What the links of the lab carried while the recommended synchronisation trained."""
 
     @property
     def recommended(self) -> StepRow:
@@ -107,6 +107,7 @@ class Rehearsal:
         gaps = [abs(row.gap) for row in self.operations if row.scored]
         return {
             "cluster": self.cluster, "ranks": self.num_ranks, "rates_scaled_by": self.scale,
+            "network": "loopback" if self.is_loopback else "lab",
             "calibration": {**self.fit.costs.to_json(), "median_error": self.fit.median_error,
                             "worst_error": self.fit.worst_error},
             "operations": [_row(row) | {"algorithm": row.algorithm, "size_bytes": row.size_bytes,
@@ -127,39 +128,6 @@ def _row(row: OperationRow | StepRow) -> dict[str, Any]:
             "gap": row.gap}  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class _Stage:
-    """An open lab with what is needed to predict on it and to run in it."""
-
-    lab: Lab
-    wiring: Wiring
-    placement: Placement
-    cluster: str
-    folder: Path
-
-    def run(self, module: str, order: dict[str, Any], timeout_s: float) -> Any:
-        """Give every rank an order and return what rank 0 wrote."""
-        paper, answer = self.folder / "order.json", self.folder / "answer.json"
-        paper.write_text(json.dumps({"cluster": self.cluster, "ranks": self.placement.num_ranks, **order}), "utf-8")
-        answer.unlink(missing_ok=True)
-        command = [sys.executable, "-m", f"syncline.bench.rehearsal.{module}", str(paper), str(answer)]
-        result = self.lab.run(command, timeout_s=timeout_s, num_ranks=self.placement.num_ranks)
-        if result.exit_code or not answer.exists():
-            failed = next((rank for rank in result.ranks if rank.exit_code), result.ranks[0])
-            raise BenchError(f"rank {failed.rank} of the rehearsal failed with status {failed.exit_code}.",
-                             detail=failed.stderr[-1500:])  # fmt: skip
-        return json.loads(answer.read_text("utf-8"))
-
-
-@contextmanager
-def _open(cluster: str, scale: float | None, hosts: int | None, tell: Callable[[str], None]) -> Iterator[_Stage]:
-    """Build the lab of a cluster, with a folder for orders and answers; both are gone afterwards."""
-    fabric = load(cluster)
-    with tempfile.TemporaryDirectory() as folder, Lab(fabric, scale=scale, hosts=hosts) as lab:
-        tell(f"{len(lab.host_names)} hosts, rates scaled by {lab.blueprint.scale:g}")
-        yield _Stage(lab, wiring_of(lab), _seats(fabric, lab), str(_absolute(cluster)), Path(folder))
-
-
 def measure_programs(
     cluster: str,
     job: Job,
@@ -170,8 +138,10 @@ def measure_programs(
     timeout_s: float = 900.0,
 ) -> tuple[Fit, tuple[OperationRow, ...], int]:
     """Run the collectives of a job alone: the fit, every operation, and the number of ranks."""
-    with _open(cluster, scale, hosts, tell) as stage:
-        fitted, rows, _ = _programs(stage, job, tell, timeout_s)
+    with open_lab(cluster, scale=scale, hosts=hosts) as stage:
+        tell(_size(stage))
+        scripts, _ = _scripts(stage, job)
+        fitted, rows = _programs(stage, job, scripts, tell, timeout_s)
         return fitted, rows, stage.placement.num_ranks
 
 
@@ -181,49 +151,97 @@ def rehearse(
     *,
     scale: float | None = None,
     hosts: int | None = None,
+    loopback: bool = False,
     tell: Callable[[str], None] = lambda text: None,
+    warn: Callable[[str], None] = lambda text: None,
     timeout_s: float = 900.0,
 ) -> Rehearsal:
-    """Build the lab of a cluster, calibrate, predict, run, compare, and train with the best synchronisation."""
-    with _open(cluster, scale, hosts, tell) as stage:
-        fitted, operations, skipped = _programs(stage, job, tell, timeout_s)
+    """Build the lab of a cluster, calibrate, predict, run, compare, and train with the best synchronisation.
+
+    With `loopback`, and where no lab can be made, ranks talk over loopback at a rate that the runtime itself holds;
+    `warn` is told so.
+    """
+    with _open(cluster, scale, hosts, loopback) as stage:
+        if stage.is_loopback:
+            for note in stage.notes:
+                warn(note)
+        tell(_size(stage))
+        scripts, skipped = _scripts(stage, job)
+        fitted, operations = _programs(stage, job, scripts, tell, timeout_s)
         tell("training under " + ", ".join(job.synchronisations))
         answer = stage.run("training", _training(job, job.synchronisations, job.steps), timeout_s)
         steps, work, machine = _steps(stage, answer, fitted.costs)
         found = Rehearsal(
-            stage.placement.fabric.name, stage.placement.num_ranks, stage.lab.blueprint.scale, fitted, operations,
+            stage.placement.fabric.name, stage.placement.num_ranks, stage.scale, fitted, operations,
             skipped, steps, work, machine, {row["synchronisation"]: row["losses"] for row in answer["rows"]},
-            stage.lab.notes,
+            stage.notes, stage.is_loopback,
         )  # fmt: skip
-        if job.train_steps:
-            best = found.recommended.synchronisation
-            tell(f"training {job.train_steps} steps with {best}")
-            longer = stage.run("training", _training(job, (best,), job.train_steps), timeout_s)
-            found.trained[best] = longer["rows"][0]["losses"]
-    return found
+        return _train(stage, job, found, scripts, answer, tell, timeout_s) if job.train_steps else found
+
+
+def _train(
+    stage: Stage,
+    job: Job,
+    found: Rehearsal,
+    scripts: Sequence[_Scripted],
+    before: dict[str, Any],
+    tell: Callable[[str], None],
+    timeout_s: float,
+) -> Rehearsal:
+    """Train with the recommended synchronisation while links are counted, and keep single runs to be shown."""
+    best = found.recommended.synchronisation
+    tell(f"training {job.train_steps} steps with {best}")
+    largest = [each for each in scripts if each[0]["size_bytes"] == max(job.sizes)]
+    order = _training(job, (best,), job.train_steps) | {"programs": [order for order, _ in largest]}
+    with stage.counters() as recording:
+        longer = stage.run("training", order, timeout_s)
+    links = None if recording is None else recording.counters.timeline()
+    shown = [
+        Shown(f"{given['algorithm']} {units.show_size(given['size_bytes'])}", chronicle(script, found.fit.costs),
+              measured(run["rows"], links, run["start_s"]))
+        for (given, script), run in zip(largest, longer["shown"]["programs"], strict=True)
+    ]  # fmt: skip
+    how = _way(stage, best, before["codecs"], found.fit.costs)
+    predicted = step_timeline(found.work, how, stage.wiring, found.machine, found.fit.costs)
+    shown.append(Shown(f"training step, {best}", predicted, measured(longer["shown"]["step"], links)))
+    whole = None if links is None else carried(links, *longer["shown"]["training_s"])
+    trained = found.trained | {best: longer["rows"][0]["losses"]}
+    return replace(found, trained=trained, shown=tuple(shown), links=whole)
+
+
+@contextmanager
+def _open(cluster: str, scale: float | None, hosts: int | None, loopback: bool) -> Iterator[Stage]:
+    """Open a lab; where that is not allowed, or not wanted, what stands in for it."""
+    with ExitStack() as stack:
+        why = ""
+        if not loopback:
+            try:
+                stage = stack.enter_context(open_lab(cluster, scale=scale, hosts=hosts))
+            except LabError as error:
+                why = error.message
+        if loopback or why:
+            # What is wrong with the description is wrong here too, and said again.
+            stage = stack.enter_context(open_loopback(cluster, scale=scale, hosts=hosts, why=why))
+        yield stage
+
+
+def _size(stage: Stage) -> str:
+    return f"{stage.placement.num_ranks} hosts, rates scaled by {stage.scale:g}"
+
+
+_Scripted = tuple[dict[str, Any], Script]
+"""What ranks are told to run, and how it is priced."""
 
 
 def _programs(
-    stage: _Stage, job: Job, tell: Callable[[str], None], timeout_s: float
-) -> tuple[Fit, tuple[OperationRow, ...], dict[str, str]]:
-    scripts, skipped = _scripts(stage, job)
+    stage: Stage, job: Job, scripts: Sequence[_Scripted], tell: Callable[[str], None], timeout_s: float
+) -> tuple[Fit, tuple[OperationRow, ...]]:
     tell(f"running {len(scripts)} collectives {job.repeats} times each")
     rows = stage.run("worker", {"operations": [order for order, _ in scripts]}, timeout_s)
-    return *_compare(job, scripts, rows), skipped
+    return _compare(job, scripts, rows)
 
 
-def _absolute(cluster: str) -> Path | str:
-    path = Path(cluster)
-    return path.resolve() if path.exists() else cluster
-
-
-def _seats(fabric: Fabric, lab: Lab) -> Placement:
-    """Return one rank a host, in the order of hosts."""
-    count = len(lab.host_names)
-    return place("spread", fabric, count)
-
-
-def _scripts(stage: _Stage, job: Job) -> tuple[list[tuple[dict[str, Any], Script]], dict[str, str]]:
+def _scripts(stage: Stage, job: Job) -> tuple[list[_Scripted], dict[str, str]]:
     """Return what will be run with how it is priced, and the algorithms that this cluster cannot run, with why."""
     scripts, skipped = [], {}
     for algorithm in job.algorithms:
@@ -239,7 +257,7 @@ def _scripts(stage: _Stage, job: Job) -> tuple[list[tuple[dict[str, Any], Script
 
 
 def _compare(
-    job: Job, scripts: Sequence[tuple[dict[str, Any], Script]], rows: Sequence[dict[str, Any]]
+    job: Job, scripts: Sequence[_Scripted], rows: Sequence[dict[str, Any]]
 ) -> tuple[Fit, tuple[OperationRow, ...]]:
     wrong = [row for row in rows if row["num_wrong"]]
     if wrong:
@@ -264,7 +282,15 @@ def _training(job: Job, names: Sequence[str], steps: int) -> dict[str, Any]:
     return {"model": job.model.model_dump(), "synchronisations": list(names), "steps": steps}
 
 
-def _steps(stage: _Stage, answer: dict[str, Any], costs: HostCosts) -> tuple[tuple[StepRow, ...], Work, Machine]:
+def _way(stage: Stage, name: str, codecs: dict[str, dict[str, float]], costs: HostCosts) -> Exchanged | Ring:
+    """Return how gradients travel under a synchronisation; over loopback plain DDP is float32 through the runtime."""
+    if name == PLAIN and not stage.is_loopback:
+        return Ring(costs.add_s_per_byte * 4)
+    wire_bytes = scheme("fp32" if name == PLAIN else name).wire_bytes
+    return Exchanged(name, wire_bytes, codecs[name]["encode_s"], codecs[name]["decode_s"])
+
+
+def _steps(stage: Stage, answer: dict[str, Any], costs: HostCosts) -> tuple[tuple[StepRow, ...], Work, Machine]:
     """Price every synchronisation from what its parts cost, beside what was measured."""
     found = answer["costs"]
     work = Work(found["forward_s"], tuple(found["backward_s"]), tuple(answer["elements"]), found["optimizer_s"])
@@ -272,9 +298,7 @@ def _steps(stage: _Stage, answer: dict[str, Any], costs: HostCosts) -> tuple[tup
     rows = []
     for row in answer["rows"]:
         name = row["synchronisation"]
-        how: Exchanged | Ring = Ring(costs.add_s_per_byte * 4)
-        if name != PLAIN:
-            how = Exchanged(name, scheme(name).wire_bytes, **answer["codecs"][name])
+        how = _way(stage, name, answer["codecs"], costs)
         predicted = predict_step(work, how, stage.wiring, machine, costs)
         times = row["times_s"]
         last = statistics.fmean(row["losses"][-3:])

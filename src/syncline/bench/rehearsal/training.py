@@ -15,15 +15,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+from syncline.bench.rehearsal.worker import everyone, own_rate, run_once
 from syncline.errors import BenchError
 from syncline.runtime.group import Group
 from syncline.runtime.launch import detect
-from syncline.runtime.rehearsal import Trainer, codec_times, network_time
+from syncline.runtime.rehearsal import Trainer, codec_of, codec_times, network_time
 
 
 def work(order: dict[str, Any], group: Group) -> dict[str, Any]:
     """Measure what the work costs, then train under each synchronisation in turn."""
-    trainer = Trainer(order["model"], rank=group.rank)
+    limit = own_rate(order, group)
+    trainer = Trainer(order["model"], rank=group.rank, send_Bps=limit)
+    shown: dict[str, Any] = {"programs": run_once(order, group)}
     own = trainer.work()
     costs = {
         "forward_s": own.forward_s,
@@ -31,23 +34,28 @@ def work(order: dict[str, Any], group: Group) -> dict[str, Any]:
         "optimizer_s": own.optimizer_s,
         **network_time(group, int(order.get("probe_bytes", 8 << 20))),
     }
-    codecs = {name: codec_times(name, max(own.elements)) for name in order["synchronisations"] if name != "ddp"}
+    names = {name: codec_of(name, limit) for name in order["synchronisations"]}
+    codecs = {name: codec_times(codec, max(own.elements)) for name, codec in names.items() if codec is not None}
     table = group.numbers([*own.backward_s, own.forward_s, own.optimizer_s])
     mean = table.mean(axis=0).tolist()
     costs |= {"backward_s": mean[:-2], "forward_s": mean[-2], "optimizer_s": mean[-1]}
     before = trainer.cores(group)
     rows = []
     for name in order["synchronisations"]:
+        began = time.monotonic()
         steps = trainer.train(name, int(order["steps"]), int(order.get("warm_up", 3)))
+        shown["training_s"] = [began, time.monotonic()]
         slowest = group.numbers(steps.times_s).max(axis=0)
         loss = group.numbers(steps.losses).mean(axis=0)
         rows.append({
             "synchronisation": name, "times_s": slowest.tolist(), "step_s": statistics.median(slowest.tolist()),
             "losses": loss.tolist(), "wire_bytes": steps.wire_bytes,
         })  # fmt: skip
+        shown["step"] = everyone(steps.timeline, group)
     # With fewer ranks than processors each has one to itself, however many there are.
     cores = max(1.0, min(float(os.cpu_count() or 1), (before + trainer.cores(group)) / 2))
-    return {"costs": costs, "elements": list(own.elements), "codecs": codecs, "rows": rows, "cores": cores}
+    return {"costs": costs, "elements": list(own.elements), "codecs": codecs, "rows": rows, "cores": cores,
+            "shown": shown}  # fmt: skip
 
 
 def main(arguments: list[str]) -> None:

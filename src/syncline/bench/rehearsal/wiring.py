@@ -1,10 +1,13 @@
-"""A lab as the model of shaped links sees it: rates as emulated, paths as the kernel takes them."""
+"""A rehearsal's network as the model of shaped links sees it: rates as emulated, paths as the kernel takes them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from syncline.lab import Lab
+from syncline.lab import Blueprint, Lab
+from syncline.runtime.pace import BURST_BYTES
 from syncline.sim.emulation import Wiring
 
 SEND_BUFFER_BYTES = 256 << 10
@@ -38,3 +41,22 @@ def wiring_of(lab: Lab, ranks_per_host: int = 1) -> Wiring:
         head_start_bytes=float(profile.tcp_limit_output_bytes),
         send_buffer_bytes=SEND_BUFFER_BYTES,
     )
+
+
+def rates_out(blueprint: Blueprint) -> dict[str, float]:
+    """Return the rate of every host's first NIC, at the scale of a blueprint, in order of hosts."""
+    rates = {
+        blueprint.boxes[end.box].name: rate_Bps
+        for cable in blueprint.cables
+        for end, _, _, rate_Bps in cable.ends()
+        if blueprint.boxes[end.box].kind == "host" and end.interface == "eth0"
+    }
+    return {blueprint.boxes[host].name: rates[blueprint.boxes[host].name] for host in blueprint.hosts}
+
+
+def wiring_of_rates(rates: Mapping[str, float]) -> Wiring:
+    """Return hosts that are only limited in what they send, one rank each: as the runtime's own rate limit does it."""
+    count = range(len(rates))
+    path = {(a, b): [a] for a in count for b in count if a != b}
+    names = [f"{host}, sending" for host in rates]
+    return Wiring.of(np.array(list(rates.values())), path, list(count), burst_bytes=float(BURST_BYTES), names=names)

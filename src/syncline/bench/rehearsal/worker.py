@@ -11,28 +11,67 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
+from syncline.bench.rehearsal.shown import COLUMNS, Row
 from syncline.bench.sweep import program_of
 from syncline.errors import BenchError
 from syncline.fabric import load
 from syncline.program import place
-from syncline.runtime.executor import Executor
+from syncline.runtime.executor import Executor, sleep_until
 from syncline.runtime.group import Group
 from syncline.runtime.launch import detect
+from syncline.runtime.record import gather
 from syncline.runtime.trial import measure
 from syncline.schedule import Kind
+from syncline.timeline import Timeline
+from syncline.timeline.spans import RULES, Spans
 
 
 def work(order: dict[str, Any], group: Group) -> list[dict[str, Any]]:
     """Do everything in the order and return a row an operation."""
-    placement = place("packed", load(order["cluster"]), int(order["ranks"]))
+    placement = place("spread", load(order["cluster"]), int(order["ranks"]))
     rows = []
-    with Executor(group) as executor:
+    with Executor(group, send_Bps=own_rate(order, group)) as executor:
         for item in order["operations"]:
             program = program_of(item["algorithm"], Kind(item["kind"]), placement, group.backend)
             trial = measure(executor, program, int(item["size_bytes"]), warm_up=2, repeats=int(item["repeats"]))
             times = trial.rank_s.max(axis=0)
             rows.append({**item, "times_s": times.tolist(), "num_wrong": trial.num_wrong})
     return rows
+
+
+def run_once(order: dict[str, Any], group: Group) -> list[dict[str, Any]]:
+    """Run every program of an order once more, after a warm-up; returns its start and the spans of all ranks."""
+    placement = place("spread", load(order["cluster"]), int(order["ranks"]))
+    found = []
+    with Executor(group, send_Bps=own_rate(order, group)) as executor:
+        for item in order.get("programs", ()):
+            program = program_of(item["algorithm"], Kind(item["kind"]), placement, group.backend)
+            bound = executor.bind(program, torch.zeros(int(item["size_bytes"]) // 4))
+            for _ in range(2):
+                start_s = group.agree_start_s(executor.lead_s)
+                timeline = bound.run(start_s, sleep_until(start_s))
+            found.append({"start_s": start_s, "rows": everyone(timeline, group, start_s)})
+            executor.release(bound)
+    return found
+
+
+def everyone(timeline: Timeline, group: Group, origin_s: float = 0.0) -> list[Row]:
+    """Return the spans of all ranks as rows, on every rank; names, which each rank numbers in its way, are left out."""
+    columns = {rule.name: timeline.spans.column(rule.name) for rule in RULES}
+    nameless = Spans(**columns | {"name": np.zeros(len(timeline.spans), np.int32)})
+    spans = gather(Timeline(timeline.source, nameless, ("",)), group).spans
+    rank, kind, start, end, *rest = (spans.column(name) for name in COLUMNS)
+    columns_of = (rank, kind, start + origin_s, end + origin_s, *rest)
+    return list(zip(*(column.tolist() for column in columns_of), strict=True))
+
+
+def own_rate(order: dict[str, Any], group: Group) -> float | None:
+    """Return the rate that an order holds this rank to; None: the network limits it."""
+    rates = order.get("send_Bps")
+    return float(rates[group.rank]) if rates else None
 
 
 def main(arguments: list[str]) -> None:
