@@ -72,11 +72,17 @@ def test_settings_files_are_read_back_and_bad_ones_refused(tmp_path: Path, monke
 
     path = tmp_path / "tuned.yaml"
     path.write_text(settings_text(FOUND), "utf-8")
-    assert asked("sign", "safe", path) == Asked("int8")
+    says = f"as {path} says"
+    assert asked("sign", "safe", path) == Asked("int8", reason=says)
     monkeypatch.setenv("SYNCLINE_SETTINGS", str(path))
-    assert asked("auto", "safe", None) == Asked("int8")
+    assert asked("auto", "safe", None) == Asked("int8", reason=says)
     path.write_text(settings_text({**FOUND, "codecs": ["plain", "int8"]}), "utf-8")
-    assert asked("auto", "safe", None) == Asked("int8", "safe", ("plain", "int8"))
+    each = asked("auto", "safe", None)
+    assert each == Asked("int8", "safe", ("plain", "int8"), says)
+    with pytest.raises(
+        SynchronizationError, match="codecs for each bucket, and `syncline tune`, are not there for FSD"
+    ):
+        each.by_name("FSDP2")
     for text, message in (
         ("accuracy: safe\n", "there is no codec in it"),
         ("codec: int8\nspeed: 3\n", 'a setting "speed", which is unknown'),
@@ -88,5 +94,6 @@ def test_settings_files_are_read_back_and_bad_ones_refused(tmp_path: Path, monke
     monkeypatch.delenv("SYNCLINE_SETTINGS")
     assert asked("auto", "aggressive", None) == Asked("int8", "aggressive")
     assert asked("int4", "safe", None) == Asked("int4")
-    with pytest.raises(SynchronizationError, match='codec="auto" is not there for FSDP2'):
-        asked("auto", "safe", None).fixed_only("FSDP2")
+    assert asked("auto", "safe", None).by_name("FSDP2").base == "int8"
+    assert asked("auto", "exact", None).by_name("FSDP2").base == "fp32"
+    assert asked("int4", "safe", None).by_name("FSDP2") == Asked("int4")

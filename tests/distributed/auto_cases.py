@@ -13,7 +13,7 @@ from tests.distributed.ddp_cases import batch, distributed, gradients, network, 
 import syncline.torch
 from syncline.errors import SynchronizationError
 from syncline.program.choice import PLAIN, Price
-from syncline.runtime import auto, pilot, probe
+from syncline.runtime import auto, guard, pilot, probe
 
 # Cases take its parts apart, which types would not let them.
 AUTO: Any = auto
@@ -32,10 +32,12 @@ def steps(model: Any, rank: int, numbers: range) -> list[float]:
 
 
 def settles(rank: int) -> dict[str, Any]:
-    """Auto measures, tries and holds; every rank holds the same, and averages are right all the way."""
+    """Asked for nothing it measures, tries and holds; every rank holds the same; averages are right all the way."""
     model = distributed(network())
-    handle: Any = syncline.torch.synchronize(model, codec="auto", accuracy="safe", **OPTIONS)
-    errors = steps(model, rank, range(24))
+    handle: Any = syncline.torch.synchronize(model, **OPTIONS)
+    errors = steps(model, rank, range(17))
+    while handle.pilot.phase != "hold" and len(errors) < 120:  # on a busy machine the network seems to change
+        errors += steps(model, rank, range(1))
     state = handle.state_dict()
     other = distributed(network())
     again: Any = syncline.torch.synchronize(other, codec="auto", accuracy="safe", **OPTIONS)
@@ -60,12 +62,12 @@ def falls_back(rank: int) -> dict[str, Any]:
     def wrong(names: Any, shapes: Any, device: Any) -> Any:
         return [Price(price.name, 0.0, 0.0) for price in real(names, shapes, device)]
 
-    def slow(self: Any, index: int, *rest: Any) -> None:
-        if self.codec_of(index) != PLAIN:
+    def slow(self: Any, order: Any) -> None:
+        if self.codec_of(order.index) != PLAIN:
             import time
 
             time.sleep(0.03)
-        averaged(self, index, *rest)
+        averaged(self, order)
 
     link = probe.probe_link
     AUTO.prices = wrong
@@ -111,38 +113,66 @@ def gradients_like(model: Any) -> torch.Tensor:
 
 
 def guards(rank: int) -> dict[str, Any]:
-    """An average that is far from the dense one costs the codec its class."""
+    """An average that is far from the dense one costs the codec its class; before that one step was dense."""
     model = distributed(network())
-    handle: Any = syncline.torch.synchronize(model, codec="auto", accuracy="safe", **OPTIONS)
-    steps(model, rank, range(22))
-    handle.pilot.codecs = ("int8",) * len(handle.pilot.codecs)
+    handle: Any = syncline.torch.synchronize(model, codec="auto", accuracy="aggressive", **OPTIONS)
+    steps(model, rank, range(24))
+    kept = guard.GUARD_STEPS, guard.ERROR_LIMIT_OWING, guard.DENSE_SHARE
+    guard.GUARD_STEPS, guard.ERROR_LIMIT_OWING, guard.DENSE_SHARE = 10, 1e-12, 1e9
+    handle._guard.rest()
+    handle.pilot.codecs = ("sign",) * len(handle.pilot.codecs)
+    handle.pilot.phase, handle.pilot.checked = "hold", lambda step_s: False
     handle._buckets.clear()
-    every, AUTO.GUARD_STEPS = AUTO.GUARD_STEPS, 1
-    limit, AUTO.GUARD_LIMIT = AUTO.GUARD_LIMIT, 1e-12
+    used = []
     try:
-        steps(model, rank, range(3))
+        for number in range(11):
+            handle.observe(1.0)
+            steps(model, rank, range(number, number + 1))
+            used.append(handle.steps[-1].codec)
     finally:
-        AUTO.GUARD_STEPS, AUTO.GUARD_LIMIT = every, limit
-    found = {"accuracy": handle.pilot.accuracy, "notes": handle.pilot.notes[:1]}
+        guard.GUARD_STEPS, guard.ERROR_LIMIT_OWING, guard.DENSE_SHARE = kept
+    found = {"accuracy": handle.pilot.accuracy, "notes": handle.pilot.notes[-1], "used": used}
     errors = steps(model, rank, range(2))
+    state = handle.state_dict()
+    again: Any = syncline.torch.synchronize(distributed(network()), accuracy="aggressive", **OPTIONS)
+    again.load_state_dict(state)
     handle.close()
-    return {**found, "errors": errors}
+    again.close()
+    return {**found, "errors": errors, "resumed": again.pilot.accuracy}
 
 
-def refuses(rank: int) -> list[str]:
-    texts = []
-    for options in ({"accuracy": "some"}, {"codec": "auto", "warmup": 3}, {"codec": "auto", "levels": (2,)}):
+def answers(rank: int) -> dict[str, Any]:
+    """What cannot be measured is a codec by name, and said; what cannot be had at all is refused."""
+    found = {}
+    for what, options in {
+        "levels": {"levels": (2,)}, "exact": {"levels": (2,), "accuracy": "exact"}, "named": {"codec": "int4"},
+        "sent": {"send_Bps": 1e9}, "some": {"accuracy": "some"},
+    }.items():  # fmt: skip
         try:
-            syncline.torch.synchronize(distributed(network()), **options)
+            handle = syncline.torch.synchronize(distributed(network()), **options)  # type: ignore[arg-type]
+            found[what] = handle.why()
+            handle.close()
         except SynchronizationError as error:
-            texts.append(error.message)
-    return texts
+            found[what] = error.message
+    return found
+
+
+def warms_up(rank: int) -> dict[str, Any]:
+    """The first steps lose no more than int8 does, whatever the class; then it is measured."""
+    model = distributed(network())
+    handle: Any = syncline.torch.synchronize(model, accuracy="aggressive", warmup=5, **OPTIONS)
+    errors = steps(model, rank, range(5))
+    before = handle.pilot.num_decisions, handle.pilot.codecs
+    steps(model, rank, range(5))
+    after = handle.pilot.num_decisions
+    handle.close()
+    return {"errors": errors, "before": before, "after": after}
 
 
 def do_all(rank: int, port: int) -> dict[str, Any]:
     """Run every case on one world."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=2, timeout=datetime.timedelta(seconds=60))
-    found = {case.__name__: case(rank) for case in (settles, falls_back, pays, guards, refuses)}
+    found = {case.__name__: case(rank) for case in (settles, falls_back, pays, guards, answers, warms_up)}
     dist.destroy_process_group()
     return found

@@ -43,7 +43,7 @@ def do_all(rank: int, port: int) -> dict[str, Any]:
     """Train sharded models under several codecs, and across replicas."""
     start(rank, 4, port)
     mesh = init_device_mesh("cpu", (4,))
-    result: dict[str, Any] = {}
+    result: dict[str, Any] = {"rank": rank}
     for codec in ("fp32", "int8", "bf16", "sign"):
         model = sharded(mesh)
         handle = syncline.torch.synchronize(model, codec=codec, **OPTIONS)
@@ -52,26 +52,116 @@ def do_all(rank: int, port: int) -> dict[str, Any]:
         result[f"{codec} bytes"] = (report.wire_bytes, report.dense_bytes, len(handle.steps[-1].ready))
         handle.close()
         result[f"{codec} off"] = error(train(model, rank, range(3, 4)), 3, range(4))
-    result["owes"] = _conserves(mesh, rank)
-    result["replicas"] = _replicas(rank)
-    try:
-        syncline.torch.synchronize(sharded(mesh), codec="powersgd:rank=1")
-    except SynclineError as problem:
-        result["low rank"] = str(problem)
-    try:
-        syncline.torch.synchronize(sharded(mesh), nan="skip")
-    except SynclineError as problem:
-        result["skip"] = str(problem)
+    planes = init_device_mesh("cpu", (2, 2), mesh_dim_names=("across", "inside"))
+    across = planes["across"].get_group()
+    result["owes"] = _conserves(mesh, rank, "sign")
+    result["owes low rank"] = _conserves(mesh, rank, "powersgd:rank=2")
+    result["replicas"] = _replicas(planes, rank, replicas=across)
+    result["levels"] = _replicas(planes, rank, levels=(2,))
+    result["low rank"] = _replicas(planes, rank, replicas=across, codec="powersgd:rank=2")
+    result["accumulate"] = _accumulates(mesh, rank)
+    result["warm up"] = _warms_up(mesh, rank)
+    result["skip"] = _skips(mesh, rank, 3)
+    result["skip across"] = _skips(planes["inside"], rank, 3, replicas=across)
+    result["scaler"] = _scales(mesh, rank)
+    result["refused"] = _refused(mesh, planes)
+    handle = syncline.torch.synchronize(sharded(mesh))
+    result["unasked"] = handle.why()
+    handle.close()
     result["nan"] = _not_finite(mesh, rank)
     dist.barrier()
     return result
 
 
-def _conserves(mesh: Any, rank: int) -> float:
+def _accumulates(mesh: Any, rank: int) -> tuple[float, int]:
+    """Return the error of the sum of two backward passes, and how often it was synchronised."""
+    model = sharded(mesh)
+    handle = syncline.torch.synchronize(model, codec="int8", accumulate=2, **OPTIONS)
+    model.zero_grad()
+    for step in range(2):
+        model(batch(rank, step)).square().sum().backward()
+    expected = true_mean(network(), 0, range(4)) + true_mean(network(), 1, range(4))
+    found = float((whole_gradient(model) - expected).norm() / expected.norm())
+    handle.close()
+    return found, len(handle.steps)
+
+
+def _warms_up(mesh: Any, rank: int) -> list[str]:
+    model = sharded(mesh)
+    handle = syncline.torch.synchronize(model, codec="sign", warmup=1, **OPTIONS)
+    train(model, rank, range(2))
+    handle.close()
+    return [step.codec for step in handle.steps]
+
+
+def _weights(model: Any) -> torch.Tensor:
+    return torch.cat([p.detach().full_tensor().flatten() for p in model.parameters()])
+
+
+def _skips(mesh: Any, rank: int, bad_rank: int, **options: Any) -> list[bool]:
+    """Return whether weights changed at a step with an overflow on one rank, and at the next without one."""
+    model = sharded(mesh)
+    handle = syncline.torch.synchronize(model, codec="int4", nan="skip", **options, **OPTIONS)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    changed = []
+    for step in range(2):
+        x = batch(rank, step)
+        if rank == bad_rank and step == 0:
+            x[0, 0] = float("inf")
+        before = _weights(model)
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+        changed.append(not torch.equal(before, _weights(model)))
+    skipped = [step.skipped for step in handle.steps]
+    handle.close()
+    return [*changed, *skipped, bool(torch.isfinite(_weights(model)).all())]
+
+
+def _scales(mesh: Any, rank: int) -> tuple[list[float], float, float]:
+    """Return the scale after each step (the second overflows on one rank), and what is owed before and after it."""
+    model = sharded(mesh)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    handle: Any = syncline.torch.synchronize(model, codec="int4", scaler=scaler, **OPTIONS)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    scales, owed = [], []
+    for step in range(3):
+        x = batch(rank, step)
+        if rank == 1 and step == 1:
+            x[0, 0] = float("inf")
+        optimizer.zero_grad()
+        loss = model(x).square().sum()
+        owed.append(sum(float(part.abs().sum()) for part in handle.residuals.values()))
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+    handle.close()
+    return scales, owed[1], owed[2]
+
+
+def _refused(mesh: Any, planes: Any) -> list[str]:
+    across = planes["across"].get_group()
+    asked: list[tuple[Any, dict[str, Any]]] = [
+        (planes, {"replicas": across}),
+        (planes, {"nan": "skip"}),
+        (mesh, {"levels": (2,)}),
+        (planes["inside"], {"levels": (2,), "replicas": across}),
+    ]
+    said = []
+    for over, options in asked:
+        try:
+            syncline.torch.synchronize(sharded(over), codec="int8", **options)
+        except SynclineError as problem:
+            said.append(str(problem))
+    return said
+
+
+def _conserves(mesh: Any, rank: int, codec: str) -> float:
     """What came and what is owed, over some steps; the last layer has padding, which is sent and then dropped."""
     even = 2 * (WIDTH * WIDTH + WIDTH)
     model = sharded(mesh)
-    handle: Any = syncline.torch.synchronize(model, codec="sign", **OPTIONS)
+    handle: Any = syncline.torch.synchronize(model, codec=codec, **OPTIONS)
     got, expected = torch.zeros(0), torch.zeros(0)
     for step in range(3):
         came = train(model, rank, range(step, step + 1))[:even]
@@ -79,19 +169,19 @@ def _conserves(mesh: Any, rank: int) -> float:
         got = came if step == 0 else got + came
         expected = true if step == 0 else expected + true
     saved = handle.state_dict()["residuals"]
-    owing = sum(float(saved[f"{layer} (4 shards)"].sum()) for layer in (0, 2))
+    owing = sum(float(part.sum()) for name, part in saved.items() if name[0] in "02")
     handle.close()
     return abs(float(got.sum()) + owing - float(expected.sum())) / float(expected.abs().sum())
 
 
-def _replicas(rank: int) -> float:
-    """Two hosts of two: shards inside a host, encoded averages across."""
-    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("across", "inside"))
-    model = sharded(mesh["inside"])
-    handle = syncline.torch.synchronize(model, codec="int8", replicas=mesh["across"].get_group(), **OPTIONS)
+def _replicas(planes: Any, rank: int, codec: str = "int8", **options: Any) -> tuple[float, bool]:
+    """Two hosts of two: shards inside a host, encoded averages across; also whether what is owed can be saved."""
+    model = sharded(planes["inside"])
+    handle = syncline.torch.synchronize(model, codec=codec, **options, **OPTIONS)
     got = train(model, rank, range(3))
+    owes = any(float(part.abs().sum()) > 0 for part in handle.state_dict()["residuals"].values())
     handle.close()
-    return error(got, 2, range(4))
+    return error(got, 2, range(4)), owes
 
 
 def _not_finite(mesh: Any, rank: int) -> str:

@@ -37,16 +37,63 @@ def test_nothing_is_lost_to_encoding() -> None:
     assert all(got["owes"] < 1e-5 for got in results())
 
 
-def test_replicas_of_shards_are_averaged_across_hosts() -> None:
-    assert all(got["replicas"] < 2e-2 for got in results())
+def test_without_a_codec_it_is_int8_and_says_why() -> None:
+    said = 'int8: codec="auto" does not measure FSDP2; give a codec for another'
+    assert [got["unasked"] for got in results()] == [said] * 4
 
 
-def test_low_rank_is_refused_with_a_way_out() -> None:
-    assert all(got["low rank"].startswith('codec "powersgd:rank=1" needs whole matrices') for got in results())
+def test_low_rank_factors_of_shards_lose_nothing_either() -> None:
+    assert all(got["owes low rank"] < 1e-5 for got in results())
 
 
-def test_what_is_not_there_is_refused() -> None:
-    assert all(got["skip"].startswith('nan="skip" is not there for FSDP2.') for got in results())
+@pytest.mark.parametrize("given", ["replicas", "levels"])
+def test_replicas_of_shards_are_averaged_across_hosts(given: str) -> None:
+    for got in results():
+        found, owes = got[given]
+        assert found < 2e-2
+        assert not owes, "int8 keeps no residual"
+
+
+def test_low_rank_averages_replicas_and_what_it_owes_is_saved() -> None:
+    for got in results():
+        found, owes = got["low rank"]
+        assert found < 1
+        assert owes
+
+
+def test_accumulated_gradients_are_synchronised_once() -> None:
+    for got in results():
+        found, count = got["accumulate"]
+        assert found < 1e-2
+        assert count == 1
+
+
+def test_the_first_steps_are_sent_in_int8() -> None:
+    assert all(got["warm up"] == ["int8", "sign"] for got in results())
+
+
+@pytest.mark.parametrize("case", ["skip", "skip across"])
+def test_a_step_that_overflows_anywhere_is_skipped_everywhere(case: str) -> None:
+    assert all(got[case] == [False, True, True, False, True] for got in results())
+
+
+def test_a_scaler_is_followed() -> None:
+    for got in results():
+        scales, before, after = got["scaler"]
+        assert scales == [1024.0, 512.0, 512.0]
+        assert after == pytest.approx(before / 2, rel=1e-3)
+
+
+def test_what_cannot_be_is_refused_with_the_reason() -> None:
+    for got in results():
+        assert [text.split("\n")[0] for text in got["refused"]] == [
+            "this model's mesh has replicas already, which FSDP2 averages itself.",
+            'nan="skip" cannot be had on a mesh with replicas: they would not hear of it before their optimizer.',
+            "levels=(2,) puts ranks 0 to 1 of 4 inside, and this model is sharded over ranks 0, 1, 2, 3."
+            if got["rank"] < 2
+            else "levels=(2,) puts ranks 2 to 3 of 4 inside, and this model is sharded over ranks 0, 1, 2, 3.",
+            "levels and replicas say the same thing.",
+        ]
 
 
 def test_nan_raises_on_every_rank() -> None:

@@ -105,11 +105,34 @@ def test_exact_is_exact_all_the_way() -> None:
 def test_drift_takes_a_class_away() -> None:
     pilot = Pilot("aggressive", ("sign",))
     run(pilot, 5e7, 40)
-    pilot.drifted(5.0, 3.0)
+    assert pilot.dense_extra > 1
+    pilot.drifted("the loss rose")
     assert pilot.accuracy == "safe"
     run(pilot, 5e7, 40)
     assert set(pilot.codecs) <= {PLAIN, "fp32", "bf16", "int8"}
-    assert "accuracy is now safe, not aggressive" in pilot.why()
+    assert "the loss rose: accuracy is now safe, not aggressive" in pilot.why()
+
+
+def test_drift_takes_two_classes_where_the_lower_one_has_the_codec_too_and_none_where_nothing_is_lost() -> None:
+    pilot = Pilot("aggressive", ("int8",))
+    run(pilot, 1e9, 30)
+    pilot.codecs = ("int8",) * 4
+    pilot.drifted("the loss rose")
+    assert pilot.accuracy == "exact"
+    run(pilot, 1e9, 30)
+    assert pilot.dense_extra == 0
+    before = list(pilot.notes)
+    pilot.drifted("the loss rose")
+    assert pilot.notes == before
+
+
+def test_plain_that_is_as_fast_is_taken() -> None:
+    pilot = Pilot("safe", ("int8",))
+    pilot.decide(at(1e9))
+    assert pilot.choice is not None
+    while pilot.phase == "try":
+        pilot.tried(0.99 if set(pilot.codecs) == {PLAIN} else 1.0)
+    assert set(pilot.codecs) == {PLAIN}
 
 
 def test_what_a_step_takes() -> None:

@@ -22,15 +22,18 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from syncline.codec.low_rank import LowRank
+from syncline.codec.scheme import scheme
 from syncline.errors import NonFiniteError, SynchronizationError
 from syncline.program.choice import CLASSES, PLAIN, Measured, Price, decide
 from syncline.program.overlap import Work
 from syncline.runtime.agreement import exchange_json
 from syncline.runtime.averagers import Averagers
-from syncline.runtime.bucket import Bucket, Layout
+from syncline.runtime.bucket import Bucket, Layout, Order
 from syncline.runtime.ddp import DdpSynchronizer, Future, GradBucket, Scaler
+from syncline.runtime.guard import Guard
 from syncline.runtime.links import GroupLinks
-from syncline.runtime.pilot import Pilot, best_s, name_of, typical_s
+from syncline.runtime.pilot import STRICTNESS, Pilot, best_s, name_of, typical_s
 from syncline.runtime.probe import add_s, host, prices, probe_link
 from syncline.runtime.settings import Settings
 from syncline.runtime.step import Step
@@ -38,11 +41,6 @@ from syncline.runtime.tensors import is_finite
 
 TUNE_VARIABLE = "SYNCLINE_TUNE"
 """Names the file into which rank 0 writes what was learned, after every decision."""
-GUARD_STEPS = 50
-GUARD_ELEMENTS = 1 << 16
-# How far one average may be from the dense one, relative to it. With error feedback a single average may be far off,
-# as what it lacks comes later; it must not grow beyond what it averages.
-GUARD_LIMIT, GUARD_LIMIT_OWING = 0.1, 3.0
 GUESSED_BUCKET = 25 << 18
 
 
@@ -86,19 +84,23 @@ class AutoSynchronizer(DdpSynchronizer):
         self._works: list[Work] = []
         self._begun = (0, 0.0)
         self._seen = 0
-        self._guarded: tuple[torch.Tensor, torch.Tensor, bool] | None = None
+        self._guard = Guard()
         self._costs: dict[str, Any] = {}
         if not self._fixed:
-            self._costs = self._probe(list(CLASSES[accuracy]))
-            self._pilot.codecs = decide(self._combined([self._costs], self._guess()), accuracy, mixed=False).codecs[:1]
+            self._costs = self._probe([name for name in CLASSES[accuracy] if self._can_be(name)])
+            # Steps that warm up lose no more than int8 does.
+            first = min(accuracy, "safe", key=STRICTNESS.index) if settings.warmup else accuracy
+            self._pilot.codecs = decide(self._combined([self._costs], self._guess()), first, mixed=False).codecs[:1]
 
     # What the user asks
 
     def why(self) -> str:
         """Return on one line what is used and why."""
-        if self._fixed:
-            return f"{name_of(self._pilot.codecs)}: as the settings say"
-        return self._pilot.why()
+        return f"{name_of(self._pilot.codecs)}: {self.reason}" if self._fixed else self._pilot.why()
+
+    def observe(self, loss: torch.Tensor | float) -> None:
+        """Take this step's loss, on every rank or some: a codec under which it rises is left, and `why()` says so."""
+        self._guard.observe(loss)
 
     def summary(self) -> str:
         """Return the last step on one line, and why it is as it is."""
@@ -132,32 +134,26 @@ class AutoSynchronizer(DdpSynchronizer):
         self._owing = set(self._averagers.residuals.parts())
         if "auto" in state and not self._fixed:
             saved = json.loads(state["auto"])
+            self._pilot.accuracy = min(self._pilot.accuracy, saved["accuracy"], key=STRICTNESS.index)
             if set(saved["codecs"]) <= set(CLASSES[self._pilot.accuracy]):
                 self._pilot.codecs = tuple(saved["codecs"])
 
     # Steps
 
-    def average(
-        self,
-        index: int,
-        buffer: torch.Tensor,
-        layout: Layout,
-        step: Step,
-        done: Callable[[BaseException | None], None],
-        last: bool = False,
-    ) -> None:
+    def average(self, order: Order) -> None:
         """Replace a buffer by its average in the bucket's codec; what is owed is paid where no error is kept."""
-        self._marks.append((threading.get_ident(), buffer.numel(), time.thread_time()))
-        codec = self.codec_of(index)
-        if self._keeps_error(codec):
-            self._owing.update(layout.names)
-        elif self._owing:
-            self._pay(buffer, layout)
-        done = self._guard(index, buffer, codec, done)
-        if codec == PLAIN:
-            self._plain_average(index, buffer, step, done, last)
+        self._marks.append((threading.get_ident(), order.buffer.numel(), time.thread_time()))
+        codec = self.codec_of(order.index)
+        owing = None if codec in CLASSES["exact"] else self._keeps_error(codec)
+        order = self._guard.watch(order, len(self._pilot.codecs), owing)
+        if owing:
+            self._owing.update(order.layout.names)
+        elif self._owing and not self._guard.dense:
+            self._pay(order.buffer, order.layout)
+        if codec == PLAIN or self._guard.dense:
+            self._plain_average(order)
         else:
-            super().average(index, buffer, layout, step, done, last)
+            super().average(order)
 
     def bucket(self, bucket: GradBucket) -> Future:
         """Enqueue a bucket and return the future of its average."""
@@ -165,10 +161,9 @@ class AutoSynchronizer(DdpSynchronizer):
             self._marks.clear()
         return super().bucket(bucket)
 
-    def _plain_average(
-        self, index: int, buffer: torch.Tensor, step: Step, done: Callable[[BaseException | None], None], last: bool
-    ) -> None:
-        step.bucket_in(index, buffer.nbytes, last)
+    def _plain_average(self, order: Order) -> None:
+        buffer, step = order.buffer, order.step
+        step.bucket_in(order.index, buffer.nbytes, order.last)
         size = 2 * (self.num_ranks - 1) * buffer.nbytes // self.num_ranks
         step.dense_bytes += size
         step.wire_bytes += size
@@ -183,7 +178,7 @@ class AutoSynchronizer(DdpSynchronizer):
             except RuntimeError as error:
                 failure = self.failure_of(SynchronizationError("the all-reduce failed.", detail=str(error)))
             step.bucket_out()
-            done(failure)
+            order.done(failure)
 
         work.get_future().then(finished)
 
@@ -200,11 +195,13 @@ class AutoSynchronizer(DdpSynchronizer):
         )
 
     def _choose_codec(self) -> str:
-        return name_of(self._pilot.codecs)
+        return PLAIN if self._guard.dense else name_of(self._pilot.codecs)
 
     def _forward(self, module: Any, inputs: Any) -> None:
         # Ranks that have joined early take no part in what the others gather.
         joining = getattr(getattr(module, "_join_config", None), "enable", False)
+        if joining:
+            self._guard.rest()
         if torch.is_grad_enabled() and not self._next_began_s and not joining:
             self.begin()
             self._steer()
@@ -220,8 +217,8 @@ class AutoSynchronizer(DdpSynchronizer):
             return
         self._seen = self._num_steps
         self._note_work()
-        self._compare_with_dense()
-        if not self._pilot.due():
+        self._judge()
+        if self._num_steps <= self.settings.warmup or not self._pilot.due():
             return
         before = self._pilot.codecs
         with self.busy():
@@ -314,37 +311,20 @@ class AutoSynchronizer(DdpSynchronizer):
             self._owing.discard(name)
             start += size
 
-    # The guard
+    def _can_be(self, name: str) -> bool:
+        """Tell whether the settings allow a codec: low rank cannot do without error feedback."""
+        return name == PLAIN or self.settings.feedback is not False or not isinstance(scheme(name), LowRank)
 
-    def _guard(
-        self, index: int, buffer: torch.Tensor, codec: str, done: Callable[[BaseException | None], None]
-    ) -> Callable[[BaseException | None], None]:
-        """Now and then keep a stretch of one bucket as it was, to be averaged dense and compared."""
-        number = self._num_steps - 1
-        due = self._pilot.phase == "hold" and number % GUARD_STEPS == GUARD_STEPS - 1 and not self._fixed
-        if not due or codec in CLASSES["exact"] or index != (number // GUARD_STEPS) % max(1, len(self._pilot.codecs)):
-            return done
-        before = buffer[:GUARD_ELEMENTS].detach().to(torch.float32).clone()
-
-        def kept(failure: BaseException | None) -> None:
-            after = buffer[:GUARD_ELEMENTS].detach().to(torch.float32).clone()
-            self._guarded = (before, after, self._keeps_error(codec))
-            done(failure)
-
-        return kept
-
-    def _compare_with_dense(self) -> None:
-        """Average what was kept without a codec, and allow less where the codec's average was too far from it."""
-        if self._guarded is None:
-            return
-        (dense, got, owing), self._guarded = self._guarded, None
-        self.links.team.all_reduce(dense.div_(self.num_ranks))
-        own = float((got - dense).norm() / dense.norm().clamp_min(1e-30))
-        limit = GUARD_LIMIT_OWING if owing else GUARD_LIMIT
-        error = max(row["error"] for row in exchange_json({"error": own}, self.links.team))
-        if error > limit:
-            self._pilot.drifted(error, limit)
-            self._buckets.clear()
+    def _judge(self) -> None:
+        """Now and then put what codecs do beside what is dense, and allow less where that has drifted."""
+        if self._pilot.phase != "hold":
+            self._guard.rest()
+        elif self._guard.next(self._pilot.dense_extra):
+            row = self._guard.row(lambda dense: self.links.team.all_reduce(dense.div_(self.num_ranks)))
+            drift = self._guard.judge(exchange_json(row, self.links.team))
+            if drift:
+                self._pilot.drifted(drift)
+                self._buckets.clear()
 
     def _tell(self) -> None:
         """Write what was learned where `syncline tune` asks for it."""

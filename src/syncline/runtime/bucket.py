@@ -44,6 +44,18 @@ class Layout:
         return len(self.sizes) - 1
 
 
+@dataclass(frozen=True)
+class Order:
+    """A flat buffer of a step to be replaced by its average over the ranks, some time later; `done` is called then."""
+
+    index: int
+    buffer: torch.Tensor
+    layout: Layout
+    step: Step
+    done: Callable[[BaseException | None], None]
+    last: bool = False
+
+
 class Averager(Protocol):
     """Averages one stretch of a bucket over the ranks, in three stages."""
 

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from syncline.runtime.bucket import Layout
+from syncline.runtime.bucket import Layout, Order
 from syncline.runtime.links import GroupLinks
 from syncline.runtime.replicas import compare, fingerprints
 from syncline.runtime.settings import Settings
@@ -76,7 +76,7 @@ class DdpSynchronizer(Synchronizer):
             else:
                 future.set_exception(failure)  # type: ignore[arg-type]
 
-        self.average(bucket.index(), buffer, self._layout(bucket), self._step, done, bucket.is_last())
+        self.average(Order(bucket.index(), buffer, self._layout(bucket), self._step, done, bucket.is_last()))
         # Through `then` a failure becomes one that DDP itself raises, where no end of backward can raise it.
         return future.then(lambda done: done.wait())
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from syncline.runtime.bucket import Layout
+from syncline.runtime.bucket import Layout, Order
 from syncline.runtime.message import HEADER_BYTES, TRAILER_BYTES, Slot
 from syncline.runtime.settings import Settings
 from syncline.runtime.synchronizer import Synchronizer
@@ -213,6 +213,6 @@ def _train(handle: Synchronizer, rank: int, number: int, fault: Fault | None, ou
         outcome.struck = True
     for index, buffer in enumerate(buffers):
         layout = Layout((f"p{index}",), ((SIZES[index],),))
-        handle.average(index, buffer, layout, step, lambda failure: None, index == len(SIZES) - 1)
+        handle.average(Order(index, buffer, layout, step, lambda failure: None, index == len(SIZES) - 1))
     handle.settle(step)
     return buffers

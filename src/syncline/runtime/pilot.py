@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from syncline.program.choice import PLAIN, Choice, Measured, decide
+from syncline.program.choice import CLASSES, PLAIN, Choice, Measured, decide
 from syncline.units import show_rate, show_time
 
 MEASURE_STEPS = 4
@@ -21,7 +21,7 @@ TRY_STEPS = 4
 CLOSE = 1.15
 """The second best is tried too where its prediction is this close."""
 BEATS = 0.97
-"""A contender must be this much faster than the model's choice to replace it."""
+"""A contender must be this much faster than the model's choice to replace it; plain need only not be slower."""
 HOPELESS = 0.5
 """Plain is not tried where the wire alone needs so much longer for it: the measured step over that time."""
 CHECK_STEPS = 5
@@ -31,6 +31,7 @@ LOOK_STEPS = 200
 """The link is looked at so often even if steps take as long as ever: it may have become faster."""
 FIRST_PATIENCE = 10
 """Steps before another look after one that found nothing; twice as many each time."""
+STRICTNESS = tuple(CLASSES)
 LOWER = {"aggressive": "safe", "safe": "exact", "exact": "exact"}
 
 
@@ -124,13 +125,22 @@ class Pilot:
         else:
             self.decide(measured)
 
-    def drifted(self, error: float, limit: float) -> None:
-        """Allow less: averages were further from the dense ones than their codec may be."""
+    @property
+    def dense_extra(self) -> float:
+        """How much longer a dense step takes than one as held, in such steps; zero where they are dense."""
+        if self.choice is None or set(self.codecs) <= set(CLASSES["exact"]):
+            return 0.0
+        plain_s = self.trials.get(PLAIN) or self.choice.table[PLAIN]
+        return max(plain_s / max(self._baseline_s, 1e-9) - 1, 0.01)
+
+    def drifted(self, what: str) -> None:
+        """Allow less, because of what a codec did to training; where nothing is lost the codec is not to blame."""
+        if set(self.codecs) <= set(CLASSES["exact"]):
+            return
         lower = LOWER[self.accuracy]
-        self.notes.append(
-            f"averages were {error:.2g} from the dense ones (at most {limit:.2g}): accuracy is now {lower}, "
-            f"not {self.accuracy}"
-        )
+        while set(self.codecs) <= set(CLASSES[lower]):
+            lower = LOWER[lower]
+        self.notes.append(f"{what}: accuracy is now {lower}, not {self.accuracy}")
         self.accuracy = lower
         if self.measured is not None:
             self.choice = None
@@ -195,7 +205,7 @@ class Pilot:
         assert self.choice is not None
         chosen = self.trials[self.choice.name]
         best = min(self.trials, key=lambda name: self.trials[name])
-        if self.trials[best] >= BEATS * chosen:
+        if best != PLAIN and self.trials[best] >= BEATS * chosen:
             best = self.choice.name
         self.codecs = self.choice.codecs if best == self.choice.name else (best,) * len(self.choice.codecs)
         self._baseline_s = self.trials[best]

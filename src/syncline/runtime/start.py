@@ -21,12 +21,12 @@ from syncline.runtime.levels import resolve
 from syncline.runtime.links import GroupLinks
 from syncline.runtime.settings import Settings
 from syncline.runtime.synchronizer import Synchronizer
-from syncline.runtime.tuned import Asked, asked
+from syncline.runtime.tuned import AUTO, Asked, asked
 
 
 def synchronize(
     model: nn.Module,
-    codec: str = "int8",
+    codec: str = AUTO,
     *,
     levels: object = None,
     scaler: Scaler | None = None,
@@ -35,18 +35,19 @@ def synchronize(
     settings: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Synchronizer:
-    """Average gradients of a DDP or FSDP2 model through `codec`; every rank calls it before the first backward.
+    """Average gradients of a DDP or FSDP2 model; every rank calls it before the first backward.
 
-    handle = syncline.torch.synchronize(DistributedDataParallel(model), codec="int8")
+    handle = syncline.torch.synchronize(DistributedDataParallel(model))
     ...
-    print(handle.summary())
+    print(handle.summary(), handle.why())
     handle.close()
 
-    `levels` are the ranks inside each level of a hierarchy ((8,), "host" or a Fabric); `scaler` is the GradScaler, if
-    there is one: overflows then skip the step on every rank. With FSDP2 `replicas` is the group of ranks that hold the
-    same shard, over which `codec` averages while shards themselves are reduced as FSDP2 does. With codec="auto" what is
-    fastest here is found by measurement, in the class `accuracy` allows ("exact", "safe", "aggressive"); `settings` is
-    the file that `syncline tune` wrote. The other options are those of `Settings`.
+    What they travel in is found by measurement, in the class `accuracy` allows ("exact", "safe", "aggressive"), unless
+    `codec` names it; `settings` is the file that `syncline tune` wrote. With FSDP2, levels and send_Bps nothing is
+    measured: there it is int8, or fp32 if exact. `levels` are the ranks inside each level of a hierarchy ((8,), "host"
+    or a Fabric); `scaler` is the GradScaler, if there is one: overflows then skip the step on every rank. With FSDP2
+    `replicas` is the group of ranks that hold the same shard, over which `codec` averages while shards themselves are
+    reduced as FSDP2 does. The other options are those of `Settings`.
     """
     if not dist.is_initialized():
         raise SynchronizationError(
@@ -60,21 +61,25 @@ def synchronize(
             raise SynchronizationError("replicas= belongs to FSDP2.", hint="Give levels= to average DDP in levels.")
         if scaler is not None:
             options.setdefault("nan", "skip")
-        made = Settings(codec=wanted.base, levels=resolve(levels, num_ranks), **options)
-        return _ddp(module, made, scaler, wanted)
-    if isinstance(module, FSDPModule):
-        made = Settings(codec=wanted.fixed_only("FSDP2"), **options)
+        nested = resolve(levels, num_ranks)
+        for what, given in (("levels", nested), ("send_Bps", options.get("send_Bps"))):
+            wanted = wanted.by_name(what) if given else wanted
+        handle: Synchronizer = _ddp(module, Settings(codec=wanted.base, levels=nested, **options), scaler, wanted)
+    elif isinstance(module, FSDPModule):
+        wanted = wanted.by_name("FSDP2")
+        made = Settings(codec=wanted.base, **options)
         _check_fsdp(made, levels, scaler)
-        return _fsdp(module, made, replicas)
-    raise SynchronizationError(
-        f"{type(module).__name__} is not a model syncline can synchronise.",
-        hint="Pass a DistributedDataParallel model, or one that fully_shard was applied to.",
-    )
+        handle = _fsdp(module, made, replicas)
+    else:
+        raise SynchronizationError(
+            f"{type(module).__name__} is not a model syncline can synchronise.",
+            hint="Pass a DistributedDataParallel model, or one that fully_shard was applied to.",
+        )
+    handle.reason = wanted.reason
+    return handle
 
 
 def _ddp(model: DistributedDataParallel, settings: Settings, scaler: Scaler | None, wanted: Asked) -> DdpSynchronizer:
-    if wanted.chooses:
-        wanted.check(settings)
     device = next(model.parameters()).device
     links = GroupLinks(model.process_group, settings, device)
     parameters = [[n, list(p.shape)] for n, p in model.module.named_parameters() if p.requires_grad]

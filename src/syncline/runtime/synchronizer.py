@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ import torch
 from syncline.errors import SynchronizationError
 from syncline.runtime.advice import BucketAdvice, advise
 from syncline.runtime.averagers import Averagers
-from syncline.runtime.bucket import Bucket, Layout
+from syncline.runtime.bucket import Bucket, Order
 from syncline.runtime.conveyor import Conveyor, Job
 from syncline.runtime.links import GroupLinks
 from syncline.runtime.settings import Settings
@@ -42,6 +42,7 @@ class Synchronizer:
         self._num_steps = 0
         self._next_began_s = 0.0
         self._rate_Bps = 0.0
+        self.reason = "as given"
         self._writer = SpanWriter()
         self._watchdog = start_watchdog(self, links.team, settings.watch_s)
 
@@ -74,28 +75,21 @@ class Synchronizer:
             everyone = () if self.settings.levels else range(self.num_ranks)
             self._writer.send(step.told([peer for peer in everyone if peer != self.rank]))
 
-    def average(
-        self,
-        index: int,
-        buffer: torch.Tensor,
-        layout: Layout,
-        step: Step,
-        done: Callable[[BaseException | None], None],
-        last: bool = False,
-    ) -> None:
-        """Replace a flat buffer by its average over the ranks, some time later; `done` is called then."""
+    def average(self, order: Order) -> None:
+        """Replace a buffer by its average over the ranks, some time later."""
         if self._conveyor.failure is not None:
             raise self.failure_of(self._conveyor.failure)
+        index, buffer, layout, step = order.index, order.buffer, order.layout, order.step
         bucket = self._buckets.get(index)
         if bucket is None or bucket.layout != layout or bucket.buffer.dtype != buffer.dtype:
             bucket = self._buckets[index] = self._averagers.bucket(index, layout, buffer, step.codec)
         bucket.begin(buffer, step)
-        step.bucket_in(index, buffer.nbytes, last)
+        step.bucket_in(index, buffer.nbytes, order.last)
         step.dense_bytes += 2 * (self.num_ranks - 1) * buffer.nbytes // self.num_ranks
 
         def finished(failure: BaseException | None) -> None:
             step.bucket_out()
-            done(None if failure is None else self.failure_of(failure))
+            order.done(None if failure is None else self.failure_of(failure))
 
         self._conveyor.submit(Job(list(bucket.pieces), finished))
 
@@ -126,6 +120,13 @@ class Synchronizer:
     def stragglers(self) -> list[Straggler]:
         """Return the ranks that hold the others up, with the reason: compute, network or both."""
         return [] if self._watchdog is None or self.settings.levels else self._watchdog.stragglers()
+
+    def why(self) -> str:
+        """Return on one line what gradients travel in, and why."""
+        return f"{self.settings.codec}: {self.reason}"
+
+    def observe(self, loss: torch.Tensor | float) -> None:
+        """Take this step's loss: where a codec was chosen by measurement, one under which it rises is left."""
 
     def report(self) -> StepReport:
         """Return the last complete step in numbers."""

@@ -12,11 +12,12 @@ from syncline.errors import SynchronizationError
 from syncline.fabric.document import read_document, read_text
 from syncline.program.choice import CLASSES, PLAIN
 from syncline.runtime.auto import TUNE_VARIABLE
-from syncline.runtime.settings import Settings
 
 AUTO = "auto"
 SETTINGS_VARIABLE = "SYNCLINE_SETTINGS"
 BASE = "int8"
+INSTEAD = {"exact": "fp32", "safe": "int8", "aggressive": "int8"}
+"""What is taken where nothing is measured, by accuracy class."""
 KEYS = {"codec", "codecs", "accuracy", "why", "predicted_s", "tried_s", "num_ranks", "rate", "notes"}
 
 
@@ -27,6 +28,7 @@ class Asked:
     base: str
     accuracy: str = ""
     codecs: tuple[str, ...] = ()
+    reason: str = "as given"
 
     @property
     def chooses(self) -> bool:
@@ -37,21 +39,16 @@ class Asked:
         """Return what must be the same on every rank."""
         return {"accuracy": self.accuracy, "codecs": list(self.codecs)}
 
-    def fixed_only(self, what: str) -> str:
-        """Return the codec, where only one by name will do."""
-        if self.chooses:
+    def by_name(self, what: str) -> Asked:
+        """Return this where only a codec by name will do: a measured choice becomes the usual codec of its class."""
+        if not self.chooses:
+            return self
+        if self.codecs or os.environ.get(TUNE_VARIABLE):
             raise SynchronizationError(
-                f'codec="{AUTO}" is not there for {what}.', hint=f'Give {what} a codec, such as "{BASE}".'
+                f"codecs for each bucket, and `syncline tune`, are not there for {what}.",
+                hint=f'Give {what} one codec, such as "{BASE}".',
             )
-        return self.base
-
-    def check(self, settings: Settings) -> None:
-        """Refuse what a choice cannot have: an option that did nothing would look as if it did."""
-        for name, value in (("levels", settings.levels), ("warmup", settings.warmup), ("send_Bps", settings.send_Bps)):
-            if value:
-                raise SynchronizationError(
-                    f'codec="{AUTO}" cannot be had with {name}.', hint=f"Leave {name} out, or give a codec."
-                )
+        return Asked(INSTEAD[self.accuracy], reason=f'codec="{AUTO}" does not measure {what}; give a codec for another')
 
 
 def asked(codec: str, accuracy: str, settings: str | os.PathLike[str] | None) -> Asked:
@@ -83,6 +80,7 @@ def _from_file(path: Path) -> Asked:
     if not isinstance(listed, list) or not all(isinstance(codec, str) for codec in listed) or accuracy not in CLASSES:
         raise SynchronizationError(f"{path}: codec, codecs or accuracy is not what `syncline tune` writes.")
     codecs = tuple(codec if codec == PLAIN else scheme(codec).name for codec in listed)
+    reason = f"as {path} says"
     if len(set(codecs)) == 1 and codecs[0] != PLAIN:
-        return Asked(codecs[0])
-    return Asked(BASE, accuracy, codecs)
+        return Asked(codecs[0], reason=reason)
+    return Asked(BASE, accuracy, codecs, reason)

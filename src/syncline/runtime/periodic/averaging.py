@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from syncline.errors import SynchronizationError
 from syncline.runtime.agreement import agree
-from syncline.runtime.bucket import Layout
+from syncline.runtime.bucket import Layout, Order
 from syncline.runtime.links import GroupLinks
 from syncline.runtime.periodic.target import Target
 from syncline.runtime.replicas import compare, fingerprints
@@ -75,7 +75,7 @@ class Averaging:
             self.wire_bytes += record.wire_bytes
             flight.finish(failure)
 
-        self._synchronizer.average(index, buffer, layout, record, done, last=True)
+        self._synchronizer.average(Order(index, buffer, layout, record, done, last=True))
         return flight
 
     def compare(self, target: Target) -> None:
