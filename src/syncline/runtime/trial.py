@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from syncline.errors import ExecutionError
 from syncline.program.program import Program, Step
 from syncline.runtime.coding import NOT_CODED
-from syncline.runtime.executor import Executor
+from syncline.runtime.executor import Executor, sleep_until
 from syncline.schedule.collective import ALL, Collective, split_bytes
 from syncline.timeline import SpanKind, Timeline
 
@@ -89,6 +89,18 @@ def measure(
         None if lossy else int(table[:, -2].sum()), float(table[:, -1].max()) if lossy else None,
         executor.gather(timeline),
     )  # fmt: skip
+
+
+def once(executor: Executor, program: Program, size_bytes: int) -> tuple[float, Timeline]:
+    """Run a program once after a warm-up: its start on the monotonic clock, and this rank's timeline from there."""
+    size = elements(size_bytes, "float")
+    buffer = torch.zeros(program.collective.total_bytes(size), device=executor.group.device)
+    bound = executor.bind(program, buffer, size=size)
+    for _ in range(2):
+        start_s = executor.group.agree_start_s(executor.lead_s)
+        timeline = bound.run(start_s, sleep_until(start_s))
+    executor.release(bound)
+    return start_s, timeline
 
 
 def elements(size_bytes: int, dtype: str) -> int:

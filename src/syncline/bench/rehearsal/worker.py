@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from syncline.bench.rehearsal.shown import COLUMNS, Row
 from syncline.bench.sweep import program_of
 from syncline.errors import BenchError
 from syncline.fabric import load
 from syncline.program import place
-from syncline.runtime.executor import Executor, sleep_until
+from syncline.runtime.executor import Executor
 from syncline.runtime.group import Group
 from syncline.runtime.launch import detect
 from syncline.runtime.record import gather
-from syncline.runtime.trial import measure
+from syncline.runtime.trial import measure, once
 from syncline.schedule import Kind
 from syncline.timeline import Timeline
 from syncline.timeline.spans import RULES, Spans
@@ -49,12 +48,8 @@ def run_once(order: dict[str, Any], group: Group) -> list[dict[str, Any]]:
     with Executor(group, send_Bps=own_rate(order, group)) as executor:
         for item in order.get("programs", ()):
             program = program_of(item["algorithm"], Kind(item["kind"]), placement, group.backend)
-            bound = executor.bind(program, torch.zeros(int(item["size_bytes"]) // 4))
-            for _ in range(2):
-                start_s = group.agree_start_s(executor.lead_s)
-                timeline = bound.run(start_s, sleep_until(start_s))
+            start_s, timeline = once(executor, program, int(item["size_bytes"]))
             found.append({"start_s": start_s, "rows": everyone(timeline, group, start_s)})
-            executor.release(bound)
     return found
 
 
