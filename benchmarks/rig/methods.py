@@ -20,7 +20,7 @@ ONE_BUCKET_MB = 200.0
 
 
 class Method:
-    """A model made ready for one way of synchronising."""
+    """A model made ready for one way of synchronising; "sign after 20" is sign after 20 steps of int8."""
 
     def __init__(self, name: str, model: nn.Module) -> None:
         self.name = name
@@ -51,7 +51,8 @@ class Method:
             state = PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=2)
             self.model.register_comm_hook(state, powerSGD_hook)
         else:
-            self.handle = syncline.torch.synchronize(self.model, codec=name, check_every=0)
+            codec, _, warmup = name.partition(" after ")
+            self.handle = syncline.torch.synchronize(self.model, codec=codec, check_every=0, warmup=int(warmup or 0))
 
 
 BUCKET_MB: dict[str, float] = {}

@@ -44,7 +44,7 @@ def main() -> None:
 def train(name: str, text: torch.Tensor, task: dict[str, Any]) -> dict[str, Any]:
     """Train from the same start with one method and return this rank's figures."""
     torch.manual_seed(0)
-    method = Method(name, Gpt())
+    method = Method(name, Gpt(**task.get("model", {})))
     batches = Batches(text, dist.get_rank(), task["batch"], task["length"])
     optimizer = torch.optim.AdamW(method.model.parameters(), lr=task.get("lr", 3e-4))
     losses, times = [], []

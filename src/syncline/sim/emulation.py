@@ -95,6 +95,10 @@ class Wiring:
             raise SimulationError(f"the wiring has no path from host {a} to host {b}.")
         return self.path[a, b]
 
+    def away_s(self, links: tuple[int, ...]) -> float:
+        """Return how long a signal takes over these links."""
+        return float(sum(self.delay_s[link] for link in links))
+
 
 @dataclass(frozen=True, eq=False)
 class Script:
@@ -262,9 +266,11 @@ def _lay_round(
     sent: dict[tuple[int, int], int] = {}
     for rank, peers in sends.items():
         for peer, size in peers.items():
-            both = [posted[rank, peer, True], posted[rank, peer, False]]
             links = draft.wiring.links(rank, peer)
-            away = float(sum(draft.wiring.delay_s[link] for link in links))
+            away = draft.wiring.away_s(links)
+            # The receiver says that it is ready, and data leaves when that has arrived.
+            told = draft.task([posted[rank, peer, False]], fixed_s=draft.wiring.away_s(draft.wiring.links(peer, rank)))
+            both = [posted[rank, peer, True], told]
             # Bytes of one connection arrive in order: a flow waits for the one before it.
             agreed = draft.task(both, latencies=1.0)
             queue = [before[rank, peer]] if (rank, peer) in before else []

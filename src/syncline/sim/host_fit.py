@@ -1,5 +1,8 @@
 """The costs of hosts, fitted to a short sweep: least squares on the logarithm of the times.
 
+A point further off than `TRUSTED` counts as its distance, not as its square: another process that took a processor for
+a moment must not bend the costs of all.
+
 fitted = fit([Point(script, 0.0213), ...])
 fitted.costs, fitted.median_error, fitted.worst_error
 """
@@ -24,6 +27,8 @@ BOUNDS = {
 }
 """Beyond these a fit has gone astray: a millisecond a message is a busy machine, 50 ms is none."""
 MAX_STEPS = 25
+TRUSTED = 0.05
+"""Distance, on the logarithm, up to which a point is taken at its word (Huber's rule)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +77,13 @@ def fit(points: Sequence[Point], start: HostCosts | None = None) -> Fit:
     for _ in range(MAX_STEPS):
         slope = np.stack([(errors(x + step) - residual) / 1e-3 for step in 1e-3 * np.eye(len(x))], axis=1)
         better = False
+        weighted = (slope.T * np.minimum(1.0, TRUSTED / np.maximum(np.abs(residual), 1e-300))).T
         for _ in range(6):
-            normal = slope.T @ slope
-            move = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-9), -slope.T @ residual)
+            normal = slope.T @ weighted
+            move = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-9), -weighted.T @ residual)
             trial: Floats = np.clip(x + np.clip(move, -1.0, 1.0), low, high)
             found = errors(trial)
-            gain = 1 - float(found @ found) / max(float(residual @ residual), 1e-300)
+            gain = 1 - _loss(found) / max(_loss(residual), 1e-300)
             if gain > 1e-9:
                 better = gain > 1e-4
                 x, residual, damping = trial, found, damping / 3
@@ -86,6 +92,12 @@ def fit(points: Sequence[Point], start: HostCosts | None = None) -> Fit:
         if not better:
             break
     return Fit(_costs(x), np.expm1(residual))
+
+
+def _loss(error: Floats) -> float:
+    """Return Huber's loss: the square of a small error, and of a large one its distance."""
+    size = np.abs(error)
+    return float(np.where(size <= TRUSTED, size**2, TRUSTED * (2 * size - TRUSTED)).sum())
 
 
 def _costs(x: Floats) -> HostCosts:
