@@ -1,7 +1,8 @@
 """1,000 faults in messages, and one of four ranks killed at 20 random moments under torchrun: what was silent.
 
     python benchmarks/run.py faults --json
-    FAULTS=1000 KILLS=20 python benchmarks/run.py faults      the numbers of each
+    FAULTS=1000 KILLS=0 python benchmarks/run.py faults --keep
+    FAULTS=0 KILLS=20 python benchmarks/run.py faults --keep      one part anew, the other as it was last kept
 
 Faults: worlds of three ranks as threads over gloo on loopback, four steps each, codecs int8, fp32 and sign in turn.
 Kills: examples/training/elastic.py (int4 with error feedback, a checkpoint every 5 steps) in one torchrun of four
@@ -10,6 +11,8 @@ ranks that is struck again and again; its losses must be those of an undisturbed
 
 from __future__ import annotations
 
+import datetime
+import json
 import os
 import random
 import re
@@ -134,12 +137,19 @@ def kills(num_kills: int, steps: int = 60, seed: int = 0) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def kept() -> dict[str, Any]:
+    """Return the campaigns of the newest kept result, each with the time at which it was run."""
+    files = sorted((ROOT / "benchmarks" / "results").glob("*-faults.json"))
+    report = json.loads(files[-1].read_text("utf-8")) if files else {}
+    return {name: {"run_at": report["date"], **report[name]} for name in ("faults", "kills") if name in report}
+
+
 def run() -> dict[str, Any]:
-    """Return both campaigns."""
-    num_faults, num_kills = int(os.environ.get("FAULTS", "1000")), int(os.environ.get("KILLS", "20"))
-    found: dict[str, Any] = {}
-    if num_faults:
-        found["faults"] = campaign(num_faults)
-    if num_kills:
-        found["kills"] = kills(num_kills)
+    """Return both campaigns; one that was not asked for is the one kept last."""
+    found = kept()
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    for name, what, number in (("faults", campaign, "1000"), ("kills", kills, "20")):
+        count = int(os.environ.get(name.upper(), number))
+        if count:
+            found[name] = {"run_at": now, **what(count)}
     return found

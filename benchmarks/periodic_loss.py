@@ -23,7 +23,7 @@ TASK: dict[str, Any] = {
 
 def run() -> dict[str, Any]:
     """Return each method's held-out loss beside plain DDP's, and its bytes a step after the warm-up."""
-    found = rows(TASK, timeout_s=380.0)
+    found = rows(TASK, timeout_s=1800.0)
     plain = found[0]
     return {
         "model": "GPT, 0.47M parameters, bytes", "ranks": "2 sites of 2", "steps": TASK["warm_up"] + TASK["steps"],

@@ -9,6 +9,7 @@ handle.close()
 from __future__ import annotations
 
 from syncline.runtime.checkpoint import Checkpoints
+from syncline.runtime.periodic.crew import Crew
 from syncline.runtime.periodic.diloco import DiLoCo
 from syncline.runtime.periodic.local_sgd import LocalSGD
 from syncline.runtime.periodic.one_bit import OneBitAdam, OneBitLamb
@@ -23,6 +24,7 @@ from syncline.runtime.synchronizer import Synchronizer
 __all__ = [
     "BoundedStaleness",
     "Checkpoints",
+    "Crew",
     "DiLoCo",
     "LocalSGD",
     "OneBitAdam",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 START_S = 120.0
+PRELOAD = ["torch", "torch.distributed", "syncline.runtime.executor", "syncline.torch"]
 
 
 def free_port() -> int:
@@ -23,24 +24,28 @@ def free_port() -> int:
 def run_ranks(num_ranks: int, work: Callable[[int, int], Any], timeout_s: float = START_S) -> list[Any]:
     """Return what `work(rank, port)` returns on each of so many processes; a rank that dies or hangs is an error."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch.distributed", "syncline.runtime.executor", "syncline.torch"])
+    context.set_forkserver_preload(PRELOAD)
     port = free_port()
-    pipes = [context.Pipe(duplex=False) for _ in range(num_ranks)]
-    processes = [
-        context.Process(target=_rank, args=(work, rank, port, pipes[rank][1]), daemon=True) for rank in range(num_ranks)
-    ]
-    for process in processes:
-        process.start()
+    started = [rank_process(context, work, rank, port) for rank in range(num_ranks)]
     try:
-        return [_take(pipe, rank, timeout_s) for rank, (pipe, _) in enumerate(pipes)]
+        return [take(pipe, rank, timeout_s) for rank, (_, pipe) in enumerate(started)]
     finally:
-        for process in processes:
+        for process, _ in started:
             process.join(5)
             if process.is_alive():
                 process.kill()
 
 
-def _take(pipe: Any, rank: int, timeout_s: float) -> Any:
+def rank_process(context: Any, work: Callable[..., Any], rank: int, port: int, *more: Any) -> tuple[Any, Any]:
+    """Start `work(rank, port, ...)` as a process; return it, and the pipe through which its answer comes."""
+    pipe, end = context.Pipe(duplex=False)
+    process = context.Process(target=_rank, args=(work, rank, port, end, *more), daemon=True)
+    process.start()
+    return process, pipe
+
+
+def take(pipe: Any, rank: int, timeout_s: float) -> Any:
+    """Return what a rank answered; silence and errors of the rank are errors here."""
     if not pipe.poll(timeout_s):
         raise TimeoutError(f"rank {rank} said nothing for {timeout_s} s")
     kind, value = pipe.recv()
@@ -49,14 +54,14 @@ def _take(pipe: Any, rank: int, timeout_s: float) -> Any:
     return value
 
 
-def _rank(work: Callable[[int, int], Any], rank: int, port: int, pipe: Any) -> None:
+def _rank(work: Callable[..., Any], rank: int, port: int, pipe: Any, *more: Any) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     import torch
 
     torch.set_num_threads(1)
     try:
-        pipe.send(("value", work(rank, port)))
+        pipe.send(("value", work(rank, port, *more)))
     except BaseException:
         pipe.send(("error", traceback.format_exc()))
     pipe.close()

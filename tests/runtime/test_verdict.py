@@ -10,9 +10,9 @@ pytest.importorskip("torch", reason="the runtime needs torch")
 from syncline.errors import SynchronizationError
 from syncline.runtime.heartbeat import BUSY, CLOSED, WAITING, Beat, read_beat
 from syncline.runtime.settings import Settings
-from syncline.runtime.verdict import Heard, judge, stragglers
+from syncline.runtime.verdict import Heard, Member, judge, stragglers
 
-HOSTS = ("a", "b", "c", "d")
+MEMBERS = tuple(Member(rank, host) for rank, host in enumerate("abcd"))
 USUAL = Beat(0, step=5, mark=7, step_s=0.1, compute_s=0.08, waits=(0.0,) * 4, ages=(0.1,) * 4)
 WAITS = replace(USUAL, state=WAITING, still_s=7.0)
 
@@ -23,7 +23,7 @@ def peers(**changes: Heard) -> dict[int, Heard]:
 
 
 def verdict(own: Beat = USUAL, **changes: Heard) -> tuple[str, int, str] | None:
-    found = judge(own, peers(**changes), HOSTS, 10.0)
+    found = judge(own, peers(**changes), MEMBERS, 10.0)
     return None if found is None else (found.kind, found.rank, found.text)
 
 
@@ -94,11 +94,11 @@ def test_a_straggler_has_a_reason(compute_s: float, wait_s: float, reason: str) 
     usual = replace(USUAL, step_s=0.25)
     beats = {rank: replace(usual, rank=rank, waits=(0.0, 0.0, wait_s, 0.0)) for rank in (0, 1, 3)}
     beats[2] = replace(usual, rank=2, compute_s=compute_s, waits=(0.01, 0.0, 0.0, 0.01))
-    (found,) = stragglers(beats, HOSTS)
+    (found,) = stragglers(beats, MEMBERS)
     assert (found.rank, found.host, found.reason) == (2, "c", reason)
     assert found.line().startswith("rank 2 on c")
     assert found.line().endswith(f"reason: {reason}")
-    assert stragglers({rank: replace(usual, rank=rank) for rank in range(4)}, HOSTS) == []
+    assert stragglers({rank: replace(usual, rank=rank) for rank in range(4)}, MEMBERS) == []
 
 
 def test_beats_of_others_are_not_read() -> None:

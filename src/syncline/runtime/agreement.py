@@ -17,12 +17,25 @@ from syncline.runtime.team import Team
 def agree(meaning: dict[str, Any], team: Team) -> list[dict[str, Any]]:
     """Return what every rank of the team means, or raise on all of them where two differ."""
     everyone = exchange_json(meaning, team)
-    first = everyone[0]
     for rank, other in enumerate(everyone):
-        for key in first:
-            if other.get(key) != first[key]:
-                raise _difference(key, first[key], rank, other.get(key))
+        error = difference(0, everyone[0], rank, other)
+        if error is not None:
+            raise error
     return everyone
+
+
+def difference(first_rank: int, first: dict[str, Any], rank: int, other: dict[str, Any]) -> AgreementError | None:
+    """Return how two ranks differ in what they mean, or None."""
+    for key in first:
+        mine, theirs = first[key], other.get(key)
+        if mine != theirs and key == "parameters":
+            return _parameter_difference(first_rank, mine, rank, theirs)
+        if mine != theirs:
+            return AgreementError(
+                f"ranks do not agree on {key}: rank {first_rank} has {mine!r} and rank {rank} has {theirs!r}.",
+                hint=f"Start every rank with the same {key}.",
+            )
+    return None
 
 
 def exchange_json(value: dict[str, Any], team: Team) -> list[dict[str, Any]]:
@@ -38,24 +51,15 @@ def exchange_json(value: dict[str, Any], team: Team) -> list[dict[str, Any]]:
     return [json.loads(text) for text in texts]
 
 
-def _difference(key: str, first: Any, rank: int, other: Any) -> AgreementError:
-    if key == "parameters":
-        return _parameter_difference(first, rank, other)
-    return AgreementError(
-        f"ranks do not agree on {key}: rank 0 has {first!r} and rank {rank} has {other!r}.",
-        hint=f"Start every rank with the same {key}.",
-    )
-
-
-def _parameter_difference(first: list[Any], rank: int, other: list[Any]) -> AgreementError:
+def _parameter_difference(first_rank: int, first: list[Any], rank: int, other: list[Any]) -> AgreementError:
     for mine, theirs in zip(first, other, strict=False):
         if mine != theirs:
             return AgreementError(
-                f'ranks do not hold the same parameters: rank 0 has "{mine[0]}" of shape {mine[1]} where rank {rank} '
-                f'has "{theirs[0]}" of shape {theirs[1]}.',
+                f'ranks do not hold the same parameters: rank {first_rank} has "{mine[0]}" of shape {mine[1]} where '
+                f'rank {rank} has "{theirs[0]}" of shape {theirs[1]}.',
                 hint="Build the same model on every rank.",
             )
     return AgreementError(
-        f"ranks do not hold the same parameters: rank 0 has {len(first)} and rank {rank} has {len(other)}.",
+        f"ranks do not hold the same parameters: rank {first_rank} has {len(first)} and rank {rank} has {len(other)}.",
         hint="Build the same model on every rank.",
     )

@@ -89,6 +89,10 @@ class Conveyor:
         for thread in self._threads:
             thread.join(None if self.failure is None else PATIENCE_S)
 
+    def abandon(self) -> None:
+        """Let the threads end when they can, and wait for none."""
+        self._front.put(None)
+
     def _run_front(self) -> None:
         while (job := self._front.get()) is not None:
             for piece in job.pieces:

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
 
-from torch.distributed import distributed_c10d
-
 COMPUTING, WAITING, BUSY, CLOSED = "computing", "waiting", "busy", "closed"
 MAX_BYTES = 60_000
 STORE_TIMEOUT_S = 1.0
@@ -137,9 +135,8 @@ class Datagrams:
 class StoreBeats:
     """Beats through the job's store, over a connection of its own: for networks that let no datagrams through."""
 
-    def __init__(self, rank: int, num_ranks: int, token: str) -> None:
+    def __init__(self, store: Any, rank: int, num_ranks: int, token: str) -> None:
         self.refused: dict[int, int] = {}
-        store: Any = distributed_c10d._get_default_store()
         self._store = store.clone()
         self._store.set_timeout(datetime.timedelta(seconds=STORE_TIMEOUT_S))
         self._own = f"syncline/beats/{token}/{rank}"

@@ -20,11 +20,11 @@ import torch
 import torch.distributed as dist
 
 from syncline.runtime.bucket import Layout, Order
+from syncline.runtime.links import TeamLinks
 from syncline.runtime.message import HEADER_BYTES, TRAILER_BYTES, Slot
 from syncline.runtime.settings import Settings
 from syncline.runtime.synchronizer import Synchronizer
 from syncline.runtime.team import Team
-from syncline.runtime.wire import PointToPoint, Wire
 
 KINDS = ("drop", "truncate", "swap", "duplicate", "corrupt", "wrong codec", "wrong step", "nan on the wire",
          "nan in a gradient", "short stall", "long stall")  # fmt: skip
@@ -53,10 +53,11 @@ class Outcome:
     struck: bool = False
 
     def is_silent(self, expected: list[torch.Tensor]) -> bool:
-        """Whether a wrong number stands as right, or a rank was left without the error that others have."""
+        """Whether a wrong number stands as right, or a rank has neither the error that others have nor an end."""
         wrong = any(not torch.equal(got, due) for row in self.results for got, due in zip(row, expected, strict=False))
         raised = sum(bool(error) for error in self.errors)
-        return wrong or 0 < raised < NUM_RANKS
+        hangs = any(not e and len(row) < len(expected) for e, row in zip(self.errors, self.results, strict=True))
+        return wrong or hangs or 0 < raised < NUM_RANKS
 
     @property
     def is_raised(self) -> bool:
@@ -76,6 +77,7 @@ class FaultyTeam(Team):
 
     def __init__(self, store: Any, rank: int, fault: Fault | None, outcome: Outcome) -> None:
         self.rank, self.size, self.device = rank, NUM_RANKS, torch.device("cpu")
+        self.members, self.store = tuple(range(NUM_RANKS)), store
         self._backend = dist.ProcessGroupGloo(store, rank, NUM_RANKS, datetime.timedelta(seconds=TIMEOUT_S))
         self.step = -1
         self._fault = fault if fault is not None and fault.rank == rank else None
@@ -140,21 +142,6 @@ def _restamp(message: torch.Tensor, word: int) -> None:
     slot.change(word, 1)
 
 
-@dataclass
-class _Links:
-    """What a handle needs to know of its connections."""
-
-    rank: int
-    team: Team
-    wires: list[Wire]
-    num_ranks: int = NUM_RANKS
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-
-    @property
-    def outermost(self) -> Wire:
-        return self.wires[-1]
-
-
 def run_world(fault: Fault | None, codec: str = "int8") -> Outcome:
     """Return what became of each rank of a world with this fault."""
     outcome = Outcome(fault or Fault("none"))
@@ -192,8 +179,7 @@ def _rank(rank: int, store: Any, fault: Fault | None, codec: str, outcome: Outco
     try:
         team = FaultyTeam(store, rank, fault, outcome)
         settings = Settings(codec=codec, piece_bytes=4096, timeout_s=TIMEOUT_S, watch_s=WATCH_S)
-        links: Any = _Links(rank, team, [PointToPoint(team)])
-        handle = Synchronizer(settings, links, f"world-{rank}")
+        handle = Synchronizer(settings, TeamLinks(team, team.device), f"world-{rank}")
         for number in range(NUM_STEPS):
             team.step = number
             outcome.results[rank] += _train(handle, rank, number, fault, outcome)

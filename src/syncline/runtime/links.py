@@ -49,3 +49,13 @@ class GroupLinks:
         team = Team(f"{self._name}/{purpose}", level, self.rank, self.device, self._timeout_s)
         team.pace = self._pace
         return team
+
+
+class TeamLinks(GroupLinks):
+    """The links of one team that no process group holds: a single level, point to point."""
+
+    def __init__(self, team: Team, device: torch.device) -> None:
+        self.device = device
+        self.rank, self.num_ranks = team.rank, team.size
+        self.team = team
+        self.wires = [PointToPoint(team)]

@@ -111,6 +111,28 @@ class Synchronizer:
         """End every wait with this failure, as the watchdog does when a rank is lost."""
         self._conveyor.break_off(failure)
 
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the exchange; None: nothing has."""
+        return self._conveyor.failure
+
+    @property
+    def lost(self) -> int | None:
+        """The rank that was found dead, hung or gone; None: none is known by its number."""
+        verdict = None if self._watchdog is None else self._watchdog.verdict
+        return verdict.rank if verdict is not None and verdict.kind in ("dead", "hung", "closed") else None
+
+    @property
+    def residuals(self) -> dict[str, torch.Tensor]:
+        """What this rank owes the average, by parameter: views of what the exchanges use."""
+        return self._averagers.residuals.parts()
+
+    def abandon(self) -> None:
+        """Leave the connections as they are: threads that wait for a lost rank end with its time-out."""
+        if self._watchdog is not None:
+            self._watchdog.close()
+        self._conveyor.abandon()
+
     def busy(self) -> contextlib.AbstractContextManager[None]:
         """Return a context for what takes long on purpose on this rank: nobody is called hung meanwhile."""
         return contextlib.nullcontext() if self._watchdog is None else self._watchdog.busy()

@@ -20,18 +20,31 @@ from syncline.runtime.pace import Pace, PacedWork
 
 
 class Team:
-    """The given members of a parent group, by their ranks in it; `rank` and `size` are within the team."""
+    """The given members of a parent group, by their ranks in it; `rank` and `size` are within the team.
+
+    They meet in `store`, by default that of the process group.
+    """
 
     pace: Pace | None = None
     """Holds back what is sent, where the runtime itself stands in for a slow link."""
 
-    def __init__(self, name: str, members: Sequence[int], rank: int, device: torch.device, timeout_s: float) -> None:
-        self.rank = list(members).index(rank)
+    def __init__(
+        self,
+        name: str,
+        members: Sequence[int],
+        rank: int,
+        device: torch.device,
+        timeout_s: float,
+        store: Any = None,
+    ) -> None:
+        self.members = tuple(members)
+        self.store = distributed_c10d._get_default_store() if store is None else store
+        self.rank = self.members.index(rank)
         self.size = len(members)
         self.device = device
         parts = "-".join(map(str, members))
-        store = distributed_c10d.PrefixStore(f"syncline/{name}/{parts}", distributed_c10d._get_default_store())
-        self._backend = _backend(store, self.rank, self.size, device, datetime.timedelta(seconds=timeout_s))
+        meeting = distributed_c10d.PrefixStore(f"syncline/{name}/{parts}", self.store)
+        self._backend = _backend(meeting, self.rank, self.size, device, datetime.timedelta(seconds=timeout_s))
 
     def send(self, tensor: torch.Tensor, peer: int, tag: int) -> dist.Work | PacedWork:
         """Begin to send, or let it wait for its turn."""

@@ -18,6 +18,17 @@ SLOW_SHARE = 0.2
 
 
 @dataclass(frozen=True)
+class Member:
+    """One of those who are watched, as people know it: its rank in the run, and its host."""
+
+    rank: int
+    host: str
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} on {self.host}"
+
+
+@dataclass(frozen=True)
 class Heard:
     """What is known of another rank: its last beat, its age, and how often its host said that it is gone."""
 
@@ -56,27 +67,27 @@ class Straggler:
         )
 
 
-def judge(own: Beat, heard: Mapping[int, Heard], hosts: Sequence[str], watch_s: float) -> Verdict | None:
+def judge(own: Beat, heard: Mapping[int, Heard], members: Sequence[Member], watch_s: float) -> Verdict | None:
     """Return what is wrong, or None; every rank that hears the others comes to it, or is told."""
     limit = SILENCE_SHARE * watch_s
     told = next((h.beat for h in heard.values() if h.beat.cause), None)
     if told is not None:
         return Verdict("told", told.rank, told.cause)
-    return _silent(own, heard, hosts, limit) or _still(own, heard, hosts, limit)
+    return _silent(own, heard, members, limit) or _still(own, heard, members, limit)
 
 
-def _silent(own: Beat, heard: Mapping[int, Heard], hosts: Sequence[str], limit_s: float) -> Verdict | None:
+def _silent(own: Beat, heard: Mapping[int, Heard], members: Sequence[Member], limit_s: float) -> Verdict | None:
     open_ranks = {rank: h for rank, h in heard.items() if h.beat.state != CLOSED}
     for rank, h in open_ranks.items():
         if h.refused >= REFUSALS:
-            text = f"rank {rank} on {hosts[rank]} is dead: its host answers that the process is gone."
+            text = f"{members[rank]} is dead: its host answers that the process is gone."
             return Verdict("dead", rank, text, "Look for its last words, an OOM kill or a signal, on that host.")
     silent = [rank for rank, h in open_ranks.items() if h.age_s > limit_s]
     if not silent:
         return None
     if len(silent) == len(open_ranks) >= 2:
-        text = f"rank {own.rank} on {hosts[own.rank]} hears nobody: it is cut off, or all other ranks are gone."
-        return Verdict("network", own.rank, text, f"Check the link of {hosts[own.rank]}.")
+        text = f"{members[own.rank]} hears nobody: it is cut off, or all other ranks are gone."
+        return Verdict("network", own.rank, text, f"Check the link of {members[own.rank].host}.")
     rank = silent[0]
     age = heard[rank].age_s
     hearing = [
@@ -84,11 +95,13 @@ def _silent(own: Beat, heard: Mapping[int, Heard], hosts: Sequence[str], limit_s
     ]
     if hearing:
         text = (
-            f"ranks do not agree who is silent: rank {own.rank} on {hosts[own.rank]} has not heard rank {rank} on "
-            f"{hosts[rank]} for {age:.1f} s, and rank {hearing[0]} on {hosts[hearing[0]]} has."
+            f"ranks do not agree who is silent: {members[own.rank]} has not heard {members[rank]} for {age:.1f} s, and "
+            f"{members[hearing[0]]} has."
         )
-        return Verdict("network", rank, text, f"Check the path between {hosts[own.rank]} and {hosts[rank]}.")
-    text = f"rank {rank} on {hosts[rank]} is dead: nobody has heard it for {age:.1f} s."
+        return Verdict(
+            "network", rank, text, f"Check the path between {members[own.rank].host} and {members[rank].host}."
+        )
+    text = f"{members[rank]} is dead: nobody has heard it for {age:.1f} s."
     return Verdict("dead", rank, text, "Its process is gone or stopped, or its host is down or cut off.")
 
 
@@ -96,7 +109,7 @@ def _hears(beat: Beat, rank: int, limit_s: float) -> bool:
     return len(beat.ages) > rank and beat.ages[rank] <= limit_s / 2
 
 
-def _still(own: Beat, heard: Mapping[int, Heard], hosts: Sequence[str], limit_s: float) -> Verdict | None:
+def _still(own: Beat, heard: Mapping[int, Heard], members: Sequence[Member], limit_s: float) -> Verdict | None:
     beats = {own.rank: own, **{rank: h.beat for rank, h in heard.items()}}
     steps = [beat.step_s for beat in beats.values() if beat.step_s > 0]
     if not steps or any(beat.state == BUSY for beat in beats.values()):
@@ -106,9 +119,9 @@ def _still(own: Beat, heard: Mapping[int, Heard], hosts: Sequence[str], limit_s:
     if not waiting:
         return None
     for beat in sorted(beats.values(), key=lambda beat: beat.step):
-        who = f"rank {beat.rank} on {hosts[beat.rank]}"
+        who = members[beat.rank]
         if beat.state == CLOSED:
-            text = f"{who} has ended at step {beat.step} while rank {waiting[0].rank} still waits for it."
+            text = f"{who} has ended at step {beat.step} while rank {members[waiting[0].rank].rank} still waits for it."
             return Verdict("closed", beat.rank, text, "Give every rank the same number of steps, or use model.join().")
         if beat.state == COMPUTING and beat.still_s > patience_s:
             where = f", in {beat.at}" if beat.at else ""
@@ -122,9 +135,9 @@ def _still(own: Beat, heard: Mapping[int, Heard], hosts: Sequence[str], limit_s:
     return None
 
 
-def stragglers(beats: Mapping[int, Beat], hosts: Sequence[str]) -> list[Straggler]:
+def stragglers(beats: Mapping[int, Beat], members: Sequence[Member]) -> list[Straggler]:
     """Return the ranks that hold the others up, the worst first, from the beats of at least three ranks."""
-    timed = {rank: beat for rank, beat in beats.items() if beat.step_s > 0 and len(beat.waits) == len(hosts)}
+    timed = {rank: beat for rank, beat in beats.items() if beat.step_s > 0 and len(beat.waits) == len(members)}
     if len(timed) < 3:
         return []
     step_s = median(beat.step_s for beat in timed.values())
@@ -137,5 +150,5 @@ def stragglers(beats: Mapping[int, Beat], hosts: Sequence[str]) -> list[Straggle
         compute, network = lag_s > SLOW_SHARE * step_s, late_s - lag_s > SLOW_SHARE * step_s
         if compute or network:
             reason = "both" if compute and network else "compute" if compute else "network"
-            found.append(Straggler(rank, hosts[rank], reason, max(lag_s, late_s), step_s))
+            found.append(Straggler(members[rank].rank, members[rank].host, reason, max(lag_s, late_s), step_s))
     return sorted(found, key=lambda straggler: -straggler.late_s)

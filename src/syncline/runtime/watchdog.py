@@ -24,7 +24,7 @@ from syncline.runtime.agreement import exchange_json
 from syncline.runtime.heartbeat import BUSY, CLOSED, COMPUTING, WAITING, Beat, Datagrams, Post, StoreBeats, read_beat
 from syncline.runtime.step import Step
 from syncline.runtime.team import Team
-from syncline.runtime.verdict import SILENCE_SHARE, Heard, Straggler, Verdict, judge, stragglers
+from syncline.runtime.verdict import SILENCE_SHARE, Heard, Member, Straggler, Verdict, judge, stragglers
 
 BEATS = 20
 """Beats in `watch_s`."""
@@ -44,10 +44,10 @@ class Watched(Protocol):
 
 @dataclass(frozen=True)
 class Roll:
-    """Who takes part: this rank, the hosts of all, and how beats travel."""
+    """Who takes part: this rank's place, all members in their places, and how beats travel."""
 
     rank: int
-    hosts: tuple[str, ...]
+    members: tuple[Member, ...]
     token: str
     post: Post
 
@@ -61,7 +61,7 @@ class Watchdog:
         self.verdict: Verdict | None = None
         # Whoever forgets a handle must not have it kept by its watchdog.
         self._watched = weakref.ref(watched)
-        self._heard = {rank: Beat(rank) for rank in range(len(roll.hosts)) if rank != roll.rank}
+        self._heard = {rank: Beat(rank) for rank in range(len(roll.members)) if rank != roll.rank}
         now = time.monotonic()
         self._heard_s = dict.fromkeys(self._heard, now)
         self._mark, self._moved_s = -1, now
@@ -94,7 +94,7 @@ class Watchdog:
 
     def stragglers(self) -> list[Straggler]:
         """Return the ranks that hold the others up, with the reason."""
-        return stragglers({self.roll.rank: self.own(), **self._heard}, self.roll.hosts)
+        return stragglers({self.roll.rank: self.own(), **self._heard}, self.roll.members)
 
     def explain(self, failure: BaseException) -> BaseException:
         """Return the failure, or what lies behind it where that is a lost rank; the others are told."""
@@ -105,7 +105,7 @@ class Watchdog:
             self._found.wait(4 * self.interval_s)
         if self.verdict is not None:
             return _error(self.verdict)
-        self._tell(f"rank {self.roll.rank} on {self.roll.hosts[self.roll.rank]} failed: {_first_line(failure)}")
+        self._tell(f"{self.roll.members[self.roll.rank]} failed: {_first_line(failure)}")
         return failure
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class Watchdog:
         """Say why this process ends: peers that wait for it then need not guess."""
         error = getattr(sys, "last_value", None)
         if error is not None:
-            self._tell(f"rank {self.roll.rank} on {self.roll.hosts[self.roll.rank]} failed: {_first_line(error)}")
+            self._tell(f"{self.roll.members[self.roll.rank]} failed: {_first_line(error)}")
         self.close()
 
     # The thread
@@ -141,11 +141,11 @@ class Watchdog:
             next_s = now + self.interval_s
             self._say()
             if self.verdict is None and not self._state and now >= trusted_s:
-                self._conclude(judge(self.own(), self._views(now), self.roll.hosts, self.watch_s))
+                self._conclude(judge(self.own(), self._views(now), self.roll.members, self.watch_s))
 
     def _take(self, messages: list[bytes]) -> None:
         for data in messages:
-            beat = read_beat(data, self.roll.token, len(self.roll.hosts))
+            beat = read_beat(data, self.roll.token, len(self.roll.members))
             if beat is not None and beat.rank != self.roll.rank:
                 self._heard[beat.rank] = beat
                 self._heard_s[beat.rank] = time.monotonic()
@@ -188,12 +188,12 @@ class Watchdog:
         over = [step for step in steps if step.ended_s and step.number > 0][-RECENT:]
         beat = Beat(self.roll.rank, -1 if last is None else last.number, mark, state, still_s, cause=self._cause[:600])
         if over:
-            beat = replace(beat, **_usual(over, len(self.roll.hosts)))
+            beat = replace(beat, **_usual(over, len(self.roll.members)))
         if state == COMPUTING and still_s > SILENCE_SHARE * self.watch_s / 2:
             beat = replace(beat, at=_where(self._trainer))
         return replace(beat, ages=tuple(
             0.0 if rank == self.roll.rank else round(now - self._heard_s[rank], 3)
-            for rank in range(len(self.roll.hosts))
+            for rank in range(len(self.roll.members))
         ))  # fmt: skip
 
 
@@ -209,13 +209,14 @@ def _meet(team: Team) -> Roll:
     post = Datagrams(team.rank)
     said = {"host": os.environ.get("SYNCLINE_LAB_HOST") or socket.gethostname(), "address": post.address}
     everyone = exchange_json({**said, "token": os.urandom(8).hex()}, team)
-    hosts, token = tuple(str(one["host"]) for one in everyone), str(everyone[0]["token"])
+    members = tuple(Member(rank, str(one["host"])) for rank, one in zip(team.members, everyone, strict=True))
+    token = str(everyone[0]["token"])
     post.connect([(str(one["address"][0]), int(one["address"][1])) for one in everyone])
     passed = _hello(post, team, token)
     if all(bool(one["passed"]) for one in exchange_json({"passed": passed}, team)):
-        return Roll(team.rank, hosts, token, post)
+        return Roll(team.rank, members, token, post)
     post.close()
-    return Roll(team.rank, hosts, token, StoreBeats(team.rank, team.size, token))
+    return Roll(team.rank, members, token, StoreBeats(team.store, team.rank, team.size, token))
 
 
 def _hello(post: Datagrams, team: Team, token: str) -> bool:

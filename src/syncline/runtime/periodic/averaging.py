@@ -39,6 +39,11 @@ class Flight:
         """Whether the average is there, or a failure."""
         return self._event.is_set()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the average is there."""
+        return self.landed and self._failure is None
+
     def finish(self, failure: BaseException | None) -> None:
         """Note the end: called by the communication thread."""
         self._failure = failure
@@ -57,13 +62,19 @@ class Averaging:
     """Averages of flat float32 buffers over a target's ranks, in order, in the background."""
 
     def __init__(self, target: Target, settings: Settings, meaning: Mapping[str, Any]) -> None:
-        agree_first(target, settings, meaning)
-        links = GroupLinks(target.group, settings, target.device)
-        self._synchronizer = Synchronizer(settings, links, str(meaning["method"]))
-        self.rank, self.num_ranks = links.rank, links.num_ranks
-        self.team = links.team
+        self._settings, self._label = settings, str(meaning["method"])
         self.wire_bytes = 0
         """What this rank has sent at the outermost level, of all that has landed."""
+        self._connect(target, meaning)
+
+    def _connect(self, target: Target, meaning: Mapping[str, Any]) -> None:
+        agree_first(target, self._settings, meaning)
+        self._start(GroupLinks(target.group, self._settings, target.device))
+
+    def _start(self, links: GroupLinks) -> None:
+        self._synchronizer = Synchronizer(self._settings, links, self._label)
+        self.rank, self.num_ranks = links.rank, links.num_ranks
+        self.team = links.team
 
     def launch(self, index: int, buffer: torch.Tensor, layout: Layout, step: int) -> Flight:
         """Begin to average a buffer in place; every rank launches the same ones in the same order."""

@@ -10,7 +10,8 @@ and none counts twice. The staleness of a fragment is the number of steps betwee
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,57 +20,18 @@ from torch.optim import Optimizer
 
 from syncline.errors import SynchronizationError
 from syncline.runtime.periodic.averaging import Averaging, Flight, at_least
-from syncline.runtime.periodic.fragment import Fragment, cut
-from syncline.runtime.periodic.target import target
+from syncline.runtime.periodic.crew import Crew, Formation
+from syncline.runtime.periodic.crew_averaging import CrewAveraging, check_crew, is_loss
+from syncline.runtime.periodic.fragment import cut
+from syncline.runtime.periodic.recovery import reconcile
+from syncline.runtime.periodic.shared import Shared
+from syncline.runtime.periodic.target import alone, target
 from syncline.runtime.periodic.wrapper import Closure, Wrapper
 from syncline.runtime.settings import Settings
 
 DEFAULT_FRAGMENTS = 8
-
-
-class Shared:
-    """A fragment with what ranks share of it: agreed weights, outer momentum; and what is under way."""
-
-    def __init__(self, fragment: Fragment, offset: int, *, momentum: bool, streamed: bool) -> None:
-        self.fragment = fragment
-        self.offset = offset
-        self.agreed, self.moved = fragment.new(), fragment.new()
-        fragment.read(self.agreed)
-        self.momentum = fragment.new() if momentum else None
-        self.sent = fragment.new() if streamed else None
-        self.flight: Flight | None = None
-        self.staleness = 0
-        self.num_rounds = 0
-
-    def pack(self) -> None:
-        """Note where this rank is and how far that is from the agreed weights."""
-        self.fragment.read(self.moved)
-        if self.sent is not None:
-            self.sent.copy_(self.moved)
-        self.moved.sub_(self.agreed)
-
-    def outer_step(self, lr: float, momentum: float, nesterov: bool) -> None:
-        """Move the agreed weights along the average that has arrived."""
-        if self.momentum is not None:
-            # As torch.optim.SGD: the first round starts the momentum, it is not damped.
-            self.momentum.mul_(momentum).add_(self.moved)
-            if nesterov:
-                self.moved.add_(self.momentum, alpha=momentum)
-            else:
-                self.moved.copy_(self.momentum)
-        self.agreed.add_(self.moved, alpha=lr)
-        self.num_rounds += 1
-
-    def take(self, step: int) -> None:
-        """Go on from the agreed weights, with what was done since the launch."""
-        assert self.flight is not None
-        self.staleness = step - self.flight.step
-        if self.staleness == 0:
-            self.fragment.write(self.agreed)
-        else:
-            assert self.sent is not None
-            self.fragment.add(torch.sub(self.agreed, self.sent, out=self.moved))
-        self.flight = None
+ATTEMPTS = 5
+"""How often those who are left try to connect anew, where one more is lost each time."""
 
 
 class DiLoCo(Wrapper):
@@ -82,6 +44,7 @@ class DiLoCo(Wrapper):
     fragments  how many; by default 8, or `every` where that is less
     delay      apply exactly so many steps after the launch, for runs that repeat bit for bit; None: on arrival
     group      the ranks to average over, by default the world; levels: see `synchronize`
+    crew       in place of a group: ranks that are lost are gone on without, and let in again when they come back
     Other options are those of `Settings`.
     """
 
@@ -102,44 +65,48 @@ class DiLoCo(Wrapper):
         delay: int | None = None,
         group: Any = None,
         levels: object = None,
+        crew: Crew | None = None,
         **options: Any,
     ) -> None:
         super().__init__(optimizer)
         self.every = at_least("every", every, 1)
         self.outer_lr, self.outer_momentum, self.nesterov = outer_lr, momentum, nesterov
         self.delay = _delay(delay, stream, every)
-        chosen = target(model, group, levels)
+        chosen = target(model, group, levels) if crew is None else alone(model)
         settings = Settings(codec=codec, levels=chosen.levels, **options)
         count = at_least("fragments", fragments, 1) if fragments is not None else min(DEFAULT_FRAGMENTS, every)
         meaning = {
             "method": self.name, "every": every, "outer_lr": outer_lr, "momentum": momentum, "nesterov": nesterov,
             "stream": stream, "fragments": count, "delay": delay,
         }  # fmt: skip
-        self._averaging = Averaging(chosen, settings, meaning)
+        if crew is None:
+            self._averaging = Averaging(chosen, settings, meaning)
+        else:
+            check_crew(settings, group, levels)
+            self._averaging = CrewAveraging(chosen, settings, meaning, crew)
         self._target = chosen
         parts = cut(chosen, count if stream else 1)
         self._shared = [
             Shared(part, (k + 1) * every // len(parts) % every, momentum=momentum != 0, streamed=stream)
             for k, part in enumerate(parts)
         ]
-        self._averaging.compare(chosen)
+        self._num_launches, self._num_entries = 0, 0
+        self._to_launch: list[int] = []
+        if crew is None or crew.formation.number == 0:
+            self._averaging.compare(chosen)
+        else:
+            self._take_place(crew.formation)
         if chosen.replaces is not None:
             chosen.replaces.require_backward_grad_sync = False
 
     @torch.no_grad()
     def step(self, closure: Closure = None) -> Any:
         """Make a local step; apply what has arrived, and launch what is due."""
+        self._look_around()
         loss = self.inner.step(closure)
         self.num_steps += 1
-        for index, shared in enumerate(self._shared):
-            flight = shared.flight
-            due = self.num_steps % self.every == shared.offset
-            if flight is not None and (due or self._arrives(flight)):
-                self._land(shared)
-            if due:
-                self._launch(index, shared)
-                if self.delay == 0:
-                    self._land(shared)
+        while not self._advance():
+            self.num_steps += 1
         return loss
 
     @property
@@ -150,9 +117,12 @@ class DiLoCo(Wrapper):
     @torch.no_grad()
     def synchronize(self) -> None:
         """Finish what is under way and make an outer step with all fragments at once: all replicas are then equal."""
+        entries = self._num_entries
         self._land_all()
         for index, shared in enumerate(self._shared):
-            self._launch(index, shared)
+            shared.guests = frozenset()
+            if entries == self._num_entries:
+                self._launch(index)
         self._land_all()
 
     def close(self) -> None:
@@ -168,21 +138,121 @@ class DiLoCo(Wrapper):
     def _arrives(self, flight: Flight) -> bool:
         return flight.landed if self.delay is None else self.num_steps - flight.step >= self.delay
 
-    def _launch(self, index: int, shared: Shared) -> None:
+    def _advance(self) -> bool:
+        """Land and launch what this step asks for; False: this rank was let in anew meanwhile, at another step."""
+        entries = self._num_entries
+        for index, shared in enumerate(self._shared):
+            flight = shared.flight
+            due = self.num_steps % self.every == shared.offset
+            if flight is not None and (due or self._arrives(flight)):
+                self._land(shared)
+            if due and entries == self._num_entries:
+                self._launch(index)
+                if self.delay == 0:
+                    self._land(shared)
+            if entries != self._num_entries:
+                return False
+        return True
+
+    def _launch(self, index: int) -> None:
+        self._to_launch.append(index)
+        self._launch_all()
+
+    def _launch_all(self) -> None:
         assert self._averaging is not None
-        shared.pack()
-        shared.flight = self._averaging.launch(index, shared.moved, shared.fragment.layout, self.num_steps)
+        while self._to_launch:
+            with self._going_on():
+                shared = self._shared[self._to_launch[0]]
+                shared.pack_among(self._averaging.team.members, self._averaging.team.members[self._averaging.rank])
+                layout = shared.fragment.layout
+                shared.flight = self._averaging.launch(self._to_launch[0], shared.moved, layout, self.num_steps)
+                shared.serial = self._num_launches = self._num_launches + 1
+                del self._to_launch[0]
 
     def _land(self, shared: Shared) -> None:
-        assert shared.flight is not None
-        self.waited_s += shared.flight.wait()
-        shared.outer_step(self.outer_lr, self.outer_momentum, self.nesterov)
-        shared.take(self.num_steps)
+        while (flight := shared.flight) is not None:
+            with self._going_on():
+                self.waited_s += flight.wait()
+            if shared.flight is flight:
+                self._apply(shared)
+            self._launch_all()
 
     def _land_all(self) -> None:
         for shared in self._shared:
-            if shared.flight is not None:
-                self._land(shared)
+            self._land(shared)
+
+    def _apply(self, shared: Shared) -> None:
+        shared.outer_step(self.outer_lr, self.outer_momentum, self.nesterov)
+        shared.take(self.num_steps)
+
+    # Ranks that come and go
+
+    @contextlib.contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """Connect those who are left where a rank of the crew is lost; without a crew the failure stands."""
+        try:
+            yield
+        except (SynchronizationError, RuntimeError) as failure:
+            self._go_on(failure)
+
+    def _go_on(self, failure: Exception) -> None:
+        averaging = self._averaging
+        if not isinstance(averaging, CrewAveraging) or not is_loss(failure):
+            raise failure
+        averaging.break_off(failure)
+        for shared in self._shared:
+            if shared.flight is None:
+                continue
+            if shared.flight.is_whole:
+                self._apply(shared)
+            else:
+                shared.renew()
+        for _ in range(ATTEMPTS):
+            try:
+                return self._take_place(averaging.form_anew())
+            except RuntimeError as again:  # one more was lost while the others connected
+                failure = again
+        raise failure
+
+    def _take_place(self, formation: Formation) -> None:
+        """Be at one with the others of a formation, and note what is to be launched again."""
+        averaging = self._averaging
+        assert isinstance(averaging, CrewAveraging)
+        is_new = averaging.is_new
+        if is_new:
+            for shared in self._shared:
+                shared.flight = None
+        self.num_steps, new = reconcile(self._shared, averaging.team, self.num_steps, is_new)
+        dropped = sorted((shared.serial, k) for k, shared in enumerate(self._shared) if shared.flight is not None)
+        averaging.hand_on([k for _, k in dropped])
+        for shared in self._shared:
+            shared.flight = None
+            if shared.offset:
+                shared.guests |= new
+        self._to_launch = [] if is_new else [*(k for _, k in dropped), *self._to_launch]
+        if is_new:
+            self._num_entries += 1
+            self.inner.zero_grad()  # of weights that are no more
+
+    def _look_around(self) -> None:
+        """See whether a rank of the crew was lost, and let those in that wait, where a period begins."""
+        averaging = self._averaging
+        if not isinstance(averaging, CrewAveraging):
+            return
+        if averaging.failure is not None:
+            with self._going_on():
+                raise averaging.failure
+            self._launch_all()
+        if self.num_steps == 0 or self.num_steps % self.every:
+            return
+        entries = self._num_entries
+        while entries == self._num_entries and (tickets := averaging.crew.waiting(self.num_steps)):
+            number = averaging.crew.formation.number
+            self._land_all()
+            if number == averaging.crew.formation.number:  # nobody was lost meanwhile
+                with self._going_on():
+                    self._take_place(averaging.let_in(tickets))
+                self._launch_all()
 
     def _save(self) -> dict[str, Any]:
         agreed: dict[str, torch.Tensor] = {}

@@ -67,11 +67,20 @@ def target(model: nn.Module, group: Any = None, levels: object = None) -> Target
     if isinstance(module, DistributedDataParallel):
         replaces, inside = _ddp(module, group, levels)
         module = module.module
-    named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-    if not named:
-        raise SynchronizationError("the model has no parameter to train.")
-    names, parameters = zip(*named, strict=True)
+    names, parameters = _trained(module)
     return Target(names, parameters, group, resolve(inside, dist.get_world_size(group)), replaces)
+
+
+def alone(model: nn.Module) -> Target:
+    """Return what a method averages for a rank of a crew: a plain module, which needs nobody between averages."""
+    module = getattr(model, "_orig_mod", model)
+    if isinstance(module, DistributedDataParallel | FSDPModule):
+        raise SynchronizationError(
+            f"a crew trains plain modules, and this is a {type(module).__name__}: it cannot go on without a rank.",
+            hint="Pass the module itself.",
+        )
+    names, parameters = _trained(module)
+    return Target(names, parameters, None, (), None)
 
 
 def site_group(ranks_per_site: int) -> Any:
@@ -86,6 +95,13 @@ def site_group(ranks_per_site: int) -> Any:
     sites = [list(range(low, low + ranks_per_site)) for low in range(0, size, ranks_per_site)]
     groups = [dist.new_group(ranks) for ranks in sites]
     return groups[dist.get_rank() // ranks_per_site]
+
+
+def _trained(module: nn.Module) -> tuple[tuple[str, ...], tuple[torch.Tensor, ...]]:
+    named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    if not named:
+        raise SynchronizationError("the model has no parameter to train.")
+    return tuple(name for name, _ in named), tuple(p for _, p in named)
 
 
 def _ddp(model: DistributedDataParallel, group: Any, levels: object) -> tuple[DistributedDataParallel | None, object]:

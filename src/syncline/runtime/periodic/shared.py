@@ -1,0 +1,95 @@
+"""What ranks share of a fragment under DiLoCo, and the outer step on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from syncline.runtime.periodic.averaging import Flight
+from syncline.runtime.periodic.fragment import Fragment
+
+
+class Shared:
+    """A fragment with what ranks share of it: agreed weights, outer momentum; and what is under way."""
+
+    def __init__(self, fragment: Fragment, offset: int, *, momentum: bool, streamed: bool) -> None:
+        self.fragment = fragment
+        self.offset = offset
+        self.agreed, self.moved = fragment.new(), fragment.new()
+        fragment.read(self.agreed)
+        self.momentum = fragment.new() if momentum else None
+        self.sent = fragment.new() if streamed else None
+        self.flight: Flight | None = None
+        self.staleness = 0
+        self.num_rounds = 0
+        self.guests: frozenset[int] = frozenset()
+        """Ranks that came within this fragment's period: their first round counts without them."""
+        self.serial = 0
+        """When it was launched, among all launches of this rank."""
+        self._scale, self._is_guest = 1.0, False
+
+    def pack(self) -> None:
+        """Note where this rank is and how far that is from the agreed weights."""
+        self.fragment.read(self.moved)
+        if self.sent is not None:
+            self.sent.copy_(self.moved)
+        self.moved.sub_(self.agreed)
+
+    def pack_among(self, members: Sequence[int], rank: int) -> None:
+        """Do the same in a crew: a guest sends nothing, keeps what it has done, and the average is over the others."""
+        guests = self.guests.intersection(members)
+        counted = len(members) - len(guests)
+        self._scale = len(members) / counted if counted else 1.0
+        self._is_guest = rank in guests and counted > 0
+        if self._is_guest:
+            assert self.sent is not None, "without streaming every period begins with all ranks"
+            self.sent.copy_(self.agreed)
+            self.moved.zero_()
+        else:
+            self.pack()
+
+    def renew(self) -> None:
+        """Leave the buffer to a thread that may still write to it."""
+        self.moved = torch.empty_like(self.moved)
+
+    @property
+    def outer(self) -> list[torch.Tensor]:
+        """What all ranks have in common after a round."""
+        return [self.agreed] if self.momentum is None else [self.agreed, self.momentum]
+
+    def adopt(self, outer: Sequence[torch.Tensor], num_rounds: int, step: int) -> None:
+        """Take over the outcome of a round from another rank, as if it had arrived here."""
+        for own, theirs in zip(self.outer, outer, strict=True):
+            own.copy_(theirs)
+        self.num_rounds = num_rounds
+        if self.flight is None:
+            self.fragment.write(self.agreed)
+        else:
+            self.take(step)
+
+    def outer_step(self, lr: float, momentum: float, nesterov: bool) -> None:
+        """Move the agreed weights along the average that has arrived."""
+        if self._scale != 1.0:
+            self.moved.mul_(self._scale)
+        if self.momentum is not None:
+            # As torch.optim.SGD: the first round starts the momentum, it is not damped.
+            self.momentum.mul_(momentum).add_(self.moved)
+            if nesterov:
+                self.moved.add_(self.momentum, alpha=momentum)
+            else:
+                self.moved.copy_(self.momentum)
+        self.agreed.add_(self.moved, alpha=lr)
+        self.num_rounds += 1
+
+    def take(self, step: int) -> None:
+        """Go on from the agreed weights, with what was done since the launch."""
+        assert self.flight is not None
+        self.staleness = step - self.flight.step
+        if self.staleness == 0 and not self._is_guest:
+            self.fragment.write(self.agreed)
+        else:
+            assert self.sent is not None
+            self.fragment.add(torch.sub(self.agreed, self.sent, out=self.moved))
+        self.flight = None
+        self.guests, self._scale, self._is_guest = frozenset(), 1.0, False

@@ -1,0 +1,54 @@
+"""What the ranks of a crew do in its tests: one is killed and comes back as a new process, one is stopped."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import signal
+import subprocess
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from tests.distributed.ddp_cases import batch, network, weights
+
+import syncline.torch
+
+NUM_RANKS = 3
+STEPS = 36
+EVERY = 4
+KILLED, KILLED_AT = 2, 6
+STOPPED, STOPPED_AT, STOPPED_S = 0, 22, 5.0
+OPTIONS: dict[str, Any] = {"piece_bytes": 16384, "timeout_s": 30.0, "watch_s": 2.0, "fragments": 2}
+
+
+def go_on(rank: int, port: int, is_back: bool, codec: str = "int4") -> dict[str, Any]:
+    """Train to the end, through both losses."""
+    patience = datetime.timedelta(seconds=60)
+    store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=patience, wait_for_workers=False)
+    crew = syncline.torch.Crew(store, rank, NUM_RANKS, patience_s=5.0, wait_s=60.0)
+    model = network(seed=rank if is_back else 0)
+    inner = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = syncline.torch.DiLoCo(inner, model, EVERY, codec, crew=crew, **OPTIONS)
+    first = optimizer.num_steps
+    while optimizer.num_steps < STEPS:
+        step = optimizer.num_steps
+        if (rank, step, is_back) == (KILLED, KILLED_AT, False):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if (rank, step) == (STOPPED, STOPPED_AT):
+            subprocess.Popen(["/bin/sh", "-c", f"sleep {STOPPED_S}; kill -CONT {os.getpid()}"])
+            os.kill(os.getpid(), signal.SIGSTOP)
+        # The others go on to these steps without the lost rank, and there wait until it knocks.
+        for at, ticket, lost in ((KILLED_AT + EVERY, 1, KILLED), (STOPPED_AT + EVERY, 2, STOPPED)):
+            if step == at and rank != lost:
+                store.wait([f"syncline/crew/crew/ticket/{ticket}"])
+        optimizer.zero_grad()
+        model(batch(rank, step)).square().mean().backward()
+        optimizer.step()
+    optimizer.synchronize()
+    found = weights(model)
+    optimizer.close()
+    return {
+        "weights": found.tolist(), "history": crew.history, "first": first,
+        "momentum": torch.cat([shared.outer[1] for shared in optimizer._shared]).sum().item(),
+    }  # fmt: skip

@@ -1,0 +1,42 @@
+"""A crew on real processes: one rank killed with -9 and started again, one stopped and let go; training never ends."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="the runtime needs torch")
+import torch.distributed as dist
+from tests.distributed import crew_cases as cases
+from tests.distributed.ranks import PRELOAD, rank_process, take
+
+
+def test_ranks_that_are_lost_are_gone_on_without_and_let_in_again() -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    store: Any = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+    def start(rank: int, is_back: bool) -> Any:
+        return rank_process(context, cases.go_on, rank, store.port, is_back)
+
+    ranks = [start(rank, False) for rank in range(cases.NUM_RANKS)]
+    killed = ranks[cases.KILLED][0]
+    killed.join(60)
+    assert killed.exitcode == -9
+    ranks[cases.KILLED] = start(cases.KILLED, True)
+    results = [take(pipe, rank, 90.0) for rank, (_, pipe) in enumerate(ranks)]
+    stayed = results[1]
+    assert stayed["history"] == [
+        "formation 0: ranks 0, 1, 2",
+        "formation 1: ranks 0, 1",
+        "formation 2: ranks 0, 1, 2; let in: 2",
+        "formation 3: ranks 1, 2",
+        "formation 4: ranks 0, 1, 2; let in: 0",
+    ]
+    assert results[0]["history"] == [*stayed["history"][:3], stayed["history"][4]]
+    assert results[2]["history"] == stayed["history"][2:]
+    assert results[2]["first"] % cases.EVERY == 0 and results[2]["first"] > cases.KILLED_AT
+    assert all(got["weights"] == stayed["weights"] for got in results), "all end with the same weights, to the bit"
+    assert all(got["momentum"] == stayed["momentum"] for got in results)
