@@ -1,6 +1,8 @@
 // The packet engine alone: closed forms on a handful of ports, all transports, bytes accounted for.
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "../src/packet/calendar.hpp"
@@ -118,6 +120,46 @@ void calendar_keeps_order() {
     CHECK(later.next(kForever) && later.time() == 1'000'000'000'000);
 }
 
+// However many fall into one bucket and however unevenly, it is the order of a plain sort by (time, number).
+void crowded_buckets_are_sorted() {
+    for (const int width_bits : {4, 7, 12, 18}) {
+        Calendar calendar(width_bits);
+        std::vector<std::pair<Time, std::uint32_t>> rows;
+        std::uint64_t state = 7;
+        for (std::uint32_t i = 0; i < 4000; ++i) {
+            state = state * 6364136223846793005ull + 1442695040888963407ull;
+            const Time spread = Time{2} << width_bits;
+            const Time at = i % 4 == 0 ? 5 : static_cast<Time>((state >> 20) % static_cast<std::uint64_t>(spread));
+            rows.emplace_back(at, static_cast<std::uint32_t>(state >> 40) % 1000);
+        }
+        for (const auto& [at, what] : rows) calendar.push(at, what);
+        std::sort(rows.begin(), rows.end());
+        bool same = true;
+        for (const auto& [at, what] : rows) {
+            same = same && calendar.next(kForever) && calendar.time() == at && calendar.what() == what;
+            calendar.pop();
+        }
+        CHECK(same && !calendar.next(kForever));
+    }
+}
+
+void a_window_of_bits_moves_and_grows() {
+    Bits bits;
+    for (const u32 seq : {0u, 63u, 64u, 255u, 256u, 3000u}) bits.set(seq);
+    bool right = true;
+    for (u32 seq = 0; seq < 4000; ++seq) {
+        const bool set = seq == 0 || seq == 63 || seq == 64 || seq == 255 || seq == 256 || seq == 3000;
+        right = right && bits.test(seq) == set;
+    }
+    CHECK(right);
+    bits.forget(256);
+    CHECK(!bits.test(64) && bits.test(256) && bits.block(256) == 1 && bits.test(3000));
+    bits.clear(3000);
+    bits.forget(1 << 20);
+    bits.set((1 << 20) + 5000);
+    CHECK(!bits.test(3000) && bits.test((1 << 20) + 5000) && !bits.test((1 << 20) + 4999));
+}
+
 void one_packet_takes_its_time() {
     Star star(2);
     star.setup.profiles[0].header_bytes = 0;
@@ -228,6 +270,8 @@ void bad_input_is_refused() {
 
 int main() {
     calendar_keeps_order();
+    crowded_buckets_are_sorted();
+    a_window_of_bits_moves_and_grows();
     one_packet_takes_its_time();
     messages_wait();
     incast_fills_the_link(false, false);

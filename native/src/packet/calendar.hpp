@@ -1,16 +1,20 @@
 // When things happen: a calendar of small entries, 8 bytes each, for events that lie close ahead.
 //
-// Near events are kept in buckets of a power of two of picoseconds, unsorted, in chunks of one cache line. A bucket is
-// sorted when its turn comes, which costs a few compares an event however many are pending, and the sorted batch tells
-// what will be needed next, so that it can be fetched ahead. Far events (timers) wait in slots and come near once.
+// Near events are kept in buckets of a power of two of picoseconds, unsorted, in chunks of a few cache lines that are only
+// written to until then. A bucket is sorted when its turn comes, which costs a few compares an event however many are
+// pending, and the sorted batch tells what will be needed next, so that it can be fetched ahead. Far events (timers) wait
+// in slots and come near once.
 // Events of one moment happen in the order of their numbers: the same input gives the same course.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <queue>
 #include <vector>
+
+#include "pages.hpp"
 
 namespace syncline::packet {
 
@@ -22,7 +26,7 @@ public:
     explicit Calendar(int width_bits)
         : shift_(width_bits),
           span_(Time{kSlotBuckets} << width_bits),
-          head_(kBuckets, kNone),
+          buckets_(kBuckets),
           busy_(kBuckets / 64, 0),
           slots_(kSlots),
           horizon_(Time{kBuckets} << width_bits) {}
@@ -47,6 +51,7 @@ public:
         ++position_;
         --pending_;
     }
+    bool at_start_of_batch() const { return position_ == 0; }
     // What comes `ahead` places later, or `none`: only to fetch it early.
     std::uint32_t peek(std::size_t ahead, std::uint32_t none) const {
         const std::size_t at = position_ + ahead;
@@ -59,11 +64,18 @@ private:
     static constexpr int kBuckets = 1 << 14;
     static constexpr int kSlotBuckets = kBuckets / 8;
     static constexpr int kSlots = 1 << 12;
+    static constexpr int kPartBits = 8;
+    static constexpr std::size_t kFew = 24;
 
+    static constexpr std::uint32_t kChunk = 31;
+
+    struct Bucket {
+        std::uint32_t chunk = kNone;  // the last one, which is being filled
+        std::uint32_t count = kChunk;  // entries in it
+    };
     struct alignas(64) Chunk {
-        std::uint64_t entry[7];
         std::uint32_t next;
-        std::uint32_t count;
+        std::uint64_t entry[kChunk];
     };
     struct Far {
         Time at;
@@ -81,17 +93,15 @@ private:
                           late);
             return;
         }
-        const std::size_t bucket = static_cast<std::size_t>(at >> shift_) & (kBuckets - 1);
-        std::uint32_t chunk = head_[bucket];
-        if (chunk == kNone || chunks_[chunk].count == 7) {
+        const std::size_t number = static_cast<std::size_t>(at >> shift_) & (kBuckets - 1);
+        Bucket& bucket = buckets_[number];
+        if (bucket.count == kChunk) {
             const std::uint32_t fresh = take_chunk();
-            chunks_[fresh].next = chunk;
-            chunks_[fresh].count = 0;
-            head_[bucket] = chunk = fresh;
-            busy_[bucket >> 6] |= std::uint64_t{1} << (bucket & 63);
+            chunks_[fresh].next = bucket.chunk;
+            bucket = {fresh, 0};
+            busy_[number >> 6] |= std::uint64_t{1} << (number & 63);
         }
-        Chunk& into = chunks_[chunk];
-        into.entry[into.count++] = key;
+        chunks_[bucket.chunk].entry[bucket.count++] = key;
         ++num_near_;
     }
 
@@ -153,22 +163,51 @@ private:
         if ((number << shift_) > until) return false;
         start_ = number << shift_;
         opened_ = true;
-        batch_.clear();
-        position_ = 0;
-        for (std::uint32_t chunk = head_[bucket]; chunk != kNone;) {
-            Chunk& from_chunk = chunks_[chunk];
-            batch_.insert(batch_.end(), from_chunk.entry, from_chunk.entry + from_chunk.count);
-            const std::uint32_t after = from_chunk.next;
-            from_chunk.next = free_;
-            free_ = chunk;
-            chunk = after;
-        }
-        head_[bucket] = kNone;
-        busy_[bucket >> 6] &= ~(std::uint64_t{1} << (bucket & 63));
-        num_near_ -= static_cast<std::int64_t>(batch_.size());
-        std::sort(batch_.begin(), batch_.end());
+        take_batch(bucket);
         reach(start_);
         return true;
+    }
+
+    // Empty a bucket into the batch, in order.
+    void take_batch(std::size_t number) {
+        unsorted_.clear();
+        std::uint32_t chunk = buckets_[number].chunk, count = buckets_[number].count;
+        while (chunk != kNone) {
+            Chunk& from = chunks_[chunk];
+            const std::uint32_t after = from.next;
+            if (after != kNone) __builtin_prefetch(&chunks_[after]);
+            unsorted_.insert(unsorted_.end(), from.entry, from.entry + count);
+            from.next = free_;
+            free_ = chunk;
+            chunk = after;
+            count = kChunk;
+        }
+        buckets_[number] = {};
+        busy_[number >> 6] &= ~(std::uint64_t{1} << (number & 63));
+        num_near_ -= static_cast<std::int64_t>(unsorted_.size());
+        position_ = 0;
+        if (unsorted_.size() <= kFew) {
+            batch_.swap(unsorted_);
+            std::sort(batch_.begin(), batch_.end());
+        } else {
+            sort_by_parts();
+        }
+    }
+
+    // Times spread evenly over a bucket: deal the entries out by the upper bits of theirs, then sort each part.
+    void sort_by_parts() {
+        const int drop = 32 + std::max(shift_ - kPartBits, 0);
+        std::array<std::uint32_t, (1 << kPartBits) + 1> start{};
+        for (const std::uint64_t entry : unsorted_) ++start[(entry >> drop) + 1];
+        for (std::size_t part = 1; part < start.size(); ++part) start[part] += start[part - 1];
+        batch_.resize(unsorted_.size());
+        for (const std::uint64_t entry : unsorted_) batch_[start[entry >> drop]++] = entry;
+        std::uint32_t from = 0;
+        for (std::size_t part = 0; part + 1 < start.size(); ++part) {  // each start is now the end of its part
+            const std::uint32_t until = start[part];
+            if (until - from > 1) std::sort(batch_.begin() + from, batch_.begin() + until);
+            from = until;
+        }
     }
 
     std::size_t first_busy(std::size_t from) const {
@@ -183,16 +222,16 @@ private:
 
     int shift_;
     Time span_;
-    std::vector<std::uint32_t> head_;
+    std::vector<Bucket> buckets_;
     std::vector<std::uint64_t> busy_;
-    std::vector<Chunk> chunks_;
+    Table<Chunk> chunks_;
     std::uint32_t free_ = kNone;
     std::vector<std::vector<Far>> slots_;
     std::priority_queue<Far, std::vector<Far>, std::greater<>> farthest_;
     Time horizon_;
     Time start_ = 0;
     bool opened_ = false;
-    std::vector<std::uint64_t> batch_;
+    std::vector<std::uint64_t> batch_, unsorted_;
     std::size_t position_ = 0;
     std::int64_t pending_ = 0;
     std::int64_t num_near_ = 0;

@@ -22,7 +22,7 @@ public:
     Samples samples;
     std::vector<i64> begin, end;
     std::vector<std::int32_t> cycle;
-    std::vector<Port> ports;
+    Table<Port> ports;
     std::vector<PortTally> tally;
     Routes routes;
 
@@ -36,6 +36,10 @@ private:
     void happen(u32 what);
     void audit() const;
     void fetch_ahead() const;
+    void fetch_object(u32 what) const;
+    void fetch_way_in(u32 what) const;
+    void fetch_route(u32 what) const;
+    void fetch_way_out(u32 what) const;
 
     // Pool
     u32 take_packet();
@@ -59,8 +63,12 @@ private:
     void obey(u32 packet);
     bool has_credit(u32 port, u32 traffic_class, u32 bytes) const;
     u32 sendable(u32 port) const;
-    Queue& queue(u32 port, u32 traffic_class) { return queues_[std::size_t{port} * num_classes_ + traffic_class]; }
-    Ingress& ingress(u32 port, u32 traffic_class) { return ingress_[std::size_t{port} * num_classes_ + traffic_class]; }
+    Queue& queue(u32 port, u32 traffic_class) { return queues_[std::size_t{traffic_class} * ports.size() + port]; }
+    const Queue& queue(u32 port, u32 traffic_class) const { return queues_[std::size_t{traffic_class} * ports.size() + port]; }
+    Ingress& ingress(u32 port, u32 traffic_class) { return ingress_[std::size_t{traffic_class} * ports.size() + port]; }
+    const Ingress& ingress(u32 port, u32 traffic_class) const {
+        return ingress_[std::size_t{traffic_class} * ports.size() + port];
+    }
     Time crossing(const Port& port, u32 bytes) const { return static_cast<Time>((u64{bytes} * port.cost) >> 16); }
 
     // forward.cpp
@@ -78,6 +86,9 @@ private:
     bool may_send(const Flow& flow) const;
     u32 make_data(u32 port, u32 traffic_class);  // kNone: nobody has anything left to send
     u32 payload_of(const Flow& flow, u32 seq) const;
+    u32 end_of(u32 task, const Profile& profile) const;
+    void send_next(Flow& flow, u32 task);
+    void receive_next(Flow& flow, u32 task);
     void label(Flow& flow, Packet& packet, const Profile& profile);
     void join_ring(u32 flow, u32 traffic_class);
     Time slot_start(const Flow& flow, const Profile& profile, Time wire) const;
@@ -134,7 +145,7 @@ private:
 
     Calendar calendar_;
     Random random_;
-    std::vector<Packet> packets_;
+    Table<Packet> packets_;
     u32 free_packet_ = kNone;
     i64 num_packets_ = 0;
     std::vector<Telemetry> telemetry_;  // of each packet, when some connection measures
@@ -144,8 +155,8 @@ private:
     std::vector<ClassRule> classes_;
     u32 weighted_ = 0;  // classes with a weight
     std::vector<Profile> profiles_;
-    std::vector<Queue> queues_;
-    std::vector<Ingress> ingress_;
+    Table<Queue> queues_;      // class by class: most ports use one of them only
+    Table<Ingress> ingress_;
     std::vector<u32> back_;
     std::vector<double> loss_;
     std::vector<u32> full_cost_;
@@ -154,6 +165,7 @@ private:
     std::vector<u32> salt_, turn_;
     std::vector<std::int32_t> region_;
     std::vector<Endpoint> endpoints_;
+    std::vector<Place> places_;  // of the endpoints
     Routing routing_ = Routing::hash;
     bool cut_through_ = false;
     bool credits_ = false;
@@ -162,8 +174,8 @@ private:
     double ugal_bias_ = 0;
     u64 seed_ = 0;
 
-    std::vector<Flow> flows_;
-    std::vector<Scores> scores_;
+    Table<Flow> flows_;
+    Table<Scores> scores_;
 
     // Tasks
     std::vector<std::int32_t> task_over_;

@@ -5,6 +5,15 @@
 
 namespace syncline::packet {
 
+namespace {
+
+// How many events ahead each step of fetching is.
+constexpr u32 kFetchFirst = 20, kFetchSecond = 14, kFetchThird = 8, kFetchFourth = 4;
+
+bool is(u32 what, Happens kind) { return what >> kKindShift == static_cast<u32>(kind); }
+
+}  // namespace
+
 u32 Core::take_packet() {
     if (++num_packets_ > count.peak_packets) count.peak_packets = num_packets_;
     if (free_packet_ == kNone) {
@@ -65,25 +74,90 @@ void Core::happen(u32 what) {
     if (!ready_.empty()) start_ready();
 }
 
-// Fetch what the coming events touch, in steps: packets and ports, then what these point to.
+// Fetch what the coming events touch, each step what the one before pointed to: packets and ports; the port a packet comes
+// in by; the way on; the port it will leave through, as far as that can be told now.
 void Core::fetch_ahead() const {
-    constexpr u32 kArrival = static_cast<u32>(Happens::arrival), kService = static_cast<u32>(Happens::service);
-    const u32 far = calendar_.peek(12, kNone), later = calendar_.peek(8, kNone), soon = calendar_.peek(4, kNone);
-    if (far >> kKindShift == kArrival) {
-        __builtin_prefetch(&packets_[far]);
-    } else if (far >> kKindShift == kService) {
-        __builtin_prefetch(&ports[far & kIndexMask]);
-        __builtin_prefetch(&queues_[std::size_t{far & kIndexMask} * num_classes_ + num_classes_ - 1]);
+    if (calendar_.at_start_of_batch()) {
+        for (u32 ahead = 0; ahead < kFetchFirst; ++ahead) fetch_object(calendar_.peek(ahead, kNone));
+        for (u32 ahead = 0; ahead < kFetchSecond; ++ahead) fetch_way_in(calendar_.peek(ahead, kNone));
     }
-    if (later >> kKindShift == kArrival) {
-        const Packet& pkt = packets_[later];
+    fetch_object(calendar_.peek(kFetchFirst, kNone));
+    fetch_way_in(calendar_.peek(kFetchSecond, kNone));
+    fetch_route(calendar_.peek(kFetchThird, kNone));
+    fetch_way_out(calendar_.peek(kFetchFourth, kNone));
+}
+
+void Core::fetch_object(u32 what) const {
+    const u32 index = what & kIndexMask;
+    if (is(what, Happens::arrival)) {
+        __builtin_prefetch(&packets_[index]);
+    } else if (is(what, Happens::service)) {
+        __builtin_prefetch(&ports[index]);
+        __builtin_prefetch(&queue(index, num_classes_ - 1));
+    }
+}
+
+void Core::fetch_way_in(u32 what) const {
+    const u32 index = what & kIndexMask;
+    if (is(what, Happens::arrival)) {
+        const Packet& pkt = packets_[index];
         __builtin_prefetch(&ports[pkt.port]);
-        __builtin_prefetch(&flows_[pkt.flow]);
+        __builtin_prefetch(&ingress(pkt.port, pkt.traffic_class));
+        __builtin_prefetch(&places_[pkt.dst]);
+    } else if (is(what, Happens::service)) {
+        const Queue& line = queue(index, num_classes_ - 1);
+        if (line.head != kNone) {
+            __builtin_prefetch(&packets_[line.head]);
+        } else if (line.ring_tail != kNone) {
+            const char* flow = reinterpret_cast<const char*>(&flows_[line.ring_tail]);
+            __builtin_prefetch(flow);
+            __builtin_prefetch(flow + 64);
+        }
     }
-    if (soon >> kKindShift == kService) {
-        const u32 head = queues_[std::size_t{soon & kIndexMask} * num_classes_ + num_classes_ - 1].head;
-        if (head != kNone) __builtin_prefetch(&packets_[head]);
+}
+
+void Core::fetch_route(u32 what) const {
+    const u32 index = what & kIndexMask;
+    if (is(what, Happens::arrival)) {
+        const Packet& pkt = packets_[index];
+        const Port& in = ports[pkt.port];
+        if (!in.to_endpoint) {
+            routes.fetch(in.to, places_[pkt.dst].group);
+        } else {
+            const char* flow = reinterpret_cast<const char*>(&flows_[pkt.flow]);
+            __builtin_prefetch(flow);
+            __builtin_prefetch(flow + 128);
+        }
+    } else if (is(what, Happens::service)) {
+        const u32 head = queue(index, num_classes_ - 1).head;
+        if (head == kNone) return;
+        const Packet& pkt = packets_[head];
+        if (pkt.from != kNone) __builtin_prefetch(&ingress(pkt.from, pkt.traffic_class));
+        if (pkt.next != kNone) __builtin_prefetch(&packets_[pkt.next]);
     }
+}
+
+void Core::fetch_way_out(u32 what) const {
+    if (!is(what, Happens::arrival)) return;
+    const Packet& pkt = packets_[what & kIndexMask];
+    const Port& in = ports[pkt.port];
+    if (in.to_endpoint) {
+        if (pkt.type == Type::data && flows_[pkt.flow].scores != kNone) __builtin_prefetch(&scores_[flows_[pkt.flow].scores]);
+        return;
+    }
+    const u32 number = routes.set_of(in.to, places_[pkt.dst].group);
+    u32 port = places_[pkt.dst].down_port;
+    if (number != Routes::kAttached) {
+        const Routes::Set set = routes.set(number);
+        if (set.count == 0) return;
+        // Who else comes to this switch before may take this turn; then the next port is fetched for nothing.
+        const u32 turn = set.count == 1 ? 0 : turn_[in.to] % set.count;
+        if (set.count > 1 && (pkt.flags & kSprayed) == 0) return;
+        port = routes.choices()[set.first + turn];
+    }
+    if (port == kNone) return;
+    __builtin_prefetch(&ports[port]);
+    __builtin_prefetch(&queue(port, pkt.traffic_class));
 }
 
 State Core::advance(Time until, i64 max_events) {
@@ -134,14 +208,14 @@ PortColumns Engine::ports() const {
     for (std::size_t p = 0; p < core_->ports.size(); ++p) {
         const PortTally& tally = core_->tally[p];
         columns.wire_bytes.push_back(static_cast<i64>(core_->ports[p].wire_bytes));
-        columns.packets.push_back(tally.packets);
+        columns.packets.push_back(static_cast<i64>(core_->ports[p].packets));
         columns.drops.push_back(tally.drops);
         columns.marks.push_back(tally.marks);
         columns.trims.push_back(tally.trims);
         columns.pauses.push_back(tally.pauses);
         const bool still = core_->ports[p].paused != 0;
         columns.paused_ps.push_back(tally.paused + (still ? core_->now - tally.paused_since : 0));
-        columns.peak_bytes.push_back(tally.peak_bytes);
+        columns.peak_bytes.push_back(core_->ports[p].peak_bytes);
     }
     return columns;
 }

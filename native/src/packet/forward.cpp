@@ -21,7 +21,7 @@ void Core::arrive(u32 packet) {
 
 void Core::forward(u32 packet, u32 at_switch) {
     const u32 from = packets_[packet].port;
-    const u32 port = choose(packet, at_switch, endpoints_[packets_[packet].dst].group);
+    const u32 port = choose(packet, at_switch, places_[packets_[packet].dst].group);
     if (port == kNone) {
         if (credits_) release(from, packets_[packet].traffic_class, packets_[packet].wire_bytes);
         lose(packet, count.dead);
@@ -44,7 +44,7 @@ u32 Core::choose(u32 packet, u32 at_switch, u32 group) {
     }
     const u32 number = routes.set_of(at_switch, group);
     if (number == Routes::kAttached) {
-        const u32 only = endpoints_[pkt.dst].down_port;
+        const u32 only = places_[pkt.dst].down_port;
         return only != kNone ? only : routes.down(at_switch, pkt.dst, mix(pkt.label, at_switch));
     }
     const Routes::Set set = routes.set(number);

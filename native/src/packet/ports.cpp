@@ -118,7 +118,7 @@ void Core::append(u32 port, u32 packet, u32 from) {
     ++line.packets;
     out.queued_bytes += pkt.wire_bytes;
     out.waiting |= static_cast<u8>(1u << c);
-    tally[port].peak_bytes = std::max<i64>(tally[port].peak_bytes, out.queued_bytes);
+    out.peak_bytes = std::max(out.peak_bytes, out.queued_bytes);
     if (out.owner != kNone) {
         buffer_used_[out.owner] += pkt.wire_bytes;
         if (!credits_ && from != kNone && classes_[c].lossless) {
@@ -186,7 +186,7 @@ u32 Core::sendable(u32 port) const {
     if (!credits_ || ready == 0) return ready;
     for (u32 c = 0; c < num_classes_; ++c) {
         if ((ready >> c & 1) == 0) continue;
-        const Queue& line = queues_[std::size_t{port} * num_classes_ + c];
+        const Queue& line = queue(port, c);
         u32 bytes;
         if (line.head != kNone) {
             bytes = packets_[line.head].wire_bytes;
@@ -315,7 +315,7 @@ void Core::obey(u32 packet) {
 }
 
 bool Core::has_credit(u32 port, u32 traffic_class, u32 bytes) const {
-    return ingress_[std::size_t{port} * num_classes_ + traffic_class].credit >= static_cast<i64>(bytes);
+    return ingress(port, traffic_class).credit >= static_cast<i64>(bytes);
 }
 
 void Core::transmit(u32 port, u32 packet, Time start) {
@@ -324,7 +324,7 @@ void Core::transmit(u32 port, u32 packet, Time start) {
     const Time lasts = crossing(out, pkt.wire_bytes);
     out.busy_until = start + lasts;
     out.wire_bytes += pkt.wire_bytes;
-    ++tally[port].packets;
+    ++out.packets;
     ++count.hops;
     pkt.port = port;
     ++pkt.hops;

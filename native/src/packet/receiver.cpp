@@ -71,9 +71,7 @@ void Core::receive_data(u32 packet) {
             reply(pkt.flow, pkt, Type::notice, packet);
         }
     }
-    const bool done = flow.rcv_next != before && flow.rcv_task != kNone &&
-                      flow.rcv_next >= task_first_[flow.rcv_task] +
-                                           num_packets(task_bytes_[flow.rcv_task], profile.payload_bytes);
+    const bool done = flow.rcv_next != before && flow.rcv_task != kNone && flow.rcv_next >= flow.rcv_end;
     if (!selective && !fresh && pkt.seq > flow.rcv_next) {
         // Out of order: say once where the gap is.
         if (!flow.refused) {
@@ -101,12 +99,9 @@ void Core::receive_data(u32 packet) {
 // Messages whose last byte is here are done.
 void Core::deliver(u32 index) {
     Flow& flow = flows_[index];
-    const int payload = profiles_[flow.profile].payload_bytes;
-    while (flow.rcv_task != kNone) {
+    while (flow.rcv_task != kNone && flow.rcv_next >= flow.rcv_end) {
         const u32 task = flow.rcv_task;
-        const u32 packets = num_packets(task_bytes_[task], payload);
-        if (flow.rcv_next < task_first_[task] + packets) break;
-        flow.rcv_task = task_next_[task];
+        receive_next(flow, task_next_[task]);
         finish_task(task);
     }
 }

@@ -78,7 +78,7 @@ void Core::take_lost(Flow& flow, u32 seq) {
 void Core::go_back(Flow& flow) {
     flow.next = flow.una;
     flow.flying = 0;
-    flow.send_task = flow.una_task;
+    send_next(flow, flow.una_task);
 }
 
 // Take an acknowledgement into account; returns how many packets are acknowledged for the first time.
@@ -121,9 +121,8 @@ u32 Core::score(Flow& flow, const Packet& pkt) {
         }
     }
     while (flow.una_task != kNone) {
-        const u32 packets = num_packets(task_bytes_[flow.una_task], profile.payload_bytes);
-        if (flow.una < task_first_[flow.una_task] + packets) break;
-        if (flow.send_task == flow.una_task) flow.send_task = task_next_[flow.una_task];
+        if (flow.una < end_of(flow.una_task, profile)) break;
+        if (flow.send_task == flow.una_task) send_next(flow, task_next_[flow.una_task]);
         flow.una_task = task_next_[flow.una_task];
         if (flow.una_task == kNone) flow.last_task = kNone;
     }

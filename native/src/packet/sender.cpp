@@ -13,18 +13,33 @@ void Core::post(u32 task) {
     const bool idle = flow.rcv_next == flow.end;
     if (flow.end == 0) start_control(flow, profile);
     task_first_[task] = flow.end;
-    flow.end += num_packets(task_bytes_[task], profile.payload_bytes);
+    flow.end = end_of(task, profile);
     if (flow.last_task != kNone) task_next_[flow.last_task] = task;
     flow.last_task = task;
-    if (flow.send_task == kNone) flow.send_task = task;
+    if (flow.send_task == kNone) send_next(flow, task);
     if (flow.una_task == kNone) flow.una_task = task;
-    if (flow.rcv_task == kNone) flow.rcv_task = task;
+    if (flow.rcv_task == kNone) receive_next(flow, task);
     if (static_cast<Transport>(profile.transport) == Transport::pull && idle) {
         const auto first = static_cast<std::int32_t>(std::max(1.0, profile.window_bytes / profile.payload_bytes));
         flow.credit += first;
         flow.pulls_given += static_cast<u32>(first);
     }
     activate(index);
+}
+
+// The number after a posted message's last packet.
+u32 Core::end_of(u32 task, const Profile& profile) const {
+    return task_first_[task] + num_packets(task_bytes_[task], profile.payload_bytes);
+}
+
+void Core::send_next(Flow& flow, u32 task) {
+    flow.send_task = task;
+    flow.send_end = task == kNone ? 0 : end_of(task, profiles_[flow.profile]);
+}
+
+void Core::receive_next(Flow& flow, u32 task) {
+    flow.rcv_task = task;
+    flow.rcv_end = task == kNone ? 0 : end_of(task, profiles_[flow.profile]);
 }
 
 bool Core::may_send(const Flow& flow) const {
@@ -142,9 +157,12 @@ u32 Core::make_data(u32 port, u32 traffic_class) {
         seq = next_lost(flow);
     } else {
         seq = flow.next++;
-        const u32 packets = num_packets(task_bytes_[flow.send_task], profile.payload_bytes);
-        pkt.payload_bytes = payload_of(flow, seq);
-        if (seq - task_first_[flow.send_task] + 1 >= packets) flow.send_task = task_next_[flow.send_task];
+        if (seq + 1 < flow.send_end) {
+            pkt.payload_bytes = static_cast<u32>(profile.payload_bytes);
+        } else {
+            pkt.payload_bytes = payload_of(flow, seq);
+            send_next(flow, task_next_[flow.send_task]);
+        }
     }
     if (seq < flow.sent_end) {
         pkt.payload_bytes = payload_of(flow, seq);

@@ -88,6 +88,7 @@ void Core::take_ports(const Setup& setup) {
     region_.assign(setup.switch_region.begin(), setup.switch_region.end());
     region_.resize(num_switches, 0);
     endpoints_.assign(static_cast<std::size_t>(setup.num_endpoints), Endpoint{});
+    places_.assign(endpoints_.size(), Place{});
     Random salts(setup.seed ^ 0x5eed);
     for (std::size_t s = 0; s < num_switches; ++s) {
         salt_.push_back(salts.next());
@@ -123,8 +124,7 @@ void Core::take_ports(const Setup& setup) {
         loss_.push_back(setup.port_loss[p]);
         wires_.push_back({setup.port_src[p], setup.port_dst[p], setup.port_hops[p]});
         if (port.to_endpoint) {
-            Endpoint& endpoint = endpoints_[port.to];
-            endpoint.down_port = ++num_down[port.to] == 1 && port.owner != kNone ? static_cast<u32>(p) : kNone;
+            places_[port.to].down_port = ++num_down[port.to] == 1 && port.owner != kNone ? static_cast<u32>(p) : kNone;
         }
         if (port.owner == kNone) {
             const auto source = static_cast<std::size_t>(-1 - setup.port_src[p]);
@@ -137,7 +137,7 @@ void Core::take_ports(const Setup& setup) {
     }
     routes.build(wires_, std::vector<bool>(num, true), static_cast<u32>(num_switches),
                  static_cast<u32>(setup.num_endpoints), routing_ >= Routing::valiant);
-    for (u32 e = 0; e < endpoints_.size(); ++e) endpoints_[e].group = routes.group(e);
+    for (u32 e = 0; e < endpoints_.size(); ++e) places_[e].group = routes.group(e);
     for (std::size_t i = 0; i < setup.change_ps.size(); ++i) {
         expect(setup.change_port[i] >= 0 && static_cast<std::size_t>(setup.change_port[i]) < num, "changed port", i);
         expect(setup.change_ps[i] >= 0 && setup.change_factor[i] >= 0, "change", i);

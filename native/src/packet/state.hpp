@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "calendar.hpp"
+#include "pages.hpp"
 #include "syncline/packet.hpp"
 
 namespace syncline::packet {
@@ -51,12 +53,15 @@ struct alignas(64) Packet {
 };
 static_assert(sizeof(Packet) == 64);
 
-struct Port {
+// One cache line as well: what every packet that passes reads or counts.
+struct alignas(64) Port {
     Time busy_until;
     Time latency;
     u64 wire_bytes;
+    u64 packets;
     u32 cost;  // ps a byte, in 1/65536
     u32 queued_bytes;
+    u32 peak_bytes;
     u32 to;           // switch or endpoint
     u32 owner;        // the switch whose buffer it uses; kNone: it belongs to an endpoint
     u8 waiting;       // classes with something to send
@@ -67,6 +72,7 @@ struct Port {
     bool lossy;
     u8 turn;          // weighted class whose turn it is
 };
+static_assert(sizeof(Port) == 64);
 
 struct Queue {
     u32 head = kNone, tail = kNone;
@@ -85,7 +91,7 @@ struct Ingress {
 };
 
 struct PortTally {
-    i64 packets = 0, drops = 0, marks = 0, trims = 0, pauses = 0, peak_bytes = 0;
+    i64 drops = 0, marks = 0, trims = 0, pauses = 0;
     Time paused = 0, paused_since = 0;
 };
 
@@ -103,22 +109,22 @@ struct Telemetry {
 // A window of bits that moves up with the sequence numbers and grows when it must.
 class Bits {
 public:
-    bool test(u32 seq) const { return in(seq) && (word_[(seq >> 6) & mask_] >> (seq & 63) & 1) != 0; }
+    bool test(u32 seq) const { return in(seq) && (word(seq >> 6) >> (seq & 63) & 1) != 0; }
     void set(u32 seq) {
         while (!in(seq)) grow();
-        word_[(seq >> 6) & mask_] |= u64{1} << (seq & 63);
+        word(seq >> 6) |= u64{1} << (seq & 63);
     }
     void clear(u32 seq) {
-        if (in(seq)) word_[(seq >> 6) & mask_] &= ~(u64{1} << (seq & 63));
+        if (in(seq)) word(seq >> 6) &= ~(u64{1} << (seq & 63));
     }
-    u64 block(u32 seq) const { return in(seq) ? word_[(seq >> 6) & mask_] : 0; }
+    u64 block(u32 seq) const { return in(seq) ? word(seq >> 6) : 0; }
     // Everything before `seq` is forgotten.
     void forget(u32 seq) {
         const u32 target = seq >> 6;
         if (target - base_ > mask_) {
-            for (u64& word : word_) word = 0;
+            for (u32 i = 0; i <= mask_; ++i) word(i) = 0;
         } else {
-            for (; base_ != target; ++base_) word_[base_ & mask_] = 0;
+            for (; base_ != target; ++base_) word(base_) = 0;
         }
         base_ = target;
     }
@@ -126,72 +132,85 @@ public:
 private:
     bool in(u32 seq) const { return (seq >> 6) - base_ <= mask_; }
     void grow() {
-        std::vector<u64> wider(word_.size() * 2, 0);
-        const u32 wider_mask = static_cast<u32>(wider.size() - 1);
-        for (u32 i = 0; i <= mask_; ++i) wider[(base_ + i) & wider_mask] = word_[(base_ + i) & mask_];
-        word_ = std::move(wider);
+        const u32 wider_mask = 2 * mask_ + 1;
+        auto wider = std::make_unique<u64[]>(wider_mask + 1);
+        for (u32 i = 0; i <= mask_; ++i) wider[(base_ + i) & wider_mask] = word(base_ + i);
+        more_ = std::move(wider);
         mask_ = wider_mask;
     }
-    std::vector<u64> word_ = std::vector<u64>(4, 0);
+    u64& word(u32 number) { return mask_ == kFew - 1 ? few_[number & (kFew - 1)] : more_[number & mask_]; }
+    u64 word(u32 number) const { return mask_ == kFew - 1 ? few_[number & (kFew - 1)] : more_[number & mask_]; }
+
+    static constexpr u32 kFew = 4;
     u32 base_ = 0;
-    u32 mask_ = 3;
+    u32 mask_ = kFew - 1;
+    u64 few_[kFew] = {};  // most windows never grow
+    std::unique_ptr<u64[]> more_;
 };
 
 // What selective recovery remembers of a connection.
-struct Scores {
-    Bits acked, lost;  // the sender's
+struct alignas(64) Scores {
     Bits arrived;      // the receiver's
+    Bits acked, lost;  // the sender's
 };
 
 enum class Standing : u8 { idle, ready, paced, blocked };
 
-struct Flow {
-    // Where it runs
+// In cache lines: what sending a packet needs, what its pace needs, what receiving needs, and the rest.
+struct alignas(64) Flow {
+    // Sender: packet numbers run on over all messages of the connection
     u32 port, src, dst, label;
-    u32 slot;
     u8 profile;
     Standing standing;
     u8 backoff;
     bool timer_armed;
     u32 ring_next;
-    // Sender: packet numbers run on over all messages of the connection
     u32 una, next, end;
     u32 flying;    // packets sent and neither acknowledged nor taken for lost
     u32 num_lost;  // to be sent again
-    u32 lost_hint;
-    u32 highest;   // highest acknowledged + 1
     u32 sent_end;  // highest sent + 1
-    u32 lost_scan; // up to here holes have been taken for lost once
-    u32 send_task, una_task, last_task;
-    std::int32_t credit;  // receiver-driven: packets it may send
+    u32 send_task, send_end;  // the message of `next`, and the packet after its last
+    std::int32_t credit;      // receiver-driven: packets it may send
     u32 scores;
+
     Time next_send, last_send, deadline;
     double window, rate;  // bytes; bytes per ps
     double cap;
-    // Congestion control
-    double alpha, target, x, y;
-    Time t0, t1, t2;
-    u32 mark_seq, count_a, count_b, count_c;
-    u32 recycle;
+    u32 una_task, last_task;
+    u32 highest;    // highest acknowledged + 1
+    u32 lost_scan;  // up to here holes have been taken for lost once
+
     // Receiver
-    u32 rcv_next, rcv_task;
+    u32 rcv_next, rcv_task, rcv_end;  // as send_task, send_end
     u32 unacked, marked;
-    u32 pulls_owed, pulls_given, pull_next;
     u32 rcv_last, rcv_port;  // what arrived last, on which port, and when that was sent
+    u32 slot;
     Time rcv_sent;
     Time last_notice;
     i64 delivered;
     bool refused;  // a gap was reported
     bool in_pull_ring;
+
+    // Congestion control
+    double alpha, target, x, y;
+    Time t0, t1, t2;
+    u32 mark_seq, count_a, count_b, count_c;
+    u32 recycle;
+    u32 lost_hint;
+    u32 pulls_owed, pulls_given, pull_next;
 };
 
 struct Endpoint {
     u32 pull_tail = kNone;  // ring of flows that are owed pulls
-    u32 down_port = kNone;  // the only port that leads to it; kNone: several
-    u32 group = 0;
     Time pull_next = 0;
     Time pull_gap = 0;
     bool pulling = false;
+};
+
+// Where an endpoint is, for those who send to it.
+struct Place {
+    u32 group = 0;
+    u32 down_port = kNone;  // the only port that leads to it; kNone: several
 };
 
 class Random {
