@@ -57,7 +57,7 @@ def test_replicas_of_shards_are_averaged_across_hosts(given: str) -> None:
 def test_low_rank_averages_replicas_and_what_it_owes_is_saved() -> None:
     for got in results():
         found, owes = got["low rank"]
-        assert found < 1
+        assert found < 1.5, "what is missing is owed"
         assert owes
 
 

@@ -13,7 +13,7 @@ from tests.runtime.memory_wire import wires
 from syncline.codec.scheme import scheme
 from syncline.errors import AgreementError
 from syncline.runtime.exchange import Exchange, Place, Trouble, shard_bounds
-from syncline.runtime.message import FAILED, NONFINITE, Box, Stamp
+from syncline.runtime.message import FAILED, NONFINITE, Box, Slot, Stamp
 from syncline.runtime.step import Step
 
 NUM_RANKS = 3
@@ -172,6 +172,31 @@ def test_a_message_of_another_place_or_rank_is_refused() -> None:
     box[0].seal(Stamp(3, 2, 1, 5, tag=4, sender=2, receiver=0))
     with pytest.raises(AgreementError, match=r"\(tag, sender, receiver\) is \(4, 2, 0\) and \(5, 2, 0\) was due"):
         box[0].open(Stamp(3, 2, 1, 5, tag=5, sender=2, receiver=0))
+
+
+class DeviceSlot(Slot):
+    """A slot that treats host memory as that of a device: header and trailer are copied, sums are torch's."""
+
+    def _is_on_host(self, part: torch.Tensor) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("size", [0, 10, 4096, 100_003])
+def test_a_slot_on_a_device_writes_the_same_message(size: int) -> None:
+    host, device, stamp = Box([size]), Box([size]), Stamp(3, 2, 1, 5)
+    device.slots = [DeviceSlot(device.rooms[0], size)]
+    host[0].payload.random_(0, 256, generator=torch.Generator().manual_seed(size))
+    device[0].payload.copy_(host[0].payload)
+    for slot in (host[0], device[0]):
+        slot.seal(stamp, NONFINITE, 4, 7)
+    assert torch.equal(host.buffer, device.buffer)
+    assert device[0].open(stamp) == (NONFINITE, 4, 7)
+    with pytest.raises(AgreementError, match="start mark is 0x0"):
+        device[0].open(stamp)
+    device.buffer.copy_(host.buffer)
+    device[0].tensor[64 + size // 2] ^= 1
+    with pytest.raises(AgreementError, match="bytes changed on the way" if size else "fewer than 0 payload bytes"):
+        device[0].open(stamp)
 
 
 def test_a_failure_is_heard_whatever_else_the_message_says() -> None:

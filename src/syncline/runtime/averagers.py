@@ -15,6 +15,7 @@ from syncline.runtime.low_rank import LowRankAverage
 from syncline.runtime.residuals import Residuals
 from syncline.runtime.scatter import ReduceScatter
 from syncline.runtime.settings import Settings
+from syncline.runtime.team import Team
 
 DENSE = "fp32"
 MAX_PIECES = 1 << 16
@@ -54,14 +55,14 @@ class Averagers:
         bucket.cut(piece_cuts(buffer.numel(), self._settings.piece_bytes), piece)
         return bucket
 
-    def scatter(self, index: int, layout: Layout, buffer: torch.Tensor) -> Bucket:
+    def scatter(self, index: int, layout: Layout, buffer: torch.Tensor, codec: str) -> Bucket:
         """Return a bucket whose equal shards are summed, each on its own rank."""
         self._tag = index * MAX_PIECES
         bucket = Bucket(layout, buffer, self._settings.nan, self._links.team)
         residual = None
-        if self._settings.uses_feedback:
+        if codec == self._settings.codec and self._settings.uses_feedback:
             residual = self.residuals.flat(layout.names, layout.sizes, buffer.device)
-        chosen = self._settings.scheme
+        chosen = scheme(codec)
         place = self._place(bucket, chosen)
         bucket.scatter = ReduceScatter(bucket.values, residual, chosen, self._links.outermost, place)
         return bucket
@@ -70,6 +71,11 @@ class Averagers:
         """Take saved state over; if every rank owes the mean, so do all together."""
         self.residuals.load(residuals)
         self.factors.update({name: factor.clone() for name, factor in factors.items()})
+
+    @property
+    def team(self) -> Team:
+        """All ranks that average together."""
+        return self._links.team
 
     @property
     def num_owing(self) -> int:

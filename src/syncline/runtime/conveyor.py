@@ -56,15 +56,18 @@ class Job:
 
 
 class Conveyor:
-    """Two threads and the queues between; `submit` returns at once."""
+    """Two threads and the queues between, each inside `place()`; `submit` returns at once."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self, name: str, place: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+    ) -> None:
         self.failure: BaseException | None = None
         self._under_way: dict[Job, None] = {}
         self._front: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._back: queue.SimpleQueue[tuple[Job, Piece | None] | None] = queue.SimpleQueue()
+        self._place = place
         self._threads = [
-            threading.Thread(target=run, name=f"{name}-{stage}", daemon=True)
+            threading.Thread(target=self._run, args=(run,), name=f"{name}-{stage}", daemon=True)
             for stage, run in (("front", self._run_front), ("back", self._run_back))
         ]
         for thread in self._threads:
@@ -92,6 +95,10 @@ class Conveyor:
     def abandon(self) -> None:
         """Let the threads end when they can, and wait for none."""
         self._front.put(None)
+
+    def _run(self, stage: Callable[[], None]) -> None:
+        with self._place():
+            stage()
 
     def _run_front(self) -> None:
         while (job := self._front.get()) is not None:

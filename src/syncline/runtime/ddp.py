@@ -8,13 +8,14 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from syncline.runtime.bucket import Layout, Order
 from syncline.runtime.links import GroupLinks
+from syncline.runtime.overflow import ScaleFollower, Scaler, StepSkipper
 from syncline.runtime.replicas import compare, fingerprints
 from syncline.runtime.settings import Settings
 from syncline.runtime.step import Step
+from syncline.runtime.streams import future_of
 from syncline.runtime.synchronizer import Synchronizer
 
 Future = torch.futures.Future[torch.Tensor]
@@ -32,12 +33,6 @@ class GradBucket(Protocol):
     def parameters(self) -> list[torch.Tensor]: ...
 
 
-class Scaler(Protocol):
-    """What is asked of a gradient scaler."""
-
-    def get_scale(self) -> float: ...
-
-
 class DdpSynchronizer(Synchronizer):
     """Synchronises a DDP model until it is closed; afterwards the model averages as plain DDP does."""
 
@@ -51,13 +46,14 @@ class DdpSynchronizer(Synchronizer):
         self._names = {id(p): name for name, p in model.module.named_parameters() if p.requires_grad}
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._step: Step | None = None
-        self._scaler, self._scale = scaler, scaler.get_scale() if scaler else 1.0
+        self._follower = None if scaler is None else ScaleFollower(scaler, self.rescale)
         self._num_backwards = 0
         self._checked = -1
         self._closed = False
         self._hooks: list[Any] = [model.register_forward_pre_hook(_outside_graphs(self._forward))]
         if settings.nan == "skip":
-            self._hooks.append(register_optimizer_step_pre_hook(self._before_optimizer))
+            trained = [p for p in model.module.parameters() if p.requires_grad]
+            self._hooks.append(StepSkipper(trained, lambda: self._step is not None and self._step.skipped))
         model.register_comm_hook(self, _hook)
 
     def bucket(self, bucket: GradBucket) -> Future:
@@ -68,7 +64,7 @@ class DdpSynchronizer(Synchronizer):
             self._step = self.open_step()
             self._at_end_of_backward(self._step)
         buffer = bucket.buffer()
-        future: Future = torch.futures.Future()
+        future = future_of(buffer)
 
         def done(failure: BaseException | None) -> None:
             if failure is None:
@@ -107,28 +103,12 @@ class DdpSynchronizer(Synchronizer):
             self._num_backwards += 1
             module.require_backward_grad_sync = self._num_backwards % self.settings.accumulate == 0
         self.begin()
-        self._follow_scale()
+        if self._follower is not None:
+            self._follower.look()
         every = self.settings.check_every
         if every and self._num_steps and self._num_steps % every == 0 and self._checked != self._num_steps:
             self._checked = self._num_steps
             self.check_replicas()
-
-    def _follow_scale(self) -> None:
-        if self._scaler is None:
-            return
-        scale = self._scaler.get_scale()
-        if scale != self._scale:
-            self.rescale(scale / self._scale)
-            self._scale = scale
-
-    def _before_optimizer(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        """Leave the optimizer nothing to do where the step is skipped: parameters without gradient stay as they are."""
-        if self._step is None or not self._step.skipped:
-            return
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if id(parameter) in self._names:
-                    parameter.grad = None
 
     def _at_end_of_backward(self, step: Step) -> None:
         engine: Any = torch.autograd.Variable._execution_engine

@@ -90,8 +90,9 @@ class Exchange:
         self._states = [self.codec.new_state(high - low, seed=seed + k) for k, (low, high) in enumerate(bounds)]
         sizes = [scheme.wire_bytes(high - low) for low, high in bounds]
         own, largest = sizes[wire.rank], max(sizes)
-        self._out, self._in = Box(sizes), Box([own] * wire.size, largest)
-        self._sum, self._sums = Box([own], largest), Box(sizes)
+        device = values.device
+        self._out, self._in = Box(sizes, device=device), Box([own] * wire.size, largest, device)
+        self._sum, self._sums = Box([own], largest, device), Box(sizes, device=device)
         self._place = place
         self._step: Step
         self._tags = (2 * place.tag, 2 * place.tag + 1)

@@ -39,8 +39,8 @@ class LowRankAverage:
     ) -> None:
         self._geometry = geometry
         self._values, self._residual = values, residual
-        self._first = torch.zeros(geometry.num_first)
-        self._second = torch.zeros(geometry.num_second)
+        self._first = torch.zeros(geometry.num_first, device=values.device)
+        self._second = torch.zeros(geometry.num_second, device=values.device)
         self._exchanges = (average(self._first), average(self._second))
         self._find = trouble
         self._trouble: Trouble | None = None
@@ -152,7 +152,7 @@ def orthogonalise(p: torch.Tensor) -> None:
 def _revive(q: torch.Tensor) -> None:
     """Give columns that have become zero a fixed new direction: a dead column would stay dead."""
     for column in (q.abs().sum(0) == 0).nonzero().flatten().tolist():
-        q[:, column] = torch.randn(q.shape[0], generator=torch.Generator().manual_seed(column))
+        q[:, column] = torch.randn(q.shape[0], generator=torch.Generator().manual_seed(column)).to(q.device)
 
 
 def _view(flat: torch.Tensor, start: int, rows: int, cols: int) -> torch.Tensor:

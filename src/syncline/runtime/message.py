@@ -11,6 +11,7 @@ The checksum is the CRC-32 of the header and of the payload's sums by rows and b
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,19 +55,21 @@ class Stamp:
 
 
 class Slot:
-    """Room for one message in a byte buffer: views made once, written and read without allocating."""
+    """Room for one message in a byte buffer: views made once, written and read without allocating.
+
+    Header and trailer are written and read on the host. Where the buffer is on a device they have a copy there, the
+    payload stays where it is, and its sums are made there: the same bytes, the same checksum.
+    """
 
     def __init__(self, buffer: torch.Tensor, payload_bytes: int) -> None:
         self.tensor = buffer[: HEADER_BYTES + payload_bytes + TRAILER_BYTES]
-        raw: NDArray[np.uint8] = self.tensor.numpy()
         self.payload_bytes = payload_bytes
         self.payload = self.tensor[HEADER_BYTES : HEADER_BYTES + payload_bytes]
-        self._header = raw[:HEADER_BYTES].view(np.uint32)
-        self._trailer = raw[HEADER_BYTES + payload_bytes :]
-        rows = payload_bytes // (8 * _ROW_WORDS)
-        end = HEADER_BYTES + rows * 8 * _ROW_WORDS
-        self._rows = raw[HEADER_BYTES:end].view(np.uint64).reshape(rows, _ROW_WORDS)
-        self._rest = raw[end : HEADER_BYTES + payload_bytes]
+        self._ends = self.tensor[:HEADER_BYTES], self.tensor[HEADER_BYTES + payload_bytes :]
+        self._host = tuple(map(self._on_host, self._ends))
+        self._header: NDArray[np.uint32] = self._host[0].numpy().view(np.uint32)
+        self._trailer: NDArray[np.uint8] = self._host[1].numpy()
+        self._sums = self._summed()
 
     def seal(self, stamp: Stamp, flags: int = 0, origin: int = 0, detail: int = 0) -> None:
         """Write header and trailer around the payload."""
@@ -81,9 +84,11 @@ class Slot:
         header[_ROUTE] = stamp.tag, stamp.sender, stamp.receiver
         header[_CHECKSUM] = self._checksum()
         self._trailer[:] = np.frombuffer(_mark(stamp), np.uint8)
+        self._push()
 
     def open(self, stamp: Stamp) -> tuple[int, int, int]:
         """Return flags, origin and detail of a received message, or raise if it is not the one that was due."""
+        self._pull()
         header = self._header
         if int(header[0]) == MAGIC + PROTOCOL and int(header[6]) & FAILED:
             return FAILED, int(header[7]), 0
@@ -104,19 +109,61 @@ class Slot:
         # A trailer that stays would vouch for a shorter message next time.
         self._trailer[:] = 0
         header[:] = 0
+        self._push()
         return said
 
     def change(self, word: int, by: int) -> None:
         """Change a word of the header and its checksum with it, as a rank would that means something else."""
         self._header[word] += np.uint32(by)
         self._header[_CHECKSUM] = self._checksum()
+        self._push()
 
     def _checksum(self) -> int:
         found = zlib.crc32(self._header[_CHECKSUM + 1 :].data, zlib.crc32(self._header[:_CHECKSUM].data))
-        if len(self._rows):
-            found = zlib.crc32(np.add.reduce(self._rows, axis=1), found)
-            found = zlib.crc32(np.add.reduce(self._rows, axis=0), found)
-        return zlib.crc32(self._rest.data, found)
+        for part in self._sums():
+            found = zlib.crc32(part, found)
+        return found
+
+    def _summed(self) -> Callable[[], Iterator[memoryview]]:
+        """Return what gives the payload's sums by rows and by columns, and its last bytes as they are."""
+        end = self.payload_bytes // (8 * _ROW_WORDS) * 8 * _ROW_WORDS
+        rest = self.payload[end:]
+        whole = self.payload[:end].view(torch.int64).view(end // (8 * _ROW_WORDS), _ROW_WORDS)
+        if self._is_on_host(self.payload):
+            rows, last = whole.numpy().view(np.uint64), rest.numpy()
+
+            def on_host() -> Iterator[memoryview]:
+                if len(rows):
+                    yield np.add.reduce(rows, axis=1).data
+                    yield np.add.reduce(rows, axis=0).data
+                yield last.data
+
+            return on_host
+
+        def on_device() -> Iterator[memoryview]:
+            if len(whole):
+                yield whole.sum(1).cpu().numpy().data
+                yield whole.sum(0).cpu().numpy().data
+            yield rest.cpu().numpy().data
+
+        return on_device
+
+    def _is_on_host(self, part: torch.Tensor) -> bool:
+        return part.device.type == "cpu"
+
+    def _on_host(self, end: torch.Tensor) -> torch.Tensor:
+        """Return the header or trailer in host memory: itself, where it is there."""
+        return end if self._is_on_host(end) else torch.zeros(len(end), dtype=torch.uint8)
+
+    def _push(self) -> None:
+        for end, host in zip(self._ends, self._host, strict=True):
+            if end is not host:
+                end.copy_(host)
+
+    def _pull(self) -> None:
+        for end, host in zip(self._ends, self._host, strict=True):
+            if end is not host:
+                host.copy_(end)
 
 
 def slot_bytes(payload_bytes: int) -> int:
@@ -127,9 +174,9 @@ def slot_bytes(payload_bytes: int) -> int:
 class Box:
     """Slots in one buffer, each of the largest one's stride, so that a collective can carry the buffer whole."""
 
-    def __init__(self, payload_bytes: list[int], largest_bytes: int = 0) -> None:
+    def __init__(self, payload_bytes: list[int], largest_bytes: int = 0, device: torch.device | None = None) -> None:
         self.stride = slot_bytes(max(largest_bytes, *payload_bytes))
-        self.buffer = torch.zeros(len(payload_bytes) * self.stride, dtype=torch.uint8)
+        self.buffer = torch.zeros(len(payload_bytes) * self.stride, dtype=torch.uint8, device=device)
         self.rooms = torch.split(self.buffer, self.stride)
         self.slots = [Slot(room, size) for room, size in zip(self.rooms, payload_bytes, strict=True)]
 

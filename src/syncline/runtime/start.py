@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any
 
@@ -9,16 +10,17 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp._fully_shard._fsdp_common import HSDPMeshInfo
 from torch.nn.parallel import DistributedDataParallel
 
-from syncline.codec.low_rank import LowRank
 from syncline.errors import SynchronizationError
 from syncline.runtime.agreement import agree
 from syncline.runtime.auto import AutoSynchronizer
-from syncline.runtime.ddp import DdpSynchronizer, Scaler
+from syncline.runtime.ddp import DdpSynchronizer
 from syncline.runtime.fsdp import FsdpSynchronizer
-from syncline.runtime.levels import resolve
+from syncline.runtime.levels import members, resolve
 from syncline.runtime.links import GroupLinks
+from syncline.runtime.overflow import Scaler
 from syncline.runtime.settings import Settings
 from syncline.runtime.synchronizer import Synchronizer
 from syncline.runtime.tuned import AUTO, Asked, asked
@@ -55,21 +57,19 @@ def synchronize(
         )
     module = getattr(model, "_orig_mod", model)
     wanted = asked(codec, accuracy, settings)
+    if scaler is not None:
+        options.setdefault("nan", "skip")
     if isinstance(module, DistributedDataParallel):
         num_ranks = dist.get_world_size(module.process_group)
         if replicas is not None:
             raise SynchronizationError("replicas= belongs to FSDP2.", hint="Give levels= to average DDP in levels.")
-        if scaler is not None:
-            options.setdefault("nan", "skip")
         nested = resolve(levels, num_ranks)
         for what, given in (("levels", nested), ("send_Bps", options.get("send_Bps"))):
             wanted = wanted.by_name(what) if given else wanted
         handle: Synchronizer = _ddp(module, Settings(codec=wanted.base, levels=nested, **options), scaler, wanted)
     elif isinstance(module, FSDPModule):
         wanted = wanted.by_name("FSDP2")
-        made = Settings(codec=wanted.base, **options)
-        _check_fsdp(made, levels, scaler)
-        handle = _fsdp(module, made, replicas)
+        handle = _fsdp(module, Settings(codec=wanted.base, **options), levels, replicas, scaler)
     else:
         raise SynchronizationError(
             f"{type(module).__name__} is not a model syncline can synchronise.",
@@ -89,29 +89,53 @@ def _ddp(model: DistributedDataParallel, settings: Settings, scaler: Scaler | No
     return DdpSynchronizer(model, settings, links, scaler)
 
 
-def _check_fsdp(settings: Settings, levels: object, scaler: Scaler | None) -> None:
-    """Refuse what is not there for FSDP2: an option that did nothing would look as if it did."""
-    asked = {"levels": levels, "scaler": scaler, 'nan="skip"': settings.nan == "skip"}
-    asked |= {"accumulate": settings.accumulate > 1, "warmup": settings.warmup > 0}
-    asked |= {"send_Bps": settings.send_Bps is not None}
-    for name, value in asked.items():
-        if value:
-            raise SynchronizationError(
-                f"{name} is not there for FSDP2.",
-                hint="Use replicas= for two levels, and no_sync-like options of FSDP2.",
-            )
-    if isinstance(settings.scheme, LowRank):
+def _check_fsdp(settings: Settings, mesh: Any, replicas: dist.ProcessGroup | None) -> None:
+    """Refuse what FSDP2 gives no place for: an option that did nothing would look as if it did."""
+    if settings.send_Bps is not None:
+        raise SynchronizationError("send_Bps is not there for FSDP2.", hint="Pace DDP, or shape the link.")
+    if not isinstance(mesh, HSDPMeshInfo):
+        return
+    # FSDP2 all-reduces across the replicas of a two-dimensional mesh itself, and before any hook is called.
+    hint = "Shard over the inner dimension alone, mesh[inner], and give replicas=mesh[outer].get_group()."
+    if replicas is not None:
+        raise SynchronizationError("this model's mesh has replicas already, which FSDP2 averages itself.", hint=hint)
+    if settings.nan == "skip":
         raise SynchronizationError(
-            f'codec "{settings.codec}" needs whole matrices, and FSDP2 reduces shards.',
-            hint='Use "int8", "int4", "sign" or "topk:keep=0.01" with FSDP2.',
+            'nan="skip" cannot be had on a mesh with replicas: they would not hear of it before their optimizer.',
+            hint=hint,
         )
 
 
-def _fsdp(model: Any, settings: Settings, replicas: dist.ProcessGroup | None) -> FsdpSynchronizer:
+def _replicas(levels: object, shard_group: dist.ProcessGroup) -> tuple[dist.ProcessGroup | None, tuple[int, ...]]:
+    """Return the ranks with this rank's shard, and the levels among them: the innermost level holds the shards."""
+    num_ranks = dist.get_world_size()
+    sizes = resolve(levels, num_ranks)
+    if not sizes:
+        return None, ()
+    inside, across = members(dist.get_rank(), num_ranks, sizes[:1])
+    sharded = dist.get_process_group_ranks(shard_group)
+    if sharded != inside or len(across) == 1:
+        raise SynchronizationError(
+            f"levels={levels!r} puts ranks {inside[0]} to {inside[-1]} of {num_ranks} inside, and this model is "
+            f"sharded over ranks {', '.join(map(str, sharded))}.",
+            hint="With FSDP2 shards lie inside the innermost level and replicas across: shard over one host's ranks.",
+        )
+    return dist.new_group(across, use_local_synchronization=True), sizes[1:]
+
+
+def _fsdp(
+    model: Any, settings: Settings, levels: object, replicas: dist.ProcessGroup | None, scaler: Scaler | None
+) -> FsdpSynchronizer:
     parameters = [[name, list(p.shape)] for name, p in model.named_parameters() if p.requires_grad]
-    shard_group = model._get_fsdp_state()._fsdp_param_group.mesh_info.shard_process_group
+    mesh = model._get_fsdp_state()._fsdp_param_group.mesh_info
+    _check_fsdp(settings, mesh, replicas)
+    if levels is not None:
+        if replicas is not None:
+            raise SynchronizationError("levels and replicas say the same thing.", hint="Give one of them.")
+        replicas, outer = _replicas(levels, mesh.shard_process_group)
+        settings = dataclasses.replace(settings, levels=outer)
     device = torch.device(next(model.parameters()).device.type)
-    links = GroupLinks(shard_group, settings, device)
+    links = GroupLinks(mesh.shard_process_group, dataclasses.replace(settings, levels=()), device)
     across = None if replicas is None else GroupLinks(replicas, settings, device)
     agree({**settings.agreed(), "parameters": parameters}, links.team)
-    return FsdpSynchronizer(model, settings, links, across)
+    return FsdpSynchronizer(model, settings, links, across, scaler)

@@ -19,6 +19,7 @@ from syncline.runtime.links import GroupLinks
 from syncline.runtime.settings import Settings
 from syncline.runtime.span_writer import SpanWriter
 from syncline.runtime.step import Step, StepReport
+from syncline.runtime.streams import SideStream
 from syncline.runtime.verdict import Straggler
 from syncline.runtime.watchdog import start_watchdog
 from syncline.timeline import Timeline
@@ -36,7 +37,8 @@ class Synchronizer:
         self.rank, self.num_ranks = links.rank, links.num_ranks
         self.steps: deque[Step] = deque(maxlen=settings.history)
         self._averagers = Averagers(settings, links)
-        self._conveyor = Conveyor(f"syncline-{label}")
+        self._stream = SideStream(links.device)
+        self._conveyor = Conveyor(f"syncline-{label}", self._stream.entered)
         self._buckets: dict[int, Bucket] = {}
         self._codec = settings.codec
         self._num_steps = 0
@@ -84,6 +86,7 @@ class Synchronizer:
         if bucket is None or bucket.layout != layout or bucket.buffer.dtype != buffer.dtype:
             bucket = self._buckets[index] = self._averagers.bucket(index, layout, buffer, step.codec)
         bucket.begin(buffer, step)
+        self._stream.follow()
         step.bucket_in(index, buffer.nbytes, order.last)
         step.dense_bytes += 2 * (self.num_ranks - 1) * buffer.nbytes // self.num_ranks
 
@@ -197,7 +200,7 @@ class Synchronizer:
         residuals = {name: part.clone() for name, part in parts.items()}
         if not local:
             for name in sorted(residuals):
-                self.links.team.all_reduce(residuals[name])
+                self._averagers.team.all_reduce(residuals[name])
                 residuals[name].div_(self._averagers.num_owing)
         return {
             "version": STATE_VERSION,
