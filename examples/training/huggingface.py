@@ -22,7 +22,7 @@ class Synchronise(TrainerCallback):
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         model = self.trainer.model_wrapped
         if self.handle is None and isinstance(model, DistributedDataParallel):
-            self.handle = syncline.torch.synchronize(model, codec="int8")  # on
+            self.handle = syncline.torch.synchronize(model)  # on
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self.handle is not None:

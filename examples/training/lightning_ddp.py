@@ -20,7 +20,7 @@ class Synchronise(lightning.Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         model = trainer.strategy.model
         if isinstance(model, DistributedDataParallel):
-            self.handle = syncline.torch.synchronize(model, codec="int8")  # on
+            self.handle = syncline.torch.synchronize(model)  # on
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         if self.handle is not None:

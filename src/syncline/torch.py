@@ -1,14 +1,17 @@
 """Gradient synchronisation for PyTorch: two lines to turn on, one to turn off.
 
 import syncline.torch
-handle = syncline.torch.synchronize(ddp_model, codec="int8")
+handle = syncline.torch.synchronize(ddp_model)
 ...
 handle.close()
+
+`Executor` runs any proved schedule between ranks, measured: docs/guides/executor.md.
 """
 
 from __future__ import annotations
 
 from syncline.runtime.checkpoint import Checkpoints
+from syncline.runtime.executor import Executor
 from syncline.runtime.periodic.crew import Crew
 from syncline.runtime.periodic.diloco import DiLoCo
 from syncline.runtime.periodic.local_sgd import LocalSGD
@@ -26,6 +29,7 @@ __all__ = [
     "Checkpoints",
     "Crew",
     "DiLoCo",
+    "Executor",
     "LocalSGD",
     "OneBitAdam",
     "OneBitLamb",

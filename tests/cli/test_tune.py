@@ -15,7 +15,7 @@ from syncline.errors import SynchronizationError
 SCRIPT = Path(__file__).parents[2] / "examples" / "training" / "ddp.py"
 FOUND = {
     "codecs": ["int8", "int8"], "accuracy": "safe", "why": "int8: because", "predicted_s": {"int8": 0.1, "plain": 0.3},
-    "tried_s": {"int8": 0.11}, "num_ranks": 4,
+    "tried_s": {"int8": 0.11}, "periodic_s": {"DiLoCo(every=50)": 0.05}, "num_ranks": 4,
 }  # fmt: skip
 
 
@@ -79,9 +79,7 @@ def test_settings_files_are_read_back_and_bad_ones_refused(tmp_path: Path, monke
     path.write_text(settings_text({**FOUND, "codecs": ["plain", "int8"]}), "utf-8")
     each = asked("auto", "safe", None)
     assert each == Asked("int8", "safe", ("plain", "int8"), says)
-    with pytest.raises(
-        SynchronizationError, match="codecs for each bucket, and `syncline tune`, are not there for FSD"
-    ):
+    with pytest.raises(SynchronizationError, match='"plain", codecs for each bucket and `syncline tune` are not'):
         each.by_name("FSDP2")
     for text, message in (
         ("accuracy: safe\n", "there is no codec in it"),
@@ -94,6 +92,7 @@ def test_settings_files_are_read_back_and_bad_ones_refused(tmp_path: Path, monke
     monkeypatch.delenv("SYNCLINE_SETTINGS")
     assert asked("auto", "aggressive", None) == Asked("int8", "aggressive")
     assert asked("int4", "safe", None) == Asked("int4")
+    assert asked("none", "safe", None) == Asked("int8", "safe", ("plain",))
     assert asked("auto", "safe", None).by_name("FSDP2").base == "int8"
     assert asked("auto", "exact", None).by_name("FSDP2").base == "fp32"
     assert asked("int4", "safe", None).by_name("FSDP2") == Asked("int4")

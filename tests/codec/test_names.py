@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from syncline.codec import scheme
-from syncline.codec.names import EXAMPLES, FAMILIES, PARAMETERS
+from syncline.codec.names import EXAMPLES, FAMILIES, PARAMETERS, canonical
 from syncline.errors import CodecError
 
 
@@ -19,13 +19,16 @@ from syncline.errors import CodecError
         ("int4:block=256", "int4:block=256"),
         ("ternary", "ternary"),
         ("ternary:round=nearest", "ternary:round=nearest"),
-        ("sign:block=2048", "sign"),
+        ("sign:block=512", "sign"),
         ("fp8:format=e5m2", "fp8:format=e5m2"),
         ("topk", "topk:keep=0.01"),
         ("topk:keep=1%", "topk:keep=0.01"),
         ("topk:keep=0.010+int8", "topk:keep=0.01+int8"),
         ("randomk:keep=0.05", "randomk:keep=0.05"),
         ("powersgd", "powersgd:rank=4"),
+        ("onebit", "sign"),
+        ("topk:0.05+int8", "topk:keep=0.05+int8"),
+        ("powersgd:2", "powersgd:rank=2"),
     ],
 )
 def test_one_canonical_name(text: str, name: str) -> None:
@@ -34,6 +37,13 @@ def test_one_canonical_name(text: str, name: str) -> None:
     assert scheme(name) == made
     assert hash(scheme(name)) == hash(made)
     assert repr(made) == f"scheme('{name}')"
+
+
+def test_no_codec_has_one_name_too() -> None:
+    assert canonical("none") == canonical("RAW") == canonical("plain") == "plain"
+    assert canonical("onebit") == "sign"
+    with pytest.raises(CodecError, match='there is no codec "zip"'):
+        canonical("zip")
 
 
 def test_examples_of_the_error_text_are_real() -> None:

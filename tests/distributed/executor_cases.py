@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from syncline.schedule import build as family
 from syncline.schedule.collective import PAIRED
 from syncline.timeline import SpanKind
 
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "executor.md"
 NUM_PROCESSES = 8
 SIZES = (2, 3, 5, 8)
 SMALL_TOO = ("ring", "tree", "halving-doubling", "direct", "bruck", "parameter-server")
@@ -170,6 +173,14 @@ def repeats(executor: Any, case: Case, rank: int) -> dict[str, Any]:
     }
 
 
+def guide() -> tuple[float, float]:
+    """Run what the guide shows; return its first and last element."""
+    (block,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    return float(names["buffer"][0]), float(names["buffer"][-1])
+
+
 def do_all(rank: int, port: int) -> dict[str, Any]:
     """Run every case this rank belongs to; return its buffer and the shape of its timeline."""
     import torch
@@ -199,6 +210,7 @@ def do_all(rank: int, port: int) -> dict[str, Any]:
                 kinds = executor.run(two_steps(own), buffer).spans.kind.tolist()
                 found[f"two steps, own {own}"] = (buffer.numpy().copy(), int(SpanKind.COLLECTIVE) in kinds)
             found["repeats"] = repeats(executor, single, rank)
+        found["guide"] = guide()
         world.barrier()
     return found
 

@@ -46,6 +46,10 @@ def test_every_family_ends_with_the_bits_of_the_replay(case: Case) -> None:
         np.testing.assert_array_equal(got, expected[rank], err_msg=f"rank {rank}")
 
 
+def test_what_the_guide_shows_runs() -> None:
+    assert [got["guide"] for got in results()] == [(28.0, 28.0)] * NUM_PROCESSES
+
+
 @pytest.mark.parametrize("case", vendors(), ids=str)
 def test_a_vendor_step_gives_every_taker_what_its_givers_gave(case: Case) -> None:
     goal = case.program().collective

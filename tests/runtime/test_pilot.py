@@ -135,6 +135,32 @@ def test_plain_that_is_as_fast_is_taken() -> None:
     assert set(pilot.codecs) == {PLAIN}
 
 
+def test_a_method_that_talks_less_often_is_named_where_it_is_much_faster() -> None:
+    pilot = Pilot("aggressive", ("int8",))
+    run(pilot, 1e7, 40)
+    assert "DiLoCo(every=50) would take" in pilot.why()
+    assert pilot.to_json()["periodic_s"]["DiLoCo(every=50)"] < 0.7 * min(pilot.trials.values())
+    safe = Pilot("safe", ("int8",))
+    run(safe, 1e7, 40)
+    assert "DiLoCo" not in safe.why()
+    assert safe.to_json()["periodic_s"] == {}
+
+
+def test_looks_at_the_link_are_rarer_where_steps_are_short() -> None:
+    def looks(look_s: float) -> int:
+        pilot = Pilot("safe", ("int8",))
+        run(pilot, 1e9, 40)
+        step_s, count = pilot._baseline_s, 0
+        for _ in range(2000):
+            if pilot.due() and pilot.checked(step_s):
+                count += 1
+                pilot.looked(125e6, look_s)
+        return count
+
+    assert looks(0.0) == 10
+    assert looks(1e6) == 1
+
+
 def test_what_a_step_takes() -> None:
     assert typical_s([[1.0, 5.0, 2.0], [1.0, 1.0, 1.0]]) == 2.0
     assert best_s([[1.0, 5.0], [3.0, 1.0]]) == 3.0

@@ -89,7 +89,31 @@ def test_a_model_by_shape_by_change_and_by_config(tmp_path: Path) -> None:
 
 
 def test_codecs_shrink_the_wire() -> None:
-    assert wire_share("int8", 4) == 0.25
-    assert wire_share("topk:0.01", 4) == pytest.approx(0.02)
+    assert wire_share("plain", 4) == wire_share("none", 2) == wire_share("bf16", 2) == 1.0
+    assert wire_share("int8", 4) == pytest.approx(0.25, rel=0.02)
+    assert wire_share("sign", 2) == wire_share("onebit", 2) == pytest.approx(1 / 16, rel=0.02)
+    assert wire_share("topk:0.01", 4) == wire_share("topk:keep=0.01", 4) == pytest.approx(0.02, rel=0.2)
+    assert wire_share("powersgd:rank=4", 4) == pytest.approx(2 * 4 / 2048, rel=0.01)
     with pytest.raises(DescriptionError, match='no codec "zip"'):
         wire_share("zip", 4)
+
+
+def test_codecs_have_one_name_and_old_ones_are_read() -> None:
+    names = {
+        "none": "plain",
+        "onebit": "sign",
+        "topk:0.01": "topk:keep=0.01",
+        "INT8": "int8",
+        "powersgd:2": "powersgd:rank=2",
+    }
+    assert {old: job(sync={"codec": old}).sync.codec for old in names} == names
+    with pytest.raises(DescriptionError, match=r'sync\.codec: there is no codec "zip"'):
+        job(sync={"codec": "zip"})
+
+
+def test_one_bit_adam_sends_signs_and_needs_whole_parameters() -> None:
+    assert job(parallel={"zero": "none"}, sync={"method": "one-bit-adam"}).sync.codec == "sign:block=512"
+    with pytest.raises(DescriptionError, match="one-bit-adam needs whole parameters on every rank: `zero: none`"):
+        job(sync={"method": "one-bit-adam"})
+    with pytest.raises(DescriptionError, match="is a form of adam, and the optimizer is sgd"):
+        job(parallel={"zero": "none"}, sync={"method": "one-bit-adam"}, optimizer="sgd")

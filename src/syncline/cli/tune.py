@@ -62,6 +62,8 @@ def settings_text(found: dict[str, Any]) -> str:
         "tried_s": {name: round(value, 6) for name, value in found["tried_s"].items()},
         "num_ranks": found["num_ranks"],
     }
+    if found["periodic_s"]:
+        kept["periodic_s"] = {name: round(value, 6) for name, value in found["periodic_s"].items()}
     if len(set(found["codecs"])) > 1:
         kept["codecs"] = found["codecs"]
     head = "# Written by `syncline tune`. Use it: synchronize(model, settings=FILE), or SYNCLINE_SETTINGS=FILE.\n"
@@ -76,4 +78,7 @@ def _lines(found: dict[str, Any], output: Path) -> list[str]:
     for name, predicted in sorted(found["predicted_s"].items(), key=lambda row: row[1]):
         tried = found["tried_s"].get(name)
         lines.append(f"{name:24} {show_time(predicted):>12} {show_time(tried) if tried else '-':>12}")
+    if found["periodic_s"]:
+        lines += ["", "not chosen by themselves, as they are other optimizers (docs/guides/periodic.md):"]
+        lines += [f"{name:24} {show_time(took):>12}" for name, took in found["periodic_s"].items()]
     return [*lines, "", f"wrote {output}: synchronize(model, settings={str(output)!r})"]

@@ -1,4 +1,8 @@
-"""The names of schemes: reading "int8:block=128,round=stochastic", and writing one canonical form of it."""
+"""The names of codecs, one vocabulary for runtime, workloads and planner.
+
+parse("int8:block=128")      # the scheme; its `name` is the canonical form
+canonical("onebit")          # "sign"; canonical("none") is "plain": nothing is encoded
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,13 @@ from syncline.codec.sign import Sign
 from syncline.codec.sparse import RandomK, TopK
 from syncline.codec.ternary import Ternary
 from syncline.errors import CodecError
+
+PLAIN = "plain"
+"""No codec: the backend's own collectives, in the type that gradients have."""
+ALIASES: Mapping[str, str] = {"none": PLAIN, "raw": PLAIN, "onebit": "sign", "1bit": "sign"}
+"""Other names that are read, of a whole family."""
+MAIN: Mapping[str, str] = {"topk": "keep", "randomk": "keep", "powersgd": "rank"}
+"""The parameter that may be given without its name, as in "topk:0.01"."""
 
 Options = dict[str, str]
 Maker = Callable[[Options], Scheme]
@@ -37,8 +48,15 @@ def parse(text: str) -> Scheme:
     )
 
 
+def canonical(text: str) -> str:
+    """Return the one name of what `text` names: a scheme's, or "plain"."""
+    name = text.strip().lower()
+    return PLAIN if ALIASES.get(name, name) == PLAIN else parse(name).name
+
+
 def _single(part: str, whole: str) -> Scheme:
-    family, _, tail = part.strip().partition(":")
+    given, _, tail = part.strip().partition(":")
+    family = ALIASES.get(given, given)
     maker = FAMILIES.get(family)
     if maker is None:
         raise CodecError(
@@ -46,7 +64,7 @@ def _single(part: str, whole: str) -> Scheme:
             detail=f"There are: {', '.join(sorted(FAMILIES))}.",
             hint=f"For example: {EXAMPLES}.",
         )
-    options = _options(tail, part)
+    options = _options(f"{MAIN[family]}={tail}" if family in MAIN and tail and "=" not in tail else tail, part)
     made = maker(options)
     if options:
         known = ", ".join(PARAMETERS[family]) or "none"
@@ -98,7 +116,7 @@ FAMILIES: Mapping[str, Maker] = {
     "fp8": lambda o: Fp8(o.pop("format", "e4m3"), _int(o, "block", 256)),
     "int8": _block(8, 256),
     "int4": _block(4, 512),
-    "sign": lambda o: Sign(_int(o, "block", 2048)),
+    "sign": lambda o: Sign(_int(o, "block", 512)),
     "ternary": lambda o: Ternary(_int(o, "block", 256), o.pop("round", "stochastic")),
     "topk": lambda o: TopK(_keep(o, 0.01)),
     "randomk": lambda o: RandomK(_keep(o, 0.01)),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from syncline.codec.names import PLAIN
 from syncline.plan.block import shard_ranks, worded
 from syncline.plan.space import NUMBERS, WORDS, Rows, Switches
 from syncline.workload.job import Job
@@ -32,7 +33,7 @@ class Decision:
     dp_overlap: bool
     reshard: bool
     gradient_bytes: int = 2
-    codec: str = "none"
+    codec: str = PLAIN
     placement: str = "packed"
     algorithm: str = ""
     bucket_bytes: int = 0

@@ -10,7 +10,8 @@ from typing import Any, get_args
 import numpy as np
 
 from syncline import units
-from syncline.errors import PlanError, SynclineError
+from syncline.codec.names import canonical
+from syncline.errors import CodecError, PlanError, SynclineError
 from syncline.plan.space import NUMBERS, WORDS, Axes, Rows
 from syncline.workload.job import TREE_RULE, Algorithm, Job, Recompute
 from syncline.workload.parallel import PLACEMENTS, Schedule, Zero
@@ -69,12 +70,19 @@ def _value(name: str, text: str) -> Any:
     if name == "zero" and text == "0":
         return "none"
     if name == "codec":
-        return text
+        return _codec(text)
     if name == "bucket_bytes":
         return _bucket(text)
     if text not in _CHOICES[name]:
         raise PlanError(f'{name} is "{text}"; it is one of {", ".join(_CHOICES[name])}.', hint="Pick one of those.")
     return text
+
+
+def _codec(text: str) -> str:
+    try:
+        return canonical(text)
+    except CodecError as error:
+        raise PlanError(error.message, detail=error.detail, hint=error.hint) from None
 
 
 def _bucket(text: str) -> int:

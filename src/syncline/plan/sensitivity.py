@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from syncline.codec.names import PLAIN
 from syncline.errors import SynclineError
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Fabric
@@ -232,7 +233,7 @@ def _numeric_changes(question: Question) -> list[Change]:
             note=sees,
         ),
     ]
-    if job.sync.codec == "none":
+    if job.sync.codec == PLAIN:
         found.append(
             Change(
                 "codec", "gradients sent as fp8", "numerics", lambda q: q, {"codec": ("fp8",)}, price_usd=0.0, note=sees

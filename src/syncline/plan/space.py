@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from syncline.codec.names import PLAIN
 from syncline.errors import PlanError
 from syncline.workload.job import Job
 from syncline.workload.parallel import divisors
@@ -43,7 +44,7 @@ class Switches:
     dp_overlap: bool = True
     reshard: bool = False
     gradient_bytes: int = 2
-    codec: str = "none"
+    codec: str = PLAIN
     algorithm: str = ""  # of the gradient exchange; empty: the best for each row
     bucket_bytes: int = 0  # 0: the best for each row
     tensor: bool = False  # tp > 1
@@ -98,7 +99,7 @@ FULL = Axes(
     dp_overlap=(True, False),
 )  # fmt: skip
 #: What goes over the wire may differ from what is summed: 2- or 4-byte gradients, and codecs that lose something.
-LOSSY_WIDTHS, LOSSY_CODECS = (2, 4), ("none", "fp8", "int4")
+LOSSY_WIDTHS, LOSSY_CODECS = (2, 4), (PLAIN, "fp8", "int4")
 
 
 def rows_of(job: Job, num_gpus: int, domain: int = 8, min_used: float = MIN_USED) -> Rows:
@@ -118,8 +119,10 @@ def switches_of(job: Job, axes: Axes) -> list[Switches]:
     widths = axes.gradient_bytes or (int(facts.gradient_bytes),)
     codecs = axes.codec or (job.sync.codec,)
     both = (True, False)
+    # 1-bit Adam has the whole state on every rank.
+    sharding = ("none",) if job.sync.method == "one-bit-adam" else axes.zero
     combinations: Iterator[Any] = product(
-        axes.zero, axes.schedule, recompute or ["none"], axes.sp, axes.tp_overlap, axes.dp_overlap, axes.reshard,
+        sharding, axes.schedule, recompute or ["none"], axes.sp, axes.tp_overlap, axes.dp_overlap, axes.reshard,
         widths, codecs, axes.algorithm, axes.bucket_bytes, both, both,
     )  # fmt: skip
     found = dict.fromkeys(_plain(Switches(*words)) for words in combinations)

@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from syncline.codec.low_rank import LowRank
+from syncline.codec.names import PLAIN
 from syncline.codec.scheme import scheme
 from syncline.program.overlap import Exchanged, Factored, How, Machine, Ring, Wire, Work, step_s
 from syncline.units import show_rate, show_time
 
-PLAIN = "plain"
 # In the order of what they lose: of two that are equally fast the one that loses less is taken.
 CLASSES: dict[str, tuple[str, ...]] = {
     "exact": (PLAIN, "fp32"),
@@ -29,6 +29,10 @@ CLASSES: dict[str, tuple[str, ...]] = {
 }
 NEAR = 1.03
 """Predictions this close are equal: the candidate that loses least is taken."""
+PLAIN_NEAR = 1.05
+"""Plain, which costs no trial, is left only for what should be this much faster."""
+PERIODIC = {"LocalSGD(every=8)": ("fp32", 8), "DiLoCo(every=50)": ("int8", 50)}
+"""Methods that talk less often, with codec and steps between exchanges: priced, and never chosen by themselves."""
 WORTH = 1.10
 """A choice that is in use is left only for one that is this much faster, or loses less at the same speed."""
 MIXED_WORTH = 1.03
@@ -89,6 +93,20 @@ class Measured:
         machine = Machine(self.num_cores, self.byte_s, self.message_s)
         return step_s(self.work, [hows[codec] for codec in codecs], self.num_ranks, wire, machine)
 
+    def periodic_s(self, codec: str, every: int) -> float:
+        """Return the step's seconds when the model itself is averaged every so many steps, streamed behind them.
+
+        Computation and wire go side by side; what the processors need for the exchange comes on top of their work.
+        """
+        how, share = self.how(codec), sum(self.work.elements) / every
+        assert isinstance(how, Exchanged), codec
+        exchange_s = (
+            share * (how.encode_s + 2 * how.decode_s) + self.byte_s * self.rate_Bps * self.sent_s(codec) / every
+        )
+        cores = self.num_cores / self.num_ranks
+        busy_s = max(self.work.total_s, (self.work.total_s + exchange_s) / cores)
+        return max(busy_s, self.sent_s(codec) / every)
+
     def sent_s(self, codec: str) -> float:
         """Return the least time the wire needs for one step in this codec."""
         elements = sum(self.work.elements)
@@ -132,7 +150,7 @@ def decide(
     allowed = [codec for codec in CLASSES[accuracy] if codec in known and codec not in without] or [PLAIN]
     table = {codec: measured.predict([codec] * num_buckets) for codec in allowed}
     fastest = min(table.values())
-    best = next(codec for codec in allowed if table[codec] <= NEAR * fastest)
+    best = next(codec for codec in allowed if table[codec] <= (PLAIN_NEAR if codec == PLAIN else NEAR) * fastest)
     codecs, predicted = (best,) * num_buckets, table[best]
     if mixed and 1 < num_buckets <= MAX_MIXED and predicted > MIXED_WORTH * measured.work.total_s:
         codecs, predicted = _mix(measured, codecs, predicted, _promising(table))
@@ -142,6 +160,12 @@ def decide(
         if staying <= WORTH * predicted and not more_exact:
             codecs, predicted = tuple(current), staying
     return Choice(codecs, predicted, table, _why(measured, codecs, predicted, table, accuracy))
+
+
+def periodic(measured: Measured) -> dict[str, float]:
+    """Return what a step should take under each method that talks less often, where its codec was measured."""
+    known = {price.name for price in measured.prices}
+    return {name: measured.periodic_s(codec, every) for name, (codec, every) in PERIODIC.items() if codec in known}
 
 
 def _loss(codecs: Sequence[str], allowed: Sequence[str]) -> int:

@@ -23,6 +23,7 @@ def step_lines(data: Mapping[str, Any]) -> list[str]:
         "",
         f"  step        {units.show_time(data['step_time_s'])}  "
         f"(closed form; published runs: {error['median']:.1%} off at the median, {error['p90']:.0%} at p90)",
+        *_warm_up(data["warm_up"]),
         f"  throughput  {data['tokens_per_s']:,.0f} tokens/s, {data['tokens_per_s_per_gpu']:,.1f} a GPU, "
         f"MFU {data['mfu']:.1%} of {data['mfu_peak_flops'] / 1e12:,.0f} TFLOP/s",
         f"  memory      {_memory(data['memory_bytes'])}",
@@ -41,6 +42,14 @@ def step_lines(data: Mapping[str, Any]) -> list[str]:
     shown = ", ".join(f"{name} {_word(value)}" for name, value in data["assumed"].items())
     lines += ["", f"  assumed: {shown}", f"  ignores: {', '.join(data['ignores'])}"]
     return lines
+
+
+def _warm_up(warm_up: Mapping[str, float] | None) -> list[str]:
+    if warm_up is None:
+        return []
+    return [
+        f"  warm-up     the first {warm_up['steps']:,} steps are dense and take {units.show_time(warm_up['step_s'])}"
+    ]
 
 
 def split_words(split: Mapping[str, Any]) -> str:

@@ -240,9 +240,10 @@ class AutoSynchronizer(DdpSynchronizer):
         if pilot.phase == "try":
             pilot.tried(best_s(everyone))
         elif pilot.checked(typical_s(everyone)):
+            began = time.perf_counter()
             link = probe_link(self.links.team)
-            rates = [row["rate_Bps"] for row in exchange_json(link, self.links.team)]
-            pilot.looked(min(rates))
+            rows = exchange_json({**link, "look_s": time.perf_counter() - began}, self.links.team)
+            pilot.looked(min(row["rate_Bps"] for row in rows), max(row["look_s"] for row in rows))
 
     def _probe(self, names: list[str]) -> dict[str, Any]:
         """Return this rank's numbers, gathered so that every rank works with the same ones."""

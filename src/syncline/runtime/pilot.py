@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from syncline.program.choice import CLASSES, PLAIN, Choice, Measured, decide
+from syncline.program.choice import CLASSES, PLAIN, Choice, Measured, decide, periodic
 from syncline.units import show_rate, show_time
 
 MEASURE_STEPS = 4
@@ -29,6 +29,10 @@ SLOWER, FASTER = 1.3, 0.75
 RATE_CHANGED = 1.3
 LOOK_STEPS = 200
 """The link is looked at so often even if steps take as long as ever: it may have become faster."""
+LOOK_SHARE = 0.01
+"""Looks that nothing calls for may take so much of the time: where steps are short they are rarer."""
+PERIODIC_WORTH = 1.5
+"""A method that talks less often is named where it should be this much faster."""
 FIRST_PATIENCE = 10
 """Steps before another look after one that found nothing; twice as many each time."""
 STRICTNESS = tuple(CLASSES)
@@ -52,6 +56,7 @@ class Pilot:
     _baseline_s: float = 0.0
     _checked_s: float = 0.0
     _patience: int = 0
+    _look_s: float = 0.0
     _contenders: list[tuple[str, ...]] = field(default_factory=list)
 
     def due(self) -> bool:
@@ -103,12 +108,13 @@ class Pilot:
         self._since = 0
         changed = not FASTER <= step_s / max(self._baseline_s, 1e-9) <= SLOWER
         self._checked_s = step_s
-        return self._held >= (self._patience if changed else LOOK_STEPS)
+        usual = max(LOOK_STEPS, self._look_s / LOOK_SHARE / max(step_s, 1e-9))
+        return self._held >= (self._patience if changed else usual)
 
-    def looked(self, rate_Bps: float) -> None:
+    def looked(self, rate_Bps: float, look_s: float = 0.0) -> None:
         """Take the link's rate as it is now: decide anew if it has changed; if not, steps are what they are."""
         assert self.measured is not None
-        self._held = 0
+        self._held, self._look_s = 0, look_s
         self._baseline_s = self._checked_s
         ratio = rate_Bps / self.measured.rate_Bps
         if 1 / RATE_CHANGED <= ratio <= RATE_CHANGED:
@@ -158,7 +164,15 @@ class Pilot:
         if self.phase == "hold" and used != self.choice.name:
             fell = "fell back to plain DDP, which is faster" if used == PLAIN else f"uses {used}, which is faster"
             parts.append(fell)
+        for method, took in self.periodic.items():
+            if self.phase == "hold" and took * PERIODIC_WORTH < self._baseline_s:
+                parts.append(f"{method} would take {show_time(took)}, and is another optimizer")
         return "; ".join([*parts, *self.notes[-2:]])
+
+    @property
+    def periodic(self) -> dict[str, float]:
+        """What a step should take under methods that talk less often, in the class that allows them."""
+        return {} if self.measured is None or self.accuracy != "aggressive" else periodic(self.measured)
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole course for a file: what was measured, predicted, tried and chosen."""
@@ -169,6 +183,7 @@ class Pilot:
             "why": self.why(),
             "predicted_s": {} if self.choice is None else self.choice.table,
             "tried_s": dict(self.trials),
+            "periodic_s": self.periodic,
             "notes": list(self.notes),
             "measured": None if self.measured is None else self.measured.to_json(),
         }

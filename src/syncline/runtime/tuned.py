@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from syncline.codec.scheme import scheme
+from syncline.codec.names import PLAIN, canonical
 from syncline.errors import SynchronizationError
 from syncline.fabric.document import read_document, read_text
-from syncline.program.choice import CLASSES, PLAIN
+from syncline.program.choice import CLASSES
 from syncline.runtime.auto import TUNE_VARIABLE
 
 AUTO = "auto"
@@ -18,7 +18,7 @@ SETTINGS_VARIABLE = "SYNCLINE_SETTINGS"
 BASE = "int8"
 INSTEAD = {"exact": "fp32", "safe": "int8", "aggressive": "int8"}
 """What is taken where nothing is measured, by accuracy class."""
-KEYS = {"codec", "codecs", "accuracy", "why", "predicted_s", "tried_s", "num_ranks", "rate", "notes"}
+KEYS = {"codec", "codecs", "accuracy", "why", "predicted_s", "tried_s", "periodic_s", "num_ranks", "rate", "notes"}
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Asked:
             return self
         if self.codecs or os.environ.get(TUNE_VARIABLE):
             raise SynchronizationError(
-                f"codecs for each bucket, and `syncline tune`, are not there for {what}.",
+                f'"{PLAIN}", codecs for each bucket and `syncline tune` are not there for {what}.',
                 hint=f'Give {what} one codec, such as "{BASE}".',
             )
         return Asked(INSTEAD[self.accuracy], reason=f'codec="{AUTO}" does not measure {what}; give a codec for another')
@@ -60,7 +60,9 @@ def asked(codec: str, accuracy: str, settings: str | os.PathLike[str] | None) ->
     path = settings or os.environ.get(SETTINGS_VARIABLE, "")
     if path:
         return _from_file(Path(path))
-    return Asked(BASE, accuracy) if codec == AUTO else Asked(codec)
+    if codec == AUTO:
+        return Asked(BASE, accuracy)
+    return Asked(BASE, accuracy, (PLAIN,)) if canonical(codec) == PLAIN else Asked(codec)
 
 
 def _from_file(path: Path) -> Asked:
@@ -79,7 +81,7 @@ def _from_file(path: Path) -> Asked:
     accuracy = data.get("accuracy", "safe")
     if not isinstance(listed, list) or not all(isinstance(codec, str) for codec in listed) or accuracy not in CLASSES:
         raise SynchronizationError(f"{path}: codec, codecs or accuracy is not what `syncline tune` writes.")
-    codecs = tuple(codec if codec == PLAIN else scheme(codec).name for codec in listed)
+    codecs = tuple(map(canonical, listed))
     reason = f"as {path} says"
     if len(set(codecs)) == 1 and codecs[0] != PLAIN:
         return Asked(codecs[0], reason=reason)

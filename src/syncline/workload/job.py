@@ -15,6 +15,8 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from syncline import units
+from syncline.codec.names import PLAIN, canonical
+from syncline.errors import CodecError
 from syncline.fabric.network import Rate, Strict
 from syncline.workload.layer_list import LayerList
 from syncline.workload.parallel import Parallel
@@ -25,11 +27,15 @@ Recompute = Literal["none", "selective", "selective-op", "full", "auto"]
 Kernel = Literal["auto", "cudnn", "fa3", "fa2", "triton", "unfused"]
 Framework = Literal["auto", "megatron", "deepspeed", "pytorch", "nemo"]
 Algorithm = Literal["ring", "tree", "hierarchical"]
-Method = Literal["allreduce", "parameter-server", "local-sgd", "diloco", "bounded-staleness"]
+Method = Literal["allreduce", "parameter-server", "local-sgd", "diloco", "bounded-staleness", "one-bit-adam"]
 
 
 #: Why a tree and a sharded optimizer exclude each other.
 TREE_RULE = "tree all-reduces, but ZeRO and FSDP scatter and gather: `zero: none`, or ring or hierarchical"
+
+
+#: What 1-bit Adam sends momenta in unless a codec is given, as the runtime's does.
+ONE_BIT = "sign:block=512"
 
 
 class Batch(Strict):
@@ -47,11 +53,26 @@ class Sync(Strict):
 
     method: Method = "allreduce"
     every: int = Field(default=1, ge=1, le=10**6, description="steps between synchronisations (local-sgd, diloco)")
-    codec: str = Field(default="none", description="none, fp16, int8, int4, onebit, topk:0.01")
+    codec: str = Field(default=PLAIN, description="plain, bf16, int8, int4, sign, topk:keep=0.01, powersgd:rank=4")
+    warmup: int = Field(default=500, ge=1, le=10**9, description="dense steps before the first of one-bit-adam")
     servers: int = Field(default=1, ge=1, description="hosts that serve parameters")
     staleness: int = Field(default=0, ge=0, description="steps a replica may run ahead (bounded-staleness)")
     algorithm: Algorithm | None = Field(default=None, description="of the gradient exchange; default: the best")
     bucket: int | None = Field(default=None, ge=1, description="bytes exchanged at once, 25MiB; default: the best")
+
+    @field_validator("codec")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        try:
+            return canonical(value)
+        except CodecError as error:
+            raise ValueError(f"{error.message} {error.hint}") from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _signs_of_momenta(cls, data: Any) -> Any:
+        one_bit = isinstance(data, dict) and data.get("method") == "one-bit-adam"
+        return {"codec": ONE_BIT, **data} if one_bit else data
 
     @field_validator("bucket", mode="before")
     @classmethod
@@ -136,6 +157,15 @@ class Job(Strict):
     def _trees_reduce_wholes(self) -> Job:
         if self.sync.algorithm == "tree" and self.parallel.sharded_state:
             raise ValueError(f"sync.algorithm {TREE_RULE}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_bit_has_wholes(self) -> Job:
+        if self.sync.method == "one-bit-adam":
+            if self.parallel.sharded_state:
+                raise ValueError("sync.method one-bit-adam needs whole parameters on every rank: `zero: none`")
+            if self.optimizer not in (None, "adam", "adam-unfused"):
+                raise ValueError(f"sync.method one-bit-adam is a form of adam, and the optimizer is {self.optimizer}")
         return self
 
     @property

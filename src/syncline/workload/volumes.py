@@ -6,20 +6,16 @@ scatter (n-1)/n S, an all-to-all (n-1)/n S.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
+from syncline.codec.names import PLAIN, canonical
+from syncline.codec.scheme import scheme
+from syncline.errors import CodecError, DescriptionError
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
 from syncline.workload.shape import Shape
 from syncline.workload.software import Facts, facts_of
-
-#: Bytes on the wire per byte of gradient, by codec; top-k sends an index with every value.
-CODECS: dict[str, Callable[[float], float]] = {
-    "none": lambda width: 1.0, "fp16": lambda width: min(1.0, 2 / width), "bf16": lambda width: min(1.0, 2 / width),
-    "fp8": lambda width: 1 / width, "int8": lambda width: 1 / width, "int4": lambda width: 0.5 / width,
-    "onebit": lambda width: 0.125 / width,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,22 +32,17 @@ class Volume:
     where: str
 
 
+@cache
 def wire_share(codec: str, width: float) -> float:
-    """Return bytes on the wire per byte of gradient."""
-    from syncline.errors import DescriptionError
+    """Return bytes on the wire per byte of a gradient of `width` bytes an element, as the runtime's codec sends them.
 
-    if codec.startswith("topk:"):
-        try:
-            share = float(codec.removeprefix("topk:"))
-        except ValueError:
-            share = -1.0
-        if 0 < share <= 1:
-            return min(1.0, share * (width + 4) / width)
-    elif codec in CODECS:
-        return CODECS[codec](width)
-    raise DescriptionError(
-        f'there is no codec "{codec}".', hint=f"Known: {', '.join(CODECS)} and topk:SHARE such as topk:0.01."
-    )
+    Low rank is that of square matrices of 2,048 rows.
+    """
+    try:
+        name = canonical(codec)
+    except CodecError as error:
+        raise DescriptionError(error.message, detail=error.detail, hint=error.hint) from None
+    return 1.0 if name == PLAIN else min(1.0, 4 / width * scheme(name).price().wire_ratio)
 
 
 def volumes(job: Job) -> list[Volume]:

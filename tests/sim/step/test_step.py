@@ -8,6 +8,7 @@ import pytest
 
 from syncline.errors import DescriptionError, SimulationError
 from syncline.fabric import load
+from syncline.report.step_text import step_lines
 from syncline.sim.step import decode_step, step
 from syncline.sim.step.step import StepResult
 from syncline.workload.read_job import load_job
@@ -88,6 +89,7 @@ def test_accumulation_spreads_the_gradient_exchange() -> None:
         ({"method": "local-sgd", "every": 8}, 0.2),
         ({"method": "diloco", "every": 100}, 0.05),
         ({"codec": "int8"}, 0.8),
+        ({"method": "one-bit-adam"}, 0.2),
         ({"method": "bounded-staleness", "staleness": 4}, 0.9),
     ],
 )
@@ -96,6 +98,9 @@ def test_other_ways_to_agree_send_less_or_later(sync: dict[str, Any], less: floa
               "batch": {"global": SLOW.num_gpus, "micro": 1, "sequence": 1024}}  # fmt: skip
     plain, other = price(SLOW, **fields), price(SLOW, sync=sync, **fields)
     assert other.parts_s["dp"] < less * plain.parts_s["dp"]
+    if sync.get("method") == "one-bit-adam":
+        assert other.to_json()["warm_up"] == {"steps": 500, "step_s": plain.step_time_s}
+        assert any("the first 500 steps are dense" in line for line in step_lines(other.to_json()))
 
 
 def test_one_parameter_server_is_a_bottleneck() -> None:

@@ -7,11 +7,12 @@ save(result.timeline(), "step.json")
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from syncline.codec.names import PLAIN
 from syncline.fabric.fabric import Fabric
 from syncline.sim.step.build import build_case
 from syncline.sim.step.case import Case
@@ -62,6 +63,7 @@ class StepResult:
     limit: dict[str, Any]
     storage: Storage
     warnings: tuple[str, ...] = ()
+    warm_up_s: float | None = None
     case: Case | None = field(default=None, repr=False)
     cost: StepCost | None = field(default=None, repr=False)
 
@@ -113,6 +115,7 @@ class StepResult:
             "gpu": self.machine.gpu.name,
             "gpus": self.num_gpus,
             "step_time_s": self.step_time_s,
+            "warm_up": None if self.warm_up_s is None else {"steps": self.job.sync.warmup, "step_s": self.warm_up_s},
             "tokens_per_s": self.tokens_per_s,
             "tokens_per_s_per_gpu": self.tokens_per_s / self.num_gpus,
             "mfu": self.mfu,
@@ -133,7 +136,18 @@ class StepResult:
 
 
 def step(fabric: Fabric | Machine, job: Job, constants: Constants | None = None) -> StepResult:
-    """Return the price of one step of a job on a fabric (or on a machine already read from one)."""
+    """Return the price of one step of a job on a fabric (or on a machine already read from one).
+
+    Of 1-bit Adam it is that of the steps after the warm-up, whose own, dense steps stand beside it.
+    """
+    result = _step(fabric, job, constants)
+    if job.sync.method != "one-bit-adam":
+        return result
+    dense = job.sync.model_copy(update={"method": "allreduce", "codec": PLAIN})
+    return replace(result, warm_up_s=_step(fabric, job.model_copy(update={"sync": dense}), constants).step_time_s)
+
+
+def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None) -> StepResult:
     k = constants or default_constants()
     machine = fabric if isinstance(fabric, Machine) else machine_from_fabric(fabric)
     dies = max(machine.gpu.num_dies, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from syncline.codec.names import PLAIN
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.machine import Machine
 from syncline.workload.job import Job
@@ -27,7 +28,7 @@ def sync_cost(
     """
     sync, dp = job.sync, job.parallel.dp or 1
     codec = 0.0
-    if sync.codec != "none" and dp > 1:
+    if sync.codec != PLAIN and dp > 1:
         codec = 2 * 6.0 * params / machine.hbm_Bps / sync.every  # read and write at both ends, on the device
     if sync.method == "parameter-server" and dp > 1:
         width = 2.0 * float(job.gradient_bytes or 2)
