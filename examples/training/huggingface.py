@@ -1,4 +1,4 @@
-"""Fine-tune with the Hugging Face Trainer and int8 gradients: torchrun --nproc-per-node 2 huggingface.py"""
+"""Fine-tune with the Hugging Face Trainer, gradients synchronised: torchrun --nproc-per-node 2 huggingface.py"""
 
 from __future__ import annotations
 

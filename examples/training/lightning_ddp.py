@@ -1,4 +1,4 @@
-"""Train with Lightning and int8 gradients on two processes: python lightning_ddp.py"""
+"""Train with Lightning, gradients synchronised, on two processes: python lightning_ddp.py"""
 
 from __future__ import annotations
 
