@@ -27,14 +27,18 @@ _BREAKING = (
 # Facts that only hosts of one NVLink domain must share; hosts of another rack have their own.
 _DOMAIN = "nvlink domain"
 _OF_A_DOMAIN = ("nvlink clique", "imex nodes")
-# Figure -> least value that counts, how far from the middle of the others, +1 where more is worse, meaning, fix.
+# Figure -> least value that counts, how far from the middle of the others, +1 where more is worse, how to write it,
+# meaning, fix.
 _MEASURES = {
-    "tcp retransmits": (1e-3, 2.0, 1, "Packets to or from this host are lost more than between the others.",
+    "tcp retransmits": (1e-3, 2.0, 1, ".2%", "Packets to or from this host are lost more than between the others.",
                         "Check its cable, optic and switch port first: the others lose only what they send to it."),
-    "cpu share": (0.0, 3.0, -1, "A process here gets far less of a core than on the others: the host is a straggler.",
+    "cpu share": (0.0, 3.0, -1, ".2%",
+                  "A process here gets far less of a core than on the others: the host is a straggler.",
                   "Look for other load, a CPU quota, a lower clock or a hot processor on this host."),
-    "cpu held back": (0.2, 2.0, 1, "Processes here are stopped part of the time: the host is a straggler.",
+    "cpu held back": (0.2, 2.0, 1, ".2%", "Processes here are stopped part of the time: the host is a straggler.",
                       "Look for a CPU quota (cgroup cpu.max), a paused or oversubscribed virtual machine, SIGSTOP."),
+    "link downs": (3, 2.0, 1, ".0f", "A link of this host goes down again and again: collectives through it stall.",
+                   "Swap optic and cable; look at the switch port; then at the card."),
 }  # fmt: skip
 _FIX = {
     "kernel options": "Make the boot configuration equal and reboot the odd host.",
@@ -113,7 +117,7 @@ def _groups(fact: str, reports: Sequence[HostReport]) -> list[Sequence[HostRepor
 def _outliers(reports: Sequence[HostReport]) -> list[Finding]:
     """Name the host that is far worse than the middle of the others; with fewer than three nobody is."""
     found = []
-    for name, (floor, factor, worse, meaning, fix) in _MEASURES.items():
+    for name, (floor, factor, worse, form, meaning, fix) in _MEASURES.items():
         told = {report.host: report.measures[name] for report in reports if name in report.measures}
         if len(told) < 3:
             continue
@@ -122,8 +126,8 @@ def _outliers(reports: Sequence[HostReport]) -> list[Finding]:
         far = told[host] >= floor and told[host] > factor * middle if worse > 0 else told[host] < middle / factor
         if far:
             found.append(
-                Finding(f"cluster.{name.replace(' ', '_')}", Severity.CRITICAL, host, f"{name} {told[host]:.2%}",
-                        f"about {middle:.2%}, the middle of the others", (f"measures: {name}",), meaning, fix,
+                Finding(f"cluster.{name.replace(' ', '_')}", Severity.CRITICAL, host, f"{name} {told[host]:{form}}",
+                        f"about {middle:{form}}, the middle of the others", (f"measures: {name}",), meaning, fix,
                         action=Action.INSPECT, confidence=0.8)
             )  # fmt: skip
     return found

@@ -21,14 +21,22 @@ def tcp_segments(host: Host) -> tuple[int, int] | None:
 
 
 def measure(host: Host, active: bool = False) -> dict[str, float]:
-    """Return the share of TCP segments sent again and, when asked, the share of a core that a process gets."""
+    """Return the share of TCP segments sent again, how often links went down and, when asked, the share of a core."""
     found = {}
     segments = tcp_segments(host)
     if segments is not None and segments[0] >= MIN_SEGMENTS:
         found["tcp retransmits"] = segments[1] / segments[0]
+    if host.fabric_interfaces or host.fabric_ports:
+        found["link downs"] = link_downs(host)
     if active and host.root.is_live:
         found |= spin()
     return found
+
+
+def link_downs(host: Host) -> float:
+    """Return how often the links of the fabric went down since boot; a carrier changes twice each time."""
+    carriers = sum(interface.num_carrier_changes for interface in host.fabric_interfaces) // 2
+    return float(carriers + sum(port.counters.get("link_downed", 0) for port in host.fabric_ports))
 
 
 def spin(spin_s: float = SPIN_S) -> dict[str, float]:

@@ -5,14 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from syncline.audit.audit import select
 from syncline.audit.diagnose import shipped_rules
 from syncline.audit.environment import rule_ids
 from syncline.audit.faults import healthy_logs, known_faults, measure_logs
+from syncline.audit.faults.drill import LOOKS, drill
 from syncline.audit.faults.measure import diagnose_logs
 from syncline.audit.samples.plants import PLANTS
-from syncline.errors import FaultError
+from syncline.errors import FaultError, LabError
 from syncline.fabric import load
 from syncline.fabric.fault import FaultKind
+from syncline.lab import Lab
 from syncline.lab.drafting import draft
 from syncline.lab.trouble import trouble
 from syncline.program import place
@@ -30,7 +33,7 @@ def test_healthy_logs_are_healthy() -> None:
 
 def test_every_fault_is_diagnosed_with_its_cause_first() -> None:
     score = measure_logs()
-    assert score.num_cases == len(FAULTS) >= 30
+    assert score.num_cases == sum(bool(fault.log) for fault in FAULTS) >= 30
     assert score.misses == () and score.extras == ()
     assert score.first_right == score.num_cases
 
@@ -94,3 +97,41 @@ def test_a_slow_link_costs_time_in_the_simulator() -> None:
         )
         times.append(contest.one("ring", 1 << 24).time_s)
     assert times[1] > 2 * times[0]
+
+
+IN_A_LAB = [fault for fault in FAULTS if fault.lab]
+
+
+def test_every_fault_can_be_made_to_happen_in_a_lab_or_a_tree() -> None:
+    assert [fault.id for fault in FAULTS if not fault.lab and not fault.plant] == []
+    assert len(IN_A_LAB) >= 13
+
+
+@pytest.mark.parametrize("fault", IN_A_LAB, ids=lambda f: f.id)
+def test_what_a_lab_shows_is_something_that_is_looked_for(fault) -> None:
+    by_hosts = {f"cluster.{name}" for name in ("link_downs", "tcp_retransmits", "cpu_held_back", "queueing")}
+    by_paths = {f"cluster.path.{name}" for name in ("loss", "mtu", "unreachable")}
+    by_pairs = {f"bench.slow.{kind}" for kind in ("host", "host-tx", "host-rx", "cable", "link")}
+    assert set(fault.lab.finds) <= {*(rule.id for rule in select()), *shipped_rules(), *by_hosts, *by_paths, *by_pairs}
+    assert fault.lab.by in (*LOOKS, "bench")
+
+
+def test_faults_name_the_places_of_a_lab() -> None:
+    fabric = load(Path(__file__).parents[3] / "examples" / "lab-leaf-spine.yaml")
+    known = known_faults()
+    assert known["slow-link"].place(fabric, 2) == (fabric.host_names[2],)
+    assert known["crowded-uplinks"].place(fabric) == ("leaf-00 -> spine-00", "spine-00 -> leaf-00")
+    assert known["program-diverged"].place(fabric) == (fabric.host_names[1], "rank 1")
+    assert known["firewall"].place(fabric) == (fabric.host_names[1], fabric.host_names[0])
+    done = known["firewall"].worded(
+        "ip route add prohibit {other_address}", fabric, 1, {"host-00": "10.1.0.2"}.__getitem__
+    )
+    assert done == "ip route add prohibit 10.1.0.2"
+    (passing,) = known["host-paused"].in_lab(fabric)
+    assert (passing.start_s, passing.duration_s) == (1.0, 1.5)
+
+
+def test_a_fault_of_trees_and_logs_alone_is_no_drill(tmp_path: Path) -> None:
+    lab = Lab(load(Path(__file__).parents[3] / "examples" / "lab-flat.yaml"))
+    with pytest.raises(LabError, match="cannot be made to happen in a lab"):
+        drill(lab, tmp_path, known_faults()["memlock"])

@@ -159,6 +159,18 @@ def diverged(tallies: Tallies) -> list[Verdict]:
     return _timeouts(tallies, diverged=True)
 
 
+def stray_rank(tallies: Tallies) -> list[Verdict]:
+    """Pairs of ranks that call different collectives: the rank that stands in most of them strayed."""
+    rows = _rows(tallies, "torch.collective.mismatch")
+    counts = Counter(rank for row in rows for rank in (row.get("rank"), row.get("other")))
+    if not counts:
+        return []
+    most = max(counts.values())
+    strays = [rank for rank, count in counts.items() if count == most]
+    text = f"rank {some(strays)} calls another collective than {len(counts) - len(strays) or 'the'} other ranks"
+    return [Verdict(text, f"rank {some(strays)}", tuple(row.evidence for row in rows[:3]))]
+
+
 def _timeouts(tallies: Tallies, *, diverged: bool) -> list[Verdict]:
     rows = _rows(tallies, "signal.watchdog")
     rows = [row for row in rows if row.get("op")] or rows  # a rank may say only that it timed out
@@ -253,7 +265,7 @@ def _comparable(tallies: Tallies) -> list[Run]:
 CHECKS: dict[str, Check] = {
     check.__name__.replace("_", "-"): check
     for check in (
-        gdr_missing, idle_nics, mixed_network, different_mtu, far_nics, at_start, midrun, watchdog, diverged, slow_host,
-        slow_across_racks, two_hosts_flatter, collapsed, flight_missing, flight_mismatch,
+        gdr_missing, idle_nics, mixed_network, different_mtu, far_nics, at_start, midrun, watchdog, diverged,
+        stray_rank, slow_host, slow_across_racks, two_hosts_flatter, collapsed, flight_missing, flight_mismatch,
     )
 }  # fmt: skip

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -23,6 +23,25 @@ AT_S = 1000
 
 
 @dataclass(frozen=True)
+class LabForm:
+    """How a lab shows a fault: `by` is how to look, `finds` are the rules of which one must name the place.
+
+    `sets` are variables of the host's processes, `does` and `undoes` commands on the host, `strays` lets its rank call
+    another collective; `happens` replaces the fault's own where a look is shorter than a run. `also` are consequences
+    that may be found anywhere.
+    """
+
+    by: str
+    finds: tuple[str, ...]
+    also: tuple[str, ...] = ()
+    happens: str = ""
+    sets: Mapping[str, str] = field(default_factory=dict)
+    does: str = ""
+    undoes: str = ""
+    strays: bool = False
+
+
+@dataclass(frozen=True)
 class KnownFault:
     """What breaks, and every way to make it break; a way that does not exist is empty.
 
@@ -38,17 +57,37 @@ class KnownFault:
     log: tuple[Mapping[str, Any], ...]
     happens: str = ""
     plant: str = ""
+    lab: LabForm | None = None
 
     def happening(self, fabric: Fabric, host: int = 1) -> tuple[Fault, ...]:
         """Return the faults for a lab of this fabric, with their times; none if it is not one of the network."""
-        if not self.happens:
-            return ()
-        words = {"access": _access(fabric, host), "uplink": _uplink(fabric), "host": fabric.host_names[host]}
-        words["other"] = fabric.host_names[0 if host else -1]
-        text = self.happens
-        for name, value in words.items():
-            text = text.replace("{" + name + "}", value)
-        return parse_faults([text])
+        return parse_faults([self.worded(self.happens, fabric, host)])
+
+    def in_lab(self, fabric: Fabric, host: int = 1) -> tuple[Fault, ...]:
+        """Return the faults for a look at a running lab, which is shorter than a run."""
+        own = self.lab.happens if self.lab else ""
+        return parse_faults([self.worded(own or self.happens, fabric, host)])
+
+    def place(self, fabric: Fabric, host: int = 1) -> tuple[str, ...]:
+        """Return what a finding on this fault in a lab has to name: one of these."""
+        told = ((self.lab.happens if self.lab else "") or self.happens) + (self.lab.does if self.lab else "")
+        if "{uplink}" in told:
+            a, b = _uplink(fabric).split(" <-> ")
+            return (f"{a} -> {b}", f"{b} -> {a}")
+        other = (fabric.host_names[_other(host)],) if "{other" in told else ()
+        rank = (f"rank {host}",) if self.lab and self.lab.strays else ()
+        return (fabric.host_names[host], *other, *rank)
+
+    def worded(
+        self, text: str, fabric: Fabric, host: int = 1, address: Callable[[str], str] = lambda name: name
+    ) -> str:
+        """Return a text with the places of a fabric in it."""
+        name, other = fabric.host_names[host], fabric.host_names[_other(host)]
+        words = {"host": name, "other": other, "access": "", "uplink": "", "other_address": ""}
+        words |= {"access": _access(fabric, host)} if "{access}" in text else {}
+        words |= {"uplink": _uplink(fabric)} if "{uplink}" in text else {}
+        words |= {"other_address": address(other)} if "{other_address}" in text else {}
+        return _replaced(text, words)
 
     def on(self, fabric: Fabric, host: int = 1) -> Fabric:
         """Return the fabric with the fault standing in it: cables down or slow; other kinds have no standing form."""
@@ -82,11 +121,27 @@ def known_faults() -> dict[str, KnownFault]:
     rows = yaml.safe_load(text)
     return {
         row["id"]: KnownFault(
-            row["id"], row["title"], tuple(row["rules"]), row["rules"][0], tuple(row["log"]),
-            row.get("happens", ""), row.get("plant", ""),
+            row["id"], row["title"], tuple(row["rules"]), next(iter(row["rules"]), ""), tuple(row["log"]),
+            row.get("happens", ""), row.get("plant", ""), _lab_form(row.get("lab")),
         )
         for row in rows
     }  # fmt: skip
+
+
+def _lab_form(row: Mapping[str, Any] | None) -> LabForm | None:
+    if row is None:
+        return None
+    return LabForm(**{**row, "finds": tuple(row["finds"]), "also": tuple(row.get("also", ()))})
+
+
+def _other(host: int) -> int:
+    return 0 if host else -1
+
+
+def _replaced(text: str, words: Mapping[str, str]) -> str:
+    for name, value in words.items():
+        text = text.replace("{" + name + "}", value)
+    return text
 
 
 def _filled(line: str, host: str, number: int) -> str:
@@ -96,9 +151,7 @@ def _filled(line: str, host: str, number: int) -> str:
              "nccl": f"[{iso(at)}] {host}:4003:4203 [3] transport/net_ib.cc:1299 NCCL WARN",
              "info": f"[{iso(1)}] {host}:4003:4103 [3] NCCL INFO",
              "kernel": f"{syslog(at)} {host} kernel:"}  # fmt: skip
-    for name, value in words.items():
-        line = line.replace("{" + name + "}", value)
-    return line
+    return _replaced(line, words)
 
 
 def _access(fabric: Fabric, host: int) -> str:
