@@ -43,10 +43,13 @@ def work(order: dict[str, Any], group: Group) -> list[dict[str, Any]]:
 
 def run_once(order: dict[str, Any], group: Group) -> list[dict[str, Any]]:
     """Run every program of an order once more, after a warm-up; returns its start and the spans of all ranks."""
+    items = order.get("programs", ())
+    if not items:
+        return []
     placement = place("spread", load(order["cluster"]), int(order["ranks"]))
     found = []
     with Executor(group, send_Bps=own_rate(order, group)) as executor:
-        for item in order.get("programs", ()):
+        for item in items:
             program = program_of(item["algorithm"], Kind(item["kind"]), placement, group.backend)
             start_s, timeline = once(executor, program, int(item["size_bytes"]))
             found.append({"start_s": start_s, "rows": everyone(timeline, group, start_s)})
