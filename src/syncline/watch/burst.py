@@ -7,6 +7,7 @@ shortest that holds `MIN_PACKETS` packets at its capacity, and 1 ms at least.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +56,14 @@ def window_s(capacity_Bps: float) -> float:
     return float(min(max(MIN_WINDOW_S, MIN_PACKETS * PACKET_BYTES / capacity_Bps), MAX_WINDOW_S))
 
 
+class Window(NamedTuple):
+    """Rows to look at, and for each the row that a window begins with."""
+
+    width_s: float
+    here: npt.NDArray[np.int64]
+    before: npt.NDArray[np.int64]
+
+
 class BurstFinder:
     """Turns rows into peaks and bursts; keeps the tail of what it saw, so that no burst is cut at a look."""
 
@@ -76,20 +85,29 @@ class BurstFinder:
             self._counters = np.concatenate([self._counters, rows.counters])
         found = {}
         if len(self._time_s) > first_new >= 1:
+            windows: dict[float, Window] = {}
             for k, device in enumerate(self._devices):
                 for side, direction in enumerate(("rx", "tx")):
                     capacity = capacity_Bps.get((device, direction), float("nan"))
-                    found[device, direction] = self._look(2 * k + side, first_new, (device, side), capacity)
+                    width = window_s(capacity)
+                    if width not in windows:
+                        windows[width] = self._window(width, first_new)
+                    found[device, direction] = self._look(2 * k + side, windows[width], (device, side), capacity)
         self._keep_tail()
         return found
 
-    def _look(self, column: int, first_new: int, key: tuple[str, int], capacity_Bps: float) -> Peaks:
-        width = window_s(capacity_Bps)
+    def _window(self, width: float, first_new: int) -> Window:
+        """Return the rows to look at with the row a window before each; one for all links of a rate."""
         time_s = self._time_s
-        counter = self._counters[:, column]
         here = np.arange(first_new, len(time_s))
         before = np.searchsorted(time_s, time_s[here] - width + 1e-9, side="right") - 1
-        before = np.minimum(np.maximum(before, 0), here - 1)
+        return Window(width, here, np.minimum(np.maximum(before, 0), here - 1))
+
+    def _look(self, column: int, window: Window, key: tuple[str, int], capacity_Bps: float) -> Peaks:
+        time_s, counter = self._time_s, self._counters[:, column]
+        width, here, before = window
+        if counter[0] == counter[-1] and key not in self._open:
+            return Peaks(0.0, 0.0, width)  # nothing moved
         # Unsigned differences are right across a wrap of 64 bits; a reset shows as an absurd rate and is left out.
         moved = (counter[here] - counter[before]).astype(np.float64)
         span = time_s[here] - time_s[before]
@@ -101,7 +119,7 @@ class BurstFinder:
         high = rate >= BURST_SHARE * capacity_Bps
         held = _held(high, rate < BURST_END_SHARE * capacity_Bps, key in self._open)
         bursts = self._runs(key, here, before, held, counter)
-        step = np.diff(time_s[first_new - 1 :])
+        step = np.diff(time_s[here[0] - 1 :])
         share = float(step[high].sum() / step.sum()) if step.sum() > 0 else 0.0
         return Peaks(float(rate.max(initial=0.0)), share, width, bursts)
 

@@ -47,6 +47,7 @@ class History:
         self._lock = threading.Lock()
         self._pending: deque[tuple[Frame, list[dict[str, Any]]]] = deque(maxlen=MAX_PENDING)
         self._layouts: dict[str, int] = {}
+        self._last_layout: tuple[LinkTable, int] | None = None
         self._read_only = read_only
         try:
             if not read_only:
@@ -69,7 +70,7 @@ class History:
             except (sqlite3.Error, OSError) as error:
                 with contextlib.suppress(sqlite3.Error):
                     self._base.rollback()
-                self._layouts.clear()
+                self._forget_layouts()
                 self.problem = f"{type(error).__name__}: {error}"
 
     def extent(self) -> dict[str, Any]:
@@ -173,6 +174,8 @@ class History:
         self._pending.clear()
 
     def _layout(self, table: LinkTable) -> int:
+        if self._last_layout is not None and self._last_layout[0] is table:
+            return self._last_layout[1]
         body = json.dumps({**table.to_json(), "version": 0})
         if body not in self._layouts:
             if len(self._layouts) > 64:
@@ -180,6 +183,7 @@ class History:
             self._base.execute("INSERT OR IGNORE INTO layout (body) VALUES (?)", (body,))
             row = self._base.execute("SELECT id FROM layout WHERE body = ?", (body,)).fetchone()
             self._layouts[body] = int(row[0])
+        self._last_layout = (table, self._layouts[body])
         return self._layouts[body]
 
     def _trim(self) -> None:
@@ -192,7 +196,12 @@ class History:
         self._base.execute(drop, (max(1, count // 20),))
         self._base.execute("DELETE FROM alert WHERE wall_s < (SELECT min(wall_s) FROM frame)")
         self._base.execute("DELETE FROM layout WHERE id NOT IN (SELECT DISTINCT layout FROM frame)")
+        self._forget_layouts()
+
+    def _forget_layouts(self) -> None:
+        """Look layouts up anew: those known may be gone from the file."""
         self._layouts.clear()
+        self._last_layout = None
 
     def _one(self, look: str) -> Any:
         return self._base.execute(look).fetchone()[0]

@@ -202,7 +202,10 @@ class Netlink:
     def _interface(self, start: int, end: int) -> Interface:
         _, _, _, index, flags, _ = _LINK_MSG.unpack_from(self._buffer, start)
         name, mtu, state, carrier = f"if{index}", 0, OPER_UNKNOWN, 1
+        missing = {IFLA_IFNAME, IFLA_MTU, IFLA_OPERSTATE, IFLA_CARRIER}
         for kind, at, until in self._attributes(start + _LINK_MSG.size, end):
+            if kind not in missing:
+                continue
             if kind == IFLA_IFNAME:
                 name = bytes(self._view[at:until]).rstrip(b"\0").decode("utf-8", "replace")
             elif kind == IFLA_MTU:
@@ -211,6 +214,9 @@ class Netlink:
                 state = self._buffer[at]
             elif kind == IFLA_CARRIER:
                 carrier = self._buffer[at]
+            missing.discard(kind)
+            if not missing:
+                break  # two thirds of the attributes come after these
         return Interface(index, name, mtu, bool(flags & IFF_UP) and state in (OPER_UNKNOWN, OPER_UP) and bool(carrier))
 
     def _queue(self, start: int, end: int) -> Queue:

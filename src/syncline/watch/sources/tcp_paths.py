@@ -11,6 +11,8 @@ from syncline.watch.netlink import NETLINK_SOCK_DIAG, Netlink
 
 MAX_PEERS = 256
 MAX_CONNECTIONS = 20_000
+ADDRESSES_EVERY = 10
+"""Readings after which addresses are asked for again: they hardly ever change, and asking costs as much as the rest."""
 
 
 class TcpPathSource:
@@ -25,6 +27,7 @@ class TcpPathSource:
         self.owners: dict[str, str] = {}
         """Device of every address of this namespace."""
         self._prefix = f"{prefix}/" if prefix else ""
+        self._num_reads = 0
         self._last: dict[bytes, int] = {}
         self._totals: dict[tuple[str, str], int] = {}
         self._route: Netlink | None = None
@@ -40,7 +43,9 @@ class TcpPathSource:
         if self._route is None or self._diag is None:
             return {}
         try:
-            self._learn_addresses(self._route)
+            if self._num_reads % ADDRESSES_EVERY == 0:
+                self._learn_addresses(self._route)
+            self._num_reads += 1
             connections = [c for f in (socket.AF_INET, socket.AF_INET6) for c in self._diag.connections(f)]
             self.problem = ""
         except OSError as error:
