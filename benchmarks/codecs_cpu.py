@@ -172,7 +172,7 @@ def variants(values: Array, residual: Array) -> dict[str, dict[str, float]]:
 
     calls: dict[str, Callable[[int], None]] = {
         "int8": lambda variant: kernels.block_encode(values, int8, residual, 8, 256, False, 0, variant),
-        "sign": lambda variant: kernels.sign_encode(values, sign, residual, 2048, variant),
+        "sign": lambda variant: kernels.sign_encode(values, sign, residual, 512, variant),
         "topk:keep=0.01": top,
     }
     times: dict[str, dict[str, float]] = {}

@@ -17,9 +17,9 @@ class Sign(Scheme):
     By itself it is biased: use it with a residual. A -0.0 counts as negative.
     """
 
-    def __init__(self, block: int = 2048) -> None:
+    def __init__(self, block: int = 512) -> None:
         self.block = check_block(block, "sign")
-        self.name = "sign" if block == 2048 else f"sign:block={block}"
+        self.name = "sign" if block == 512 else f"sign:block={block}"
 
     def wire_bytes(self, num_elements: int) -> int:
         return 4 * -(-num_elements // self.block) + -(-num_elements // 8)

@@ -20,34 +20,38 @@ from syncline.runtime.gpu.arithmetic import (
 )
 
 TILE = 1024
+SIGN_TILE = 2048
+"""Elements that a program encodes at once: several blocks when blocks are small."""
 
 
 @triton.jit
-def _encode_sign(values, residual, scales, codes, n, BLOCK: tl.constexpr, POWER: tl.constexpr, FEEDBACK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    at = row * BLOCK + tl.arange(0, BLOCK)
+def _encode_sign(values, residual, scales, codes, n, BLOCK: tl.constexpr, ROWS: tl.constexpr, POWER: tl.constexpr,
+                 FEEDBACK: tl.constexpr):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    at = row[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
     mask = at < n
     a = tl.load(values + at, mask=mask, other=0.0)
     r = a
     if FEEDBACK:
         r = tl.load(residual + at, mask=mask, other=0.0)
         a = a + r
-    top = tl.max(magnitude_bits(a), axis=0)
+    top = tl.max(magnitude_bits(a), axis=1)
     tiny, poisoned = top < TINY_BITS, top >= INF_BITS
     exponent = tl.where(tiny | poisoned, 127, top >> 23)
     shift = POWER - (exponent - 126)
     up, down = as_float((127 + shift) << 23), as_float((127 - shift) << 23)
-    fixed = tl.where(poisoned, 0, rint(tl.abs(a) * up).to(tl.int32))
-    count = tl.minimum(n - row * BLOCK, BLOCK).to(tl.float32)
-    scale = divide(tl.sum(fixed, axis=0).to(tl.float32), count) * down
-    scale = tl.where(tiny, 0.0, tl.where(poisoned, as_float(tl.full((), NAN_BITS, tl.int32)), scale))
-    tl.store(scales + row, scale)
-    negative = tl.where(mask & (poisoned == 0), (a.to(tl.int32, bitcast=True) >> 31) & 1, 0)
-    packed = tl.sum(tl.reshape(negative, (BLOCK // 8, 8)) << tl.arange(0, 8)[None, :], axis=1)
-    byte = row * (BLOCK // 8) + tl.arange(0, BLOCK // 8)
+    fixed = tl.where(poisoned[:, None], 0, rint(tl.abs(a) * up[:, None]).to(tl.int32))
+    count = tl.maximum(tl.minimum(n - row * BLOCK, BLOCK), 1).to(tl.float32)
+    scale = divide(tl.sum(fixed, axis=1).to(tl.float32), count) * down
+    scale = tl.where(tiny, 0.0, tl.where(poisoned, as_float(tl.full(top.shape, NAN_BITS, tl.int32)), scale))
+    tl.store(scales + row, scale, mask=row * BLOCK < n)
+    negative = tl.where(mask & (poisoned == 0)[:, None], (a.to(tl.int32, bitcast=True) >> 31) & 1, 0)
+    lane = tl.arange(0, 8)[None, None, :]
+    packed = tl.sum(tl.reshape(negative, (ROWS, BLOCK // 8, 8)) << lane, axis=2)
+    byte = row[:, None] * (BLOCK // 8) + tl.arange(0, BLOCK // 8)[None, :]
     tl.store(codes + byte, packed.to(tl.uint8), mask=byte < (n + 7) // 8)
     if FEEDBACK:
-        decoded = tl.where(negative == 1, -scale, scale)
+        decoded = tl.where(negative == 1, -scale[:, None], scale[:, None])
         tl.store(residual + at, owed(a, decoded, r), mask=mask)
 
 
@@ -106,9 +110,11 @@ def encode_sign(values: torch.Tensor, payload: torch.Tensor, residual: torch.Ten
     if n == 0:
         return
     header = 4 * triton.cdiv(n, block)
-    _encode_sign[(triton.cdiv(n, block),)](
+    rows = max(1, SIGN_TILE // block)
+    _encode_sign[(triton.cdiv(n, rows * block),)](
         values, values if residual is None else residual, payload[:header].view(torch.float32), payload[header:], n,
-        block, min(22, 31 - block.bit_length()), residual is not None, num_warps=max(1, min(16, block // 256)), **EXACT,
+        block, rows, min(22, 31 - block.bit_length()), residual is not None,
+        num_warps=min(16, rows * block // 256), **EXACT,
     )  # fmt: skip
 
 
