@@ -90,6 +90,19 @@ def test_steps_that_differ_for_other_reasons_are_looked_at_ever_more_rarely() ->
     assert 3 <= looks <= 8
 
 
+def test_a_fast_link_whose_rate_is_hard_to_measure_is_left_to_plain() -> None:
+    pilot = Pilot("safe", (PLAIN,))
+    run(pilot, 40e9, 40)
+    looks = 0
+    for number in range(400):
+        if pilot.due() and pilot.checked(pilot._baseline_s * (1.4 if number % 2 else 0.7)):
+            looks += 1
+            pilot.looked(5e9 * (0.6 if looks % 2 else 1.6))
+        assert set(pilot.codecs) == {PLAIN}
+    assert pilot.num_decisions == 1
+    assert looks <= 8
+
+
 def test_plain_that_cannot_be_faster_is_not_tried() -> None:
     pilot = Pilot("aggressive", ("sign",))
     used = run(pilot, 5e7, 40)

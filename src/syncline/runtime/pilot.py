@@ -26,6 +26,8 @@ HOPELESS = 0.5
 """Plain is not tried where the wire alone needs so much longer for it: the measured step over that time."""
 CHECK_STEPS = 5
 SLOWER, FASTER = 1.3, 0.75
+FAR_SLOWER = 2.0
+"""Steps that take so much longer are looked into after `FIRST_PATIENCE` steps at the latest."""
 RATE_CHANGED = 1.3
 LOOK_STEPS = 200
 """The link is looked at so often even if steps take as long as ever: it may have become faster."""
@@ -106,8 +108,11 @@ class Pilot:
     def checked(self, step_s: float) -> bool:
         """Take the usual length of the last steps; return whether the link must be looked at."""
         self._since = 0
-        changed = not FASTER <= step_s / max(self._baseline_s, 1e-9) <= SLOWER
+        ratio = step_s / max(self._baseline_s, 1e-9)
+        changed = not FASTER <= ratio <= SLOWER
         self._checked_s = step_s
+        if ratio > FAR_SLOWER:
+            self._patience = min(self._patience, FIRST_PATIENCE)
         usual = max(LOOK_STEPS, self._look_s / LOOK_SHARE / max(step_s, 1e-9))
         return self._held >= (self._patience if changed else usual)
 
@@ -116,20 +121,20 @@ class Pilot:
         assert self.measured is not None
         self._held, self._look_s = 0, look_s
         self._baseline_s = self._checked_s
+        # Steps that differ for other reasons, or a rate that changes nothing, must not cost a look every time.
+        self._patience = min(LOOK_STEPS, max(FIRST_PATIENCE, 2 * self._patience))
         ratio = rate_Bps / self.measured.rate_Bps
         if 1 / RATE_CHANGED <= ratio <= RATE_CHANGED:
-            # Steps that differ for other reasons must not cost a look at the link every time.
-            self._patience = min(LOOK_STEPS, max(FIRST_PATIENCE, 2 * self._patience))
             return
-        self._patience = 0
         before = show_rate(self.measured.rate_Bps)
         measured = replace(self.measured, rate_Bps=rate_Bps)
         best = decide(measured, self.accuracy, self.codecs)
-        self.notes.append(f"the network went from {before} to {show_rate(rate_Bps)}")
         if best.codecs == self.codecs:
             self.measured, self.choice = measured, best
-        else:
-            self.decide(measured)
+            return
+        self.notes.append(f"the network went from {before} to {show_rate(rate_Bps)}")
+        self._patience = FIRST_PATIENCE
+        self.decide(measured)
 
     @property
     def dense_extra(self) -> float:
