@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.audit.discover import discover
+from syncline.audit.discover import discover, look
 from syncline.audit.host import Host
 from syncline.audit.lldp import parse_lldp
 from syncline.audit.root import Root
@@ -60,6 +60,60 @@ def test_one_host(sample: str, gpus: int, nic: str, link: str, path: str, tmp_pa
     found = spec.hosts[0].host
     assert (found.gpus, found.nic, found.link, found.nic_path) == (gpus, nic, link, path)
     assert rebuilt(spec, tmp_path).num_gpus == gpus
+
+
+def test_rdma_ports_as_ibstat_and_rdma_link_show_them() -> None:
+    dgx = look(host(HOSTS["dgx-h100"]())).ports
+    assert [(p.nic, p.name, p.part, p.layer, p.netdev) for p in dgx][:2] == [
+        (0, "mlx5_0:1", "ConnectX-7", "InfiniBand", ""),
+        (1, "mlx5_3:1", "ConnectX-7", "InfiniBand", ""),
+    ]
+    roce = look(host(HOSTS["roce-h100"]())).ports
+    assert [(p.name, p.part, p.layer, p.netdev, p.state, p.rate_text) for p in roce][7:] == [
+        ("mlx5_7:1", "BlueField-3", "Ethernet", "rdma7", "4: ACTIVE", "400 Gb/sec (4X NDR)")
+    ]
+    assert look(host(HOSTS["roce-h100"]())).faults == []
+
+
+@pytest.mark.parametrize(("sample", "device", "nic"), [("dgx-h100", "mlx5_4", 2), ("roce-h100", "mlx5_3", 3)])
+def test_a_port_that_is_down_or_slow_is_a_fault_of_the_description(
+    sample: str, device: str, nic: int, tmp_path: Path
+) -> None:
+    draft = HOSTS[sample]()
+    base = f"sys/class/infiniband/{device}/ports/1"
+    draft.put(f"{base}/rate", "200 Gb/sec (2X NDR)")
+    spec = discover([host(draft, "a"), host(HOSTS[sample](), "b")])
+    assert f"nic-{nic} ({device}:1) runs at 200 Gb/sec (2X NDR)" in spec.notes
+    fabric = rebuilt(spec, tmp_path)
+    mine = fabric.device(f"a/nic-{nic}")
+    assert fabric.links.rate_Bps[fabric.links.src == mine].max() == 25e9
+    draft.put(f"{base}/state", "1: DOWN")
+    draft.put(f"{base}/phys_state", "3: Disabled")
+    spec = discover([host(draft, "a"), host(HOSTS[sample](), "b")])
+    assert f"a: nic-{nic} ({device}:1) is 1: DOWN, 3: Disabled" in spec.notes
+    fabric = rebuilt(spec, tmp_path)
+    assert not fabric.links.up[fabric.links.src == mine].any()
+    assert fabric.links.up[fabric.links.src == fabric.device(f"b/nic-{nic}")].all()
+
+
+def test_the_interface_of_a_port_without_gids_comes_from_the_card_or_from_rdma_link() -> None:
+    draft = HOSTS["roce-h100"]()
+    draft.drop("sys/class/infiniband/mlx5_3/ports/1/gid_attrs")
+    assert look(host(draft)).ports[3].netdev == "rdma3"
+    bare = HOSTS["dgx-h100"]()
+    bare.commands["rdma-link"] = json.dumps([{"ifname": "mlx5_0", "port": 1, "state": "ACTIVE", "netdev": "ibp24s0"}])
+    assert look(host(bare)).ports[0].netdev == "ibp24s0"
+    for junk in ("{", "[3]", '{"a": 1}'):
+        bare.commands["rdma-link"] = junk
+        assert look(host(bare)).ports[0].netdev == ""
+
+
+def test_a_virtual_function_is_known_by_its_firmware() -> None:
+    draft = HOSTS["cloud-vm"]()
+    assert look(host(draft)).guesses == ()
+    for index in range(8):
+        draft.put(f"sys/class/infiniband/mlx5_ib{index}/fw_ver", "99.1.1")
+    assert look(host(draft)).guesses == ("the card is unknown to the catalogue: taken as ConnectX-7",)
 
 
 def test_guesses_are_written_down() -> None:

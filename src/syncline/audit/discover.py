@@ -18,6 +18,7 @@ from typing import Any
 from syncline.audit.expect import gpu_part, link_at, nic_part
 from syncline.audit.host import Host
 from syncline.audit.lldp import LLDPCTL, parse_lldp
+from syncline.audit.rdma import RdmaPort
 from syncline.errors import CatalogError, DescriptionError, UsageError
 from syncline.fabric.catalog import LinkType, Nic, load_catalog
 from syncline.fabric.document import read_text
@@ -27,7 +28,41 @@ from syncline.fabric.exchange.tree import TreeSwitch, tree_cluster
 from syncline.fabric.spec import ClusterSpec, network_from_text
 
 NVIDIA_TOPO = ("nvidia-smi", "topo", "-m")
+RDMA_LINK = ("rdma", "-j", "link")
+# The first number of a card's firmware tells its family, also where a virtual function hides its PCI id (NVIDIA's
+# firmware release notes).
+_BY_FIRMWARE = {
+    "12": "ConnectX-4", "16": "ConnectX-5", "20": "ConnectX-6", "22": "ConnectX-6 Dx", "28": "ConnectX-7",
+    "32": "BlueField-3", "40": "ConnectX-8",
+}  # fmt: skip
 MAX_HOSTS = 100_000
+
+
+@dataclass(frozen=True)
+class Port:
+    """One RDMA port of the fabric as `ibstat` and `rdma link` show it."""
+
+    nic: int
+    name: str
+    part: str
+    layer: str
+    rate_Bps: float
+    rate_text: str
+    state: str
+    physical: str
+    netdev: str
+    is_slow: bool
+
+    @property
+    def is_active(self) -> bool:
+        return self.state.startswith("4")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the port as plain values."""
+        return {
+            "nic": self.nic, "port": self.name, "part": self.part, "link_layer": self.layer, "rate": self.rate_text,
+            "state": self.state, "physical_state": self.physical, "netdev": self.netdev,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,6 +75,20 @@ class Seen:
     leaves: tuple[str, ...]
     """The switch at the other end of each NIC, by LLDP; "" where unknown."""
     guesses: tuple[str, ...]
+    ports: tuple[Port, ...] = ()
+
+    @property
+    def faults(self) -> list[dict[str, str]]:
+        """Return the NICs none of whose ports is up, and those that run below the link's rate."""
+        found = []
+        for nic in sorted({port.nic for port in self.ports}):
+            mine = [port for port in self.ports if port.nic == nic]
+            if not any(port.is_active for port in mine):
+                found.append({"device": f"{self.name}/nic-{nic}"})
+            elif all(port.is_slow for port in mine if port.is_active):
+                fastest = max(port.rate_Bps for port in mine if port.is_active)
+                found.append({"device": f"{self.name}/nic-{nic}", "rate": f"{fastest * 8 / 1e9:g}Gbps"})
+        return found
 
 
 def discover(
@@ -52,7 +101,20 @@ def discover(
     network: str | None = None,
 ) -> ClusterSpec:
     """Return the cluster that these hosts (and a Slurm topology, or an NCCL one) describe."""
-    seen = [look(host, gpu) for host in hosts]
+    return describe([look(host, gpu) for host in hosts], slurm=slurm, nccl=nccl, names=names, gpu=gpu, network=network)
+
+
+def describe(
+    seen: Sequence[Seen],
+    *,
+    slurm: Path | None = None,
+    nccl: Path | None = None,
+    names: Sequence[str] = (),
+    gpu: str | None = None,
+    network: str | None = None,
+) -> ClusterSpec:
+    """Return the cluster of hosts that were looked at."""
+    seen = list(seen)
     twice = [name for name, count in Counter(one.name for one in seen).items() if count > 1]
     if twice:
         raise UsageError(f'two trees are of host "{twice[0]}".', hint="Give one tree for each host.")
@@ -66,6 +128,8 @@ def discover(
 def discover_quietly(host: Host) -> None:
     """Read what discovery reads, so that a capture holds it."""
     host.root.command("lldpctl", LLDPCTL, quiet=True)
+    if host.ports:
+        host.root.command("rdma-link", RDMA_LINK, quiet=True)
     if host.gpus:
         host.root.command("nvidia-smi-topo", NVIDIA_TOPO, quiet=True)
 
@@ -88,7 +152,7 @@ def look(host: Host, gpu: str | None = None) -> Seen:
         row |= _per_switch(host)
     neighbours = parse_lldp(host.root.command("lldpctl", LLDPCTL, quiet=True))
     leaves = tuple(neighbours.get(name, ("", ""))[0] for name in _interfaces(host))
-    return Seen(host.name, row, link.name, leaves, tuple(guesses))
+    return Seen(host.name, row, link.name, leaves, tuple(guesses), _ports(host, nic, link))
 
 
 def _gpu(host: Host, told: str | None) -> str:
@@ -127,13 +191,14 @@ def _scale_up(host: Host) -> str:
 def _network(host: Host, guesses: list[str]) -> tuple[Nic | None, LinkType | None, int, int]:
     """Return card, link, number of cards and ports of each card."""
     if host.fabric_ports:
-        active = [port for port in host.fabric_ports if port.rate_Bps]
+        told = [port for port in host.fabric_ports if port.rate_Bps]
+        active = [port for port in told if port.is_active] or told  # a port that is down tells its slowest rate
         rate = Counter(port.rate_Bps for port in active).most_common(1)[0][0] if active else 0.0
         cards = Counter(port.pci.rpartition(".")[0] for port in host.fabric_ports)
         first = host.fabric_ports[0]
         pci = host.pci.devices.get(first.pci)
         link = link_at(rate, not first.is_roce) if rate else None
-        nic = nic_part(pci.id) if pci else None
+        nic = (nic_part(pci.id) if pci else None) or _by_firmware(first)
         return *_known(nic, link, rate, first.is_roce, guesses), len(cards), max(cards.values())
     cards_up = [i for i in host.socket_interfaces if i.is_physical]
     if not cards_up:
@@ -162,6 +227,37 @@ def _known(
     return nic, link
 
 
+def _by_firmware(port: RdmaPort) -> Nic | None:
+    """Return the card that runs such firmware, for virtual functions whose PCI id tells no card."""
+    name = _BY_FIRMWARE.get(port.firmware.partition(".")[0]) if port.driver.startswith("mlx5") else None
+    return load_catalog().nic(name) if name else None
+
+
+def _ports(host: Host, nic: Nic, link: LinkType) -> tuple[Port, ...]:
+    """Return the fabric's RDMA ports with what is known of each, NICs counted by PCI function 0."""
+    cards = list(dict.fromkeys(port.pci.rpartition(".")[0] for port in host.fabric_ports))
+    netdevs = _rdma_link(host)
+    return tuple(
+        Port(
+            cards.index(port.pci.rpartition(".")[0]), port.name, nic.name, port.layer, port.rate_Bps, port.rate_text,
+            port.state, port.physical, next(iter(port.interfaces), netdevs.get(port.name, "")),
+            0 < port.rate_Bps < 0.99 * link.rate_Bps,
+        )
+        for port in host.fabric_ports
+    )  # fmt: skip
+
+
+def _rdma_link(host: Host) -> dict[str, str]:
+    """Return the interface of each port by `rdma -j link`."""
+    text = host.root.command("rdma-link", RDMA_LINK, quiet=True) if host.ports else None
+    try:
+        rows = json.loads(text) if text else []
+    except (ValueError, RecursionError):
+        return {}
+    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return {f"{row.get('ifname')}:{row.get('port')}": str(row["netdev"]) for row in rows if "netdev" in row}
+
+
 def _per_switch(host: Host) -> dict[str, int]:
     """Return how many GPUs and cards share a PCIe switch: those below one port of a root complex."""
     tops: dict[str, Counter[str]] = defaultdict(Counter)
@@ -179,7 +275,8 @@ def _per_switch(host: Host) -> dict[str, int]:
 
 def _interfaces(host: Host) -> list[str]:
     if host.fabric_ports:
-        return [next(iter(port.interfaces), "") for port in host.fabric_ports]
+        netdevs = _rdma_link(host)
+        return [next(iter(port.interfaces), netdevs.get(port.name, "")) for port in host.fabric_ports]
     return [interface.name for interface in host.socket_interfaces if interface.is_physical]
 
 
@@ -194,6 +291,7 @@ def _cluster(seen: list[Seen], names: list[str], network: str | None) -> Cluster
         groups[json.dumps(one.host, sort_keys=True)].append(one)
     hosts = [{"names": names or [one.name for one in group], "host": group[0].host} for group in groups.values()]
     notes = sorted({f"{one.name}: {guess}" for one in seen for guess in one.guesses})
+    notes += [f"{one.name}: {text}" for one in seen for text in _troubles(one)]
     data: dict[str, Any] = {"name": "discovered", "hosts": hosts, "source": "syncline discover"}
     links = {one.link for one in seen} - {None}
     count = len(names) or len(seen)
@@ -204,7 +302,20 @@ def _cluster(seen: list[Seen], names: list[str], network: str | None) -> Cluster
     elif links and count > 1:
         data["network"] = {"topology": "fat-tree", "link": min(str(link) for link in links)}
         notes.append("nothing tells how the switches are cabled: a fat tree without oversubscription is assumed")
+    if not names and (faults := [fault for one in seen for fault in one.faults]):
+        data["faults"] = faults
     return ClusterSpec.model_validate(data | {"notes": "; ".join(notes)})
+
+
+def _troubles(one: Seen) -> list[str]:
+    """Return what is wrong with ports, in the words of sysfs."""
+    return [
+        f"nic-{port.nic} ({port.name}) is {port.state or 'in no state'}, {port.physical or 'physical state unknown'}"
+        if not port.is_active
+        else f"nic-{port.nic} ({port.name}) runs at {port.rate_text}"
+        for port in one.ports
+        if not port.is_active or port.is_slow
+    ]
 
 
 def _cabled(seen: list[Seen], notes: list[str]) -> dict[str, Any]:

@@ -55,6 +55,8 @@ class RdmaPort:
     board: str
     pci: str
     driver: str
+    netdevs: tuple[str, ...] = ()
+    """Interfaces of the same PCI function and port."""
 
     @property
     def name(self) -> str:
@@ -74,7 +76,7 @@ class RdmaPort:
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(gid.interface for gid in self.gids if gid.interface))
+        return tuple(dict.fromkeys(gid.interface for gid in self.gids if gid.interface)) or self.netdevs
 
     @property
     def num_packets(self) -> int:
@@ -147,7 +149,14 @@ def _port(root: Root, device: str, port: int) -> RdmaPort:
         board=root.text(f"{base}/board_id") or "",
         pci=pci[-1] if pci else "",
         driver=(root.real(f"{base}/device/driver") or "").rpartition("/")[2],
+        netdevs=_netdevs(root, f"{base}/device/net", port),
     )
+
+
+def _netdevs(root: Root, folder: str, port: int) -> tuple[str, ...]:
+    """Return the interfaces of a port: a card with several ports on one function counts them from 0 in `dev_port`."""
+    names = root.names(folder)
+    return tuple(name for name in names if root.number(f"{folder}/{name}/dev_port") in (None, port - 1))
 
 
 def _gids(root: Root, folder: str) -> tuple[Gid, ...]:

@@ -35,7 +35,7 @@ def discover(
     json: JsonOption = False,
 ) -> None:
     """Write a cluster description from PCI, RDMA, LLDP, nvidia-smi, Slurm and NCCL files; guesses go into its notes."""
-    from syncline.audit.discover import discover as look_around
+    from syncline.audit.discover import describe, look
     from syncline.audit.host import Host
     from syncline.audit.root import Root
     from syncline.fabric import build, save
@@ -45,15 +45,19 @@ def discover(
     check_writable(target)
     hosts = [Host(Root.captured(path)) for path in root or []] or [Host(Root.live())]
     many = expand_hostlist(names) if names else []
-    spec = look_around(hosts, slurm=slurm, nccl=nccl, names=many, gpu=gpu, network=network)
+    seen = [look(one, gpu) for one in hosts]
+    spec = describe(seen, slurm=slurm, nccl=nccl, names=many, gpu=gpu, network=network)
     fabric = build(spec)
     save(spec, target)
-    payload = {"written": str(target), "hosts": fabric.num_hosts, "gpus": fabric.num_gpus, "notes": spec.notes}
+    payload = {
+        "written": str(target), "hosts": fabric.num_hosts, "gpus": fabric.num_gpus, "notes": spec.notes,
+        "ports": {one.name: [port.to_json() for port in one.ports] for one in seen},
+    }  # fmt: skip
 
     def text(console: Console) -> None:
         console.print(f"wrote {target}: hosts {fabric.num_hosts:,}, GPUs {fabric.num_gpus:,}", soft_wrap=True)
         for note in filter(None, spec.notes.split("; ")):
-            console.print(f"  guessed: {note}", soft_wrap=True)
+            console.print(f"  note: {note}", soft_wrap=True)
         console.print(f"look at it: syncline fabric show {target}", soft_wrap=True)
 
     emit(payload, json, text)
