@@ -290,3 +290,40 @@ def do_all(rank: int, port: int) -> dict[str, Any]:
         results[case.__name__] = case(rank)
     dist.destroy_process_group()
     return results
+
+
+def save_some(rank: int, port: int, folder: str) -> dict[str, Any]:
+    """Train DiLoCo on four ranks and write a checkpoint in the middle of a period."""
+    start(rank, NUM_RANKS, port)
+    model = network()
+    optimizer = syncline.torch.DiLoCo(sgd(model), model, 4, "sign", fragments=3, **SMALL)
+    train(model, optimizer, rank, range(10))
+    syncline.torch.Checkpoints(folder).save(10, model, optimizer)
+    state = optimizer.state_dict()
+    optimizer.close()
+    dist.destroy_process_group()
+    return {"weights": weights(model).tolist(), **outer_state(state)}
+
+
+def resume_with_fewer(rank: int, port: int, folder: str) -> dict[str, Any]:
+    """Go on with three ranks from what four have written."""
+    start(rank, NUM_RANKS - 1, port)
+    model = network(seed=9)
+    nn.utils.vector_to_parameters(weights(network()), model.parameters())
+    optimizer = syncline.torch.DiLoCo(sgd(model), model, 4, "sign", fragments=3, **SMALL)
+    step, _ = syncline.torch.Checkpoints(folder).restore(model, optimizer)
+    result = {"step": step, "weights": weights(model).tolist(), **outer_state(optimizer.state_dict())}
+    train(model, optimizer, rank, range(step, step + 4))
+    optimizer.synchronize()
+    result["same"] = same_everywhere(weights(model))
+    optimizer.close()
+    dist.destroy_process_group()
+    return result
+
+
+def outer_state(state: dict[str, Any]) -> dict[str, Any]:
+    def flat(parts: dict[str, torch.Tensor]) -> list[float]:
+        return torch.cat([parts[name].flatten() for name in sorted(parts)]).tolist()
+
+    return {"agreed": flat(state["agreed"]), "momentum": flat(state["momentum"]),
+            "owed": flat(state["exchange"]["residuals"])}  # fmt: skip

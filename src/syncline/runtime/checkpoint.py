@@ -8,6 +8,9 @@ checkpoints.save(step, model, optimizer, handle)          # every rank calls it
 A folder holds what all ranks share (model, optimizer), a file of each rank (what it owes the average, its random
 numbers), and a manifest with the hash of each. A run with as many ranks goes on exactly where it was; one with another
 number takes the mean of what all ranks owed. On several hosts the folder must be on storage that all of them see.
+
+A method that talks less often (DiLoCo, say) is synchronised first, so that all ranks have the weights that are written;
+its optimizer is each rank's own, and so in the rank's file.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import torch.distributed as dist
 from torch import nn
 
 from syncline.errors import CheckpointError
+from syncline.runtime.periodic.wrapper import Wrapper
 
 VERSION = 1
 MANIFEST = "manifest.json"
@@ -70,10 +74,13 @@ class Checkpoints:
                 shutil.rmtree(aside, ignore_errors=True)
                 aside.mkdir(parents=True)
             _meet()
+            periodic = isinstance(optimizer, Wrapper)
+            if isinstance(optimizer, Wrapper):
+                optimizer.synchronize()
             own = {"random": _random_state(), "syncline": handle.state_dict(local=True) if handle else None}
-            _write(aside / _rank_file(rank), own)
+            _write(aside / _rank_file(rank), {**own, "optimizer": optimizer.state_dict() if periodic else None})
             if rank == 0:
-                shared = {"model": _bare(model).state_dict(), "optimizer": optimizer.state_dict()}
+                shared = {"model": _bare(model).state_dict(), "optimizer": None if periodic else optimizer.state_dict()}
                 _write(aside / SHARED, {**shared, "step": step, "extra": dict(extra or {})})
             _meet()
             if rank == 0:
@@ -96,9 +103,12 @@ class Checkpoints:
         saved_ranks = int(json.loads((path / MANIFEST).read_text("utf-8"))["num_ranks"])
         shared = _read(path / SHARED)
         _bare(model).load_state_dict(shared["model"])
-        optimizer.load_state_dict(shared["optimizer"])
         same = saved_ranks == num_ranks
         mine = [_read(path / _rank_file(r)) for r in ([rank] if same else range(saved_ranks))]
+        own = shared["optimizer"] or mine[0 if same else rank % saved_ranks]["optimizer"]
+        if not same and "exchange" in own:
+            own["exchange"] = merged([one["optimizer"]["exchange"] for one in mine])
+        optimizer.load_state_dict(own)
         if handle is not None and mine[0]["syncline"] is not None:
             handle.load_state_dict(mine[0]["syncline"] if same else merged([one["syncline"] for one in mine]))
         if same:

@@ -124,11 +124,11 @@ class Wrapper(Optimizer, ABC):
         """Take over what `_save` returned."""
 
     def _load_exchange(self, state: Mapping[str, Any]) -> bool:
-        """Take residuals over where they are this rank's own, and tell whether they were."""
+        """Take residuals over where they are this rank's own or those of all together; tell whether they were."""
         assert self._averaging is not None
         owner = (state["local_to"], state["num_ranks"])
         mine = (self._averaging.rank, self._averaging.num_ranks)
-        if owner == mine:
+        if owner == mine or owner[0] < 0:
             self._averaging.load_state_dict(state)
             return True
         warnings.warn(
