@@ -55,7 +55,7 @@ demo: venv  ## describe, price and simulate the default cluster, plan the defaul
 	@$(BIN)/syncline simulate allreduce --cluster h100-64-rail --size 1MiB..1GiB --algorithm nccl
 	@echo && echo "== the default job: Llama 3 70B on those 512 GPUs" && echo
 	@$(BIN)/syncline plan h100-64-rail llama3-70b --html demo/plan.html
-	@echo && echo "== a rehearsal: four hosts of 100 Mb/s emulated here, predicted against measured (about a minute)" && echo
+	@echo && echo "== a rehearsal: four hosts of 100 Mb/s on this machine, predicted against measured (about a minute)" && echo
 	@$(BIN)/syncline rehearse examples/lab-flat.yaml examples/rehearsal-small.yaml --scale 0.1 --html demo/rehearsal.html || \
 	  echo "No rehearsal on this machine, for the reason above; everything else works without."
 	@echo && echo "Open demo/cluster.html for the picture of the cluster, demo/plan.html for the plan, demo/rehearsal.html for the rehearsal."

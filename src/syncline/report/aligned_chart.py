@@ -29,7 +29,7 @@ STYLE = """
 .m-line{stroke:var(--m)} .p-text{fill:var(--p)} .m-text{fill:var(--m)} .full{stroke:var(--soft);stroke-dasharray:2 3}
 .m-area{fill:var(--m);fill-opacity:.45} .p-curve{fill:none;stroke:var(--p);stroke-width:1.6}
 """
-_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 150, 116, 24, 26
+_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 150, 132, 24, 26
 _LANE, _LINK = 7, 34
 PACKET_BYTES = 9018
 

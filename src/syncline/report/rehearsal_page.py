@@ -89,7 +89,8 @@ def _links(found: Rehearsal) -> list[str]:
         return []
     return [
         f"<h2>Links while training with {escape(found.recommended.synchronisation)}</h2>",
-        '<p class="soft">Share of the emulated rate, from counters read every millisecond; dotted: full.</p>',
+        '<p class="soft">Share of the emulated rate, from counters read every millisecond; dotted: full. At first DDP '
+        "gives every rank the weights of rank 0.</p>",
         links_svg(found.links),
     ]
 
