@@ -45,7 +45,10 @@ def train(name: str, text: torch.Tensor, task: dict[str, Any]) -> dict[str, Any]
     """Train from the same start with one method and return this rank's figures."""
     torch.manual_seed(0)
     rank = dist.get_rank()
-    model, optimizer = method(name, Gpt(**task.get("model", {})), task)
+    bare = Gpt(**task.get("model", {}))
+    dense = task.get("dense", 0) if name.startswith("diloco") else 0
+    inner = torch.optim.AdamW(bare.parameters(), lr=task.get("lr", 3e-4))
+    model, optimizer = method("ddp" if dense else name, bare, inner, task)
     batches = Batches(text, rank, task["batch"], task["length"])
     warm_up, steps, losses = task["warm_up"], task["steps"], []
     if name == "compute" and "compute_steps" in task:
@@ -56,6 +59,8 @@ def train(name: str, text: torch.Tensor, task: dict[str, Any]) -> dict[str, Any]
         if step == warm_up:
             dist.barrier()
             sent, began, waited = network.counters()[0], time.perf_counter(), getattr(optimizer, "waited_s", 0.0)
+        if dense and step == dense:
+            model, optimizer = method(name, bare, inner, task)
         loss = model(batches.next())
         loss.backward()
         optimizer.step()
@@ -64,40 +69,39 @@ def train(name: str, text: torch.Tensor, task: dict[str, Any]) -> dict[str, Any]
     elapsed = time.perf_counter() - began
     sent_bytes = network.counters()[0] - sent
     waited = getattr(optimizer, "waited_s", 0.0) - waited
+    across_bytes = optimizer.wire_bytes if name.startswith("diloco") else sent_bytes
     held = evaluate(model, optimizer, batches, task.get("held_out", 0))
     if hasattr(optimizer, "waited_s"):
         optimizer.close()
     del model, optimizer
     gc.collect()
     dist.barrier()
-    return {"method": name, "step_s": elapsed / steps, "wire_bytes": sent_bytes / steps,
-            "waited_s": waited / steps, "losses": losses, "held_out": held}  # fmt: skip
+    return {
+        "method": name, "step_s": elapsed / steps, "wire_bytes": sent_bytes / steps,
+        "across_bytes": across_bytes / steps, "waited_s": waited / steps, "losses": losses, "held_out": held,
+    }  # fmt: skip
 
 
-def method(name: str, model: nn.Module, task: dict[str, Any]) -> tuple[nn.Module, Any]:
+def method(name: str, model: nn.Module, inner: torch.optim.AdamW, task: dict[str, Any]) -> tuple[nn.Module, Any]:
     """Return the model and the optimizer of a method."""
     kind, _, codec = name.partition(" ")
     every = task.get("every", 8)
-
-    def adam() -> torch.optim.AdamW:
-        return torch.optim.AdamW(model.parameters(), lr=task.get("lr", 3e-4))
-
     if kind == "compute":
-        return model, adam()
+        return model, inner
     if kind == "local-sgd":
-        return model, syncline.torch.LocalSGD(adam(), model, every, codec or "fp32")
+        return model, syncline.torch.LocalSGD(inner, model, every, codec or "fp32")
     if kind == "torch-local-sgd":
         averager = PeriodicModelAverager(period=every, warmup_steps=0)
-        return model, PostLocalSGDOptimizer(optim=adam(), averager=averager)
+        return model, PostLocalSGDOptimizer(optim=inner, averager=averager)
     if kind == "ddp":
-        return DistributedDataParallel(model), adam()
+        return DistributedDataParallel(model), inner
     if kind == "one-bit-adam":
-        return model, syncline.torch.OneBitAdam(adam(), model, task["freeze"], codec or "sign:block=512")
+        return model, syncline.torch.OneBitAdam(inner, model, task["freeze"], codec or "sign:block=512")
     if kind == "site":
-        return DistributedDataParallel(model, process_group=syncline.torch.site_group(2)), adam()
+        return DistributedDataParallel(model, process_group=syncline.torch.site_group(2)), inner
     if kind == "diloco":
         inside = DistributedDataParallel(model, process_group=syncline.torch.site_group(2))
-        return inside, syncline.torch.DiLoCo(adam(), inside, every, codec or "int8")
+        return inside, syncline.torch.DiLoCo(inner, inside, every, codec or "int8")
     raise ValueError(f"no method {name!r}")
 
 
@@ -119,6 +123,7 @@ def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
         "step_s": max(part["step_s"] for part in parts),
         "waited_s": max(part["waited_s"] for part in parts),
         "wire_bytes": max(part["wire_bytes"] for part in parts),
+        "across_bytes": max(part["across_bytes"] for part in parts),
         "last_loss": round(losses[-1], 4),
         "held_out": parts[0]["held_out"],
     }
