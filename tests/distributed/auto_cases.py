@@ -11,8 +11,9 @@ import torch.distributed as dist
 from tests.distributed.ddp_cases import batch, distributed, gradients, network, owed, same_everywhere, true_mean
 
 import syncline.torch
+from syncline.codec.names import PLAIN
 from syncline.errors import SynchronizationError
-from syncline.program.choice import PLAIN, Price
+from syncline.program.choice import Price
 from syncline.runtime import auto, guard, pilot, probe
 
 # Cases take its parts apart, which types would not let them.

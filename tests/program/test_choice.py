@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from syncline.program.choice import CLASSES, PLAIN, Choice, Measured, Price, decide, periodic
+from syncline.codec.names import PLAIN
+from syncline.program.choice import CLASSES, Choice, Measured, Price, decide, periodic
 from syncline.program.overlap import Work
 
 WORK = Work(0.2, (0.0, 0.05, 0.05, 0.05), (6_000_000,) * 4, 0.05)

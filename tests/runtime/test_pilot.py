@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.program.test_choice import at
 
-from syncline.program.choice import PLAIN
+from syncline.codec.names import PLAIN
 from syncline.runtime.pilot import Pilot, best_s, name_of, typical_s
 
 

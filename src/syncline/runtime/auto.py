@@ -23,16 +23,18 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from syncline.codec.low_rank import LowRank
+from syncline.codec.names import PLAIN
 from syncline.codec.scheme import scheme
 from syncline.errors import NonFiniteError, SynchronizationError
-from syncline.program.choice import CLASSES, PLAIN, Measured, Price, decide
+from syncline.program.choice import CLASSES, Measured, Price, decide
 from syncline.program.overlap import Work
 from syncline.runtime.agreement import exchange_json
 from syncline.runtime.averagers import Averagers
 from syncline.runtime.bucket import Bucket, Layout, Order
-from syncline.runtime.ddp import DdpSynchronizer, Future, GradBucket, Scaler
+from syncline.runtime.ddp import DdpSynchronizer, Future, GradBucket
 from syncline.runtime.guard import Guard
 from syncline.runtime.links import GroupLinks
+from syncline.runtime.overflow import Scaler
 from syncline.runtime.pilot import STRICTNESS, Pilot, best_s, name_of, typical_s
 from syncline.runtime.probe import add_s, host, prices, probe_link
 from syncline.runtime.settings import Settings
@@ -134,7 +136,8 @@ class AutoSynchronizer(DdpSynchronizer):
         self._owing = set(self._averagers.residuals.parts())
         if "auto" in state and not self._fixed:
             saved = json.loads(state["auto"])
-            self._pilot.accuracy = min(self._pilot.accuracy, saved["accuracy"], key=STRICTNESS.index)
+            if saved["accuracy"] != saved.get("allowed"):  # the guard found that this model bears no more
+                self._pilot.accuracy = min(self._pilot.accuracy, saved["accuracy"], key=STRICTNESS.index)
             if set(saved["codecs"]) <= set(CLASSES[self._pilot.accuracy]):
                 self._pilot.codecs = tuple(saved["codecs"])
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from syncline.program.choice import CLASSES, PLAIN, Choice, Measured, decide, periodic
+from syncline.codec.names import PLAIN
+from syncline.program.choice import CLASSES, Choice, Measured, decide, periodic
 from syncline.units import show_rate, show_time
 
 MEASURE_STEPS = 4
@@ -53,6 +54,7 @@ class Pilot:
     trials: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     num_decisions: int = 0
+    allowed: str = ""
     _since: int = 0
     _held: int = 0
     _baseline_s: float = 0.0
@@ -60,6 +62,9 @@ class Pilot:
     _patience: int = 0
     _look_s: float = 0.0
     _contenders: list[tuple[str, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.allowed = self.allowed or self.accuracy
 
     def due(self) -> bool:
         """Count a step and tell whether ranks must gather their numbers now: the same on every rank."""
@@ -184,6 +189,7 @@ class Pilot:
         return {
             "codecs": list(self.codecs),
             "accuracy": self.accuracy,
+            "allowed": self.allowed,
             "phase": self.phase,
             "why": self.why(),
             "predicted_s": {} if self.choice is None else self.choice.table,

@@ -12,8 +12,9 @@ from statistics import median
 import torch
 
 from syncline.codec.low_rank import LowRank
+from syncline.codec.names import PLAIN
 from syncline.codec.scheme import scheme
-from syncline.program.choice import PLAIN, Price
+from syncline.program.choice import Price
 from syncline.runtime.team import Team
 
 ENOUGH_S = 0.1
