@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
 
 from syncline.audit.environment import lint
-from syncline.audit.nccl import bundle, check_effect, recommend, tuner_rows
+from syncline.audit.nccl import Kept, TunerRow, bundle, check_effect, judge, recommend, tuner_csv, tuner_rows
 from syncline.errors import UsageError
 from syncline.fabric import load
 from syncline.fabric.exchange import check_nccl_topology
+from syncline.sim.nccl.belief import CHOSEN_OPS
 from syncline.workload.read_job import load_job
 
 IB, ROCE, EFA = "h100-64-rail", "llama3-24k-roce", "p5-ultracluster"
@@ -47,6 +49,22 @@ def test_the_tuner_file_is_what_the_example_plugin_reads() -> None:
         assert protocol in ("ll", "ll128", "simple") and channels == "-1"
         assert (int(hosts), int(ranks)) == (64, 512)
         assert row.gain >= 0.3 and row.instead_of in row.reason
+
+
+@pytest.mark.parametrize("cluster", [IB, "dgx-h100-superpod-1su"])
+def test_every_pair_of_every_collective_is_judged_and_every_range_has_a_reason(cluster: str) -> None:
+    fabric = load(cluster)
+    tuning = judge(fabric, ranks=64)
+    judged: list[TunerRow | Kept] = [*tuning.rows, *tuning.kept]
+    assert {row.op for row in judged} == set(CHOSEN_OPS)
+    for op in CHOSEN_OPS:
+        spans = sorted((row.min_bytes, row.max_bytes) for row in judged if row.op == op)
+        assert spans[0][0] == 1 << 10
+        assert all(before[1] + 1 == after[0] for before, after in pairwise(spans))
+    assert max(row.num_pairs for row in tuning.kept if row.op == "all_reduce") >= 6
+    text = tuner_csv(tuning, fabric).splitlines()
+    assert sum(not line.startswith("#") for line in text) == len(tuning.rows)
+    assert all(" pairs" in row.reason for row in judged)
 
 
 def test_no_tuner_file_where_the_vendors_tuner_chooses_or_the_model_is_unproven() -> None:

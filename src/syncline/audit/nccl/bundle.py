@@ -8,13 +8,14 @@ from pathlib import Path
 
 from syncline.audit.nccl import snippet
 from syncline.audit.nccl.setting import Setting, recommend
-from syncline.audit.nccl.tuning import TunerRow, tuner_csv, tuner_rows, why_no_tuner
+from syncline.audit.nccl.tuning import Kept, TunerRow, judge, tuner_csv, why_no_tuner
 from syncline.errors import SynclineError, UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.exchange import export_text, nccl_topology, write_nccl
 from syncline.fabric.exchange.nccl_write import model_of_host
 from syncline.fabric.load import write_text
+from syncline.sim.nccl.belief import CHOSEN_OPS
 from syncline.sim.nccl.describe import from_fabric
 from syncline.workload.job import Job
 from syncline.workload.volumes import volumes
@@ -34,6 +35,7 @@ class Bundle:
     ops: tuple[str, ...]
     settings: tuple[Setting, ...]
     tuner: tuple[TunerRow, ...]
+    kept: tuple[Kept, ...]
     files: Mapping[str, str]
     skipped: Mapping[str, str]
     assumed: tuple[str, ...]
@@ -53,6 +55,7 @@ class Bundle:
             "cluster": self.cluster, "nccl": self.nccl, "num_hosts": self.num_hosts,
             "gpus_per_host": self.gpus_per_host, "collectives": list(self.ops),
             "settings": [s.to_json() for s in self.settings], "tuner": [r.to_json() for r in self.tuner],
+            "tuner_kept": [kept.reason for kept in self.kept],
             "files": dict(self.files), "skipped": dict(self.skipped), "assumed": list(self.assumed),
         }  # fmt: skip
 
@@ -69,8 +72,8 @@ def bundle(fabric: Fabric, job: Job | None = None, *, nccl: str | None = None, r
     gpus = min(per_host, ranks) if ranks else per_host
     ops = _ops(job)
     system = from_fabric(fabric, num_hosts=hosts, software={"nccl": nccl} if nccl else None)
-    rows = tuner_rows(fabric, ops=ops, nccl=nccl, ranks=ranks)
-    settings = recommend(fabric, nccl=nccl, ranks=ranks, tuned=bool(rows))
+    tuning = judge(fabric, ops=ops, nccl=nccl, ranks=ranks)
+    settings = recommend(fabric, nccl=nccl, ranks=ranks, tuned=bool(tuning.rows))
     rdma = system.network in RDMA
     files = {
         "nccl.env": snippet.env_file(settings),
@@ -90,18 +93,18 @@ def bundle(fabric: Fabric, job: Job | None = None, *, nccl: str | None = None, r
             files[name] = make()
         except SynclineError as error:
             skipped[name] = error.message
-    if rows:
-        files["nccl-tuner.csv"] = tuner_csv(rows, fabric)
+    if tuning.rows:
+        files["nccl-tuner.csv"] = tuner_csv(tuning, fabric)
     else:
         skipped["nccl-tuner.csv"] = why_no_tuner(system) or f"NCCL chooses well at every size of {', '.join(ops)}"
-    return Bundle(fabric.name, f"{system.nccl[0]}.{system.nccl[1]}", hosts, gpus, ops, settings, tuple(rows), files,
-                  skipped, system.assumed)  # fmt: skip
+    return Bundle(fabric.name, f"{system.nccl[0]}.{system.nccl[1]}", hosts, gpus, ops, settings, tuning.rows,
+                  tuning.kept, files, skipped, system.assumed)  # fmt: skip
 
 
 def _ops(job: Job | None) -> tuple[str, ...]:
     """Return the collectives a job uses, as the NCCL model names them."""
     if job is None:
-        return ("all_reduce", "all_gather", "reduce_scatter")
+        return CHOSEN_OPS
     used = {op for volume in volumes(job) for name, op in _OPS.items() if name in _words(volume.collective)}
     return tuple(op for op in ("all_reduce", "all_gather", "reduce_scatter") if op in used) or ("all_reduce",)
 
