@@ -151,7 +151,7 @@ def open_loopback(
     blueprint = draft(fabric, scale=scale, hosts=hosts)
     rates = rates_out(blueprint)
     limit = units.show_rate(min(rates.values()))
-    notes = (*([f"no lab can be made here: {why}"] if why else []),
+    notes = (*([f"no lab can be made here: {why.rstrip('.')}"] if why else []),
              f"ranks talk over loopback, each held to {limit} by the runtime itself; {LOOPBACK_IGNORES}")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         seats = _seats(fabric, len(rates))
