@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tests.program.test_choice import at
@@ -10,14 +11,20 @@ from syncline.codec.names import PLAIN
 from syncline.runtime.pilot import Pilot, best_s, name_of, typical_s
 
 
-def run(pilot: Pilot, rate_bps: float, steps: int, slower: dict[str, float] | None = None) -> list[str]:
-    """Play steps that take what is predicted (or more, by codec); return the codecs of each."""
+def run(
+    pilot: Pilot,
+    rate_bps: float,
+    steps: int,
+    slower: dict[str, float] | None = None,
+    wobble: Callable[[int], float] = lambda number: 1.0,
+) -> list[str]:
+    """Play steps that take what is predicted (or more, by codec and by number); return the codecs of each."""
     used = []
-    for _ in range(steps):
+    for number in range(steps):
         used.append(name_of(pilot.codecs))
         measured = at(rate_bps)
         took = measured.predict(pilot.codecs * (4 // len(pilot.codecs)))
-        took *= (slower or {}).get(name_of(pilot.codecs), 1.0)
+        took *= (slower or {}).get(name_of(pilot.codecs), 1.0) * wobble(number)
         if not pilot.due():
             continue
         if pilot.wants_work:
@@ -80,14 +87,21 @@ def test_a_rate_that_wobbles_changes_nothing() -> None:
 def test_steps_that_differ_for_other_reasons_are_looked_at_ever_more_rarely() -> None:
     pilot = Pilot("safe", ("int8",))
     run(pilot, 1e9, 40)
-    looks = 0
-    for number in range(400):
-        took = at(1e9).predict(pilot.codecs) * (1 + number // 5 % 2)
-        if pilot.due() and pilot.checked(took):
-            looks += 1
-            pilot.looked(125e6)
+    used = run(pilot, 1e9, 400, wobble=lambda number: 1.0 + 0.5 * (number // 5 % 2))
     assert pilot.num_decisions == 1
-    assert 3 <= looks <= 8
+    assert used.count(PLAIN) <= 8 * 4, "tried again, ever more rarely"
+
+
+def test_a_codec_that_becomes_slow_for_other_reasons_loses_to_plain_and_may_come_back() -> None:
+    pilot = Pilot("safe", ("int8",))
+    run(pilot, 1e9, 40)
+    held = name_of(pilot.codecs)
+    assert held != PLAIN
+    run(pilot, 1e9, 40, slower=dict.fromkeys((held, "int8", "bf16", "fp32"), 5.0))
+    assert set(pilot.codecs) == {PLAIN}
+    assert "fell back to plain DDP, which is faster" in pilot.why()
+    run(pilot, 1e9, 40, wobble=lambda number: 0.5)
+    assert name_of(pilot.codecs) == held
 
 
 def test_a_fast_link_whose_rate_is_hard_to_measure_is_left_to_plain() -> None:

@@ -6,6 +6,7 @@ Nothing here knows torch: what is measured comes in, what to send the next step 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -61,7 +62,9 @@ class Pilot:
     _checked_s: float = 0.0
     _patience: int = 0
     _look_s: float = 0.0
+    _changed: bool = False
     _contenders: list[tuple[str, ...]] = field(default_factory=list)
+    _ways: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.allowed = self.allowed or self.accuracy
@@ -92,11 +95,7 @@ class Pilot:
         self.measured = measured
         self.choice = decide(measured, self.accuracy, current)
         self.num_decisions += 1
-        self._since = 0
-        self.trials = {}
-        self._contenders = self._fielded(self.choice, measured)
-        self.codecs = self._contenders[0]
-        self.phase = "try"
+        self._try(self._fielded(self.choice, measured))
 
     def tried(self, step_s: float) -> None:
         """Take a contender's measured step; after the last one hold the best."""
@@ -114,15 +113,15 @@ class Pilot:
         """Take the usual length of the last steps; return whether the link must be looked at."""
         self._since = 0
         ratio = step_s / max(self._baseline_s, 1e-9)
-        changed = not FASTER <= ratio <= SLOWER
+        self._changed = not FASTER <= ratio <= SLOWER
         self._checked_s = step_s
         if ratio > FAR_SLOWER:
             self._patience = min(self._patience, FIRST_PATIENCE)
         usual = max(LOOK_STEPS, self._look_s / LOOK_SHARE / max(step_s, 1e-9))
-        return self._held >= (self._patience if changed else usual)
+        return self._held >= (self._patience if self._changed else usual)
 
     def looked(self, rate_Bps: float, look_s: float = 0.0) -> None:
-        """Take the link's rate as it is now: decide anew if it has changed; if not, steps are what they are."""
+        """Take the link's rate as it is now: decide anew if it has changed, else try plain again."""
         assert self.measured is not None
         self._held, self._look_s = 0, look_s
         self._baseline_s = self._checked_s
@@ -130,6 +129,7 @@ class Pilot:
         self._patience = min(LOOK_STEPS, max(FIRST_PATIENCE, 2 * self._patience))
         ratio = rate_Bps / self.measured.rate_Bps
         if 1 / RATE_CHANGED <= ratio <= RATE_CHANGED:
+            self._try_again()
             return
         before = show_rate(self.measured.rate_Bps)
         measured = replace(self.measured, rate_Bps=rate_Bps)
@@ -199,6 +199,20 @@ class Pilot:
             "measured": None if self.measured is None else self.measured.to_json(),
         }
 
+    def _try(self, contenders: list[tuple[str, ...]]) -> None:
+        """Begin to try these, one after the other."""
+        self._contenders, self._ways = contenders, {name_of(codecs): codecs for codecs in contenders}
+        self.codecs, self.phase = contenders[0], "try"
+        self.trials, self._since = {}, 0
+
+    def _try_again(self) -> None:
+        """Try what is held, or was chosen, against plain once more: steps have changed and the link is not why."""
+        assert self.choice is not None
+        plain = (PLAIN,) * len(self.choice.codecs)
+        other = self.choice.codecs if set(self.codecs) == {PLAIN} else self.codecs
+        if self._changed and set(other) != {PLAIN}:
+            self._try([other, plain])
+
     def _try_steps(self) -> int:
         """Return how many steps the contender gets: fewer where each is long and the answer is clear."""
         assert self.choice is not None
@@ -225,15 +239,16 @@ class Pilot:
             wire_s = self.measured.sent_s(PLAIN)
             if best < HOPELESS * wire_s:
                 self._contenders.pop(0)
-                self.notes.append(f"plain DDP was not tried: its bytes alone take {show_time(wire_s)}")
+                note = f"plain DDP was not tried: its bytes alone take {show_time(wire_s)}"
+                self.notes = [*(kept for kept in self.notes if kept != note), note]
 
     def _hold(self) -> None:
         assert self.choice is not None
-        chosen = self.trials[self.choice.name]
+        chosen = self.trials.get(self.choice.name, math.inf)
         best = min(self.trials, key=lambda name: self.trials[name])
         if best != PLAIN and self.trials[best] >= BEATS * chosen:
             best = self.choice.name
-        self.codecs = self.choice.codecs if best == self.choice.name else (best,) * len(self.choice.codecs)
+        self.codecs = self._ways[best]
         self._baseline_s = self.trials[best]
         self.phase, self._since, self._held = "hold", 0, 0
 
