@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, overload
 from syncline.audit.gpu import NVIDIA_SMI, Gpu, SmiReport, parse_smi, read_gpus
 from syncline.audit.huge_pages import HugePages, read_huge_pages
 from syncline.audit.interface import Interface, read_interfaces
-from syncline.audit.pci import PciDevice, PciTree, read_config, read_pci
+from syncline.audit.pci import PciTree, read_pci
 from syncline.audit.rdma import IBV_DEVINFO, RdmaPort, active_mtu_bytes, read_rdma
 from syncline.audit.root import Root
 
@@ -227,9 +227,6 @@ class Host:
             return ""
         kinds = [self.pci.path_kind(gpu.pci.address, address) for gpu in self.gpus]
         return min(kinds, key=("PIX", "PXB", "PHB", "NODE", "SYS").index)
-
-    def relaxed_ordering(self, device: PciDevice) -> bool | None:
-        return read_config(self.root, device).relaxed_ordering()
 
     def sysctl(self, name: str) -> str | None:
         """Return a kernel setting: `net.ipv4.tcp_rmem`."""

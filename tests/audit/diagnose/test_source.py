@@ -6,6 +6,7 @@ import io
 import lzma
 import os
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,22 @@ def test_progress_is_told(tmp_path: Path) -> None:
     for _, blocks in Sources([tmp_path], on_bytes=told.append):
         list(blocks)
     assert sum(told) == len(LINE)
+
+
+def test_a_line_of_100_MB_is_read_in_little_memory_and_nothing_on_it_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "one-line.log"
+    other = "h:1:2 [0] misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer node1<57557>"
+    with path.open("wb") as file:  # zeros in the middle take no room on the disk
+        file.write(LINE.rstrip().encode())
+        file.truncate(100_000_000)
+        file.seek(0, os.SEEK_END)
+        file.write(other.encode())
+    tracemalloc.start()
+    try:
+        diagnosis = diagnose([path])
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert {finding.rule for finding in diagnosis.findings} == {"nccl.gpu.duplicate", "nccl.peer.closed"}
+    assert (diagnosis.num_bytes, diagnosis.num_lines) == (100_000_000 + len(other), 1)
+    assert peak_bytes < 32_000_000

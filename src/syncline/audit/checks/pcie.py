@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from syncline.audit.expect import Expect
 from syncline.audit.host import NEAR, Host
-from syncline.audit.pci import PciDevice, read_config
+from syncline.audit.pci import ConfigSpace, PciDevice, read_config
 from syncline.audit.rule import CannotTell, Seen, few, rule
 from syncline.finding import Action, Severity
 
@@ -43,15 +43,9 @@ def network_cards(host: Host) -> list[tuple[str, PciDevice]]:
 )
 def link_width(host: Host, expect: Expect) -> Iterator[Seen]:
     for name, device in endpoints(host):
-        above = host.pci.above(device.address)[:1]
-        able = min([w for w in (device.max_width, *(port.max_width for port in above)) if w], default=0)
+        able = _able(host, device, lambda end: end.max_width)
         if 0 < device.width < able:
-            yield Seen(
-                f"{name} ({device.address})",
-                f"PCIe x{device.width}",
-                f"x{able}",
-                (f"{device.folder}/current_link_width",),
-            )
+            yield _seen(name, device, f"PCIe x{device.width}", f"x{able:g}", "current_link_width")
 
 
 @rule(
@@ -66,17 +60,9 @@ def link_width(host: Host, expect: Expect) -> Iterator[Seen]:
 def link_speed(host: Host, expect: Expect) -> Iterator[Seen]:
     idle = {gpu.pci.address for gpu in host.gpus if _NOT_P0.match(gpu.value("Performance State"))}
     for name, device in endpoints(host):
-        above = host.pci.above(device.address)[:1]
-        able = min([s for s in (device.max_speed, *(port.max_speed for port in above)) if s], default=0.0)
-        if device.address in idle:
-            continue  # an idle GPU lowers its link to save power
-        if 0 < device.speed < able:
-            yield Seen(
-                f"{name} ({device.address})",
-                f"PCIe {device.speed:g} GT/s",
-                f"{able:g} GT/s",
-                (f"{device.folder}/current_link_speed",),
-            )
+        able = _able(host, device, lambda end: end.max_speed)
+        if 0 < device.speed < able and device.address not in idle:  # an idle GPU lowers its link to save power
+            yield _seen(name, device, f"PCIe {device.speed:g} GT/s", f"{able:g} GT/s", "current_link_speed")
 
 
 @rule(
@@ -91,20 +77,12 @@ def link_speed(host: Host, expect: Expect) -> Iterator[Seen]:
 def slot(host: Host, expect: Expect) -> Iterator[Seen]:
     for name, device in endpoints(host):
         for port in host.pci.above(device.address)[:1]:
-            if port.max_width and port.max_width < device.max_width:
-                yield Seen(
-                    f"{name} ({device.address})",
-                    f"a slot of x{port.max_width}",
-                    f"x{device.max_width}",
-                    (f"{port.folder}/max_link_width",),
-                )
-            elif port.max_speed and port.max_speed < device.max_speed and not _emulated(port):
-                yield Seen(
-                    f"{name} ({device.address})",
-                    f"a slot of {port.max_speed:g} GT/s",
-                    f"{device.max_speed:g} GT/s",
-                    (f"{port.folder}/max_link_speed",),
-                )
+            if 0 < port.max_width < device.max_width:
+                slot_is, wanted = f"x{port.max_width}", f"x{device.max_width}"
+                yield _seen(name, device, f"a slot of {slot_is}", wanted, "max_link_width", port)
+            elif 0 < port.max_speed < device.max_speed and not _emulated(port):
+                slot_is, wanted = f"{port.max_speed:g} GT/s", f"{device.max_speed:g} GT/s"
+                yield _seen(name, device, f"a slot of {slot_is}", wanted, "max_link_speed", port)
 
 
 @rule(
@@ -143,21 +121,13 @@ def emulated_bridge(host: Host, expect: Expect) -> Iterator[Seen]:
 )
 def acs(host: Host, expect: Expect) -> Iterator[Seen]:
     wanted = {bridge.address: bridge for _, device in endpoints(host) for bridge in host.pci.above(device.address)}
-    ports = [bridge for bridge in wanted.values() if bridge.parent is not None]
-    hidden = 0
-    for bridge in ports:
-        config = read_config(host.root, bridge)
-        hidden += not config.is_whole
-        bits = config.acs_control()
-        if bits:
-            yield Seen(
-                f"bridge {bridge.address}",
-                f"ACSCtl {' '.join(f'{bit}+' for bit in bits)}",
-                "all minus",
-                (f"{bridge.folder}/config",),
-            )
-    if hidden:
-        raise CannotTell(f"the extended configuration space of {hidden} of {len(ports)} bridges needs root")
+    ports = [("bridge", bridge) for bridge in wanted.values() if bridge.parent is not None]
+
+    def look(config: ConfigSpace) -> str | None:
+        bits = config.acs_control() or ()
+        return f"ACSCtl {' '.join(f'{bit}+' for bit in bits)}" if bits else "" if config.is_whole else None
+
+    yield from _by_config(host, ports, look, "all minus", "bridges")
 
 
 @rule(
@@ -169,14 +139,10 @@ def acs(host: Host, expect: Expect) -> Iterator[Seen]:
     reference="NCCL troubleshooting, virtual machines",
 )
 def ats(host: Host, expect: Expect) -> Iterator[Seen]:
-    hidden = 0
-    for name, device in network_cards(host):
-        config = read_config(host.root, device)
-        hidden += not config.is_whole
-        if config.ats_enabled() is False:
-            yield Seen(f"{name} ({device.address})", "ATS is off", "on", (f"{device.folder}/config",))
-    if hidden:
-        raise CannotTell(f"the extended configuration space of {hidden} network cards needs root")
+    def look(config: ConfigSpace) -> str | None:
+        return "ATS is off" if config.ats_enabled() is False else "" if config.is_whole else None
+
+    yield from _by_config(host, network_cards(host), look, "on")
 
 
 @rule(
@@ -188,14 +154,11 @@ def ats(host: Host, expect: Expect) -> Iterator[Seen]:
     reference="NCCL_IB_PCI_RELAXED_ORDERING in the NCCL user guide",
 )
 def relaxed_ordering(host: Host, expect: Expect) -> Iterator[Seen]:
-    hidden = 0
-    for name, device in network_cards(host):
-        allowed = host.relaxed_ordering(device)
-        hidden += allowed is None
-        if allowed is False:
-            yield Seen(f"{name} ({device.address})", "DevCtl RlxdOrd-", "RlxdOrd+", (f"{device.folder}/config",))
-    if hidden:
-        raise CannotTell(f"the configuration space of {hidden} network cards needs root")
+    def look(config: ConfigSpace) -> str | None:
+        allowed = config.relaxed_ordering()
+        return None if allowed is None else "" if allowed else "DevCtl RlxdOrd-"
+
+    yield from _by_config(host, network_cards(host), look, "RlxdOrd+")
 
 
 @rule(
@@ -208,16 +171,13 @@ def relaxed_ordering(host: Host, expect: Expect) -> Iterator[Seen]:
 )
 def max_read_request(host: Host, expect: Expect) -> Iterator[Seen]:
     fast = {port.pci for port in host.fabric_ports if port.rate_Bps >= FAST_PORT_BPS * 0.99}
-    hidden = 0
-    for name, device in network_cards(host):
-        if device.address not in fast:
-            continue
-        size = read_config(host.root, device).max_read_request_bytes()
-        hidden += size is None
-        if size is not None and size < 4096:
-            yield Seen(f"{name} ({device.address})", f"MaxReadReq {size}", "4096", (f"{device.folder}/config",))
-    if hidden:
-        raise CannotTell(f"the configuration space of {hidden} network cards needs root")
+    cards = [(name, device) for name, device in network_cards(host) if device.address in fast]
+
+    def look(config: ConfigSpace) -> str | None:
+        size = config.max_read_request_bytes()
+        return None if size is None else f"MaxReadReq {size}" if size < 4096 else ""
+
+    yield from _by_config(host, cards, look, "4096")
 
 
 @rule(
@@ -264,12 +224,7 @@ def errors(host: Host, expect: Expect) -> Iterator[Seen]:
             text = host.root.text(f"{device.folder}/aer_dev_{kind}") or ""
             match = re.search(rf"{total} (\d+)", text)
             if match and int(match.group(1)) > 0:
-                yield Seen(
-                    f"{name} ({device.address})",
-                    f"{int(match.group(1)):,} {kind} errors",
-                    "0",
-                    (f"{device.folder}/aer_dev_{kind}",),
-                )
+                yield _seen(name, device, f"{int(match.group(1)):,} {kind} errors", "0", f"aer_dev_{kind}")
 
 
 @rule(
@@ -317,6 +272,35 @@ def numa_unknown(host: Host, expect: Expect) -> Iterator[Seen]:
     lost = [name for name, device in endpoints(host) if device.numa < 0]
     if lost:
         yield Seen("", f"numa_node -1 for {few(lost)}", "0 or more", ("sys/bus/pci/devices/*/numa_node",))
+
+
+def _able(host: Host, device: PciDevice, most: Callable[[PciDevice], float]) -> float:
+    """Return what a link can do: the lesser of its two ends, 0 where neither tells."""
+    ends = (device, *host.pci.above(device.address)[:1])
+    return min((most(end) for end in ends if most(end)), default=0)
+
+
+def _seen(name: str, device: PciDevice, observed: str, expected: str, file: str, at: PciDevice | None = None) -> Seen:
+    """Return what was seen of a device, by a file of its own folder or of the port above it."""
+    return Seen(f"{name} ({device.address})", observed, expected, (f"{(at or device).folder}/{file}",))
+
+
+def _by_config(
+    host: Host,
+    devices: list[tuple[str, PciDevice]],
+    look: Callable[[ConfigSpace], str | None],
+    expected: str,
+    what: str = "network cards",
+) -> Iterator[Seen]:
+    """Report what `look` says of configuration spaces: "" where all is well, None where it takes root to read."""
+    hidden = 0
+    for name, device in devices:
+        observed = look(read_config(host.root, device))
+        hidden += observed is None
+        if observed:
+            yield _seen(name, device, observed, expected, "config")
+    if hidden:
+        raise CannotTell(f"the configuration space of {hidden} of {len(devices)} {what} needs root")
 
 
 def _emulated(device: PciDevice) -> bool:

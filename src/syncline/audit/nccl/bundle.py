@@ -14,7 +14,7 @@ from syncline.fabric import Fabric
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.exchange import export_text, nccl_topology, write_nccl
 from syncline.fabric.exchange.nccl_write import model_of_host
-from syncline.fabric.load import write_text
+from syncline.files import write_text
 from syncline.sim.nccl.belief import CHOSEN_OPS
 from syncline.sim.nccl.describe import from_fabric
 from syncline.workload.job import Job
