@@ -35,7 +35,7 @@ MESSAGES = 8
 """Messages of a step that are struck: a rank sends more, but not all in every order."""
 AT_ONCE = 12
 MOST_WORLDS = 2
-"""Times the faults asked for: a world whose fault found nothing to strike does not count."""
+"""Times the faults asked for: a world that found nothing to strike, or did not start in time, does not count."""
 
 
 def draw(number: int) -> tuple[Fault, str]:
