@@ -54,10 +54,12 @@ std::int64_t num_blocks(std::int64_t n, std::int64_t block) {
     return (n + block - 1) / block;
 }
 
+std::int64_t scale_bytes(std::int64_t n, std::int64_t block) { return 4 * ((num_blocks(n, block) + 1) / 2); }
+
 codec::Quantiser quantiser(int bits, std::int64_t block, bool stochastic, std::uint32_t key, std::int64_t n,
                            std::int64_t num_bytes) {
     require(bits == 8 || bits == 4 || bits == 2, "bits must be 8, 4 or 2");
-    require(num_bytes == 4 * num_blocks(n, block) + (n * bits + 7) / 8, "payload has the wrong length");
+    require(num_bytes == scale_bytes(n, block) + (n * bits + 7) / 8, "payload has the wrong length");
     return {bits, block, stochastic, key};
 }
 
@@ -92,7 +94,7 @@ bool block_reduce(const std::vector<Bytes>& payloads, const Floats& own, const s
                   const Residual& residual, int bits, std::int64_t block, bool stochastic, std::uint32_t key,
                   float before, float after, int variant) {
     const auto& run = chosen(variant);
-    const std::int64_t n = size_of(own), num_bytes = 4 * num_blocks(n, block) + (n * bits + 7) / 8;
+    const std::int64_t n = size_of(own), num_bytes = scale_bytes(n, block) + (n * bits + 7) / 8;
     const auto how = quantiser(bits, block, stochastic, key, n, num_bytes);
     const Reduce reduce(payloads, own, residual, payload, before, after, num_bytes);
     nb::gil_scoped_release release;
@@ -170,7 +172,7 @@ bool cast_reduce(const std::vector<Bytes>& payloads, const Floats& own, const st
 
 codec::Float8 float8(const std::string& format, std::int64_t block, std::int64_t n, std::int64_t num_bytes) {
     require(format == "e4m3" || format == "e5m2", "format is e4m3 or e5m2");
-    require(num_bytes == 4 * num_blocks(n, block) + n, "payload has the wrong length");
+    require(num_bytes == scale_bytes(n, block) + n, "payload has the wrong length");
     if (format == "e4m3") return {3, 7, 0x7e, 1.0f / 448.0f, block};
     return {2, 15, 0x7b, 1.0f / 57344.0f, block};
 }
@@ -196,7 +198,7 @@ bool fp8_reduce(const std::vector<Bytes>& payloads, const Floats& own, const std
                 const Residual& residual, const std::string& format, std::int64_t block, float before, float after,
                 int variant) {
     const auto& run = chosen(variant);
-    const std::int64_t n = size_of(own), num_bytes = 4 * num_blocks(n, block) + n;
+    const std::int64_t n = size_of(own), num_bytes = scale_bytes(n, block) + n;
     const auto how = float8(format, block, n, num_bytes);
     const Reduce reduce(payloads, own, residual, payload, before, after, num_bytes);
     nb::gil_scoped_release release;

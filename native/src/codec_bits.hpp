@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::uint32_t kInfBits = 0x7f800000;
 constexpr std::uint32_t kNanBits = 0x7fc00000;
+constexpr std::uint32_t kHugeBits = 254u << 23;  // 2^127: a rounded scale might overflow from here on
 constexpr std::uint32_t kTinyBits = 27u << 23;  // 2^-100
 constexpr std::uint32_t kMagnitude = 0x7fffffff;
 
@@ -61,17 +62,31 @@ std::uint32_t top_bits(const float* __restrict values, const float* __restrict r
     return static_cast<std::uint32_t>(top);
 }
 
-// Scale of a block and what takes an element to code units: NaN and 0 when poisoned, 0 and 0 when tiny.
+// Scale of a block (a bfloat16, rounded up) and what takes an element to code units: NaN and 0 when poisoned, 0 and 0
+// when tiny.
 struct Scale {
     float value;
     float inverse;
     bool poisoned;
 };
 inline Scale scale_of(std::uint32_t top, float inverse_of_levels) {
-    if (top >= kInfBits) return {float_of(kNanBits), 0.0f, true};
+    if (top >= kHugeBits) return {float_of(kNanBits), 0.0f, true};
     if (top < kTinyBits) return {0.0f, 0.0f, false};
-    const float value = float_of(top) * inverse_of_levels;
+    const float value = float_of((bits_of(float_of(top) * inverse_of_levels) + 0xffffu) & 0xffff0000u);
     return {value, 1.0f / value, false};
+}
+
+// Scales are written as their upper halves, and zeros up to a multiple of 4 bytes.
+inline std::int64_t scale_bytes(std::int64_t num_blocks) { return 4 * ((num_blocks + 1) / 2); }
+inline void store_scale(std::uint8_t* payload, std::int64_t place, std::int64_t num_blocks, float scale) {
+    const auto half = static_cast<std::uint16_t>(bits_of(scale) >> 16);
+    std::memcpy(payload + 2 * place, &half, sizeof half);
+    if (place + 1 == num_blocks && num_blocks % 2) std::memset(payload + 2 * num_blocks, 0, 2);
+}
+inline float load_scale(const std::uint8_t* payload, std::int64_t place) {
+    std::uint16_t half;
+    std::memcpy(&half, payload + 2 * place, sizeof half);
+    return float_of(static_cast<std::uint32_t>(half) << 16);
 }
 
 // A block that decodes to NaN sends nothing: what was owed stays owed, unless it is itself not finite.

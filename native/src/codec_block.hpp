@@ -54,7 +54,7 @@ bool block_encode_all(Input in, Quantiser how, std::uint8_t* payload, Span part)
     const auto levels = static_cast<float>(levels_of(how.bits));
     const float inverse_of_levels = 1.0f / levels;
     const std::int64_t per_byte = 8 / how.bits;
-    std::uint8_t* const codes = payload + 4 * num_blocks;
+    std::uint8_t* const codes = payload + scale_bytes(num_blocks);
     std::int8_t piece[kPiece];
     bool finite = true;
     for (std::int64_t start = part.from; start < part.to; start += how.block) {
@@ -62,7 +62,7 @@ bool block_encode_all(Input in, Quantiser how, std::uint8_t* payload, Span part)
         const float* values = in.values + start;
         float* residual = kResidual ? in.residual + start : nullptr;
         const Scale scale = scale_of(top_bits<kResidual>(values, residual, n), inverse_of_levels);
-        store_float(payload + 4 * (start / how.block), scale.value);
+        store_scale(payload, start / how.block, num_blocks, scale.value);
         std::uint8_t* const target = codes + start / per_byte;
         if (scale.poisoned) {
             finite = false;
@@ -127,10 +127,10 @@ template <bool kAdd>
 void block_decode_all(const std::uint8_t* payload, Quantiser how, Output out, Span part) {
     const std::int64_t num_blocks = blocks_in(out.size, how.block);
     const std::int64_t per_byte = 8 / how.bits;
-    const std::uint8_t* const codes = payload + 4 * num_blocks;
+    const std::uint8_t* const codes = payload + scale_bytes(num_blocks);
     std::int8_t piece[kPiece];
     for (std::int64_t start = part.from; start < part.to; start += how.block) {
-        const float scale = load_float(payload + 4 * (start / how.block));
+        const float scale = load_scale(payload, start / how.block);
         const std::int64_t stop = least(out.size, start + how.block);
         for (std::int64_t at = start; at < stop; at += kPiece) {
             const std::int64_t m = least(kPiece, stop - at);

@@ -220,8 +220,8 @@ bool fp8_encode_all(Input in, const Float8 how, std::uint8_t* payload, Span part
         const float* __restrict values = in.values + start;
         float* __restrict residual = kResidual ? in.residual + start : nullptr;
         const Scale scale = scale_of(top_bits<kResidual>(values, residual, n), how.inverse_of_largest);
-        store_float(payload + 4 * (start / how.block), scale.value);
-        std::uint8_t* __restrict target = payload + 4 * num_blocks + start;
+        store_scale(payload, start / how.block, num_blocks, scale.value);
+        std::uint8_t* __restrict target = payload + scale_bytes(num_blocks) + start;
         if (scale.poisoned) {
             finite = false;
             clear(target, n);
@@ -257,8 +257,8 @@ void fp8_decode_all(const std::uint8_t* payload, const Float8 how, Output out, S
     const float from_units = power_of_two(1 - how.bias - kMantissa);
     for (std::int64_t start = part.from; start < part.to; start += how.block) {
         const std::int64_t n = least(how.block, out.size - start);
-        const float scale = load_float(payload + 4 * (start / how.block));
-        const std::uint8_t* __restrict source = payload + 4 * num_blocks + start;
+        const float scale = load_scale(payload, start / how.block);
+        const std::uint8_t* __restrict source = payload + scale_bytes(num_blocks) + start;
         float* __restrict target = out.values + start;
         for (std::int64_t i = 0; i < n; ++i) {
             give<kAdd>(target, i, from_fp8<kMantissa>(source[i], how.bias, from_units) * scale, out.scale);

@@ -15,10 +15,12 @@ ROUNDINGS = ("nearest", "stochastic")
 LEVELS = {8: 127, 4: 7, 2: 1}
 TINY = 2.0**-100
 """A block whose largest magnitude is below this is sent as zeros."""
+ROUNDED_UP = 1 + 2.0**-7
+"""How much larger a scale can be for being a bfloat16."""
 
 
 class Block(Scheme):
-    """Signed codes of `bits` bits. Wire: one float32 scale a block, then the codes, low bits first.
+    """Signed codes of `bits` bits. Wire: one bfloat16 scale a block, then the codes, low bits first.
 
     Nearest rounding errs by at most half a scale an element, stochastic by less than one scale and not on average.
     """
@@ -39,14 +41,17 @@ class Block(Scheme):
         self.name = self.family + (":" + ",".join(options) if options else "")
 
     def wire_bytes(self, num_elements: int) -> int:
-        return 4 * -(-num_elements // self.block) + -(-num_elements * self.bits // 8)
+        return scale_bytes(num_elements, self.block) + -(-num_elements * self.bits // 8)
 
     def error_bound(self, values: F32) -> Bound:
-        """Half a scale an element (a whole one when stochastic), and 2^-100 for blocks that are sent as zeros."""
+        """Half a scale an element (a whole one when stochastic), and 2^-100 for blocks that are sent as zeros.
+
+        A scale is rounded up to 8 bits, which makes it at most 1/128 larger.
+        """
         top = block_tops(values, self.block)
         step = np.maximum(top / LEVELS[self.bits] * (0.5 if self.rounding == "nearest" else 1.0), TINY)
         # The last part pays for float32: the scale, its inverse, two products.
-        return Bound(max_abs=(step * (1 + 1e-4)).astype(np.float32))
+        return Bound(max_abs=(step * ROUNDED_UP * (1 + 1e-4)).astype(np.float32))
 
     def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
         stochastic = self.rounding == "stochastic"
@@ -71,6 +76,11 @@ class Block(Scheme):
         return kernels.block_reduce(
             payloads, own, payload, residual, self.bits, self.block, stochastic, key, before, after
         )
+
+
+def scale_bytes(num_elements: int, block: int) -> int:
+    """Return the bytes of the scales: two a block, up to a multiple of four."""
+    return 4 * -(-num_elements // (2 * block))
 
 
 def block_tops(values: F32, block: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from syncline.codec import kernels
-from syncline.codec.block import TINY, block_tops, check_block
+from syncline.codec.block import ROUNDED_UP, TINY, block_tops, check_block, scale_bytes
 from syncline.codec.reference import FORMATS
 from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme
 from syncline.errors import CodecError
 
 
 class Fp8(Scheme):
-    """Wire: one float32 scale a block, then one byte an element in e4m3 (as torch.float8_e4m3fn) or e5m2.
+    """Wire: one bfloat16 scale a block, then one byte an element in e4m3 (as torch.float8_e4m3fn) or e5m2.
 
     Gradients are far below the smallest fp8 number, so without a scale most of them would be lost.
     """
@@ -28,12 +28,12 @@ class Fp8(Scheme):
         self.name = "fp8" + (":" + ",".join(options) if options else "")
 
     def wire_bytes(self, num_elements: int) -> int:
-        return 4 * -(-num_elements // self.block) + num_elements
+        return scale_bytes(num_elements, self.block) + num_elements
 
     def error_bound(self, values: F32) -> Bound:
         """Half a unit in the last place of the format, at least half its smallest step at the block's scale."""
         mantissa, bias, _, largest = FORMATS[self.format]
-        scale = block_tops(values, self.block) / largest
+        scale = block_tops(values, self.block) / largest * ROUNDED_UP
         relative = np.abs(values.astype(np.float64)) * 2.0 ** -(mantissa + 1)
         bound = np.maximum(np.maximum(relative, scale * 2.0 ** (-bias - mantissa)), TINY)
         return Bound(max_abs=(bound * (1 + 1e-4)).astype(np.float32))

@@ -15,6 +15,7 @@ from syncline.codec.scheme import F32, U8
 
 INF_BITS = 0x7F800000
 NAN_BITS = 0x7FC00000
+HUGE_BITS = 254 << 23  # 2^127: a block that reaches it counts as not finite, since its rounded scale might overflow
 TINY_BITS = 27 << 23  # 2^-100: a block whose largest magnitude is below this is sent as zeros
 LEVELS = {8: 127, 4: 7, 2: 1}
 FORMATS = {"e4m3": (3, 7, 0x7E, 448.0), "e5m2": (2, 15, 0x7B, 57344.0)}
@@ -60,15 +61,31 @@ def _top_bits(rows: F32) -> U32:
 
 
 def _scales(top: U32, levels: float) -> tuple[F32, F32]:
-    """Return scale and its inverse of each block: 0 and 0 when tiny, NaN and 0 when poisoned."""
+    """Return scale (a bfloat16, rounded up) and its inverse of each block: 0 and 0 when tiny, NaN and 0 if poisoned."""
     with np.errstate(all="ignore"):
-        scale = top.view(np.float32) * np.float32(1.0 / levels)
+        exact = (top.view(np.float32) * np.float32(1.0 / levels)).view(np.uint32)
+        scale = ((exact + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000)).view(np.float32)
         inverse = np.float32(1) / scale
-    tiny, poisoned = top < TINY_BITS, top >= INF_BITS
+    tiny, poisoned = top < TINY_BITS, top >= HUGE_BITS
     scale[tiny] = 0
     scale[poisoned] = np.uint32(NAN_BITS).view(np.float32)
     inverse[tiny | poisoned] = 0
     return scale, inverse
+
+
+def _put_scales(scale: F32, payload: U8) -> U8:
+    """Write the upper halves of the scales, and zeros up to a multiple of 4 bytes; return the rest of the payload."""
+    header = 4 * -(-scale.size // 2)
+    payload[:header] = 0
+    payload[: 2 * scale.size] = (scale.view(np.uint32) >> np.uint32(16)).astype(np.uint16).view(np.uint8)
+    return payload[header:]
+
+
+def _get_scales(payload: U8, num_elements: int, block: int) -> tuple[F32, U8]:
+    """Return the scale of each element, and what is left of the payload."""
+    num_blocks = -(-num_elements // block)
+    halves = payload[: 2 * num_blocks].view(np.uint16).astype(np.uint32) << np.uint32(16)
+    return np.repeat(halves.view(np.float32), block)[:num_elements], payload[4 * -(-num_blocks // 2) :]
 
 
 def _keep_error(a: F32, decoded: F32, residual: F32 | None) -> None:
@@ -103,18 +120,15 @@ def block_encode(
     else:
         q = np.rint(x) + np.float32(0)  # no -0: codes have none
     q = np.clip(q, -LEVELS[bits], LEVELS[bits]).astype(np.float32)
-    header = 4 * scale.size
-    payload[:header] = scale.view(np.uint8)
-    payload[header:] = _pack(q.reshape(-1)[: a.size].astype(np.int8), bits)
+    _put_scales(scale, payload)[:] = _pack(q.reshape(-1)[: a.size].astype(np.int8), bits)
     _keep_error(a, (q * scale[:, None]).reshape(-1)[: a.size], residual)
-    return _finite(a)
+    return not np.isnan(scale).any()
 
 
 def block_decode(payload: U8, out: F32, bits: int, block: int, add: bool, scale: float) -> None:
     """Read what `block_encode` wrote."""
-    header = 4 * -(-out.size // block)
-    scales = np.repeat(payload[:header].view(np.float32), block)[: out.size]
-    codes = _unpack(payload[header:], bits, out.size)
+    scales, packed = _get_scales(payload, out.size, block)
+    codes = _unpack(packed, bits, out.size)
     with np.errstate(invalid="ignore", over="ignore"):
         _give(codes.astype(np.float32) * scales, out, add, scale)
 
@@ -236,19 +250,16 @@ def fp8_encode(values: F32, payload: U8, residual: F32 | None, fmt: str, block: 
     subnormal = np.rint(bits.view(np.float32) * np.float32(2.0 ** (bias + mantissa - 1))).astype(np.int64)
     code = np.where(bits < ((128 - bias) << 23), np.minimum(subnormal, 1 << mantissa), normal)
     code = np.minimum(code, largest_code).astype(np.uint8) | (np.signbit(x).astype(np.uint8) << np.uint8(7))
-    header = 4 * scale.size
-    payload[:header] = scale.view(np.uint8)
-    payload[header:] = code
+    _put_scales(scale, payload)[:] = code
     _keep_error(a, fp8_table(fmt)[code] * np.repeat(scale, block)[: a.size], residual)
-    return _finite(a)
+    return not np.isnan(scale).any()
 
 
 def fp8_decode(payload: U8, out: F32, fmt: str, block: int, add: bool, scale: float) -> None:
     """Read what `fp8_encode` wrote."""
-    header = 4 * -(-out.size // block)
-    scales = np.repeat(payload[:header].view(np.float32), block)[: out.size]
+    scales, codes = _get_scales(payload, out.size, block)
     with np.errstate(invalid="ignore", over="ignore"):
-        _give(fp8_table(fmt)[payload[header:]] * scales, out, add, scale)
+        _give(fp8_table(fmt)[codes] * scales, out, add, scale)
 
 
 def fp8_table(fmt: str) -> F32:

@@ -110,7 +110,7 @@ class Scheme(ABC):
     def encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None = None) -> bool:
         """Write `values` (plus `residual`) to `payload` and leave the new error in `residual`.
 
-        Return whether every value, and every value plus residual, was finite.
+        Return whether every value plus residual was finite; codecs by block count 2^127 and above as not.
         """
         self._check_encode(values, payload, state, residual)
         return self._encode(values, payload, state, residual)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from syncline.errors import AgreementError
 
 MAGIC = 0x53594E43
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of what ranks say to each other; raised whenever a byte changes its meaning."""
 HEADER_BYTES = 64
 TRAILER_BYTES = 4

@@ -11,6 +11,7 @@ from triton.language.extra import libdevice
 
 INF_BITS = tl.constexpr(0x7F800000)
 NAN_BITS = tl.constexpr(0x7FC00000)
+HUGE_BITS = tl.constexpr(254 << 23)  # 2^127: a rounded scale might overflow from here on
 TINY_BITS = tl.constexpr(27 << 23)  # 2^-100
 
 EXACT = {"enable_fp_fusion": False}

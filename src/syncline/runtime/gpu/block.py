@@ -8,6 +8,7 @@ import triton.language as tl
 
 from syncline.runtime.gpu.arithmetic import (
     EXACT,
+    HUGE_BITS,
     INF_BITS,
     NAN_BITS,
     TINY_BITS,
@@ -28,11 +29,23 @@ FORMATS = {"e4m3": (3, 7, 0x7E, 448.0), "e5m2": (2, 15, 0x7B, 57344.0)}
 
 @triton.jit
 def _scales(top, INVERSE_LEVELS: tl.constexpr):
-    scale = as_float(top) * INVERSE_LEVELS
+    # A bfloat16, rounded up.
+    exact = (as_float(top) * INVERSE_LEVELS).to(tl.int32, bitcast=True) + 0xFFFF
+    scale = as_float(exact & -0x10000)
     inverse = divide(1.0, scale)
-    tiny, poisoned = top < TINY_BITS, top >= INF_BITS
+    tiny, poisoned = top < TINY_BITS, top >= HUGE_BITS
     scale = tl.where(tiny, 0.0, tl.where(poisoned, as_float(tl.full(top.shape, NAN_BITS, tl.int32)), scale))
     return scale, tl.where(tiny | poisoned, 0.0, inverse)
+
+
+@triton.jit
+def _upper_half(scale):
+    return (scale.to(tl.int32, bitcast=True) >> 16).to(tl.int16)
+
+
+@triton.jit
+def _from_half(half):
+    return as_float(half.to(tl.int32) << 16)
 
 
 @triton.jit
@@ -55,7 +68,7 @@ def _encode_block(values, residual, scales, codes, n, key, INVERSE_LEVELS: tl.co
     a, r = _load_input(values, residual, at, mask, FEEDBACK)
     top = tl.max(magnitude_bits(a), axis=1)
     scale, inverse = _scales(top, INVERSE_LEVELS)
-    poisoned = top >= INF_BITS
+    poisoned = top >= HUGE_BITS
     x = tl.where(poisoned[:, None], 0.0, a * inverse[:, None])
     if STOCHASTIC:
         low = tl.floor(x)
@@ -64,7 +77,7 @@ def _encode_block(values, residual, scales, codes, n, key, INVERSE_LEVELS: tl.co
     else:
         q = rint(x)
     q = tl.minimum(tl.maximum(q, -LEVEL), LEVEL)
-    tl.store(scales + row, scale, mask=row * BLOCK < n)
+    tl.store(scales + row, _upper_half(scale), mask=row * BLOCK < n)
     if BITS == 8:
         tl.store(codes + at, q.to(tl.int8).to(tl.uint8, bitcast=True), mask=mask)
     else:
@@ -83,7 +96,7 @@ def _decode_block(scales, codes, out, n, factor, BITS: tl.constexpr, BLOCK: tl.c
                   ADD: tl.constexpr):  # fmt: skip
     at = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
     mask = at < n
-    scale = tl.load(scales + at // BLOCK, mask=mask, other=0.0)
+    scale = _from_half(tl.load(scales + at // BLOCK, mask=mask, other=0))
     if BITS == 8:
         code = tl.load(codes + at, mask=mask, other=0).to(tl.int8, bitcast=True).to(tl.float32)
     else:
@@ -135,9 +148,9 @@ def _encode_fp8(values, residual, scales, codes, n, INVERSE_LEVELS: tl.constexpr
     a, r = _load_input(values, residual, at, mask, FEEDBACK)
     top = tl.max(magnitude_bits(a), axis=1)
     scale, inverse = _scales(top, INVERSE_LEVELS)
-    x = tl.where((top >= INF_BITS)[:, None], 0.0, a * inverse[:, None])
+    x = tl.where((top >= HUGE_BITS)[:, None], 0.0, a * inverse[:, None])
     code = _fp8_code(x, MANTISSA, BIAS, LARGEST)
-    tl.store(scales + row, scale, mask=row * BLOCK < n)
+    tl.store(scales + row, _upper_half(scale), mask=row * BLOCK < n)
     tl.store(codes + at, code.to(tl.uint8), mask=mask)
     if FEEDBACK:
         decoded = _fp8_value(code, MANTISSA, BIAS, LARGEST) * scale[:, None]
@@ -150,14 +163,15 @@ def _decode_fp8(scales, codes, out, n, factor, MANTISSA: tl.constexpr, BIAS: tl.
     at = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
     mask = at < n
     code = tl.load(codes + at, mask=mask, other=0).to(tl.int32)
-    decoded = _fp8_value(code, MANTISSA, BIAS, LARGEST) * tl.load(scales + at // BLOCK, mask=mask, other=0.0)
+    scale = _from_half(tl.load(scales + at // BLOCK, mask=mask, other=0))
+    decoded = _fp8_value(code, MANTISSA, BIAS, LARGEST) * scale
     before = tl.load(out + at, mask=mask, other=0.0) if ADD else decoded
     tl.store(out + at, give(before, decoded, factor, ADD), mask=mask)
 
 
 def _parts(payload: torch.Tensor, n: int, block: int) -> tuple[torch.Tensor, torch.Tensor]:
-    header = 4 * triton.cdiv(n, block)
-    return payload[:header].view(torch.float32), payload[header:]
+    header = 4 * triton.cdiv(n, 2 * block)
+    return payload[:header].view(torch.int16), payload[header:]
 
 
 def _inverse(levels: float) -> float:
@@ -172,6 +186,7 @@ def encode_block(values: torch.Tensor, payload: torch.Tensor, residual: torch.Te
     if n == 0:
         return
     scales, codes = _parts(payload, n, block)
+    scales[triton.cdiv(n, block) :].zero_()
     rows = max(1, TILE // block)
     _encode_block[(triton.cdiv(n, rows * block),)](
         values, values if residual is None else residual, scales, codes, n, key, _inverse(LEVELS[bits]),
@@ -196,6 +211,7 @@ def encode_fp8(
     if n == 0:
         return
     scales, codes = _parts(payload, n, block)
+    scales[triton.cdiv(n, block) :].zero_()
     mantissa, bias, largest_code, largest = FORMATS[fmt]
     rows = max(1, TILE // block)
     _encode_fp8[(triton.cdiv(n, rows * block),)](
