@@ -3,9 +3,10 @@
 Hosts of two GPUs with a 400 Gb/s port each: 16,384 ranks, 268 million packets of 4 KiB over three tiers. Takes minutes;
 SYNCLINE_PACKET_HOSTS (a power of two) makes it smaller.
 
-Halving-doubling exchanges half of the buffer with the partner whose number differs in the top bit. SYNCLINE_PACKET_ORDER:
-`near` (default) numbers hosts so that this is the neighbour, which is how it is run on a tree of switches: 15/16 of the
-bytes stay below one leaf. `far` numbers them in the fabric's order, and 15/16 of the bytes cross all three tiers.
+Halving-doubling exchanges half of the buffer with the partner whose number differs in the top bit.
+SYNCLINE_PACKET_ORDER says who that is: `near` (default) numbers hosts so that it is the neighbour, as one would on a
+tree, and 15/16 of the bytes stay below one leaf; `far` numbers them in the fabric's order, and 15/16 of the bytes cross
+all three tiers.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ def run() -> dict[str, Any]:
     used = time.process_time() - cpu
     outcome = going.outcome(state, used)
     return {
-        "hosts": hosts, "order": order, "ranks": 2 * hosts, "size_bytes": SIZE, "state": state, "wall_s": time.monotonic() - began,
-        "cpu_s": used, "prepare_s": ready, "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "hosts": hosts, "order": order, "ranks": 2 * hosts, "size_bytes": SIZE, "state": state,
+        "wall_s": time.monotonic() - began, "cpu_s": used, "prepare_s": ready,
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "simulated_ms": outcome.end_of_run_s * 1e3, "data_packets": outcome.counters["data_packets"],
         "events": outcome.counters["events"], "packets_per_cpu_s": outcome.data_packets_per_cpu_s,
         "events_per_cpu_s": outcome.events_per_cpu_s, "peak_packets": outcome.counters["peak_packets"],
