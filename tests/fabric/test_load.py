@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from syncline.errors import DescriptionError, FabricError, FileError, SynclineError
 from syncline.fabric import ClusterSpec, build, load, presets, save
-from syncline.fabric.load import write_text
+from syncline.files import write_text
 
 
 def failing(tmp_path: Path, text: str) -> SynclineError:

@@ -171,7 +171,7 @@ def _compare(paths: list[Path], style: str, unknown_ok: bool, junit: Path | None
 
 
 def _show(reports: list[HostReport], across: Matrix | None, junit: Path | None, every: bool, json: bool) -> None:
-    from syncline.fabric.load import write_text
+    from syncline.files import write_text
     from syncline.report.audit_junit import junit as junit_text
     from syncline.report.audit_text import first_line, matrix_lines, perfdata, report_lines, together_lines
 
@@ -234,7 +234,7 @@ def _probe(report: HostReport, folder: Path | None, num_hosts: int) -> HostRepor
 
 def _write(folder: Path, reports: list[HostReport]) -> None:
     from syncline.errors import FileError
-    from syncline.fabric.load import write_text
+    from syncline.files import write_text
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,7 @@ def calibrate(
     from syncline import units
     from syncline.bench.rehearsal.calibrate import Sweep, write_calibrated
     from syncline.fabric import load
-    from syncline.fabric.load import check_writable
+    from syncline.files import check_writable
     from syncline.runtime.launch import detect
 
     if out is not None:

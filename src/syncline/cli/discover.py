@@ -39,8 +39,8 @@ def discover(
     from syncline.audit.host import Host
     from syncline.audit.root import Root
     from syncline.fabric import build, save
-    from syncline.fabric.load import check_writable
     from syncline.fabric.spec import expand_hostlist
+    from syncline.files import check_writable
 
     check_writable(target)
     hosts = [Host(Root.captured(path)) for path in root or []] or [Host(Root.live())]

@@ -241,7 +241,7 @@ def _draw(fabric: Fabric, facts: dict[str, Any], html: Path | None, svg: Path | 
     """Write the pictures asked for; returns their paths."""
     if html is None and svg is None and png is None:
         return []
-    from syncline.fabric.load import check_writable, write_text
+    from syncline.files import check_writable, write_text
     from syncline.report.fabric_picture import draw_html, draw_svg, write_png
 
     for path in (html, svg, png):

@@ -74,7 +74,7 @@ def run(
     of the first rank that fails, which ends the others. Everything is removed at the end, whatever happens.
     """
     from syncline import units
-    from syncline.fabric.load import check_writable
+    from syncline.files import check_writable
     from syncline.lab import Lab
     from syncline.lab.environment import LAUNCHERS
     from syncline.report.lab_text import headline, link_table

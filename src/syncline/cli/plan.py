@@ -79,7 +79,7 @@ def best(
     (or cheapest) with what limits it, what it costs, and which single change buys most.
     """
     from syncline.fabric import load
-    from syncline.fabric.load import check_writable, write_text
+    from syncline.files import check_writable, write_text
     from syncline.plan.answer import make_plan
     from syncline.plan.cost import load_assumptions, load_prices
     from syncline.plan.fix import read_fix

@@ -47,7 +47,7 @@ def rehearse(
     """Calibrate, predict, run, compare; recommend a way to synchronise and train with it."""
     from syncline.bench.rehearsal.job import load_job
     from syncline.bench.rehearsal.rehearse import rehearse as run
-    from syncline.fabric.load import check_writable, write_text
+    from syncline.files import check_writable, write_text
     from syncline.report.rehearsal_page import rehearsal_page
     from syncline.report.rehearsal_text import rehearsal_lines
 

@@ -91,7 +91,7 @@ def _draw(
     paths = [path for path in (html, svg, png) if path is not None]
     if not paths:
         return []
-    from syncline.fabric.load import check_writable, write_text
+    from syncline.files import check_writable, write_text
     from syncline.report.picture.raster import write_png
     from syncline.report.schedule_picture import draw_html, draw_svg
 

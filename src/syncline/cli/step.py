@@ -38,7 +38,7 @@ def step(
     step (.et, .json, .json.gz) keeps its compute as measured and gets its communication priced on this cluster.
     """
     from syncline.fabric import load
-    from syncline.fabric.load import check_writable, write_text
+    from syncline.files import check_writable, write_text
     from syncline.report.step_page import step_page
     from syncline.report.step_text import decode_lines, step_lines
     from syncline.sim.step import decode_step

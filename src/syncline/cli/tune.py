@@ -39,7 +39,7 @@ def tune(
     """
     from syncline.cli.ranks import run_until
     from syncline.errors import UsageError
-    from syncline.fabric.load import check_writable, write_text
+    from syncline.files import check_writable, write_text
 
     if not command:
         raise UsageError("there is no command to tune.", hint="syncline tune --local 2 -- python train.py")

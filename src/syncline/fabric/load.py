@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import tempfile
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -24,6 +23,7 @@ from syncline.fabric.build import build
 from syncline.fabric.document import Document, Path_, read_document, read_text
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.spec import ClusterSpec
+from syncline.files import write_text
 
 _PRESETS = resources.files("syncline.fabric") / "presets"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -73,46 +73,6 @@ def save(spec: ClusterSpec, path: str | os.PathLike[str]) -> None:
     data = spec.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110)
     write_text(Path(path), text)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a file's content at once, or leave it as it was."""
-    check_writable(path)
-    try:
-        if path.exists() and not path.is_file():  # a pipe or /dev/stdout is written to, never replaced
-            path.write_text(text, encoding="utf-8")
-        else:
-            _replace(path.resolve(), text)
-    except OSError as error:
-        raise FileError(f'cannot write "{path}": {error.strerror}.', hint=_FOLDER_HINT) from None
-
-
-def check_writable(path: Path) -> None:
-    """Raise if a file cannot be written there, before the work for it is done."""
-    if path.is_dir():
-        raise FileError(f'"{path}" is a directory.', hint="Name a file inside it.")
-    if not os.access(path.parent, os.W_OK) and not (path.exists() and not path.is_file()):
-        reason = "the folder is read-only" if path.parent.is_dir() else f'there is no folder "{path.parent}"'
-        raise FileError(f'cannot write "{path}": {reason}.', hint=_FOLDER_HINT)
-
-
-def _replace(path: Path, text: str) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            # A temporary file is private; the finished one has the mode of the old, or of any new file.
-            os.fchmod(file.fileno(), path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 @cache
@@ -201,7 +161,6 @@ _PLAIN_WORDS = {
     "greater than or equal to": "at least",
     "less than or equal to": "at most",
 }
-_FOLDER_HINT = "Name a file in a folder that exists and that you may write to."
 _GUIDE = "docs/guides/cluster-file.md"
 _HINTS = {
     "extra_forbidden": f"Remove it, or see {_GUIDE} for the keys.",

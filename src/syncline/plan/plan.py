@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from syncline.errors import PlanError
 from syncline.fabric.document import read_text
-from syncline.fabric.load import write_text
+from syncline.files import write_text
 from syncline.plan.decision import Decision
 from syncline.sim.step.step import StepResult
 

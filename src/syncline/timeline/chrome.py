@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from syncline.files import atomic
 from syncline.timeline import links as link_columns
 from syncline.timeline.columns import Array, Ints
 from syncline.timeline.header import header_of
@@ -21,7 +22,6 @@ from syncline.timeline.intervals import grouped_order
 from syncline.timeline.lanes import lanes
 from syncline.timeline.rates import rate_steps
 from syncline.timeline.spans import SpanKind
-from syncline.timeline.store import atomic
 from syncline.timeline.timeline import Timeline
 
 CHUNK_ROWS = 16384

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from syncline.errors import TimelineError
+from syncline.files import open_file
 from syncline.timeline import links as link_columns
 from syncline.timeline import spans as span_columns
 from syncline.timeline.chrome import OPENING, OPTIONAL
@@ -19,7 +20,6 @@ from syncline.timeline.columns import Array, Column, ColumnError, Ints
 from syncline.timeline.header import Header, exact_keys, parse_json, read_header
 from syncline.timeline.links import LinkSamples
 from syncline.timeline.spans import SpanKind, Spans
-from syncline.timeline.store import open_file
 from syncline.timeline.timeline import Timeline
 
 MAX_LINE_BYTES = 2**28

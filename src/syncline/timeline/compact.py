@@ -14,13 +14,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from syncline.errors import TimelineError
+from syncline.files import atomic, open_file
 from syncline.timeline import links as link_columns
 from syncline.timeline import spans as span_columns
 from syncline.timeline.columns import Array, Column, ColumnError
 from syncline.timeline.header import exact_keys, header_of, parse_json, read_header
 from syncline.timeline.links import LinkSamples
 from syncline.timeline.spans import Spans
-from syncline.timeline.store import atomic, open_file
 from syncline.timeline.timeline import Timeline
 
 MAGIC = b"syncline timeline 1\n"

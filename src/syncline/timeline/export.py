@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 
 from syncline.errors import TimelineError
+from syncline.files import open_file
 from syncline.timeline.chrome import OPENING, write_chrome
 from syncline.timeline.chrome_read import read_chrome
 from syncline.timeline.compact import MAGIC, read_compact, write_compact
 from syncline.timeline.parquet import read_parquet, write_parquet
-from syncline.timeline.store import open_file
 from syncline.timeline.timeline import Timeline
 
 _WRITERS = {

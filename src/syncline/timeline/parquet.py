@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from syncline.errors import TimelineError
+from syncline.files import atomic, open_file
 from syncline.timeline import spans as span_columns
 from syncline.timeline.columns import Array, ColumnError
 from syncline.timeline.header import Header, header_of, parse_json, read_header
 from syncline.timeline.links import LinkSamples
 from syncline.timeline.spans import SpanKind, Spans
-from syncline.timeline.store import atomic, open_file
 from syncline.timeline.timeline import Timeline
 
 ROW_GROUP_ROWS = 1 << 20

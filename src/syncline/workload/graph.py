@@ -194,7 +194,7 @@ _COLUMNS = (
 
 def save_workload(workload: Workload, path: str | Path) -> None:
     """Write a workload as JSON columns."""
-    from syncline.fabric.load import write_text
+    from syncline.files import write_text
 
     columns = {name: getattr(workload, name).tolist() for name in _COLUMNS}
     columns["duration_s"] = [None if np.isnan(value) else value for value in workload.duration_s.tolist()]

@@ -28,8 +28,8 @@ from syncline.fabric.exchange.slurm import parse_slurm_conf, parse_slurm_yaml, w
 from syncline.fabric.exchange.topograph import parse_topograph, write_topograph
 from syncline.fabric.exchange.tree import TreeSwitch, tree_cluster
 from syncline.fabric.fabric import Fabric
-from syncline.fabric.load import write_text
 from syncline.fabric.spec import ClusterSpec
+from syncline.files import write_text
 
 __all__ = [
     "Format", "NcclHost", "NcclReport", "NcclTopology", "check_nccl_topology", "describe", "detect", "export",

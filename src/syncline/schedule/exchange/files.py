@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from syncline.errors import FileError, ScheduleError
-from syncline.fabric.load import write_text
+from syncline.files import write_text
 from syncline.schedule.exchange import json_file
 from syncline.schedule.exchange.msccl_read import read_msccl
 from syncline.schedule.exchange.msccl_write import write_msccl

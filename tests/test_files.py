@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from syncline.errors import FileError
-from syncline.timeline.store import atomic, open_file
+from syncline.files import atomic, open_file
 
 
 def test_a_failure_keeps_the_old_file_and_leaves_nothing(tmp_path: Path) -> None:
@@ -45,15 +45,15 @@ def test_directories_and_devices_are_refused(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     for path, text in (
-        (tmp_path, f"{tmp_path}: is a directory.\n  Give a file name."),
-        (fifo, f"{fifo}: is not a regular file."),
-        (tmp_path / "no" / "x", f"{tmp_path}/no/x: cannot be written: its directory does not exist."),
+        (tmp_path, f'"{tmp_path}" is a directory.'),
+        (fifo, f'"{fifo}" is not a regular file.'),
+        (tmp_path / "no" / "x", f'cannot write "{tmp_path}/no/x": there is no folder "{tmp_path}/no".'),
     ):
         with pytest.raises(FileError) as caught, atomic(path):
             pass
-        assert str(caught.value) == text
+        assert caught.value.message == text
     for path, text in (
-        (tmp_path, f"{tmp_path}: is a directory.\n  Name the timeline file in it."),
+        (tmp_path, f"{tmp_path}: is a directory.\n  Name a file in it."),
         (fifo, f"{fifo}: is not a regular file."),
         (tmp_path / "x", f"{tmp_path}/x: cannot be read: No such file or directory."),
     ):
@@ -67,5 +67,5 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     path.write_bytes(b"old")
     with pytest.raises(FileError) as caught, atomic(path):
         raise OSError(28, "No space left on device")
-    assert str(caught.value) == f"{path}: cannot be written: No space left on device."
+    assert caught.value.message == f'cannot write "{path}": No space left on device.'
     assert path.read_bytes() == b"old"

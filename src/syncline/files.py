@@ -1,4 +1,4 @@
-"""Files that are whole or not there: atomic writing, and opening for reading, with errors that name the file."""
+"""Files that are whole or not there: writing at once, and opening for reading, with errors that name the file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,29 @@ from typing import BinaryIO
 
 from syncline.errors import FileError
 
+_HINT = "Name a file in a folder that exists and that you may write to."
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file's content at once, or leave it as it was; a pipe or /dev/stdout is written to, never replaced."""
+    check_writable(path)
+    if path.exists() and not path.is_file():
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise FileError(f'cannot write "{path}": {error.strerror}.', hint=_HINT) from None
+        return
+    with atomic(path) as file:
+        file.write(text.encode("utf-8"))
+
 
 @contextmanager
 def atomic(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path` and put it in place when the block ends well; else the old file stays."""
     target = Path(os.path.realpath(path))
-    _check_target(target)
+    check_writable(Path(path))
+    if target.exists() and not target.is_file():
+        raise FileError(f'"{path}" is not a regular file.')
     temp = target.parent / f".{target.name[:100]}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
     try:
         with _created(temp, target) as file:
@@ -26,16 +43,25 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         os.replace(temp, target)
     except OSError as error:
-        raise FileError(f"cannot be written: {error.strerror or error}.", where=str(path)) from error
+        raise FileError(f'cannot write "{path}": {error.strerror or error}.', hint=_HINT) from error
     finally:
         with suppress(OSError):
             temp.unlink()
 
 
+def check_writable(path: Path) -> None:
+    """Raise if a file cannot be written there, before the work for it is done."""
+    if path.is_dir():
+        raise FileError(f'"{path}" is a directory.', hint="Name a file inside it.")
+    if not os.access(path.parent, os.W_OK) and not (path.exists() and not path.is_file()):
+        reason = "the folder is read-only" if path.parent.is_dir() else f'there is no folder "{path.parent}"'
+        raise FileError(f'cannot write "{path}": {reason}.', hint=_HINT)
+
+
 def open_file(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file for reading."""
     if os.path.isdir(path):
-        raise FileError("is a directory.", where=str(path), hint="Name the timeline file in it.")
+        raise FileError("is a directory.", where=str(path), hint="Name a file in it.")
     if os.path.exists(path) and not os.path.isfile(path):
         raise FileError("is not a regular file.", where=str(path))
     try:
@@ -52,12 +78,3 @@ def _created(temp: Path, target: Path) -> BinaryIO:
     if target.exists():
         os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
     return file
-
-
-def _check_target(target: Path) -> None:
-    if target.is_dir():
-        raise FileError("is a directory.", where=str(target), hint="Give a file name.")
-    if target.exists() and not target.is_file():
-        raise FileError("is not a regular file.", where=str(target))
-    if not target.parent.is_dir():
-        raise FileError("cannot be written: its directory does not exist.", where=str(target))
