@@ -52,10 +52,16 @@ def tournament(lab: Lab, cluster: Path, fault: KnownFault | None = None, host: s
         raise LabError(f"the tournament failed: {done.ranks[0].stderr[-300:]}")
     rows = json.loads(done.ranks[0].stdout)["findings"]
     return [
-        Finding(row["rule"], Severity.WARNING, row["place"], row["observed"], confidence=row["confidence"])
+        Finding(row["rule"], Severity.WARNING, _place(row), row["observed"], confidence=row["confidence"])
         for row in rows
         if row["confidence"] >= LEAST_CONFIDENCE
     ]
+
+
+def _place(row: dict[str, Any]) -> str:
+    """Return the part that is named, and those that the finding says no flow can tell from it."""
+    others = [text for text in row["evidence"] if text.startswith("cannot be told from ")]
+    return "; ".join((row["place"], *others))
 
 
 def run() -> dict[str, Any]:
