@@ -1,7 +1,8 @@
-"""Tables, loads and frames for tests."""
+"""Tables, loads and frames for tests, and waiting for spans."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from syncline.watch.job import JobState, JobView
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
 from syncline.watch.spans.event import SpanEvent
+from syncline.watch.spans.unix_socket import SocketSpans
 
 CAPACITY = 12.5e9
 TICK_S = 0.25
@@ -68,3 +70,10 @@ class Job:
         self.step += 1
         self.view.add(events)
         return events
+
+
+def come(source: SocketSpans, count: int) -> None:
+    """Wait until so many datagrams have been taken."""
+    until = time.monotonic() + 10
+    while len(source._came) < count and time.monotonic() < until:
+        time.sleep(0.001)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.watch import trees
-from tests.watch.test_spans import come
+from tests.watch.scenes import come
 
 from syncline.errors import SynclineError, WatchError
 from syncline.fabric import load as load_fabric

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.watch.scenes import come
 
 from syncline.errors import FileError, WatchError
 from syncline.runtime.span_writer import MAX_SPANS, PER_DATAGRAM, SpanWriter, socket_path
@@ -39,13 +40,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=5),
     max_leaves=20,
 )
-
-
-def come(source: SocketSpans, count: int) -> None:
-    """Wait until so many datagrams have been taken."""
-    until = time.monotonic() + 10
-    while len(source._came) < count and time.monotonic() < until:
-        time.sleep(0.001)
 
 
 def test_a_span_comes_over_the_socket(tmp_path: Path) -> None:
