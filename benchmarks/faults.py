@@ -2,11 +2,12 @@
 
     python benchmarks/run.py faults --json
     FAULTS=1000 KILLS=0 python benchmarks/run.py faults --keep
-    FAULTS=0 KILLS=20 python benchmarks/run.py faults --keep      one part anew, the other as it was last kept
+    FAULTS=0 KILLS=20 python benchmarks/run.py faults --keep      one part anew, the others as they were last kept
 
 Faults: worlds of three ranks as threads over gloo on loopback, four steps each, codecs int8, fp32 and sign in turn.
 Kills: examples/training/elastic.py (int4 with error feedback, a checkpoint every 5 steps) in one torchrun of four
 ranks that is struck again and again; its losses must be those of an undisturbed run, digit by digit.
+Resize: the same example goes on from a checkpoint of four ranks with three.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,6 +33,7 @@ from syncline.runtime.injection import KINDS, NUM_RANKS, Fault, expected, run_wo
 
 ROOT = Path(__file__).resolve().parents[1]
 CODECS = ("int8", "fp32", "sign")
+NUM_KILLABLE = 4
 MESSAGES = 8
 """Messages of a step that are struck: a rank sends more, but not all in every order."""
 AT_ONCE = 12
@@ -81,10 +84,12 @@ def campaign(num_faults: int) -> dict[str, Any]:
     }
 
 
-def torchrun(folder: Path, steps: int, restarts: int, pause_s: float) -> subprocess.Popen[str]:
-    """Start the example on four ranks."""
+def torchrun(
+    folder: Path, steps: int, restarts: int, pause_s: float, num_ranks: int = NUM_KILLABLE
+) -> subprocess.Popen[str]:
+    """Start the example."""
     settings = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "STEPS": str(steps), "PAUSE_S": str(pause_s)}
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
     command = [*launcher, "--max-restarts", str(restarts), "--monitor-interval", "0.2",
                str(ROOT / "examples" / "training" / "elastic.py"), str(folder)]  # fmt: skip
     return subprocess.Popen(
@@ -123,7 +128,7 @@ def kills(num_kills: int, steps: int = 60, seed: int = 0) -> dict[str, Any]:
                 time.sleep(0.02)
             time.sleep(draws.uniform(0.0, 1.5))
             ranks = ranks_of(struck.pid)
-            if struck.poll() is None and len(ranks) == 4:
+            if struck.poll() is None and len(ranks) == NUM_KILLABLE:
                 os.kill(draws.choice(ranks), signal.SIGKILL)
                 moments.append(len(lines))
                 time.sleep(1.0)
@@ -137,18 +142,39 @@ def kills(num_kills: int, steps: int = 60, seed: int = 0) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def resize(num_ranks: int, steps: int = 30) -> dict[str, Any]:
+    """Stop four ranks at a checkpoint, and go on from it with four and with another number: how far losses differ."""
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = Path(folder, "first"), Path(folder, "second")
+        torchrun(first, steps, 0, 0.0).communicate(timeout=300)
+        shutil.copytree(first, second)
+        same = torchrun(first, 2 * steps, 0, 0.0).communicate(timeout=300)[0]
+        other = torchrun(second, 2 * steps, 0, 0.0, num_ranks).communicate(timeout=300)[0]
+    (due, _), (got, _) = losses(same.splitlines()), losses(other.splitlines())
+    apart = [abs(float(got[step]) / float(due[step]) - 1) for step in sorted(got)]
+    return {
+        "from_ranks": NUM_KILLABLE, "to_ranks": num_ranks, "resumed_at_step": min(got), "num_steps": len(got),
+        "every_step_there": sorted(got) == sorted(due) == list(range(steps, 2 * steps)),
+        "loss_apart_first": apart[0], "loss_apart_most": max(apart), "last_losses": [due[max(due)], got[max(got)]],
+    }  # fmt: skip
+
+
 def kept() -> dict[str, Any]:
     """Return the campaigns of the newest kept result, each with the time at which it was run."""
     files = sorted((ROOT / "benchmarks" / "results").glob("*-faults.json"))
     report = json.loads(files[-1].read_text("utf-8")) if files else {}
-    return {name: {"run_at": report["date"], **report[name]} for name in ("faults", "kills") if name in report}
+    return {
+        name: {"run_at": report.get("date", ""), **report[name]}
+        for name in ("faults", "kills", "resize")
+        if name in report
+    }
 
 
 def run() -> dict[str, Any]:
-    """Return both campaigns; one that was not asked for is the one kept last."""
+    """Return the campaigns; one that was not asked for is the one kept last."""
     found = kept()
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    for name, what, number in (("faults", campaign, "1000"), ("kills", kills, "20")):
+    for name, what, number in (("faults", campaign, "1000"), ("kills", kills, "20"), ("resize", resize, "3")):
         count = int(os.environ.get(name.upper(), number))
         if count:
             found[name] = {"run_at": now, **what(count)}

@@ -116,12 +116,15 @@ class DiLoCo(Wrapper):
 
     @torch.no_grad()
     def synchronize(self) -> None:
-        """Finish what is under way and make an outer step with all fragments at once: all replicas are then equal."""
+        """Finish what is under way and average what ranks have done since: all replicas are then equal.
+
+        It is no outer step: within a period, momentum would carry the weights on without anything new to show the way.
+        """
         entries = self._num_entries
         self._land_all()
         for index, shared in enumerate(self._shared):
-            shared.guests = frozenset()
             if entries == self._num_entries:
+                shared.guests, shared.is_plain = frozenset(), True
                 self._launch(index)
         self._land_all()
 
@@ -221,7 +224,7 @@ class DiLoCo(Wrapper):
         is_new = averaging.is_new
         if is_new:
             for shared in self._shared:
-                shared.flight = None
+                shared.flight, shared.is_plain = None, False
         self.num_steps, new = reconcile(self._shared, averaging.team, self.num_steps, is_new)
         dropped = sorted((shared.serial, k) for k, shared in enumerate(self._shared) if shared.flight is not None)
         averaging.hand_on([k for _, k in dropped])

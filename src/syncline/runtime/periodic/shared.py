@@ -25,6 +25,8 @@ class Shared:
         self.num_rounds = 0
         self.guests: frozenset[int] = frozenset()
         """Ranks that came within this fragment's period: their first round counts without them."""
+        self.is_plain = False
+        """Whether what is under way is to be taken as a plain average, outside the outer steps."""
         self.serial = 0
         """When it was launched, among all launches of this rank."""
         self._scale, self._is_guest = 1.0, False
@@ -72,7 +74,9 @@ class Shared:
         """Move the agreed weights along the average that has arrived."""
         if self._scale != 1.0:
             self.moved.mul_(self._scale)
-        if self.momentum is not None:
+        if self.is_plain:
+            lr = 1.0
+        elif self.momentum is not None:
             # As torch.optim.SGD: the first round starts the momentum, it is not damped.
             self.momentum.mul_(momentum).add_(self.moved)
             if nesterov:
@@ -92,4 +96,4 @@ class Shared:
             assert self.sent is not None
             self.fragment.add(torch.sub(self.agreed, self.sent, out=self.moved))
         self.flight = None
-        self.guests, self._scale, self._is_guest = frozenset(), 1.0, False
+        self.guests, self._scale, self._is_guest, self.is_plain = frozenset(), 1.0, False, False
