@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("quick", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("deep", parent=settings.get_profile("quick"), max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+# Agents and jobs of different tests must not meet: only where a test names a socket.
+os.environ["SYNCLINE_WATCH"] = ""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
