@@ -116,6 +116,18 @@ def test_a_sparse_payload_with_a_nan_is_poisoned_and_owes_what_is_finite(codec: 
     np.testing.assert_array_equal(residual, np.where(np.isnan(values), np.float32(0), values))
 
 
+@pytest.mark.parametrize("codec", DENSE + SPARSE)
+@pytest.mark.parametrize("size", [1, 257, 5000])
+@pytest.mark.parametrize("bad", [None, float("nan"), float("inf")])
+def test_encode_tells_whether_all_was_finite(codec: str, size: int, bad: float | None) -> None:
+    values = torch.from_numpy(numbers(size, 3)).cuda()
+    if bad is not None:
+        values[size // 2] = bad
+    gpu = CudaCodec(scheme(codec))
+    payload = torch.full((gpu.scheme.wire_bytes(size),), 255, dtype=torch.uint8, device="cuda")
+    assert gpu.encode(values, payload, gpu.new_state(size), torch.zeros_like(values)) is (bad is None)
+
+
 def test_damaged_payloads_raise_and_write_nothing() -> None:
     gpu = CudaCodec(scheme("topk:keep=0.01"))
     payload = torch.zeros(8 + 80, dtype=torch.uint8, device="cuda")

@@ -42,19 +42,14 @@ class CudaCodec:
     def encode(
         self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
     ) -> bool:
-        """Write values plus residual to the payload, leave the error in the residual, tell whether all was finite.
-
-        That is a read of its own here, and overflows of values plus residual are not looked for.
-        """
+        """Write values plus residual to the payload, leave the error in the residual, tell whether all was finite."""
         self._check(payload, values.numel())
-        finite = is_finite(values)
-        if payload.data_ptr() % 4:  # kernels write whole words
-            aligned = torch.empty_like(payload)
-            self._encode(values, aligned, state, residual)
+        # Kernels write whole words.
+        aligned = torch.empty_like(payload) if payload.data_ptr() % 4 else payload
+        self._encode(values, aligned, state, residual)
+        if aligned is not payload:
             payload.copy_(aligned)
-        else:
-            self._encode(values, payload, state, residual)
-        return finite
+        return self._is_whole(values, aligned)
 
     def add_up(self, payloads: Sequence[torch.Tensor], own: torch.Tensor, *, scale: float = 1.0) -> None:
         """Add what the payloads say, then multiply."""
@@ -79,6 +74,22 @@ class CudaCodec:
         finite = self.encode(own, payload, state, residual)
         self.decode(payload, own, scale=after)
         return finite
+
+    def _is_whole(self, values: torch.Tensor, payload: torch.Tensor) -> bool:
+        """Tell whether all that was encoded was finite, from as few bytes of the payload as say so."""
+        scheme, n = self.scheme, values.numel()
+        if n == 0:
+            return True
+        if isinstance(scheme, (Block, Fp8)):
+            return is_finite(payload[: 2 * -(-n // scheme.block)].view(torch.bfloat16))
+        if isinstance(scheme, Sign):
+            return is_finite(payload[: 4 * -(-n // scheme.block)].view(torch.float32))
+        if isinstance(scheme, (TopK, Chain)):
+            return int(payload[4:HEADER_BYTES].view(torch.int32)) == 0
+        if isinstance(scheme, Cast) and scheme.name != "fp32":
+            half = torch.float16 if scheme.name == "fp16" else torch.bfloat16
+            return is_finite(payload.view(half)) or is_finite(values)  # what fp16 cannot hold is finite all the same
+        return is_finite(values)
 
     def _encode(
         self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
