@@ -95,5 +95,6 @@ def test_a_loss_that_rises_is_drift_and_noise_is_not() -> None:
     assert train(guard, 1, losses=[2.9] * 50) == [""], "after a fall back it is compared with what comes then"
 
 
-def test_a_loss_that_is_no_number_is_drift() -> None:
+def test_a_loss_that_is_no_number_any_more_is_drift() -> None:
     assert train(Guard(), 1, losses=[float("nan")] * 50) == ["the loss is nan"]
+    assert train(Guard(), 2, losses=[*[2.0] * 60, float("nan"), *[2.0] * 39]) == ["", ""]

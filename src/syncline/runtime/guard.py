@@ -91,6 +91,8 @@ class Guard:
     def row(self, average: Callable[[torch.Tensor], None]) -> dict[str, Any]:
         """Return what was seen since the last judgement, and forget it; every rank averages when one does."""
         losses = torch.stack(self._losses).double() if self._losses else torch.zeros(1)
+        usable = losses[losses.isfinite()]  # one batch that overflows is no drift
+        losses = usable if len(usable) else losses
         noise = float(losses.std()) / math.sqrt(len(losses)) if len(losses) > 1 else 0.0
         found: dict[str, Any] = {"norm": self._norm_ratio(), "error": 0.0, "limit": ERROR_LIMIT}
         found |= {"losses": len(self._losses), "loss": float(losses.mean()), "noise": noise}
