@@ -170,7 +170,7 @@ def variants(values: Array, residual: Array) -> dict[str, dict[str, float]]:
         found = kernels.threshold(values, residual, n // 105, 64, 0, histogram, variant)
         kernels.select(values, residual, *found, index, value, variant)
 
-    calls: dict[str, Callable[[int], None]] = {
+    calls: dict[str, Callable[[int], object]] = {
         "int8": lambda variant: kernels.block_encode(values, int8, residual, 8, 256, False, 0, variant),
         "sign": lambda variant: kernels.sign_encode(values, sign, residual, 512, variant),
         "topk:keep=0.01": top,
