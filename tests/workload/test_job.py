@@ -91,7 +91,7 @@ def test_a_model_by_shape_by_change_and_by_config(tmp_path: Path) -> None:
 def test_codecs_shrink_the_wire() -> None:
     assert wire_share("plain", 4) == wire_share("none", 2) == wire_share("bf16", 2) == 1.0
     assert wire_share("int8", 4) == pytest.approx(0.25, rel=0.02)
-    assert wire_share("sign", 2) == wire_share("onebit", 2) == pytest.approx(1 / 16, rel=0.02)
+    assert wire_share("sign", 2) == wire_share("onebit", 2) == pytest.approx(1 / 16, rel=0.1)
     assert wire_share("topk:0.01", 4) == wire_share("topk:keep=0.01", 4) == pytest.approx(0.02, rel=0.2)
     assert wire_share("powersgd:rank=4", 4) == pytest.approx(2 * 4 / 2048, rel=0.01)
     with pytest.raises(DescriptionError, match='no codec "zip"'):
@@ -112,7 +112,7 @@ def test_codecs_have_one_name_and_old_ones_are_read() -> None:
 
 
 def test_one_bit_adam_sends_signs_and_needs_whole_parameters() -> None:
-    assert job(parallel={"zero": "none"}, sync={"method": "one-bit-adam"}).sync.codec == "sign:block=512"
+    assert job(parallel={"zero": "none"}, sync={"method": "one-bit-adam"}).sync.codec == "sign"
     with pytest.raises(DescriptionError, match="one-bit-adam needs whole parameters on every rank: `zero: none`"):
         job(sync={"method": "one-bit-adam"})
     with pytest.raises(DescriptionError, match="is a form of adam, and the optimizer is sgd"):

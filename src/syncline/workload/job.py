@@ -35,7 +35,7 @@ TREE_RULE = "tree all-reduces, but ZeRO and FSDP scatter and gather: `zero: none
 
 
 #: What 1-bit Adam sends momenta in unless a codec is given, as the runtime's does.
-ONE_BIT = "sign:block=512"
+ONE_BIT = "sign"
 
 
 class Batch(Strict):
