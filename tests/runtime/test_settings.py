@@ -10,7 +10,7 @@ import torch
 from syncline.errors import CodecError, SynchronizationError
 from syncline.fabric import ClusterSpec, build
 from syncline.runtime.advice import Costs, exposed_s
-from syncline.runtime.agreement import _difference
+from syncline.runtime.agreement import difference
 from syncline.runtime.bucket import Layout, piece_cuts
 from syncline.runtime.levels import members, resolve
 from syncline.runtime.residuals import Residuals
@@ -99,7 +99,7 @@ def test_the_best_bucket_is_small_on_a_slow_wire_and_large_where_each_bucket_is_
 
 
 def test_differences_between_ranks_are_named() -> None:
-    text = str(_difference("version", "0.1", 3, "0.2"))
+    text = str(difference(0, {"version": "0.1"}, 3, {"version": "0.2"}))
     assert text.startswith("ranks do not agree on version: rank 0 has '0.1' and rank 3 has '0.2'.")
-    fewer = str(_difference("parameters", [["a", [2]]], 1, []))
+    fewer = str(difference(0, {"parameters": [["a", [2]]]}, 1, {"parameters": []}))
     assert fewer.startswith("ranks do not hold the same parameters: rank 0 has 1 and rank 1 has 0.")
