@@ -1,7 +1,7 @@
 """Loss after equal tokens: plain DDP with Adam, DiLoCo every 50 steps between two sites, and 1-bit Adam.
 
 DiLoCo and 1-bit Adam begin with 100 dense steps, as their papers do: the first hundred steps move far and in changing
-directions, and an outer momentum that starts there overshoots (8 % more loss at the end of these 400 steps).
+directions, and an outer momentum that starts there overshoots (10 % more loss at the end of these 400 steps).
 """
 
 from __future__ import annotations
