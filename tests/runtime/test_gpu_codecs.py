@@ -125,7 +125,7 @@ def test_encode_tells_whether_all_was_finite(codec: str, size: int, bad: float |
         values[size // 2] = bad
     gpu = CudaCodec(scheme(codec))
     payload = torch.full((gpu.scheme.wire_bytes(size),), 255, dtype=torch.uint8, device="cuda")
-    assert gpu.encode(values, payload, gpu.new_state(size), torch.zeros_like(values)) is (bad is None)
+    assert bool(gpu.encode(values, payload, gpu.new_state(size), torch.zeros_like(values))) is (bad is None)
 
 
 def test_damaged_payloads_raise_and_write_nothing() -> None:

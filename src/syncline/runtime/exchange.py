@@ -198,7 +198,7 @@ class Exchange:
             self._beyond.forget()
         if self._trouble is not None:
             return
-        self._take_back(self.wire.peers)
+        self._take_back()
 
     def _arrived(self, name: str, posted_s: float, box: Box) -> None:
         size = sum(len(box[peer].tensor) for peer in self.wire.peers)
@@ -221,18 +221,20 @@ class Exchange:
         """
         if not is_finite(self.own):
             return Trouble(self._place.origin, self._place.find(self.own))
-        for i, peer in enumerate(self.wire.peers):
+        finite = []
+        for peer in self.wire.peers:
             began = time.perf_counter()
-            shard = self._shards[peer]
-            finite = self.codec.encode(shard, self._out[peer].payload, self._states[peer], self._residuals[peer])
+            shard, payload = self._shards[peer], self._out[peer].payload
+            finite.append(self.codec.encode(shard, payload, self._states[peer], self._residuals[peer]))
             self._step.record(SpanKind.ENCODE, "encode shard", began, time.perf_counter(), shard.nbytes)
-            if not finite:
-                self._take_back(self.wire.peers[: i + 1])
-                return Trouble(self._place.origin, self._place.find(shard))
-        return None
+        bad = next((peer for peer, is_so in zip(self.wire.peers, finite, strict=True) if not is_so), None)
+        if bad is None:
+            return None
+        self._take_back()
+        return Trouble(self._place.origin, self._place.find(self._shards[bad]))
 
-    def _take_back(self, peers: list[int]) -> None:
-        for peer in peers:
+    def _take_back(self) -> None:
+        for peer in self.wire.peers:
             residual = self._residuals[peer]
             if residual is not None:
                 take_back(self.codec, self._shards[peer], self._out[peer].payload, residual)

@@ -24,7 +24,7 @@ class TensorCodec(Protocol):
 
     def encode(
         self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
-    ) -> bool: ...
+    ) -> bool | torch.Tensor: ...
 
     def decode(self, payload: torch.Tensor, out: torch.Tensor, *, add: bool = False, scale: float = 1.0) -> None: ...
 
@@ -40,7 +40,7 @@ class TensorCodec(Protocol):
         *,
         before: float = 1.0,
         after: float = 1.0,
-    ) -> bool: ...
+    ) -> bool | torch.Tensor: ...
 
 
 class CpuCodec:

@@ -41,8 +41,11 @@ class CudaCodec:
 
     def encode(
         self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
-    ) -> bool:
-        """Write values plus residual to the payload, leave the error in the residual, tell whether all was finite."""
+    ) -> bool | torch.Tensor:
+        """Write values plus residual to the payload, leave the error in the residual, tell whether all was finite.
+
+        What it tells is still on the device: to ask is to wait for the kernels.
+        """
         self._check(payload, values.numel())
         # Kernels write whole words.
         aligned = torch.empty_like(payload) if payload.data_ptr() % 4 else payload
@@ -68,24 +71,24 @@ class CudaCodec:
         *,
         before: float = 1.0,
         after: float = 1.0,
-    ) -> bool:
+    ) -> bool | torch.Tensor:
         """Add the payloads, encode the sum and take what it decodes to, as `Scheme.reduce` does."""
         self.add_up(payloads, own, scale=before)
         finite = self.encode(own, payload, state, residual)
         self.decode(payload, own, scale=after)
         return finite
 
-    def _is_whole(self, values: torch.Tensor, payload: torch.Tensor) -> bool:
+    def _is_whole(self, values: torch.Tensor, payload: torch.Tensor) -> bool | torch.Tensor:
         """Tell whether all that was encoded was finite, from as few bytes of the payload as say so."""
         scheme, n = self.scheme, values.numel()
         if n == 0:
             return True
         if isinstance(scheme, (Block, Fp8)):
-            return is_finite(payload[: 2 * -(-n // scheme.block)].view(torch.bfloat16))
+            return torch.isfinite(payload[: 2 * -(-n // scheme.block)].view(torch.bfloat16)).all()
         if isinstance(scheme, Sign):
-            return is_finite(payload[: 4 * -(-n // scheme.block)].view(torch.float32))
+            return torch.isfinite(payload[: 4 * -(-n // scheme.block)].view(torch.float32)).all()
         if isinstance(scheme, (TopK, Chain)):
-            return int(payload[4:HEADER_BYTES].view(torch.int32)) == 0
+            return payload[4:HEADER_BYTES].view(torch.int32)[0] == 0
         if isinstance(scheme, Cast) and scheme.name != "fp32":
             half = torch.float16 if scheme.name == "fp16" else torch.bfloat16
             return is_finite(payload.view(half)) or is_finite(values)  # what fp16 cannot hold is finite all the same
