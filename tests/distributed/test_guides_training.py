@@ -14,7 +14,9 @@ pytest.importorskip("torch", reason="the runtime needs torch")
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "training"
-LINE = re.compile(r"step \d+: .* = compute .* \+ exposed .*; sent .* \([\w :+=.]+, [\d.]+x fewer\) at .*; \d+% of the bound")
+LINE = re.compile(
+    r"step \d+: .* = compute .* \+ exposed .*; sent .* \([\w :+=.]+, [\d.]+x fewer\) at .*; \d+% of the bound"
+)
 
 
 def run(command: list[str], folder: Path) -> str:

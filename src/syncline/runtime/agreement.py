@@ -29,7 +29,7 @@ def difference(first_rank: int, first: dict[str, Any], rank: int, other: dict[st
     for key in first:
         mine, theirs = first[key], other.get(key)
         if mine != theirs and key == "parameters":
-            return _parameter_difference(first_rank, mine, rank, theirs)
+            return _parameter_difference(first_rank, mine, rank, theirs or [])
         if mine != theirs:
             return AgreementError(
                 f"ranks do not agree on {key}: rank {first_rank} has {mine!r} and rank {rank} has {theirs!r}.",
