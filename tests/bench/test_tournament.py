@@ -82,8 +82,9 @@ def test_a_slow_leaf_or_its_uplinks_are_named(kind: PartKind, seed: int) -> None
     assert drill(FOUR, kind, seed, known=True, factor=0.4) == (True, 0)
 
 
-def test_links_between_switches_are_named_where_paths_are_known() -> None:
-    found = [drill(FOUR, PartKind.LINK, seed, known=True, factor=0.4) for seed in range(25)]
+@pytest.mark.parametrize("kind", [PartKind.LINK, PartKind.CABLE])
+def test_links_between_switches_are_named_where_paths_are_known(kind: PartKind) -> None:
+    found = [drill(FOUR, kind, seed, known=True, factor=0.4) for seed in range(25)]
     # A hash may send no flow over the link that is slow; then nobody can see it.
     assert sum(hit for hit, _ in found) >= 23 and sum(extra for _, extra in found) == 0
 
@@ -192,4 +193,4 @@ def test_both_directions_of_a_cable_are_one_finding() -> None:
     exercise.capacity[link ^ 1] *= 0.4
     (finding,) = findings(run(exercise.crossings(known=True), exercise.play), [f"h{i}" for i in range(8)])
     assert finding.rule == "bench.slow.host" and finding.place.endswith(" and back")
-    assert planted.part.owner in finding.place and "both directions" in finding.meaning
+    assert planted.part.owner in finding.place and "both ways" in finding.meaning

@@ -33,7 +33,7 @@ LEAST_FLOWS = 2
 
 _FREEDOM = 4.0
 _PRIOR = {
-    PartKind.HOST_TX: 0.0, PartKind.HOST_RX: 0.0, PartKind.LINK: 0.0,
+    PartKind.HOST_TX: 0.0, PartKind.HOST_RX: 0.0, PartKind.LINK: 0.0, PartKind.CABLE: -1.5,
     PartKind.UPLINKS: -2.0, PartKind.DOWNLINKS: -2.0, PartKind.LEAF: -2.0, PartKind.SPINE: -2.0,
 }  # fmt: skip
 """Cables, optics and hosts fail more often than whole switches; and a larger part fits more by chance."""

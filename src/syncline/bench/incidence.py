@@ -1,7 +1,7 @@
 """What could be to blame for each flow: the parts of the fabric it crosses, with a probability where a hash decides.
 
 Parts are what somebody can go and look at: a host's sending or receiving side, a cable between switches in one
-direction, all uplinks or downlinks of a leaf, a leaf, a spine.
+direction or in both, all uplinks or downlinks of a leaf, a leaf, a spine.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class PartKind(StrEnum):
     HOST_TX = "host-tx"
     HOST_RX = "host-rx"
     LINK = "link"
+    CABLE = "cable"
     UPLINKS = "uplinks"
     DOWNLINKS = "downlinks"
     LEAF = "leaf"
@@ -145,6 +146,7 @@ class Crossings:
 def _parts(fabric: Fabric, links: list[int]) -> list[Part]:
     columns, devices = fabric.links, fabric.devices
     network = [link for link in links if columns.tier[link] not in (Tier.SCALE_UP, Tier.PCIE, Tier.SOCKET)]
+    crossed_links = set(network)
     parts: list[Part] = []
     groups: dict[tuple[PartKind, str], set[int]] = {}
     for link in network:
@@ -159,6 +161,10 @@ def _parts(fabric: Fabric, links: list[int]) -> list[Part]:
             parts.append(Part.single(PartKind.HOST_RX, f"{host} RX ({name})", host, link))
         else:
             parts.append(Part.single(PartKind.LINK, name, fabric.device_name(src), link))
+            back = columns.reverse(link)
+            if link < back and back in crossed_links:
+                both = frozenset({link, back})
+                parts.append(Part(PartKind.CABLE, name.replace(" -> ", " <-> "), fabric.device_name(src), both, both))
             if devices.level[src] == 1 and devices.level[dst] > 1:
                 groups.setdefault((PartKind.UPLINKS, fabric.device_name(src)), set()).add(link)
             if devices.level[dst] == 1 and devices.level[src] > 1:

@@ -220,6 +220,7 @@ _ADVICE = {
     PartKind.HOST_TX: ("the host sends slowly to everybody", "Look at its NIC, cable, PCIe width and load."),
     PartKind.HOST_RX: ("the host receives slowly from everybody", "Look at the port, cable and optic towards it."),
     PartKind.LINK: ("only flows over this cable are slow", "Look at its counters, optics and speed."),
+    PartKind.CABLE: ("flows over this cable are slow both ways", "Look at the cable, its optics and both ports."),
     PartKind.UPLINKS: ("all that leaves the leaf is slow", "Look at the leaf's uplinks: some down, or oversubscribed."),
     PartKind.DOWNLINKS: ("all that enters the leaf is slow", "Look at the links from the spines to the leaf."),
     PartKind.LEAF: ("every flow over the leaf is slow", "Look at the leaf switch: errors, buffers, flow control."),
@@ -265,10 +266,7 @@ def _finding(result: Result, suspect: Suspect, back: Suspect | None, names: Sequ
     if back is not None:
         rule = "cable" if suspect.part.kind is PartKind.LINK else "host"
         place = f"{suspect.part.name} and back"
-        meaning, fix = (
-            "flows over this cable are slow in both directions",
-            "Look at the cable, its optics and both ports.",
-        )
+        meaning, fix = _ADVICE[PartKind.CABLE]
         confidence, flows = min(confidence, back.confidence), (*flows, *(f for f in back.flows if f not in flows))
     slow = sorted(flows, key=lambda row: result.measured_Bps[row] / result.expected_Bps[row])
     evidence = [
