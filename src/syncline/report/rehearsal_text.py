@@ -43,7 +43,9 @@ def headline(found: Rehearsal) -> str:
     plain = next((row for row in found.steps if row.synchronisation == "ddp"), None)
     gain = f", {plain.measured_s / best.measured_s:.1f}x plain DDP" if plain is not None and plain != best else ""
     said = f"use {best.synchronisation}: a step takes {units.show_time(best.measured_s)}{gain}"
-    return f"{said}; {right} over {len(gaps)} collectives" if right else said
+    worst = max(abs(row.gap) for row in found.steps)
+    steps = f"steps within {worst:.0%}"
+    return f"{said}; {right} over {len(gaps)} collectives, {steps}" if right else f"{said}; {steps}"
 
 
 def explain(found: Rehearsal, row: OperationRow | StepRow) -> str:
