@@ -6,6 +6,7 @@ Loss against time takes each method's median step at 1 Gb/s and 100 Mb/s from th
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 from statistics import fmean
@@ -37,7 +38,7 @@ def run() -> dict[str, Any]:
     panels = [("equal steps", "steps", [(m, [float(k) for k in range(len(c))], c) for m, c in curves.items()])]
     for name, title in (("runtime", "1 Gb/s"), ("runtime_slow", "100 Mb/s")):
         panels += [(title, "seconds", timed)] if (timed := _timed(name, curves)) else []
-    draw(panels, RESULTS / "2026-11-15-runtime_loss.svg")
+    draw(panels, RESULTS / f"{datetime.date.today()}-runtime_loss.svg")
     return {
         "steps": STEPS,
         "mean_of_last": LAST,

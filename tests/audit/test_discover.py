@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from syncline.audit.discover import discover, look
+from syncline.audit.discover import describe, look
 from syncline.audit.host import Host
 from syncline.audit.lldp import parse_lldp
 from syncline.audit.root import Root
@@ -23,6 +24,10 @@ def host(draft: Draft, name: str = "") -> Host:
         draft.host = name
         draft.put("proc/sys/kernel/hostname", name)
     return Host(Root.of(draft.tree()))
+
+
+def discover(hosts: list[Host], gpu: str | None = None, **given: Any) -> ClusterSpec:
+    return describe([look(host, gpu) for host in hosts], gpu=gpu, **given)
 
 
 def with_neighbours(name: str, leaf: str) -> Host:

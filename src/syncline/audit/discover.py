@@ -1,7 +1,7 @@
 """Discovery: a cluster description from what is there, with every guess written into its notes.
 
-spec = discover([Host(Root.live())])                 # one host
-spec = discover(hosts, slurm=Path("topology.conf"))  # captured trees, joined as Slurm says
+seen = [look(host) for host in hosts]                # live, or captured trees
+spec = describe(seen, slurm=Path("topology.conf"))   # joined as Slurm says
 save(spec, "cluster.yaml")                           # `syncline fabric show cluster.yaml`
 """
 
@@ -91,19 +91,6 @@ class Seen:
         return found
 
 
-def discover(
-    hosts: Sequence[Host],
-    *,
-    slurm: Path | None = None,
-    nccl: Path | None = None,
-    names: Sequence[str] = (),
-    gpu: str | None = None,
-    network: str | None = None,
-) -> ClusterSpec:
-    """Return the cluster that these hosts (and a Slurm topology, or an NCCL one) describe."""
-    return describe([look(host, gpu) for host in hosts], slurm=slurm, nccl=nccl, names=names, gpu=gpu, network=network)
-
-
 def describe(
     seen: Sequence[Seen],
     *,
@@ -113,7 +100,7 @@ def describe(
     gpu: str | None = None,
     network: str | None = None,
 ) -> ClusterSpec:
-    """Return the cluster of hosts that were looked at."""
+    """Return the cluster that these hosts (and a Slurm topology, or an NCCL one) describe."""
     seen = list(seen)
     twice = [name for name, count in Counter(one.name for one in seen).items() if count > 1]
     if twice:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 
 from syncline.codec import kernels
-from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme
+from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme, Sum
 from syncline.errors import CodecError
 
 ROUNDINGS = ("nearest", "stochastic")
@@ -61,21 +61,10 @@ class Block(Scheme):
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         kernels.block_decode(payload, out, self.bits, self.block, add, scale)
 
-    def _reduce(
-        self,
-        payloads: Sequence[U8],
-        own: F32,
-        payload: U8 | None,
-        state: EncodeState | None,
-        residual: F32 | None,
-        before: float,
-        after: float,
-    ) -> bool:
+    def _reduce(self, sum_: Sum) -> bool:
         stochastic = self.rounding == "stochastic"
-        key = state.next_key() if stochastic and state is not None else 0
-        return kernels.block_reduce(
-            payloads, own, payload, residual, self.bits, self.block, stochastic, key, before, after
-        )
+        key = sum_.state.next_key() if stochastic and sum_.state is not None else 0
+        return kernels.block_reduce(*sum_.arrays, self.bits, self.block, stochastic, key, sum_.before, sum_.after)
 
 
 def scale_bytes(num_elements: int, block: int) -> int:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from syncline.codec import kernels
-from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme
+from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme, Sum
 
 
 class Cast(Scheme):
@@ -40,14 +38,5 @@ class Cast(Scheme):
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         kernels.cast_decode(payload, out, self.name, add, scale)
 
-    def _reduce(
-        self,
-        payloads: Sequence[U8],
-        own: F32,
-        payload: U8 | None,
-        state: EncodeState | None,
-        residual: F32 | None,
-        before: float,
-        after: float,
-    ) -> bool:
-        return kernels.cast_reduce(payloads, own, payload, residual, self.name, before, after)
+    def _reduce(self, sum_: Sum) -> bool:
+        return kernels.cast_reduce(*sum_.arrays, self.name, sum_.before, sum_.after)

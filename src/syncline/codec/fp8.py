@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from syncline.codec import kernels
 from syncline.codec.block import ROUNDED_UP, TINY, block_tops, check_block, scale_bytes
 from syncline.codec.reference import FORMATS
-from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme
+from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme, Sum
 from syncline.errors import CodecError
 
 
@@ -44,14 +42,5 @@ class Fp8(Scheme):
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         kernels.fp8_decode(payload, out, self.format, self.block, add, scale)
 
-    def _reduce(
-        self,
-        payloads: Sequence[U8],
-        own: F32,
-        payload: U8 | None,
-        state: EncodeState | None,
-        residual: F32 | None,
-        before: float,
-        after: float,
-    ) -> bool:
-        return kernels.fp8_reduce(payloads, own, payload, residual, self.format, self.block, before, after)
+    def _reduce(self, sum_: Sum) -> bool:
+        return kernels.fp8_reduce(*sum_.arrays, self.format, self.block, sum_.before, sum_.after)

@@ -85,6 +85,19 @@ class EncodeState:
             self.inner.from_arrays({k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)})
 
 
+@dataclass(frozen=True)
+class Sum:
+    """What is added up: payloads onto an array, times `before`; encoded unless its payload is None, decoded `after`.
+
+    `arrays` are the payloads, the array, the payload of the sum and its residual.
+    """
+
+    arrays: tuple[Sequence[U8], F32, U8 | None, F32 | None]
+    before: float = 1.0
+    after: float = 1.0
+    state: EncodeState | None = None
+
+
 class Scheme(ABC):
     """A way to turn float32 numbers into fewer bytes and back; immutable.
 
@@ -126,7 +139,7 @@ class Scheme(ABC):
     def add_up(self, payloads: Sequence[U8], own: F32, *, scale: float = 1.0) -> None:
         """Add what each payload says to `own`, in order, then multiply by `scale`."""
         self._check_reduce(payloads, own)
-        self._reduce(payloads, own, None, None, None, scale, 1.0)
+        self._reduce(Sum((payloads, own, None, None), scale))
 
     def reduce(
         self,
@@ -145,7 +158,7 @@ class Scheme(ABC):
         """
         self._check_reduce(payloads, own)
         self._check_encode(own, payload, state, residual)
-        return self._reduce(payloads, own, payload, state, residual, before, after)
+        return self._reduce(Sum((payloads, own, payload, residual), before, after, state))
 
     @abstractmethod
     def error_bound(self, values: F32) -> Bound:
@@ -164,24 +177,16 @@ class Scheme(ABC):
     @abstractmethod
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None: ...
 
-    def _reduce(
-        self,
-        payloads: Sequence[U8],
-        own: F32,
-        payload: U8 | None,
-        state: EncodeState | None,
-        residual: F32 | None,
-        before: float,
-        after: float,
-    ) -> bool:
+    def _reduce(self, sum_: Sum) -> bool:
+        payloads, own, payload, residual = sum_.arrays
         for received in payloads:
             self._decode(received, own, True, 1.0)
-        if before != 1.0:
-            own *= np.float32(before)
-        if payload is None or state is None:
+        if sum_.before != 1.0:
+            own *= np.float32(sum_.before)
+        if payload is None or sum_.state is None:
             return True
-        finite = self._encode(own, payload, state, residual)
-        self._decode(payload, own, False, after)
+        finite = self._encode(own, payload, sum_.state, residual)
+        self._decode(payload, own, False, sum_.after)
         return finite
 
     def _check_reduce(self, payloads: Sequence[U8], own: F32) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from syncline.codec import kernels
 from syncline.codec.block import TINY, check_block
-from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme
+from syncline.codec.scheme import F32, U8, Bound, EncodeState, Scheme, Sum
 
 
 class Sign(Scheme):
@@ -45,14 +43,5 @@ class Sign(Scheme):
     def _decode(self, payload: U8, out: F32, add: bool, scale: float) -> None:
         kernels.sign_decode(payload, out, self.block, add, scale)
 
-    def _reduce(
-        self,
-        payloads: Sequence[U8],
-        own: F32,
-        payload: U8 | None,
-        state: EncodeState | None,
-        residual: F32 | None,
-        before: float,
-        after: float,
-    ) -> bool:
-        return kernels.sign_reduce(payloads, own, payload, residual, self.block, before, after)
+    def _reduce(self, sum_: Sum) -> bool:
+        return kernels.sign_reduce(*sum_.arrays, self.block, sum_.before, sum_.after)
