@@ -32,13 +32,18 @@ def steps(model: Any, rank: int, numbers: range) -> list[float]:
     return errors
 
 
+def settle(handle: Any, model: Any, rank: int, errors: list[float]) -> list[float]:
+    """Go on until it holds: on a busy machine the network seems to change and it tries once more."""
+    while handle.pilot.phase != "hold" and len(errors) < 120:
+        errors += steps(model, rank, range(1))
+    return errors
+
+
 def settles(rank: int) -> dict[str, Any]:
     """Asked for nothing it measures, tries and holds; every rank holds the same; averages are right all the way."""
     model = distributed(network())
     handle: Any = syncline.torch.synchronize(model, **OPTIONS)
-    errors = steps(model, rank, range(17))
-    while handle.pilot.phase != "hold" and len(errors) < 120:  # on a busy machine the network seems to change
-        errors += steps(model, rank, range(1))
+    errors = settle(handle, model, rank, steps(model, rank, range(17)))
     state = handle.state_dict()
     other = distributed(network())
     again: Any = syncline.torch.synchronize(other, codec="auto", accuracy="safe", **OPTIONS)
@@ -79,7 +84,7 @@ def falls_back(rank: int) -> dict[str, Any]:
     try:
         model = distributed(network())
         handle: Any = syncline.torch.synchronize(model, codec="auto", **OPTIONS)
-        steps(model, rank, range(18))
+        settle(handle, model, rank, steps(model, rank, range(18)))
         found = {"phase": handle.pilot.phase, "codecs": list(handle.pilot.codecs), "why": handle.why()}
         wanted = handle.pilot.choice.name
         handle.close()
