@@ -8,11 +8,11 @@ pytest.importorskip("torch", reason="the runtime needs torch")
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.runtime.memory_wire import wires
 
 from syncline.codec.scheme import scheme
 from syncline.errors import AgreementError
 from syncline.runtime.exchange import Exchange, Place, Trouble, shard_bounds
+from syncline.runtime.memory_wire import wires
 from syncline.runtime.message import FAILED, NONFINITE, Box, Slot, Stamp
 from syncline.runtime.step import Step
 

@@ -24,6 +24,7 @@ DEPTH = 2
 """Pieces whose sums the runtime awaits at once."""
 RING_LANES = 2
 """Collectives that gloo runs at once."""
+PIECE_BYTES = 8 << 20
 ALIGNMENT = 256
 NS = 1e-9
 """The unit of work: shares of a processor are nanoseconds a second, as messages are bytes a second."""
@@ -55,14 +56,36 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Stages:
+    """Seconds of one processor for one piece: to encode it for the others, to sum the own shard, to take the sums."""
+
+    send_s: float
+    reduce_s: float
+    collect_s: float
+
+
+@dataclass(frozen=True)
 class Exchanged:
-    """How gradients travel: bytes of a shard, and seconds of one processor to encode and to decode one element."""
+    """How gradients travel: bytes of a shard, and seconds of one processor to encode and to decode one element.
+
+    `measured` says what pieces of so many elements cost, where somebody knows better than by element.
+    """
 
     name: str
     wire_bytes: Callable[[int], int]
     encode_s: float
     decode_s: float
-    piece_bytes: int = 8 << 20
+    piece_bytes: int = PIECE_BYTES
+    measured: Mapping[int, Stages] = field(default_factory=dict)
+
+    def stages(self, elements: int, num_ranks: int) -> Stages:
+        """Return what a piece costs each rank."""
+        known = self.measured.get(elements)
+        if known is not None:
+            return known
+        own = shard_sizes(elements, num_ranks)[0]
+        summed = own * (self.decode_s * (num_ranks - 1) + self.encode_s)
+        return Stages(self.encode_s * (elements - own), summed, self.decode_s * elements)
 
 
 @dataclass(frozen=True)
@@ -119,6 +142,12 @@ def step_s(work: Work, how: Sequence[How], num_ranks: int, wire: Wire, machine: 
     return draft.run()
 
 
+def piece_sizes(num_elements: int, piece_bytes: int = PIECE_BYTES) -> list[int]:
+    """Return the elements of the pieces in which a bucket is exchanged."""
+    most = piece_bytes // 4
+    return [min(most, num_elements - begin) for begin in range(0, num_elements, most)]
+
+
 def shard_sizes(num_elements: int, num_shards: int) -> list[int]:
     """Return how the runtime cuts a piece: equal shards aligned to blocks, the last ones shorter or empty."""
     equal = -(-num_elements // num_shards)
@@ -170,9 +199,8 @@ class _Draft:
         elif isinstance(how, Factored):
             self._factored(how, elements, ready)
         else:
-            most = how.piece_bytes // 4
-            for begin in range(0, elements, most):
-                self._piece(how, min(most, elements - begin), ready)
+            for size in piece_sizes(elements, how.piece_bytes):
+                self._piece(how, size, ready)
 
     def finish(self) -> None:
         """Await what is still outstanding."""
@@ -184,13 +212,13 @@ class _Draft:
         return [*self._back, *(task for lane in self._lanes for task in lane)]
 
     def _piece(self, how: Exchanged, elements: int, ready: int) -> None:
-        own = shard_sizes(elements, self.num_ranks)[0]
-        others, sent = elements - own, how.wire_bytes(own) * (self.num_ranks - 1)
-        arrived = self._scatter(how.encode_s * others, sent, ready)
-        summed = self.work(own * (how.decode_s * (self.num_ranks - 1) + how.encode_s), [*self._back, *arrived])
+        cost = how.stages(elements, self.num_ranks)
+        sent = how.wire_bytes(shard_sizes(elements, self.num_ranks)[0]) * (self.num_ranks - 1)
+        arrived = self._scatter(cost.send_s, sent, ready)
+        summed = self.work(cost.reduce_s, [*self._back, *arrived])
         self._back = [summed]
         sums = self._spread(sent, summed)
-        self._later(lambda: self._take(how.decode_s * elements, sums))
+        self._later(lambda: self._take(cost.collect_s, sums))
 
     def _factored(self, how: Factored, elements: int, ready: int) -> None:
         # P and Q are about equally large; a sum costs little beside the products with the gradient.
@@ -209,13 +237,10 @@ class _Draft:
         self._later(later)
 
     def _scatter(self, seconds: float, size_bytes: float, ready: int) -> list[int]:
-        """Append the front thread: encode a part, post it, encode the next."""
-        parts = min(self.num_ranks - 1, MAX_PARTS)
-        flows = []
-        for _ in range(parts):
-            self._front = [self.work(seconds / parts, [*self._front, ready])]
-            flows.append(self.send(size_bytes / parts, self._front, (self.num_ranks - 1) / parts))
-        return [*flows, *self._front]
+        """Append the front thread: encode for every peer, then post."""
+        coded = self.work(seconds, [*self._front, ready])
+        self._front = [coded]
+        return [*self._spread(size_bytes, coded), coded]
 
     def _spread(self, size_bytes: float, after: int) -> list[int]:
         parts = min(self.num_ranks - 1, MAX_PARTS)

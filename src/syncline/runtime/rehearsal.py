@@ -7,12 +7,15 @@ trainer.train("int8", steps=8)       # wall seconds of steps, losses, bytes sent
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -21,9 +24,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from syncline import __version__
 from syncline.codec.scheme import scheme
+from syncline.program.overlap import Stages
+from syncline.runtime.exchange import Exchange, Place
 from syncline.runtime.group import Group
+from syncline.runtime.memory_wire import MemoryWire, wires
+from syncline.runtime.settings import Settings
 from syncline.runtime.start import synchronize
-from syncline.runtime.step import IGNORES
+from syncline.runtime.step import IGNORES, Step
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
 
 BUCKET_MB = 4.0
@@ -123,6 +130,26 @@ class Trainer:
         forward, backward, last = steady[middle]
         return OwnWork(forward, tuple(backward), tuple(size for _, size in marks), last)
 
+    def optimizer_time(self, codec: str, repeats: int = 3) -> float:
+        """Return the optimizer's processor seconds on what a codec leaves of gradients: zeros can cost more."""
+        torch.manual_seed(0)
+        model = ByteGpt(self.width, self.depth, self.length)
+        optimizer, known = _optimizer(model), scheme(codec)
+        times = []
+        for step in range(repeats + 1):
+            model(self._batch(step)).backward()
+            for parameter in model.parameters():
+                assert parameter.grad is not None
+                values = parameter.grad.view(-1).numpy()
+                payload = np.empty(known.wire_bytes(values.size), np.uint8)
+                known.encode(values, payload, known.new_state(values.size))
+                known.decode(payload, values)
+            began = time.thread_time()
+            optimizer.step()
+            optimizer.zero_grad()
+            times.append(time.thread_time() - began)
+        return statistics.median(times[1:])
+
     def cores(self, group: Group, repeats: int = 4) -> float:
         """Return how many processors all ranks together really got while all worked: others may want them too."""
         torch.manual_seed(0)
@@ -199,12 +226,16 @@ class Trainer:
         torch.manual_seed(0)
         model = ByteGpt(self.width, self.depth, self.length)
         ddp = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MB, gradient_as_bucket_view=True)
-        return ddp, torch.optim.AdamW(ddp.parameters(), lr=3e-4)
+        return ddp, _optimizer(ddp)
 
     def _batch(self, step: int) -> torch.Tensor:
         generator = torch.Generator().manual_seed(1000 * step + self.rank)
         start = torch.randint(0, len(self._text) - self.length - 1, (self.batch,), generator=generator)
         return torch.stack([self._text[s : s + self.length + 1] for s in start.tolist()]).long()
+
+
+def _optimizer(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=3e-4)
 
 
 def codec_of(synchronisation: str, send_Bps: float | None) -> str | None:
@@ -214,24 +245,43 @@ def codec_of(synchronisation: str, send_Bps: float | None) -> str | None:
     return None if send_Bps is None else "fp32"
 
 
-def codec_times(name: str, num_elements: int, repeats: int = 3) -> dict[str, float]:
-    """Return the processor seconds of one element, encoded and decoded-and-added, as the runtime calls them."""
-    known = scheme(name)
-    count = max(4096, min(num_elements, 1 << 20))
-    values = torch.randn(count).numpy()
-    payload = torch.empty(known.wire_bytes(count), dtype=torch.uint8).numpy()
-    residual = torch.zeros(count).numpy()
-    state = known.new_state(count)
-    out = torch.zeros(count).numpy()
-    times = []
-    for _ in range(repeats + 1):
-        began = time.thread_time()
-        known.encode(values, payload, state, residual)
-        coded = time.thread_time()
-        known.decode(payload, out, add=True)
-        times.append((coded - began, time.thread_time() - coded))
-    encode, decode = (sorted(row[k] for row in times[1:])[repeats // 2] for k in (0, 1))
-    return {"encode_s": encode / count, "decode_s": decode / count}
+def stage_times(codec: str, sizes: Sequence[int], num_ranks: int, repeats: int = 3) -> list[Stages]:
+    """Return what the exchange's stages cost a processor for pieces of these sizes: its own code, nothing on a wire.
+
+    Pieces follow each other as in a step, so that each finds the cache as it would there. Bringing messages over is the
+    network's, and left out.
+    """
+    pieces = [_exchanges(codec, size, num_ranks) for size in sizes]
+    found: list[list[list[float]]] = [[] for _ in sizes]
+    for number in range(repeats + 1):
+        send = partial(_send, Step(number, 0, codec, 0.0))
+        for rows, piece in zip(found, pieces, strict=True):
+            rows.append([_together(piece, stage) for stage in (send, Exchange.reduce, Exchange.collect)])
+    return [Stages(*(statistics.median(stage) for stage in zip(*rows[1:], strict=True))) for rows in found]
+
+
+def _exchanges(codec: str, num_elements: int, num_ranks: int) -> list[tuple[MemoryWire, Exchange]]:
+    """Return the exchanges of all ranks in this process, with gradients of a usual size."""
+    made = []
+    for rank, wire in enumerate(wires(num_ranks)):
+        values = torch.randn(num_elements) * 1e-3
+        residual = torch.zeros(num_elements) if Settings(codec=codec).uses_feedback else None
+        place = Place(0, 0, 0, rank, lambda shard: 0)
+        made.append((wire, Exchange(values, residual, scheme(codec), wire, place)))
+    return made
+
+
+def _send(step: Step, exchange: Exchange) -> None:
+    exchange.send(step)
+
+
+def _together(piece: list[tuple[MemoryWire, Exchange]], stage: Callable[[Exchange], object]) -> float:
+    """Run a stage on every rank and return the mean."""
+    began, copied = time.thread_time(), sum(wire.copying_s for wire, _ in piece)
+    for _, exchange in piece:
+        stage(exchange)
+    copied = sum(wire.copying_s for wire, _ in piece) - copied
+    return max(0.0, time.thread_time() - began - copied) / len(piece)
 
 
 def network_time(group: Group, size_bytes: int) -> dict[str, float]:

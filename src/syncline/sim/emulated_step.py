@@ -18,13 +18,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from syncline.program.overlap import DEPTH, NS, RING_LANES, Exchanged, Machine, Ring, Work, shard_sizes
+from syncline.program.overlap import (
+    DEPTH,
+    NS,
+    RING_LANES,
+    Exchanged,
+    Machine,
+    Ring,
+    Stages,
+    Work,
+    piece_sizes,
+    shard_sizes,
+)
 from syncline.sim.emulation import IGNORES, HostCosts, Wiring
 from syncline.sim.engine import Course, Paths, Tasks, run
 from syncline.sim.marks import Mark, timeline_of
 from syncline.timeline import SpanKind, Timeline
 
-__all__ = ["Exchanged", "Machine", "Ring", "Work", "predict_step", "shard_sizes", "step_timeline"]
+__all__ = ["Exchanged", "Machine", "Ring", "Stages", "Work", "predict_step", "shard_sizes", "step_timeline"]
 
 
 @dataclass
@@ -121,35 +132,34 @@ def _exchange(tasks: _Tasks, how: Exchanged, work: Work, gradients: list[list[in
     front: list[int | None] = [None] * len(gradients)
     back: list[int | None] = [None] * len(gradients)
     pieces = [(bucket, size) for bucket, elements in enumerate(work.elements)
-              for size in _pieces(elements, how.piece_bytes // 4)]  # fmt: skip
+              for size in piece_sizes(elements, how.piece_bytes)]  # fmt: skip
     shards = [shard_sizes(size, len(gradients)) for _, size in pieces]
     sums: list[dict[tuple[int, int], int]] = []
+
+    costs = [how.stages(size, len(gradients)) for _, size in pieces]
 
     def collect(number: int) -> None:
         for rank in ranks:
             arrived = [sums[number][owner, rank] for owner in ranks if owner != rank]
-            seconds = how.decode_s * sum(shards[number])
-            back[rank] = tasks.work(seconds, _after(back[rank], *arrived), rank, SpanKind.DECODE)
+            back[rank] = tasks.work(costs[number].collect_s, _after(back[rank], *arrived), rank, SpanKind.DECODE)
 
     for number, (bucket, _) in enumerate(pieces):
+        cost, sizes = costs[number], [how.wire_bytes(shard) for shard in shards[number]]
         flows: dict[tuple[int, int], int] = {}
         for rank in ranks:
+            before = _after(front[rank], gradients[rank][bucket])
+            front[rank] = coded = tasks.work(cost.send_s, before, rank, SpanKind.ENCODE)
             for peer in ranks:
-                if peer == rank:
-                    continue
-                before = _after(front[rank], gradients[rank][bucket])
-                coded = tasks.work(how.encode_s * shards[number][peer], before, rank, SpanKind.ENCODE)
-                front[rank] = coded
-                flows[rank, peer] = tasks.send(rank, peer, how.wire_bytes(shards[number][peer]), [coded])
+                if peer != rank:
+                    flows[rank, peer] = tasks.send(rank, peer, sizes[peer], [coded])
         out: dict[tuple[int, int], int] = {}
         for rank in ranks:
             arrived = [flows[peer, rank] for peer in ranks if peer != rank]
-            own = shards[number][rank]
-            seconds = own * (how.decode_s * (len(gradients) - 1) + how.encode_s)
-            back[rank] = tasks.work(seconds, _after(back[rank], *arrived, front[rank]), rank, SpanKind.REDUCE)
+            before = _after(back[rank], *arrived, front[rank])
+            back[rank] = summed = tasks.work(cost.reduce_s, before, rank, SpanKind.REDUCE)
             for peer in ranks:
                 if peer != rank:
-                    out[rank, peer] = tasks.send(rank, peer, how.wire_bytes(own), _after(back[rank]))
+                    out[rank, peer] = tasks.send(rank, peer, sizes[rank], [summed])
         sums.append(out)
         if number >= DEPTH:
             collect(number - DEPTH)
@@ -174,11 +184,6 @@ def _ring(tasks: _Tasks, how: Ring, work: Work, gradients: list[list[int]]) -> l
                      for rank in range(num)]  # fmt: skip
         lanes[bucket % RING_LANES] = list(ready)
     return [tasks.work(0.0, _after(*(lane[rank] for lane in lanes))) for rank in range(num)]
-
-
-def _pieces(num_elements: int, most: int) -> list[int]:
-    """Return the sizes in which a bucket is exchanged."""
-    return [min(most, num_elements - begin) for begin in range(0, num_elements, most)]
 
 
 def _after(*tasks: int | None) -> list[int]:

@@ -20,7 +20,7 @@ from syncline.bench.sweep import program_of
 from syncline.codec.scheme import scheme
 from syncline.errors import BenchError, LabError, SynclineError
 from syncline.schedule import Kind
-from syncline.sim.emulated_step import Exchanged, Machine, Ring, Work, predict_step, step_timeline
+from syncline.sim.emulated_step import Exchanged, Machine, Ring, Stages, Work, predict_step, step_timeline
 from syncline.sim.emulation import HostCosts, Script, chronicle, predict, script_of
 from syncline.sim.host_fit import Fit, Point, fit
 from syncline.timeline import Timeline
@@ -202,7 +202,8 @@ def _train(
         for (given, script), run in zip(largest, longer["shown"]["programs"], strict=True)
     ]  # fmt: skip
     how = _way(stage, best, before["codecs"], found.fit.costs)
-    predicted = step_timeline(found.work, how, stage.wiring, found.machine, found.fit.costs)
+    work = _work_under(best, found.work, before["codecs"])
+    predicted = step_timeline(work, how, stage.wiring, found.machine, found.fit.costs)
     shown.append(Shown(f"training step, {best}", predicted, measured(longer["shown"]["step"], links)))
     whole = None if links is None else carried(links, *longer["shown"]["training_s"])
     trained = found.trained | {best: longer["rows"][0]["losses"]}
@@ -282,12 +283,18 @@ def _training(job: Job, names: Sequence[str], steps: int) -> dict[str, Any]:
     return {"model": job.model.model_dump(), "synchronisations": list(names), "steps": steps}
 
 
-def _way(stage: Stage, name: str, codecs: dict[str, dict[str, float]], costs: HostCosts) -> Exchanged | Ring:
+def _way(stage: Stage, name: str, codecs: dict[str, Any], costs: HostCosts) -> Exchanged | Ring:
     """Return how gradients travel under a synchronisation; over loopback plain DDP is float32 through the runtime."""
     if name == PLAIN and not stage.is_loopback:
         return Ring(costs.add_s_per_byte * 4)
     wire_bytes = scheme("fp32" if name == PLAIN else name).wire_bytes
-    return Exchanged(name, wire_bytes, codecs[name]["encode_s"], codecs[name]["decode_s"])
+    measured = {size: Stages(*seconds) for size, *seconds in codecs[name]["pieces"]}
+    return Exchanged(name, wire_bytes, 0.0, 0.0, measured=measured)
+
+
+def _work_under(name: str, work: Work, codecs: dict[str, Any]) -> Work:
+    """Return the work of a step under a synchronisation: the optimizer's depends on what the codec leaves it."""
+    return replace(work, optimizer_s=codecs[name]["optimizer_s"]) if name in codecs else work
 
 
 def _steps(stage: Stage, answer: dict[str, Any], costs: HostCosts) -> tuple[tuple[StepRow, ...], Work, Machine]:
@@ -299,7 +306,7 @@ def _steps(stage: Stage, answer: dict[str, Any], costs: HostCosts) -> tuple[tupl
     for row in answer["rows"]:
         name = row["synchronisation"]
         how = _way(stage, name, answer["codecs"], costs)
-        predicted = predict_step(work, how, stage.wiring, machine, costs)
+        predicted = predict_step(_work_under(name, work, answer["codecs"]), how, stage.wiring, machine, costs)
         times = row["times_s"]
         last = statistics.fmean(row["losses"][-3:])
         rows.append(StepRow(name, predicted, row["step_s"], min(times), max(times), row["wire_bytes"], last))

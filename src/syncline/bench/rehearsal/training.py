@@ -12,14 +12,16 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from syncline.bench.rehearsal.worker import everyone, own_rate, run_once
 from syncline.errors import BenchError
+from syncline.program.overlap import piece_sizes
 from syncline.runtime.group import Group
 from syncline.runtime.launch import detect
-from syncline.runtime.rehearsal import Trainer, codec_of, codec_times, network_time
+from syncline.runtime.rehearsal import Trainer, codec_of, network_time, stage_times
 
 
 def work(order: dict[str, Any], group: Group) -> dict[str, Any]:
@@ -34,8 +36,11 @@ def work(order: dict[str, Any], group: Group) -> dict[str, Any]:
         "optimizer_s": own.optimizer_s,
         **network_time(group, int(order.get("probe_bytes", 8 << 20))),
     }
-    names = {name: codec_of(name, limit) for name in order["synchronisations"]}
-    codecs = {name: codec_times(codec, max(own.elements)) for name, codec in names.items() if codec is not None}
+    codecs = {}
+    for name in order["synchronisations"]:
+        codec = codec_of(name, limit)
+        if codec is not None:
+            codecs[name] = _codec_costs(trainer, codec, own.elements, group)
     table = group.numbers([*own.backward_s, own.forward_s, own.optimizer_s])
     mean = table.mean(axis=0).tolist()
     costs |= {"backward_s": mean[:-2], "forward_s": mean[-2], "optimizer_s": mean[-1]}
@@ -56,6 +61,16 @@ def work(order: dict[str, Any], group: Group) -> dict[str, Any]:
     cores = max(1.0, min(float(os.cpu_count() or 1), (before + trainer.cores(group)) / 2))
     return {"costs": costs, "elements": list(own.elements), "codecs": codecs, "rows": rows, "cores": cores,
             "shown": shown}  # fmt: skip
+
+
+def _codec_costs(trainer: Trainer, codec: str, buckets: Sequence[int], group: Group) -> dict[str, Any]:
+    """Return what a codec costs in each piece, and the optimizer after it, on average over the ranks."""
+    sizes = sorted({size for elements in buckets for size in piece_sizes(elements)})
+    stages = stage_times(codec, sizes, group.size)
+    rows = [seconds for each in stages for seconds in (each.send_s, each.reduce_s, each.collect_s)]
+    *means, optimizer_s = group.numbers([*rows, trainer.optimizer_time(codec)]).mean(axis=0).tolist()
+    pieces = [[size, *means[3 * k : 3 * k + 3]] for k, size in enumerate(sizes)]
+    return {"pieces": pieces, "optimizer_s": optimizer_s}
 
 
 def main(arguments: list[str]) -> None:
