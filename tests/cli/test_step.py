@@ -71,6 +71,12 @@ def test_a_profiler_trace_is_priced_on_a_cluster(tmp_path: Path, capsys: pytest.
     assert data["exposed_comm_s"] == pytest.approx(63 / 64 * 2**29 / (8 * 0.765 * 50e9), rel=0.1)
     assert app.run(["step", "h100-64-rail", str(path)]) == 0
     assert "recorded    1.5 ms" in capsys.readouterr().out
+    del events[1]["args"]["Out msg nelems"]
+    path.write_text(json.dumps({"traceEvents": events}))
+    assert app.run(["step", "h100-64-rail", str(tmp_path)]) == 0  # a folder: a file a rank
+    assert "1 transfers whose size the trace does not tell keep the time" in capsys.readouterr().out
+    assert app.run(["step", "h100-64-rail", str(path), "--html", str(tmp_path / "page.html")]) == 2
+    assert "use --trace FILE" in capsys.readouterr().err
 
 
 def test_validate_training_prints_its_errors(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ EPILOG = examples(
     "syncline step cluster.yaml job.yaml --json",
     "syncline step h100-64-rail job.yaml --trace step.json --html step.html",
     "syncline step h100-64-rail profile.json.gz",
+    "syncline step h100-64-rail traces/",
 )
 app = typer.Typer(help="Predict one training step of a job on a cluster.", epilog=EPILOG)
 
@@ -35,8 +36,10 @@ def step(
 
     The job file fixes the parallelism; everything it does not say is a default that depends on the software's year and
     is listed with the answer. A job of `kind: decode` gives the time of one generated token instead. A trace of a real
-    step (.et, .json, .json.gz) keeps its compute as measured and gets its communication priced on this cluster.
+    step (.et, .json, .json.gz; a folder, or the part of their names before `.0.et`, for one file a rank) keeps its
+    compute as measured and gets its communication priced on this cluster.
     """
+    from syncline.errors import UsageError
     from syncline.fabric import load
     from syncline.files import check_writable, write_text
     from syncline.report.step_page import step_page
@@ -51,6 +54,8 @@ def step(
         if path is not None:
             check_writable(path)
     if is_trace(job):
+        if html is not None:
+            raise UsageError("--html draws the step of a job file.", hint="For a trace, use --trace FILE (Perfetto).")
         _replay(cluster, job, trace, json)
         return
     described = load_job(job)
@@ -75,7 +80,7 @@ def _replay(cluster: str, source: Path, trace: Path | None, json: bool) -> None:
     """Price a traced step on a cluster and print it beside what was recorded."""
     from syncline.fabric import load
     from syncline.report.step_text import replay_lines
-    from syncline.sim.step.replay import OWN_WORK, replay
+    from syncline.sim.step.replay import OWN_WORK, replay, unpriced
     from syncline.timeline import save
     from syncline.workload.trace import read_trace
 
@@ -88,6 +93,6 @@ def _replay(cluster: str, source: Path, trace: Path | None, json: bool) -> None:
         "comm_bytes": workload.total_bytes(), "recorded_s": recorded.makespan_s, "step_time_s": priced.makespan_s,
         "recorded_exposed_comm_s": float(recorded.exposed_s(compute=OWN_WORK).max()),
         "exposed_comm_s": float(priced.exposed_s(compute=OWN_WORK).max()),
-        "ignores": list(priced.source.ignores),
+        "kept_as_recorded": int(unpriced(workload).sum()), "ignores": list(priced.source.ignores),
     }  # fmt: skip
     emit(payload, json, lambda console: console.print("\n".join(replay_lines(payload)), soft_wrap=True))

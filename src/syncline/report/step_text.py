@@ -161,5 +161,12 @@ def replay_lines(data: Mapping[str, Any]) -> list[str]:
         f"  {data['cluster']:11} {units.show_time(after)}, {units.show_time(data['exposed_comm_s'])} exposed"
         f"{f' ({after / before - 1:+.1%})' if before else ''}",
         "",
+        *_kept_lines(data["kept_as_recorded"]),
         f"  ignores: {', '.join(data['ignores'])}",
     ]
+
+
+def _kept_lines(kept: int) -> list[str]:
+    if not kept:
+        return []
+    return [f"  {kept:,} transfers whose size the trace does not tell keep the time that was recorded", ""]

@@ -1,227 +1,210 @@
-"""Chakra execution traces (MLCommons) as Workloads: the protobuf form (.et) and its JSON form.
+"""Chakra execution traces (MLCommons) as Workloads.
 
     workload = read_chakra(["trace.0.et", "trace.1.et"])        # one file a rank
 
-Field numbers are those of the public schema (mlcommons/chakra, schema/protobuf/et_def.proto). A file is a metadata
-message and then one message an operation, each preceded by its size; gzip is recognised.
+An operation runs when what it depends on has ended; compute, the host, and each direction of communication are streams
+of their own. `comm_size` is what a rank puts in, so an all-gather's whole buffer is that times the group. Groups are
+those of `pg_name`, with their ranks from the trace's own list or from ASTRA-sim's `comm_group.json` beside the files.
+Across ranks a receive ends with its send (`comm_src`, `comm_dst`, `comm_tag`), and collectives that carry no time of
+their own start together.
 """
 
 from __future__ import annotations
 
-import gzip
+import heapq
 import json
-import zlib
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from syncline.errors import DescriptionError, FileError
-from syncline.workload import protobuf_wire as wire
+from syncline.errors import DescriptionError
+from syncline.workload.chakra_file import TraceOp, read_ops
 from syncline.workload.graph import GraphBuilder, Op, Workload
 
-TYPES = ("INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE", "COMM_SEND_NODE",
-         "COMM_RECV_NODE", "COMM_COLL_NODE")  # fmt: skip
 COLLECTIVES = ("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all", "reduce_scatter",
                "reduce_scatter_block", "barrier")  # fmt: skip
+#: Collectives whose whole buffer is what comes out, on a rank that puts in its part.
+GROWING = ("all_gather", "gather")
+GROUPS_FILE = "comm_group.json"
 _KIND = {"MEM_LOAD_NODE": Op.MEMORY, "MEM_STORE_NODE": Op.MEMORY, "COMP_NODE": Op.COMPUTE, "COMM_SEND_NODE": Op.SEND,
          "COMM_RECV_NODE": Op.RECV, "COMM_COLL_NODE": Op.COLLECTIVE}  # fmt: skip
-MAX_BYTES = 2 * 2**30
-_SIGNED, _ZIGZAG, _REAL = {7, 9, 23, 25}, {15, 17}, {3, 5}
-
-
-@dataclass
-class TraceOp:
-    """One operation of a trace as it is written."""
-
-    number: int = 0
-    name: str = ""
-    type: str = "COMP_NODE"
-    deps: list[int] = field(default_factory=list)
-    start_us: float = 0.0
-    duration_us: float = 0.0
-    attributes: dict[str, Any] = field(default_factory=dict)
+_MOVES = (Op.COLLECTIVE, Op.SEND, Op.RECV)
+Groups = Mapping[str, tuple[int, ...]]
 
 
 def read_chakra(paths: str | Path | Sequence[str | Path], *, name: str = "chakra trace") -> Workload:
     """Return the workload of one or several trace files, a rank each."""
-    files = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    files = [Path(paths)] if isinstance(paths, (str, Path)) else [Path(path) for path in paths]
     builder = GraphBuilder(name, {"source": "Chakra execution trace", "files": len(files)})
+    given = _groups_file(files[0].parent / GROUPS_FILE)
+    meetings = _Meetings(builder)
     for rank, path in enumerate(files):
         try:
-            _add_rank(builder, rank, list(read_ops(path)), len(files))
+            ops = list(read_ops(path))
+            _Rank(builder, rank, len(files), {**_groups_in(ops), **given}, meetings).add(ops)
         except DescriptionError as error:
             error.where = error.where or str(path)
             raise
+    meetings.settle()
     return builder.build()
 
 
-def read_ops(path: str | Path) -> Iterator[TraceOp]:
-    """Yield the operations of one file."""
-    data = file_content(Path(path))
-    text = data.lstrip()[:1]
-    if text in (b"{", b"["):
-        yield from (_from_json(item) for item in _json_items(data))
-        return
-    for number, message in enumerate(wire.messages(data)):
-        if number:  # the first message is metadata
-            yield _from_wire(message)
+class _Rank:
+    """Adds one rank's operations; those that are neither compute nor communication are passed over."""
 
+    def __init__(self, builder: GraphBuilder, rank: int, num_ranks: int, groups: Groups, meetings: _Meetings) -> None:
+        self.builder, self.rank, self.num_ranks, self.groups, self.meetings = builder, rank, num_ranks, groups, meetings
+        self.streams: dict[tuple[str, int], int] = {}
+        self.place: dict[int, int] = {}
 
-def file_content(path: Path) -> bytes:
-    """Return a trace file's bytes, unpacked."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise FileError(f'"{path}" has more than {MAX_BYTES // 2**30} GiB.', hint="Cut the trace to a step.")
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
-            data = unpacker.decompress(data, MAX_BYTES)
-    except OSError as error:
-        raise FileError(f'cannot read "{path}": {error.strerror}.', hint="Name a .et or .json trace.") from None
-    except (zlib.error, gzip.BadGzipFile):
-        raise FileError(f'"{path}" is a broken gzip file.') from None
-    if not data:
-        raise DescriptionError("the trace is empty.", where=str(path))
-    return data
+    def add(self, ops: list[TraceOp]) -> None:
+        by_number = {op.number: op for op in ops}
+        for op in _in_order(by_number):
+            kind = _KIND.get(op.type)
+            if kind is not None:
+                self.place[op.number] = self._add(op, kind)
+        for op in ops:
+            if op.number in self.place:
+                self.builder.wait(self.place[op.number], *self._waits(op, by_number))
 
-
-def _from_wire(message: bytes) -> TraceOp:
-    op = TraceOp()
-    for number, kind, value in wire.fields(message):
-        if number == 1:
-            op.number = int(value) if isinstance(value, int) else 0
-        elif number == 2:
-            op.name = _text(value)
-        elif number == 3 and isinstance(value, int):
-            op.type = TYPES[value] if value < len(TYPES) else "METADATA_NODE"
-        elif number in (4, 5):
-            op.deps += wire.numbers(kind, value)
-        elif number == 6 and isinstance(value, int):
-            op.start_us = float(value)
-        elif number == 7 and isinstance(value, int):
-            op.duration_us = float(value)
-        elif number == 10 and isinstance(value, bytes):
-            _attribute(op.attributes, value)
-    return op
-
-
-def _attribute(into: dict[str, Any], message: bytes) -> None:
-    name = ""
-    found: Any = None
-    for number, kind, value in wire.fields(message):
-        if number == 1:
-            name = _text(value)
-        elif number == 29:
-            found = _text(value)
-        elif isinstance(value, int) and number > 2:
-            found = _scalar(number, kind, value)
-    if name and found is not None:
-        into[name] = found
-
-
-def _scalar(number: int, kind: int, value: int) -> float | int | bool:
-    if number in _REAL:
-        return wire.real(kind, value)
-    if number == 27:
-        return bool(value)
-    if number in _ZIGZAG:
-        return wire.zigzag(value)
-    return wire.signed(value) if number in _SIGNED else value
-
-
-def _text(value: int | bytes) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def _json_items(data: bytes) -> Iterator[Mapping[str, Any]]:
-    """Yield the operations of a JSON trace: a list, an object with `nodes`, or objects one after another."""
-    decoder = json.JSONDecoder()
-    try:
-        text = data.decode("utf-8")
-        at = 0
-        while at < len(text):
-            while at < len(text) and text[at].isspace():
-                at += 1
-            if at >= len(text):
-                return
-            found, at = decoder.raw_decode(text, at)
-            inner = found.get("nodes", [found]) if isinstance(found, dict) else found
-            yield from (item for item in inner if isinstance(item, dict) and "id" in item)
-    except (ValueError, RecursionError) as error:
-        raise DescriptionError(f"not a JSON trace: {error}.") from None
-
-
-def _from_json(item: Mapping[str, Any]) -> TraceOp:
-    try:
-        kind = item.get("type", "COMP_NODE")
-        kind = TYPES[kind] if isinstance(kind, int) and 0 <= kind < len(TYPES) else str(kind)
-        deps = [*_either(item, "ctrlDeps", "ctrl_deps"), *_either(item, "dataDeps", "data_deps")]
-        return TraceOp(
-            number=int(item["id"]), name=str(item.get("name", "")), type=kind, deps=[int(d) for d in deps],
-            start_us=float(item.get("startTimeMicros", item.get("start_time_micros", 0)) or 0),
-            duration_us=float(item.get("durationMicros", item.get("duration_micros", 0)) or 0),
-            attributes={str(a.get("name")): _json_value(a) for a in item.get("attr", []) if isinstance(a, dict)},
+    def _add(self, op: TraceOp, kind: Op) -> int:
+        known = op.attributes
+        word = _word(op) if kind is Op.COLLECTIVE else ""
+        members = self.groups.get(str(known.get("pg_name", "")), ())
+        ranks = 2 if kind in (Op.SEND, Op.RECV) else len(members) or self.num_ranks
+        size = _number(op, "comm_size" if kind in _MOVES else "tensor_size") or _number(op, "tensor_size")
+        added = self.builder.add(
+            self.rank, kind, _label(op, kind, word), stream=self._stream(op, kind), flops=_number(op, "num_ops"),
+            size_bytes=size * (ranks if word in GROWING else 1), axis="world" if kind in _MOVES else "", ranks=ranks,
+            duration_s=op.duration_us / 1e6 or math.nan,
         )  # fmt: skip
-    except (ValueError, TypeError) as error:
-        raise DescriptionError(f"an operation of the trace cannot be read: {error}.") from None
+        if kind is Op.COLLECTIVE and not op.duration_us:
+            self.meetings.collective(added, self.rank, (str(known.get("pg_name", "")), members))
+        elif kind is Op.SEND and "comm_dst" in known:
+            self.meetings.send(added, (self.rank, known["comm_dst"], known.get("comm_tag", 0)))
+        elif kind is Op.RECV and "comm_src" in known:
+            self.meetings.receive(added, (known["comm_src"], self.rank, known.get("comm_tag", 0)))
+        return added
+
+    def _stream(self, op: TraceOp, kind: Op) -> int:
+        """Return where an operation queues: stream of the device, thread of the host, direction of the network."""
+        if kind in _MOVES:
+            key = ("in" if kind is Op.RECV else "out", int(_number(op, "stream")))
+        elif op.attributes.get("is_cpu_op") is True:
+            key = ("host", int(_number(op, "tid")))
+        else:
+            key = ("device", int(_number(op, "stream")))
+        return self.streams.setdefault(key, len(self.streams))
+
+    def _waits(self, op: TraceOp, by_number: Mapping[int, TraceOp]) -> list[int]:
+        """Return what an operation waits for, looking through operations that are passed over."""
+        found: list[int] = []
+        seen = {op.number}
+        waiting = list(op.deps)
+        while waiting:
+            number = waiting.pop()
+            if number in seen:
+                continue
+            seen.add(number)
+            if number in self.place:
+                found.append(self.place[number])
+            elif number in by_number:
+                waiting += by_number[number].deps
+        return sorted(found)
 
 
-def _either(item: Mapping[str, Any], *names: str) -> list[Any]:
-    found: Any = next((item[name] for name in names if name in item), [])
-    return found if isinstance(found, list) else [found]
+class _Meetings:
+    """What ranks do together: receives with their sends, and collectives of one group in its order."""
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        self.builder = builder
+        self.sends: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        self.receives: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        self.collectives: dict[tuple[str, tuple[int, ...]], dict[int, list[int]]] = defaultdict(dict)
+
+    def send(self, op: int, way: tuple[int, ...]) -> None:
+        self.sends[way].append(op)
+
+    def receive(self, op: int, way: tuple[int, ...]) -> None:
+        self.receives[way].append(op)
+
+    def collective(self, op: int, rank: int, group: tuple[str, tuple[int, ...]]) -> None:
+        self.collectives[group].setdefault(rank, []).append(op)
+
+    def settle(self) -> None:
+        """Add what each waits for across ranks."""
+        for way, received in self.receives.items():
+            for receive, send in zip(received, self.sends[way], strict=False):
+                self.builder.wait(receive, send)
+        for by_rank in self.collectives.values():
+            for together in zip(*by_rank.values(), strict=False):
+                self.builder.meet(together)
 
 
-def _json_value(attribute: Mapping[str, Any]) -> Any:
-    for key, value in attribute.items():
-        if key.lower().endswith(("val", "_val")):
-            number = isinstance(value, str) and value.lstrip("-").isdigit() and not key.lower().startswith("string")
-            return int(value) if number else value
-    return attribute.get("value")
+def _in_order(by_number: Mapping[int, TraceOp]) -> Iterator[TraceOp]:
+    """Yield operations so that each follows what it depends on, the lowest number first."""
+    waits = {number: {dep for dep in op.deps if dep in by_number} for number, op in by_number.items()}
+    followers: dict[int, list[int]] = defaultdict(list)
+    for number, deps in waits.items():
+        for dep in deps:
+            followers[dep].append(number)
+    ready = [number for number, deps in waits.items() if not deps]
+    heapq.heapify(ready)
+    left = {number: len(deps) for number, deps in waits.items()}
+    while ready:
+        number = heapq.heappop(ready)
+        yield by_number[number]
+        del left[number]
+        for nxt in followers[number]:
+            left[nxt] -= 1
+            if not left[nxt]:
+                heapq.heappush(ready, nxt)
+    yield from (by_number[number] for number in left)  # a cycle, which the workload then names
 
 
-def _add_rank(builder: GraphBuilder, rank: int, ops: list[TraceOp], num_ranks: int) -> None:
-    """Add one rank's operations; those that are neither compute nor communication are passed over."""
-    ops = sorted(ops, key=lambda op: op.number)
-    parents = {op.number: op for op in ops}
-    place: dict[int, int] = {}
-    for op in ops:
-        kind = _KIND.get(op.type)
-        if kind is None:
-            continue
-        size = float(op.attributes.get("comm_size") or op.attributes.get("tensor_size") or 0)
-        moves = kind in (Op.COLLECTIVE, Op.SEND, Op.RECV)
-        name = _name(op, kind)
-        place[op.number] = builder.add(
-            rank, kind, name, stream=1 if moves else 0, flops=float(op.attributes.get("num_ops") or 0),
-            size_bytes=size if moves else 0.0, axis="world" if moves else "",
-            ranks=int(op.attributes.get("group_size") or num_ranks), duration_s=op.duration_us / 1e6 or float("nan"),
-        )  # fmt: skip
-    for op in ops:
-        if op.number in place:
-            builder.wait(place[op.number], *_real_deps(op, parents, place))
+def _number(op: TraceOp, name: str) -> float:
+    value = op.attributes.get(name) or 0
+    if not isinstance(value, (int, float, str)):
+        raise DescriptionError(f'operation {op.number}: "{name}" is {value!r}, not a number.')
+    try:
+        return float(value)
+    except ValueError:
+        raise DescriptionError(f'operation {op.number}: "{name}" is {value!r}, not a number.') from None
 
 
-def _real_deps(op: TraceOp, parents: Mapping[int, TraceOp], place: Mapping[int, int]) -> list[int]:
-    """Return what an operation waits for, looking through operations that are passed over."""
-    found: list[int] = []
-    seen: set[int] = set()
-    waiting = list(op.deps)
-    while waiting:
-        number = waiting.pop()
-        if number in seen or number == op.number:
-            continue
-        seen.add(number)
-        if number in place:
-            found.append(place[number])
-        elif number in parents:
-            waiting += parents[number].deps
-    return sorted(found)
+def _word(op: TraceOp) -> str:
+    code = op.attributes.get("comm_type", 0)
+    return COLLECTIVES[code] if isinstance(code, int) and 0 <= code < len(COLLECTIVES) else str(code).lower()
 
 
-def _name(op: TraceOp, kind: Op) -> str:
+def _label(op: TraceOp, kind: Op, word: str) -> str:
     if kind is Op.COLLECTIVE:
-        code = op.attributes.get("comm_type", 0)
-        word = COLLECTIVES[code] if isinstance(code, int) and 0 <= code < len(COLLECTIVES) else str(code).lower()
         return f"{word}: {op.name}"[:120]
     return op.name[:120] or op.type
+
+
+def _groups_in(ops: list[TraceOp]) -> Groups:
+    """Return the groups that a trace converted from PyTorch lists in its metadata operation."""
+    found: dict[str, tuple[int, ...]] = {}
+    for op in ops:
+        start, end = op.inputs.find("[{"), op.inputs.rfind("}]")
+        if "process_group:init" not in op.name or start < 0 or end < 0:
+            continue
+        try:
+            for group in json.loads(op.inputs[start : end + 2]):
+                ranks = group.get("ranks") or range(int(group.get("group_size") or 0))
+                found[str(group["pg_name"])] = tuple(int(rank) for rank in ranks)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DescriptionError(f"operation {op.number}: the list of process groups is broken: {error}.") from None
+    return found
+
+
+def _groups_file(path: Path) -> Groups:
+    """Return the groups of ASTRA-sim's file beside the traces; none where there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        return {str(name): tuple(int(rank) for rank in ranks) for name, ranks in json.loads(path.read_bytes()).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DescriptionError(f'a file of groups is {{"name": [ranks], ...}}: {error}.', where=str(path)) from None

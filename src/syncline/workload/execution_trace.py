@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.errors import DescriptionError
-from syncline.workload.chakra import file_content
+from syncline.workload.chakra_file import file_content
 from syncline.workload.graph import GraphBuilder, Op, Workload
 
 #: Bytes of an element, by the names that PyTorch's traces have for it.
@@ -30,8 +30,9 @@ WIDTHS = {
 #: What calls of torch.distributed are called here; the longest name that a call contains counts.
 WORDS = {
     "allreduce": "all_reduce", "all_reduce": "all_reduce", "allgather": "all_gather", "all_gather": "all_gather",
-    "reduce_scatter": "reduce_scatter", "broadcast": "broadcast", "alltoall": "all_to_all", "all_to_all": "all_to_all",
-    "reduce": "reduce", "gather": "gather", "scatter": "scatter", "barrier": "barrier", "send": "send", "recv": "recv",
+    "reduce_scatter": "reduce_scatter", "reducescatter": "reduce_scatter", "broadcast": "broadcast",
+    "alltoall": "all_to_all", "all_to_all": "all_to_all", "reduce": "reduce", "gather": "gather", "scatter": "scatter",
+    "barrier": "barrier", "send": "send", "recv": "recv",
 }  # fmt: skip
 #: Collectives whose whole buffer is what comes out, on a rank that puts in its part.
 GROWING = ("all_gather",)

@@ -11,7 +11,7 @@ representative rank per pipeline stage; what ranks of a group do alike is said o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -139,6 +139,8 @@ class GraphBuilder:
         self._names: dict[str, int] = {}
         self._rows: list[tuple[float, ...]] = []
         self._deps: list[tuple[int, ...]] = []
+        self._before: list[int] = []  # the operation before it in its stream, or -1
+        self._last: dict[tuple[int, int], int] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -152,6 +154,8 @@ class GraphBuilder:
         row = (rank, stream, kind, label, flops, size_bytes, AXES.index(axis), ranks, duration_s)
         self._rows.append(row)
         self._deps.append(deps)
+        self._before.append(self._last.get((rank, stream), -1))
+        self._last[rank, stream] = len(self._rows) - 1
         if len(self._rows) > MAX_OPS:
             raise DescriptionError(
                 f"{self.name} has more than {MAX_OPS:,} operations.", hint="Cut the trace to a step."
@@ -161,6 +165,12 @@ class GraphBuilder:
     def wait(self, op: int, *others: int) -> None:
         """Make an operation wait for others that were added later."""
         self._deps[op] = (*self._deps[op], *others)
+
+    def meet(self, ops: Sequence[int]) -> None:
+        """Make operations start together: each waits for all that any of them waits for."""
+        waited = {dep for op in ops for dep in (*self._deps[op], self._before[op]) if dep >= 0}
+        for op in ops:
+            self._deps[op] = tuple(sorted(waited))
 
     def build(self) -> Workload:
         """Return the workload; dependencies that name no operation are refused."""

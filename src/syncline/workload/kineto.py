@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from syncline.errors import DescriptionError, FileError
-from syncline.workload.execution_trace import WIDTHS
+from syncline.workload.execution_trace import WIDTHS, word_of
 from syncline.workload.graph import GraphBuilder, Op, Workload
 from syncline.workload.kineto_host import add_host_rank, is_host_event
 
 MAX_BYTES = 2 * 2**30
 _DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"}
-_NCCL = re.compile(r"nccl\w*?_?(AllReduce|AllGather|ReduceScatter|Broadcast|Reduce|SendRecv|AllToAll)", re.IGNORECASE)
+_NCCL = re.compile(r"^nccl\w*Kernel", re.IGNORECASE)  # RCCL's kernels have NCCL's names
+RECORDED = "record_param_comms"
+Records = Mapping[str, Mapping[str, Any]]
 #: An operation that starts within this time of another stream's end is taken to have waited for it.
 CLOSE_US = 20.0
 
@@ -35,11 +37,12 @@ def read_kineto(paths: str | Path | Sequence[str | Path], *, name: str = "profil
     builder = GraphBuilder(name, {"source": "PyTorch profiler trace", "files": len(files)})
     for rank, path in enumerate(files):
         data = _load(Path(path))
-        events, host = _events(data, str(path))
+        events, host, records = _events(data, str(path))
+        world = _world(data) or len(files)
         if events:
-            _add_rank(builder, rank, events, len(files))
+            _add_rank(builder, rank, events, records, world)
         else:
-            add_host_rank(builder, rank, host, _world(data) or len(files))
+            add_host_rank(builder, rank, host, world)
     return builder.build()
 
 
@@ -55,8 +58,8 @@ def _load(path: Path) -> Any:
         raise DescriptionError(f"not a profiler trace: {error}.", where=str(path)) from None
 
 
-def _events(data: Any, where: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return what ran on the device; where nothing did, what ran on the host beside its collectives."""
+def _events(data: Any, where: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]], Records]:
+    """Return what ran on the device, or where nothing did on the host, and what the host recorded of collectives."""
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
         raise DescriptionError('a profiler trace has a list "traceEvents".', where=where)
@@ -75,7 +78,7 @@ def _events(data: Any, where: str) -> tuple[list[dict[str, Any]], list[dict[str,
             where=where,
             hint="Profile with activities=[CPU, CUDA] (gloo: CPU and record_shapes=True); schedule one step.",
         )
-    return sorted(found, key=lambda event: float(event["ts"])), host
+    return sorted(found, key=lambda event: float(event["ts"])), host, _records(events)
 
 
 def _world(data: Any) -> int:
@@ -89,7 +92,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _add_rank(builder: GraphBuilder, rank: int, events: list[dict[str, Any]], num_ranks: int) -> None:
+def _add_rank(builder: GraphBuilder, rank: int, events: list[dict[str, Any]], records: Records, world: int) -> None:
     streams = {key: i for i, key in enumerate(dict.fromkeys(_stream(event) for event in events))}
     ends: list[tuple[float, int, int]] = []  # end, operation, stream; kept in order of end
     last_end: dict[int, float] = {}
@@ -97,14 +100,27 @@ def _add_rank(builder: GraphBuilder, rank: int, events: list[dict[str, Any]], nu
         start, length = float(event["ts"]), max(float(event.get("dur") or 0.0), 0.0)
         stream = streams[_stream(event)]
         deps = _waited_for(ends, start, stream, last_end.get(stream, float("-inf")))
-        op = _add(builder, rank, event, stream, length, deps, num_ranks)
+        told = _told(event, records)
+        if told is None:
+            kind = Op.COMPUTE if str(event.get("cat")).lower() == "kernel" else Op.MEMORY
+            op = builder.add(rank, kind, _name(event), stream=stream, duration_s=length / 1e6, deps=deps)
+        else:
+            op = _transfer(builder, rank, event, told, stream, length, deps, world)
         last_end[stream] = start + length
         bisect.insort(ends, (start + length, op, stream))
 
 
+def _name(event: Mapping[str, Any]) -> str:
+    return str(event.get("name", ""))[:120]
+
+
 def _stream(event: Mapping[str, Any]) -> str:
+    return str(_args(event).get("stream", event.get("tid")))
+
+
+def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
     args = event.get("args")
-    return str(args.get("stream", event.get("tid"))) if isinstance(args, dict) else str(event.get("tid"))
+    return args if isinstance(args, dict) else {}
 
 
 def _waited_for(ends: list[tuple[float, int, int]], start: float, stream: int, own_end: float) -> tuple[int, ...]:
@@ -117,30 +133,45 @@ def _waited_for(ends: list[tuple[float, int, int]], start: float, stream: int, o
     return ()
 
 
-def _add(
-    builder: GraphBuilder,
-    rank: int,
-    event: Mapping[str, Any],
-    stream: int,
-    length_us: float,
-    deps: tuple[int, ...],
-    num_ranks: int,
-) -> int:
-    name = str(event.get("name", ""))[:120]
-    args: Mapping[str, Any] = event["args"] if isinstance(event.get("args"), dict) else {}
-    found = _NCCL.search(name)
-    if found is None:
-        kind = Op.COMPUTE if str(event.get("cat")).lower() == "kernel" else Op.MEMORY
-        return builder.add(rank, kind, name, stream=stream, duration_s=length_us / 1e6, deps=deps)
-    width = WIDTHS.get(str(args.get("dtype", "")).lower(), 2)
+def _records(events: list[Any]) -> Records:
+    """Return what the host recorded of each collective it launched, by the number that its kernels carry."""
+    found = (event for event in events if isinstance(event, dict) and event.get("name") == RECORDED)
+    return {str(args["External id"]): args for args in map(_args, found) if "External id" in args}
+
+
+def _told(event: Mapping[str, Any], records: Records) -> Mapping[str, Any] | None:
+    """Return what a trace tells of a kernel that communicates, maybe nothing; None for other work.
+
+    Newer profilers copy it from the host's record to the kernel; with older ones it is with the host's record.
+    """
+    args = _args(event)
+    if "Collective name" in args:
+        return args
+    if _NCCL.search(_name(event)) is None:
+        return None
+    return records.get(str(args.get("External id")), {})
+
+
+def _transfer(
+    builder: GraphBuilder, rank: int, event: Mapping[str, Any], told: Mapping[str, Any], stream: int, length_us: float,
+    deps: tuple[int, ...], world: int,
+) -> int:  # fmt: skip
+    word = word_of(str(told.get("Collective name") or _name(event)))
+    kind = {"send": Op.SEND, "recv": Op.RECV}.get(word, Op.COLLECTIVE)
+    width = WIDTHS.get(str(told.get("dtype", "")).lower(), 2)
     # The whole buffer: what comes out of a gather, what goes into a scatter.
-    counts = [args.get(f"{way} msg nelems", args.get(f"{way} msg size", 0)) for way in ("In", "Out")]
+    counts = [told.get(f"{way} msg {unit}", 0) for way in ("In", "Out") for unit in ("nelems", "size")]
     size = max(float(count) * width if _is_number(count) else 0.0 for count in counts)
-    group = args.get("Group size")
-    ranks = int(group) if _is_number(group) else num_ranks  # type: ignore[arg-type]
-    word = str(args.get("Collective name") or found.group(1)).lower().strip("_")
-    kind = Op.SEND if found.group(1).lower() == "sendrecv" and "all" not in word else Op.COLLECTIVE
+    ranks = 2 if kind in (Op.SEND, Op.RECV) else _group_size(told) or world
     return builder.add(
-        rank, kind, f"{word}: {name}"[:120], stream=stream, size_bytes=size, axis="world", ranks=ranks,
-        duration_s=length_us / 1e6, deps=deps,
+        rank, kind, f"{word or 'collective'}: {_name(event)}"[:120], stream=stream, size_bytes=size, axis="world",
+        ranks=ranks, duration_s=length_us / 1e6, deps=deps,
     )  # fmt: skip
+
+
+def _group_size(told: Mapping[str, Any]) -> int:
+    """Return how many ranks took part; 0 where the trace does not say. Ranks are written as a list or as its text."""
+    size, ranks = told.get("Group size"), told.get("Process Group Ranks")
+    if _is_number(size):
+        return int(size)  # type: ignore[arg-type]
+    return len(re.findall(r"[0-9]+", str(ranks))) if ranks and "..." not in str(ranks) else 0

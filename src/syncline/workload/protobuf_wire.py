@@ -69,20 +69,24 @@ def messages(data: bytes) -> Iterator[bytes]:
         yield message
 
 
-def numbers(kind: int, value: int | bytes) -> list[int]:
-    """Return a repeated whole number, packed or not."""
+def numbers(value: int | bytes, form: int = VARINT) -> list[int]:
+    """Return a repeated whole number, packed or not, whose numbers have one wire form."""
     if isinstance(value, int):
         return [value]
     found, at = [], 0
     while at < len(value):
-        number, at = varint(value, at)
+        if form == VARINT:
+            number, at = varint(value, at)
+        else:
+            raw, at = take(value, at, 8 if form == FIXED64 else 4)
+            number = int.from_bytes(raw, "little")
         found.append(number)
     return found
 
 
-def signed(value: int) -> int:
-    """Return a varint as the signed 64-bit number it may stand for."""
-    return value - (1 << 64) if value >= 1 << 63 else value
+def signed(value: int, bits: int = 64) -> int:
+    """Return a number as the signed one of so many bits that it may stand for."""
+    return value - (1 << bits) if value >= 1 << (bits - 1) else value
 
 
 def zigzag(value: int) -> int:
@@ -90,8 +94,7 @@ def zigzag(value: int) -> int:
     return (value >> 1) ^ -(value & 1)
 
 
-def real(kind: int, value: int | bytes) -> float:
+def real(value: int, form: int) -> float:
     """Return a fixed field as the float it holds."""
-    assert isinstance(value, int)
-    raw = value.to_bytes(8 if kind == FIXED64 else 4, "little")
-    return float(struct.unpack("<d" if kind == FIXED64 else "<f", raw)[0])
+    raw = value.to_bytes(8 if form == FIXED64 else 4, "little")
+    return float(struct.unpack("<d" if form == FIXED64 else "<f", raw)[0])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import json
+import re
 import zlib
 from pathlib import Path
 
-from syncline.workload.chakra import read_chakra
+from syncline.errors import FileError
+from syncline.workload.chakra import GROUPS_FILE, read_chakra
 from syncline.workload.execution_trace import read_execution
 from syncline.workload.graph import Workload
 from syncline.workload.kineto import read_kineto
@@ -15,16 +18,41 @@ SUFFIXES = (".et", ".json", ".json.gz", ".et.gz")
 
 
 def is_trace(path: str | Path) -> bool:
-    """Say whether a file name is that of a trace rather than of a job."""
-    return str(path).lower().endswith(SUFFIXES)
+    """Say whether a name is that of a trace, or of many, rather than of a job."""
+    return str(path).lower().endswith(SUFFIXES) or Path(path).is_dir() or _numbered(Path(path)).is_file()
 
 
 def read_trace(path: str | Path) -> Workload:
-    """Return the workload of a Chakra trace, or of PyTorch's profiler or execution trace."""
-    start = _start(Path(path))
+    """Return the workload of a Chakra trace, or of PyTorch's profiler or execution trace.
+
+    A folder has one file a rank, in the order of the numbers in their names; so has a prefix, as ASTRA-sim takes it:
+    `traces/job` for `traces/job.0.et`, `traces/job.1.et` and so on.
+    """
+    files = trace_files(Path(path))
+    start = _start(files[0])
     if _is_execution(start):
-        return read_execution(path)
-    return read_kineto(path) if _is_profiler(start) else read_chakra(path)
+        return read_execution(files)
+    return read_kineto(files) if _is_profiler(start) else read_chakra(files)
+
+
+def trace_files(path: Path) -> list[Path]:
+    """Return the files that a name stands for, in the order of their ranks."""
+    if path.is_dir():
+        files = [file for file in path.iterdir() if file.name.lower().endswith(SUFFIXES) and file.name != GROUPS_FILE]
+        if not files:
+            raise FileError(f'"{path}" has no traces.', hint=f"Their names end in {', '.join(SUFFIXES)}.")
+        return sorted(files, key=_by_numbers)
+    if not path.is_file() and _numbered(path).is_file():
+        return sorted(path.parent.glob(f"{glob.escape(path.name)}.*.et"), key=_by_numbers)
+    return [path]
+
+
+def _numbered(path: Path) -> Path:
+    return path.with_name(f"{path.name}.0.et")
+
+
+def _by_numbers(path: Path) -> tuple[list[int], str]:
+    return [int(number) for number in re.findall(r"[0-9]+", path.name)], path.name
 
 
 def _start(path: Path) -> bytes:

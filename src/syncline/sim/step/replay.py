@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from syncline import __version__
 from syncline.fabric.fabric import Fabric
@@ -10,11 +11,14 @@ from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.step.run_graph import run_graph
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
-from syncline.workload.graph import Floats, Op, Workload
+from syncline.workload.graph import Floats, Ints, Op, Workload
+
+Bools = npt.NDArray[np.bool_]
 
 IGNORES = ("what the host did", "contention between collectives", "algorithm changes of the collective library")
 # Copies inside a device are its own work, not communication: SpanKind.COPY is for what a collective moves.
 _KINDS = (SpanKind.COMPUTE, SpanKind.COLLECTIVE, SpanKind.SEND, SpanKind.RECV, SpanKind.OTHER, SpanKind.WAIT)
+MOVES = (Op.COLLECTIVE, Op.SEND, Op.RECV)
 OWN_WORK = (SpanKind.COMPUTE, SpanKind.OTHER)
 
 
@@ -49,9 +53,25 @@ def priced(workload: Workload, machine: Machine, k: Constants) -> Floats:
     rate = np.where(ranks <= machine.domain, up, np.minimum(up, within * out))
     factor = np.array([_factor(name) for name in workload.names])[workload.label]
     fixed = k.held.tp_call_s + np.where(ranks > machine.domain, machine.hop_s * np.log2(np.maximum(ranks, 2)), 0.0)
-    moves = np.isin(workload.kind, (Op.COLLECTIVE, Op.SEND, Op.RECV))
-    sent = factor * (ranks - 1) / ranks * workload.size_bytes / rate + fixed
-    return np.where(moves, np.where(ranks > 1, sent, 0.0), compute)
+    moves = np.isin(workload.kind, MOVES)
+    part = np.where(workload.kind == Op.COLLECTIVE, factor * (ranks - 1) / ranks, 1.0)
+    sent = np.where(ranks > 1, part * workload.size_bytes / rate + fixed, 0.0)
+    sent[_received(workload)] = 0.0
+    return np.where(moves & ~unpriced(workload), sent, compute)
+
+
+def unpriced(workload: Workload) -> Bools:
+    """Return what moves bytes that the trace does not tell: it keeps the time that was measured."""
+    moves: Bools = np.isin(workload.kind, MOVES) & (workload.ranks > 1)
+    unknown: Bools = moves & (workload.size_bytes == 0) & ~np.isnan(workload.duration_s)
+    return unknown
+
+
+def _received(workload: Workload) -> Ints:
+    """Return the receives whose send is in the trace: they end with it."""
+    owner = np.repeat(np.arange(len(workload)), np.diff(workload.dep_start))
+    from_send = (workload.kind[owner] == Op.RECV) & (workload.kind[workload.deps] == Op.SEND)
+    return np.unique(owner[from_send & (workload.rank[owner] != workload.rank[workload.deps])])
 
 
 def _factor(name: str) -> float:
