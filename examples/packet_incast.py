@@ -20,4 +20,4 @@ for count in (8, 32, 56):
         deep = outcome.ports["peak_bytes"].max() / 1e3
         cells.append(f"{transport} {outcome.end_of_run_s / bound_s:.3f} {deep:6,.0f}")
     print(f"  {count:3d} to 1: " + "  ".join(cells))
-print("Lossless classes end within 1 % of the bound: the receiver's link never idles. What it costs is the queue.")
+print("Lossless classes end within 2 % of the bound: the receiver's link hardly idles. What it costs is the queue.")

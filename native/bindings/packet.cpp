@@ -3,6 +3,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <tuple>
 #include <utility>
@@ -61,10 +62,15 @@ void network(Draft& d, const Ints& src, const Ints& dst, const Doubles& rate_Bps
 }
 
 void connections(Draft& d, const Ints& port, const Ints& dst, const Bytes& profile, const Ints& slot,
-                 const Labels& label, const Doubles& cap_Bps) {
+                 const Labels& label, const Doubles& cap_Bps, const Longs& way_start, const Ints& way_port) {
     const std::size_t num = port.size();
     if (dst.size() != num || profile.size() != num || slot.size() != num || label.size() != num || cap_Bps.size() != num) {
         throw std::invalid_argument("packet engine: columns of connections differ in length");
+    }
+    if (way_start.size() != num + 1 || way_start.data()[0] != 0 ||
+        !std::is_sorted(way_start.data(), way_start.data() + num + 1) ||
+        way_start.data()[num] != static_cast<std::int64_t>(way_port.size())) {
+        throw std::invalid_argument("packet engine: rows of ways do not fit their ports");
     }
     d.setup.flow_port = hold(d, port);
     d.setup.flow_dst = hold(d, dst);
@@ -72,6 +78,8 @@ void connections(Draft& d, const Ints& port, const Ints& dst, const Bytes& profi
     d.setup.flow_slot = hold(d, slot);
     d.setup.flow_label = hold(d, label);
     d.setup.flow_cap_Bps = hold(d, cap_Bps);
+    d.setup.flow_way_start = hold(d, way_start);
+    d.setup.flow_way_port = hold(d, way_port);
 }
 
 void buses(Draft& d, const Doubles& rate_Bps, const Longs& path_start, const Ints& path_bus) {
@@ -251,7 +259,8 @@ NB_MODULE(packet, m) {
              "latency_ps"_a.noconvert(), "hops"_a.noconvert(), "loss"_a.noconvert(), "back"_a.noconvert(),
              "buffer_bytes"_a.noconvert(), "region"_a.noconvert(), "num_endpoints"_a)
         .def("connections", &connections, "port"_a.noconvert(), "dst"_a.noconvert(), "profile"_a.noconvert(),
-             "slot"_a.noconvert(), "label"_a.noconvert(), "cap_Bps"_a.noconvert())
+             "slot"_a.noconvert(), "label"_a.noconvert(), "cap_Bps"_a.noconvert(), "way_start"_a.noconvert(),
+             "way_port"_a.noconvert())
         .def("buses", &buses, "rate_Bps"_a.noconvert(), "path_start"_a.noconvert(), "path_bus"_a.noconvert())
         .def("tasks", &tasks, "over"_a.noconvert(), "size_bytes"_a.noconvert(), "delay_ps"_a.noconvert(),
              "start_ps"_a.noconvert(), "wait_start"_a.noconvert(), "wait_for"_a.noconvert())
@@ -278,6 +287,8 @@ NB_MODULE(packet, m) {
         .def("counters", &counters)
         .def("begin_ps", [](const Engine& self) { return copy(self.begin_ps()); })
         .def("end_ps", [](const Engine& self) { return copy(self.end_ps()); })
+        .def("last_sent_ps", [](const Engine& self) { return copy(self.last_sent_ps()); })
+        .def("limited_ps", [](const Engine& self) { return copy(self.limited_ps()); })
         .def("ports", &columns)
         .def("samples", &samples)
         .def("cycle", [](const Engine& self) { return give(self.cycle()); })

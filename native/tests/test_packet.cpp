@@ -27,7 +27,8 @@ struct Star {
     std::vector<std::uint32_t> label;
     std::vector<double> cap;
     std::vector<std::int64_t> bytes, delay, start, wait_start{0};
-    std::vector<std::int64_t> path_start{0};
+    std::vector<std::int64_t> path_start{0}, way_start;
+    std::vector<std::int32_t> way_port;
     Setup setup;
 
     explicit Star(int num, double lost = 0) {
@@ -77,6 +78,8 @@ struct Star {
         setup.flow_slot = slot;
         setup.flow_label = label;
         setup.flow_cap_Bps = cap;
+        setup.flow_way_start = way_start;
+        setup.flow_way_port = way_port;
         setup.path_start = path_start;
         setup.task_over = over;
         setup.task_bytes = bytes;
@@ -189,6 +192,19 @@ void messages_wait() {
     CHECK(engine.end_ps()[1] == 2 * engine.end_ps()[0] + 1'280);
 }
 
+void ways_lead_where_they_should() {
+    Star star(3);
+    star.message(0, 1, 4096);
+    star.way_start = {0, 1};
+    star.way_port = {3};
+    Engine engine(star.ready());
+    CHECK(engine.advance(kForever, 1000) == State::finished);
+    CHECK(engine.last_sent_ps()[0] == 0);
+    star.way_port = {5};
+    const auto text = check::thrown<std::invalid_argument>([&] { Engine lost(star.ready()); });
+    CHECK(text.find("end of the way of connection 0") != std::string::npos);
+}
+
 void incast_fills_the_link(bool lossless, bool credits) {
     Star star(9);
     star.setup.classes[1].lossless = lossless;
@@ -274,6 +290,7 @@ int main() {
     a_window_of_bits_moves_and_grows();
     one_packet_takes_its_time();
     messages_wait();
+    ways_lead_where_they_should();
     incast_fills_the_link(false, false);
     incast_fills_the_link(true, false);
     incast_fills_the_link(false, true);

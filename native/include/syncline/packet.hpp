@@ -116,6 +116,10 @@ struct Setup {
     std::span<const std::int32_t> flow_slot;
     std::span<const std::uint32_t> flow_label;  // what ECMP hashes
     std::span<const double> flow_cap_Bps;       // 0: none
+    // The ports each connection takes after its own while routing is by hash, in rows. A row may be empty, or no longer
+    // lead there after a failure: then switches hash its label.
+    std::span<const std::int64_t> flow_way_start;
+    std::span<const std::int32_t> flow_way_port;
 
     // Paths inside hosts: rows of bus links.
     std::span<const double> bus_Bps;
@@ -198,6 +202,8 @@ public:
     const Counters& counters() const;
     std::span<const std::int64_t> begin_ps() const;  // of every task; -1: not yet
     std::span<const std::int64_t> end_ps() const;
+    std::span<const std::int64_t> last_sent_ps() const;  // when the packet that completed each message was sent
+    std::span<const std::int64_t> limited_ps() const;    // how long its connection's rate or window held it back
     PortColumns ports() const;
     const Samples& samples() const;
     std::vector<std::int32_t> cycle() const;  // ports that wait for each other, after a deadlock

@@ -20,7 +20,7 @@ public:
     Time now = 0;
     Counters count;
     Samples samples;
-    std::vector<i64> begin, end;
+    std::vector<i64> begin, end, last_sent, limited;
     std::vector<std::int32_t> cycle;
     Table<Port> ports;
     std::vector<PortTally> tally;
@@ -30,6 +30,7 @@ private:
     // setup.cpp
     void take_ports(const Setup& setup);
     void take_flows(const Setup& setup);
+    void take_ways(const Setup& setup);
     void take_tasks(const Setup& setup);
 
     // engine.cpp
@@ -78,6 +79,9 @@ private:
     u32 least_loaded(Routes::Set set, u32 start) const;
     u32 detour(const Packet& packet, u32 at_switch, u32 group);
     i64 load(u32 port) const;
+    bool on_way(const Packet& pkt) const {
+        return routing_ == Routing::hash && pkt.type == Type::data && pkt.via != kNone;
+    }
 
     // sender.cpp
     void post(u32 task);
@@ -138,6 +142,7 @@ private:
     // faults.cpp
     void change(u32 row);
     void reroute();
+    void leave_dead_ways();
     void watch();
     bool find_cycle();
 
@@ -176,6 +181,7 @@ private:
 
     Table<Flow> flows_;
     Table<Scores> scores_;
+    std::vector<u32> ways_;  // ports of the connections' ways, one row after the other, each ended by kNone
 
     // Tasks
     std::vector<std::int32_t> task_over_;

@@ -122,7 +122,8 @@ void Core::fetch_route(u32 what) const {
         const Packet& pkt = packets_[index];
         const Port& in = ports[pkt.port];
         if (!in.to_endpoint) {
-            routes.fetch(in.to, places_[pkt.dst].group);
+            if (on_way(pkt)) __builtin_prefetch(&ways_[pkt.via]);
+            else routes.fetch(in.to, places_[pkt.dst].group);
         } else {
             const char* flow = reinterpret_cast<const char*>(&flows_[pkt.flow]);
             __builtin_prefetch(flow);
@@ -145,9 +146,10 @@ void Core::fetch_way_out(u32 what) const {
         if (pkt.type == Type::data && flows_[pkt.flow].scores != kNone) __builtin_prefetch(&scores_[flows_[pkt.flow].scores]);
         return;
     }
-    const u32 number = routes.set_of(in.to, places_[pkt.dst].group);
     u32 port = places_[pkt.dst].down_port;
-    if (number != Routes::kAttached) {
+    if (on_way(pkt)) {
+        port = ways_[pkt.via];
+    } else if (const u32 number = routes.set_of(in.to, places_[pkt.dst].group); number != Routes::kAttached) {
         const Routes::Set set = routes.set(number);
         if (set.count == 0) return;
         // Who else comes to this switch before may take this turn; then the next port is fetched for nothing.
@@ -200,6 +202,8 @@ i64 Engine::now_ps() const { return core_->now; }
 const Counters& Engine::counters() const { return core_->count; }
 std::span<const i64> Engine::begin_ps() const { return core_->begin; }
 std::span<const i64> Engine::end_ps() const { return core_->end; }
+std::span<const i64> Engine::last_sent_ps() const { return core_->last_sent; }
+std::span<const i64> Engine::limited_ps() const { return core_->limited; }
 const Samples& Engine::samples() const { return core_->samples; }
 std::vector<std::int32_t> Engine::cycle() const { return core_->cycle; }
 

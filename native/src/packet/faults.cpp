@@ -40,8 +40,19 @@ void Core::reroute() {
     routes.build(wires_, up, static_cast<u32>(buffer_bytes_.size()), static_cast<u32>(endpoints_.size()),
                  routing_ >= Routing::valiant);
     for (u32 e = 0; e < endpoints_.size(); ++e) places_[e].group = routes.group(e);
-    // Groups have new numbers: who is on a detour goes straight on.
+    // Groups have new numbers and ways may be dead: who is on one goes straight on.
     for (Packet& packet : packets_) packet.via = kNone;
+    leave_dead_ways();
+}
+
+void Core::leave_dead_ways() {
+    for (Flow& flow : flows_) {
+        for (u32 i = flow.way; i != kNone && ways_[i] != kNone; ++i) {
+            if (ports[ways_[i]].up) continue;
+            flow.way = kNone;
+            break;
+        }
+    }
 }
 
 // Look every millisecond whether anything still moves.

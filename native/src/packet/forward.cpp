@@ -41,6 +41,8 @@ u32 Core::choose(u32 packet, u32 at_switch, u32 group) {
                 group = pkt.via;
             }
         }
+    } else if (on_way(pkt)) {
+        return ways_[pkt.via++];
     }
     const u32 number = routes.set_of(at_switch, group);
     if (number == Routes::kAttached) {

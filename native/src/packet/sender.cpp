@@ -58,13 +58,16 @@ void Core::activate(u32 index) {
         return;
     }
     if (!may_send(flow)) {
+        if (flow.standing != Standing::blocked) flow.limited_since = now;
         flow.standing = Standing::blocked;
         return;
     }
+    if (flow.standing == Standing::blocked) flow.limited += std::max<Time>(now - flow.limited_since, 0);
     const Profile& profile = profiles_[flow.profile];
     Time at = flow.next_send;
     if (profile.slot_ps > 0) at = slot_start(flow, profile, std::max(at, now));
     if (at > now) {
+        flow.limited += at - now;
         flow.standing = Standing::paced;
         calendar_.push(at, event(Happens::pace, index));
         return;
@@ -111,14 +114,18 @@ u32 Core::payload_of(const Flow& flow, u32 seq) const {
     }
 }
 
-// What switches hash: the connection's own number, or a new one by flowlet, packet, or what went well before.
+// Which way: the connection's own, or what switches hash: its number, a new one by flowlet, packet, or what went well.
 void Core::label(Flow& flow, Packet& pkt, const Profile& profile) {
     pkt.label = flow.label;
     switch (static_cast<Spread>(profile.spread)) {
-        case Spread::flow: break;
+        case Spread::flow: pkt.via = flow.way; break;
         case Spread::flowlet:
-            if (now - flow.last_send > profile.flowlet_gap_ps && flow.last_send > 0) flow.label = random_.next();
+            if (now - flow.last_send > profile.flowlet_gap_ps && flow.last_send > 0) {
+                flow.label = random_.next();
+                flow.way = kNone;
+            }
             pkt.label = flow.label;
+            pkt.via = flow.way;
             break;
         case Spread::packet:
             pkt.flags |= kSprayed;
@@ -203,11 +210,13 @@ u32 Core::make_data(u32 port, u32 traffic_class) {
         // With fewer packets out than are acknowledged together, the last must ask for it, or both ends would wait.
         if (flow.flying < static_cast<u32>(profile.ack_every)) packets_[packet].flags |= kAsks;
         flow.standing = Standing::blocked;
+        flow.limited_since = free;
         return packet;
     }
     Time at = flow.next_send;
     if (profile.slot_ps > 0) at = slot_start(flow, profile, std::max(at, free));
     if (at > free) {
+        flow.limited += at - free;
         flow.standing = Standing::paced;
         calendar_.push(at, event(Happens::pace, index));
         return packet;

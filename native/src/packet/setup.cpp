@@ -67,6 +67,7 @@ Core::Core(const Setup& setup) : calendar_(calendar_bits(setup)), random_(setup.
     seed_ = setup.seed;
     take_ports(setup);
     take_flows(setup);
+    take_ways(setup);
     take_tasks(setup);
     if (setup.sample_ps > 0) {
         sample_ps_ = setup.sample_ps;
@@ -169,6 +170,7 @@ void Core::take_flows(const Setup& setup) {
         flow.cap = setup.flow_cap_Bps[f] * 1e-12;
         flow.send_task = flow.una_task = flow.last_task = flow.rcv_task = kNone;
         flow.last_notice = -1;
+        flow.way = kNone;
         flow.scores = kNone;
         if (static_cast<Recovery>(profile.recovery) == Recovery::selective) {
             flow.scores = static_cast<u32>(scores_.size());
@@ -182,6 +184,24 @@ void Core::take_flows(const Setup& setup) {
         give_packet(0);
         num_packets_ = 0;
         seen_.assign(num, Telemetry{});
+    }
+}
+
+void Core::take_ways(const Setup& setup) {
+    if (setup.flow_way_start.empty() || routing_ != Routing::hash) return;
+    for (std::size_t f = 0; f < setup.flow_port.size(); ++f) {
+        const i64 first = setup.flow_way_start[f], last = setup.flow_way_start[f + 1];
+        if (first == last) continue;
+        flows_[f].way = static_cast<u32>(ways_.size());
+        std::int32_t at = setup.port_dst[flows_[f].port];
+        for (i64 i = first; i < last; ++i) {
+            const auto port = static_cast<std::size_t>(setup.flow_way_port[static_cast<std::size_t>(i)]);
+            expect(port < ports.size() && at >= 0 && setup.port_src[port] == at, "way of connection", f);
+            at = setup.port_dst[port];
+            ways_.push_back(static_cast<u32>(port));
+        }
+        expect(at == -1 - setup.flow_dst[f], "end of the way of connection", f);
+        ways_.push_back(kNone);
     }
 }
 
@@ -203,6 +223,8 @@ void Core::take_tasks(const Setup& setup) {
     task_first_.assign(num, 0);
     begin.assign(num, -1);
     end.assign(num, -1);
+    last_sent.assign(num, -1);
+    limited.assign(num, 0);
     task_waits_.assign(num, 0);
     after_start_.assign(num + 1, 0);
     const auto num_flows = static_cast<std::int64_t>(setup.flow_port.size());

@@ -45,7 +45,7 @@ struct alignas(64) Packet {
     u64 bits;    // acknowledgements: which packets of the block of 64 around `seq` have arrived
     u32 ack;     // acknowledgements: everything before this has arrived
     u32 from;    // the port it entered this switch through, while it is buffered
-    u32 via;     // destination group to visit first (Valiant), or none
+    u32 via;     // destination group to visit first (Valiant), where its ports begin (by hash), or none
     Type type;
     u8 traffic_class;
     u8 flags;
@@ -190,6 +190,7 @@ struct alignas(64) Flow {
     i64 delivered;
     bool refused;  // a gap was reported
     bool in_pull_ring;
+    u32 way;  // sender: where its ports begin in the table of ways; kNone: by hash
 
     // Congestion control
     double alpha, target, x, y;
@@ -198,6 +199,7 @@ struct alignas(64) Flow {
     u32 recycle;
     u32 lost_hint;
     u32 pulls_owed, pulls_given, pull_next;
+    Time limited, limited_since, limited_told;  // how long its rate or window held it back; when that began; already told of
 };
 
 struct Endpoint {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncline.cli.output import JsonOption, emit, examples
-from syncline.cli.simulate_packet import traffic
+from syncline.cli.simulate_packet import against_flow, traffic
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -148,13 +148,13 @@ def _packet(
     html: Path | None,
 ) -> dict[str, Any]:
     from syncline.cli.simulate_packet import packet_options, packet_rows, write_page
-    from syncline.sim.routing import Network, NetworkOptions
+    from syncline.sim.packet.levels import flow_options
+    from syncline.sim.routing import Network
     from syncline.timeline import save
 
     transport, routing, seed, cross_rail = how
     options = packet_options(transport, routing, seed, cross_rail)
-    plain = NetworkOptions(seed=seed, transport="ideal", cross_rail=cross_rail)  # type: ignore[arg-type]
-    contest = _contest(fabric, kind, placed, Network(fabric, plain), algorithm)
+    contest = _contest(fabric, kind, placed, Network(fabric, flow_options(options)), algorithm)
     rows, outcome = packet_rows(contest, [contest.best(size, "flow") for size in sizes], fabric, options)
     payload: dict[str, Any] = {
         "cluster": fabric.name, "ranks": placed.num_ranks, "placement": placed.name, "level": "packet",
@@ -165,7 +165,7 @@ def _packet(
         save(outcome.timeline(), trace)
         payload["trace"] = str(trace)
     if html:
-        write_page(html, f"{kind.value.replace('_', '-')} on {fabric.name}", outcome)
+        write_page(html, f"{kind.value.replace('_', '-')} on {fabric.name}", outcome, against_flow(rows[-1]))
         payload["html"] = str(html)
     return payload
 
@@ -261,8 +261,7 @@ def _show(console: Console, payload: dict[str, Any]) -> None:
         console.print(f"over {spread['num_seeds']} seeds, {units.show_size(spread['size_bytes'])}: {times}")
     for row in payload["rows"]:
         if "flow_time_s" in row:
-            console.print(f"{units.show_size(row['size_bytes'])}: flow level {units.show_time(row['flow_time_s'])}, "
-                          f"packets x{row['over_flow']:.3f} ({'; '.join(row['why'])})")  # fmt: skip
+            console.print("\n  ".join(against_flow(row)), soft_wrap=True)
     console.print(f"{payload['level']} level; ignores {', '.join(payload['ignores'])}")
     for line in method_lines([row["method"] for row in payload["rows"]]):
         console.print(line)

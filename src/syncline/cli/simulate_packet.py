@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,13 +36,15 @@ def packet_rows(
     """Return one row a size: the flow level's winner packet by packet, with both times and why they differ."""
     from syncline.sim.estimate import bus_factor
     from syncline.sim.packet import Job, packet_network, simulate
+    from syncline.sim.packet.levels import difference
 
     network = packet_network(fabric)
     rows = []
     for flow in flows:
-        program = contest.wired[flow.algorithm].program
+        wired = contest.wired[flow.algorithm]
         with _shown(f"{flow.algorithm}, {flow.size_bytes:,} B") as report:
-            outcome = simulate(network, [Job(program, flow.size_bytes)], options, progress=report)
+            outcome = simulate(network, [Job(wired.program, flow.size_bytes)], options, progress=report)
+        found = difference(outcome, flow, wired) if outcome.finished and flow.time_s > 0 else None
         figures = outcome.to_json()
         time_s = outcome.job_end_s(0)
         algbw = flow.size_bytes / time_s if time_s > 0 else 0.0
@@ -52,50 +54,10 @@ def packet_rows(
             "limiting_link": figures["busiest_link"], "utilisation": figures["busiest_utilisation"],
             "method": "packets", "exact": True, "flow_time_s": flow.time_s,
             "over_flow": time_s / flow.time_s if flow.time_s > 0 else None,
-            "why": why(outcome, flow.time_s, _other_load(outcome, flow, contest)), "packet": figures,
+            "why": found.lines() if found else [f"the run is {outcome.state}"],
+            "difference": found.to_json() if found else None, "packet": figures,
         })  # fmt: skip
     return rows, outcome
-
-
-def _other_load(outcome: Outcome, flow: Estimate, contest: Contest) -> float:
-    """Return how many times the flow level's busiest network link the packets' one had to carry, payload by time."""
-    links = outcome.network.link
-    wire = outcome.options.payload_bytes + outcome.options.sets[0].profile(
-        payload_bytes=outcome.options.payload_bytes, rate_Bps=1.0, rtt_s=1.0, data_class=1
-    ).header_bytes  # fmt: skip
-    packets_s = outcome.ports["wire_bytes"] * outcome.options.payload_bytes / wire / outcome.network.rate_Bps
-    flows_s = flow.link_bytes[links[links >= 0]] / contest.network.capacity_Bps[links[links >= 0]]
-    most = float(flows_s.max(initial=0.0))
-    return float(packets_s.max(initial=0.0)) / most if most > 0 else 1.0
-
-
-def why(outcome: Outcome, flow_s: float, other_load: float = 1.0) -> list[str]:
-    """Return what a packet run saw that flows cannot see, the largest part first."""
-    from syncline import units
-
-    count = outcome.counters
-    reasons = []
-    if abs(other_load - 1) > 0.05:
-        how = {"ecmp": "another hash", "flowlet": "another hash"}.get(outcome.options.routing, "other paths")
-        how = "packets sprayed" if outcome.options.sets[0].spread in ("packet", "recycle") else how
-        reasons.append(f"{how}: the busiest link carries {other_load:.2f} times as much")
-    if outcome.end_of_run_s < 0.97 * flow_s and other_load > 0.95:
-        reasons.append("messages that meet go one after another, where flows go side by side")
-    sent = count["data_packets"] + count["resent_packets"]
-    if count["resent_packets"]:
-        reasons.append(f"{100 * count['resent_packets'] / max(sent, 1):.2g} % of packets sent again")
-    if count["pauses"]:
-        reasons.append(
-            f"{count['pauses']:,} pauses, {units.show_time(float(outcome.ports['paused_ps'].sum()) / 1e12)} in all"
-        )
-    if count["marks"]:
-        reasons.append(f"{100 * count['marks'] / max(sent, 1):.2g} % of packets marked")
-    depth = int(outcome.ports["peak_bytes"].max(initial=0))
-    if depth:
-        reasons.append(f"queues up to {units.show_size(depth)}")
-    if count["data_packets"]:
-        reasons.append("headers on every packet, a packet's time at every hop")
-    return reasons if outcome.end_of_run_s > 0 and flow_s > 0 else []
 
 
 def traffic(
@@ -148,7 +110,15 @@ def traffic(
     emit(payload_json, json, lambda console: _show_traffic(console, payload_json, outcome))
 
 
-def write_page(path: Path, title: str, outcome: Outcome) -> None:
+def against_flow(row: dict[str, Any]) -> list[str]:
+    """Return the flow level's time for a row of `packet_rows`, and why packets take another."""
+    from syncline import units
+
+    head = f"{units.show_size(row['size_bytes'])}: flow level {units.show_time(row['flow_time_s'])}"
+    return [f"{head}, packets x{row['over_flow']:.3f}", *row["why"]]
+
+
+def write_page(path: Path, title: str, outcome: Outcome, against: Sequence[str] = ()) -> None:
     """Run the same again, which takes the same course, while watching the deepest queues, and write the page."""
     import numpy as np
 
@@ -163,9 +133,8 @@ def write_page(path: Path, title: str, outcome: Outcome) -> None:
     watching = Watching(max(outcome.end_of_run_s / 400, 1e-9), links, flows)
     watched = simulate(network, list(outcome.jobs), options, watching=watching, until_s=outcome.end_of_run_s)
     marks = options.marks or options.sets[0].marks
-    path.write_text(
-        packet_page(title, watched, None if marks is None else mark_bytes(marks, network.access_Bps, outcome.rtt_s))
-    )
+    depths = None if marks is None else mark_bytes(marks, network.access_Bps, outcome.rtt_s)
+    path.write_text(packet_page(title, watched, depths, against))
 
 
 def _show_traffic(console: Console, payload: dict[str, Any], outcome: Outcome) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 import numpy as np
@@ -29,13 +30,21 @@ td,th{padding:3px 10px;text-align:right;border-bottom:1px solid var(--rule)} td.
 )
 
 
-def packet_page(title: str, outcome: Outcome, mark_bytes: tuple[int, int] | None = None) -> str:
-    """Return the page of a run that was watched (`Watching`); `mark_bytes` are the depths at which queues mark."""
+def packet_page(
+    title: str, outcome: Outcome, mark_bytes: tuple[int, int] | None = None, against: Sequence[str] = ()
+) -> str:
+    """Return the page of a run that was watched (`Watching`).
+
+    `mark_bytes` are the depths at which queues mark; `against` says how it compares with the flow level, and why.
+    """
     options = outcome.options
     how = (f"{options.transport}, {options.routing} routing, packets of {units.show_size(options.payload_bytes)}, "
            f"base round trip {units.show_time(outcome.rtt_s)}, seed {options.seed}")  # fmt: skip
     parts = [f"<h1>{escape(title)}</h1>", f'<p class="note">{escape(how)}</p>']
     parts += [f'<p class="lead">{escape(in_a_sentence(outcome))}</p>', _tiles(outcome)]
+    if against:
+        rows = "".join(f"<li>{escape(line)}</li>" for line in against[1:])
+        parts.append(f"<h2>Against the flow level</h2><p>{escape(against[0])}</p><ul>{rows}</ul>")
     watched = outcome.sampled
     if watched is not None and len(watched.time_s) > 2:
         clock = Clock.of(float(watched.time_s[-1]))

@@ -94,6 +94,19 @@ class PacketOptions:
         return (transport_set(self.transport, self.changes), *more)
 
     @property
+    def header_bytes(self) -> tuple[int, ...]:
+        """What every packet carries beside its payload, by traffic class."""
+        return tuple(
+            each.profile(payload_bytes=self.payload_bytes, rate_Bps=1.0, rtt_s=1.0, data_class=1).header_bytes
+            for each in self.sets
+        )
+
+    @property
+    def sprayed(self) -> bool:
+        """Whether the packets of a connection take many paths."""
+        return self.routing in ("spray", "adaptive") or self.sets[0].spread in ("packet", "recycle")
+
+    @property
     def credits(self) -> bool:
         """Whether links hand out credits instead of sending pauses."""
         return any(each.credits for each in self.sets)

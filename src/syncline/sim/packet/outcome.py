@@ -13,7 +13,7 @@ from syncline.sim.packet.network import Floats, Longs, PacketNetwork
 from syncline.sim.packet.options import PacketOptions
 
 if TYPE_CHECKING:
-    from syncline.sim.packet.posting import Block, Job
+    from syncline.sim.packet.posting import Block, Job, Posted
     from syncline.sim.packet.traffic import Traffic
     from syncline.timeline import Timeline
 
@@ -109,7 +109,11 @@ class Sampled:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The course of a run. Times in seconds; a task that has not ended has a negative time."""
+    """The course of a run. Times in seconds; a task that has not ended has a negative time.
+
+    `last_sent_s` is when the packet that completed a message was sent, `limited_s` how long the rate or the window of
+    its connection had held it back.
+    """
 
     network: PacketNetwork
     options: PacketOptions
@@ -127,6 +131,9 @@ class Outcome:
     cycle: tuple[str, ...]
     done_tasks: tuple[Longs, ...]
     num_flows: int
+    posted: Posted
+    last_sent_s: Floats
+    limited_s: Floats
 
     @property
     def finished(self) -> bool:

@@ -3,12 +3,15 @@
 The rules are the executor's and the flow level's: a rank posts all transfers of a round, waits for them, and goes on; a
 transfer starts when both ends have posted it; lanes do not wait for each other. What lies inside a host (PCIe to the
 NIC) is a delay and a cap of the rate; a message that never leaves its host goes over the host's links, undivided.
+Under `ecmp` a connection takes the path that the fabric's routes, and so the flow level, draw for it and the seed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,6 +62,14 @@ class Block:
     size_bytes: Longs
 
 
+@dataclass(frozen=True, eq=False)
+class Posted:
+    """What the engine was given: columns of tasks, connections and buses, and the ports of each connection."""
+
+    columns: Mapping[str, Mapping[str, NDArray[Any]]]
+    ways: Paths
+
+
 @dataclass
 class Posting:
     """Connections and tasks under construction."""
@@ -68,6 +79,8 @@ class Posting:
     blocks: list[Block] = field(default_factory=list)
     num_tasks: int = 0
     num_flows: int = 0
+    ways: Paths = field(default_factory=lambda: Paths.of([]))
+    """The ports of each connection, its own first."""
     _flows: list[dict[str, NDArray[np.generic]]] = field(default_factory=list)
     _paths: list[Ints] = field(default_factory=list)
     _columns: list[tuple[Longs, Longs, Longs, Longs]] = field(default_factory=list)
@@ -106,7 +119,7 @@ class Posting:
     def connect(self, paths: Paths, label: Longs, traffic_class: int) -> Ways:
         """Return the ways of connections with these paths of the fabric, `queue_pairs` flows each, one after the other.
 
-        Only the ends of a path matter: between them the switches decide.
+        Between the ends of a path the switches decide, unless routing is by hash: then the path is the one drawn.
         """
         links, count = self.network.fabric.links, len(paths)
         port, row = self.network.port_of_link[paths.link], paths.row_of_crossing()
@@ -126,6 +139,8 @@ class Posting:
         over[outside] = self._add_flows(
             links.src[begins], links.dst[ends], port[first[outside]], label[outside], cap[outside], traffic_class
         )
+        counts = np.where(outside, last - first + 1, 0)[outside]
+        self._add_ways(Paths(np.concatenate(([0], np.cumsum(counts))), port[~inner].astype(np.int32)))
         local = np.flatnonzero(~outside & (np.diff(paths.start) > 0))
         over[local] = -2 - (len(self._paths) + np.arange(len(local)))
         self._paths.extend(paths.link[paths.start[i] : paths.start[i + 1]] for i in local)
@@ -151,6 +166,15 @@ class Posting:
         first = self.num_flows + np.arange(count) * pairs
         self.num_flows += count * pairs
         return first
+
+    def _add_ways(self, ways: Paths) -> None:
+        """Append the ports of connections, `queue_pairs` times each; a chip that forwards has a port inside, too."""
+        network = self.network
+        if chips_forward(network.fabric):
+            up, down = (network.access_port[network.endpoint_of[ends]] for ends in _ends(network, ways))
+            rows = [np.array([up[i], *ways.row(i), network.back[down[i]]]) for i in range(len(ways))]
+            ways = Paths.of(rows)
+        self.ways = self.ways.then(ways.take(np.repeat(np.arange(len(ways)), self.options.queue_pairs)))
 
     def post(
         self, over: Longs, size_bytes: Longs, delay_ps: Longs, waits: tuple[Longs, Longs], start_ps: ArrayLike = 0
@@ -181,7 +205,8 @@ class Posting:
             "connections": {
                 name: np.concatenate([np.zeros(0, kind), *(part[name] for part in self._flows)]).astype(kind)
                 for name, kind in empty.items()
-            },
+            }
+            | self._drawn_ways(),
             "buses": {"rate_Bps": bus, "path_start": path_start, "path_bus": path_bus},
             "tasks": {
                 "over": over.astype(np.int32),
@@ -193,12 +218,27 @@ class Posting:
             },
         }
 
+    def _drawn_ways(self) -> dict[str, NDArray[np.generic]]:
+        """Return the ports after its own that a connection takes by hash; queue pairs of one draw each for itself."""
+        start, port = self.ways.start, self.ways.link
+        if self.options.queue_pairs > 1:
+            return {"way_start": np.zeros(len(start), np.int64), "way_port": np.zeros(0, np.int32)}
+        after = np.delete(port, start[:-1])
+        return {"way_start": start - np.arange(len(start)), "way_port": after}
+
     def _buses(self) -> tuple[Floats, Longs, Ints]:
         lengths = np.array([len(path) for path in self._paths], np.int64)
         links = np.concatenate([np.zeros(0, np.int32), *self._paths]).astype(np.int64)
         used, bus = np.unique(links, return_inverse=True)
         rate = self.network.fabric.links.rate_Bps[used].astype(np.float64)
         return rate, np.concatenate(([0], np.cumsum(lengths))).astype(np.int64), bus.astype(np.int32)
+
+
+def _ends(network: PacketNetwork, ways: Paths) -> tuple[Longs, Longs]:
+    """Return the devices at which ways over links begin and end."""
+    links = network.fabric.links
+    first, last = (network.link[ways.link[at]] for at in (ways.start[:-1], ways.start[1:] - 1))
+    return links.src[first].astype(np.int64), links.dst[last].astype(np.int64)
 
 
 def add_traffic(into: Posting, traffic: Traffic, number: int) -> Longs:

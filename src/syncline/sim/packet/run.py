@@ -20,7 +20,7 @@ from syncline.sim.packet.network import Longs, PacketNetwork
 from syncline.sim.packet.options import ENGINE_ROUTING, PacketOptions
 from syncline.sim.packet.outcome import Outcome, Progress, Sampled
 from syncline.sim.packet.parameters import Marks, TransportSet
-from syncline.sim.packet.posting import Block, Job, Posting, add_job, add_traffic
+from syncline.sim.packet.posting import Block, Job, Posted, Posting, add_job, add_traffic
 from syncline.sim.packet.traffic import Traffic
 
 STATES = ("running", "finished", "deadlock", "stalled")
@@ -63,6 +63,7 @@ class Run:
     rtt_s: float
     done_tasks: tuple[Longs, ...]
     num_flows: int
+    posted: Posted
 
     def advance(self, *, until_s: float | None = None, max_events: int = _SLICE_EVENTS) -> str:
         """Work off events and return the state: running, finished, deadlock or stalled."""
@@ -81,7 +82,8 @@ class Run:
             self.engine.begin_ps() / 1e12, self.engine.end_ps() / 1e12, self.engine.now_ps / 1e12,
             self.engine.counters(), self.engine.ports(), sampled, cpu_s, self.rtt_s,
             tuple(self.network.port_name(int(port)) for port in self.engine.cycle()), self.done_tasks,
-            self.num_flows,
+            self.num_flows, self.posted, self.engine.last_sent_ps() / 1e12,
+            self.engine.limited_ps() / 1e12,
         )  # fmt: skip
 
 
@@ -127,6 +129,7 @@ def prepare(
         rtt_s,
         tuple(done),
         posting.num_flows,
+        Posted(columns, posting.ways),
     )
 
 

@@ -1,0 +1,153 @@
+"""Why a packet run and the flow level differ, in seconds that add up to the difference.
+
+* headers      the flow level's time with links slower by what headers take
+* hops         a packet is received whole before a switch sends it on
+* queues       what messages of the deciding chain waited behind others (`chain`)
+* rates        what their senders waited for the rate or the window that the transport allowed: rate cuts, pulls
+* senders      what they waited for another reason: their port sent other messages or was paused, a loss was found late
+* sharing      what messages of the flow level lost by sharing links, which packets do not: they queue
+* unexplained  what is left. The chain that decides the end may go over other messages than the flow level's
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from syncline import units
+from syncline.fabric.fabric import NETWORK_TIERS
+from syncline.sim.estimate import Estimate
+from syncline.sim.maxplus import max_plus_end_s
+from syncline.sim.packet.chain import chain
+from syncline.sim.packet.options import PacketOptions
+from syncline.sim.packet.outcome import Outcome
+from syncline.sim.routing import Network, NetworkOptions
+from syncline.sim.wired import Wired
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Seconds by which packets are later than flows, part by part; `evidence` says what else was counted."""
+
+    flow_s: float
+    packet_s: float
+    parts: dict[str, float]
+    evidence: tuple[str, ...]
+
+    def to_json(self) -> dict[str, dict[str, float]]:
+        """Return the seconds of each part, and their share of the flow level's time."""
+        return {name: {"s": part, "share": part / self.flow_s} for name, part in self.parts.items()}
+
+    def lines(self) -> list[str]:
+        """Return the parts in words, the largest first, then the evidence."""
+        part, flow_s = self.parts, self.flow_s
+        waits = sum(part[name] for name in ("queues", "rates", "senders", "sharing"))
+        show = units.show_time
+        told = {
+            f"messages wait {show(part['queues'])} in queues, {show(part['rates'])} for their rate or window and "
+            f"{show(part['senders'])} for their port, at flow level {show(-part['sharing'])} by sharing links": waits,
+            "a packet's time at every hop": part["hops"],
+            "headers": part["headers"],
+            "not explained": part["unexplained"],
+        }
+        shown = sorted(told.items(), key=lambda row: -abs(row[1]))
+        return [f"{words} {seconds / flow_s:+.1%}" for words, seconds in shown if abs(seconds) >= 5e-4 * flow_s] + list(
+            self.evidence
+        )
+
+
+def flow_options(options: PacketOptions) -> NetworkOptions:
+    """Return the flow level's options nearest to those of a packet run: the same seed draws the same paths."""
+    return NetworkOptions(
+        "spray" if options.sprayed else "ecmp", options.seed % (1 << 31), "ideal", cross_rail=options.cross_rail
+    )
+
+
+def difference(outcome: Outcome, flow: Estimate, wired: Wired) -> Difference:
+    """Return why a run of one job took another time than the flow level says for the same program."""
+    packet_s = outcome.job_end_s(0)
+    largest = max(
+        float(wired.flow_bytes(i, j, flow.size_bytes).max(initial=0.0))
+        for i, lane in enumerate(wired.lanes)
+        for j in range(len(lane.phases))
+    )
+    payload = min(outcome.options.payload_bytes, max(largest, 1.0))
+    wire = payload + outcome.options.header_bytes[0]
+    slowed = _slowed(wired, payload / wire)
+    plain_s, header_s, hop_s = (
+        float(max_plus_end_s(each, flow.size_bytes).max(initial=0.0))
+        for each in (wired, slowed, _hopped(slowed, 64.0 if outcome.options.switching == "cut-through" else wire))
+    )
+    shared_s = max(flow.time_s - plain_s, 0.0)
+    decided = chain(outcome)
+    parts = {
+        "headers": header_s - plain_s + shared_s * (wire / payload - 1),
+        "hops": hop_s - header_s,
+        "queues": decided.queued_s,
+        "rates": decided.limited_s,
+        "senders": decided.held_s,
+        "sharing": -shared_s * wire / payload,
+    }
+    parts["unexplained"] = packet_s - flow.time_s - sum(parts.values())
+    return Difference(flow.time_s, packet_s, parts, _evidence(outcome, flow, wired))
+
+
+def _slowed(wired: Wired, factor: float) -> Wired:
+    """Return the program on a network whose links carry that much less payload."""
+    slower = Network(wired.network.fabric, wired.network.options)
+    slower.carrier = replace(wired.network.carrier, efficiency=wired.network.carrier.efficiency * factor)
+    return replace(wired, network=slower)
+
+
+def _hopped(wired: Wired, wire_bytes: float) -> Wired:
+    """Return the program with a packet's time on every network link of a path but the slowest, which is counted."""
+    links, paths = wired.network.fabric.links, wired.wires.paths
+    outside = np.isin(links.tier[paths.link], [int(tier) for tier in NETWORK_TIERS])
+    each = np.where(outside, wire_bytes / links.rate_Bps[paths.link], 0.0)
+    total, slowest = np.zeros(len(paths)), np.zeros(len(paths))
+    np.add.at(total, paths.row_of_crossing(), each * paths.shares())
+    np.maximum.at(slowest, paths.row_of_crossing(), each)
+    later = np.maximum(total - slowest, 0.0)
+    return replace(wired, wires=replace(wired.wires, latency_s=wired.wires.latency_s + later))
+
+
+def _evidence(outcome: Outcome, flow: Estimate, wired: Wired) -> tuple[str, ...]:
+    """Return what was counted: load of the busiest link at both levels, packets sent again, pauses, marks, queues."""
+    count = outcome.counters
+    sent = max(count["data_packets"] + count["resent_packets"], 1)
+    found = [_busiest(outcome, flow, wired)] if count["data_packets"] else []
+    if count["resent_packets"]:
+        found.append(f"{100 * count['resent_packets'] / sent:.2g} % of packets sent again")
+    if count["pauses"]:
+        paused_s = units.show_time(float(outcome.ports["paused_ps"].sum()) / 1e12)
+        found.append(f"{count['pauses']:,} pauses, {paused_s} in all ports together")
+    if count["marks"]:
+        found.append(f"{100 * count['marks'] / sent:.2g} % of packets marked")
+    if deepest := int(outcome.ports["peak_bytes"].max(initial=0)):
+        found.append(f"queues up to {units.show_size(deepest)}")
+    return tuple(found)
+
+
+def _busiest(outcome: Outcome, flow: Estimate, wired: Wired) -> str:
+    """Return how many connections the busiest network link has and how busy it is, at both levels."""
+    network = outcome.network
+    real = np.flatnonzero(network.link >= 0)
+    port = int(real[np.argmax(outcome.utilisation()[real])])
+    link = int(real[np.argmax(flow.link_bytes[network.link[real]] / network.rate_Bps[real])])
+    fluid = float(flow.link_bytes[network.link[link]] / network.rate_Bps[link] / max(flow.time_s, 1e-15))
+    here, there = f"{outcome.utilisation()[port]:.0%}", f"{fluid:.0%}"
+    if outcome.options.sprayed:
+        return f"the busiest link, {network.port_name(port)}, is sending {here} of the time, at flow level {there}"
+    paths = wired.wires.paths.take(wired.wires.first)
+    flows = int((paths.link == network.link[link]).sum())
+    if outcome.options.routing == "ecmp" and outcome.options.queue_pairs == 1:
+        packets = int((outcome.posted.ways.link == port).sum())
+        return (
+            f"the busiest link, {network.port_name(port)}, has {packets} connection{'s' * (packets != 1)} and is "
+            f"sending {here} of the time; at flow level {flows} and {there}"
+        )
+    load = float(outcome.ports["wire_bytes"][port] / network.rate_Bps[port]) / max(fluid * flow.time_s, 1e-15)
+    return (
+        f"other paths: the busiest link, {network.port_name(port)}, carries {load:.2f} times as much as at flow level"
+    )
