@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,3 +95,75 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         parse(text, "x")
     except SynclineError as error:
         assert error.message
+
+
+PUBLISHED = yaml.safe_load((Path(__file__).parent / "published.yaml").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("one", PUBLISHED, ids=lambda one: one["name"])
+def test_published_outputs_of_every_release_are_read(one: dict[str, Any]) -> None:
+    given, expect = one.get("given", {}), one["expect"]
+    kind = Kind[given["kind"].upper()] if "kind" in given else None
+    log = parse(one["text"], one["source"], kind=kind, num_ranks=given.get("ranks", 0))
+    assert (log.kind, log.num_ranks, log.num_hosts) == (Kind[expect["kind"].upper()], expect["ranks"], expect["hosts"])
+    assert (len(log.rows), log.version, log.library) == (
+        expect["rows"],
+        expect["version"],
+        expect.get("library", "nccl"),
+    )
+    assert sum(row.num_wrong or 0 for row in log.rows) == expect.get("wrong", 0)
+    size, *printed = one["row"]
+    out, inside = [row for row in log.rows if row.size_bytes == size]
+    assert (out.in_place, inside.in_place) == (False, True)
+    told = [out.timing.median_s * 1e6, out.busbw_Bps / 1e9, inside.timing.median_s * 1e6, inside.busbw_Bps / 1e9]
+    assert told == pytest.approx(printed, rel=0.01, abs=0.006)
+
+
+def test_published_outputs_come_from_many_places() -> None:
+    assert len({one["source"] for one in PUBLISHED}) == len(PUBLISHED) >= 18
+    assert all(one["source"].startswith("https://") for one in PUBLISHED)
+
+
+def test_what_an_excerpt_does_not_say_is_asked_for() -> None:
+    by_name = {one["name"]: one["text"] for one in PUBLISHED}
+    with pytest.raises(BenchError, match="does not say which collective ran"):
+        parse(by_name["2020-all-gather-without-redop"], "x.log")
+    with pytest.raises(BenchError, match="does not say how many ranks ran"):
+        parse(by_name["2019-p3dn-error-column"], "x.log", kind=Kind.ALL_REDUCE)
+
+
+MARKS = (" 0: ", "[pod/nccl-test-h100-worker-0/nccl] ", "(head, rank=0, pid=38) [1,0]<stdout>:",
+         "10.0.8.1: 10.0.8.1: ", "2025-05-16T16:39:51.208Z stdout F ")  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", MARKS)
+def test_lines_that_a_launcher_marks_are_read(prefix: str) -> None:
+    line = "   67108864   16777216   float   sum   -1   600.5  111.75  209.54   0   607.3  110.50  207.19   0"
+    assert [row.size_bytes for row in parse(f"{prefix}{line}\n", "x").rows] == [67108864] * 2
+
+
+def test_columns_that_options_add_are_read() -> None:
+    """-S adds the time of day, -I the spread of the repetitions; columns as src/util.cu of nccl-tests prints them."""
+    line = "   67108864   16777216   float   sum   -1   600.5  111.75  209.54   0"
+    when = parse(f"{line}   607.3  110.50  207.19   0  2025-10-14 09:12:33\n", "x").rows
+    each = parse(
+        f"{line}  590.1  640.2  630.0  1.25   607.3  110.50  207.19   3  590.1  640.2  630.0  1.25\n", "x"
+    ).rows
+    assert [row.timing.median_s for row in (*when, *each)] == pytest.approx([600.5e-6, 607.3e-6] * 2)
+    assert [row.num_wrong for row in each] == [0, 3]
+
+
+def test_the_document_as_the_program_writes_it() -> None:
+    """Devices stand inside config, the first of each process only; numbers of versions and roots as text."""
+    results = [{"size": 1024, "count": 256, "type": "float", "redop": "sum", "root": "    -1",
+                "out_of_place": {"cpu_time": 30.0, "alg_bw": 0.03, "bus_bw": 0.06, "nwrong": 0.0},
+                "in_place": {"cpu_time": 31.0, "alg_bw": 0.03, "bus_bw": 0.06, "nwrong": None}}]  # fmt: skip
+    devices = [{"rank": rank, "hostname": f"n{rank}", "device": 0, "device_info": "NVIDIA H100"} for rank in (0, 8)]
+    config = {"nthreads": 1, "ngpus": 8, "iterations": 20, "validation": 1, "devices": devices}
+    document = {"version": 2, "args": ["./all_reduce_perf_mpi"], "nccl_version": 22703, "config": config}
+    log = parse(json.dumps(document | {"results": results}), "x.json")
+    assert (log.kind, log.num_ranks, log.num_hosts, log.version) == (Kind.ALL_REDUCE, 16, 2, "2.27.3")
+    assert [row.timing.median_s for row in log.rows] == pytest.approx([30e-6, 31e-6])
+    assert [(row.root, row.num_wrong) for row in log.rows] == [(-1, 0), (-1, None)]
+    alone = config | {"devices": devices[:1]}
+    assert parse(json.dumps(document | {"config": alone, "results": results}), "x.json").num_ranks == 8

@@ -1,0 +1,114 @@
+"""The JSON of nccl-tests (-J: one document) and of rccl-tests (one object on each line), as measurements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from syncline.bench.measured import NAMES, Measured, Timing
+from syncline.bench.nccl_run import Device, Log, is_amd, program_in
+from syncline.bench.nccl_table import release
+from syncline.errors import BenchError
+from syncline.schedule.collective import Kind
+
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
+
+
+def read_document(text: str, where: str, kind: Kind | None, num_ranks: int) -> Log:
+    """Return the run that a JSON text holds; `kind` and `num_ranks` where it does not say them."""
+    first = text.split("\n", 1)[0].rstrip()
+    try:
+        if '"inPlace"' in first and first.endswith("}"):
+            return _of_lines(text, kind, num_ranks)
+        log = _of_document(json.loads(text), where, kind, num_ranks)
+    except _DAMAGED as error:
+        raise BenchError(f"this is not the JSON of nccl-tests -J: {error!r:.120}.", where=where) from None
+    if not log.rows or not log.num_ranks:
+        raise BenchError("the JSON holds no result with a time, or no devices.", where=where)
+    return log
+
+
+def _of_document(data: Mapping[str, Any], where: str, kind: Kind | None, num_ranks: int) -> Log:
+    config = data.get("config", {})
+    devices = tuple(_device(row, at) for at, row in enumerate(data.get("devices") or config.get("devices", [])))
+    kind = kind or program_in(" ".join(map(str, data.get("args", []))))
+    if kind is None:
+        raise BenchError("the log does not say which collective ran.", where=where, hint="Name it with --collective.")
+    ranks = num_ranks or _num_ranks(devices, config)
+    rows = tuple(row for result in data["results"] for row in _rows(result, kind, ranks, config))
+    return Log(
+        kind, ranks, rows, devices, _version(data.get("nccl_version", "")), "rccl" if is_amd(devices) else "nccl"
+    )
+
+
+def _device(row: Mapping[str, Any], at: int) -> Device:
+    told = (str(row.get(key, "")) for key in ("hostname", "device_info"))
+    host, name = told
+    return Device(int(row.get("rank", at)), host, int(row.get("device", 0)), name)
+
+
+def _num_ranks(devices: Sequence[Device], config: Mapping[str, Any]) -> int:
+    """Return the ranks; of a process with several threads or GPUs only the first is listed."""
+    each = int(config.get("nthreads", 1)) * int(config.get("ngpus", 1))
+    all_listed = len(devices) > 1 and devices[1].rank - devices[0].rank == 1
+    return len(devices) if all_listed else len(devices) * each
+
+
+def _version(told: object) -> str:
+    return release(told) if isinstance(told, int) else str(told)
+
+
+def _rows(result: Mapping[str, Any], kind: Kind, ranks: int, config: Mapping[str, Any]) -> Iterator[Measured]:
+    repeats = int(config.get("iterations", 1) or 1)
+    for name, in_place in (("out_of_place", False), ("in_place", True)):
+        part = result.get(name)
+        time_us = _time_us(part)
+        if not isinstance(part, Mapping) or time_us <= 0:
+            continue
+        wrong = part.get("nwrong")
+        yield Measured(
+            kind, ranks, int(result["size"]), _timing(time_us, result.get(f"{name}_per_iter"), repeats), "vendor",
+            str(result.get("type", "float")), int(result.get("count", 0)), str(result.get("redop", "none")),
+            int(result.get("root", -1)), int(float(str(wrong))) if _finite(wrong) else None, in_place=in_place,
+        )  # fmt: skip
+
+
+def _time_us(part: object) -> float:
+    """Return the time of a part, or of the processor where that was asked for (-C); 0 where there is none."""
+    if not isinstance(part, Mapping):
+        return 0.0
+    told = part.get("time", part.get("cpu_time"))
+    return float(told) if _finite(told) else 0.0
+
+
+def _timing(time_us: float, each: object, repeats: int) -> Timing:
+    if not isinstance(each, Mapping) or not _finite(each.get("p50_us")) or not _finite(each.get("p95_us")):
+        return Timing.single(time_us * 1e-6, repeats)
+    low = float(each["min_us"]) if _finite(each.get("min_us")) else float(each["p50_us"])
+    return Timing(float(each["p50_us"]) * 1e-6, low * 1e-6, float(each["p95_us"]) * 1e-6, repeats)
+
+
+def _of_lines(text: str, kind: Kind | None, num_ranks: int) -> Log:
+    """Return the run of rccl-tests -Z json: one object for each size, out of place and in place."""
+    found = [json.loads(line) for line in text.splitlines() if line.strip()]
+    first = found[0]
+    kind = kind or NAMES[str(first["name"]).lower()]
+    ranks = num_ranks or int(first["ranks"]) * int(first.get("gpusPerRank", 1))
+    rows = tuple(
+        Measured(
+            kind, ranks, int(row["size"]), Timing.single(float(row["time"]) * 1e-6), "vendor", str(row["type"]),
+            redop=str(row.get("redop", "none")), in_place=bool(row["inPlace"]),
+            num_wrong=int(float(row["#wrong"])) if _finite(row.get("#wrong")) else None,
+        )
+        for row in found
+    )  # fmt: skip
+    return Log(kind, ranks, rows, library="rccl")
+
+
+def _finite(value: object) -> bool:
+    try:
+        told = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return told == told and abs(told) != float("inf")
