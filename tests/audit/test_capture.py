@@ -65,6 +65,20 @@ def test_this_machine_is_captured_without_secrets(tmp_path: Path, monkeypatch: p
     }  # fmt: skip
 
 
+def test_names_are_captured_without_what_stands_beside_them(tmp_path: Path) -> None:
+    draft = HOSTS["plain-vm"]()
+    draft.put("etc/hosts", "# vault: hunter2\n10.20.0.11 vm-01  # root/hunter2")
+    draft.put("etc/resolv.conf", "; asked for by hunter2\nnameserver 10.20.0.1")
+    draft.put("etc/nsswitch.conf", "passwd: files hunter2\nhosts: files dns")
+    capture(Root.of(draft.tree()), tmp_path / "tree")
+    kept = {name: (tmp_path / "tree" / "etc" / name).read_text() for name in ("hosts", "resolv.conf", "nsswitch.conf")}
+    assert kept == {
+        "hosts": "10.20.0.11 vm-01\n",
+        "resolv.conf": "nameserver 10.20.0.1\n",
+        "nsswitch.conf": "hosts: files dns\n",
+    }
+
+
 def test_what_could_not_be_read_is_unknown_again_later(tmp_path: Path) -> None:
     entries = dict(HOSTS["dgx-h100"]().tree().entries)
     path = next(p for p in entries if p.endswith("mlx5_4/ports/1/rate"))

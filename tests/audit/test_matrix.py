@@ -17,6 +17,7 @@ from syncline.audit.probe import Lost, probe
 from syncline.audit.report import HostReport, from_json, read_reports
 from syncline.audit.root import Root
 from syncline.audit.samples import HOSTS, Draft
+from syncline.audit.samples.commands import getent
 from syncline.audit.samples.hosts import huge_pages
 from syncline.errors import DescriptionError, UsageError
 from syncline.finding import Severity
@@ -73,28 +74,44 @@ def test_two_reports_of_one_host_are_refused() -> None:
         compare([HostReport("h0", "a"), HostReport("h0", "b")])
 
 
-def test_real_facts_of_sample_hosts_differ_where_changed(tmp_path: Path) -> None:
-    made = []
-    for name in ("a", "b", "c"):
-        draft = HOSTS["roce-h100"]()
-        draft.host = name
-        draft.put("proc/sys/kernel/hostname", name)
-        if name == "c":
-            draft.put("sys/class/infiniband/mlx5_0/fw_ver", "32.38.1002")
-            draft.put("usr/lib/x86_64-linux-gnu/libnccl.so.2.23.5", "")
-            draft.drop("usr/lib/x86_64-linux-gnu/libnccl.so.2.23.4")
-        made.append(audit(Root.of(draft.tree())))
-    found = {(f.rule, f.place) for f in compare(made).findings}
+def test_real_facts_of_sample_hosts_differ_where_changed() -> None:
+    def other(draft: Draft) -> None:
+        draft.put("sys/class/infiniband/mlx5_0/fw_ver", "32.38.1002")
+        draft.put("usr/lib/x86_64-linux-gnu/libnccl.so.2.23.5", "")
+        draft.drop("usr/lib/x86_64-linux-gnu/libnccl.so.2.23.4")
+
+    found = {
+        (f.rule, f.place) for f in compare(audited("roce-h100", {"a": nothing, "b": nothing, "c": other})).findings
+    }
     assert found == {("cluster.rdma_firmware", "c"), ("cluster.nccl", "c")}
+
+
+def _moved(address: str, number: int) -> str:
+    """Return the same place in another host's networks; loopback and bridges are alike everywhere."""
+    if address == "10.20.0.11":
+        return f"10.20.0.{number}"
+    parts = address.split(".")
+    return ".".join((*parts[:2], str(int(parts[2]) + 10 * number), parts[3])) if parts[0] == "10" else address
+
+
+def another(sample: str, name: str, number: int) -> Draft:
+    """Return one more host of a kind, with a name and addresses of its own."""
+    draft = HOSTS[sample]()
+    draft.host = name
+    draft.put("proc/sys/kernel/hostname", name)
+    draft.put("etc/hosts", f"127.0.0.1 localhost\n10.20.0.{number} {name}")
+    for row in draft.interfaces.values():
+        for address in row["addr_info"]:
+            address["local"] = _moved(address["local"], number)
+    draft.commands |= dict.fromkeys(("getent-hosts", "getent-dns"), getent(name, f"10.20.0.{number}"))
+    return draft
 
 
 def audited(sample: str, changes: Mapping[str, Callable[[Draft], None]]) -> list[HostReport]:
     """Audit hosts of one kind, each with a change of its own."""
     made = []
-    for name, change in changes.items():
-        draft = HOSTS[sample]()
-        draft.host = name
-        draft.put("proc/sys/kernel/hostname", name)
+    for number, (name, change) in enumerate(changes.items(), 21):
+        draft = another(sample, name, number)
         change(draft)
         made.append(audit(Root.of(draft.tree())))
     return made
@@ -164,6 +181,78 @@ def test_plugins_and_huge_pages_are_compared() -> None:
 
     found = {(f.rule, f.place) for f in compare(audited("dgx-h100", {"a": nothing, "b": nothing, "c": other})).findings}
     assert found == {("cluster.nccl_plugins", "a, b"), ("cluster.huge_pages", "a, b")}
+
+
+def with_hosts(text: str) -> Callable[[Draft], None]:
+    return lambda draft: draft.put("etc/hosts", f"127.0.0.1 localhost\n{text}")
+
+
+ALL_NAMES = "10.20.0.21 a\n10.20.0.22 b b.example\n10.20.0.23 c"
+
+
+def test_one_host_that_takes_another_for_elsewhere_is_named() -> None:
+    wrong = ALL_NAMES.replace("10.20.0.22 b", "10.20.0.23 b")
+    changes = {"a": with_hosts(ALL_NAMES), "b": with_hosts(ALL_NAMES), "c": with_hosts(wrong)}
+    (finding,) = compare(audited("plain-vm", changes)).findings
+    assert (finding.rule, finding.place, finding.severity) == ("cluster.name.address", "c", Severity.CRITICAL)
+    assert finding.observed == "c takes b to be at 10.20.0.23, which is c"
+    assert finding.expected == "an address of b (10.20.0.22)"
+
+
+def test_a_host_that_nobody_finds_where_it_is_is_named_itself() -> None:
+    def moved(draft: Draft) -> None:
+        with_hosts(ALL_NAMES)(draft)
+        draft.interfaces["eth0"]["addr_info"][0]["local"] = "10.20.0.99"
+
+    changes = {"a": with_hosts(ALL_NAMES), "b": with_hosts(ALL_NAMES), "c": moved}
+    (finding,) = compare(audited("plain-vm", changes)).findings
+    assert (finding.rule, finding.place) == ("cluster.name.address", "c")
+    assert finding.observed == "a takes c to be at 10.20.0.23, and 1 more like it"
+
+
+def test_a_name_that_is_missing_where_only_the_hosts_file_tells_names() -> None:
+    def alone(text: str) -> Callable[[Draft], None]:
+        def change(draft: Draft) -> None:
+            with_hosts(text)(draft)
+            draft.drop("etc/resolv.conf")
+
+        return change
+
+    without = ALL_NAMES.replace("10.20.0.22 b b.example\n", "")
+    changes = {"a": alone(ALL_NAMES), "b": alone(ALL_NAMES), "c": alone(without)}
+    (finding,) = compare(audited("plain-vm", changes)).findings
+    assert (finding.rule, finding.place, finding.observed) == (
+        "cluster.name.unknown",
+        "c",
+        "c does not find b by name",
+    )
+
+
+def test_what_a_resolver_answers_for_peers_is_held_against_where_they_are() -> None:
+    names: dict[str, dict[str, tuple[str, ...]]] = {
+        "a": {"b": ()},
+        "b": {"a": ("10.0.0.1",)},
+        "c": {"a": ("10.0.0.9",), "b": ("10.0.0.2",)},
+    }
+    at = {"a": ("10.0.0.1",), "b": ("10.0.0.2",), "c": ("10.0.0.3",)}
+    found = compare([HostReport(h, "test", names=names[h], addresses=at[h]) for h in names]).findings
+    assert {(f.rule, f.place) for f in found} == {("cluster.name.unknown", "a"), ("cluster.name.address", "c")}
+
+
+def test_two_hosts_with_one_address() -> None:
+    twins = [HostReport(h, "test", addresses=("10.0.0.1",)) for h in ("a", "b")]
+    (finding,) = compare([*twins, HostReport("c", "test", addresses=("10.0.0.3",))]).findings
+    assert (finding.rule, finding.place, finding.observed) == ("cluster.address.twice", "a, b", "all have 10.0.0.1")
+
+
+def test_hosts_that_ask_other_servers_or_in_another_order() -> None:
+    def other(draft: Draft) -> None:
+        draft.put("etc/resolv.conf", "# by hand\nnameserver 9.9.9.9")
+        draft.put("etc/nsswitch.conf", "hosts: dns files")
+
+    found = {(f.rule, f.place) for f in compare(audited("plain-vm", {"a": nothing, "b": nothing, "c": other})).findings}
+    assert ("cluster.name_servers", "c") in found
+    assert ("cluster.name_sources", "c") in found
 
 
 def test_reports_survive_json_and_being_mixed_in_one_file(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from syncline.audit.audit import audit
@@ -43,6 +46,17 @@ def test_what_is_planted_is_found_and_nothing_else(plant: Plant) -> None:
 
 def test_every_rule_has_a_plant() -> None:
     assert {rule for plant in PLANTS for rule in plant.rules} == set(RULES)
+
+
+def test_every_check_of_the_coverage_table_names_rules_that_exist() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "method" / "audit.md").read_text("utf-8")
+    table = text.partition("## What it covers")[2].partition("## The rules")[0]
+    rows = re.findall(r"^\| (\d+) \| [^|]+ \| ([^|]+) \|$", table, re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, 23))
+    for number, rules in rows:
+        named = re.findall(r"`([\w.-]+)`", rules)
+        assert named, number
+        assert {name for name in named if not name.startswith("cluster.")} <= set(RULES), number
 
 
 def test_a_misconfigured_virtual_machine_gets_all_its_findings() -> None:

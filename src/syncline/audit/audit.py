@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 
 from syncline.audit import checks
+from syncline.audit.checks.names import told_names
 from syncline.audit.expect import Expect
 from syncline.audit.facts import facts
 from syncline.audit.host import Host
@@ -54,6 +55,8 @@ def audit(
         if not found:
             passed.append(rule.id)
     known = facts(host)
+    with root.noting():
+        names = told_names(host)
     return HostReport(
         host=host.name,
         source=root.source,
@@ -63,6 +66,8 @@ def audit(
         unreadable=dict(sorted(root.problems.items())),
         facts=known,
         measures=measure(host, active),
+        names=names,
+        addresses=tuple(sorted(host.own_addresses)),
         seconds=time.monotonic() - began_s,
     )
 

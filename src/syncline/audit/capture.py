@@ -36,6 +36,8 @@ HELD = (
     "names (not contents) of libraries, of RDMA device files and of kernel modules",
     "outputs of read-only commands: ip, tc, ethtool, nvidia-smi, ibv_devinfo, mlnx_qos, dcb, chronyc, systemctl, ...",
     "kernel log lines about network, GPUs, PCIe and memory, at most 2,000",
+    "names and addresses of hosts: /etc/hosts and /etc/resolv.conf without comments, the order of name sources, what "
+    "getent answers for this host and for the job's others",
     "environment variables of NCCL, Gloo, UCX, libfabric and launchers, by an allow list",
 )
 NOT_HELD = (

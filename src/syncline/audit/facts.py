@@ -52,6 +52,9 @@ def facts(host: Host) -> dict[str, str]:
             "interface rate": _counted(f"{i.speed_Mbps} Mb/s" for i in host.fabric_interfaces if i.is_physical),
             "interfaces": " ".join(i.name for i in host.fabric_interfaces),
             "congestion control": host.sysctl("net.ipv4.tcp_congestion_control") or "",
+            "name sources": " ".join(host.lookup.order) if host.lookup.files else "",
+            "name servers": " ".join(host.lookup.servers),
+            "search domains": " ".join(host.lookup.search),
             "memory": _memory(root.text("proc/meminfo") or ""),
             "queueing": _qdisc(host),
         }  # fmt: skip

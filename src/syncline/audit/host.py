@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, overload
 from syncline.audit.gpu import NVIDIA_SMI, Gpu, SmiReport, parse_smi, read_gpus
 from syncline.audit.huge_pages import HugePages, read_huge_pages
 from syncline.audit.interface import Interface, read_interfaces
+from syncline.audit.lookup import Lookup, read_lookup
 from syncline.audit.pci import PciTree, read_pci
 from syncline.audit.rdma import IBV_DEVINFO, RdmaPort, active_mtu_bytes, read_rdma
 from syncline.audit.root import Root
@@ -67,6 +68,17 @@ class Host:
     def name(self) -> str:
         """The host's own name, or "host" where it cannot be read."""
         return self.root.text("proc/sys/kernel/hostname") or self.root.text("etc/hostname") or "host"
+
+    @Fact
+    def lookup(self) -> Lookup:
+        return read_lookup(self.root)
+
+    @Fact
+    def own_addresses(self) -> frozenset[str]:
+        """Addresses at which other hosts can reach this one; those of bridges for containers are on every host."""
+        kept = (i for i in self.interfaces if not i.is_loopback and not i.is_virtual_plumbing)
+        found = (address.split("/")[0] for interface in kept for address in interface.addresses)
+        return frozenset(address for address in found if not address.startswith("169.254."))
 
     @Fact
     def pci(self) -> PciTree:

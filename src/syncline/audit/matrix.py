@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from syncline.audit.names import bad_names
 from syncline.audit.paths import bad_paths
 from syncline.audit.report import HostReport
 from syncline.errors import UsageError
@@ -47,6 +48,8 @@ _FIX = {
     "gid family": "Give the ports the same kinds of address on all hosts, and force no NCCL_IB_GID_INDEX.",
     "imex nodes": "Write one node map to all hosts of the NVLink domain and restart nvidia-imex there.",
     "nvlink clique": "Put the host's GPUs into the partition of the others (NMX controller), then reset them.",
+    "name sources": "Make the line for hosts in /etc/nsswitch.conf equal.",
+    "name servers": "Make /etc/resolv.conf equal: hosts that ask different servers may get different answers.",
     "mtu": "Set the MTU of the others on the odd host, and check its switch ports.",
 }
 
@@ -99,7 +102,8 @@ def compare(reports: Sequence[HostReport]) -> Matrix:
         )
     facts = dict.fromkeys(fact for report in reports for fact in report.facts)
     rows = tuple(_row(fact, group) for fact in facts for group in _groups(fact, reports))
-    return Matrix(tuple(report.host for report in reports), rows, (*_outliers(reports), *bad_paths(reports)))
+    apart = (*_outliers(reports), *bad_paths(reports), *bad_names(reports))
+    return Matrix(tuple(report.host for report in reports), rows, apart)
 
 
 def _groups(fact: str, reports: Sequence[HostReport]) -> list[Sequence[HostReport]]:

@@ -12,7 +12,7 @@ _VARIABLES = re.compile(
     r"(NCCL|RCCL|GLOO|UCX|UCC|FI|OFI_NCCL|OMPI_MCA|TORCH_NCCL|TORCH_DISTRIBUTED|TORCH_GLOO|RDMAV|MLX5|MLX4|IBV|PSM2|PSM3|SHARP)"
     r"_[A-Z0-9_]+|(OMPI_MCA)_\w+|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|CUDA_DEVICE_MAX_CONNECTIONS|NVIDIA_VISIBLE_DEVICES"
     r"|MASTER_ADDR|MASTER_PORT|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_RANK"
-    r"|SLURM_(JOB_ID|PROCID|LOCALID|NTASKS|NNODES|NODEID|JOB_NODELIST|NODELIST)|OMPI_COMM_WORLD_(RANK|SIZE|LOCAL_RANK)"
+    r"|SLURM_(JOB_ID|PROCID|LOCALID|NTASKS|NNODES|NODEID|JOB_NODELIST|NODELIST)|OMPI_COMM_WORLD_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE)"
     r"|PMI_RANK|PMI_SIZE|SYNCLINE_LAB_SCALE|SYNCLINE_LAB_HOST|OMP_NUM_THREADS|CUDA_LAUNCH_BLOCKING"
 )
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|SIGNATURE", re.IGNORECASE)
@@ -76,7 +76,24 @@ def nccl_options(text: str) -> str:
     return "".join(f"{name}={value}\n" for name, value in kept.items())
 
 
-FILE_FILTERS: Mapping[str, Callable[[str], str]] = {"proc/cmdline": kernel_options, "nccl.conf": nccl_options}
+def without_comments(text: str) -> str:
+    """Return a file of names and addresses without what people wrote beside them."""
+    lines = (re.split(r"[#;]", line, maxsplit=1)[0].rstrip() for line in text.splitlines())
+    return "".join(f"{line}\n" for line in lines if line)
+
+
+def name_order(text: str) -> str:
+    """Return the line of nsswitch.conf about hosts; where users and passwords are looked up is nobody's business."""
+    return "".join(f"{line}\n" for line in without_comments(text).splitlines() if line.startswith("hosts:"))
+
+
+FILE_FILTERS: Mapping[str, Callable[[str], str]] = {
+    "proc/cmdline": kernel_options,
+    "nccl.conf": nccl_options,
+    "etc/hosts": without_comments,
+    "etc/resolv.conf": without_comments,
+    "etc/nsswitch.conf": name_order,
+}
 """By path, or by the end of one."""
 COMMAND_FILTERS: Mapping[str, Callable[[str], str]] = {
     "nvidia-smi-q": smi_text,

@@ -35,6 +35,10 @@ class HostReport:
     """Figures to compare across hosts."""
     lost: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Other host -> share of small and of full-size packets lost on the way there and back."""
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Name -> the addresses this host takes it for; none where it asked and nobody knew."""
+    addresses: tuple[str, ...] = ()
+    """Where other hosts can reach this one."""
     seconds: float = 0.0
 
     @property
@@ -64,6 +68,8 @@ class HostReport:
             "facts": dict(self.facts),
             "measures": dict(self.measures),
             "lost": {peer: list(shares) for peer, shares in self.lost.items()},
+            "names": {name: list(addresses) for name, addresses in self.names.items()},
+            "addresses": list(self.addresses),
             "seconds": round(self.seconds, 3),
         }
 
@@ -97,6 +103,8 @@ def from_json(data: object, where: str) -> HostReport:
             facts={str(k): str(v) for k, v in dict(data.get("facts", {})).items()},
             measures={str(k): float(v) for k, v in dict(data.get("measures", {})).items()},
             lost={str(k): (float(v[0]), float(v[1])) for k, v in dict(data.get("lost", {})).items()},
+            names={str(k): tuple(map(str, v)) for k, v in dict(data.get("names", {})).items()},
+            addresses=tuple(map(str, data.get("addresses", ()))),
             seconds=float(data.get("seconds", 0.0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

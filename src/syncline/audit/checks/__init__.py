@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from syncline.audit.checks import (
+    clock,
     counters,
     cpu,
     environment,
@@ -13,7 +14,7 @@ from syncline.audit.checks import (
     kernel_log,
     limits,
     memory,
-    name_and_time,
+    names,
     network,
     pcie,
     rdma,
@@ -22,6 +23,6 @@ from syncline.audit.checks import (
 )
 
 __all__ = [
-    "counters", "cpu", "environment", "gpu", "gpu_health", "imex", "inventory", "kernel_log", "limits", "memory",
-    "name_and_time", "network", "pcie", "rdma", "roce", "sockets",
+    "clock", "counters", "cpu", "environment", "gpu", "gpu_health", "imex", "inventory", "kernel_log", "limits",
+    "memory", "names", "network", "pcie", "rdma", "roce", "sockets",
 ]  # fmt: skip

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
-from syncline.audit.samples.commands import ethtool_features, ethtool_rings
+from syncline.audit.samples.commands import ethtool_features, ethtool_rings, getent
 from syncline.audit.samples.draft import Draft
 from syncline.audit.samples.hosts import huge_pages
 
@@ -288,8 +289,28 @@ def efa(draft: Draft) -> None:
 
 
 def loop_name(draft: Draft) -> None:
-    """Loop name."""
-    draft.commands["getent-hosts"] = f"127.0.1.1       STREAM {draft.host}\n127.0.1.1       DGRAM\n"
+    """Name the host as Debian's installer does."""
+    draft.put("etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {draft.host}")
+    draft.commands["getent-hosts"] = getent(draft.host, "127.0.1.1")
+
+
+def stale_name(draft: Draft) -> None:
+    """Leave the address of before in /etc/hosts."""
+    draft.put("etc/hosts", f"127.0.0.1 localhost\n10.20.0.99 {draft.host}")
+    draft.commands["getent-hosts"] = getent(draft.host, "10.20.0.99")
+
+
+def other_in_dns(draft: Draft) -> None:
+    """Let DNS have another address than /etc/hosts."""
+    draft.commands["getent-dns"] = getent(draft.host, "10.20.0.77")
+
+
+def unknown_peer(draft: Draft) -> None:
+    """Start a job of three hosts of which one has no name here."""
+    draft.environment |= {"SLURM_JOB_NODELIST": f"{draft.host},node[1-2]", "SLURM_NNODES": "3"}
+    draft.commands["getent-peer-node1"] = getent("node1", "10.20.0.12")
+    asked = "`env RES_OPTIONS=timeout:1 attempts:1 getent ahosts node2`"
+    draft.put("syncline/manifest.json", json.dumps({"unreadable": {asked: "exit status 2"}}))
 
 
 def no_gpu(draft: Draft) -> None:

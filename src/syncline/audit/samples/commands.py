@@ -60,13 +60,18 @@ GPU = {
 
 def outputs(draft: Draft) -> dict[str, str]:
     """Return every command's output."""
-    found = {"getent-hosts": f"10.20.0.11      STREAM {draft.host}\n10.20.0.11      DGRAM\n10.20.0.11      RAW\n"}
+    found = {key: getent(draft.host, "10.20.0.11") for key in ("getent-hosts", "getent-dns")}
     if draft.smi:
         found["nvidia-smi-q"] = smi_text(draft)
     if draft.nvlinks:
         found["nvidia-smi-nvlink"] = nvlink_text(draft)
     found |= {f"mlnx_qos-{name}": qos_text(**settings) for name, settings in draft.qos.items()}
     return found
+
+
+def getent(name: str, address: str) -> str:
+    """Return `getent ahosts NAME`."""
+    return f"{address:<15} STREAM {name}\n{address:<15} DGRAM\n{address:<15} RAW\n"
 
 
 def smi_text(draft: Draft) -> str:

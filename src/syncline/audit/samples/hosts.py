@@ -62,6 +62,8 @@ def base(name: str, *, numa: int = 2, flags: str = "fpu vme avx2 avx512f", metal
         "proc/net/route": "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT",
         "proc/modules": "overlay 151552 1 - Live 0x0",
         "etc/hosts": f"127.0.0.1 localhost\n10.20.0.11 {name}",
+        "etc/nsswitch.conf": "passwd: files systemd\nhosts: files dns",
+        "etc/resolv.conf": "nameserver 10.20.0.1\nsearch cluster.example",
         "etc/os-release": 'PRETTY_NAME="Ubuntu 22.04.5 LTS"',
         "usr/lib/x86_64-linux-gnu/libibverbs.so.1": "",
         "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc",

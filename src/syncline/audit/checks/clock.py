@@ -1,4 +1,4 @@
-"""Can peers find this host by name, and do their clocks agree?"""
+"""Is the clock right, and quick to read?"""
 
 from __future__ import annotations
 
@@ -12,32 +12,6 @@ from syncline.finding import Action, Severity
 
 MAX_OFFSET_S = 0.010
 GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "timebase", "xen")
-
-
-@rule(
-    "name.resolves",
-    "the host's own name leads to an address that peers can reach",
-    meaning="torchrun publishes this name: peers connect to themselves or to nothing, and hang at the rendezvous.",
-    fix="Give the name its fabric or management address in DNS or /etc/hosts; or torchrun --local-addr.",
-    reference="pytorch #150532 #73656",
-)
-def resolves(host: Host, expect: Expect) -> Iterator[Seen]:
-    name = host.name
-    text = host.root.command("getent-hosts", ("getent", "ahosts", name), quiet=True)
-    addresses = re.findall(r"^(\S+)\s+STREAM", text or "", re.MULTILINE) or re.findall(
-        r"^([0-9a-f.:]+)\s", text or "", re.MULTILINE
-    )
-    if not addresses:
-        addresses = _from_hosts_file(host, name)
-    if not addresses and text is None and host.root.text("etc/hosts") is None:
-        raise CannotTell("neither getent nor /etc/hosts tells an address of this host")
-    loop = [a for a in addresses if a.startswith("127.") or a == "::1"]
-    if not addresses:
-        yield Seen(name, "does not resolve", "an address of this host", ("getent ahosts", "etc/hosts"))
-    elif len(loop) == len(addresses):
-        yield Seen(
-            name, f"resolves to {loop[0]}", "an address that other hosts can reach", ("getent ahosts", "etc/hosts")
-        )
 
 
 @rule(
@@ -86,8 +60,3 @@ def source(host: Host, expect: Expect) -> Iterator[Seen]:
         raise CannotTell("the current clock source cannot be read")
     if current not in GOOD_CLOCKS:
         yield Seen("clock", f"source {current}", "tsc", (f"{base}/current_clocksource",))
-
-
-def _from_hosts_file(host: Host, name: str) -> list[str]:
-    rows = [line.partition("#")[0].split() for line in (host.root.text("etc/hosts") or "").splitlines()]
-    return [row[0] for row in rows if name in row[1:]]

@@ -1,0 +1,149 @@
+"""Do names lead where they should: this host's own, and those of the job's other hosts?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from syncline.audit.expect import Expect
+from syncline.audit.host import Host
+from syncline.audit.lookup import ask, is_local
+from syncline.audit.rule import CannotTell, Seen, few, rule
+from syncline.errors import SynclineError
+from syncline.fabric.exchange.hostlist import expand
+from syncline.finding import Severity
+
+MAX_PEERS = 64
+_REFERENCE = "pytorch #150532 #73656"
+_NAME = re.compile(r"\w[\w.-]{0,252}")
+_FILES = ("getent ahosts", "etc/hosts", "etc/nsswitch.conf")
+
+
+def own_name(host: Host) -> tuple[str, ...] | None:
+    """Return what the host's own name leads to: through the resolver, else by its hosts file; None where neither tells.
+
+    A hosts file alone can say yes but not no: another source may know the name.
+    """
+    found = ask(host.root, host.name, key="getent-hosts")
+    if found is None:
+        return host.lookup.files.get(host.name) if host.lookup.files else None
+    return found
+
+
+def peer_names(host: Host) -> list[str]:
+    """Return the names of the job's other hosts, as the launcher's variables tell them."""
+    told = host.environment
+    listed = told.get("SLURM_JOB_NODELIST") or told.get("SLURM_NODELIST") or ""
+    try:
+        names = expand(listed) if listed else []
+    except SynclineError:
+        names = []
+    master = told.get("MASTER_ADDR", "")
+    names += [master] if any(letter.isalpha() for letter in master) and ":" not in master else []
+    others = (name for name in dict.fromkeys(names) if name not in (host.name, "localhost"))
+    return [name for name in others if _NAME.fullmatch(name)][:MAX_PEERS]
+
+
+def num_hosts(host: Host) -> int:
+    """Return over how many hosts the job runs, as its launcher tells; 0 where nobody says."""
+    told = host.environment
+    if told.get("SLURM_NNODES", "").isdecimal():
+        return int(told["SLURM_NNODES"])
+    for all_, here in (("WORLD_SIZE", "LOCAL_WORLD_SIZE"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")):
+        if told.get(all_, "").isdecimal() and told.get(here, "").isdecimal():
+            return -(-int(told[all_]) // max(1, int(told[here])))
+    return 0
+
+
+def told_names(host: Host) -> dict[str, tuple[str, ...]]:
+    """Return what this host takes names for, its own and those of others, to be held against where they are."""
+    asked = {name: ask(host.root, name, key=f"getent-peer-{name}") for name in peer_names(host)}
+    own = own_name(host)
+    known = {name: found for name, found in asked.items() if found is not None}
+    return host.lookup.others | known | ({host.name: own} if own is not None else {})
+
+
+@rule(
+    "name.resolves",
+    "the host's own name leads to an address that peers can reach",
+    meaning="torchrun publishes this name: peers connect to themselves or to nothing, and hang at the rendezvous.",
+    fix="Give the name its fabric or management address in DNS or /etc/hosts; or torchrun --local-addr.",
+    reference=_REFERENCE,
+)
+def resolves(host: Host, expect: Expect) -> Iterator[Seen]:
+    hosts, addresses = num_hosts(host), own_name(host)
+    severity = Severity.CRITICAL if hosts > 1 else None
+    if addresses is None:
+        raise CannotTell("neither getent nor /etc/hosts tells an address of this host")
+    if not addresses:
+        yield Seen(host.name, "does not resolve", "an address of this host", _FILES, severity)
+    elif all(map(is_local, addresses)) and hosts != 1:
+        yield Seen(host.name, f"resolves to {addresses[0]}", "an address that other hosts can reach", _FILES, severity)
+
+
+@rule(
+    "name.own_address",
+    "the host's own name leads to an address that the host has",
+    meaning="The name leads to another host, or to none: peers connect there and wait.",
+    fix="Correct the name's address in /etc/hosts or DNS; after a change of address both keep the old one.",
+    reference=_REFERENCE,
+)
+def own_address(host: Host, expect: Expect) -> Iterator[Seen]:
+    own = host.own_addresses
+    elsewhere = [address for address in own_name(host) or () if not is_local(address)]
+    if own and elsewhere and not own.intersection(elsewhere):
+        yield Seen(
+            host.name, f"resolves to {few(elsewhere)}", f"one of {few(sorted(own))}", (*_FILES, "ip address"),
+            confidence=0.8,
+        )  # fmt: skip
+
+
+@rule(
+    "name.sources",
+    "/etc/hosts and DNS agree on the host's own name",
+    meaning="This host and its peers take the name for different addresses: one side waits where nobody comes.",
+    fix="Remove the name from /etc/hosts, or give it the address that DNS has.",
+    reference=_REFERENCE,
+)
+def sources(host: Host, expect: Expect) -> Iterator[Seen]:
+    files = {address for address in host.lookup.files.get(host.name, ()) if not is_local(address)}
+    if not files or not host.lookup.servers or "dns" not in host.lookup.order:
+        return
+    told = [a for a in ask(host.root, host.name, key="getent-dns", only="dns") or () if not is_local(a)]
+    if told and files.isdisjoint(told):
+        yield Seen(
+            host.name, f"{few(sorted(files))} in /etc/hosts, {few(told)} by DNS", "one address",
+            ("etc/hosts", "getent -s dns ahosts"),
+        )  # fmt: skip
+
+
+@rule(
+    "name.order",
+    "names are looked up in /etc/hosts",
+    meaning="What /etc/hosts says of peers is not used, nor its line for localhost.",
+    fix="hosts: files dns, in /etc/nsswitch.conf.",
+    reference="nsswitch.conf(5)",
+)
+def order(host: Host, expect: Expect) -> Iterator[Seen]:
+    told = host.lookup.order
+    if host.lookup.files and "files" not in told:
+        yield Seen("etc/nsswitch.conf", f"hosts: {' '.join(told)}", "hosts: files ...", ("etc/nsswitch.conf",))
+
+
+@rule(
+    "name.peers",
+    "the names of the job's other hosts resolve here",
+    severity=Severity.CRITICAL,
+    needs=("environment",),
+    meaning="Ranks on this host cannot connect to hosts that they know by name.",
+    fix="Add the names to DNS, or to /etc/hosts of every host.",
+    reference=_REFERENCE,
+)
+def peers(host: Host, expect: Expect) -> Iterator[Seen]:
+    answers = {name: ask(host.root, name, key=f"getent-peer-{name}") for name in peer_names(host)}
+    known = host.lookup.files
+    lost = [name for name, found in answers.items() if found == () and name not in known]
+    if lost:
+        yield Seen(few(lost), "does not resolve here", "an address", ("getent ahosts", "etc/hosts"))
+    if any(found is None and name not in known for name, found in answers.items()):
+        raise CannotTell("getent cannot be asked for the job's other hosts")
