@@ -11,8 +11,8 @@ TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE
             "MASTER_ADDR": "host-0", "MASTER_PORT": "29500"}  # fmt: skip
 OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "2",
             "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}  # fmt: skip
-SLURM = {"SLURM_PROCID": "5", "SLURM_NTASKS": "16", "SLURM_LOCALID": "1", "SLURM_STEP_NODELIST": "gpu[007-010],gpu12",
-         "SLURM_JOB_ID": "41234"}  # fmt: skip
+SLURM = {"SLURM_PROCID": "5", "SLURM_NTASKS": "64", "SLURM_STEP_NUM_TASKS": "16", "SLURM_LOCALID": "1",
+         "SLURM_STEP_NODELIST": "gpu[007-010],gpu12", "SLURM_JOB_ID": "41234"}  # fmt: skip
 
 
 def test_nobody_launched_this() -> None:
@@ -37,6 +37,13 @@ def test_mpi_on_several_hosts_must_be_told_where_rank_0_is() -> None:
 
 def test_slurm_lists_its_hosts_and_gives_each_job_a_port() -> None:
     assert detect(SLURM) == Launch("srun", 5, 16, 1, "gpu007", 29400 + 1234)
+
+
+def test_a_batch_script_is_no_rank_of_srun() -> None:
+    """The variables of a shell inside an allocation, as Slurm 17 to 24 set them."""
+    batch = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "4",
+             "SLURM_JOB_NODELIST": "gnode[10,20,25,37]", "SLURM_NNODES": "4", "SLURM_JOB_ID": "200505"}  # fmt: skip
+    assert detect(batch) is None
 
 
 def test_mpirun_inside_a_slurm_job_is_mpirun() -> None:

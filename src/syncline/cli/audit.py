@@ -51,7 +51,9 @@ Peers = Annotated[
     int | None,
     typer.Option("--peers", metavar="N", help="Also exchange packets with the N - 1 others that --write there."),
 ]
-ExitStyle = Annotated[str, typer.Option("--exit", help="nagios (0 1 2 3), npd (0 1 2), nhc (0 1) or none.")]
+ExitStyle = Annotated[
+    str, typer.Option("--exit", help="nagios (0 1 2 3), npd (0 1 2), nhc (0 1), none; auto: nagios, none under MPI.")
+]
 UnknownOk = Annotated[bool, typer.Option("--unknown-ok", help="Do not count what could not be checked.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit XML.")]
 Every = Annotated[bool, typer.Option("--all", help="Name the rules that passed or do not apply.")]
@@ -69,7 +71,7 @@ def audit(
     write: Write = None,
     active: Active = False,
     peers: Peers = None,
-    exit_style: ExitStyle = "nagios",
+    exit_style: ExitStyle = "auto",
     unknown_ok: UnknownOk = False,
     junit: Junit = None,
     every: Every = False,
@@ -84,7 +86,7 @@ def audit(
     _check_style(exit_style)
     if collect:
         _compare(collect, exit_style, unknown_ok, junit, json)
-    if write is not None and (rank := _local_rank()) != 0:
+    if (rank := _local_rank()) != 0:
         err().print(f"local rank {rank}: rank 0 of this host audits it", soft_wrap=True)
         return
     reports = _run(root or [], cluster, host, only or [], ignore or [], active)
@@ -213,23 +215,28 @@ def _matrix(reports: list[HostReport], always: bool = False) -> Matrix | None:
 
 
 def _probe(report: HostReport, folder: Path | None, num_hosts: int) -> HostReport:
-    """Add what is lost between this host and the others."""
+    """Add what is lost between this host and the others, and where their names lead."""
     from dataclasses import replace
 
     from syncline.audit.host import Host
+    from syncline.audit.lookup import ask
     from syncline.audit.probe import probe
     from syncline.audit.root import Root
     from syncline.errors import UsageError
 
     if folder is None:
         raise UsageError("--peers needs --write DIR, a folder that all hosts share.", hint="Add --write /shared/audit.")
-    usable = [i for i in Host(Root.live()).socket_interfaces if i.ipv4]
+    root = Root.live()
+    usable = [i for i in Host(root).socket_interfaces if i.ipv4]
     if not usable:
         raise UsageError("no interface has an IPv4 address to reach peers from.", hint="Set NCCL_SOCKET_IFNAME.")
     address = usable[0].ipv4[0].split("/")[0]
     job = "-".join(os.environ[name] for name in _JOBS if os.environ.get(name, "").isalnum())
     found = probe(folder / f"doors{job and '-' + job}", report.host, address, usable[0].mtu, num_hosts)
-    return replace(report, lost={peer: (lost.small, lost.large) for peer, lost in found.items()})
+    asked = {peer: ask(root, peer, key=f"getent-peer-{peer}") for peer in found}
+    names = {peer: addresses for peer, addresses in asked.items() if addresses is not None}
+    lost = {peer: (shares.small, shares.large) for peer, shares in found.items()}
+    return replace(report, lost=lost, names={**report.names, **names})
 
 
 def _write(folder: Path, reports: list[HostReport]) -> None:
@@ -251,10 +258,15 @@ def _findings(reports: Sequence[HostReport], across: Matrix | None) -> list[Find
 
 
 def _status(findings: list[Finding], style: str) -> int:
-    """Return the exit status: Nagios, node-problem-detector (0 ok, 1 problem, 2 unknown), NHC (0, 1) or always 0."""
+    """Return the exit status: Nagios, node-problem-detector (0 ok, 1 problem, 2 unknown), NHC (0, 1) or always 0.
+
+    mpirun and torchrun end every rank when one exits with more than 0, so there `auto` says 0.
+    """
     from syncline.finding import Severity, worst
 
     status = worst(findings)
+    if style == "auto":
+        style = "none" if _ends_together() else "nagios"
     if style == "nagios":
         return int(status)
     problem = status in (Severity.WARNING, Severity.CRITICAL)
@@ -266,11 +278,17 @@ def _status(findings: list[Finding], style: str) -> int:
 def _check_style(style: str) -> None:
     from syncline.errors import UsageError
 
-    if style not in ("nagios", "npd", "nhc", "none"):
-        raise UsageError(f'no exit style is called "{style}".', hint="One of: nagios, npd, nhc, none.")
+    if style not in ("auto", "nagios", "npd", "nhc", "none"):
+        raise UsageError(f'no exit style is called "{style}".', hint="One of: auto, nagios, npd, nhc, none.")
 
 
 _JOBS = ("SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID")
+
+
+def _ends_together() -> bool:
+    """Say whether a launcher would end the audits of the other hosts when this one exits with more than 0."""
+    shared = ("TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+    return any(os.environ.get(name) for name in shared)
 
 
 def _local_rank() -> int:

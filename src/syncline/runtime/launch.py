@@ -18,12 +18,13 @@ DEFAULT_PORT = 29400
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _OPEN_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
 _HYDRA = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
-_SLURM = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE")
+_SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE")
 LAUNCHERS = {"torchrun": _TORCHRUN, "mpirun": _OPEN_MPI, "mpiexec": _HYDRA, "srun": _SLURM}
 """Launcher -> the variables of rank, ranks, rank on this host, ranks on this host, in the order they are looked for.
 
 MPI stands before Slurm: mpirun inside a Slurm job sees Slurm's variables too, but they describe the job step, not the
-ranks that mpirun made.
+ranks that mpirun made. Of Slurm the step's own count is read, which srun alone sets: a batch script has SLURM_PROCID=0
+and SLURM_NTASKS of the whole job as well, and is no rank of anything.
 """
 
 
