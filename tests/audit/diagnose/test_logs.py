@@ -46,3 +46,12 @@ def test_there_are_enough_of_each() -> None:
     assert len([log for log in LOGS if not log.expect]) >= 8
     assert len({log.name for log in LOGS}) == len(LOGS)
     assert all(log.source.startswith("https://") for log in LOGS)
+
+
+def test_how_many_of_the_36_rules_have_real_text() -> None:
+    """docs/method/diagnose.md says it: 30 word for word, three with lines written out, three in NCCL's own wording."""
+    numbers = {rule.id: rule.number for rule in shipped_rules().values() if rule.number}
+    real = {numbers[id_] for log in LOGS if not log.adapted for id_ in log.expect if id_ in numbers}
+    adapted = {numbers[id_] for log in LOGS if log.adapted for id_ in log.expect if id_ in numbers} - real
+    assert set(range(1, 37)) - real == {8, 28, 30, 31, 32, 34}
+    assert adapted == {30, 32, 34}

@@ -54,7 +54,7 @@ def idle_nics(tallies: Tallies) -> list[Verdict]:
     """Hosts whose channels use fewer NICs than NCCL listed, though they have GPUs enough to use them."""
     listed = {row.host: row for row in _rows(tallies, "signal.hca-list")}
     ranks: dict[str, set[str]] = defaultdict(set)
-    for row in _rows(tallies, "signal.init"):
+    for row in (*_rows(tallies, "signal.init"), *_rows(tallies, "signal.address")):
         ranks[row.host].add(row.get("device"))
     found = []
     for host, rows in _by_host(r for r in _rows(tallies, "signal.channel") if r.get("net").startswith("IB")).items():
@@ -70,20 +70,34 @@ def idle_nics(tallies: Tallies) -> list[Verdict]:
 
 
 def mixed_network(tallies: Tallies) -> list[Verdict]:
-    """Ranks of one job on different networks."""
+    """Ranks of one job on different networks; hosts of one name are told apart by their addresses."""
+    addresses = {(row.host, row.get("pid")): row.get("address") for row in _rows(tallies, "signal.address")}
+    shared = {host for host, here in _addresses_by_host(addresses).items() if len(here) > 1}
     kinds: dict[str, list[Row]] = defaultdict(list)
     for row in _rows(tallies, "signal.network"):
         kinds["Socket" if row.get("network") == "Socket" else "RDMA"].append(row)
     if len(kinds) < 2:
         return []
+
     # Within one host both appear when plugins are tried in turn; two hosts that differ do not agree on a network.
-    only = {kind: {r.host for r in rows} for kind, rows in kinds.items()}
+    def name(row: Row) -> str:
+        at = addresses.get((row.host, row.get("pid")), "")
+        return f"{row.host} ({at})" if row.host in shared and at else row.host
+
+    only = {kind: {name(r) for r in rows} for kind, rows in kinds.items()}
     odd = only["Socket"] - only["RDMA"]
     if not odd or not only["RDMA"] - only["Socket"]:
         return []
     text = f"{some(odd)} on Socket, {some(only['RDMA'] - only['Socket'])} on {kinds['RDMA'][0].get('network')}"
-    lines = [next(r for r in kinds[k] if r.host in (odd if k == "Socket" else only["RDMA"])) for k in kinds]
+    lines = [next(r for r in kinds[k] if name(r) in (odd if k == "Socket" else only["RDMA"])) for k in kinds]
     return [Verdict(text, some(odd), tuple(r.evidence for r in lines))]
+
+
+def _addresses_by_host(addresses: Mapping[tuple[str, str], str]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for (host, _), address in addresses.items():
+        found[host].add(address)
+    return found
 
 
 def different_mtu(tallies: Tallies) -> list[Verdict]:
