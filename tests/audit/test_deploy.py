@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,15 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from syncline.audit.nccl import recommend
+from syncline.audit.nccl.snippet import kueue_topology, mpi_job, torch_job
 from syncline.cli.audit import app
+from syncline.fabric import load
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SCRIPTS = sorted([*DEPLOY.rglob("*.sh"), *DEPLOY.rglob("*.sbatch")])
 MANIFESTS = sorted(DEPLOY.rglob("kubernetes-*.yaml"))
-KINDS = {"DaemonSet": "apps/v1", "Job": "batch/v1", "Deployment": "apps/v1", "Service": "v1", "ConfigMap": "v1"}
-POD = {"automountServiceAccountToken", "affinity", "containers", "hostNetwork", "hostPID", "initContainers",
-       "nodeSelector", "restartPolicy", "serviceAccountName", "tolerations", "volumes"}  # fmt: skip
-CONTAINER = {"args", "command", "env", "image", "imagePullPolicy", "livenessProbe", "name", "ports", "readinessProbe",
-             "resources", "securityContext", "volumeMounts"}  # fmt: skip
-SOURCES = {"configMap", "emptyDir", "hostPath", "persistentVolumeClaim", "secret"}
+API = json.loads(Path(__file__).with_name("kubernetes_api.json").read_text("utf-8"))
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 SBATCH = {"job-name", "nodes", "ntasks-per-node", "time", "exclusive", "output", "error", "partition", "switches"}
 
@@ -53,11 +52,41 @@ def test_batch_options_stand_before_the_first_command_and_exist(path: Path) -> N
     assert any(re.fullmatch(r"#SBATCH --time=\d\d:\d\d:\d\d", line) for line in lines)
 
 
+def wrong(value: Any, kind: str, at: str = "") -> list[str]:
+    """Return what the Kubernetes API does not take in a value of a type: unknown and missing fields, other types."""
+    if kind[0] in "[{":
+        wanted = list if kind[0] == "[" else dict
+        if not isinstance(value, wanted):
+            return [f"{at}: {value!r} is no {wanted.__name__}"]
+        inside = list(enumerate(value)) if isinstance(value, list) else list(value.items())
+        return [problem for key, one in inside for problem in wrong(one, kind[1:-1], f"{at}.{key}")]
+    form = API["types"].get(kind, kind)
+    if isinstance(form, str):
+        plain = {"string": str, "integer": int, "boolean": bool, "number": (int, float), "object": dict,
+                 "intorstring": (int, str), "any": object}  # fmt: skip
+        fits = isinstance(value, plain[form]) and (form == "boolean" or not isinstance(value, bool))  # type: ignore[arg-type]
+        return [] if fits else [f"{at}: {value!r} is no {form}"]
+    if not isinstance(value, dict):
+        return [f"{at}: {value!r} is no {kind}"]
+    fields = {name.rstrip("*"): type_ for name, type_ in form.items()}
+    missing = [f"{at}: no {name[:-1]}" for name in form if name.endswith("*") and name[:-1] not in value]
+    unknown = [f"{at}: {kind} has no field {name}" for name in value if name not in fields]
+    known = [
+        problem for name, one in value.items() if name in fields for problem in wrong(one, fields[name], f"{at}.{name}")
+    ]
+    return missing + unknown + known
+
+
+def check_manifest(document: dict[str, Any]) -> None:
+    assert API["kinds"][document["kind"]] == document["apiVersion"]
+    assert wrong(document, document["kind"], document["kind"]) == []
+    assert NAME.fullmatch(document["metadata"]["name"])
+
+
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_manifests_are_what_kubernetes_takes(path: Path) -> None:
     for document in documents(path):
-        assert KINDS[document["kind"]] == document["apiVersion"]
-        assert NAME.fullmatch(document["metadata"]["name"])
+        check_manifest(document)
         spec = document["spec"]
         template = spec["template"]
         if document["kind"] == "DaemonSet":
@@ -66,15 +95,50 @@ def test_manifests_are_what_kubernetes_takes(path: Path) -> None:
         if document["kind"] == "Job":
             assert template["spec"]["restartPolicy"] in ("Never", "OnFailure")
             assert spec["parallelism"] <= spec["completions"]
-        pod(template["spec"])
+        check_pod(template["spec"])
 
 
-def pod(spec: dict[str, Any]) -> None:
-    assert set(spec) <= POD
+@pytest.mark.parametrize("make", [mpi_job, torch_job], ids=lambda make: make.__name__)
+def test_jobs_that_are_written_are_what_their_operators_take(make: Callable[..., str]) -> None:
+    fabric = load("h100-64-rail")
+    document = yaml.safe_load(make(fabric, recommend(fabric), 4, 8, nics=8, rdma=True))
+    check_manifest(document)
+    replicas = next(value for key, value in document["spec"].items() if key.endswith("ReplicaSpecs"))
+    assert set(replicas) == ({"Launcher", "Worker"} if make is mpi_job else {"Master", "Worker"})
+    for replica in replicas.values():
+        check_pod(replica["template"]["spec"])
+    if make is torch_job:  # the operator refuses a job without a container of this name
+        assert all(one["template"]["spec"]["containers"][0]["name"] == "pytorch" for one in replicas.values())
+
+
+def test_the_topology_that_is_written_is_what_kueue_takes() -> None:
+    document = yaml.safe_load(kueue_topology(load("h100-64-rail")))
+    check_manifest(document)
+    labels = [level["nodeLabel"] for level in document["spec"]["levels"]]
+    assert 1 <= len(labels) == len(set(labels)) <= 16
+    assert labels[-1] == "kubernetes.io/hostname"  # it may stand at the lowest level only
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"paralelism": 2}, "Job.spec: JobSpec has no field paralelism"),
+        ({"parallelism": "two"}, "Job.spec.parallelism: 'two' is no integer"),
+        ({"suspend": 1}, "Job.spec.suspend: 1 is no boolean"),
+        ({"template": {"spec": {}}}, "Job.spec.template.spec: no containers"),
+    ],
+)
+def test_what_kubernetes_does_not_take_is_seen(change: dict[str, Any], problem: str) -> None:
+    (document,) = documents(DEPLOY / "audit" / "kubernetes-job.yaml")
+    document["spec"] |= change
+    assert problem in wrong(document, "Job", "Job")
+
+
+def check_pod(spec: dict[str, Any]) -> None:
+    """Check what the schema cannot say: names, mounts of volumes that are there, amounts."""
     volumes = {volume["name"]: set(volume) - {"name"} for volume in spec.get("volumes", [])}
-    assert all(len(source) == 1 and source <= SOURCES for source in volumes.values())
+    assert all(len(source) == 1 for source in volumes.values())
     for container in spec["containers"]:
-        assert set(container) <= CONTAINER
         assert NAME.fullmatch(container["name"])
         mounts = container.get("volumeMounts", [])
         assert {mount["name"] for mount in mounts} <= set(volumes)

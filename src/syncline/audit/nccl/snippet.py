@@ -56,12 +56,12 @@ def _variables(settings: Sequence[Setting]) -> list[dict[str, str]]:
     return [{"name": s.name, "value": s.value} for s in settings if not s.optional]
 
 
-def _pod(settings: Sequence[Setting], gpus: int, nics: int, rdma: bool) -> dict[str, object]:
+def _pod(settings: Sequence[Setting], gpus: int, nics: int, rdma: bool, name: str = "train") -> dict[str, object]:
     devices: dict[str, object] = {"nvidia.com/gpu": gpus}
     if rdma:
         devices["rdma/rdma_shared_device_a"] = nics
     container = {
-        "name": "train",
+        "name": name,
         "image": "YOUR-IMAGE",
         "env": _variables(settings),
         "resources": {"limits": devices},
@@ -100,7 +100,9 @@ def mpi_job(fabric: Fabric, settings: Sequence[Setting], num_hosts: int, gpus: i
 
 def torch_job(fabric: Fabric, settings: Sequence[Setting], num_hosts: int, gpus: int, *, nics: int, rdma: bool) -> str:
     """Return a PyTorchJob (kubeflow v1) whose workers torchrun starts."""
-    template = {"metadata": {"annotations": _placement(fabric)}, "spec": _pod(settings, gpus, nics, rdma)}
+    # The operator looks for a container of this name, and refuses a job without one.
+    pod = _pod(settings, gpus, nics, rdma, name="pytorch")
+    template = {"metadata": {"annotations": _placement(fabric)}, "spec": pod}
     job = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
