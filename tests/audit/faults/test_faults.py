@@ -120,7 +120,8 @@ def test_faults_name_the_places_of_a_lab() -> None:
     fabric = load(Path(__file__).parents[3] / "examples" / "lab-leaf-spine.yaml")
     known = known_faults()
     assert known["slow-link"].place(fabric, 2) == (fabric.host_names[2],)
-    assert known["crowded-uplinks"].place(fabric) == ("leaf-00 -> spine-00", "spine-00 -> leaf-00")
+    cable = {"leaf-00 <-> spine-00", "leaf-00 -> spine-00", "spine-00 -> leaf-00"}
+    assert cable <= set(known["crowded-uplinks"].place(fabric))
     assert known["program-diverged"].place(fabric) == (fabric.host_names[1], "rank 1")
     assert known["firewall"].place(fabric) == (fabric.host_names[1], fabric.host_names[0])
     done = known["firewall"].worded(

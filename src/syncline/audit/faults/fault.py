@@ -73,7 +73,7 @@ class KnownFault:
         told = ((self.lab.happens if self.lab else "") or self.happens) + (self.lab.does if self.lab else "")
         if "{uplink}" in told:
             a, b = _uplink(fabric).split(" <-> ")
-            return (f"{a} -> {b}", f"{b} -> {a}")
+            return tuple(f"{x} {way} {y}" for way in ("<->", "->") for x, y in ((a, b), (b, a)))
         other = (fabric.host_names[_other(host)],) if "{other" in told else ()
         rank = (f"rank {host}",) if self.lab and self.lab.strays else ()
         return (fabric.host_names[host], *other, *rank)
