@@ -79,7 +79,7 @@ def test_settings_files_are_read_back_and_bad_ones_refused(tmp_path: Path, monke
     path.write_text(settings_text({**FOUND, "codecs": ["plain", "int8"]}), "utf-8")
     each = asked("auto", "safe", None)
     assert each == Asked("int8", "safe", ("plain", "int8"), says)
-    with pytest.raises(SynchronizationError, match='"plain", codecs for each bucket and `syncline tune` are not'):
+    with pytest.raises(SynchronizationError, match='"plain", codecs for each bucket, local SGD and `syncline tune`'):
         each.by_name("FSDP2")
     for text, message in (
         ("accuracy: safe\n", "there is no codec in it"),

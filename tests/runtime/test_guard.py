@@ -95,6 +95,30 @@ def test_a_loss_that_rises_is_drift_and_noise_is_not() -> None:
     assert train(guard, 1, losses=[2.9] * 50) == [""], "after a fall back it is compared with what comes then"
 
 
+def test_a_loss_that_is_higher_whenever_weights_were_averaged_is_drift() -> None:
+    def judged(jump: float) -> str:
+        guard = Guard()
+        for number in range(GUARD_STEPS):
+            first = number % 8 == 0
+            guard.observe(2.0 + 0.1 * (-1) ** (number // 8) + jump * first, first)
+        return guard.judge([guard.row(lambda dense: None)])
+
+    assert judged(0.0) == judged(0.09) == judged(-1.0) == ""
+    assert judged(0.5) == "the loss was 0.512 higher after averages of the weights than between them"
+
+
+def test_where_ranks_step_alone_a_rank_compares_its_own_gradients() -> None:
+    guard = Guard()
+    for number in range(GUARD_STEPS):
+        buffer = torch.ones(64)
+        order = Order(0, buffer, Layout(("w",), ((64,),)), STEP, lambda failure: None)
+        watched = guard.watch(order, 1, owing=None, own=True)
+        buffer.mul_(100.0 if number == GUARD_STEPS - 1 else 1.0)  # averaged, which is not looked at
+        watched.done(None)
+        guard.next(0.2)
+    assert guard.row(lambda dense: None)["norm"] == pytest.approx(1.0)
+
+
 def test_a_loss_that_is_no_number_any_more_is_drift() -> None:
     assert train(Guard(), 1, losses=[float("nan")] * 50) == ["the loss is nan"]
     assert train(Guard(), 2, losses=[*[2.0] * 60, float("nan"), *[2.0] * 39]) == ["", ""]

@@ -9,6 +9,7 @@ from tests.program.test_choice import at
 
 from syncline.codec.names import PLAIN
 from syncline.runtime.pilot import Pilot, best_s, name_of, typical_s
+from syncline.units import show_time
 
 
 def run(
@@ -130,7 +131,7 @@ def test_exact_is_exact_all_the_way() -> None:
 
 
 def test_drift_takes_a_class_away() -> None:
-    pilot = Pilot("aggressive", ("sign",))
+    pilot = Pilot("aggressive", ("sign",), alone=False)
     run(pilot, 5e7, 40)
     assert pilot.dense_extra > 1
     pilot.drifted("the loss rose")
@@ -162,8 +163,8 @@ def test_plain_that_is_as_fast_is_taken() -> None:
     assert set(pilot.codecs) == {PLAIN}
 
 
-def test_a_method_that_talks_less_often_is_named_where_it_is_much_faster() -> None:
-    pilot = Pilot("aggressive", ("int8",))
+def test_another_optimizer_that_talks_less_often_is_named_where_it_is_much_faster() -> None:
+    pilot = Pilot("aggressive", ("int8",), alone=False)
     run(pilot, 1e7, 40)
     assert "DiLoCo(every=50) would take" in pilot.why()
     assert pilot.to_json()["periodic_s"]["DiLoCo(every=50)"] < 0.7 * min(pilot.trials.values())
@@ -171,6 +172,50 @@ def test_a_method_that_talks_less_often_is_named_where_it_is_much_faster() -> No
     run(safe, 1e7, 40)
     assert "DiLoCo" not in safe.why()
     assert safe.to_json()["periodic_s"] == {}
+
+
+def test_steps_alone_are_tried_for_whole_periods_after_the_best_of_the_others_and_held() -> None:
+    pilot = Pilot("aggressive", ("int8",))
+    used = run(pilot, 1e6, 60)
+    name = "local-sgd:every=16+topk:keep=0.01+int8"
+    assert used[4:6] == ["powersgd:rank=4"] * 2, "what is slow is tried for two steps"
+    assert used[6:] == [name] * 54, "plain is hopeless there"
+    assert list(pilot.trials) == ["powersgd:rank=4", name]
+    assert (pilot.phase, pilot.period, pilot.num_scored) == ("hold", 16, 16)
+    assert pilot.why().startswith(f"{name}: at 1 Mb/s")
+    assert f"measured: powersgd:rank=4 {show_time(pilot.trials['powersgd:rank=4'])}, {name} " in pilot.why()
+    assert pilot.dense_extra > 100
+    decisions = pilot.num_decisions
+    run(pilot, 1e6, 500)
+    assert (name_of(pilot.codecs), pilot.num_decisions) == (name, decisions)
+
+
+def test_steps_alone_that_are_not_much_faster_in_truth_are_left() -> None:
+    pilot = Pilot("aggressive", ("int8",))
+    run(pilot, 1e6, 60, slower={"local-sgd:every=16+topk:keep=0.01+int8": 9.0})
+    assert set(pilot.codecs) == {"powersgd:rank=4"}
+    assert "uses powersgd:rank=4: steps alone must be 1.3 times as fast" in pilot.why()
+
+
+def test_steps_alone_end_when_the_link_becomes_fast() -> None:
+    pilot = Pilot("aggressive", ("int8",))
+    run(pilot, 1e6, 60)
+    assert pilot.period == 16
+    run(pilot, 10e9, 300)
+    assert pilot.period == 1
+    together = Pilot("aggressive", ("int8",), alone=False)
+    assert not [codec for codec in run(together, 1e6, 60) if codec.startswith("local-sgd")]
+
+
+def test_drift_takes_steps_alone_away_and_only_then_the_class() -> None:
+    pilot = Pilot("aggressive", ("int8",))
+    run(pilot, 1e6, 60)
+    pilot.drifted("the loss rose")
+    assert (pilot.accuracy, pilot.alone, pilot.to_json()["alone"]) == ("aggressive", False, False)
+    assert "local-sgd:every=16+topk:keep=0.01+int8" not in run(pilot, 1e6, 60)
+    assert "the loss rose: no more steps alone" in pilot.why()
+    pilot.drifted("the loss rose")
+    assert pilot.accuracy == "safe"
 
 
 def test_looks_at_the_link_are_rarer_where_steps_are_short() -> None:

@@ -31,8 +31,16 @@ NEAR = 1.03
 """Predictions this close are equal: the candidate that loses least is taken."""
 PLAIN_NEAR = 1.05
 """Plain, which costs no trial, is left only for what should be this much faster."""
-PERIODIC = {"LocalSGD(every=8)": ("fp32", 8), "DiLoCo(every=50)": ("int8", 50)}
-"""Methods that talk less often, with codec and steps between exchanges: priced, and never chosen by themselves."""
+LOCAL_EVERY = (2, 4, 8, 16)
+LOCAL_CODECS = ("int8", "int4", "topk:keep=0.01+int8")
+LOCAL_CLASS = "aggressive"
+"""The class in which ranks may step without the others for a while."""
+LOCAL_WORTH = 1.3
+"""Steps without the others must be this much faster than the best with them, predicted and then measured."""
+LOCAL_PASSES = 5
+"""Passes over the weights to note how far they have moved and to take the average, each about an addition's time."""
+PERIODIC = {"DiLoCo(every=50)": ("int8", 50)}
+"""Other optimizers, with codec and steps between exchanges: priced, and never chosen by themselves."""
 WORTH = 1.10
 """A choice that is in use is left only for one that is this much faster, or loses less at the same speed."""
 MIXED_WORTH = 1.03
@@ -49,6 +57,27 @@ class Price:
     decode_s: float
     middle_s: float = 0.0
     ratio: float = 0.0
+
+
+@dataclass(frozen=True)
+class Local:
+    """Local SGD: ranks step alone, and every so many steps weights are averaged, their change sent in `codec`."""
+
+    every: int
+    codec: str
+
+    @property
+    def name(self) -> str:
+        """What it is called where codecs are named."""
+        return f"local-sgd:every={self.every}+{self.codec}"
+
+    @classmethod
+    def named(cls, name: str) -> Local | None:
+        """Return what a name means; None: a codec, with which ranks talk at every step."""
+        method, _, options = name.partition(":every=")
+        every, _, codec = options.partition("+")
+        known = method == "local-sgd" and every.isdecimal() and int(every) > 0
+        return cls(int(every), scheme(codec).name) if known else None
 
 
 @dataclass(frozen=True)
@@ -87,11 +116,23 @@ class Measured:
         return Exchanged(codec, known.wire_bytes, price.encode_s, price.decode_s, self.piece_bytes)
 
     def predict(self, codecs: Sequence[str]) -> float:
-        """Return the step's seconds when bucket i travels in codecs[i]."""
+        """Return the step's seconds when bucket i travels in codecs[i]; the mean one where ranks step alone."""
+        local = Local.named(codecs[0])
+        if local is not None:
+            return self._play(Work(self.work.total_s, (), (), 0.0), []) + self._meet_s(local.codec) / local.every
         hows = {codec: self.how(codec) for codec in set(codecs)}
+        return self._play(self.work, [hows[codec] for codec in codecs])
+
+    def _meet_s(self, codec: str) -> float:
+        """Return the seconds of one average of the weights, while nothing else is done; ranks wait for all before."""
+        elements = sum(self.work.elements)
+        around_s = LOCAL_PASSES * self.add_s * elements / 2
+        work = Work(around_s, (0.0,), (elements,), around_s)
+        return 2 * self.latency_s + self._play(work, [self.how(codec)])
+
+    def _play(self, work: Work, hows: Sequence[How]) -> float:
         wire = Wire(self.rate_Bps, self.latency_s)
-        machine = Machine(self.num_cores, self.byte_s, self.message_s)
-        return step_s(self.work, [hows[codec] for codec in codecs], self.num_ranks, wire, machine)
+        return step_s(work, hows, self.num_ranks, wire, Machine(self.num_cores, self.byte_s, self.message_s))
 
     def periodic_s(self, codec: str, every: int) -> float:
         """Return the step's seconds when the model itself is averaged every so many steps, streamed behind them.
@@ -120,12 +161,16 @@ class Measured:
 
 @dataclass(frozen=True)
 class Choice:
-    """A decision: each bucket's codec, the step that is predicted for it and for every candidate, and the reason."""
+    """A decision: each bucket's codec, the step that is predicted for it and for every candidate, and the reason.
+
+    `together` is the best with which ranks talk at every step: the same, unless they are to step alone for a while.
+    """
 
     codecs: tuple[str, ...]
     predicted_s: float
     table: dict[str, float]
     why: str
+    together: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -139,15 +184,15 @@ class Choice:
 
 
 def decide(
-    measured: Measured, accuracy: str, current: Sequence[str] = (), without: Sequence[str] = (), mixed: bool = True
+    measured: Measured, accuracy: str, current: Sequence[str] = (), alone: bool = True, mixed: bool = True
 ) -> Choice:
     """Return the best choice in the accuracy class; what is in use stays unless another is clearly better.
 
-    `without` are codecs that were tried and found wanting.
+    `alone`: ranks may step without the others for a while, where the class allows it.
     """
     num_buckets = len(measured.work.elements)
     known = {PLAIN, *(price.name for price in measured.prices)}
-    allowed = [codec for codec in CLASSES[accuracy] if codec in known and codec not in without] or [PLAIN]
+    allowed = [codec for codec in CLASSES[accuracy] if codec in known] or [PLAIN]
     table = {codec: measured.predict([codec] * num_buckets) for codec in allowed}
     fastest = min(table.values())
     best = next(codec for codec in allowed if table[codec] <= (PLAIN_NEAR if codec == PLAIN else NEAR) * fastest)
@@ -159,13 +204,44 @@ def decide(
         more_exact = _loss(codecs, allowed) < _loss(current, allowed) and predicted <= NEAR * staying
         if staying <= WORTH * predicted and not more_exact:
             codecs, predicted = tuple(current), staying
-    return Choice(codecs, predicted, table, _why(measured, codecs, predicted, table, accuracy))
+    together = codecs
+    if alone and accuracy == LOCAL_CLASS and measured.num_ranks > 1:
+        steps = _local(measured, [codec for codec in LOCAL_CODECS if codec in known])
+        table |= steps
+        name = _best_local(measured, steps, current[0] if current else "", predicted)
+        if name:
+            codecs, predicted = (name,) * num_buckets, measured.predict([name])
+    return Choice(codecs, predicted, table, _why(measured, codecs, predicted, table, accuracy), together)
 
 
 def periodic(measured: Measured) -> dict[str, float]:
-    """Return what a step should take under each method that talks less often, where its codec was measured."""
+    """Return what a step should take under each other optimizer, where its codec was measured."""
     known = {price.name for price in measured.prices}
     return {name: measured.periodic_s(codec, every) for name, (codec, every) in PERIODIC.items() if codec in known}
+
+
+def _local(measured: Measured, codecs: Sequence[str]) -> dict[str, float]:
+    """Return for each number of steps alone what a step takes, in the codec that loses least of the fastest."""
+    found = {}
+    for every in LOCAL_EVERY:
+        names = [Local(every, codec).name for codec in codecs]
+        took = {name: measured.predict([name]) for name in names}
+        best = next((name for name in names if took[name] <= NEAR * min(took.values())), None)
+        if best is not None:
+            found[best] = took[best]
+    return found
+
+
+def _best_local(measured: Measured, steps: Mapping[str, float], current: str, together_s: float) -> str:
+    """Return the fewest steps alone that are about as fast as any, if it is worth it; what is in use stays longer."""
+    if not steps:
+        return ""
+    best = next(name for name in steps if steps[name] <= WORTH * min(steps.values()))
+    if Local.named(current) is not None:
+        staying = measured.predict([current])
+        if staying <= WORTH * steps[best] and staying * WORTH <= together_s:
+            return current
+    return best if steps[best] * LOCAL_WORTH <= together_s else ""
 
 
 def _loss(codecs: Sequence[str], allowed: Sequence[str]) -> int:
@@ -202,7 +278,11 @@ def _why(
     chosen = Choice(codecs, predicted, {}, "").name
     link = f"{show_rate(measured.rate_Bps)}, {measured.num_ranks} ranks"
     parts = [f"{chosen}: at {link} a step should take {show_time(predicted)}"]
-    others = sorted((took, codec) for codec, took in table.items() if codec != codecs[0] or len(set(codecs)) > 1)
+    others = sorted(
+        (took, codec)
+        for codec, took in table.items()
+        if (codec != codecs[0] or len(set(codecs)) > 1) and Local.named(codec) is None
+    )
     if others and others[0][1] != PLAIN:
         parts.append(f"{others[0][1]} {show_time(others[0][0])}")
     if PLAIN in table and set(codecs) != {PLAIN}:

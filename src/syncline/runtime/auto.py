@@ -2,18 +2,16 @@
 
 The pilot (`pilot.py`) decides from numbers that all ranks have gathered; this file takes the numbers and carries the
 decision out. Between decisions a step is that of `DdpSynchronizer`, or the backend's own all-reduce for buckets that
-travel plain.
+travel plain, or one that this rank makes alone (`alone.py`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,24 +24,33 @@ from syncline.codec.low_rank import LowRank
 from syncline.codec.names import PLAIN
 from syncline.codec.scheme import scheme
 from syncline.errors import NonFiniteError, SynchronizationError
-from syncline.program.choice import CLASSES, Measured, Price, decide
+from syncline.program.choice import CLASSES, LOCAL_CLASS, LOCAL_EVERY, Local, Measured, Price, decide
 from syncline.program.overlap import Work
 from syncline.runtime.agreement import exchange_json
-from syncline.runtime.averagers import Averagers
+from syncline.runtime.alone import STATES, WEIGHTS, Alone
+from syncline.runtime.averagers import DENSE, Averagers
 from syncline.runtime.bucket import Bucket, Layout, Order
-from syncline.runtime.ddp import DdpSynchronizer, Future, GradBucket
+from syncline.runtime.ddp import DdpSynchronizer, Future, GradBucket, joining
 from syncline.runtime.guard import Guard
 from syncline.runtime.links import GroupLinks
 from syncline.runtime.overflow import Scaler
+from syncline.runtime.periodic.averaging import Flight
+from syncline.runtime.periodic.optimizers import Average, Optimizers
+from syncline.runtime.periodic.target import Target
 from syncline.runtime.pilot import STRICTNESS, Pilot, best_s, name_of, typical_s
 from syncline.runtime.probe import add_s, host, prices, probe_link
 from syncline.runtime.settings import Settings
 from syncline.runtime.step import Step
 from syncline.runtime.tensors import is_finite
+from syncline.runtime.worklog import WorkLog, mean_work
 
 TUNE_VARIABLE = "SYNCLINE_TUNE"
 """Names the file into which rank 0 writes what was learned, after every decision."""
 GUESSED_BUCKET = 25 << 18
+KEPT = 2 * max(LOCAL_EVERY)
+"""Steps whose length is kept."""
+SINGLE = (torch.float32, torch.bfloat16, torch.float16)
+"""Types whose values float32 holds: weights are averaged in that."""
 
 
 class ChosenAveragers(Averagers):
@@ -58,6 +65,8 @@ class ChosenAveragers(Averagers):
         """Return the bucket of this index, ready to be exchanged in its codec."""
         chosen = self._codec_of(index)
         self._settings = replace(self._asked, codec=chosen)
+        if index >= WEIGHTS and self._asked.nan == "skip":  # weights that are no numbers do not go away
+            self._settings = replace(self._settings, nan="raise")
         return super().bucket(index, layout, buffer, self._settings.codec)
 
 
@@ -76,15 +85,26 @@ class AutoSynchronizer(DdpSynchronizer):
     ) -> None:
         self._shapes = [tuple(p.shape) for p in model.parameters() if p.requires_grad]
         # Steps read the codec while the base class is being made.
-        self._pilot = Pilot(accuracy, fixed or (PLAIN,))
+        alone = scaler is None and all(p.dtype in SINGLE for p in model.parameters())
+        self._pilot = Pilot(accuracy, fixed or (PLAIN,), alone)
         self._fixed = bool(fixed)
+        if fixed and not alone and self._pilot.period > 1:
+            raise SynchronizationError(
+                f'"{fixed[0]}" cannot be had with a GradScaler, nor with weights in float64.',
+                hint="Run `syncline tune` with the script as it is now.",
+            )
         super().__init__(model, settings, links, scaler)
         self._averagers = ChosenAveragers(settings, links, self.codec_of)
         self._keeps: dict[str, bool] = {PLAIN: False}
         self._owing: set[str] = set()
-        self._marks: list[tuple[int, int, float]] = []
-        self._works: list[Work] = []
-        self._begun = (0, 0.0)
+        self._alone = Alone(self._exchange, self.busy, self._averagers.residuals, self._keeps_error)
+        self._optimizers: Optimizers | None = None
+        if alone and (accuracy == LOCAL_CLASS or self._pilot.period > 1):
+            self._optimizers = Optimizers(self._trained())
+            self._hooks.append(self._optimizers)
+        self._unites_later = False
+        self._lengths: list[float] = []
+        self._works = WorkLog()
         self._seen = 0
         self._guard = Guard()
         self._costs: dict[str, Any] = {}
@@ -92,7 +112,7 @@ class AutoSynchronizer(DdpSynchronizer):
             self._costs = self._probe([name for name in CLASSES[accuracy] if self._can_be(name)])
             # Steps that warm up lose no more than int8 does.
             first = min(accuracy, "safe", key=STRICTNESS.index) if settings.warmup else accuracy
-            self._pilot.codecs = decide(self._combined([self._costs], self._guess()), first, mixed=False).codecs[:1]
+            self._pilot.codecs = decide(self._combined([self._costs], self._guess()), first, mixed=False).together[:1]
 
     # What the user asks
 
@@ -102,7 +122,20 @@ class AutoSynchronizer(DdpSynchronizer):
 
     def observe(self, loss: torch.Tensor | float) -> None:
         """Take this step's loss, on every rank or some: a codec under which it rises is left, and `why()` says so."""
-        self._guard.observe(loss)
+        number, steps = self._num_steps + bool(self._next_began_s), self._alone.steps
+        self._guard.observe(loss, steps is not None and steps.is_first(number))
+
+    def synchronize(self) -> None:
+        """Average the weights, where ranks step alone: all replicas are then equal.
+
+        Every rank calls it, between two steps; before the model is evaluated or saved, for example.
+        """
+        self._alone.meet(self._num_steps)
+
+    def check_replicas(self) -> None:
+        """Compare the parameters of all ranks and raise on every rank if any differ that must not."""
+        if self._alone.steps is None or not self._alone.steps.is_apart(self._num_steps):
+            super().check_replicas()
 
     def summary(self) -> str:
         """Return the last step on one line, and why it is as it is."""
@@ -120,22 +153,27 @@ class AutoSynchronizer(DdpSynchronizer):
         return super()._rate(step) if self.settings.rate_Bps is not None else probed or super()._rate(step)
 
     def codec_of(self, index: int) -> str:
-        """Return what a bucket travels in."""
+        """Return what a bucket travels in, if it does."""
+        if index >= WEIGHTS:
+            return self._alone.codec_of(index)
         codecs = self._pilot.codecs
-        return codecs[min(index, len(codecs) - 1)]
+        return PLAIN if self._pilot.period > 1 else codecs[min(index, len(codecs) - 1)]
 
     def state_dict(self, *, local: bool = False) -> dict[str, Any]:
-        """Return residuals, factors, the step, and what was learned."""
+        """Return residuals, factors, the step, and what was learned; ranks that step alone meet first."""
+        self.synchronize()
         auto = {**self._pilot.to_json(), "fixed": self._fixed}
         return {**super().state_dict(local=local), "codec": "auto", "auto": json.dumps(auto)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over residuals and begin with the codecs that were in use; the network is measured anew."""
         super().load_state_dict(state)
+        self._alone.resume()
         self._seen = self._num_steps
-        self._owing = set(self._averagers.residuals.parts())
+        self._owing = set(self._averagers.residuals.parts()) & set(self._names.values())
         if "auto" in state and not self._fixed:
             saved = json.loads(state["auto"])
+            self._pilot.alone = self._pilot.alone and saved.get("alone", True)
             if saved["accuracy"] != saved.get("allowed"):  # the guard found that this model bears no more
                 self._pilot.accuracy = min(self._pilot.accuracy, saved["accuracy"], key=STRICTNESS.index)
             if set(saved["codecs"]) <= set(CLASSES[self._pilot.accuracy]):
@@ -145,24 +183,44 @@ class AutoSynchronizer(DdpSynchronizer):
 
     def average(self, order: Order) -> None:
         """Replace a buffer by its average in the bucket's codec; what is owed is paid where no error is kept."""
-        self._marks.append((threading.get_ident(), order.buffer.numel(), time.thread_time()))
+        self._works.mark(order.buffer.numel())
         codec = self.codec_of(order.index)
         owing = None if codec in CLASSES["exact"] else self._keeps_error(codec)
-        order = self._guard.watch(order, len(self._pilot.codecs), owing)
+        order = self._guard.watch(order, len(self._pilot.codecs), owing, own=self._alone.steps is not None)
         if owing:
             self._owing.update(order.layout.names)
         elif self._owing and not self._guard.dense:
-            self._pay(order.buffer, order.layout)
-        if codec == PLAIN or self._guard.dense:
+            self._pay(order)
+        if self._alone.steps is not None and not self._guard.dense:
+            self._keep_own(order)
+        elif codec == PLAIN or self._guard.dense:
             self._plain_average(order)
         else:
             super().average(order)
 
+    def close(self) -> None:
+        """Turn synchronisation off; ranks that step alone become one first, so every rank calls it."""
+        if not self._closed and self.failure is None and self._alone.steps is not None:
+            self._alone.end(self._num_steps)
+            self._unites_later = True
+        super().close()
+
     def bucket(self, bucket: GradBucket) -> Future:
         """Enqueue a bucket and return the future of its average."""
         if bucket.index() == 0:
-            self._marks.clear()
+            self._works.first()
+            if self._closed and self._unites_later:  # training goes on as plain DDP
+                self._unites_later = False
+                self._unify(self._plain_sum)
         return super().bucket(bucket)
+
+    def _keep_own(self, order: Order) -> None:
+        """Leave this rank its own gradients."""
+        order.step.bucket_in(order.index, order.buffer.nbytes, order.last)
+        if self.settings.nan == "skip" and not is_finite(order.buffer):
+            order.step.skipped = True
+        order.step.bucket_out()
+        order.done(None)
 
     def _plain_average(self, order: Order) -> None:
         buffer, step = order.buffer, order.step
@@ -201,16 +259,65 @@ class AutoSynchronizer(DdpSynchronizer):
         return PLAIN if self._guard.dense else name_of(self._pilot.codecs)
 
     def _forward(self, module: Any, inputs: Any) -> None:
-        # Ranks that have joined early take no part in what the others gather.
-        joining = getattr(getattr(module, "_join_config", None), "enable", False)
-        if joining:
+        joins = joining(module)
+        if joins:
             self._guard.rest()
-        if torch.is_grad_enabled() and not self._next_began_s and not joining:
+            self._follow(None)
+        if torch.is_grad_enabled() and not self._next_began_s and not joins:
+            if self._alone.steps is not None and self._alone.steps.is_due(self._num_steps):
+                self._alone.meet(self._num_steps)  # before the step ends: it is part of it
             self.begin()
             self._steer()
+            self._follow(None if self._num_steps < self.settings.warmup else Local.named(self._pilot.codecs[0]))
             self._next_began_s = time.perf_counter()
-            self._begun = (threading.get_ident(), time.thread_time())
+            self._works.begin()
         super()._forward(module, inputs)
+
+    # Steps that ranks make alone
+
+    def _follow(self, plan: Local | None) -> None:
+        """Take up, go on with or leave steps alone; all replicas are equal before the first and after the last."""
+        alone, step = self._alone, self._num_steps
+        before = None if alone.steps is None else alone.steps.plan
+        if plan is None and before is not None:
+            alone.end(step)
+            self._unify(lambda flat, layout: self._exchange(STATES, flat, layout).wait())
+            self._buckets.clear()
+        elif plan is None and alone.owes and (self._fixed or self._pilot.phase == "hold"):
+            alone.pay(self._target(), step)
+        elif plan is not None and plan != before:
+            alone.meet(step)
+            self.check_replicas()
+            alone.begin(self._target(), plan, step)
+        if self._guard.dense:
+            alone.meet(step)
+
+    def _exchange(self, index: int, buffer: torch.Tensor, layout: Layout) -> Flight:
+        """Begin to average something that is no gradient; what is sent between two steps belongs to none."""
+        last = self.steps[-1] if self.steps else None
+        if last is None or last.ended_s:
+            last = Step(self._num_steps, self.rank, DENSE, time.perf_counter())
+        flight = Flight(self._num_steps)
+        super().average(flight.order(index, buffer, layout, last))
+        return flight
+
+    def _unify(self, average: Average) -> None:
+        """Give all ranks' optimizers the same state, without which replicas would not stay equal."""
+        assert self._optimizers is not None
+        with self.busy():
+            self._optimizers.unify(self.links.team, average)
+
+    def _plain_sum(self, flat: torch.Tensor, layout: Layout) -> None:
+        dist.all_reduce(flat.div_(self.num_ranks), group=self._group)
+
+    def _trained(self) -> dict[str, torch.Tensor]:
+        model = self._weak_model()
+        assert model is not None
+        return {name: p for name, p in model.module.named_parameters() if p.requires_grad}
+
+    def _target(self) -> Target:
+        trained = self._trained()
+        return Target(tuple(trained), tuple(trained.values()), self._group, (), None)
 
     # The course
 
@@ -219,7 +326,8 @@ class AutoSynchronizer(DdpSynchronizer):
         if self._fixed or self._num_steps == self._seen:
             return
         self._seen = self._num_steps
-        self._note_work()
+        self._lengths = [*self._lengths[1 - KEPT :], self.steps[-1].ended_s - self.steps[-1].began_s]
+        self._works.note(self.steps[-1])
         self._judge()
         if self._num_steps <= self.settings.warmup or not self._pilot.due():
             return
@@ -231,14 +339,16 @@ class AutoSynchronizer(DdpSynchronizer):
         self._tell()
 
     def _report_to(self, pilot: Pilot) -> None:
-        times = [step.ended_s - step.began_s for step in self.steps if step.ended_s][-3:]
         if pilot.wants_work:
-            rows = exchange_json({**self._costs, "work": asdict(self._work())}, self.links.team)
+            whole = self._optimizers is not None and self._optimizers.are_whole
+            rows = exchange_json({**self._costs, "work": asdict(self._works.usual()), "whole": whole}, self.links.team)
             works = [Work.from_json(row["work"]) for row in rows]
-            pilot.decide(self._combined(rows, _mean_work(works)))
+            pilot.alone = pilot.alone and all(row["whole"] for row in rows)
+            pilot.decide(self._combined(rows, mean_work(works)))
             return
-        if pilot.phase == "try":
-            times = times[-pilot.num_scored :]
+        times = self._lengths[-pilot.num_scored :]
+        if pilot.period > 1:
+            times = [fmean(times)]
         everyone = [row["times"] for row in exchange_json({"times": times}, self.links.team)]
         if pilot.phase == "try":
             pilot.tried(best_s(everyone))
@@ -277,43 +387,16 @@ class AutoSynchronizer(DdpSynchronizer):
         num = max(1, round(total / GUESSED_BUCKET))
         return Work(0.0, (0.0,) * num, (total // num,) * num, 0.0)
 
-    def _note_work(self) -> None:
-        """Add the work of the step that has ended: the training thread's own processor time up to each bucket."""
-        marks, self._marks = self._marks, []
-        ident, began = self._begun
-        if not marks or any(mark[0] != ident for mark in marks) or ident != threading.get_ident():
-            step = self.steps[-1]
-            times = [when for _, when, _ in step.ready]
-            sizes = [size // 4 for _, _, size in step.ready]
-            begin, end = step.began_s, max(times[-1], step.ended_s - (step.synchronised_s - step.computed_s))
-        else:
-            times, sizes = [when for _, _, when in marks], [size for _, size, _ in marks]
-            begin, end = began, time.thread_time()
-        backward = [0.0, *(after - before for before, after in pairwise(times))]
-        self._works.append(Work(times[0] - begin, tuple(backward), tuple(sizes), max(0.0, end - times[-1])))
-        del self._works[:-3]
-
-    def _work(self) -> Work:
-        """Return the work of steps with today's buckets, their mean."""
-        last = self._works[-1]
-        return _mean_work([work for work in self._works[-2:] if work.elements == last.elements])
-
     def _keeps_error(self, codec: str) -> bool:
         if codec not in self._keeps:
             self._keeps[codec] = replace(self.settings, codec=codec).uses_feedback
         return self._keeps[codec]
 
-    def _pay(self, buffer: torch.Tensor, layout: Layout) -> None:
+    def _pay(self, order: Order) -> None:
         """Add what these parameters still owe from a codec that kept its error: it counts as their gradient does."""
-        parts = self._averagers.residuals.parts()
-        start = 0
-        for name, size in zip(layout.names, layout.sizes, strict=True):
-            if name in self._owing and name in parts:
-                owed = parts[name].reshape(-1)
-                buffer[start : start + size].add_(owed.to(buffer.dtype))
-                owed.zero_()
-            self._owing.discard(name)
-            start += size
+        if not self._owing.isdisjoint(order.layout.names):
+            self._averagers.residuals.pay(order.layout.names, order.layout.sizes, order.buffer)
+            self._owing.difference_update(order.layout.names)
 
     def _can_be(self, name: str) -> bool:
         """Tell whether the settings allow a codec: low rank cannot do without error feedback."""
@@ -338,13 +421,6 @@ class AutoSynchronizer(DdpSynchronizer):
             part = Path(f"{path}.part")
             part.write_text(text, "utf-8")
             part.replace(path)
-
-
-def _mean_work(works: list[Work]) -> Work:
-    """Return the mean of works with the same buckets."""
-    backward = tuple(fmean(part) for part in zip(*(work.backward_s for work in works), strict=True))
-    forward, last = fmean(work.forward_s for work in works), fmean(work.optimizer_s for work in works)
-    return Work(forward, backward, works[0].elements, last)
 
 
 def _cores(rows: list[dict[str, Any]]) -> float:

@@ -105,7 +105,7 @@ class DdpSynchronizer(Synchronizer):
         self.begin()
         if self._follower is not None:
             self._follower.look()
-        every = self.settings.check_every
+        every = 0 if joining(module) else self.settings.check_every
         if every and self._num_steps and self._num_steps % every == 0 and self._checked != self._num_steps:
             self._checked = self._num_steps
             self.check_replicas()
@@ -126,6 +126,11 @@ class DdpSynchronizer(Synchronizer):
             names = tuple(self._names[i] for i in key)
             layout = self._layouts[key] = Layout(names, tuple(tuple(p.shape) for p in parameters))
         return layout
+
+
+def joining(model: Any) -> bool:
+    """Whether a model is inside `join()`: ranks whose data has ended take no part in what others gather."""
+    return bool(getattr(getattr(model, "_join_config", None), "enable", False))
 
 
 def _plain(bucket: GradBucket, group: dist.ProcessGroup) -> Future:

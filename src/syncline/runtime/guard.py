@@ -2,8 +2,10 @@
 
 Steps are counted while a choice is held. Of every `GUARD_STEPS` the last but one keeps a stretch of one bucket, to be
 averaged dense too. The last one is averaged dense as a whole where that costs little enough; the norm of its gradient
-then stands beside those of the steps before. Nothing here talks to other ranks: `auto.py` gathers every rank's row and
-hands all of them in, so that every rank judges alike.
+then stands beside those of the steps before. Where ranks step alone (local SGD) it is the norm of a rank's own
+gradient, at weights that all ranks have, beside those at weights of its own; and the losses at common weights stand
+beside the others. Nothing here talks to other ranks: `auto.py` gathers every rank's row and hands all of them in, so
+that every rank judges alike.
 """
 
 from __future__ import annotations
@@ -42,9 +44,10 @@ class Guard:
         self._lowest: tuple[float, float] | None = None
         self._forget()
 
-    def observe(self, loss: torch.Tensor | float) -> None:
-        """Keep a step's loss."""
+    def observe(self, loss: torch.Tensor | float, first: bool = False) -> None:
+        """Keep a step's loss; `first`: after ranks that step alone have met."""
         self._losses.append(torch.as_tensor(loss).detach().reshape(()))
+        self._firsts.append(first)
 
     def rest(self) -> None:
         """Begin to count anew: no choice is held."""
@@ -64,17 +67,20 @@ class Guard:
         self.dense = self._compares and place == GUARD_STEPS - 1
         return place == 0
 
-    def watch(self, order: Order, num_buckets: int, owing: bool | None) -> Order:
+    def watch(self, order: Order, num_buckets: int, owing: bool | None, own: bool = False) -> Order:
         """Return the order of a bucket that is looked at before it is done, if this is a step for that.
 
-        `owing`: the bucket's codec keeps its error; None: it makes none.
+        `owing`: the bucket's codec keeps its error; None: it makes none. `own`: ranks step alone, with gradients of
+        their own, and those are compared.
         """
         turn, place = divmod(self._count, GUARD_STEPS)
         looks: list[Callable[[], None]] = []
-        if self.dense:
-            looks.append(lambda: self._dense_norms.append(_norm(order.buffer)))
-        elif self._compares and place >= GUARD_STEPS - 1 - NORM_STEPS:
-            looks.append(lambda: self._norms.append(_norm(order.buffer)))
+        compared = self.dense or (self._compares and place >= GUARD_STEPS - 1 - NORM_STEPS)
+        norms = self._dense_norms if self.dense else self._norms
+        if compared and own:
+            norms.append(_norm(order.buffer))
+        elif compared:
+            looks.append(lambda: norms.append(_norm(order.buffer)))
         if owing is not None and place == GUARD_STEPS - 2 and order.index == turn % num_buckets:
             before = _stretch(order.buffer)
             looks.append(lambda: self._samples.append((before, _stretch(order.buffer), owing)))
@@ -90,12 +96,7 @@ class Guard:
 
     def row(self, average: Callable[[torch.Tensor], None]) -> dict[str, Any]:
         """Return what was seen since the last judgement, and forget it; every rank averages when one does."""
-        losses = torch.stack(self._losses).double() if self._losses else torch.zeros(1)
-        usable = losses[losses.isfinite()]  # one batch that overflows is no drift
-        losses = usable if len(usable) else losses
-        noise = float(losses.std()) / math.sqrt(len(losses)) if len(losses) > 1 else 0.0
-        found: dict[str, Any] = {"norm": self._norm_ratio(), "error": 0.0, "limit": ERROR_LIMIT}
-        found |= {"losses": len(self._losses), "loss": float(losses.mean()), "noise": noise}
+        found: dict[str, Any] = {"norm": self._norm_ratio(), "error": 0.0, "limit": ERROR_LIMIT, **self._loss_row()}
         for dense, got, owing in self._samples:
             average(dense)
             error = float((got - dense).norm() / dense.norm().clamp_min(1e-30))
@@ -113,7 +114,8 @@ class Guard:
                 return (
                     f"gradients were {norm:.2g} times as long as a dense one (at most {NORM_LIMIT:g} times or a third)"
                 )
-        return self._judge_loss([row for row in rows if row["losses"]])
+        observed = [row for row in rows if row["losses"]]
+        return _judge_meetings([row for row in observed if row["firsts"]]) or self._judge_loss(observed)
 
     def _judge_loss(self, rows: Sequence[Mapping[str, Any]]) -> str:
         if not rows:
@@ -129,6 +131,21 @@ class Guard:
         self._lowest = None
         return f"the loss rose from {lowest:.4g} to {loss:.4g}"
 
+    def _loss_row(self) -> dict[str, Any]:
+        """Return the mean loss with its noise, and how far it is higher right after ranks have met."""
+        losses = torch.stack(self._losses).double() if self._losses else torch.zeros(1)
+        firsts = torch.tensor(self._firsts or [False])
+        usable = losses.isfinite()  # one batch that overflows is no drift
+        if bool(usable.any()):
+            losses, firsts = losses[usable], firsts[usable]
+        spread = float(losses.std()) if len(losses) > 1 else 0.0
+        row = {"losses": len(self._losses), "loss": float(losses.mean()), "noise": spread / math.sqrt(len(losses))}
+        after, between = losses[firsts], losses[~firsts]
+        if not len(after) or len(between) < 2:
+            return {**row, "firsts": 0}
+        noise = float(between.std()) * math.sqrt(1 / len(after) + 1 / len(between))
+        return {**row, "firsts": len(after), "jump": float(after.mean() - between.mean()), "jump_noise": noise}
+
     def _norm_ratio(self) -> float:
         """Return how long gradients were beside the dense one, root mean square; 1 where none was dense."""
         dense, coded = (math.fsum(float(norm) ** 2 for norm in norms) for norms in (self._dense_norms, self._norms))
@@ -139,6 +156,18 @@ class Guard:
         self._norms: list[torch.Tensor] = []
         self._dense_norms: list[torch.Tensor] = []
         self._losses: list[torch.Tensor] = []
+        self._firsts: list[bool] = []
+
+
+def _judge_meetings(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Tell whether averaging the weights of ranks that stepped alone does harm: losses right after it are higher."""
+    if not rows:
+        return ""
+    loss, jump = (fmean(row[key] for row in rows) for key in ("loss", "jump"))
+    noise = math.hypot(*(row["jump_noise"] for row in rows)) / len(rows)
+    if not jump > max(LOSS_LIMIT * abs(loss), LOSS_SIGMAS * noise):
+        return ""
+    return f"the loss was {jump:.3g} higher after averages of the weights than between them"
 
 
 def _norm(buffer: torch.Tensor) -> torch.Tensor:

@@ -7,13 +7,13 @@ Nothing here knows torch: what is measured comes in, what to send the next step 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from syncline.codec.names import PLAIN
-from syncline.program.choice import CLASSES, Choice, Measured, decide, periodic
+from syncline.program.choice import CLASSES, LOCAL_CLASS, LOCAL_WORTH, Choice, Local, Measured, decide, periodic
 from syncline.units import show_rate, show_time
 
 MEASURE_STEPS = 4
@@ -26,7 +26,8 @@ BEATS = 0.97
 """A contender must be this much faster than the model's choice to replace it; plain need only not be slower."""
 HOPELESS = 0.5
 """Plain is not tried where the wire alone needs so much longer for it: the measured step over that time."""
-CHECK_STEPS = 5
+CHECK_STEPS, CHECKED = 5, 3
+"""While a choice is held ranks compare how long steps take, so often, and by the median of so many."""
 SLOWER, FASTER = 1.3, 0.75
 FAR_SLOWER = 2.0
 """Steps that take so much longer are looked into after `FIRST_PATIENCE` steps at the latest."""
@@ -36,7 +37,7 @@ LOOK_STEPS = 200
 LOOK_SHARE = 0.01
 """Looks that nothing calls for may take so much of the time: where steps are short they are rarer."""
 PERIODIC_WORTH = 1.5
-"""A method that talks less often is named where it should be this much faster."""
+"""Another optimizer that talks less often is named where it should be this much faster."""
 FIRST_PATIENCE = 10
 """Steps before another look after one that found nothing; twice as many each time."""
 STRICTNESS = tuple(CLASSES)
@@ -45,10 +46,14 @@ LOWER = {"aggressive": "safe", "safe": "exact", "exact": "exact"}
 
 @dataclass
 class Pilot:
-    """Which codecs the next step uses, and what to do with what was measured; `accuracy` only ever gets stricter."""
+    """Which codecs the next step uses, and what to do with what was measured; `accuracy` only ever gets stricter.
+
+    `alone`: ranks may step without the others for a while (local SGD), where the accuracy class has that.
+    """
 
     accuracy: str
     codecs: tuple[str, ...]
+    alone: bool = True
     phase: str = "measure"
     measured: Measured | None = None
     choice: Choice | None = None
@@ -77,12 +82,20 @@ class Pilot:
             return self._since >= MEASURE_STEPS
         if self.phase == "try":
             return self._since >= self._try_steps()
-        return self._since >= CHECK_STEPS
+        return self._since >= self._whole(CHECK_STEPS)
 
     @property
     def num_scored(self) -> int:
-        """How many of the contender's last steps count."""
-        return max(1, self._since - 1)
+        """How many of the last steps count; where ranks step alone their mean does, and they are whole periods."""
+        if self.period > 1:
+            return self._whole(TRY_STEPS - 1)
+        return max(1, self._since - 1) if self.phase == "try" else CHECKED
+
+    @property
+    def period(self) -> int:
+        """Steps from one average to the next."""
+        local = Local.named(self.codecs[0])
+        return 1 if local is None else local.every
 
     @property
     def wants_work(self) -> bool:
@@ -93,7 +106,7 @@ class Pilot:
         """Choose from what was measured, and begin to try the choice against others."""
         current = self.codecs if self.choice is not None else ()
         self.measured = measured
-        self.choice = decide(measured, self.accuracy, current)
+        self.choice = decide(measured, self.accuracy, current, self.alone)
         self.num_decisions += 1
         self._try(self._fielded(self.choice, measured))
 
@@ -133,7 +146,7 @@ class Pilot:
             return
         before = show_rate(self.measured.rate_Bps)
         measured = replace(self.measured, rate_Bps=rate_Bps)
-        best = decide(measured, self.accuracy, self.codecs)
+        best = decide(measured, self.accuracy, self.codecs, self.alone)
         if best.codecs == self.codecs:
             self.measured, self.choice = measured, best
             return
@@ -153,14 +166,21 @@ class Pilot:
         """Allow less, because of what a codec did to training; where nothing is lost the codec is not to blame."""
         if set(self.codecs) <= set(CLASSES["exact"]):
             return
+        if self.period > 1:
+            self.alone = False
+            self.notes.append(f"{what}: no more steps alone")
+        else:
+            self._lower(what)
+        if self.measured is not None:
+            self.choice = None
+            self.decide(self.measured)
+
+    def _lower(self, what: str) -> None:
         lower = LOWER[self.accuracy]
         while set(self.codecs) <= set(CLASSES[lower]):
             lower = LOWER[lower]
         self.notes.append(f"{what}: accuracy is now {lower}, not {self.accuracy}")
         self.accuracy = lower
-        if self.measured is not None:
-            self.choice = None
-            self.decide(self.measured)
 
     def why(self) -> str:
         """Return on one line what is used and why: predicted beside measured."""
@@ -172,17 +192,23 @@ class Pilot:
             parts.append(f"measured: {shown}")
         used = name_of(self.codecs)
         if self.phase == "hold" and used != self.choice.name:
-            fell = "fell back to plain DDP, which is faster" if used == PLAIN else f"uses {used}, which is faster"
-            parts.append(fell)
+            parts.append(self._instead(used))
         for method, took in self.periodic.items():
             if self.phase == "hold" and took * PERIODIC_WORTH < self._baseline_s:
                 parts.append(f"{method} would take {show_time(took)}, and is another optimizer")
         return "; ".join([*parts, *self.notes[-2:]])
 
+    def _instead(self, used: str) -> str:
+        """Return why what is used is not what was predicted to be best."""
+        assert self.choice is not None
+        if Local.named(self.choice.codecs[0]) is not None:
+            return f"uses {used}: steps alone must be {LOCAL_WORTH} times as fast"
+        return "fell back to plain DDP, which is faster" if used == PLAIN else f"uses {used}, which is faster"
+
     @property
     def periodic(self) -> dict[str, float]:
-        """What a step should take under methods that talk less often, in the class that allows them."""
-        return {} if self.measured is None or self.accuracy != "aggressive" else periodic(self.measured)
+        """What a step should take under other optimizers that talk less often, in the class that allows them."""
+        return {} if self.measured is None or self.accuracy != LOCAL_CLASS else periodic(self.measured)
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole course for a file: what was measured, predicted, tried and chosen."""
@@ -190,6 +216,7 @@ class Pilot:
             "codecs": list(self.codecs),
             "accuracy": self.accuracy,
             "allowed": self.allowed,
+            "alone": self.alone,
             "phase": self.phase,
             "why": self.why(),
             "predicted_s": {} if self.choice is None else self.choice.table,
@@ -216,13 +243,23 @@ class Pilot:
     def _try_steps(self) -> int:
         """Return how many steps the contender gets: fewer where each is long and the answer is clear."""
         assert self.choice is not None
-        codec = name_of(self._contenders[0])
-        predicted = self.choice.table.get(codec, 0.0)
+        if self.period > 1:
+            return self.period + self.num_scored  # the first average warms up
+        predicted = self.choice.table.get(name_of(self.codecs), 0.0)
         return 2 if predicted > 2 * self.choice.predicted_s else TRY_STEPS
 
+    def _whole(self, steps: int) -> int:
+        """Return at least so many steps, up to the end of a period."""
+        return -(-steps // self.period) * self.period
+
     def _fielded(self, choice: Choice, measured: Measured) -> list[tuple[str, ...]]:
-        """Return who is tried: the choice, plain, and the next best where it is close; never what is not allowed."""
+        """Return who is tried: the choice, plain, and the next best where it is close; never what is not allowed.
+
+        Steps alone come last, as leaving them costs an average of the weights.
+        """
         num = len(choice.codecs)
+        if choice.together != choice.codecs:
+            return [*dict.fromkeys([choice.together, (PLAIN,) * num]), choice.codecs]
         others = sorted((took, codec) for codec, took in choice.table.items() if (codec,) * num != choice.codecs)
         fielded = [choice.codecs]
         fielded += [(codec,) * num for took, codec in others if codec != PLAIN and took <= CLOSE * choice.predicted_s][
@@ -244,13 +281,22 @@ class Pilot:
 
     def _hold(self) -> None:
         assert self.choice is not None
-        chosen = self.trials.get(self.choice.name, math.inf)
-        best = min(self.trials, key=lambda name: self.trials[name])
-        if best != PLAIN and self.trials[best] >= BEATS * chosen:
-            best = self.choice.name
+        best = self._best({name: took for name, took in self.trials.items() if Local.named(name) is None})
+        for name, took in self.trials.items():
+            if Local.named(name) is not None and (not best or took * LOCAL_WORTH <= self.trials[best]):
+                best = name
         self.codecs = self._ways[best]
         self._baseline_s = self.trials[best]
         self.phase, self._since, self._held = "hold", 0, 0
+
+    def _best(self, trials: Mapping[str, float]) -> str:
+        """Return the fastest; the model's choice unless it is beaten clearly, or by plain."""
+        if not trials:
+            return ""
+        assert self.choice is not None
+        wanted = name_of(self.choice.together)
+        best = min(trials, key=lambda name: trials[name])
+        return wanted if best != PLAIN and trials[best] >= BEATS * trials.get(wanted, math.inf) else best
 
 
 def name_of(codecs: Sequence[str]) -> str:

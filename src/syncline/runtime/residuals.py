@@ -36,6 +36,20 @@ class Residuals:
         for part in (*self._parts.values(), *self._loaded.values()):
             part.mul_(factor)
 
+    def pay(self, names: Sequence[str], sizes: Sequence[int], buffer: torch.Tensor) -> None:
+        """Add what parameters owe to what is to be averaged, and owe nothing."""
+        for name, part in zip(names, torch.split(buffer, list(sizes)), strict=True):
+            owed = self._loaded.get(name, self._parts.get(name))
+            if owed is not None:
+                part.add_(owed.reshape(-1).to(part.dtype))
+                owed.zero_()
+
+    def drop(self, names: Sequence[str]) -> None:
+        """Forget what these owe."""
+        for name in names:
+            self._parts.pop(name, None)
+            self._loaded.pop(name, None)
+
     def parts(self) -> dict[str, torch.Tensor]:
         """Return every parameter's residual: views of what the buckets use."""
         return {**self._parts, **self._loaded}

@@ -140,6 +140,9 @@ class Synchronizer:
         """Return a context for what takes long on purpose on this rank: nobody is called hung meanwhile."""
         return contextlib.nullcontext() if self._watchdog is None else self._watchdog.busy()
 
+    def synchronize(self) -> None:
+        """Make all replicas equal, where they are not after every step; every rank calls it, between two steps."""
+
     # What happened
 
     def stragglers(self) -> list[Straggler]:

@@ -10,7 +10,7 @@ from typing import Any
 from syncline.codec.names import PLAIN, canonical
 from syncline.errors import SynchronizationError
 from syncline.fabric.document import read_document, read_text
-from syncline.program.choice import CLASSES
+from syncline.program.choice import CLASSES, Local
 from syncline.runtime.auto import TUNE_VARIABLE
 
 AUTO = "auto"
@@ -45,7 +45,7 @@ class Asked:
             return self
         if self.codecs or os.environ.get(TUNE_VARIABLE):
             raise SynchronizationError(
-                f'"{PLAIN}", codecs for each bucket and `syncline tune` are not there for {what}.',
+                f'"{PLAIN}", codecs for each bucket, local SGD and `syncline tune` are not there for {what}.',
                 hint=f'Give {what} one codec, such as "{BASE}".',
             )
         return Asked(INSTEAD[self.accuracy], reason=f'codec="{AUTO}" does not measure {what}; give a codec for another')
@@ -81,8 +81,11 @@ def _from_file(path: Path) -> Asked:
     accuracy = data.get("accuracy", "safe")
     if not isinstance(listed, list) or not all(isinstance(codec, str) for codec in listed) or accuracy not in CLASSES:
         raise SynchronizationError(f"{path}: codec, codecs or accuracy is not what `syncline tune` writes.")
-    codecs = tuple(map(canonical, listed))
     reason = f"as {path} says"
+    local = Local.named(listed[0])
+    if local is not None and len(set(listed)) == 1:
+        return Asked(BASE, accuracy, (local.name,), reason)
+    codecs = tuple(map(canonical, listed))
     if len(set(codecs)) == 1 and codecs[0] != PLAIN:
         return Asked(codecs[0], reason=reason)
     return Asked(BASE, accuracy, codecs, reason)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from syncline.runtime.links import GroupLinks
 from syncline.runtime.periodic.target import Target
 from syncline.runtime.replicas import compare, fingerprints
 from syncline.runtime.settings import Settings
+from syncline.runtime.step import Step
 from syncline.runtime.synchronizer import Synchronizer
 from syncline.runtime.team import Team, agreed_name
 
@@ -27,8 +28,9 @@ from syncline.runtime.team import Team, agreed_name
 class Flight:
     """One buffer under way: launched at a step, landed when its average is there."""
 
-    def __init__(self, step: int, landed: bool = False) -> None:
+    def __init__(self, step: int, landed: bool = False, arrived: Callable[[], None] = lambda: None) -> None:
         self.step = step
+        self._arrived = arrived
         self._event = threading.Event()
         self._failure: BaseException | None = None
         if landed:
@@ -44,10 +46,18 @@ class Flight:
         """Whether the average is there."""
         return self.landed and self._failure is None
 
-    def finish(self, failure: BaseException | None) -> None:
-        """Note the end: called by the communication thread."""
-        self._failure = failure
-        self._event.set()
+    def order(self, index: int, buffer: torch.Tensor, layout: Layout, record: Step) -> Order:
+        """Return the order with which this flight begins; its average is whole, on a device too, when it has landed."""
+        _wait_for_device(buffer)
+
+        def done(failure: BaseException | None) -> None:
+            self._arrived()
+            if failure is None:
+                _wait_for_device(buffer)
+            self._failure = failure
+            self._event.set()
+
+        return Order(index, buffer, layout, record, done, last=True)
 
     def wait(self) -> float:
         """Wait until it has landed, raise what went wrong, and return the seconds it took."""
@@ -78,15 +88,13 @@ class Averaging:
 
     def launch(self, index: int, buffer: torch.Tensor, layout: Layout, step: int) -> Flight:
         """Begin to average a buffer in place; every rank launches the same ones in the same order."""
-        if buffer.is_cuda:
-            torch.cuda.current_stream(buffer.device).synchronize()
-        flight, record = Flight(step), self._synchronizer.open_step()
+        record = self._synchronizer.open_step()
 
-        def done(failure: BaseException | None) -> None:
+        def count() -> None:
             self.wire_bytes += record.wire_bytes
-            flight.finish(failure)
 
-        self._synchronizer.average(Order(index, buffer, layout, record, done, last=True))
+        flight = Flight(step, arrived=count)
+        self._synchronizer.average(flight.order(index, buffer, layout, record))
         return flight
 
     def compare(self, target: Target) -> None:
@@ -108,6 +116,12 @@ class Averaging:
     def close(self) -> None:
         """Finish what is under way and end the threads."""
         self._synchronizer.close()
+
+
+def _wait_for_device(buffer: torch.Tensor) -> None:
+    """Wait for what this thread has given to its stream."""
+    if buffer.is_cuda:
+        torch.cuda.current_stream(buffer.device).synchronize()
 
 
 def agree_first(target: Target, settings: Settings, meaning: Mapping[str, Any]) -> None:
