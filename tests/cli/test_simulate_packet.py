@@ -28,15 +28,20 @@ def answer(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> 
     return found
 
 
-def test_a_collective_is_simulated_at_both_levels(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+def test_a_collective_is_simulated_at_both_levels(capsys: pytest.CaptureFixture[str], cluster: str, tmp_path) -> None:
+    page = tmp_path / "page.html"
     got = answer(capsys, "simulate", "allreduce", "--cluster", cluster, "--size", "8MiB", "--level", "packet",
-                 "--transport", "ndp", "--algorithm", "ring")  # fmt: skip
+                 "--transport", "ndp", "--algorithm", "ring", "--html", str(page))  # fmt: skip
     row = got["rows"][0]
     assert got["level"] == "packet"
     assert got["transport"] == "ndp"
     assert row["time_s"] == pytest.approx(row["flow_time_s"], rel=0.05)
     assert row["packet"]["counters"]["delivered_bytes"] == 8 * 14 * (1 << 20)
-    assert row["why"]
+    parts = {name: part["s"] for name, part in row["difference"].items()}
+    assert sum(parts.values()) == pytest.approx(row["time_s"] - row["flow_time_s"])
+    assert abs(parts["unexplained"]) < 0.01 * row["flow_time_s"]
+    assert "Against the flow level" in page.read_text()
+    assert row["why"][0] in page.read_text().replace("&#x27;", "'")
 
 
 def test_it_speaks_to_people(capsys: pytest.CaptureFixture[str], cluster: str) -> None:

@@ -44,6 +44,18 @@ def test_many_connections_are_a_band_and_pauses_are_bars() -> None:
     assert "Marked packets" not in page
 
 
+def test_parallel_cables_are_told_apart() -> None:
+    network = leaf_spine(16, 4)
+    names = [network.port_name(port) for port in range(network.num_ports)]
+    twins = [port for port in range(network.num_ports) if names.count(names[port]) > 1][:2]
+    assert twins, "two cables join a leaf and a spine here"
+    watching = Watching(1e-6, links=tuple(int(network.link[p]) for p in twins))
+    outcome = simulate(network, [incast(network.fabric, 2, 1e5)], PacketOptions(transport="ndp"), watching=watching)
+    page = packet_page("incast", outcome).replace("&gt;", ">")
+    assert f"{names[twins[0]]} (1)" in page
+    assert f"{names[twins[1]]} (2)" in page
+
+
 def test_a_run_that_was_not_watched_has_figures_only() -> None:
     network = star()
     page = packet_page("plain", simulate(network, [incast(network.fabric, 2, 1e5)], PacketOptions(transport="ndp")))

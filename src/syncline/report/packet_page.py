@@ -102,7 +102,7 @@ def _link_charts(
     outcome: Outcome, watched: Sampled, clock: Clock, mark_bytes: tuple[int, int] | None
 ) -> list[str]:  # fmt: skip
     network, time_s = outcome.network, watched.time_s
-    names = [network.fabric.link_name(link) for link in watched.links]
+    names = _told_apart([network.fabric.link_name(link) for link in watched.links])
     queues = [Line(name, watched.queue_bytes[:, i] / 1e3) for i, name in enumerate(names)]
     if mark_bytes:
         low, high = (round(each / 1e3) for each in mark_bytes)
@@ -125,6 +125,11 @@ def _link_charts(
     lines = [Line(n, sending[:, i]) for i, n in enumerate(names)]
     lines.append(Line(f"rate of the link, {rate / 1e9:,g} GB/s", np.full(len(rows) - 1, rate / 1e9), rule=True))
     return [*parts, "<h2>Rate of these links, GB/s</h2>", chart(coarse_s[1:], lines, clock, 190)]
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """Return the names with parallel cables, which share one, numbered."""
+    return [f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
 def _coarse_rows(watched: Sampled, rate_Bps: float, payload_bytes: int, least: int = 40) -> NDArray[np.int64]:

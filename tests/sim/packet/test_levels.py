@@ -91,7 +91,7 @@ def test_the_parts_are_told() -> None:
     _, found = both(rails(8), 64, 4 << 20, PacketOptions(transport="dcqcn", seed=1))
     text = "\n".join(found.lines())
     assert "at flow level" in text
-    assert "headers +" in text
+    assert "headers: +" in text
     assert "connections and is sending" in text
     assert set(found.to_json()) == {"headers", "hops", "queues", "rates", "senders", "sharing", "unexplained"}
 

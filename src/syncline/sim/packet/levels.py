@@ -52,9 +52,11 @@ class Difference:
             "not explained": part["unexplained"],
         }
         shown = sorted(told.items(), key=lambda row: -abs(row[1]))
-        return [f"{words} {seconds / flow_s:+.1%}" for words, seconds in shown if abs(seconds) >= 5e-4 * flow_s] + list(
-            self.evidence
-        )
+        large = [(words, 100 * seconds / flow_s) for words, seconds in shown if abs(seconds) >= 5e-4 * flow_s]
+        lines = [f"{words}: {percent:+.1f} %" for words, percent in large]
+        if waits < -0.03 * flow_s:
+            lines.append("so messages that meet came to take turns; flows that begin together end together")
+        return [*lines, *self.evidence]
 
 
 def flow_options(options: PacketOptions) -> NetworkOptions:
@@ -136,7 +138,7 @@ def _busiest(outcome: Outcome, flow: Estimate, wired: Wired) -> str:
     port = int(real[np.argmax(outcome.utilisation()[real])])
     link = int(real[np.argmax(flow.link_bytes[network.link[real]] / network.rate_Bps[real])])
     fluid = float(flow.link_bytes[network.link[link]] / network.rate_Bps[link] / max(flow.time_s, 1e-15))
-    here, there = f"{outcome.utilisation()[port]:.0%}", f"{fluid:.0%}"
+    here, there = f"{100 * outcome.utilisation()[port]:.0f} %", f"{100 * fluid:.0f} %"
     if outcome.options.sprayed:
         return f"the busiest link, {network.port_name(port)}, is sending {here} of the time, at flow level {there}"
     paths = wired.wires.paths.take(wired.wires.first)
