@@ -16,12 +16,12 @@ SCRIPT = Path(__file__).resolve().parent / "rig" / "auto_rank.py"
 AGGRESSIVE = ["plain", "bf16", "int8", "int4", "sign", "powersgd:rank=4", "topk:keep=0.01+int8"]
 SAFE = ["plain", "fp32", "bf16", "int8"]
 CASES: dict[str, dict[str, Any]] = {
-    "50 Mb/s": {"rate_bps": 5e7, "fixed": AGGRESSIVE, "accuracy": "aggressive", "steps": 4, "auto_steps": 30},
+    "50 Mb/s": {"rate_bps": 5e7, "fixed": AGGRESSIVE, "accuracy": "aggressive", "steps": 4, "auto_steps": 60},
     "100 Mb/s": {"rate_bps": 1e8, "fixed": SAFE, "accuracy": "safe", "steps": 5, "auto_steps": 26},
     "1 Gb/s": {"rate_bps": 1e9, "fixed": SAFE, "accuracy": "safe", "steps": 10, "auto_steps": 36},
     "10 Gb/s": {"rate_bps": 1e10, "fixed": SAFE, "accuracy": "safe", "steps": 10, "auto_steps": 36},
     "unshaped": {"rate_bps": None, "fixed": SAFE, "accuracy": "safe", "steps": 10, "auto_steps": 36},
-    "change": {"rate_bps": 1e9, "then_bps": 5e7, "accuracy": "aggressive", "auto_steps": 26, "then_steps": 30},
+    "change": {"rate_bps": 1e9, "then_bps": 5e7, "accuracy": "aggressive", "auto_steps": 26, "then_steps": 60},
 }
 
 

@@ -60,7 +60,7 @@ def work(order: dict[str, Any]) -> None:
         trainer.close()
     trainer = Trainer("auto", text, order)
     times = trainer.steps(order["auto_steps"])
-    trainer.say({"median_s": _slowest(times[-order.get("steps", 6) :]), "settled_after": trainer.settled})
+    trainer.say({"median_s": trainer.usual(times, order.get("steps", 6)), "settled_after": trainer.settled})
     if "then_bps" in order:
         dist.barrier()
         network.shape(rank, order["then_bps"])
@@ -73,7 +73,7 @@ def work(order: dict[str, Any]) -> None:
             pilot = trainer.handle.pilot
             if noticed is None and pilot.num_decisions > decided:
                 noticed = step + 1
-        trainer.say({"noticed_after_steps": noticed, "first_s": _slowest(took[:3]), "median_s": _slowest(took[-4:])})
+        trainer.say({"noticed_after_steps": noticed, "first_s": _slowest(took[:3]), "median_s": trainer.usual(took, 4)})
     dist.barrier()
     dist.destroy_process_group()
 
@@ -109,6 +109,11 @@ class Trainer:
             if self.name == "auto" and not self.settled and self.handle.pilot.phase == "hold":
                 self.settled = len(times)
         return times
+
+    def usual(self, times: list[float], count: int) -> float:
+        """Return the median of the last steps, or their mean over a whole period where ranks step alone."""
+        period = self.handle.pilot.period
+        return _slowest(times[-count:]) if period == 1 else _slowest([statistics.fmean(times[-period:])])
 
     def say(self, figures: dict[str, Any]) -> None:
         """Print a row, on rank 0."""
