@@ -49,6 +49,8 @@ def test_it_speaks_to_people(capsys: pytest.CaptureFixture[str], cluster: str) -
     text = capsys.readouterr().out
     assert "flow level" in text
     assert "packets x1." in text
+    assert run(["simulate", "allreduce", "--cluster", cluster, "--level", "packet", "--size", "1MiB", "-n", "1"]) == 0
+    assert "flow level 0 s" in capsys.readouterr().out
     assert run(["simulate", "incast", "--cluster", cluster, "--senders", "6", "--transport", "dctcp"]) == 0
     text = capsys.readouterr().out
     assert "incast on small: 6 messages" in text

@@ -54,7 +54,7 @@ def packet_rows(
             "limiting_link": figures["busiest_link"], "utilisation": figures["busiest_utilisation"],
             "method": "packets", "exact": True, "flow_time_s": flow.time_s,
             "over_flow": time_s / flow.time_s if flow.time_s > 0 else None,
-            "why": found.lines() if found else [f"the run is {outcome.state}"],
+            "why": found.lines() if found else [f"packets: {outcome.state}"],
             "difference": found.to_json() if found else None, "packet": figures,
         })  # fmt: skip
     return rows, outcome
@@ -115,6 +115,8 @@ def against_flow(row: dict[str, Any]) -> list[str]:
     from syncline import units
 
     head = f"{units.show_size(row['size_bytes'])}: flow level {units.show_time(row['flow_time_s'])}"
+    if row["over_flow"] is None:  # one rank sends nothing
+        return [head]
     return [f"{head}, packets x{row['over_flow']:.3f}", *row["why"]]
 
 

@@ -64,6 +64,7 @@ METHODS = {
     "barrier": "each different round solved once with a barrier after it: a bound",
     "bound": "lower bound: busiest link and longest chain of rounds",
     "nccl": "NCCL's choice and its fitted cost",
+    "packets": "every packet simulated",
 }
 
 

@@ -118,7 +118,9 @@ def _evidence(outcome: Outcome, flow: Estimate, wired: Wired) -> tuple[str, ...]
     """Return what was counted: load of the busiest link at both levels, packets sent again, pauses, marks, queues."""
     count = outcome.counters
     sent = max(count["data_packets"] + count["resent_packets"], 1)
-    found = [_busiest(outcome, flow, wired)] if count["data_packets"] else []
+    found = [] if flow.exact else ["the flow level's time is a bound: every round ends with a barrier"]
+    if count["data_packets"]:
+        found.append(_busiest(outcome, flow, wired))
     if count["resent_packets"]:
         found.append(f"{100 * count['resent_packets'] / sent:.2g} % of packets sent again")
     if count["pauses"]:
