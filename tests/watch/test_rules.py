@@ -17,7 +17,7 @@ from syncline.watch.burst import Burst
 from syncline.watch.job import JobState
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
-from syncline.watch.rules.engine import RuleEngine
+from syncline.watch.rules.engine import RuleEngine, alert_json
 from syncline.watch.rules.hold import Change, Hold
 from syncline.watch.rules.thresholds import Thresholds, read_thresholds
 from syncline.watch.spans.event import SpanEvent
@@ -33,10 +33,14 @@ class Watch:
     """An engine fed with a job's frames at a steady pace, and what it raised and cleared."""
 
     def __init__(
-        self, prediction: Prediction = PLAN, links: LinkTable = LINKS, thresholds: Thresholds | None = None
+        self,
+        prediction: Prediction = PLAN,
+        links: LinkTable = LINKS,
+        thresholds: Thresholds | None = None,
+        num_ranks: int = 4,
     ) -> None:
         self.engine = RuleEngine(thresholds, prediction)
-        self.links, self.job, self.number = links, Job(prediction), 0
+        self.links, self.job, self.number = links, Job(prediction, num_ranks), 0
         self.log: list[tuple[float, str, str, str]] = []
         self.rng = np.random.default_rng(3)
         self.done = 1000.0
@@ -111,6 +115,20 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+RAIL_1 = LINKS.rail == 1
+LOUD: list[dict[str, Any]] = [
+    {"make": lambda _: load(LINKS, np.where(RAIL_1, 0.2, 0.5))},
+    {"make": lambda _: load(LINKS, np.where(RAIL_1, 0.0, 0.5), up=np.where(RAIL_1, 0.0, 1.0))},
+    {"make": one(3, pauses_per_s=50_000.0)},
+    {"make": lambda _: load(LINKS, 0.4), "bursts": {LINKS.names[2]: [Burst(-0.2, -0.18, 1e6)]}},
+    {"make": lambda _: load(LINKS, 0.99, saturated=np.ones(8))},
+    {"step": {"late": {2: 0.08}}},
+    {"step": {"comm_s": 0.3}},
+    {"tcp": (10_000.0, 400.0)},
+    {"quiet": True},
+]
+
+
 @pytest.mark.parametrize("rule", CASES)
 def test_a_link_in_trouble_is_named_within_two_seconds_and_cleared_after(rule: str) -> None:
     watch = Watch().run(WARM)
@@ -137,6 +155,15 @@ def test_a_link_fed_by_a_slow_one_is_not_blamed() -> None:
         return of
 
     watch = Watch().run(WARM).run(20, make)
+    assert [place for _, place in watch.raised("link.degraded")] == [LINKS.names[3]]
+
+
+def test_a_link_without_a_queue_has_three_seconds() -> None:
+    """Its senders may be held up; nobody sees packets wait."""
+    slow = one(3, peak_Bps=0.4 * CAPACITY, rate_Bps=0.3 * CAPACITY)
+    watch = Watch().run(WARM).run(10, slow)
+    assert watch.raised("link.degraded") == []
+    watch.run(8, slow)
     assert [place for _, place in watch.raised("link.degraded")] == [LINKS.names[3]]
 
 
@@ -213,6 +240,45 @@ def test_a_straggler_is_the_rank_that_waits_least() -> None:
     assert "computes longer" in finding.meaning
     watch.run(60)
     assert watch.cleared("job.straggler") == ["rank 2"]
+
+
+def test_of_two_ranks_one_can_be_the_straggler() -> None:
+    watch = Watch(num_ranks=2).run(WARM).run(12, step={"late": {1: 0.08}})
+    assert [place for _, place in watch.raised("job.straggler")] == ["rank 1"]
+
+
+def test_two_ranks_that_were_always_late_do_not_hide_each_other() -> None:
+    watch = Watch(num_ranks=8).run(WARM, step={"late": {4: 0.08, 5: 0.08}})
+    assert {place for _, place in watch.raised("job.straggler")} == {"rank 4", "rank 5"}
+
+
+def test_ranks_that_are_late_in_turn_are_no_stragglers() -> None:
+    """Four ranks that share too few processors: now one is late for two seconds, now another."""
+    watch = Watch()
+    for turn in range(40):
+        watch.run(8, step={"late": {turn % 4: 0.08}})
+    assert watch.raised("job.straggler") == []
+
+
+def test_bursts_of_long_steps_wait_until_the_step_is_told_of() -> None:
+    """A collective of two seconds is told of when its step ends; its bursts are not foreign meanwhile."""
+    inside = {LINKS.names[2]: [Burst(-0.08, -0.05, 1e6)]}
+    step = {"compute_s": 0.02, "comm_s": 2.0}
+    watch = Watch(Prediction()).run(WARM, step=step).run(80, lambda _: load(LINKS, 0.4), bursts=inside, step=step)
+    assert watch.raised("link.microburst") == []
+
+
+def test_every_alert_says_where_since_when_why_and_what_it_costs() -> None:
+    """Of all the rules that can be made to speak here."""
+    spoke: dict[str, Any] = {}
+    for case in [*CASES.values(), *LOUD]:
+        watch = Watch().run(WARM).run(40, **case)
+        spoke |= {finding.rule: alert_json(finding) for finding in watch.engine.alerts()}
+    assert len(spoke) >= 12
+    for alert in spoke.values():
+        assert alert["place"] and alert["observed"] and alert["expected"], alert
+        assert alert["since_s"] and alert["evidence"] and alert["meaning"] and alert["fix"], alert
+        assert alert["cost_usd_per_hour"] is not None, alert
 
 
 def test_a_slower_job_is_told_against_plan_and_past_with_cause_and_cost() -> None:

@@ -327,7 +327,10 @@ def _show(console: Console, payload: dict[str, Any]) -> None:
         planned = f", predicted {show_time(c['predicted_s'])}" if c["predicted_s"] else ""
         console.print(f"  {c['key']:44} p50 {show_time(c['p50_s'])}, p99 {show_time(c['p99_s'])}{planned}")
     for a in payload["alerts"]:
-        what = f"{a['observed']}, expected {a['expected']}. {a['meaning']}"
-        console.print(f"  {a['severity'].upper():8} {a['rule']} at {a['place']}: {what}")
+        cost, since_s = a.get("cost_usd_per_hour"), a.get("since_s") or payload["wall_s"]
+        price = "" if cost is None else f", ${cost:.2f} an hour"
+        console.print(f"  {a['severity'].upper():8} {a['rule']} at {a['place']} since {_clock(since_s)}{price}")
+        seen = "; ".join((f"{a['observed']}, expected {a['expected']}", *a.get("evidence", ())))
+        console.print(f"    {seen}. {a['meaning']} {a['fix']}")
     for name, problem in payload["health"].get("problems", {}).items():
         console.print(f"  not read: {name} ({problem})")

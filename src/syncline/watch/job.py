@@ -16,12 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.timeline import COMMUNICATION, SpanKind
+from syncline.watch.lateness import Lateness
 from syncline.watch.prediction import Prediction, bucket_key, size_bucket
 from syncline.watch.spans.event import SpanEvent
 
 WINDOW_S = 10.0
 RECENT = 5
-"""Occurrences that decide who is late now."""
+"""Occurrences that say what is usual now."""
+LATE_S, LATE_NOW_S = 3.0, 0.75
+"""Over what lateness is told: a little must last, much need not."""
+GONE_S = 60.0
+"""A rank that told nothing for so long is not waited for."""
 MAX_KINDS = 64
 MAX_OPEN = 2048
 MAX_STEPS = 120
@@ -69,11 +74,16 @@ class StepStat:
 
 @dataclass(frozen=True)
 class RankStat:
-    """One rank: how late it came to all but one of the last five collectives, and what it computed a step (median)."""
+    """One rank: how late it was in four of five steps, or more, lately and just now; its median computing a step."""
 
     rank: int
     lateness_s: float
     compute_s: float
+    late_now_s: float = 0.0
+
+    @property
+    def place(self) -> str:
+        return f"rank {self.rank}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +96,8 @@ class JobState:
     pairs_Bps: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
     ranks_per_cell: int = 1
     last_span_s: float = float("-inf")
+    told_s: float = float("-inf")
+    """Until when all ranks have told what they did."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as the page reads it."""
@@ -118,18 +130,17 @@ class JobView:
         self._step_of: dict[int, int] = {}
         self._step_rows: dict[int, list[tuple[int, float, float, float, float]]] = {}
         self._steps: deque[StepStat] = deque(maxlen=MAX_STEPS)
-        self._lateness: dict[int, deque[float]] = {}
+        self._lateness = Lateness()
         self._compute: dict[int, deque[float]] = {}
         self._sent: deque[tuple[float, int, int, int]] = deque(maxlen=50_000)
-        self._ranks: set[int] = set()
-        self._last_s = float("-inf")
+        self._told_s: dict[int, float] = {}
 
     def add(self, events: Iterable[SpanEvent]) -> None:
         """Take spans, in any order of ranks."""
         events = list(events)
-        self._ranks.update(event.rank for event in events)  # first of all: an occurrence is whole when all have told
+        for event in events:  # first of all: an occurrence is whole when all have told
+            self._told_s[event.rank] = max(event.end_s, self._told_s.get(event.rank, event.end_s))
         for event in events:
-            self._last_s = max(self._last_s, event.end_s)
             if event.kind is SpanKind.COLLECTIVE:
                 self._add_collective(event)
             if event.peer >= 0 and event.kind is SpanKind.SEND:
@@ -141,19 +152,16 @@ class JobView:
         """Return what the spans of the last seconds say."""
         found = [self._collective(key, kind, now_s) for key, kind in self._kinds.items()]
         pairs, cell = self._pairs(now_s)
+        last_s = max(self._told_s.values(), default=float("-inf"))
         return JobState(
             collectives=tuple(sorted((c for c in found if c), key=lambda c: -c.num * c.p50_s)),
             steps=tuple(self._steps),
             ranks=self._rank_stats(),
             pairs_Bps=pairs,
             ranks_per_cell=cell,
-            last_span_s=self._last_s,
+            last_span_s=last_s,
+            told_s=min((told_s for told_s in self._told_s.values() if last_s - told_s < GONE_S), default=last_s),
         )
-
-    def busy(self, since_s: float) -> list[tuple[float, float]]:
-        """Return when any rank communicated since a moment: what explains a burst on a link."""
-        spans = [(e.start_s, e.end_s) for open_ in self._open.values() for e in open_.values()]
-        return [span for span in spans if span[1] >= since_s]
 
     # Collectives
 
@@ -167,7 +175,7 @@ class JobView:
         nth = self._nth[count] = self._nth.get(count, -1) + 1
         together = self._open.setdefault((key, event.step, nth), {})
         together[event.rank] = event
-        if len(together) >= len(self._ranks):
+        if len(together) >= len(self._told_s):
             self._settle((key, event.step, nth))
         while len(self._open) > MAX_OPEN:
             self._settle(next(iter(self._open)))
@@ -179,10 +187,10 @@ class JobView:
         together = self._open.pop(place)
         took = {rank: event.duration_s for rank, event in together.items()}
         longest = max(took.values())
-        self._kinds[place[0]].done.append((max(e.end_s for e in together.values()), list(took.values())))
+        end_s = max(e.end_s for e in together.values())
+        self._kinds[place[0]].done.append((end_s, list(took.values())))
         if len(took) > 1:
-            for rank, duration in took.items():
-                self._lateness.setdefault(rank, deque(maxlen=RECENT)).append(longest - duration)
+            self._lateness.add(place[1], end_s, {rank: longest - duration for rank, duration in took.items()})
 
     def _collective(self, key: str, kind: _Kind, now_s: float) -> CollectiveStat | None:
         # Occurrences that some rank has not told of yet still count, so that a dead rank does not hide the rest.
@@ -237,7 +245,7 @@ class JobView:
         self._compute.setdefault(rank, deque(maxlen=RECENT)).append(computed)
         rows = self._step_rows.setdefault(step, [])
         rows.append((rank, end_s, max(end_s - start_s, 1e-9), computed, exposed))
-        if len(rows) >= len(self._ranks):
+        if len(rows) >= len(self._told_s):
             self._finish_step(step)
         while len(self._step_rows) > 8:
             self._finish_step(min(self._step_rows))
@@ -250,23 +258,25 @@ class JobView:
     # Ranks and pairs
 
     def _rank_stats(self) -> tuple[RankStat, ...]:
+        late_s, now_s = self._lateness.over(LATE_S), self._lateness.over(LATE_NOW_S)
         return tuple(
-            RankStat(rank, _mostly(self._lateness.get(rank)), _median(self._compute.get(rank)))
-            for rank in sorted(self._ranks)[:4096]
+            RankStat(rank, late_s.get(rank, 0.0), _median(self._compute.get(rank)), now_s.get(rank, 0.0))
+            for rank in sorted(self._told_s)[:4096]
         )
 
     def _pairs(self, now_s: float) -> tuple[npt.NDArray[np.float64], int]:
-        recent = [row for row in self._sent if now_s - row[0] <= WINDOW_S]
-        if not recent:
+        while self._sent and now_s - self._sent[0][0] > WINDOW_S:
+            self._sent.popleft()
+        table = np.array(self._sent).reshape(-1, 4)
+        table = table[now_s - table[:, 0] <= WINDOW_S]
+        if not len(table):
             return np.zeros((0, 0)), 1
-        count = max(max(row[1], row[2]) for row in recent) + 1
-        cell = -(-count // MAX_PAIR_RANKS)
-        size = -(-count // cell)
+        ranks = table[:, 1:3].astype(np.int64)
+        cell = -(-int(ranks.max() + 1) // MAX_PAIR_RANKS)
+        size = -(-int(ranks.max() + 1) // cell)
         matrix = np.zeros((size, size))
-        table = np.array([(row[1] // cell, row[2] // cell, row[3]) for row in recent], np.int64)
-        np.add.at(matrix, (table[:, 0], table[:, 1]), table[:, 2].astype(np.float64))
-        span_s = max(now_s - min(row[0] for row in recent), 0.5)
-        return matrix / span_s, cell
+        np.add.at(matrix, tuple((ranks // cell).T), table[:, 3])
+        return matrix / max(now_s - table[:, 0].min(), 0.5), cell
 
 
 def union(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -300,8 +310,3 @@ def overlap(first: list[tuple[float, float]], second: list[tuple[float, float]])
 
 def _median(values: deque[float] | None) -> float:
     return median(values) if values else 0.0
-
-
-def _mostly(values: deque[float] | None) -> float:
-    """Return what all but one of the values reach: one slow moment of a host does not make a straggler."""
-    return sorted(values)[1] if values and len(values) > 1 else 0.0

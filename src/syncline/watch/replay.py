@@ -20,7 +20,7 @@ from syncline.watch.burst import BURST_SHARE
 from syncline.watch.frame import Frame
 from syncline.watch.history import History
 from syncline.watch.hub import Hub
-from syncline.watch.job import JobView
+from syncline.watch.job import JobState, JobView
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.engine import RuleEngine, alert_json
@@ -88,7 +88,8 @@ class Replay:
                 at += 1
             view.add(ready)
             load = replace(LinkLoad.empty(len(table)), rate_Bps=rate[k], peak_Bps=peak[k], saturated=saturated[k])
-            frame = Frame(k + 1, origin_s + now_s, now_s, self.bin_s * self.slow, table, load, view.state(run_s))
+            job = self._paced(view.state(run_s))
+            frame = Frame(k + 1, origin_s + now_s, now_s, self.bin_s * self.slow, table, load, job)
             busy = [(e.start_s * self.slow, e.end_s * self.slow) for e in ready if e.kind in COMMUNICATION]
             changes = engine.update(frame, busy=busy)
             alerts = tuple(alert_json(finding) for finding in engine.alerts())
@@ -110,6 +111,10 @@ class Replay:
         if self.history is not None and self._own is not None:
             self.history.close()
             self._own.cleanup()
+
+    def _paced(self, job: JobState) -> JobState:
+        """Return the job with its moments at the page's pace; durations stay the run's own."""
+        return replace(job, last_span_s=job.last_span_s * self.slow, told_s=job.told_s * self.slow)
 
     def _columns(self, num_links: int) -> tuple[Any, Any, Any]:
         """Return rate, peak and saturated share by frame and link."""

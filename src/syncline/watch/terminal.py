@@ -209,8 +209,10 @@ def alert_lines(frame: Frame) -> Text:
             _STYLES.get(str(alert["severity"]), ""),
         )
         text.append(f"  {alert['place']}\n")
-        price = f", ${cost:.2f} an hour" if cost else ""
+        price = f", ${cost:.2f} an hour" if cost is not None else ""
         text.append(f"  {alert['observed']}, expected {alert['expected']} ({since:.0f} s{price})\n")
+        if evidence := alert.get("evidence"):
+            text.append(f"  {'; '.join(evidence)}\n")
         text.append(f"  {alert['meaning']}\n", "dim")
     return text
 

@@ -27,9 +27,9 @@ function drawAlerts() {
   if (html !== alertsKey) { alertsKey = html; $("alerts").innerHTML = html; }
 }
 function item(a, now) {
-  const cost = a.cost_usd_per_hour > 0 ? ` · $${a.cost_usd_per_hour.toFixed(2)} an hour` : "";
+  const cost = a.cost_usd_per_hour != null ? ` · $${a.cost_usd_per_hour.toFixed(2)} an hour` : "";
   return `<li class="${a.severity}" data-place="${escape(a.place)}" title="${escape([a.meaning, a.fix].filter(Boolean).join("\n"))}"><span class="rule">${a.severity === "critical" ? "▲" : "△"} ${escape(a.rule)}</span> <span class="place">${escape(a.place)}</span>
-    <div>${escape(a.observed)}${a.expected ? `, expected ${escape(a.expected)}` : ""}</div><div class="meta">since ${clock(a.since_s)} (${ago(Math.max(0, now - a.since_s))})${cost}${a.evidence.length ? " · " + escape(a.evidence[0]) : ""}</div><div class="meta">${escape(a.meaning)}</div></li>`;
+    <div>${escape(a.observed)}${a.expected ? `, expected ${escape(a.expected)}` : ""}</div><div class="meta">since ${clock(a.since_s)} (${ago(Math.max(0, now - a.since_s))})${cost}${a.evidence.length ? " · " + escape(a.evidence.join("; ")) : ""}</div><div class="meta">${escape(a.meaning)}</div></li>`;
 }
 // The list shows what fits the window, whatever the number of links.
 const ROW = 26;

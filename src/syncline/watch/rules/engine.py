@@ -12,6 +12,7 @@ import numpy as np
 from syncline.finding import Finding
 from syncline.watch.burst import Burst
 from syncline.watch.frame import Frame
+from syncline.watch.job import union
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.hold import Change, Hold
 from syncline.watch.rules.job_rules import (
@@ -21,6 +22,7 @@ from syncline.watch.rules.job_rules import (
     SlowerThanPlanned,
     Stalled,
     Straggler,
+    silence_s,
 )
 from syncline.watch.rules.link_rules import (
     LinkAverage,
@@ -38,6 +40,8 @@ from syncline.watch.rules.rule import Context, Rule
 from syncline.watch.rules.thresholds import Thresholds
 
 RECENT_S = 60.0
+EXPLAINED_S = 10.0
+"""How long communication is remembered, counted back from the moment until which all is told."""
 MAX_ALERTS = 500
 RULES: tuple[Rule, ...] = (
     LinkDown(), RailDead(), LinkDegraded(), LinkLoss(), LinkErrors(), LinkPause(), LinkMicroburst(), LinkAverage(),
@@ -46,7 +50,7 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 """In this order: rules about the job come last, so that they can name the link that explains them."""
 _LINK_PASTS = ("rate", "peak", "bursts", "drops", "pauses")
-_PASTS = (*_LINK_PASTS, "step", "collective", "tail", "retransmitted")
+_PASTS = (*_LINK_PASTS, "step", "collective", "tail", "late", "retransmitted")
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class RuleEngine:
         self._alerts: dict[tuple[str, str], Finding] = {}
         self._recent: deque[Frame] = deque()
         self._bursts: dict[str, deque[Burst]] = {}
-        self._explained: deque[tuple[float, float]] = deque(maxlen=2000)
+        self._explained: list[tuple[float, float]] = []
         self._past = {name: Past() for name in _PASTS}
         self._has_spans = False
         self.money = (self._prediction.num_gpus, self._prediction.usd_per_gpu_hour)
@@ -137,7 +141,7 @@ class RuleEngine:
 
     def _context(self, frame: Frame, tcp: tuple[float, float], speed_Bps: Mapping[str, float]) -> Context:
         return Context(
-            self._thresholds, self._prediction, frame, self._recent, self._bursts, list(self._explained),
+            self._thresholds, self._prediction, frame, self._recent, self._bursts, self._explained,
             self._has_spans, self._past, {rule: hold.active() for rule, hold in self._holds.items()}, tcp,
             dict(speed_Bps), *self.money,
         )  # fmt: skip
@@ -150,10 +154,9 @@ class RuleEngine:
         for name, found in bursts.items():
             if found:
                 self._bursts.setdefault(name, deque(maxlen=400)).extend(found)
-        self._explained.extend(busy)
-        while self._explained and frame.mono_s - self._explained[0][1] > 10.0:
-            self._explained.popleft()
-        self._has_spans = frame.mono_s - frame.job.last_span_s < 30.0
+        kept = [span for span in self._explained if frame.job.told_s - span[1] < EXPLAINED_S]
+        self._explained = union([*kept, *busy])
+        self._has_spans = frame.mono_s - frame.job.last_span_s < silence_s(frame.job, self._thresholds)
 
     def _learn(self, frame: Frame, tcp: tuple[float, float], context: Context) -> None:
         """Add this look to the past, but for what is in trouble: a fault must not become the standard."""
@@ -182,6 +185,10 @@ class RuleEngine:
             tails = np.array([by_key[key].p99_s / max(by_key[key].p50_s, 1e-12) for key in keys])
             self._past["collective"].add(keys, recent, trouble)
             self._past["tail"].add(keys, tails, trouble)
+        ranks = tuple(rank.place for rank in frame.job.ranks)
+        if ranks:
+            late_s = np.array([rank.late_now_s for rank in frame.job.ranks])
+            self._past["late"].add(ranks, late_s)  # of all: a rank is compared with the others' past, not with its own
         sent, again = tcp
         if sent > 100:
             self._past["retransmitted"].add(("host",), np.array([again / sent]))

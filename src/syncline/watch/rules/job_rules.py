@@ -8,7 +8,9 @@ import numpy as np
 
 from syncline.finding import Action, Finding, Severity
 from syncline.units import show_time
-from syncline.watch.rules.rule import Context, Verdict
+from syncline.watch.job import CollectiveStat, JobState
+from syncline.watch.rules.rule import Context, Floats, Verdict
+from syncline.watch.rules.thresholds import Thresholds
 
 RECENT = 5
 NONE = Verdict({}, set())
@@ -123,19 +125,20 @@ class CollectiveTail:
             ratio = c.p99_s / c.p50_s if c.p50_s > 0 else 0.0
             limit = max(t.tail_ratio, 1.5 * np.nan_to_num(float(usual.get(c.key, 0.0))))
             if c.num >= 20 and c.num_slow >= MIN_SLOW and ratio > limit and c.p99_s - c.p50_s > t.tail_least_s:
-                bad[c.key] = self._teller(context, c.key, c.p50_s, c.p99_s, limit)
+                bad[c.key] = self._teller(context, c, limit)
             elif ratio > 0.8 * limit:
                 between.add(c.key)
         return Verdict(bad, between)
 
-    def _teller(self, context: Context, key: str, p50_s: float, p99_s: float, limit: float) -> Callable[[], Finding]:
+    def _teller(self, context: Context, c: CollectiveStat, limit: float) -> Callable[[], Finding]:
         def tell() -> Finding:
             return Finding(
                 self.id,
                 Severity.WARNING,
-                key,
-                f"p99 {show_time(p99_s)}, p50 {show_time(p50_s)}",
+                c.key,
+                f"p99 {show_time(c.p99_s)}, p50 {show_time(c.p50_s)}",
                 f"p99 within {limit:.1f} times p50",
+                evidence=(f"{c.num_slow} of {c.num} runs in ten seconds took over three times the median",),
                 meaning=likely_cause(context) or "Some runs wait: retries, a straggler now and then, or a shared link.",
                 fix="See whether the slow runs share a rank (straggler) or a moment (another job, a checkpoint).",
                 action=Action.INSPECT,
@@ -183,24 +186,42 @@ class Straggler:
     """The same rank comes late to every collective, and all others wait for it."""
 
     id = "job.straggler"
-    raise_after_s = 0.25
+    raise_after_s = 0.0  # several steps have decided already
     clear_after_s = None
 
     def look(self, context: Context) -> Verdict:
         t, ranks = context.thresholds, context.frame.job.ranks
         steps = context.frame.job.steps[-RECENT:]
-        if len(ranks) < 2:
-            return NONE
-        late = np.array([r.lateness_s for r in ranks])
+        if len(ranks) < 2 or np.isnan(context.past["late"].quantile(0.95)).all():
+            return NONE  # what is usual between the ranks of this job must be known first
         step_s = float(np.median([s.step_s for s in steps])) if steps else 0.0
-        limit = max(t.straggler_least_s, t.straggler_share * step_s, 3 * float(np.median(late)))
-        bad = {
-            f"rank {ranks[i].rank}": self._teller(context, int(i), late, limit, step_s)
-            for i in np.flatnonzero(late > limit)
-        }
-        return Verdict(bad, {f"rank {ranks[i].rank}" for i in np.flatnonzero(late > 0.6 * limit)})
+        bad: dict[str, Callable[[], Finding]] = {}
+        between: set[str] = set()
+        for share, late in (
+            (t.straggler_share, np.array([r.lateness_s for r in ranks])),
+            (t.straggler_share_now, np.array([r.late_now_s for r in ranks])),
+        ):
+            least = max(t.straggler_least_s, share * step_s)
+            for i in np.flatnonzero(late > 0.6 * least).tolist():
+                limit = self._limit(context, i, late, least)
+                if late[i] > limit:
+                    bad[ranks[i].place] = self._teller(context, i, float(late[i]), limit, step_s)
+                elif late[i] > 0.6 * limit:
+                    between.add(ranks[i].place)
+        return Verdict(bad, between)
 
-    def _teller(self, context: Context, i: int, late: np.ndarray, limit: float, step_s: float) -> Callable[[], Finding]:
+    def _limit(self, context: Context, i: int, late: Floats, least: float) -> float:
+        """Return how late a rank may be: well beyond the middle of the others, now and at worst in the past minute.
+
+        Where every rank is late in its turn, as on a host with too few processors, being late singles nobody out.
+        """
+        t, past, place = context.thresholds, context.past["late"], context.frame.job.ranks[i].place
+        now_s = float(np.median(np.delete(late, i)))
+        worst = zip(past.names, np.nan_to_num(past.quantile(0.95)), strict=True)
+        past_s = float(np.median([late_s for name, late_s in worst if name != place]))
+        return max(least, t.straggler_times_others * now_s, t.straggler_times_past * past_s)
+
+    def _teller(self, context: Context, i: int, late_s: float, limit: float, step_s: float) -> Callable[[], Finding]:
         def tell() -> Finding:
             rank = context.frame.job.ranks[i]
             others = float(np.median([r.compute_s for r in context.frame.job.ranks]))
@@ -210,18 +231,24 @@ class Straggler:
             return Finding(
                 self.id,
                 Severity.WARNING,
-                f"rank {rank.rank}",
-                f"{show_time(late[i])} late to every collective",
+                rank.place,
+                f"{show_time(late_s)} late in every step",
                 f"under {show_time(limit)}",
                 evidence=(f"computes {show_time(rank.compute_s)} a step, the others {show_time(others)}",),
                 meaning=why if own_fault else else_why,
                 fix="Look at that rank's clocks, temperature and host load; move it to a spare host if they are fine.",
                 action=Action.INSPECT,
                 confidence=0.9,
-                cost_usd_per_day=context.usd_per_day(late[i] / step_s if step_s else 0.0),
+                cost_usd_per_day=context.usd_per_day(late_s / step_s if step_s else 0.0),
             )
 
         return tell
+
+
+def silence_s(job: JobState, thresholds: Thresholds) -> float:
+    """Return how long the spans of a job may stay away: some of its steps."""
+    usual = float(np.median([step.step_s for step in job.steps])) if job.steps else 0.0
+    return max(thresholds.stalled_least_s, thresholds.stalled_steps * usual)
 
 
 class Stalled:
@@ -237,8 +264,7 @@ class Stalled:
             return NONE
         usual = float(np.median([s.step_s for s in job.steps]))
         silent = context.frame.mono_s - job.last_span_s
-        limit = max(t.stalled_least_s, t.stalled_steps * usual)
-        if not limit < silent < 600:
+        if not silence_s(job, t) < silent < 600:
             return NONE
 
         def tell() -> Finding:
@@ -248,6 +274,7 @@ class Stalled:
                 "job",
                 f"no span for {show_time(silent)}",
                 f"one every {show_time(usual)}",
+                evidence=(f"last step told of: {job.steps[-1].step}, by {job.steps[-1].num_ranks} ranks",),
                 meaning=likely_cause(context) or "It ended, hangs in a collective, or writes a checkpoint.",
                 fix="Look for a rank that is gone; the flight recorder tells who has not entered the collective.",
                 action=Action.INSPECT,

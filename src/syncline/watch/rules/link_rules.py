@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable
 from functools import partial
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from syncline.finding import Action, Finding, Severity
 from syncline.units import show_rate, show_time
+from syncline.watch.burst import Burst
 from syncline.watch.rules.rule import Context, Verdict
 
 Mask = npt.NDArray[np.bool_]
@@ -72,14 +74,17 @@ class LinkDegraded:
     raise_after_s = None
     clear_after_s = None
 
+    PATIENCE_S = 3.0
+
     def look(self, context: Context) -> Verdict:
         table, t = context.frame.table, context.thresholds
-        ceiling = context.highest("peak_Bps", 0.8)
+        backlog = context.mean("backlog_bytes", 0.8)
+        # Where packets wait, the link is what is slow; where none do, or nobody sees them, its senders may be.
+        ceiling = np.where(backlog > 0, context.highest("peak_Bps", 0.8), context.highest("peak_Bps", self.PATIENCE_S))
         carried = context.mean("rate_Bps", 0.8)
         usual = context.past["peak"].quantile(0.5)
         usual_rate = context.past["rate"].quantile(0.9)
         nominal = np.fmin(usual, table.capacity_Bps)
-        backlog = context.mean("backlog_bytes", 0.8)
         # It has work: it carries a fair part of what it does in a busy second; a quiet moment says nothing of its rate.
         working = carried > 0.25 * usual_rate
         busy = working & (ceiling > 0.02 * nominal) & (context.frame.load.up > 0)
@@ -96,7 +101,7 @@ class LinkDegraded:
                 evidence = f"negotiated {observed}"
             else:
                 observed, expected = f"at most {show_rate(ceiling[i])}", show_rate(nominal[i])
-                evidence = f"highest rate of the last second {share:.0%} of what this link reached before"
+                evidence = f"highest rate of the last seconds {share:.0%} of what this link reached before"
             return Finding(
                 self.id,
                 Severity.CRITICAL,
@@ -148,7 +153,7 @@ class LinkAverage:
                 Severity.WARNING,
                 table.names[i],
                 f"{use[i]:.0%} on average",
-                f"under {high[i]:.0%}",
+                f"{t.average_target:.0%} to {high[i]:.0%}",
                 evidence=(f"mean of {t.average_over_s:.0f} s: {show_rate(use[i] * table.capacity_Bps[i])}",),
                 meaning="No room is left for a neighbour, a retry or an uneven moment; queues grow from here.",
                 fix="Spread the traffic (rails, adaptive routing), shrink it (compression), or widen the link.",
@@ -199,29 +204,17 @@ class LinkMicroburst:
     clear_after_s = None
 
     OVER_S = 2.0
+    SLACK_S = 0.02
 
     def look(self, context: Context) -> Verdict:
         table, t = context.frame.table, context.thresholds
-        now, counts = context.frame.mono_s, np.zeros(len(table))
         if context.seen_s() < 5.0:
             return Verdict({}, set())  # collectives under way when watching began will be told of only now
-        longest = 0.0
-        if context.has_spans:
-            # A collective is told of when it ends; bursts wait for that before they are called unexplained.
-            longest = max((end - start for start, end in context.explained), default=0.0)
-        wait = min(0.3 + longest, 1.2) if context.has_spans else 0.0
-        for name, bursts in context.bursts.items():
-            at = table.index.get(name)
-            if at is None:
-                continue
-            for burst in bursts:
-                recent = now - self.OVER_S - wait <= burst.end_s <= now - wait
-                if (
-                    recent
-                    and burst.duration_s <= t.burst_longest_s
-                    and not self._explained(context, burst.start_s, burst.end_s)
-                ):
-                    counts[at] += 1
+        until = self._judged_until(context)
+        foreign = {name: self._foreign(context, name, until) for name in context.bursts if name in table.index}
+        counts = np.zeros(len(table))
+        for name, found in foreign.items():
+            counts[table.index[name]] = len(found)
         # Without spans the link's own past decides, and before there is one nothing does.
         usual = np.zeros(len(table)) if context.has_spans else context.past["bursts"].quantile(0.95)
         limit = np.maximum(t.bursts_per_s * self.OVER_S, 2 * usual * self.OVER_S)  # NaN compares as not bad
@@ -230,7 +223,7 @@ class LinkMicroburst:
         bad = (counts >= limit) & (use < t.burst_average_below)
 
         def tell(i: int) -> Finding:
-            mine = [b for b in context.bursts.get(table.names[i], ()) if now - b.end_s <= self.OVER_S + wait]
+            mine = foreign.get(table.names[i], [])
             size = max((b.size_bytes for b in mine), default=0.0)
             width = max((b.duration_s for b in mine), default=0.0)
             return Finding(
@@ -248,13 +241,31 @@ class LinkMicroburst:
                 fix="Find the sender in the link's series and the heat map; pace it, or give it another rail or class.",
                 action=Action.CONFIGURE,
                 confidence=0.7,
+                cost_usd_per_day=context.usd_per_day(context.lost_share()),
             )
 
         return verdict(context, bad, counts >= 0.5 * limit, tell)
 
-    def _explained(self, context: Context, start_s: float, end_s: float) -> bool:
-        slack = 0.02
-        return any(a - slack <= end_s and start_s <= b + slack for a, b in context.explained)
+    def _judged_until(self, context: Context) -> float:
+        """Return the moment before which all is told: a rank tells of its collectives when the step is over."""
+        return context.frame.job.told_s if context.has_spans else context.frame.mono_s
+
+    def _foreign(self, context: Context, name: str, until: float) -> list[Burst]:
+        """Return the bursts of a link in the last seconds that are told of, short ones, outside every collective."""
+        longest_s = context.thresholds.burst_longest_s
+        return [
+            burst
+            for burst in context.bursts[name]
+            if until - self.OVER_S <= burst.end_s <= until
+            and burst.duration_s <= longest_s
+            and not _touches(context.explained, burst.start_s - self.SLACK_S, burst.end_s + self.SLACK_S)
+        ]
+
+
+def _touches(spans: list[tuple[float, float]], start_s: float, end_s: float) -> bool:
+    """Tell whether any of the spans, which are apart and in order, has a moment in a time."""
+    after = bisect.bisect_left(spans, start_s, key=lambda span: span[1])
+    return after < len(spans) and spans[after][0] <= end_s
 
 
 class LinkLoss:
@@ -310,6 +321,7 @@ class LinkErrors:
                 meaning="The wire damages packets: a dirty or loose optic, a bent cable, a failing port.",
                 fix="Clean and reseat, then replace, cable and optic; does the count follow the cable or the port?",
                 action=Action.INSPECT,
+                cost_usd_per_day=context.usd_per_day(context.lost_share()),
             )
 
         return verdict(context, count >= 1.0, np.zeros(len(table), bool), tell)
@@ -343,9 +355,13 @@ class LinkPause:
                 table.names[i],
                 what,
                 expected,
+                evidence=(
+                    f"device {table.devices[i]} carries {show_rate(rate[i])}; its own past: {usual[i]:.0f} a second",
+                ),
                 meaning="The receiver cannot keep up: incast, a slow PCIe slot or host, or spreading congestion.",
                 fix="Look at the receiver's PCIe width and load, then at who else sends to it; check ECN.",
                 action=Action.CONFIGURE,
+                cost_usd_per_day=context.usd_per_day(context.lost_share()),
             )
 
         return verdict(context, bad, np.where(is_port, share > 0.5 * t.pause_share, pauses > 0.5 * limit), tell)

@@ -84,6 +84,7 @@ class RailImbalance:
                 f"rail {light}",
                 f"{show_rate(now.min())} against {show_rate(now.max())} on rail {heavy}",
                 f"within {limit:.2g} times",
+                evidence=(f"{ratio:.2g} times over 5 s; as a rule {always:.2g} times",),
                 meaning="Traffic left its rail: a NIC that is out, a wrong interface list, or colliding hashes.",
                 fix="Compare the NICs each rank uses with the plan (NCCL_IB_HCA, order); look for links down.",
                 action=Action.CONFIGURE,
@@ -120,6 +121,7 @@ class Retransmissions:
                 meaning="Some path from this host loses packets; the host's own interfaces need not show it.",
                 fix="Find the peer with `ss -ti`; look at link.loss and link.errors on the way to it.",
                 action=Action.INSPECT,
+                cost_usd_per_day=context.usd_per_day(context.lost_share()),
             )
 
         bad = share > limit and again > 5

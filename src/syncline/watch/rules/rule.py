@@ -52,6 +52,7 @@ class Context:
     recent: deque[Frame] = field(default_factory=deque)
     bursts: dict[str, deque[Burst]] = field(default_factory=dict)
     explained: list[tuple[float, float]] = field(default_factory=list)
+    """When the job communicated: spans apart and in order."""
     has_spans: bool = False
     past: dict[str, Past] = field(default_factory=dict)
     active: dict[str, set[str]] = field(default_factory=dict)

@@ -43,7 +43,10 @@ class Thresholds:
     network_share: float = 0.25
     network_times_plan: float = 1.2
     straggler_share: float = 0.10
+    straggler_share_now: float = 0.20
     straggler_least_s: float = 5e-3
+    straggler_times_others: float = 3.0
+    straggler_times_past: float = 2.0
     regression_ratio: float = 1.25
     regression_least_s: float = 1e-3
     stalled_steps: float = 8.0
