@@ -148,3 +148,18 @@ def test_a_log_calibrates_the_model_of_nccl(tmp_path: Path, capsys: pytest.Captu
 def test_only_the_model_of_nccl_is_calibrated(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "allreduce", "--cluster", "h100-64-rail", "--calibrate", "run.log"]) == 2
     assert "--calibrate fits the model of NCCL." in capsys.readouterr().err
+
+
+def test_a_torus_is_used_along_its_dimensions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """64 chips with six links each: ranks follow the grid, and the rings of all dimensions fill the links."""
+    cluster = tmp_path / "torus.yaml"
+    network = "{topology: torus, shape: [4, 4, 4], of: chips, host_shape: [2, 2, 1]}"
+    cluster.write_text(f"hosts: 16\nhost: tpu-v4-host\nnetwork: {network}\n")
+    words = ["--cluster", str(cluster), "--size", "256MiB", "--json"]
+    assert run(["simulate", "allreduce", *words, "--routing", "static"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    (row,) = data["rows"]
+    assert data["placement"] == "grid" and row["algorithm"] == "torus"
+    assert run(["schedule", "cost", "torus", *words]) == 0
+    least = json.loads(capsys.readouterr().out)["least_time_s"]
+    assert least <= row["time_s"] < 1.3 * least

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_volumes(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_profiler_trace_is_priced_on_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gather = {"Collective name": "allgather", "Out msg nelems": 1 << 28, "dtype": "BFloat16", "Group size": 64}
-    events = [
+    events: list[dict[str, Any]] = [
         {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 0, "dur": 1000, "args": {"stream": 7}},
         {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllGather_RING", "ts": 1000, "dur": 500,
          "args": {"stream": 9, **gather}},

@@ -33,7 +33,7 @@ def compare_algorithms(
     level: Level = "flow",
     routing: Routing = "ecmp",
     transport: Transport = "rdma",
-    placement: PlacementName = "packed",
+    placement: PlacementName = "auto",
     ranks: Ranks = None,
     seed: Seed = 0,
     cross_rail: CrossRail = "fabric",

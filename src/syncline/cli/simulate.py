@@ -26,6 +26,7 @@ app = typer.Typer(
         "syncline simulate allreduce --cluster h100-64-rail --size 1KiB..16GiB",
         "syncline simulate allreduce --cluster h100-64-rail --algorithm ring --routing ecmp --seeds 20 --size 1GiB",
         "syncline simulate alltoall --cluster cluster.yaml --size 1MiB..1GiB --level analytic --json",
+        "syncline scenario shared.yaml     several jobs, tenants with guarantees, failures, stragglers, other traffic",
     ),
 )
 
@@ -35,7 +36,9 @@ Algorithm = Annotated[str, typer.Option(help="auto (the fastest), nccl (what NCC
 Level = Annotated[str, typer.Option(help="flow (links shared fairly), packet (every packet) or analytic (a bound).")]
 Routing = Annotated[str, typer.Option(help="ecmp, adaptive, spray or static; packet level: also flowlet, ugal ...")]
 Transport = Annotated[str, typer.Option(help="rdma, efa, tcp or ideal; packet level: dcqcn, dctcp, ndp, roce ...")]
-PlacementName = Annotated[str, typer.Option("--placement", help="packed, spread or rail-aware.")]
+PlacementName = Annotated[
+    str, typer.Option("--placement", help="packed, spread, rail-aware, grid (torus), or auto: grid, else packed.")
+]
 Ranks = Annotated[int | None, typer.Option("--ranks", "-n", help="Number of ranks (default: every GPU).")]
 Seed = Annotated[int, typer.Option(help="Seed of the ECMP hash.")]
 Seeds = Annotated[int, typer.Option(help="Also give the spread over so many seeds.")]
@@ -66,7 +69,7 @@ def simulate(
     level: Level = "flow",
     routing: Routing = "ecmp",
     transport: Transport = "rdma",
-    placement: PlacementName = "packed",
+    placement: PlacementName = "auto",
     ranks: Ranks = None,
     seed: Seed = 0,
     seeds: Seeds = 0,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 app = typer.Typer(rich_markup_mode=None)
+VERDICTS = ("reproduced", "conditional", "refuted", "not here")
 
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="CSV of measured rows; default: the published rows that ship.")
@@ -63,6 +64,40 @@ def training(data: DataOption = None, systems: SystemsOption = None, json: JsonO
 
     payload = validate_training(data, systems).to_json()
     emit(payload, json, lambda console: console.print("\n".join(training_lines(payload)), soft_wrap=True))
+
+
+@app.command(
+    epilog=examples(
+        "syncline validate claims",
+        "syncline validate claims volume C51",
+        "syncline validate claims --data mine.yaml --json",
+    )
+)
+def claims(
+    only: Annotated[list[str] | None, typer.Argument(metavar="[CLAIM|AREA]...", help="C01, fabric, ...")] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="YAML of claims (docs/guides/claims.md).")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Check published claims about networks for training by running the commands that compute them.
+
+    Reproduced: every case gives what is stated; refuted: none does; conditional: some do, and the cases say which.
+    """
+    from syncline.cli.claims import judge, load_claims
+
+    verdicts = [verdict.to_json() for verdict in judge(load_claims(data), only or ())]
+    counted = {word: sum(verdict["verdict"] == word for verdict in verdicts) for word in VERDICTS}
+    emit(
+        {"claims": verdicts, "counted": counted},
+        json,
+        lambda console: console.print("\n".join(_claim_lines(verdicts, counted)), soft_wrap=True, highlight=False),
+    )
+
+
+def _claim_lines(verdicts: list[dict[str, Any]], counted: dict[str, int]) -> list[str]:
+    from syncline.report.claim_text import claim_lines
+
+    lines = [line for verdict in verdicts for line in claim_lines(verdict)]
+    return [*lines, "", ", ".join(f"{count} {word}" for word, count in counted.items() if count)]
 
 
 def _show(console: Console, payload: dict[str, Any]) -> None:

@@ -3,6 +3,8 @@
 packed(fabric, 64)        ranks fill one host after the other
 spread(fabric, 64)        ranks go round the hosts, one at a time
 rail_aware(fabric, 64)    packed, every second host backwards, so that neighbours in different hosts share a rail
+grid(fabric)              the coordinates of a torus of chips
+place("auto", fabric)     grid where there is one and all of it is used, else packed
 given(fabric, ["host-03/gpu-1", ...])
 """
 
@@ -17,6 +19,8 @@ from numpy.typing import NDArray
 from syncline.errors import ProgramError
 from syncline.fabric import Fabric
 from syncline.fabric.fabric import Kind
+from syncline.fabric.torus import Torus
+from syncline.schedule.cost import placement as in_order
 
 Devices = NDArray[np.int32]
 
@@ -78,6 +82,19 @@ def rail_aware(fabric: Fabric, num_ranks: int | None = None) -> Placement:
     return Placement(fabric, fabric.gpus[order][: _count(fabric, num_ranks)], "rail-aware")
 
 
+def grid(fabric: Fabric, num_ranks: int | None = None) -> Placement:
+    """Return ranks in the order of a torus's coordinates, which its schedules mean."""
+    return Placement(fabric, in_order(fabric, "grid")[: _count(fabric, num_ranks)].astype(np.int32), "grid")
+
+
+def auto(fabric: Fabric, num_ranks: int | None = None) -> Placement:
+    """Return the grid where the whole of a torus of chips is used, else packed ranks."""
+    network = fabric.spec.network
+    whole = _count(fabric, num_ranks) == fabric.num_gpus
+    has_grid = isinstance(network, Torus) and network.of == "chips"
+    return grid(fabric, num_ranks) if whole and has_grid else packed(fabric, num_ranks)
+
+
 def given(fabric: Fabric, devices: Sequence[int] | Sequence[str]) -> Placement:
     """Return ranks on these devices, by number or by name."""
     ids = [fabric.device(device) if isinstance(device, str) else int(device) for device in devices]
@@ -88,6 +105,8 @@ PLACEMENTS: dict[str, Callable[[Fabric, int | None], Placement]] = {
     "packed": packed,
     "spread": spread,
     "rail-aware": rail_aware,
+    "grid": grid,
+    "auto": auto,
 }
 
 

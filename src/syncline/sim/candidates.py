@@ -10,6 +10,8 @@ import numpy as np
 from syncline.errors import ScheduleError, SimulationError
 from syncline.fabric import Fabric
 from syncline.schedule import FAMILIES, Collective, Kind, Proved, Schedule, Strand, build, hierarchical, ring, verify
+from syncline.schedule.cost import fitted
+from syncline.schedule.families import Options
 
 NAMES = {
     "allreduce": Kind.ALL_REDUCE,
@@ -61,6 +63,9 @@ def candidates(fabric: Fabric, kind: Kind, num_ranks: int) -> dict[str, Callable
         found["hierarchical-halving"] = lambda: hierarchical(
             (hosts, per_host), kind, families=("halving-doubling", "ring")
         )
+    for name, fact in (("torus", "torus_shape"), ("dragonfly", "dragonfly_groups")):
+        if fabric.facts.get(fact) and kind in FAMILIES[name].kinds and num_ranks == fabric.num_gpus:
+            found[name] = _fitted(name, fabric, kind)
     if kind is Kind.ALL_REDUCE:
         if grid and num_ranks <= MAX_RANKS_DIRECT * 4:
             found["rail-rings"] = lambda: rail_rings(hosts, per_host)
@@ -71,6 +76,11 @@ def candidates(fabric: Fabric, kind: Kind, num_ranks: int) -> dict[str, Callable
 
 def _maker(name: str, num_ranks: int, kind: Kind) -> Callable[[], Schedule]:
     return lambda: build(name, num_ranks, kind=kind)
+
+
+def _fitted(name: str, fabric: Fabric, kind: Kind) -> Callable[[], Schedule]:
+    """Return the maker of a family whose shape is that of the fabric."""
+    return lambda: FAMILIES[name].make(fitted(Options(fabric.num_gpus, kind=kind), name, fabric))
 
 
 AUTO_SKIPS = frozenset({"in-network"})
