@@ -11,6 +11,8 @@ import torch.distributed as dist
 from tests.distributed.ddp_cases import batch, distributed, gradients, network, same_everywhere, weights
 from tests.distributed.periodic_cases import LR, NUM_RANKS, SMALL, distance, sgd, start, train
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 import syncline.torch
 from syncline.errors import SynchronizationError
@@ -206,6 +208,37 @@ def one_bit_state(rank: int) -> dict[str, Any]:
     return result
 
 
+def sharded(rank: int) -> dict[str, Any]:
+    """FSDP2 inside sites of two and each method across, between ranks with the same shard: as without shards."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("site", "shard"))
+    made: dict[str, Callable[[nn.Module, Any], Any]] = {
+        "stale": lambda m, group: syncline.torch.BoundedStaleness(sgd(m), m, 1, "fp32", group=group, **SMALL),
+        "served": lambda m, group: syncline.torch.ParameterServer(sgd(m), m, 1, codec="fp32", group=group, **SMALL),
+        "one-bit": lambda m, group: syncline.torch.OneBitAdam(adam(m), m, 2, "fp32", group=group, **SMALL),
+    }
+    result: dict[str, Any] = {}
+    for name, make in made.items():
+        found = []
+        for shards in (True, False):
+            model = network()
+            if shards:
+                fully_shard(model, mesh=mesh["shard"])
+            optimizer = make(model, mesh["site"].get_group() if shards else None)
+            train(model, optimizer, rank, range(5))
+            optimizer.synchronize()
+            whole = [p.detach().full_tensor() if shards else p.detach() for p in model.parameters()]
+            found.append(torch.cat([p.flatten() for p in whole]))
+            optimizer.close()
+        result[name] = {"error": distance(*found), "same": same_everywhere(found[0])}
+    model = network()
+    fully_shard(model, mesh=mesh["shard"])
+    try:
+        syncline.torch.OneBitLamb(adam(model), model, group=mesh["site"].get_group())
+    except SynchronizationError as error:
+        result["lamb"] = error.message
+    return result
+
+
 def disagreements(rank: int) -> dict[str, str]:
     """Another staleness, mode or warm-up on one rank raises on all."""
 
@@ -243,7 +276,7 @@ def _stored(value: Any) -> Any:
 
 CASES: tuple[Callable[[int], dict[Any, Any]], ...] = (
     stale, stale_codecs, synchronous_server, asynchronous_server, served_state, broken_server, warm_up, frozen_exact,
-    one_bit_state, disagreements,
+    one_bit_state, sharded, disagreements,
 )  # fmt: skip
 
 

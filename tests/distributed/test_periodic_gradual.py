@@ -85,3 +85,16 @@ def test_ranks_that_disagree_all_raise() -> None:
         assert result["mode"] == agreement + "mode: rank 0 has 'synchronous' and rank 1 has 'asynchronous'."
         assert result["warmup"] == agreement + "warmup: rank 0 has 8 and rank 1 has 9."
         assert result["method"] == agreement + "method: rank 0 has 'one-bit-adam' and rank 1 has 'one-bit-lamb'."
+
+
+@pytest.mark.parametrize("method", ["stale", "served", "one-bit"])
+def test_across_sites_that_shard_their_model_it_is_as_without_shards(method: str) -> None:
+    for result in found("sharded"):
+        assert result[method]["same"]
+        assert result[method]["error"] < EXACT
+
+
+def test_lamb_needs_whole_parameters() -> None:
+    assert {result["lamb"] for result in found("sharded")} == {
+        "1-bit LAMB needs the norms of whole parameters, and FSDP2 shards them."
+    }

@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 
 from syncline.runtime.bucket import Layout
-from syncline.runtime.periodic.target import Target
+from syncline.runtime.periodic.target import Target, local_part
 
 
 class Fragment:
@@ -55,7 +55,7 @@ class Fragment:
         for parameter, part in zip(parameters, self.views(flat), strict=True):
             if parameter.grad is None:
                 parameter.grad = torch.empty_like(parameter)
-            parameter.grad.copy_(part)
+            local_part(parameter.grad).copy_(part)
 
     def named(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return flat memory by parameter, copied."""

@@ -19,7 +19,7 @@ from torch.optim import Adam, AdamW, Optimizer
 from syncline.errors import SynchronizationError
 from syncline.runtime.periodic.averaging import Averaging, at_least
 from syncline.runtime.periodic.fragment import Fragment, cut
-from syncline.runtime.periodic.target import Target, target
+from syncline.runtime.periodic.target import Target, local_part, target
 from syncline.runtime.periodic.trust import Trust
 from syncline.runtime.periodic.wrapper import Closure, Wrapper, evaluate
 from syncline.runtime.settings import Settings
@@ -55,6 +55,11 @@ class OneBitAdam(Wrapper):
         self.warmup = at_least("warmup", warmup, 1)
         chosen = self._target = target(model, group, levels)
         self._groups = _groups(optimizer, chosen)
+        if self.trusts and any(hasattr(parameter, "to_local") for parameter in chosen.parameters):
+            raise SynchronizationError(
+                "1-bit LAMB needs the norms of whole parameters, and FSDP2 shards them.",
+                hint="Use OneBitAdam with FSDP2.",
+            )
         self._settings = Settings(codec=codec, levels=chosen.levels, **options)
         self._meaning = {"method": self.name, "warmup": warmup, "momentum codec": self._settings.codec}
         dense = Settings(codec="fp32", levels=chosen.levels, **options)
@@ -136,15 +141,15 @@ class OneBitAdam(Wrapper):
         for parameter, part in zip(fragment.parameters, fragment.views(buffer), strict=True):
             group, state = self._groups[id(parameter)], self._of(parameter)
             if group["weight_decay"] and not _decoupled(self.inner):
-                part.add_(parameter, alpha=group["weight_decay"])
-            part.lerp_(state["exp_avg"].to(part.dtype), float(group["betas"][0]))
+                part.add_(local_part(parameter.detach()), alpha=group["weight_decay"])
+            part.lerp_(local_part(state["exp_avg"]).to(part.dtype), float(group["betas"][0]))
 
     def _move(self, parameter: torch.Tensor, momentum: torch.Tensor) -> None:
         group, state = self._groups[id(parameter)], self._of(parameter)
-        before = state["exp_avg"].clone() if self._trust else None
-        state["exp_avg"].copy_(momentum)
+        weights, average, variance = map(local_part, (parameter.detach(), state["exp_avg"], state["exp_avg_sq"]))
+        before = average.clone() if self._trust else None
+        average.copy_(momentum)
         state["step"] += 1
-        variance = state["exp_avg_sq"]
         beta1, beta2 = map(float, group["betas"])
         warm = 1 - beta2 ** (float(state["step"]) - (self.num_steps - self.warmup + 1))
         denominator = (variance / warm).sqrt_().add_(group["eps"])
@@ -156,8 +161,8 @@ class OneBitAdam(Wrapper):
             gradient = (momentum - beta1 * before).div_(1 - beta1)
             lr *= self._trust[self._index[id(parameter)]].frozen(gradient, variance, beta2)
         if decay and _decoupled(self.inner):
-            parameter.mul_(1 - lr * decay)
-        parameter.sub_(direction.to(parameter.dtype), alpha=lr)
+            weights.mul_(1 - lr * decay)
+        weights.sub_(direction.to(weights.dtype), alpha=lr)
 
     def _average(self) -> None:
         flights = [
@@ -223,11 +228,6 @@ def _groups(optimizer: Optimizer, chosen: Target) -> dict[int, dict[str, Any]]:
             raise SynchronizationError(
                 f'parameter "{name}" is trained but the optimizer does not have it.',
                 hint="Give the optimizer all parameters that require a gradient.",
-            )
-        if hasattr(parameter, "to_local"):
-            raise SynchronizationError(
-                "1-bit Adam needs whole parameters on every rank, and FSDP2 shards them.",
-                hint='Use syncline.torch.synchronize(model, codec="sign") with FSDP2.',
             )
     return groups
 

@@ -33,11 +33,11 @@ class Target:
 
     def values(self) -> list[torch.Tensor]:
         """Return this rank's part of each parameter; memory is shared."""
-        return [_local(parameter.detach()) for parameter in self.parameters]
+        return [local_part(parameter.detach()) for parameter in self.parameters]
 
     def gradients(self) -> list[torch.Tensor | None]:
         """Return this rank's part of each gradient."""
-        return [None if p.grad is None else _local(p.grad) for p in self.parameters]
+        return [None if p.grad is None else local_part(p.grad) for p in self.parameters]
 
     def described(self) -> list[Any]:
         """Return what other ranks must have too."""
@@ -122,6 +122,7 @@ def _ddp(model: DistributedDataParallel, group: Any, levels: object) -> tuple[Di
     return None, levels if levels is not None else (size,)
 
 
-def _local(tensor: torch.Tensor) -> torch.Tensor:
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """Return what this rank holds of a tensor; memory is shared."""
     to_local: Any = getattr(tensor, "to_local", None)
     return tensor if to_local is None else to_local()
