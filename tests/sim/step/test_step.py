@@ -123,6 +123,10 @@ def test_vision_and_recommendation_models() -> None:
     resnet = price(model="resnet-50", parallel={"zero": "none"}, batch={"global": 512 * 256, "sequence": 1})
     # MLPerf Training v3.0: 8 H100 train ResNet-50 in 13.7 min, about 8,000 images a second and GPU.
     assert resnet.samples_per_s / 512 == pytest.approx(8000, rel=0.3)
+    # NVIDIA's MXNet recipe (NGC resnet_mxnet): 90 epochs of 1.281M images in 1.14 h on 8 A100.
+    batch = {"global": 8 * 512, "micro": 512, "sequence": 1}
+    older = price(load("dgx-a100-superpod"), model="resnet-50", parallel={"zero": "none"}, batch=batch, gpus=8)
+    assert older.samples_per_s == pytest.approx(90 * 1.281167e6 / (1.14 * 3600), rel=0.15)
     dlrm = price(model="dlrm", parallel={"zero": "none"}, batch={"global": 65536, "sequence": 1})
     assert dlrm.comm_bytes["tables"]["network"] > 0
     with pytest.raises(SimulationError, match="only data parallelism"):
