@@ -163,17 +163,15 @@ def takes(rank: int) -> dict[str, Any]:
             train(model, optimizer, rank, range(step, step + 1))
             used.append(handle.steps[-1].codec)
         found = {"used": used, "phase": handle.pilot.phase, "why": handle.why(), "tried": list(handle.pilot.trials)}
-        kept = guard.GUARD_STEPS, guard.NORM_STEPS, guard.DENSE_SHARE
-        guard.GUARD_STEPS, guard.NORM_STEPS, guard.DENSE_SHARE = 10, 4, 1e9
+        kept, guard.GUARD_STEPS = guard.GUARD_STEPS, 10
         handle._guard.rest()
         try:
-            train(model, optimizer, rank, range(24, 32))
-            # The gradient at common weights is ten times those before.
-            train(model, optimizer, rank, range(32, 33), scale=10.0)
-            found["guarded"] = handle.steps[-1].codec
-            train(model, optimizer, rank, range(33, 36))
+            for step in range(24, 36):
+                # Gradients of the first step of a period, at weights that all have, are ten times the others.
+                first = handle._alone.steps is not None and (step - 6) % SPARSE.every == 0
+                train(model, optimizer, rank, range(step, step + 1), scale=10.0 if first else 1.0)
         finally:
-            guard.GUARD_STEPS, guard.NORM_STEPS, guard.DENSE_SHARE = kept
+            guard.GUARD_STEPS = kept
         found |= {"notes": handle.pilot.notes[-1], "left": handle.steps[-1].codec, "alone": handle.pilot.alone}
         found["same"] = same_everywhere(weights(model))
         state = handle.state_dict()

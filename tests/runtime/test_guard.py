@@ -107,16 +107,19 @@ def test_a_loss_that_is_higher_whenever_weights_were_averaged_is_drift() -> None
     assert judged(0.5) == "the loss was 0.512 higher after averages of the weights than between them"
 
 
-def test_where_ranks_step_alone_a_rank_compares_its_own_gradients() -> None:
-    guard = Guard()
-    for number in range(GUARD_STEPS):
-        buffer = torch.ones(64)
-        order = Order(0, buffer, Layout(("w",), ((64,),)), STEP, lambda failure: None)
-        watched = guard.watch(order, 1, owing=None, own=True)
-        buffer.mul_(100.0 if number == GUARD_STEPS - 1 else 1.0)  # averaged, which is not looked at
-        watched.done(None)
-        guard.next(0.2)
-    assert guard.row(lambda dense: None)["norm"] == pytest.approx(1.0)
+def test_where_ranks_step_alone_gradients_at_common_weights_stand_beside_the_others() -> None:
+    def judged(scale: float) -> str:
+        guard = Guard()
+        for number in range(GUARD_STEPS):
+            step = Step(number, 0, "local-sgd", 0.0)
+            for index in range(2):
+                buffer = torch.full((64,), 1.0 if number % 2 == 0 else scale)
+                order = Order(index, buffer, Layout(("w",), ((64,),)), step, lambda failure: None)
+                guard.watch_own(order, number % 2 == 0)
+        return guard.judge([guard.row(lambda dense: None)])
+
+    assert judged(1.0) == judged(2.5) == judged(float("inf")) == ""
+    assert judged(4.0).startswith("gradients were 4 times as long as at weights that all have")
 
 
 def test_a_loss_that_is_no_number_any_more_is_drift() -> None:

@@ -74,11 +74,12 @@ def _lines(found: dict[str, Any], output: Path) -> list[str]:
     from syncline.units import show_time
 
     lines = [found["why"], ""]
-    lines.append(f"{'choice':24} {'predicted':>12} {'measured':>12}")
+    width = max([24, *map(len, found["predicted_s"]), *map(len, found["periodic_s"])])
+    lines.append(f"{'choice':{width}} {'predicted':>12} {'measured':>12}")
     for name, predicted in sorted(found["predicted_s"].items(), key=lambda row: row[1]):
         tried = found["tried_s"].get(name)
-        lines.append(f"{name:24} {show_time(predicted):>12} {show_time(tried) if tried else '-':>12}")
+        lines.append(f"{name:{width}} {show_time(predicted):>12} {show_time(tried) if tried else '-':>12}")
     if found["periodic_s"]:
         lines += ["", "not chosen by themselves, as they are other optimizers (docs/guides/periodic.md):"]
-        lines += [f"{name:24} {show_time(took):>12}" for name, took in found["periodic_s"].items()]
+        lines += [f"{name:{width}} {show_time(took):>12}" for name, took in found["periodic_s"].items()]
     return [*lines, "", f"wrote {output}: synchronize(model, settings={str(output)!r})"]

@@ -186,7 +186,7 @@ class AutoSynchronizer(DdpSynchronizer):
         self._works.mark(order.buffer.numel())
         codec = self.codec_of(order.index)
         owing = None if codec in CLASSES["exact"] else self._keeps_error(codec)
-        order = self._guard.watch(order, len(self._pilot.codecs), owing, own=self._alone.steps is not None)
+        order = self._guard.watch(order, len(self._pilot.codecs), owing)
         if owing:
             self._owing.update(order.layout.names)
         elif self._owing and not self._guard.dense:
@@ -216,6 +216,10 @@ class AutoSynchronizer(DdpSynchronizer):
 
     def _keep_own(self, order: Order) -> None:
         """Leave this rank its own gradients."""
+        steps, number = self._alone.steps, order.step.number + 1
+        assert steps is not None
+        if self._pilot.phase == "hold" and (steps.is_first(number) or steps.is_last(number)):
+            self._guard.watch_own(order, steps.is_first(number))
         order.step.bucket_in(order.index, order.buffer.nbytes, order.last)
         if self.settings.nan == "skip" and not is_finite(order.buffer):
             order.step.skipped = True
@@ -289,8 +293,6 @@ class AutoSynchronizer(DdpSynchronizer):
             alone.meet(step)
             self.check_replicas()
             alone.begin(self._target(), plan, step)
-        if self._guard.dense:
-            alone.meet(step)
 
     def _exchange(self, index: int, buffer: torch.Tensor, layout: Layout) -> Flight:
         """Begin to average something that is no gradient; what is sent between two steps belongs to none."""

@@ -2,10 +2,10 @@
 
 Steps are counted while a choice is held. Of every `GUARD_STEPS` the last but one keeps a stretch of one bucket, to be
 averaged dense too. The last one is averaged dense as a whole where that costs little enough; the norm of its gradient
-then stands beside those of the steps before. Where ranks step alone (local SGD) it is the norm of a rank's own
-gradient, at weights that all ranks have, beside those at weights of its own; and the losses at common weights stand
-beside the others. Nothing here talks to other ranks: `auto.py` gathers every rank's row and hands all of them in, so
-that every rank judges alike.
+then stands beside those of the steps before. Where ranks step alone (local SGD) no step need be dense: of each period
+the first step is made from weights that all ranks have, so its gradient and loss stand beside those of the others.
+Nothing here talks to other ranks: `auto.py` gathers every rank's row and hands all of them in, so that every rank
+judges alike.
 """
 
 from __future__ import annotations
@@ -67,20 +67,22 @@ class Guard:
         self.dense = self._compares and place == GUARD_STEPS - 1
         return place == 0
 
-    def watch(self, order: Order, num_buckets: int, owing: bool | None, own: bool = False) -> Order:
+    def watch_own(self, order: Order, first: bool) -> None:
+        """Look at a bucket of gradients that this rank keeps: of the first step of a period, or of the last."""
+        norms = self._common_norms if first else self._own_norms
+        norms[order.step.number] = norms.get(order.step.number, 0.0) + float(_norm(order.buffer)) ** 2
+
+    def watch(self, order: Order, num_buckets: int, owing: bool | None) -> Order:
         """Return the order of a bucket that is looked at before it is done, if this is a step for that.
 
-        `owing`: the bucket's codec keeps its error; None: it makes none. `own`: ranks step alone, with gradients of
-        their own, and those are compared.
+        `owing`: the bucket's codec keeps its error; None: it makes none.
         """
         turn, place = divmod(self._count, GUARD_STEPS)
         looks: list[Callable[[], None]] = []
-        compared = self.dense or (self._compares and place >= GUARD_STEPS - 1 - NORM_STEPS)
-        norms = self._dense_norms if self.dense else self._norms
-        if compared and own:
-            norms.append(_norm(order.buffer))
-        elif compared:
-            looks.append(lambda: norms.append(_norm(order.buffer)))
+        if self.dense:
+            looks.append(lambda: self._dense_norms.append(_norm(order.buffer)))
+        elif self._compares and place >= GUARD_STEPS - 1 - NORM_STEPS:
+            looks.append(lambda: self._norms.append(_norm(order.buffer)))
         if owing is not None and place == GUARD_STEPS - 2 and order.index == turn % num_buckets:
             before = _stretch(order.buffer)
             looks.append(lambda: self._samples.append((before, _stretch(order.buffer), owing)))
@@ -96,7 +98,8 @@ class Guard:
 
     def row(self, average: Callable[[torch.Tensor], None]) -> dict[str, Any]:
         """Return what was seen since the last judgement, and forget it; every rank averages when one does."""
-        found: dict[str, Any] = {"norm": self._norm_ratio(), "error": 0.0, "limit": ERROR_LIMIT, **self._loss_row()}
+        found: dict[str, Any] = {"norm": self._norm_ratio(), "own": bool(self._own_norms), **self._loss_row()}
+        found |= {"error": 0.0, "limit": ERROR_LIMIT}
         for dense, got, owing in self._samples:
             average(dense)
             error = float((got - dense).norm() / dense.norm().clamp_min(1e-30))
@@ -111,9 +114,8 @@ class Guard:
             return f"averages were {error:.2g} from the dense ones (at most {limit:.2g})"
         for norm in (max(row["norm"] for row in rows), min(row["norm"] for row in rows)):
             if not 1 / NORM_LIMIT <= norm <= NORM_LIMIT:
-                return (
-                    f"gradients were {norm:.2g} times as long as a dense one (at most {NORM_LIMIT:g} times or a third)"
-                )
+                beside = "at weights that all have" if any(row["own"] for row in rows) else "a dense one"
+                return f"gradients were {norm:.2g} times as long as {beside} (at most {NORM_LIMIT:g} times or a third)"
         observed = [row for row in rows if row["losses"]]
         return _judge_meetings([row for row in observed if row["firsts"]]) or self._judge_loss(observed)
 
@@ -147,7 +149,13 @@ class Guard:
         return {**row, "firsts": len(after), "jump": float(after.mean() - between.mean()), "jump_noise": noise}
 
     def _norm_ratio(self) -> float:
-        """Return how long gradients were beside the dense one, root mean square; 1 where none was dense."""
+        """Return how long gradients were beside the dense one, root mean square; 1 where none was dense.
+
+        Where ranks step alone: of the last steps of periods beside the first.
+        """
+        if self._own_norms and self._common_norms:
+            own, common = (fmean(norms.values()) for norms in (self._own_norms, self._common_norms))
+            return _finite(math.sqrt(own / common), 1.0) if common > 0 else 1.0
         dense, coded = (math.fsum(float(norm) ** 2 for norm in norms) for norms in (self._dense_norms, self._norms))
         return _finite(math.sqrt(coded / NORM_STEPS / dense), 1.0) if dense > 0 else 1.0
 
@@ -155,6 +163,8 @@ class Guard:
         self._samples: list[tuple[torch.Tensor, torch.Tensor, bool]] = []
         self._norms: list[torch.Tensor] = []
         self._dense_norms: list[torch.Tensor] = []
+        self._own_norms: dict[int, float] = {}
+        self._common_norms: dict[int, float] = {}
         self._losses: list[torch.Tensor] = []
         self._firsts: list[bool] = []
 

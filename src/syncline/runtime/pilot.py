@@ -156,8 +156,8 @@ class Pilot:
 
     @property
     def dense_extra(self) -> float:
-        """How much longer a dense step takes than one as held, in such steps; zero where they are dense."""
-        if self.choice is None or set(self.codecs) <= set(CLASSES["exact"]):
+        """How much longer a dense step takes than one as held, in such steps; zero where none is asked for."""
+        if self.choice is None or self.period > 1 or set(self.codecs) <= set(CLASSES["exact"]):
             return 0.0
         plain_s = self.trials.get(PLAIN) or self.choice.table[PLAIN]
         return max(plain_s / max(self._baseline_s, 1e-9) - 1, 0.01)

@@ -38,11 +38,15 @@ class LocalSteps:
 
     def is_due(self, step: int) -> bool:
         """Whether a period is over, and ranks have not met since."""
-        return self.is_apart(step) and (step - self._began) % self.plan.every == 0
+        return self.is_apart(step) and self.is_last(step)
 
     def is_first(self, step: int) -> bool:
         """Whether a step was made from weights that all ranks had."""
         return step == self._met + 1
+
+    def is_last(self, step: int) -> bool:
+        """Whether ranks meet after a step."""
+        return (step - self._began) % self.plan.every == 0
 
     @torch.no_grad()
     def meet(self, launch: Launch, step: int) -> None:
