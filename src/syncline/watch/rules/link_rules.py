@@ -89,7 +89,7 @@ class LinkDegraded:
         working = carried > 0.25 * usual_rate
         busy = working & (ceiling > 0.02 * nominal) & (context.frame.load.up > 0)
         slow = busy & (ceiling < t.degraded_share * nominal)
-        slow &= ~_fed(slow, ceiling, backlog)
+        slow &= ~_fed(slow, backlog)
         negotiated = np.array([context.speed_Bps.get(device, np.nan) for device in table.devices])
         fell = negotiated < 0.99 * table.capacity_Bps
         between = busy & (ceiling < (1 + t.degraded_share) / 2 * nominal) | ~busy
@@ -119,17 +119,13 @@ class LinkDegraded:
         return verdict(context, slow | fell, between, tell)
 
 
-def _fed(slow: Mask, ceiling: Floats, backlog: Floats) -> Mask:
-    """Tell which slow links only carry what a slow one before them lets through.
+def _fed(slow: Mask, backlog: Floats) -> Mask:
+    """Tell which slow links may only carry what a slow one lets through: those without a queue, beside one with one.
 
-    A sender whose packets wait is slow itself; one that is as slow to a sixth, with nothing waiting, is fed by it.
+    Collectives hold all links to the pace of the slowest; the one whose packets wait is named, the others after it.
     """
-    waiting = ceiling[slow & (backlog > 0)]
-    if not len(waiting):
-        return np.zeros(len(slow), bool)
-    near = np.abs(ceiling[:, None] / waiting[None, :] - 1).min(axis=1) < 1 / 6
-    fed: Mask = slow & (backlog <= 0) & near
-    return fed
+    waits = backlog > 0
+    return slow & ~waits if (slow & waits).any() else np.zeros(len(slow), bool)
 
 
 class LinkAverage:
