@@ -94,7 +94,7 @@ class Trainer:
             options = {"accuracy": order["accuracy"], "check_every": 0}
             self.handle = syncline.torch.synchronize(self._model, codec="auto", **options)
         elif name != "plain":
-            self.handle = syncline.torch.synchronize(self._model, codec=name, check_every=0)
+            self.handle = syncline.torch.synchronize(self._model, codec=name, check_every=0, warmup=0)
         self._start_s = time.perf_counter() - began
 
     def steps(self, count: int) -> list[float]:

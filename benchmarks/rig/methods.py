@@ -17,16 +17,25 @@ import syncline.torch
 from syncline.torch import Synchronizer
 
 ONE_BUCKET_MB = 200.0
+WARM_UP = 2
+ONE_BIT_ADAM = "one-bit-adam"
 
 
 class Method:
-    """A model made ready for one way of synchronising; "sign after 20" is sign after 20 steps of int8."""
+    """A model made ready for one way of synchronising; "sign after 20" is sign after 20 steps of int8.
+
+    Without a number it is after two: few, so that steps can be timed soon, and enough that no second moment of Adam
+    is 0, of which torch is slow to take the root.
+    """
 
     def __init__(self, name: str, model: nn.Module) -> None:
         self.name = name
         self.handle: Synchronizer | None = None
+        self._one_bit: syncline.torch.OneBitAdam | None = None
+        self._codec, _, warm_up = name.partition(" after ")
+        self._warm_up = int(warm_up or WARM_UP)
         self._compute_only = name == "compute"
-        cap = ONE_BUCKET_MB if name.startswith("torch powersgd") else BUCKET_MB.get(name.split(":")[0], 25.0)
+        cap = ONE_BUCKET_MB if name.startswith("torch powersgd") else BUCKET_MB.get(family(name), 25.0)
         self.model = DistributedDataParallel(model, bucket_cap_mb=cap, gradient_as_bucket_view=True)
         self._turn_on(name)
 
@@ -34,13 +43,22 @@ class Method:
         """Return the context of a step."""
         return self.model.no_sync() if self._compute_only else nullcontext()
 
+    def optimizer(self, inner: torch.optim.Optimizer) -> Any:
+        """Return the optimizer of this method: 1-bit Adam averages in its own steps."""
+        if self._codec != ONE_BIT_ADAM:
+            return inner
+        self._one_bit = syncline.torch.OneBitAdam(inner, self.model, self._warm_up)
+        return self._one_bit
+
     def close(self) -> None:
         """End what this method started."""
+        if self._one_bit is not None:
+            self._one_bit.close()
         if self.handle is not None:
             self.handle.close()
 
     def _turn_on(self, name: str) -> None:
-        if name in ("compute", "ddp"):
+        if name in ("compute", "ddp") or self._codec == ONE_BIT_ADAM:
             return
         if name == "torch fp16":
             self.model.register_comm_hook(None, fp16_compress_hook)
@@ -51,11 +69,16 @@ class Method:
             state = PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=2)
             self.model.register_comm_hook(state, powerSGD_hook)
         else:
-            codec, _, warmup = name.partition(" after ")
-            self.handle = syncline.torch.synchronize(self.model, codec=codec, check_every=0, warmup=int(warmup or 0))
+            options = {"check_every": 0, "warmup": self._warm_up}
+            self.handle = syncline.torch.synchronize(self.model, codec=self._codec, **options)
 
 
 BUCKET_MB: dict[str, float] = {}
+
+
+def family(name: str) -> str:
+    """Return a method's name without its warm-up and parameters."""
+    return name.partition(" after ")[0].partition(":")[0]
 
 
 def _bf16(state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:

@@ -19,7 +19,7 @@ from syncline.errors import SynchronizationError
 from syncline.timeline import load, save
 
 WIDTH = 96
-SMALL: dict[str, Any] = {"piece_bytes": 16384, "check_every": 0, "timeout_s": 60.0}
+SMALL: dict[str, Any] = {"piece_bytes": 16384, "check_every": 0, "timeout_s": 60.0, "warmup": 0}
 CODECS = ("fp32", "bf16", "fp16", "int8", "int8:round=stochastic", "int4", "sign", "ternary", "topk:keep=0.05",
           "topk:keep=0.05+int8", "randomk:keep=0.1", "powersgd:rank=1", "powersgd:rank=4")  # fmt: skip
 OWING = ("int4", "sign", "topk:keep=0.05", "topk:keep=0.05+int8", "powersgd:rank=1", "powersgd:rank=3")
@@ -408,13 +408,25 @@ def two_levels(rank: int) -> dict[str, Any]:
 def warm_up(rank: int) -> dict[str, Any]:
     """The first steps send int8, whatever the codec."""
     model = distributed(network())
-    handle = syncline.torch.synchronize(model, codec="sign", warmup=2, **SMALL)
+    handle = syncline.torch.synchronize(model, codec="sign", **{**SMALL, "warmup": 2})
+    said = []
     for step in range(4):
         model.zero_grad()
         model(batch(rank, step)).square().sum().backward()
+        handle.begin()
+        said.append(handle.summary().partition("; warming up: ")[2])
     codecs = [step.codec for step in handle.steps]
+    saved = handle.state_dict()
     handle.close()
-    return {"codecs": codecs}
+    resumed = distributed(network())
+    again = syncline.torch.synchronize(resumed, codec="sign", **{**SMALL, "warmup": 5})
+    again.load_state_dict(saved)
+    for step in range(2):
+        resumed.zero_grad()
+        resumed(batch(rank, step)).square().sum().backward()
+    codecs += [step.codec for step in again.steps]
+    again.close()
+    return {"codecs": codecs, "said": said}
 
 
 CASES: tuple[Callable[[int], dict[str, Any]], ...] = (

@@ -13,7 +13,7 @@ from torch.distributed.fsdp import fully_shard
 import syncline.torch
 from syncline.errors import SynclineError
 
-OPTIONS: dict[str, Any] = {"check_every": 0, "timeout_s": 60.0}
+OPTIONS: dict[str, Any] = {"check_every": 0, "timeout_s": 60.0, "warmup": 0}
 
 
 def sharded(mesh: Any) -> Any:
@@ -88,7 +88,7 @@ def _accumulates(mesh: Any, rank: int) -> tuple[float, int]:
 
 def _warms_up(mesh: Any, rank: int) -> list[str]:
     model = sharded(mesh)
-    handle = syncline.torch.synchronize(model, codec="sign", warmup=1, **OPTIONS)
+    handle = syncline.torch.synchronize(model, codec="sign", **{**OPTIONS, "warmup": 1})
     train(model, rank, range(2))
     handle.close()
     return [step.codec for step in handle.steps]

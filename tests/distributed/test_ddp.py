@@ -151,5 +151,7 @@ def test_two_levels_are_dense_inside_a_host_and_compressed_across() -> None:
         assert result["int8"]["inside"] == result["fp32"]["inside"]
 
 
-def test_warm_up_sends_int8_first() -> None:
-    assert found("warm_up") == [{"codecs": ["int8", "int8", "sign", "sign"]}] * 4
+def test_warm_up_sends_int8_first_says_until_when_and_goes_on_after_a_resume() -> None:
+    codecs = ["int8", "int8", "sign", "sign", "int8", "sign"]
+    said = ["sign from step 2", "sign from step 2", "", ""]
+    assert found("warm_up") == [{"codecs": codecs, "said": said}] * 4

@@ -39,6 +39,16 @@ def test_feedback_is_kept_where_a_codec_needs_it() -> None:
     assert Settings(codec="int8", feedback=True).uses_feedback
 
 
+def test_codecs_of_a_bit_or_less_warm_up_unless_told_otherwise() -> None:
+    wanted = {"int8": 0, "int4": 0, "sign": 100, "topk:keep=0.05+int8": 100, "randomk:keep=0.1": 100, "powersgd": 100}
+    assert {codec: Settings(codec=codec).warmup for codec in wanted} == wanted
+    assert Settings(codec="sign", warmup=0).warmup == 0
+    assert Settings(codec="sign").warming_up(99) == "; warming up: sign from step 100"
+    assert Settings(codec="sign").warming_up(100) == ""
+    with pytest.raises(SynchronizationError, match="warmup=-2 must be a whole number from 0"):
+        Settings(warmup=-2)
+
+
 def test_levels_by_numbers_by_environment_and_by_fabric(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve(None, 8) == resolve((1,), 8) == ()
     assert resolve((4, 2), 16) == (4, 2)

@@ -88,6 +88,10 @@ class DdpSynchronizer(Synchronizer):
             hook.remove()
         super().close()
 
+    def summary(self) -> str:
+        """Return the last step on one line, and when warming up ends."""
+        return super().summary() + self.settings.warming_up(self._last().number)
+
     def check_replicas(self) -> None:
         """Compare the parameters of all ranks and raise on every rank if any differ; every rank calls it."""
         model = self._weak_model()

@@ -98,6 +98,10 @@ class FsdpSynchronizer(Synchronizer):
         self._average(bucket)
         step.bucket_out()
 
+    def summary(self) -> str:
+        """Return the last step on one line, and when warming up ends."""
+        return super().summary() + self.settings.warming_up(self._last().number)
+
     def close(self) -> None:
         """Turn synchronisation off: the model goes on as FSDP2 does."""
         for part in self._parts:

@@ -178,7 +178,7 @@ def _rank(rank: int, store: Any, fault: Fault | None, codec: str, outcome: Outco
     handle = None
     try:
         team = FaultyTeam(store, rank, fault, outcome)
-        settings = Settings(codec=codec, piece_bytes=4096, timeout_s=TIMEOUT_S, watch_s=WATCH_S)
+        settings = Settings(codec=codec, warmup=0, piece_bytes=4096, timeout_s=TIMEOUT_S, watch_s=WATCH_S)
         handle = Synchronizer(settings, TeamLinks(team, team.device), f"world-{rank}")
         for number in range(NUM_STEPS):
             team.step = number

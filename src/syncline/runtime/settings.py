@@ -18,6 +18,11 @@ TRANSPORTS = ("auto", "point-to-point", "collectives")
 # Casts and 8-bit blocks lose so little that a residual costs more time than it is worth; ternary is right on average
 # and can be off by more than its input, so that a residual would grow without end.
 NO_FEEDBACK = ("fp32", "fp16", "bf16", "fp8", "int8", "ternary")
+# These send one bit an element or less: what they leave out of the first gradients costs steps, and Adam's second
+# moment of elements that were never sent is 0, of which torch takes the root ten times slower than of other numbers.
+WARMED_UP = ("sign", "topk", "randomk", "powersgd")
+WARM_UP_STEPS = 100
+AS_NEEDED = -1
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,8 @@ class Settings:
     feedback      keep what encoding lost and add it next time; None: where the codec needs it
     nan           "raise" on every rank, "skip" the step on every rank, or "pass" it on as plain DDP would
     accumulate    synchronise every so many backward passes; the others only add up
-    warmup        the first steps, which send int8 whatever the codec: gradients change fastest there
+    warmup        the first steps, which send int8 whatever the codec: gradients change fastest there; left out: 100
+                  where the codec sends one bit an element or less, else none
     check_every   compare replicas every so many steps; 0: never
     piece_bytes   a bucket is exchanged in pieces of this size, so that encoding and sending overlap
     levels        ranks inside each level, innermost first; only the outermost is compressed
@@ -44,7 +50,7 @@ class Settings:
     feedback: bool | None = None
     nan: str = "raise"
     accumulate: int = 1
-    warmup: int = 0
+    warmup: int = AS_NEEDED
     check_every: int = 100
     piece_bytes: int = 8 << 20
     levels: tuple[int, ...] = ()
@@ -60,6 +66,8 @@ class Settings:
         _among("nan", self.nan, NAN_POLICIES)
         _among("transport", self.transport, TRANSPORTS)
         _at_least("accumulate", self.accumulate, 1)
+        if self.warmup == AS_NEEDED:
+            object.__setattr__(self, "warmup", WARM_UP_STEPS if self.family in WARMED_UP else 0)
         _at_least("warmup", self.warmup, 0)
         _at_least("check_every", self.check_every, 0)
         _at_least("piece_bytes", self.piece_bytes, 4096)
@@ -87,10 +95,18 @@ class Settings:
         return scheme(self.codec)
 
     @property
+    def family(self) -> str:
+        """The codec's name without its parameters; of a chain the first one's."""
+        return self.codec.partition("+")[0].partition(":")[0]
+
+    @property
     def uses_feedback(self) -> bool:
         """Whether errors are kept and sent later."""
-        family = self.codec.partition(":")[0].partition("+")[0]
-        return family not in NO_FEEDBACK if self.feedback is None else self.feedback
+        return self.family not in NO_FEEDBACK if self.feedback is None else self.feedback
+
+    def warming_up(self, step: int) -> str:
+        """Return what a summary says of a step that warms up: when that ends; nothing afterwards."""
+        return f"; warming up: {self.codec} from step {self.warmup}" if step < self.warmup else ""
 
     def agreed(self) -> dict[str, Any]:
         """Return what must be the same on every rank."""

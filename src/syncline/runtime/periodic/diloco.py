@@ -73,7 +73,7 @@ class DiLoCo(Wrapper):
         self.outer_lr, self.outer_momentum, self.nesterov = outer_lr, momentum, nesterov
         self.delay = _delay(delay, stream, every)
         chosen = target(model, group, levels) if crew is None else alone(model)
-        settings = Settings(codec=codec, levels=chosen.levels, **options)
+        settings = Settings(codec=codec, levels=chosen.levels, **{"warmup": 0, **options})
         count = at_least("fragments", fragments, 1) if fragments is not None else min(DEFAULT_FRAGMENTS, every)
         meaning = {
             "method": self.name, "every": every, "outer_lr": outer_lr, "momentum": momentum, "nesterov": nesterov,

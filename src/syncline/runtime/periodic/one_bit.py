@@ -60,7 +60,7 @@ class OneBitAdam(Wrapper):
                 "1-bit LAMB needs the norms of whole parameters, and FSDP2 shards them.",
                 hint="Use OneBitAdam with FSDP2.",
             )
-        self._settings = Settings(codec=codec, levels=chosen.levels, **options)
+        self._settings = Settings(codec=codec, levels=chosen.levels, warmup=0, **options)
         self._meaning = {"method": self.name, "warmup": warmup, "momentum codec": self._settings.codec}
         dense = Settings(codec="fp32", levels=chosen.levels, **options)
         self._averaging: Averaging = Averaging(chosen, dense, self._meaning)

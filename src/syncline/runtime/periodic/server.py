@@ -111,7 +111,7 @@ class ParameterServer(Wrapper):
         super().__init__(optimizer)
         self.mode, rounds = mode, _rounds(mode, staleness)
         chosen = self._target = target(model, group)
-        settings = Settings(codec=codec, **options)
+        settings = Settings(codec=codec, **{"warmup": 0, **options})
         if isinstance(settings.scheme, LowRank):
             raise SynchronizationError(f'a parameter server cannot send codec "{codec}".', hint='Use "int8" or "sign".')
         meaning = {"method": self.name, "servers": servers, "mode": mode, "staleness": staleness}

@@ -59,7 +59,7 @@ class BoundedStaleness(Wrapper):
         super().__init__(optimizer)
         self.staleness = at_least("staleness", staleness, 0)
         chosen = target(model, group, levels)
-        settings = Settings(codec=codec, levels=chosen.levels, **options)
+        settings = Settings(codec=codec, levels=chosen.levels, **{"warmup": 0, **options})
         self._averaging = Averaging(chosen, settings, {"method": self.name, "staleness": staleness})
         self._averaging.compare(chosen)
         self._target = chosen
