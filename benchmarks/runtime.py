@@ -12,14 +12,12 @@ from typing import Any
 from rig.measure_rig import TORCH, figures, rows
 
 SYNCLINE = ("int8", "int4", "sign", "topk:keep=0.01+int8", "powersgd:rank=1")
-BUCKET_MB = {name.split(":")[0]: 8.0 for name in SYNCLINE}
 TASK: dict[str, Any] = {
     "methods": ["compute", *TORCH, *SYNCLINE, "compute"],
     "rates_bps": [1e9],
     "steps": 6,
     "batch": 1,
     "length": 128,
-    "bucket_mb": BUCKET_MB,
 }
 LARGE = {**TASK, "methods": ["compute", "ddp", "torch bf16", "int8", "sign", "compute"], "batch": 8, "steps": 4,
          "warm_up": 2}  # fmt: skip

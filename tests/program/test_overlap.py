@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from syncline.codec.scheme import scheme
-from syncline.program.overlap import Exchanged, Factored, How, Machine, Ring, Wire, Work, step_s
+from syncline.program.overlap import Exchanged, Factored, How, Machine, Ring, Stages, Wire, Work, step_s
 from syncline.sim.emulated_step import predict_step
 from syncline.sim.emulation import HostCosts, Wiring
 
@@ -22,7 +22,9 @@ HOWS: dict[str, How] = {
     "fp32": Exchanged("fp32", scheme("fp32").wire_bytes, 3e-10, 3e-10),
     "int8": Exchanged("int8", scheme("int8").wire_bytes, 1e-9, 1e-9),
     "slow sign": Exchanged("sign", scheme("sign").wire_bytes, 8e-9, 8e-9),
-}
+    "measured": Exchanged("sign", scheme("sign").wire_bytes, 8e-9, 8e-9, message_s=4e-4,
+                          measured={1 << 20: Stages(0.02, 0.01, 0.03), 300_000: Stages(0.1, 0.2, 0.1)}),
+}  # fmt: skip
 
 
 def star(num: int, rate_Bps: float) -> Wiring:
@@ -53,6 +55,13 @@ def test_low_rank_waits_twice_for_the_wire() -> None:
     assert late - free == pytest.approx(4 * 0.01, rel=1e-3), "scatter and gather of P, then of Q"
     slow = step_s(work, how, 4, Wire(1e5, 0.0), Machine(64.0, 0.0, 0.0))
     assert slow - free == pytest.approx(2 * 3 / 4 * 0.01 * 4e6 / 1e5, rel=0.01)
+
+
+def test_a_piece_that_was_measured_costs_what_was_measured() -> None:
+    work = Work(0.0, (0.0,), (1 << 20,), 0.0)
+    how = HOWS["measured"]
+    took = step_s(work, [how], 2, Wire(1e12, 0.0), Machine(64.0, 0.0, 1.0))
+    assert took == pytest.approx(0.02 + 0.01 + 0.03 + 2 * 4e-4, rel=1e-3), "a message costs what it says, not a second"
 
 
 def test_alone_there_is_nothing_to_send() -> None:

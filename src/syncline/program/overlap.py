@@ -68,7 +68,8 @@ class Stages:
 class Exchanged:
     """How gradients travel: bytes of a shard, and seconds of one processor to encode and to decode one element.
 
-    `measured` says what pieces of so many elements cost, where somebody knows better than by element.
+    `measured` says what pieces of so many elements cost, where somebody knows better than by element; `message_s` what
+    a message costs, where it is not what one of the ring costs.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Exchanged:
     decode_s: float
     piece_bytes: int = PIECE_BYTES
     measured: Mapping[int, Stages] = field(default_factory=dict)
+    message_s: float | None = None
 
     def stages(self, elements: int, num_ranks: int) -> Stages:
         """Return what a piece costs each rank."""
@@ -185,9 +187,9 @@ class _Draft:
         """Append work of one thread."""
         return self._add(max(seconds, 0.0) / NS, 0.0, False, after)
 
-    def send(self, size_bytes: float, after: list[int], num_messages: float = 1.0) -> int:
+    def send(self, size_bytes: float, after: list[int], posting_s: float) -> int:
         """Append messages: the processor's time to post them, then their bytes."""
-        posted = self.work(self.machine.message_s * num_messages, after)
+        posted = self.work(posting_s, after)
         return self._add(max(size_bytes, 0.0), self.wire.latency_s, True, [posted])
 
     def bucket(self, how: How, elements: int, ready: int) -> None:
@@ -214,37 +216,40 @@ class _Draft:
     def _piece(self, how: Exchanged, elements: int, ready: int) -> None:
         cost = how.stages(elements, self.num_ranks)
         sent = how.wire_bytes(shard_sizes(elements, self.num_ranks)[0]) * (self.num_ranks - 1)
-        arrived = self._scatter(cost.send_s, sent, ready)
+        message_s = self.machine.message_s if how.message_s is None else how.message_s
+        arrived = self._scatter(cost.send_s, sent, ready, message_s)
         summed = self.work(cost.reduce_s, [*self._back, *arrived])
         self._back = [summed]
-        sums = self._spread(sent, summed)
+        sums = self._spread(sent, summed, message_s)
         self._later(lambda: self._take(cost.collect_s, sums))
 
     def _factored(self, how: Factored, elements: int, ready: int) -> None:
         # P and Q are about equally large; a sum costs little beside the products with the gradient.
         size = how.ratio * 4 * elements / 2 * (self.num_ranks - 1) / self.num_ranks
-        arrived = self._scatter(how.encode_s * elements, size, ready)
+        message_s = self.machine.message_s
+        arrived = self._scatter(how.encode_s * elements, size, ready, message_s)
         summed = self.work(0.0, [*self._back, *arrived])
         self._back = [summed]
-        first = self._spread(size, summed)
+        first = self._spread(size, summed, message_s)
 
         def later() -> None:
             self._take(how.middle_s * elements, first)
-            arrived = self._spread(size, self._back[0])
+            arrived = self._spread(size, self._back[0], message_s)
             self._take(0.0, arrived)
-            self._take(how.decode_s * elements, self._spread(size, self._back[0]))
+            self._take(how.decode_s * elements, self._spread(size, self._back[0], message_s))
 
         self._later(later)
 
-    def _scatter(self, seconds: float, size_bytes: float, ready: int) -> list[int]:
+    def _scatter(self, seconds: float, size_bytes: float, ready: int, message_s: float) -> list[int]:
         """Append the front thread: encode for every peer, then post."""
         coded = self.work(seconds, [*self._front, ready])
         self._front = [coded]
-        return [*self._spread(size_bytes, coded), coded]
+        return [*self._spread(size_bytes, coded, message_s), coded]
 
-    def _spread(self, size_bytes: float, after: int) -> list[int]:
+    def _spread(self, size_bytes: float, after: int, message_s: float) -> list[int]:
         parts = min(self.num_ranks - 1, MAX_PARTS)
-        return [self.send(size_bytes / parts, [after], (self.num_ranks - 1) / parts) for _ in range(parts)]
+        posting_s = message_s * (self.num_ranks - 1) / parts
+        return [self.send(size_bytes / parts, [after], posting_s) for _ in range(parts)]
 
     def _take(self, seconds: float, arrived: list[int]) -> None:
         self._back = [self.work(seconds, [*self._back, *arrived])]
@@ -262,7 +267,7 @@ class _Draft:
         rounds = min(each, MAX_ROUNDS)
         chunk = elements / self.num_ranks * each / rounds
         for number in range(rounds):
-            flow = self.send(4 * chunk, now, each / rounds)
+            flow = self.send(4 * chunk, now, self.machine.message_s * each / rounds)
             self.delay[flow] *= each / rounds
             now = [self.work(how.add_s * chunk if number < rounds / 2 else 0.0, [flow])]
         self._lanes[lane] = now

@@ -35,6 +35,8 @@ from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBu
 
 BUCKET_MB = 4.0
 VOCABULARY = 256
+DENSE_STEPS = 2
+"""Steps before a codec begins: after them no second moment of Adam is 0, of which roots are slow to take."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,7 @@ class Trainer:
 
         def hook(state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:
             marks.append((time.thread_time(), bucket.buffer().numel()))
-            done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-            done.set_result(bucket.buffer())
-            return done
+            return _nothing(state, bucket)
 
         hook.__annotations__.clear()
         model.register_comm_hook(None, hook)
@@ -136,9 +136,9 @@ class Trainer:
         model = ByteGpt(self.width, self.depth, self.length)
         optimizer, known = _optimizer(model), scheme(codec)
         times = []
-        for step in range(repeats + 1):
+        for step in range(DENSE_STEPS + repeats):
             model(self._batch(step)).backward()
-            for parameter in model.parameters():
+            for parameter in model.parameters() if step >= DENSE_STEPS else ():
                 assert parameter.grad is not None
                 values = parameter.grad.view(-1).numpy()
                 payload = np.empty(known.wire_bytes(values.size), np.uint8)
@@ -148,7 +148,7 @@ class Trainer:
             optimizer.step()
             optimizer.zero_grad()
             times.append(time.thread_time() - began)
-        return statistics.median(times[1:])
+        return statistics.median(times[DENSE_STEPS:])
 
     def cores(self, group: Group, repeats: int = 4) -> float:
         """Return how many processors all ranks together really got while all worked: others may want them too."""
@@ -166,7 +166,8 @@ class Trainer:
         """Train with plain DDP ("ddp") or through a codec, and return what the steps after the warm-up took."""
         model, optimizer = self._fresh()
         codec = codec_of(synchronisation, self.send_Bps)
-        handle = None if codec is None else synchronize(model, codec=codec, check_every=0, send_Bps=self.send_Bps)
+        options: dict[str, Any] = {"check_every": 0, "warmup": min(DENSE_STEPS, warm_up), "send_Bps": self.send_Bps}
+        handle = None if codec is None else synchronize(model, codec=codec, **options)
         times, losses = [], []
         for step in range(warm_up + steps):
             if step == warm_up:
@@ -303,6 +304,59 @@ def network_time(group: Group, size_bytes: int) -> dict[str, float]:
         "message_s": found["small"] / messages,
         "byte_s": max(0.0, found["large"] - found["small"]) / moved,
     }
+
+
+class _Crumbs(nn.Module):
+    """A model of many small parameters, each a bucket of its own: what a bucket costs beside its bytes shows."""
+
+    NUM, SIZE = 8, 1024
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.crumbs = nn.ParameterList([nn.Parameter(torch.randn(self.SIZE)) for _ in range(self.NUM)])
+
+    def forward(self, by: torch.Tensor) -> torch.Tensor:
+        return torch.stack([(crumb * by).sum() for crumb in self.crumbs]).sum()
+
+
+def post_time(group: Group, steps: int = 12) -> float:
+    """Return the processor seconds of one message of the exchange, both ends: hook, threads, posting, waiting.
+
+    It is what a bucket of almost no bytes costs, less the stages that `stage_times` knows, by message.
+    """
+    free = _bucket_time(group, None, steps)
+    (stages,) = stage_times("fp32", [_Crumbs.SIZE], group.size)
+    known = stages.send_s + stages.reduce_s + stages.collect_s
+    return max(0.0, _bucket_time(group, "fp32", steps) - free - known) / max(1, 2 * (group.size - 1))
+
+
+def _bucket_time(group: Group, codec: str | None, steps: int) -> float:
+    """Return the processor seconds of a small bucket, on average over the ranks; None: nothing is sent."""
+    model = DistributedDataParallel(_Crumbs(), bucket_cap_mb=4 * _Crumbs.SIZE / 2**20, gradient_as_bucket_view=True)
+    if codec is None:
+        model.register_comm_hook(None, _nothing)
+    handle = None if codec is None else synchronize(model, codec=codec, check_every=0)
+    spent = 0.0
+    for step in range(3 + steps):
+        if step == 3:
+            group.barrier()
+            spent = time.process_time()
+        model(torch.ones(1)).backward()
+        model.zero_grad()
+    spent = time.process_time() - spent
+    if handle is not None:
+        handle.close()
+    return float(group.numbers([spent]).mean()) / (steps * _Crumbs.NUM)
+
+
+def _nothing(state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+    """Leave a bucket as it is."""
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+_nothing.__annotations__.clear()  # torch compares them with its own
 
 
 def _text() -> torch.Tensor:

@@ -62,10 +62,10 @@ class _Tasks:
             self.marks.append(Mark(rank, kind, task))
         return task
 
-    def send(self, src: int, dst: int, size_bytes: float, after: list[int]) -> int:
+    def send(self, src: int, dst: int, size_bytes: float, after: list[int], message_s: float | None = None) -> int:
         """Append a message: the processor's time to post it, then its bytes on wire and processor."""
         links = self.wiring.links(src, dst)
-        posted = self.work(self.machine.message_s, after)
+        posted = self.work(self.machine.message_s if message_s is None else message_s, after)
         away = float(sum(self.wiring.delay_s[link] for link in links))
         path = tuple((link, 1.0) for link in links)
         if self.machine.byte_s > 0 or not path:
@@ -151,7 +151,7 @@ def _exchange(tasks: _Tasks, how: Exchanged, work: Work, gradients: list[list[in
             front[rank] = coded = tasks.work(cost.send_s, before, rank, SpanKind.ENCODE)
             for peer in ranks:
                 if peer != rank:
-                    flows[rank, peer] = tasks.send(rank, peer, sizes[peer], [coded])
+                    flows[rank, peer] = tasks.send(rank, peer, sizes[peer], [coded], how.message_s)
         out: dict[tuple[int, int], int] = {}
         for rank in ranks:
             arrived = [flows[peer, rank] for peer in ranks if peer != rank]
@@ -159,7 +159,7 @@ def _exchange(tasks: _Tasks, how: Exchanged, work: Work, gradients: list[list[in
             back[rank] = summed = tasks.work(cost.reduce_s, before, rank, SpanKind.REDUCE)
             for peer in ranks:
                 if peer != rank:
-                    out[rank, peer] = tasks.send(rank, peer, sizes[rank], [summed])
+                    out[rank, peer] = tasks.send(rank, peer, sizes[rank], [summed], how.message_s)
         sums.append(out)
         if number >= DEPTH:
             collect(number - DEPTH)

@@ -201,7 +201,7 @@ def _train(
               measured(run["rows"], links, run["start_s"]))
         for (given, script), run in zip(largest, longer["shown"]["programs"], strict=True)
     ]  # fmt: skip
-    how = _way(stage, best, before["codecs"], found.fit.costs)
+    how = _way(stage, best, before, found.fit.costs)
     work = _work_under(best, found.work, before["codecs"])
     predicted = step_timeline(work, how, stage.wiring, found.machine, found.fit.costs)
     shown.append(Shown(f"training step, {best}", predicted, measured(longer["shown"]["step"], links)))
@@ -283,13 +283,13 @@ def _training(job: Job, names: Sequence[str], steps: int) -> dict[str, Any]:
     return {"model": job.model.model_dump(), "synchronisations": list(names), "steps": steps}
 
 
-def _way(stage: Stage, name: str, codecs: dict[str, Any], costs: HostCosts) -> Exchanged | Ring:
+def _way(stage: Stage, name: str, answer: dict[str, Any], costs: HostCosts) -> Exchanged | Ring:
     """Return how gradients travel under a synchronisation; over loopback plain DDP is float32 through the runtime."""
     if name == PLAIN and not stage.is_loopback:
         return Ring(costs.add_s_per_byte * 4)
     wire_bytes = scheme("fp32" if name == PLAIN else name).wire_bytes
-    measured = {size: Stages(*seconds) for size, *seconds in codecs[name]["pieces"]}
-    return Exchanged(name, wire_bytes, 0.0, 0.0, measured=measured)
+    measured = {size: Stages(*seconds) for size, *seconds in answer["codecs"][name]["pieces"]}
+    return Exchanged(name, wire_bytes, 0.0, 0.0, measured=measured, message_s=answer["costs"]["post_s"])
 
 
 def _work_under(name: str, work: Work, codecs: dict[str, Any]) -> Work:
@@ -305,7 +305,7 @@ def _steps(stage: Stage, answer: dict[str, Any], costs: HostCosts) -> tuple[tupl
     rows = []
     for row in answer["rows"]:
         name = row["synchronisation"]
-        how = _way(stage, name, answer["codecs"], costs)
+        how = _way(stage, name, answer, costs)
         predicted = predict_step(_work_under(name, work, answer["codecs"]), how, stage.wiring, machine, costs)
         times = row["times_s"]
         last = statistics.fmean(row["losses"][-3:])

@@ -16,12 +16,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from syncline.bench.rehearsal.worker import everyone, own_rate, run_once
 from syncline.errors import BenchError
 from syncline.program.overlap import piece_sizes
 from syncline.runtime.group import Group
 from syncline.runtime.launch import detect
-from syncline.runtime.rehearsal import Trainer, codec_of, network_time, stage_times
+from syncline.runtime.rehearsal import OwnWork, Trainer, codec_of, network_time, post_time, stage_times
 
 
 def work(order: dict[str, Any], group: Group) -> dict[str, Any]:
@@ -29,21 +31,13 @@ def work(order: dict[str, Any], group: Group) -> dict[str, Any]:
     limit = own_rate(order, group)
     trainer = Trainer(order["model"], rank=group.rank, send_Bps=limit)
     shown: dict[str, Any] = {"programs": run_once(order, group)}
-    own = trainer.work()
-    costs = {
-        "forward_s": own.forward_s,
-        "backward_s": list(own.backward_s),
-        "optimizer_s": own.optimizer_s,
-        **network_time(group, int(order.get("probe_bytes", 8 << 20))),
-    }
+    own = [trainer.work()]
+    costs = {**network_time(group, int(order.get("probe_bytes", 8 << 20))), "post_s": post_time(group)}
     codecs = {}
     for name in order["synchronisations"]:
         codec = codec_of(name, limit)
         if codec is not None:
-            codecs[name] = _codec_costs(trainer, codec, own.elements, group)
-    table = group.numbers([*own.backward_s, own.forward_s, own.optimizer_s])
-    mean = table.mean(axis=0).tolist()
-    costs |= {"backward_s": mean[:-2], "forward_s": mean[-2], "optimizer_s": mean[-1]}
+            codecs[name] = _codec_costs(trainer, codec, own[0].elements, group)
     before = trainer.cores(group)
     rows = []
     for name in order["synchronisations"]:
@@ -57,10 +51,19 @@ def work(order: dict[str, Any], group: Group) -> dict[str, Any]:
             "losses": loss.tolist(), "wire_bytes": steps.wire_bytes,
         })  # fmt: skip
         shown["step"] = everyone(steps.timeline, group)
+    own.append(trainer.work())
     # With fewer ranks than processors each has one to itself, however many there are.
     cores = max(1.0, min(float(os.cpu_count() or 1), (before + trainer.cores(group)) / 2))
-    return {"costs": costs, "elements": list(own.elements), "codecs": codecs, "rows": rows, "cores": cores,
+    costs |= _mean_work(own, group)
+    return {"costs": costs, "elements": list(own[0].elements), "codecs": codecs, "rows": rows, "cores": cores,
             "shown": shown}  # fmt: skip
+
+
+def _mean_work(own: Sequence[OwnWork], group: Group) -> dict[str, Any]:
+    """Return the work on average over the ranks and the moments it was measured: processors are not always as fast."""
+    rows = [[*each.backward_s, each.forward_s, each.optimizer_s] for each in own]
+    mean = group.numbers(np.mean(rows, axis=0).tolist()).mean(axis=0).tolist()
+    return {"backward_s": mean[:-2], "forward_s": mean[-2], "optimizer_s": mean[-1]}
 
 
 def _codec_costs(trainer: Trainer, codec: str, buckets: Sequence[int], group: Group) -> dict[str, Any]:
