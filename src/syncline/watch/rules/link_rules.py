@@ -74,14 +74,15 @@ class LinkDegraded:
     raise_after_s = None
     clear_after_s = None
 
-    PATIENCE_S = 3.0
+    MOMENT_S, PATIENCE_S = 0.6, 3.0
 
     def look(self, context: Context) -> Verdict:
         table, t = context.frame.table, context.thresholds
-        backlog = context.mean("backlog_bytes", 0.8)
+        backlog = context.mean("backlog_bytes", 2.0)  # seen by chance, when a look falls into a collective
         # Where packets wait, the link is what is slow; where none do, or nobody sees them, its senders may be.
-        ceiling = np.where(backlog > 0, context.highest("peak_Bps", 0.8), context.highest("peak_Bps", self.PATIENCE_S))
-        carried = context.mean("rate_Bps", 0.8)
+        now, lately = (context.highest("peak_Bps", over_s) for over_s in (self.MOMENT_S, self.PATIENCE_S))
+        ceiling = np.where(backlog > 0, now, lately)
+        carried = context.mean("rate_Bps", self.MOMENT_S)
         usual = context.past["peak"].quantile(0.5)
         usual_rate = context.past["rate"].quantile(0.9)
         nominal = np.fmin(usual, table.capacity_Bps)
