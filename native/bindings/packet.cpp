@@ -146,6 +146,17 @@ nb::dict columns(const Engine& engine) {
     return table;
 }
 
+nb::dict flow_columns(const Engine& engine) {
+    FlowColumns found = engine.flows();
+    nb::dict table;
+    table["marks"] = give(std::move(found.marks));
+    table["drops"] = give(std::move(found.drops));
+    table["trims"] = give(std::move(found.trims));
+    table["lost"] = give(std::move(found.lost));
+    table["resent"] = give(std::move(found.resent));
+    return table;
+}
+
 nb::dict counters(const Engine& engine) {
     const Counters& found = engine.counters();
     nb::dict table;
@@ -290,6 +301,7 @@ NB_MODULE(packet, m) {
         .def("last_sent_ps", [](const Engine& self) { return copy(self.last_sent_ps()); })
         .def("limited_ps", [](const Engine& self) { return copy(self.limited_ps()); })
         .def("ports", &columns)
+        .def("flows", &flow_columns)
         .def("samples", &samples)
         .def("cycle", [](const Engine& self) { return give(self.cycle()); })
         .def("next_ports",

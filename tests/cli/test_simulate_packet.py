@@ -86,3 +86,102 @@ def test_the_page_of_an_incast_is_written(capsys: pytest.CaptureFixture[str], cl
     assert got["html"] == str(path)
     for text in ("7-to-1 incast of", "Queue, KB", "Marked packets per us", "Rate of connections, GB/s", "<polyline"):
         assert text in page
+
+
+def test_a_lossy_link_costs_go_back_n_more(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    words = ("simulate", "permutation", "--cluster", cluster, "--size", "4MB", "--transport", "roce", "--loss", "0.001")
+    back = answer(capsys, *words, "--recovery", "go-back-n")
+    kept = answer(capsys, *words, "--recovery", "selective")
+    assert kept["tally"]["resent"] < back["tally"]["resent"]
+    assert kept["time_s"] < back["time_s"]
+    one = answer(capsys, "simulate", "permutation", "--cluster", cluster, "--size", "4MB", "--transport", "roce",
+                 "--loss", "host-00/nic-0=0.01")  # fmt: skip
+    assert 0 < one["tally"]["lost"] <= one["counters"]["errors"]  # acknowledgements are destroyed, too
+    assert one["asked"] == {"loss": ["host-00/nic-0=0.01"]}
+
+
+def test_a_small_buffer_drops_and_pauses_keep_it_from_that(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    words = ("simulate", "incast", "--cluster", cluster, "--senders", "7", "--size", "1MB", "--transport", "cubic")
+    small = answer(capsys, *words, "--buffer", "2us")
+    assert small["tally"]["drops"] == small["counters"]["drops"] > 0
+    assert answer(capsys, *words, "--buffer", "64MiB")["counters"]["drops"] == 0
+    paused = answer(capsys, *words, "--buffer", "8us", "--transport", "roce")
+    assert paused["counters"]["drops"] == paused["counters"]["lossless_drops"] == 0
+    assert paused["tally"]["pauses"] > 0
+    assert answer(capsys, *words, "--buffer", "8us", "--transport", "roce", "--no-pfc")["counters"]["drops"] > 0
+
+
+def test_frames_are_as_long_as_asked(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    words = ("simulate", "incast", "--cluster", cluster, "--senders", "1", "--size", "143400")
+    assert answer(capsys, *words, "--mtu", "1500")["counters"]["data_packets"] == 100  # 66 bytes of headers
+    assert answer(capsys, *words, "--mtu", "9000")["counters"]["data_packets"] == 17
+
+
+def test_background_goes_on_until_the_collective_is_done(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    words = (
+        "simulate",
+        "allreduce",
+        "--cluster",
+        cluster,
+        "--size",
+        "4MiB",
+        "--level",
+        "packet",
+        "--algorithm",
+        "ring",
+    )
+    alone = answer(capsys, *words)["rows"][0]
+    loaded = answer(capsys, *words, "--background", "0.4:storage")["rows"][0]
+    assert loaded["time_s"] > 1.05 * alone["time_s"]
+    assert loaded["flow_time_s"] == alone["flow_time_s"]
+    assert loaded["packet"]["state"] == "finished"
+    assert loaded["packet"]["background"]["count"] > 10
+    assert loaded["packet"]["completion"]["count"] == alone["packet"]["completion"]["count"]
+    assert answer(capsys, *words, "--background", "0.4:storage")["rows"][0]["time_s"] == loaded["time_s"]
+
+
+def test_a_link_fails_and_comes_back(capsys: pytest.CaptureFixture[str], cluster: str, tmp_path) -> None:
+    words = ("simulate", "permutation", "--cluster", cluster, "--size", "4MB", "--transport", "srd")
+    healthy = answer(capsys, *words)
+    page = ("--html", str(tmp_path / "page.html"))
+    failed = answer(capsys, *words, "--fail", "leaf-00<->spine-00#1@20us..1ms", "--reroute", "50us", *page)
+    assert failed["counters"]["dead"] > 0
+    assert failed["state"] == "finished"
+    assert failed["time_s"] > healthy["time_s"]
+    back = answer(capsys, *words, "--fail", "host-01/nic-0 @ 20us..200us")
+    assert back["state"] == "finished"
+    assert back["time_s"] > healthy["time_s"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--loss", "2"), '--loss "2" has no rate from 0 to 1.'),
+        (("--loss", "leaf-00->spine-00=x"), '--loss "leaf-00->spine-00=x" has no rate from 0 to 1.'),
+        (("--loss", "host-00/gpu-0=0.1"), '"host-00/gpu-0" has no network cable; inside hosts there are no packets.'),
+        (("--buffer", "lots"), 'cannot read time "lots".'),
+        (("--mtu", "100"), "--mtu 100 is not from 130 to 65536 bytes."),
+        (("--mtu", "1500", "--payload", "1KiB"), "--payload and --mtu both say how long packets are."),
+        (("--recovery", "hope"), 'transport "dcqcn": recovery "hope" is not one of go-back-n, selective.'),
+        (("--background", "1.5"), 'background "1.5" has no load between 0 and 1.'),
+        (("--background", "0.5:mail"), 'no distribution of sizes is called "mail".'),
+        (("--fail", "leaf-00"), '--fail "leaf-00" cannot be read.'),
+        (("--fail", "leaf-00@5ms..2ms"), '--fail "leaf-00@5ms..2ms" cannot be read.'),
+        (("--reroute", "1ms"), "--reroute says when switches route around a failure."),
+        (
+            ("--fail", "host-00/nic-0@1us"),
+            "host-00/nic-0 -> leaf-00 fails and is never repaired; packets do not move to another NIC.",
+        ),
+    ],
+)
+def test_an_option_it_cannot_follow_is_one_error(
+    capsys: pytest.CaptureFixture[str], cluster: str, words: tuple[str, ...], message: str
+) -> None:
+    assert answer(capsys, "simulate", "permutation", "--cluster", cluster, *words, status=2)["message"] == message
+
+
+def test_flows_take_no_options_of_packets(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    words = ("simulate", "allreduce", "--cluster", cluster, "--size", "1MiB")
+    for option, name in ((("--loss", "0.1"), "--loss"), (("--no-pfc",), "--no-pfc")):
+        got = answer(capsys, *words, *option, status=2)
+        assert got["message"] == f"{name} is about packets; level flow has none."

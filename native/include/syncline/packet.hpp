@@ -178,6 +178,11 @@ struct PortColumns {
     std::vector<std::int64_t> wire_bytes, packets, drops, marks, trims, pauses, paused_ps, peak_bytes;
 };
 
+// Data packets by connection; `lost` are those dropped, destroyed on a link or sent into a dead one.
+struct FlowColumns {
+    std::vector<std::int64_t> marks, drops, trims, lost, resent;
+};
+
 struct Samples {
     std::vector<std::int64_t> time_ps;                                            // one a row
     std::vector<std::int64_t> queue_bytes, wire_bytes, marks, paused;             // rows x ports
@@ -205,6 +210,7 @@ public:
     std::span<const std::int64_t> last_sent_ps() const;  // when the packet that completed each message was sent
     std::span<const std::int64_t> limited_ps() const;    // how long its connection's rate or window held it back
     PortColumns ports() const;
+    FlowColumns flows() const;
     const Samples& samples() const;
     std::vector<std::int32_t> cycle() const;  // ports that wait for each other, after a deadlock
     // The ports a packet may take from a switch towards an endpoint.

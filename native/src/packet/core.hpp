@@ -24,6 +24,7 @@ public:
     std::vector<std::int32_t> cycle;
     Table<Port> ports;
     std::vector<PortTally> tally;
+    std::vector<FlowTally> flow_tally;
     Routes routes;
 
 private:
@@ -52,6 +53,7 @@ private:
     bool admit(u32 port, u32 packet, u32 from);
     void append(u32 port, u32 packet, u32 from);
     void trim(u32 port, u32 packet, u32 from);
+    void drop(u32 port, u32 packet, i64& why);
     void mark(u32 port, u32 packet, u32 queue_bytes);
     void service(u32 port);
     void transmit(u32 port, u32 packet, Time start);

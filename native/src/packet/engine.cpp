@@ -37,6 +37,7 @@ void Core::lose(u32 packet, i64& why) {
     ++why;
     const Packet& lost = packets_[packet];
     if (lost.type == Type::data) {
+        ++flow_tally[lost.flow].lost;
         count.lost_bytes += lost.payload_bytes;
         count.flying_bytes -= lost.payload_bytes;
     }
@@ -220,6 +221,18 @@ PortColumns Engine::ports() const {
         const bool still = core_->ports[p].paused != 0;
         columns.paused_ps.push_back(tally.paused + (still ? core_->now - tally.paused_since : 0));
         columns.peak_bytes.push_back(core_->ports[p].peak_bytes);
+    }
+    return columns;
+}
+
+FlowColumns Engine::flows() const {
+    FlowColumns columns;
+    for (const FlowTally& tally : core_->flow_tally) {
+        columns.marks.push_back(tally.marks);
+        columns.drops.push_back(tally.drops);
+        columns.trims.push_back(tally.trims);
+        columns.lost.push_back(tally.lost);
+        columns.resent.push_back(tally.resent);
     }
     return columns;
 }

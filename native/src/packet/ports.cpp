@@ -53,8 +53,7 @@ bool Core::admit(u32 port, u32 packet, u32 from) {
             mark(port, packet, depth + pkt.wire_bytes);
             return true;
         }
-        ++tally[port].drops;
-        lose(packet, count.lossless_drops);
+        drop(port, packet, count.lossless_drops);
         return false;
     }
     const i64 limit = rule.limit_bytes > 0
@@ -67,10 +66,15 @@ bool Core::admit(u32 port, u32 packet, u32 from) {
     if (rule.trims && pkt.type == Type::data && c != 0) {
         trim(port, packet, from);
     } else {
-        ++tally[port].drops;
-        lose(packet, count.drops);
+        drop(port, packet, count.drops);
     }
     return false;
+}
+
+void Core::drop(u32 port, u32 packet, i64& why) {
+    ++tally[port].drops;
+    if (packets_[packet].type == Type::data) ++flow_tally[packets_[packet].flow].drops;
+    lose(packet, why);
 }
 
 // Cut the payload off and send the header ahead, so that the receiver learns at once what is missing.
@@ -78,6 +82,7 @@ void Core::trim(u32 port, u32 packet, u32 from) {
     Packet& pkt = packets_[packet];
     ++count.trims;
     ++tally[port].trims;
+    ++flow_tally[pkt.flow].trims;
     count.lost_bytes += pkt.payload_bytes;
     count.flying_bytes -= pkt.payload_bytes;
     pkt.payload_bytes = 0;
@@ -96,7 +101,10 @@ void Core::mark(u32 port, u32 packet, u32 queue_bytes) {
                             static_cast<double>(std::max<i64>(rule.mark_high_bytes - rule.mark_low_bytes, 1));
         if (random_.unit() >= part * rule.mark_probability) return;
     }
-    if ((pkt.flags & kMarked) == 0) ++count.marks;
+    if ((pkt.flags & kMarked) == 0) {
+        ++count.marks;
+        ++flow_tally[pkt.flow].marks;
+    }
     pkt.flags |= kMarked;
     ++tally[port].marks;
 }

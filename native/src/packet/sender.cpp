@@ -174,6 +174,7 @@ u32 Core::make_data(u32 port, u32 traffic_class) {
     if (seq < flow.sent_end) {
         pkt.payload_bytes = payload_of(flow, seq);
         ++count.resent_packets;
+        ++flow_tally[index].resent;
         pkt.flags |= kAgain;
     } else {
         ++count.data_packets;

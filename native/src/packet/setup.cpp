@@ -153,6 +153,7 @@ void Core::take_flows(const Setup& setup) {
     const std::size_t num = setup.flow_port.size();
     expect(num < kIndexMask, "connection", num);
     flows_.assign(std::max<std::size_t>(num, 1), Flow{});
+    flow_tally.assign(num, FlowTally{});
     bool measured = false;
     for (std::size_t f = 0; f < num; ++f) {
         const auto port = static_cast<std::size_t>(setup.flow_port[f]);

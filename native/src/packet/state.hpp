@@ -90,6 +90,11 @@ struct Ingress {
     u32 returning = 0;  // freed, but not told yet
 };
 
+// What befell the data packets of a connection.
+struct FlowTally {
+    u32 marks = 0, drops = 0, trims = 0, lost = 0, resent = 0;
+};
+
 struct PortTally {
     i64 drops = 0, marks = 0, trims = 0, pauses = 0;
     Time paused = 0, paused_since = 0;

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncline.cli.output import JsonOption, emit, examples
-from syncline.cli.simulate_packet import against_flow, traffic
+from syncline.cli.packet_options import (
+    Asked,
+    BackgroundOption,
+    BufferOption,
+    FailOption,
+    LossOption,
+    MtuOption,
+    PayloadOption,
+    PfcOption,
+    RecoveryOption,
+    RerouteOption,
+)
+from syncline.cli.simulate_packet import against_flow, background_line, traffic
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,6 +86,15 @@ def simulate(
     seed: Seed = 0,
     seeds: Seeds = 0,
     cross_rail: CrossRail = "fabric",
+    loss: LossOption = None,
+    buffer: BufferOption = None,
+    payload: PayloadOption = None,
+    mtu: MtuOption = None,
+    recovery: RecoveryOption = None,
+    pfc: PfcOption = None,
+    background: BackgroundOption = None,
+    fail: FailOption = None,
+    reroute: RerouteOption = None,
     calibrate: Calibrate = None,
     trace: Trace = None,
     html: Html = None,
@@ -91,28 +112,31 @@ def simulate(
         raise UsageError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow, packet.")
     if calibrate and algorithm != "nccl":
         raise UsageError("--calibrate fits the model of NCCL.", hint="Add --algorithm nccl.")
+    asked = Asked(loss, buffer, payload, mtu, recovery, pfc, background, fail, reroute)
+    if level != "packet" or algorithm == "nccl":
+        asked.refuse("nccl" if algorithm == "nccl" else level)
     fabric = load(cluster)
     sizes = read_sizes(size)
     if algorithm == "nccl":
         if trace or html or seeds:
             raise UsageError("--algorithm nccl is a cost model without flows: it has no trace, page or seeds.",
                              hint="Name a family, or use auto.")  # fmt: skip
-        payload = _nccl(fabric, kind, sizes, ranks, calibrate)
+        answer = _nccl(fabric, kind, sizes, ranks, calibrate)
     elif level == "packet":
-        payload = _packet(fabric, kind, sizes, place(placement, fabric, ranks), algorithm,
-                          (transport, routing, seed, cross_rail), trace, html)  # fmt: skip
+        answer = _packet(fabric, kind, sizes, place(placement, fabric, ranks), algorithm,
+                         (transport, routing, seed, cross_rail), asked, trace, html)  # fmt: skip
     else:
         options = NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail)  # type: ignore[arg-type]
         network = Network(fabric, options)
         placed = place(placement, fabric, ranks)
         contest = _contest(fabric, kind, placed, network, algorithm)
         found = [contest.best(s, level) for s in sizes]
-        payload = _payload(fabric, found, placed, network, level)
+        answer = _payload(fabric, found, placed, network, level)
         if seeds:
-            payload["spread"] = _spread(contest, found[-1], network, seeds)
-        _write(trace, html, contest, found, fabric, payload)
-    payload["collective"] = str(context.info_name)
-    emit(payload, json, lambda console: _show(console, payload))
+            answer["spread"] = _spread(contest, found[-1], network, seeds)
+        _write(trace, html, contest, found, fabric, answer)
+    answer["collective"] = str(context.info_name)
+    emit(answer, json, lambda console: _show(console, answer))
 
 
 def _contest(fabric: Fabric, kind: Kind, placed: Placement, network: Network, algorithm: str) -> Contest:
@@ -147,22 +171,25 @@ def _packet(
     placed: Placement,
     algorithm: str,
     how: tuple[str, str, int, str],
+    asked: Asked,
     trace: Path | None,
     html: Path | None,
 ) -> dict[str, Any]:
-    from syncline.cli.simulate_packet import packet_options, packet_rows, write_page
+    from syncline.cli.simulate_packet import packet_rows, write_page
+    from syncline.sim.packet import packet_network
     from syncline.sim.packet.levels import flow_options
     from syncline.sim.routing import Network
     from syncline.timeline import save
 
     transport, routing, seed, cross_rail = how
-    options = packet_options(transport, routing, seed, cross_rail)
+    network = packet_network(fabric)
+    options = asked.options(network, transport, routing, seed, cross_rail=cross_rail)
     contest = _contest(fabric, kind, placed, Network(fabric, flow_options(options)), algorithm)
-    rows, outcome = packet_rows(contest, [contest.best(size, "flow") for size in sizes], fabric, options)
+    rows, outcome = packet_rows(contest, [contest.best(size, "flow") for size in sizes], network, options, asked)
     payload: dict[str, Any] = {
         "cluster": fabric.name, "ranks": placed.num_ranks, "placement": placed.name, "level": "packet",
-        "routing": routing,
-        "seed": seed, "transport": options.transport, "ignores": rows[-1]["packet"]["ignores"], "rows": rows,
+        "routing": routing, "seed": seed, "transport": options.transport, "asked": asked.shown(),
+        "ignores": rows[-1]["packet"]["ignores"], "rows": rows,
     }  # fmt: skip
     if trace:
         save(outcome.timeline(), trace)
@@ -265,6 +292,8 @@ def _show(console: Console, payload: dict[str, Any]) -> None:
     for row in payload["rows"]:
         if "flow_time_s" in row:
             console.print("\n  ".join(against_flow(row)), soft_wrap=True)
+            if "background" in row["packet"]:
+                console.print(f"  {background_line(row['packet'])}", soft_wrap=True)
     console.print(f"{payload['level']} level; ignores {', '.join(payload['ignores'])}")
     for line in method_lines([row["method"] for row in payload["rows"]]):
         console.print(line)

@@ -10,41 +10,44 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncline.cli.output import JsonOption, emit, progress
+from syncline.cli.packet_options import (
+    Asked,
+    BackgroundOption,
+    BufferOption,
+    FailOption,
+    LossOption,
+    MtuOption,
+    PayloadOption,
+    PfcOption,
+    RecoveryOption,
+    RerouteOption,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from syncline.fabric import Fabric
     from syncline.sim.estimate import Estimate
-    from syncline.sim.packet import Outcome, PacketOptions, Progress
+    from syncline.sim.packet import Outcome, PacketNetwork, PacketOptions, Progress
     from syncline.sim.sweep import Contest
-
-DEFAULT_TRANSPORT = "dcqcn"
-
-
-def packet_options(transport: str, routing: str, seed: int, cross_rail: str) -> PacketOptions:
-    """Return the options of a packet run; `rdma`, the flow level's default, is DCQCN here."""
-    from syncline.sim.packet import PacketOptions
-
-    name = DEFAULT_TRANSPORT if transport == "rdma" else transport
-    return PacketOptions(transport=name, routing=routing, seed=seed, cross_rail=cross_rail)  # type: ignore[arg-type]
 
 
 def packet_rows(
-    contest: Contest, flows: list[Estimate], fabric: Fabric, options: PacketOptions
+    contest: Contest, flows: list[Estimate], network: PacketNetwork, options: PacketOptions, asked: Asked
 ) -> tuple[list[dict[str, Any]], Outcome]:
     """Return one row a size: the flow level's winner packet by packet, with both times and why they differ."""
     from syncline.sim.estimate import bus_factor
-    from syncline.sim.packet import Job, packet_network, simulate
+    from syncline.sim.packet import Job
     from syncline.sim.packet.levels import difference
+    from syncline.sim.packet.loaded import simulate_loaded
 
-    network = packet_network(fabric)
+    changes, beside = asked.changes(network), asked.beside()
     rows = []
     for flow in flows:
         wired = contest.wired[flow.algorithm]
-        with _shown(f"{flow.algorithm}, {flow.size_bytes:,} B") as report:
-            outcome = simulate(network, [Job(wired.program, flow.size_bytes)], options, progress=report)
-        found = difference(outcome, flow, wired) if outcome.finished and flow.time_s > 0 else None
+        with shown(f"{flow.algorithm}, {flow.size_bytes:,} B") as report:
+            job = Job(wired.program, flow.size_bytes)
+            outcome = simulate_loaded(network, [job], options, beside, flow.time_s, changes=changes, progress=report)
+        found = difference(outcome, flow, wired) if outcome.done(0) and flow.time_s > 0 else None
         figures = outcome.to_json()
         time_s = outcome.job_end_s(0)
         algbw = flow.size_bytes / time_s if time_s > 0 else 0.0
@@ -55,7 +58,7 @@ def packet_rows(
             "method": "packets", "exact": True, "flow_time_s": flow.time_s,
             "over_flow": time_s / flow.time_s if flow.time_s > 0 else None,
             "why": found.lines() if found else [f"packets: {outcome.state}"],
-            "difference": found.to_json() if found else None, "packet": figures,
+            "difference": found.to_json() if found else None, "packet": figures | by_load(outcome),
         })  # fmt: skip
     return rows, outcome
 
@@ -67,7 +70,15 @@ def traffic(
     senders: Annotated[int, typer.Option(help="incast: how many send to one.")] = 16,
     transport: Annotated[str, typer.Option(help="A set of sim/packet/transports.yaml: dctcp, ndp ...")] = "dcqcn",
     routing: Annotated[str, typer.Option(help="ecmp, flowlet, adaptive, spray, first, valiant or ugal.")] = "ecmp",
-    payload: Annotated[str, typer.Option(help="Bytes of payload a packet.")] = "4KiB",
+    loss: LossOption = None,
+    buffer: BufferOption = None,
+    payload: PayloadOption = None,
+    mtu: MtuOption = None,
+    recovery: RecoveryOption = None,
+    pfc: PfcOption = None,
+    background: BackgroundOption = None,
+    fail: FailOption = None,
+    reroute: RerouteOption = None,
     level: Annotated[str, typer.Option(help="packet; a pattern without a program has no other.")] = "packet",
     seed: Annotated[int, typer.Option(help="Seed of hashes, marks and the permutation.")] = 0,
     trace: Annotated[Path | None, typer.Option(help="Write the timeline (.json for Perfetto, .parquet).")] = None,
@@ -78,28 +89,33 @@ def traffic(
     from syncline import units
     from syncline.errors import UsageError
     from syncline.fabric import load
-    from syncline.sim.packet import PacketOptions, all_to_all, incast, packet_network, permutation, simulate
+    from syncline.sim.packet import all_to_all, incast, packet_network, permutation
+    from syncline.sim.packet.loaded import least_s, simulate_loaded
     from syncline.timeline import save
 
     if level != "packet":
         raise UsageError(f"{context.info_name} is simulated at packet level only, not at level {level}.",
                          hint="Leave --level out, or simulate a collective (allreduce, alltoall ...).")  # fmt: skip
     fabric = load(cluster)
-    chosen: Any = routing
-    options = PacketOptions(transport, chosen, seed, payload_bytes=units.size(payload))
+    network = packet_network(fabric)
+    asked = Asked(loss, buffer, payload, mtu, recovery, pfc, background, fail, reroute)
+    options = asked.options(network, transport, routing, seed)
     bytes_each = units.size(size)
     pattern = str(context.info_name)
-    network = packet_network(fabric)
     if pattern == "incast":
         messages = incast(fabric, senders, bytes_each)
     elif pattern == "permutation":
         messages = permutation(fabric, bytes_each, seed=seed)
     else:
         messages = all_to_all(fabric, bytes_each)
-    with _shown(pattern) as report:
-        outcome = simulate(network, [messages], options, progress=report)
+    with shown(pattern) as report:
+        outcome = simulate_loaded(
+            network, [messages], options, asked.beside(), least_s(network, messages),
+            changes=asked.changes(network), progress=report,
+        )  # fmt: skip
     payload_json = {"cluster": fabric.name, "pattern": pattern, "messages": len(messages), "size_bytes": bytes_each,
-                    "transport": transport, "routing": routing, "seed": seed} | outcome.to_json()  # fmt: skip
+                    "transport": transport, "routing": routing, "seed": seed,
+                    "asked": asked.shown()} | outcome.to_json() | by_load(outcome)  # fmt: skip
     if trace:
         save(outcome.timeline(), trace)
         payload_json["trace"] = str(trace)
@@ -108,6 +124,33 @@ def traffic(
         write_page(html, f"{name} of {size} each on {fabric.name}", outcome)
         payload_json["html"] = str(html)
     emit(payload_json, json, lambda console: _show_traffic(console, payload_json, outcome))
+
+
+def by_load(outcome: Outcome) -> dict[str, Any]:
+    """Return the state, end and completion of what was asked for, and the background beside it, if any."""
+    from syncline.sim.packet import Completion
+
+    done = outcome.done(0)
+    found: dict[str, Any] = {
+        "state": "finished" if done else outcome.state, "time_s": outcome.job_end_s(0) if done else outcome.now_s,
+        "completion": Completion.of(outcome.times_s(0)).to_json(), "tally": outcome.tally(0),
+    }  # fmt: skip
+    if len(outcome.jobs) > 1:
+        found["background"] = Completion.of(outcome.times_s(1)).to_json() | outcome.tally(1)
+    return found
+
+
+def background_line(found: dict[str, Any]) -> str:
+    """Return how the messages of the background fared, in words."""
+    from syncline import units
+
+    beside, time = found["background"], units.show_time
+    if beside["count"] == 0:
+        return "background: no message of it ended"
+    return (
+        f"background: {beside['count']:,} messages ended, mean {time(beside['mean_s'])}, p50 {time(beside['p50_s'])}, "
+        f"p99 {time(beside['p99_s'])}; {beside['marks']:,} marks, {beside['lost']:,} packets lost"
+    )
 
 
 def against_flow(row: dict[str, Any]) -> list[str]:
@@ -133,7 +176,9 @@ def write_page(path: Path, title: str, outcome: Outcome, against: Sequence[str] 
     links = tuple(int(network.link[p]) for p in deepest if outcome.ports["peak_bytes"][p] > 0 and network.link[p] >= 0)
     flows = tuple(range(min(outcome.num_flows, 256)))
     watching = Watching(max(outcome.end_of_run_s / 400, 1e-9), links, flows)
-    watched = simulate(network, list(outcome.jobs), options, watching=watching, until_s=outcome.end_of_run_s)
+    watched = simulate(
+        network, list(outcome.jobs), options, changes=outcome.changes, watching=watching, until_s=outcome.end_of_run_s
+    )
     marks = options.marks or options.sets[0].marks
     depths = None if marks is None else mark_bytes(marks, network.access_Bps, outcome.rtt_s)
     path.write_text(packet_page(title, watched, depths, against))
@@ -154,6 +199,10 @@ def _show_traffic(console: Console, payload: dict[str, Any], outcome: Outcome) -
                   f"{count['marks']:,} marks, {count['drops']:,} drops, {count['trims']:,} trims, "
                   f"{count['pauses']:,} pauses, "
                   f"{count['timeouts']:,} timeouts")  # fmt: skip
+    if count["errors"] or count["dead"]:
+        console.print(f"{count['errors']:,} packets destroyed on links, {count['dead']:,} lost in failed ones")
+    if "background" in payload:
+        console.print(background_line(payload))
     for row in queue_rows(outcome, 3):
         console.print(f"  queue of {row['link']}: up to {units.show_size(row['peak_bytes'])}, {row['marks']:,} marks, "
                       f"paused {time(row['paused_s'])}")  # fmt: skip
@@ -166,7 +215,7 @@ def _show_traffic(console: Console, payload: dict[str, Any], outcome: Outcome) -
 
 
 @contextmanager
-def _shown(words: str) -> Iterator[Callable[[Progress], None]]:
+def shown(words: str) -> Iterator[Callable[[Progress], None]]:
     """Show how far a run is, and the time left, on stderr."""
     from syncline import units
 

@@ -19,7 +19,7 @@ from syncline.program import Placement, Program, lower, place
 from syncline.program.placement import given
 from syncline.sim.candidates import NAMES, find
 from syncline.sim.flow import Background, Job, LinkEvent, Outcome, simulate
-from syncline.sim.routing import Network
+from syncline.sim.routing import Network, NetworkOptions
 from syncline.sim.scenario import Event, JobPart, Scenario, Traffic
 
 
@@ -61,9 +61,12 @@ class Report:
         return [(network.link_name(int(link)), float(min(use[link], 1.0))) for link in order if moved[link] > 0]
 
 
-def play(scenario: Scenario, fabric: Fabric, *, record: bool = False) -> Report:
-    """Return what came of the jobs on this cluster, each also run alone on the healthy cluster."""
-    network = Network(fabric, scenario.network.options)
+def play(scenario: Scenario, fabric: Fabric, *, record: bool = False, options: NetworkOptions | None = None) -> Report:
+    """Return what came of the jobs on this cluster, each also run alone on the healthy cluster.
+
+    `options` are used instead of the scenario's own.
+    """
+    network = Network(fabric, options or scenario.network.options)
     jobs, last = _flow_jobs(scenario, fabric)
     outcome = simulate(
         jobs,
@@ -88,7 +91,7 @@ def _flow_jobs(scenario: Scenario, fabric: Fabric) -> tuple[list[Job], dict[str,
     jobs: list[Job] = []
     last: dict[str, tuple[int, int]] = {}
     for part in scenario.jobs:
-        program = _program(fabric, part)
+        program = program_of(fabric, part)
         first = len(jobs)
         for repetition in range(part.repeat):
             after = (len(jobs) - 1,) if repetition else tuple(last[other][1] for other in part.after)
@@ -105,7 +108,8 @@ def _alone(job: Job, first: int) -> Job:
     return Job(job.program, job.size_bytes, job.name, 0.0, after, job.compute_s)
 
 
-def _program(fabric: Fabric, part: JobPart) -> Program:
+def program_of(fabric: Fabric, part: JobPart) -> Program:
+    """Return the program of a job on the GPUs it names."""
     placed = _placement(fabric, part)
     kind = NAMES[part.collective]
     return lower(find(fabric, kind, placed.num_ranks, part.algorithm), placed)
@@ -149,11 +153,11 @@ def _events_of(fabric: Fabric, event: Event) -> list[LinkEvent]:
 
 
 def _background(fabric: Fabric, traffic: Traffic) -> Background:
-    source, target = _gpu(fabric, traffic.source), _gpu(fabric, traffic.target)
+    source, target = gpu(fabric, traffic.source), gpu(fabric, traffic.target)
     return Background(source, target, traffic.rate, traffic.start, traffic.duration, traffic.share)
 
 
-def _gpu(fabric: Fabric, name: str) -> int:
+def gpu(fabric: Fabric, name: str) -> int:
     """Return a GPU by its name, or the first GPU of a host by the host's number."""
     if name.isdecimal():
         if int(name) >= fabric.num_hosts:

@@ -41,6 +41,8 @@ class PacketOptions:
     switching: Switching = "store-and-forward"
     buffer_bytes: float = 64e6
     """Of each switch, shared by its ports (Tomahawk 4 has 113 MB, Spectrum-4 160 MB)."""
+    buffer_s: float = 0.0
+    """Instead, as a time: what all ports of the switch carry in it; 0: `buffer_bytes`."""
     alpha: float = 1.0
     """A queue may take so many times what is free of the buffer."""
     queue_bytes: int = 0
@@ -53,6 +55,8 @@ class PacketOptions:
     marks: Marks | None = None
     loss: float = 0.0
     """Chance that a network link destroys a packet."""
+    link_loss: Mapping[int, float] = field(default_factory=dict)
+    """Another chance for single links of the fabric, both ways of their cable."""
     weight: int = 0
     credit_bytes: int | None = None
     """With credits: what a link may send ahead; None: enough to fill it."""
@@ -73,7 +77,7 @@ class PacketOptions:
         for name, low, high in (
             ("payload_bytes", 1, 1 << 20), ("queue_pairs", 1, 1024), ("alpha", 0.0, 1e6), ("loss", 0.0, 1.0),
             ("queue_bytes", 0, 1 << 40), ("pause_bytes", 0, 1 << 40), ("weight", 0, 1000), ("message_s", 0.0, 1e3),
-            ("buffer_bytes", 0, 1e13), ("seed", 0, (1 << 64) - 1),
+            ("buffer_bytes", 0, 1e13), ("buffer_s", 0.0, 1.0), ("seed", 0, (1 << 64) - 1),
         ):  # fmt: skip
             value = getattr(self, name)
             if not low <= value <= high:

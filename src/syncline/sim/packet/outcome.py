@@ -14,6 +14,7 @@ from syncline.sim.packet.options import PacketOptions
 
 if TYPE_CHECKING:
     from syncline.sim.packet.posting import Block, Job, Posted
+    from syncline.sim.packet.run import LinkChange
     from syncline.sim.packet.traffic import Traffic
     from syncline.timeline import Timeline
 
@@ -134,6 +135,8 @@ class Outcome:
     posted: Posted
     last_sent_s: Floats
     limited_s: Floats
+    flows: Mapping[str, Longs]
+    changes: tuple[LinkChange, ...]
 
     @property
     def finished(self) -> bool:
@@ -150,9 +153,11 @@ class Outcome:
         ends = self.end_s[self.done_tasks[number]]
         return float("inf") if (ends < 0).any() else float(ends.max(initial=0.0))
 
-    def times_s(self, number: int | None = None) -> Floats:
-        """Return the completion time of each message that ended, of one job or of all."""
-        return np.concatenate([np.zeros(0), *(self._block_times(b) for b in self.blocks if number in (None, b.job))])
+    def times_s(self, *numbers: int) -> Floats:
+        """Return the completion time of each message that ended, of some jobs or of all."""
+        return np.concatenate([
+            np.zeros(0), *(self._block_times(b) for b in self.blocks if not numbers or b.job in numbers)
+        ])  # fmt: skip
 
     def _block_times(self, block: Block) -> Floats:
         rows = block.first + np.arange(block.parts * len(block.src))
@@ -160,6 +165,20 @@ class Outcome:
         arrived = (end >= 0).all(axis=0)
         times: Floats = (end.max(axis=0) - begin.min(axis=0))[arrived]
         return times
+
+    def tally(self, *numbers: int) -> dict[str, float]:
+        """Return what befell the data packets of some loads, and the pauses that the NICs they send from were told."""
+        first = self.posted.first_flow
+        rows = np.concatenate([np.zeros(0, np.int64), *(np.arange(first[n], first[n + 1]) for n in numbers)])
+        ports = np.unique(self.posted.columns["connections"]["port"][rows])
+        return {name: int(column[rows].sum()) for name, column in self.flows.items()} | {
+            "pauses": int(self.ports["pauses"][ports].sum()),
+            "paused_s": float(self.ports["paused_ps"][ports].sum() / 1e12),
+        }
+
+    def done(self, *numbers: int) -> bool:
+        """Say whether some loads have all arrived."""
+        return all(np.isfinite(self.job_end_s(number)) for number in numbers)
 
     @cached_property
     def completion(self) -> Completion:

@@ -29,7 +29,10 @@ from syncline.sim.wired import Wired, wire
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One program, when it starts, after which other jobs, and in which traffic class it sends."""
+    """One program, when it starts, after which other jobs, and in which traffic class it sends.
+
+    `cap_Bps` is the most a connection may have; `slow` divides the rate of all that a rank sends or receives.
+    """
 
     program: Program
     size_bytes: float
@@ -38,6 +41,8 @@ class Job:
     after: tuple[int, ...] = ()
     compute_s: float = 0.0
     traffic_class: int = 0
+    cap_Bps: float = np.inf
+    slow: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +69,14 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Posted:
-    """What the engine was given: columns of tasks, connections and buses, and the ports of each connection."""
+    """What the engine was given: columns of tasks, connections and buses, and the ports of each connection.
+
+    Load i has connections `first_flow[i] .. first_flow[i + 1] - 1`.
+    """
 
     columns: Mapping[str, Mapping[str, NDArray[Any]]]
     ways: Paths
+    first_flow: Longs
 
 
 @dataclass
@@ -116,7 +125,7 @@ class Posting:
         self.num_tasks += count
         return first
 
-    def connect(self, paths: Paths, label: Longs, traffic_class: int) -> Ways:
+    def connect(self, paths: Paths, label: Longs, traffic_class: int, cap_Bps: ArrayLike = np.inf) -> Ways:
         """Return the ways of connections with these paths of the fabric, `queue_pairs` flows each, one after the other.
 
         Between the ends of a path the switches decide, unless routing is by hash: then the path is the one drawn.
@@ -128,10 +137,11 @@ class Posting:
         first[row[crossing][::-1]] = crossing[::-1]
         last[row[crossing]] = crossing
         outside = first >= 0
+        _refuse_slow_inside(paths, ~outside, cap_Bps)
         # Links before the first and after the last network link are inside hosts.
         place = np.arange(len(paths.link))
         inner = (place < first[row]) | (place > last[row]) | ~outside[row]
-        delay, cap = np.zeros(count), np.full(count, np.inf)
+        delay, cap = np.zeros(count), np.broadcast_to(np.asarray(cap_Bps, np.float64), (count,)).copy()
         np.add.at(delay, row[inner], links.latency_s[paths.link[inner]])
         np.minimum.at(cap, row[inner], links.rate_Bps[paths.link[inner]])
         over = np.full(count, -1, np.int64)
@@ -252,7 +262,7 @@ def add_traffic(into: Posting, traffic: Traffic, number: int) -> Longs:
     for each in np.unique(kind).tolist():
         rows = np.flatnonzero(kind == each)
         wires = into.plain.wire(pair[rows] // width, pair[rows] % width, np.zeros(len(rows), np.int64))
-        ways = into.connect(wires.paths, pair[rows], each)
+        ways = into.connect(wires.paths, pair[rows], each, traffic.cap_Bps)
         over[rows], delay[rows] = ways.over, ways.delay_ps
     waiting = traffic.after >= 0
     if waiting.any() and into.options.queue_pairs > 1:
@@ -280,7 +290,8 @@ def add_job(into: Posting, job: Job, number: int, after: Longs) -> Longs:
 
 def _add_step(into: Posting, wired: Wired, job: Job, number: int, start: Longs) -> Longs:
     finals: list[Longs] = []
-    ways = into.connect(wired.wires.paths, np.arange(len(wired.wires.first)) + 65_537 * number, job.traffic_class)
+    label = np.arange(len(wired.wires.first)) + 65_537 * number
+    ways = into.connect(wired.wires.paths, label, job.traffic_class, _caps(wired, job))
     for i, lane in enumerate(wired.lanes):
         last, round_ = start.copy(), 0
         for j, phase in enumerate(lane.phases):
@@ -305,6 +316,29 @@ def _add_step(into: Posting, wired: Wired, job: Job, number: int, start: Longs) 
     together = np.stack(finals, axis=1)
     done = into.tasks(-1, 0, 0, (np.full(len(together), len(finals)), together.ravel()))
     return done + np.arange(len(together))
+
+
+def _caps(wired: Wired, job: Job) -> Floats:
+    """Return the most each connection of a job may have."""
+    cap = np.full(len(wired.wires.first), job.cap_Bps)
+    slow, last = np.ones(wired.num_vertices), job.program.num_ranks - 1
+    for rank, factor in job.slow.items():
+        if not 0 <= rank <= last or factor < 1:
+            raise SimulationError(f"rank {rank} cannot be slower by {factor}: factors start at 1, ranks end at {last}.")
+        slow[rank] = factor
+    for i, lane in enumerate(wired.lanes):
+        for j, phase in enumerate(lane.phases):
+            times, at = np.maximum(slow[phase.src], slow[phase.dst]), wired.connection[i][j]
+            np.minimum.at(cap, at[times > 1], (wired.solo_Bps[at] / times)[times > 1])
+    return cap
+
+
+def _refuse_slow_inside(paths: Paths, inside: NDArray[np.bool_], cap_Bps: ArrayLike) -> None:
+    if (inside & (np.diff(paths.start) > 0) & np.isfinite(cap_Bps)).any():
+        raise SimulationError(
+            "a message that stays inside its host cannot be slowed or capped: there it is no packets.",
+            hint="Slow or cap ranks that have a host each, or use the flow level.",
+        )
 
 
 def _participants(src: Longs, dst: Longs) -> tuple[Longs, tuple[Longs, Longs]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from syncline._native.packet import ClassRule, Draft, Engine
 from syncline.errors import SimulationError
-from syncline.sim.packet.network import Longs, PacketNetwork
+from syncline.sim.packet.network import Floats, Longs, PacketNetwork
 from syncline.sim.packet.options import ENGINE_ROUTING, PacketOptions
 from syncline.sim.packet.outcome import Outcome, Progress, Sampled
 from syncline.sim.packet.parameters import Marks, TransportSet
@@ -64,6 +64,7 @@ class Run:
     done_tasks: tuple[Longs, ...]
     num_flows: int
     posted: Posted
+    changes: tuple[LinkChange, ...]
 
     def advance(self, *, until_s: float | None = None, max_events: int = _SLICE_EVENTS) -> str:
         """Work off events and return the state: running, finished, deadlock or stalled."""
@@ -83,7 +84,7 @@ class Run:
             self.engine.counters(), self.engine.ports(), sampled, cpu_s, self.rtt_s,
             tuple(self.network.port_name(int(port)) for port in self.engine.cycle()), self.done_tasks,
             self.num_flows, self.posted, self.engine.last_sent_ps() / 1e12,
-            self.engine.limited_ps() / 1e12,
+            self.engine.limited_ps() / 1e12, self.engine.flows(), self.changes,
         )  # fmt: skip
 
 
@@ -99,6 +100,7 @@ def prepare(
     options = options or PacketOptions()
     posting = Posting(network, options)
     done: list[Longs] = []
+    first_flow = [0]
     for number, load in enumerate(loads):
         _check_class(load, options)
         if isinstance(load, Traffic):
@@ -106,6 +108,7 @@ def prepare(
         else:
             after = [done[other] for other in load.after]
             done.append(add_job(posting, load, number, np.concatenate([np.zeros(0, np.int64), *after])))
+        first_flow.append(posting.num_flows)
     if posting.num_tasks == 0:
         raise SimulationError("there is nothing to send.", hint="Give a program or some traffic.")
     rtt_s = network.rtt_s(options.payload_bytes)
@@ -129,7 +132,8 @@ def prepare(
         rtt_s,
         tuple(done),
         posting.num_flows,
-        Posted(columns, posting.ways),
+        Posted(columns, posting.ways, np.array(first_flow)),
+        tuple(changes),
     )
 
 
@@ -141,11 +145,16 @@ def simulate(
     changes: Sequence[LinkChange] = (),
     watching: Watching | None = None,
     until_s: float | None = None,
+    until_done: Sequence[int] = (),
     progress: Callable[[Progress], None] | None = None,
 ) -> Outcome:
-    """Run programs and traffic to their end (or to `until_s`) and return what happened."""
+    """Run programs and traffic to their end and return what happened.
+
+    It may stop at `until_s`, or when the loads `until_done` have all arrived, which is looked at now and then.
+    """
     run = prepare(network, loads, options, changes=changes, watching=watching)
     began, cpu = time.monotonic(), time.process_time()
+    awaited = np.concatenate([np.zeros(0, np.int64), *(run.done_tasks[number] for number in until_done)])
     state = "running"
     while state == "running":
         before = run.engine.counters()["events"]
@@ -154,6 +163,8 @@ def simulate(
         if progress is not None:
             progress(Progress.of(found, run.engine.now_ps / 1e12, time.monotonic() - began))
         if found["events"] - before < _SLICE_EVENTS:  # nothing is left to do before `until_s`
+            break
+        if len(awaited) and (run.engine.end_ps()[awaited] >= 0).all():
             break
     return run.outcome(state, time.process_time() - cpu)
 
@@ -170,10 +181,12 @@ def _check_class(load: Job | Traffic, options: PacketOptions) -> None:
 def _add_network(draft: Draft, network: PacketNetwork, options: PacketOptions) -> None:
     region = network.fabric.devices.group[network.switches].astype(np.int32)
     loss = np.where(network.link >= 0, options.loss, 0.0)
+    for link, rate in options.link_loss.items():
+        loss[[port_of(network, link), port_of(network, link ^ 1)]] = rate
     draft.network(
         network.src, network.dst, network.rate_Bps, network.latency_ps, network.hops, loss.astype(np.float64),
         network.back,
-        np.full(len(network.switches), float(options.buffer_bytes)), region, len(network.endpoints),
+        _buffers(network, options), region, len(network.endpoints),
     )  # fmt: skip
 
 
@@ -244,16 +257,34 @@ def _credit(network: PacketNetwork, options: PacketOptions) -> float:
     return 1.25 * flight + 6 * (options.payload_bytes + 200)
 
 
+def _buffers(network: PacketNetwork, options: PacketOptions) -> Floats:
+    """Return the buffer of each switch."""
+    if options.buffer_s == 0:
+        return np.full(len(network.switches), float(options.buffer_bytes))
+    own = network.src >= 0
+    buffers = np.zeros(len(network.switches))
+    np.add.at(buffers, network.src[own], network.rate_Bps[own] * options.buffer_s)
+    return buffers
+
+
+def port_of(network: PacketNetwork, link: int) -> int:
+    """Return the port that sends into a link of the fabric."""
+    if not 0 <= link < len(network.port_of_link) or network.port_of_link[link] < 0:
+        raise SimulationError(f"link {link} is not in the network, or it is down.")
+    return int(network.port_of_link[link])
+
+
 def _headroom(network: PacketNetwork, options: PacketOptions) -> int:
     """Return what the ports of the largest switch can still send after they were told to pause."""
     into = network.dst >= 0
     flight = network.rate_Bps[into] * network.latency_ps[into] * 2e-12 + 3 * (options.payload_bytes + 200)
     per_switch = np.bincount(network.dst[into], weights=flight, minlength=max(1, len(network.switches)))
     wanted = float(per_switch.max(initial=0.0))
-    if wanted > 0.9 * options.buffer_bytes:
+    smallest = float(_buffers(network, options).min(initial=np.inf))
+    if wanted > 0.9 * smallest:
         raise SimulationError(
             f"lossless ports need {wanted / 1e6:.1f} MB of headroom a switch, "
-            f"but its buffer has {options.buffer_bytes / 1e6:.1f} MB.",
+            f"but a buffer has {smallest / 1e6:.1f} MB.",
             hint="Use a larger buffer, shorter links, or headroom_bytes of your own.",
         )
     return round(wanted)
@@ -262,10 +293,8 @@ def _headroom(network: PacketNetwork, options: PacketOptions) -> int:
 def _add_changes(draft: Draft, network: PacketNetwork, changes: Sequence[LinkChange]) -> None:
     rows: list[tuple[float, int, float, float]] = []
     for change in sorted(changes, key=lambda each: each.time_s):
-        if not 0 <= change.link < len(network.port_of_link) or network.port_of_link[change.link] < 0:
-            raise SimulationError(f"link {change.link} is not in the network, or it is down.")
         wait = -1.0 if change.reroute_s is None else change.reroute_s * 1e12
-        ports = (int(network.port_of_link[link]) for link in (change.link, change.link ^ 1))
+        ports = (port_of(network, link) for link in (change.link, change.link ^ 1))
         rows.extend((change.time_s * 1e12, port, change.factor, wait) for port in ports)
     table = np.array(rows, np.float64).reshape(-1, 4)
     draft.changes(

@@ -36,6 +36,8 @@ class Traffic:
     traffic_class: Longs
     after: Longs
     name: str = "traffic"
+    cap_Bps: float = np.inf
+    """The most each connection may have."""
 
     def __len__(self) -> int:
         return len(self.src)
@@ -70,7 +72,13 @@ WEB_SEARCH = Sizes(
     (0.0, 0.15, 0.2, 0.3, 0.4, 0.53, 0.6, 0.7, 0.8, 0.9, 0.97, 1.0),
     "web search of DCTCP, SIGCOMM 2010, as digitised in the HPCC authors' traffic generator",
 )
+HADOOP = Sizes(
+    (0, 100, 200, 300, 350, 400, 500, 600, 700, 1e3, 2e3, 7e3, 30e3, 50e3, 80e3, 120e3, 300e3, 1e6, 2e6, 10e6),
+    (0.0, 0.01, 0.02, 0.05, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.67, 0.7, 0.72, 0.82, 0.87, 0.9, 0.95, 0.975, 0.99, 1.0),
+    "Hadoop of Facebook, Roy et al., SIGCOMM 2015, as digitised in the HPCC authors' traffic generator",
+)
 STORAGE = Sizes((4096, 65536, 1 << 20, 4 << 20), (0.0, 0.5, 0.9, 1.0), "ours: small metadata, reads of 64 KiB to 4 MiB")
+SIZES = {"websearch": WEB_SEARCH, "hadoop": HADOOP, "storage": STORAGE}
 
 
 def messages(

@@ -1,0 +1,187 @@
+"""Options of the packet level that several commands share: loss, buffers, frames, recovery, background, failures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from syncline.sim.packet import LinkChange, PacketNetwork, PacketOptions
+    from syncline.sim.packet.loaded import Background
+
+DEFAULT_TRANSPORT = "dcqcn"
+
+LossOption = Annotated[
+    list[str] | None,
+    typer.Option("--loss", metavar="RATE|LINK=RATE", help="Packet level: chance that a link destroys a packet. Again."),
+]
+BufferOption = Annotated[
+    str | None,
+    typer.Option(
+        "--buffer", metavar="SIZE|TIME", help="Packet level: buffer of a switch; a time at all its ports' rate."
+    ),
+]
+PayloadOption = Annotated[str | None, typer.Option("--payload", help="Packet level: bytes of payload (default 4KiB).")]
+MtuOption = Annotated[
+    int | None, typer.Option("--mtu", help="Packet level: bytes of a frame with its headers (1500, 9000).")
+]
+RecoveryOption = Annotated[
+    str | None, typer.Option("--recovery", help="Packet level: go-back-n or selective (default: the transport's).")
+]
+PfcOption = Annotated[
+    bool | None, typer.Option("--pfc/--no-pfc", help="Packet level: switches pause senders instead of dropping.")
+]
+BackgroundOption = Annotated[
+    str | None,
+    typer.Option(
+        "--background", metavar="LOAD[:SIZES]", help="Packet level: other load: 0.3:websearch|hadoop|storage."
+    ),
+]
+FailOption = Annotated[
+    list[str] | None,
+    typer.Option("--fail", metavar="PLACE@TIME[..TIME]", help="Packet level: a cable or device fails (to ..). Again."),
+]
+RerouteOption = Annotated[
+    str | None, typer.Option("--reroute", help="With --fail: switches route around it after this time (default 1ms).")
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options as they were given; None: not given."""
+
+    loss: Sequence[str] | None = None
+    buffer: str | None = None
+    payload: str | None = None
+    mtu: int | None = None
+    recovery: str | None = None
+    pfc: bool | None = None
+    background: str | None = None
+    fail: Sequence[str] | None = None
+    reroute: str | None = None
+
+    def refuse(self, level: str) -> None:
+        """Raise if any was given: they mean something to packets only."""
+        from syncline.errors import UsageError
+
+        for name, value in vars(self).items():
+            if value is not None and value != []:
+                option = "--no-pfc" if value is False else f"--{name}"
+                raise UsageError(f"{option} is about packets; level {level} has none.", hint="Add --level packet.")
+
+    def options(self, network: PacketNetwork, transport: str, routing: str, seed: int, **more: Any) -> PacketOptions:
+        """Return the options of a packet run; `rdma`, the flow level's default, is DCQCN here."""
+        from dataclasses import replace
+
+        from syncline.sim.packet import PacketOptions
+
+        changes = {} if self.recovery is None else {"recovery": self.recovery}
+        name = DEFAULT_TRANSPORT if transport == "rdma" else transport
+        chosen: Any = routing
+        found = PacketOptions(
+            name, chosen, seed, changes=changes, lossless=self.pfc, **self._buffer(), **self._loss(network), **more
+        )
+        return replace(found, payload_bytes=self._payload_bytes(found))
+
+    def changes(self, network: PacketNetwork) -> list[LinkChange]:
+        """Return the failures and repairs."""
+        from syncline import units
+        from syncline.errors import UsageError
+        from syncline.sim.packet.events import link_changes
+
+        if self.reroute is not None and not self.fail:
+            raise UsageError("--reroute says when switches route around a failure.", hint="Add --fail PLACE@TIME.")
+        reroute_s = units.time(self.reroute or "1ms")
+        return link_changes(network, [event for text in self.fail or () for event in _events(text, reroute_s)])
+
+    def beside(self) -> Background | None:
+        """Return the background load, if any."""
+        from syncline.sim.packet.loaded import read_background
+
+        return None if self.background is None else read_background(self.background)
+
+    def shown(self) -> dict[str, Any]:
+        """Return what was given, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None and value != []}
+
+    def _buffer(self) -> dict[str, Any]:
+        from syncline import units
+
+        if self.buffer is None:
+            return {}
+        return (
+            {"buffer_s": units.time(self.buffer)}
+            if self.buffer.endswith("s")
+            else {"buffer_bytes": units.size(self.buffer)}
+        )
+
+    def _loss(self, network: PacketNetwork) -> dict[str, Any]:
+        everywhere, single = 0.0, {}
+        for text in self.loss or ():
+            place, equals, rate = text.rpartition("=")
+            if not equals:
+                everywhere = _rate(text, text)
+                continue
+            for cable in _cables(network, place):
+                single[cable] = _rate(rate, text)
+        return {"loss": everywhere, "link_loss": single}
+
+    def _payload_bytes(self, options: PacketOptions) -> int:
+        from syncline import units
+        from syncline.errors import UsageError
+
+        if self.mtu is None:
+            return units.size(self.payload or "4KiB")
+        if self.payload is not None:
+            raise UsageError("--payload and --mtu both say how long packets are.", hint="Give one of them.")
+        header = max(options.header_bytes)
+        if not header + 64 <= self.mtu <= 65536:
+            raise UsageError(f"--mtu {self.mtu} is not from {header + 64} to 65536 bytes.", hint="Try 1500 or 9000.")
+        return self.mtu - header
+
+
+def _rate(text: str, whole: str) -> float:
+    from syncline.errors import UsageError
+
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1:
+        raise UsageError(f'--loss "{whole}" has no rate from 0 to 1.', hint="Write 0.0001, or LINK=0.0001.")
+    return found
+
+
+def _cables(network: PacketNetwork, place: str) -> list[int]:
+    from syncline.sim.packet.events import cables
+
+    where = _where(place)
+    return cables(network, where.get("link"), where.get("device"), where.get("which"))
+
+
+def _where(place: str) -> dict[str, Any]:
+    """Read "leaf-00<->spine-01", one of several cables ("leaf-00<->spine-01#2") or a device as a scenario's keys."""
+    name, _, which = place.strip().partition("#")
+    if "->" not in name:
+        return {"device": place.strip()}
+    return {"link": name, "which": int(which)} if which.isdecimal() else {"link": place.strip()}
+
+
+def _events(text: str, reroute_s: float) -> list[Any]:
+    """Read "leaf-00<->spine-01@2ms..5ms" as a failure and its repair."""
+    from syncline import units
+    from syncline.errors import UsageError
+    from syncline.sim.scenario import Event
+
+    place, at, times = text.rpartition("@")
+    begin, dots, end = times.partition("..")
+    if not at or not place.strip() or (dots and units.time(end) <= units.time(begin)):
+        raise UsageError(f'--fail "{text}" cannot be read.', hint="Write 'leaf-00 <-> spine-01@2ms..5ms' or NIC@2ms.")
+    where = _where(place)
+    events = [Event.model_validate({"at": units.time(begin), "rate": 0.0, "reroute": reroute_s, **where})]
+    if dots:
+        events.append(Event.model_validate({"at": units.time(end), "rate": "full", **where}))
+    return events

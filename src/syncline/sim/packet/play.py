@@ -1,0 +1,235 @@
+"""Play a scenario packet by packet: its jobs together as the cluster fares, each alone, and the flow level beside.
+
+report = play_packets(load_scenario("shared.yaml"), packet_network(fabric), PacketOptions("dcqcn"))
+report.jobs[0].slowdown, report.jobs[0].completion.p99_s, report.jobs[0].tally["marks"]
+
+What packets cannot honour is refused: guarantees of tenants, half-duplex links, GPUs without direct access, traffic
+that moves to another NIC, and weights that switches cannot be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import lcm
+
+from syncline.errors import SimulationError
+from syncline.sim.packet.events import cables, is_access, link_changes
+from syncline.sim.packet.levels import flow_options
+from syncline.sim.packet.loaded import Background, simulate_loaded
+from syncline.sim.packet.network import PacketNetwork
+from syncline.sim.packet.options import PacketOptions, TrafficClass
+from syncline.sim.packet.outcome import Completion, Outcome, Progress
+from syncline.sim.packet.posting import Job
+from syncline.sim.packet.run import simulate
+from syncline.sim.packet.traffic import Traffic, messages
+from syncline.sim.play import JobReport, Report, gpu, play, program_of
+from syncline.sim.scenario import Scenario, Treatment
+from syncline.sim.scenario import Traffic as Stream
+
+_MOST_CLASSES = 7
+_MOST_WEIGHT = 1000
+
+
+@dataclass(frozen=True)
+class PacketJob(JobReport):
+    """What came of one job packet by packet, and how long it takes at flow level."""
+
+    traffic_class: int
+    flow_s: float
+    completion: Completion
+    tally: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Other:
+    """What came of traffic that is no job's, until the jobs were done."""
+
+    name: str
+    completion: Completion
+    tally: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class PacketReport:
+    """A scenario played packet by packet; `flow` is the same at flow level, without what only packets have."""
+
+    outcome: Outcome
+    jobs: tuple[PacketJob, ...]
+    others: tuple[Other, ...]
+    classes: tuple[str, ...]
+    flow: Report
+
+    @property
+    def makespan_s(self) -> float:
+        """When the last job is done."""
+        return max(job.end_s for job in self.jobs)
+
+
+def play_packets(
+    scenario: Scenario,
+    network: PacketNetwork,
+    options: PacketOptions,
+    *,
+    beside: Background | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> PacketReport:
+    """Return what came of the jobs packet by packet, each also run alone on the healthy cluster."""
+    _refuse(scenario, network)
+    ranks = _ranks([*scenario.jobs, *scenario.traffic])
+    options = _with_classes(options, ranks)
+    changes = link_changes(network, scenario.events)
+    flow = play(scenario, network.fabric, options=flow_options(options))
+    jobs, numbers = _jobs(scenario, network, ranks)
+    streams = [_stream(network, each, ranks[_key(each)]) for each in scenario.traffic]
+    if beside is not None:
+        beside = replace(beside, traffic_class=len(options.classes))
+    outcome = simulate_loaded(
+        network, jobs, options, beside, flow.outcome.makespan_s, others=streams, changes=changes, progress=progress
+    )
+    if not outcome.done(*range(len(jobs))):
+        late = next(job.name for i, job in enumerate(jobs) if not outcome.done(i))
+        raise SimulationError(
+            f'job "{late}" does not end: {outcome.state} after {outcome.now_s:.3g} s.',
+            hint="Ports that wait for each other: " + ", ".join(outcome.cycle)
+            if outcome.cycle
+            else "Repair what fails.",
+        )
+    reports = []
+    for part, at_flow in zip(scenario.jobs, flow.jobs, strict=True):
+        mine = numbers[part.name]
+        begin = max([part.start, *(outcome.job_end_s(numbers[other][-1]) for other in part.after)])
+        alone = simulate(network, [_alone(jobs[n], mine[0]) for n in mine], options)
+        reports.append(
+            PacketJob(
+                part.name,
+                part.tenant,
+                at_flow.num_ranks,
+                begin,
+                outcome.job_end_s(mine[-1]),
+                alone.job_end_s(len(mine) - 1),
+                jobs[mine[0]].traffic_class,
+                at_flow.took_s,
+                Completion.of(outcome.times_s(*mine)),
+                outcome.tally(*mine),
+            )
+        )
+    others = [
+        Other(outcome.jobs[n].name, Completion.of(outcome.times_s(n)), outcome.tally(n))
+        for n in range(len(jobs), len(outcome.jobs))
+    ]
+    return PacketReport(outcome, tuple(reports), tuple(others), _class_names(ranks), flow)
+
+
+def _refuse(scenario: Scenario, network: PacketNetwork) -> None:
+    part = scenario.network
+    for wrong, what, hint in (
+        (scenario.tenants, f"guarantee tenant {next(iter(scenario.tenants), '')} a part of every link",
+         "Use priority or weight, or --level flow."),
+        (part.half_duplex, "halve links that go one way at a time", "Use --level flow."),
+        (part.gpudirect is False, "send through host memory (gpudirect: false)", "Use --level flow."),
+    ):  # fmt: skip
+        if wrong:
+            raise SimulationError(f"the packet level cannot {what}.", hint=hint)
+    for event in scenario.events:
+        for cable in cables(network, event.link, event.device, event.which):
+            if event.rate == 0 and event.reroute is not None and is_access(network, cable):
+                raise SimulationError(
+                    f"the packet level cannot move traffic of {network.fabric.link_name(cable)} to another NIC.",
+                    hint="Leave `reroute` out of that event, so that it waits for the repair, or use --level flow.",
+                )
+
+
+Key = tuple[int, Fraction]
+
+
+def _key(part: Treatment) -> Key:
+    return part.priority, -Fraction(part.weight).limit_denominator(100)
+
+
+def _ranks(parts: Sequence[Treatment]) -> dict[Key, int]:
+    """Return the traffic class of each priority and weight; the lower priorities come last, and the lower weights."""
+    found = {key: number for number, key in enumerate(sorted({_key(part) for part in parts}))}
+    if len(found) > _MOST_CLASSES:
+        raise SimulationError(
+            f"{len(found)} different priorities and weights; ports have room for {_MOST_CLASSES} classes.",
+            hint="Give some jobs the same priority and weight.",
+        )
+    last = max(priority for priority, _ in found)
+    for priority in {priority for priority, _ in found if priority != last}:
+        if len([key for key in found if key[0] == priority]) > 1:
+            raise SimulationError(
+                f"priority {priority} has several weights; packets are weighted in the last priority only ({last}).",
+                hint=f"Give jobs of priority {priority} one weight, or use --level flow.",
+            )
+    return found
+
+
+def _weights(ranks: Mapping[Key, int]) -> list[int]:
+    """Return the weight of each class as switches are told it: whole numbers, 0 where priority alone decides."""
+    last = max(priority for priority, _ in ranks)
+    weighted = [-weight for priority, weight in ranks if priority == last]
+    if len(weighted) == 1:
+        return [0] * len(ranks)
+    scale = lcm(*(weight.denominator for weight in weighted))
+    whole = [int(weight * scale) for weight in weighted]
+    if not 1 <= min(whole) <= max(whole) <= _MOST_WEIGHT:
+        raise SimulationError(
+            f"weights {', '.join(f'{float(weight):g}' for weight in weighted)} are no ratio of numbers up to "
+            f"{_MOST_WEIGHT}, which switches are told.",
+            hint="Use rounder weights, or --level flow.",
+        )
+    return [0] * (len(ranks) - len(whole)) + whole
+
+
+def _class_names(ranks: Mapping[Key, int]) -> tuple[str, ...]:
+    return tuple(f"priority {priority}, weight {float(-weight):g}" for priority, weight in ranks)
+
+
+def _with_classes(options: PacketOptions, ranks: Mapping[Key, int]) -> PacketOptions:
+    first, *more = zip(_class_names(ranks), _weights(ranks), strict=True)
+    classes = (TrafficClass(name, options.transport, weight, options.changes) for name, weight in more)
+    return replace(options, weight=first[1], classes=tuple(classes))
+
+
+def _jobs(
+    scenario: Scenario, network: PacketNetwork, ranks: Mapping[Key, int]
+) -> tuple[list[Job], dict[str, list[int]]]:
+    """Return the engine's jobs, and by name the numbers of each part's repetitions."""
+    jobs: list[Job] = []
+    numbers: dict[str, list[int]] = {}
+    for part in scenario.jobs:
+        program = program_of(network.fabric, part)
+        numbers[part.name] = []
+        for repetition in range(part.repeat):
+            after = (len(jobs) - 1,) if repetition else tuple(numbers[other][-1] for other in part.after)
+            numbers[part.name].append(len(jobs))
+            jobs.append(
+                Job(
+                    program,
+                    part.size,
+                    part.name,
+                    part.start,
+                    after,
+                    part.compute,
+                    ranks[_key(part)],
+                    part.share.cap_Bps,
+                    part.slow,
+                )
+            )
+    return jobs, numbers
+
+
+def _alone(job: Job, first: int) -> Job:
+    """Return a repetition of a job as it would be with the cluster to itself, from time 0."""
+    after = tuple(other - first for other in job.after if other >= first)
+    return Job(job.program, job.size_bytes, job.name, 0.0, after, job.compute_s, job.traffic_class)
+
+
+def _stream(network: PacketNetwork, stream: Stream, number: int) -> Traffic:
+    """Return steady traffic as one message that may not go faster than its rate."""
+    ends = gpu(network.fabric, stream.source), gpu(network.fabric, stream.target)
+    name = f"{stream.source} -> {stream.target}"
+    found = messages(*ends, stream.rate * stream.duration, stream.start, name=name)
+    return replace(found.in_class(number), cap_Bps=min(stream.rate, stream.share.cap_Bps))
