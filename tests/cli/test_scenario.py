@@ -145,6 +145,13 @@ def test_what_packets_cannot_honour_is_refused(
     assert got["message"] == message
 
 
+def test_a_slow_rank_inside_a_host_is_refused(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "cluster: small.yaml\njobs: [{name: a, size: 1MiB, hosts: 0-1, slow: {3: 2.0}}]\n"
+    scenario.write_text(text)
+    assert run(["scenario", str(scenario), "--level", "packet"]) == 2
+    assert "a message that stays inside its host cannot be slowed or capped" in capsys.readouterr().err
+
+
 def test_flow_level_scenarios_take_no_options_of_packets(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["scenario", str(scenario), "--loss", "0.1"]) == 2
     assert "--loss is about packets; level flow has none." in capsys.readouterr().err

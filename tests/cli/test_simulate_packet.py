@@ -111,6 +111,13 @@ def test_a_small_buffer_drops_and_pauses_keep_it_from_that(capsys: pytest.Captur
     assert answer(capsys, *words, "--buffer", "8us", "--transport", "roce", "--no-pfc")["counters"]["drops"] > 0
 
 
+def test_a_queue_marks_from_the_depth_asked_for(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    words = ("simulate", "incast", "--cluster", cluster, "--senders", "7", "--size", "1MB", "--transport", "dctcp")
+    early, late = (answer(capsys, *words, "--ecn", depth) for depth in ("2us", "40us..50us:0.5"))
+    assert early["peak_queue_bytes"] < late["peak_queue_bytes"]
+    assert early["tally"]["marks"] > late["tally"]["marks"]
+
+
 def test_frames_are_as_long_as_asked(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
     words = ("simulate", "incast", "--cluster", cluster, "--senders", "1", "--size", "143400")
     assert answer(capsys, *words, "--mtu", "1500")["counters"]["data_packets"] == 100  # 66 bytes of headers
@@ -156,10 +163,13 @@ def test_a_link_fails_and_comes_back(capsys: pytest.CaptureFixture[str], cluster
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--loss", "2"), '--loss "2" has no rate from 0 to 1.'),
-        (("--loss", "leaf-00->spine-00=x"), '--loss "leaf-00->spine-00=x" has no rate from 0 to 1.'),
+        (("--loss", "2"), '--loss "2" has no chance from 0 to 1.'),
+        (("--loss", "leaf-00->spine-00=x"), '--loss "leaf-00->spine-00=x" has no chance from 0 to 1.'),
         (("--loss", "host-00/gpu-0=0.1"), '"host-00/gpu-0" has no network cable; inside hosts there are no packets.'),
         (("--buffer", "lots"), 'cannot read time "lots".'),
+        (("--buffer", "0us"), "--buffer 0 leaves no packet a place to wait."),
+        (("--ecn", "4us..2us"), '--ecn "4us..2us" marks from no depth on.'),
+        (("--ecn", "4us:2"), '--ecn "4us:2" has no chance from 0 to 1.'),
         (("--mtu", "100"), "--mtu 100 is not from 130 to 65536 bytes."),
         (("--mtu", "1500", "--payload", "1KiB"), "--payload and --mtu both say how long packets are."),
         (("--recovery", "hope"), 'transport "dcqcn": recovery "hope" is not one of go-back-n, selective.'),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from syncline.sim.packet import LinkChange, PacketNetwork, PacketOptions
+    from syncline.sim.packet import LinkChange, Marks, PacketNetwork, PacketOptions
     from syncline.sim.packet.loaded import Background
 
 DEFAULT_TRANSPORT = "dcqcn"
@@ -33,6 +33,12 @@ RecoveryOption = Annotated[
 ]
 PfcOption = Annotated[
     bool | None, typer.Option("--pfc/--no-pfc", help="Packet level: switches pause senders instead of dropping.")
+]
+EcnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ecn", metavar="TIME[..TIME[:P]]", help="Packet level: depth of a queue from which it marks (to ..)."
+    ),
 ]
 BackgroundOption = Annotated[
     str | None,
@@ -59,6 +65,7 @@ class Asked:
     mtu: int | None = None
     recovery: str | None = None
     pfc: bool | None = None
+    ecn: str | None = None
     background: str | None = None
     fail: Sequence[str] | None = None
     reroute: str | None = None
@@ -82,7 +89,15 @@ class Asked:
         name = DEFAULT_TRANSPORT if transport == "rdma" else transport
         chosen: Any = routing
         found = PacketOptions(
-            name, chosen, seed, changes=changes, lossless=self.pfc, **self._buffer(), **self._loss(network), **more
+            name,
+            chosen,
+            seed,
+            changes=changes,
+            lossless=self.pfc,
+            marks=self._marks(),
+            **self._buffer(),
+            **self._loss(network),
+            **more,
         )
         return replace(found, payload_bytes=self._payload_bytes(found))
 
@@ -109,24 +124,39 @@ class Asked:
 
     def _buffer(self) -> dict[str, Any]:
         from syncline import units
+        from syncline.errors import UsageError
 
         if self.buffer is None:
             return {}
-        return (
-            {"buffer_s": units.time(self.buffer)}
-            if self.buffer.endswith("s")
-            else {"buffer_bytes": units.size(self.buffer)}
-        )
+        name, read = ("buffer_s", units.time) if self.buffer.endswith("s") else ("buffer_bytes", units.size)
+        if read(self.buffer) == 0:
+            raise UsageError("--buffer 0 leaves no packet a place to wait.", hint="Write 16MiB or 20us.")
+        return {name: read(self.buffer)}
+
+    def _marks(self) -> Marks | None:
+        """Read "4us..12us:0.2" as the depths at which marking begins and is full, and the chance there."""
+        from syncline import units
+        from syncline.errors import UsageError
+        from syncline.sim.packet import Marks
+
+        if self.ecn is None:
+            return None
+        depths, _, chance = self.ecn.partition(":")
+        low, _, high = depths.partition("..")
+        low_s, high_s = units.time(low), units.time(high or low)
+        if not 0 < low_s <= high_s:
+            raise UsageError(f'--ecn "{self.ecn}" marks from no depth on.', hint="Write 5us, or 4us..12us:0.2.")
+        return Marks(low_s, high_s, _share("--ecn", chance or "1", self.ecn))
 
     def _loss(self, network: PacketNetwork) -> dict[str, Any]:
         everywhere, single = 0.0, {}
         for text in self.loss or ():
             place, equals, rate = text.rpartition("=")
             if not equals:
-                everywhere = _rate(text, text)
+                everywhere = _share("--loss", text, text)
                 continue
             for cable in _cables(network, place):
-                single[cable] = _rate(rate, text)
+                single[cable] = _share("--loss", rate, text)
         return {"loss": everywhere, "link_loss": single}
 
     def _payload_bytes(self, options: PacketOptions) -> int:
@@ -143,15 +173,15 @@ class Asked:
         return self.mtu - header
 
 
-def _rate(text: str, whole: str) -> float:
+def _share(option: str, text: str, whole: str) -> float:
     from syncline.errors import UsageError
 
     try:
         found = float(text)
     except ValueError:
         found = -1.0
-    if not 0 <= found < 1:
-        raise UsageError(f'--loss "{whole}" has no rate from 0 to 1.', hint="Write 0.0001, or LINK=0.0001.")
+    if not 0 <= found <= 1:
+        raise UsageError(f'{option} "{whole}" has no chance from 0 to 1.', hint="Write it as 0.0001.")
     return found
 
 

@@ -12,6 +12,7 @@ from syncline.cli.packet_options import (
     Asked,
     BackgroundOption,
     BufferOption,
+    EcnOption,
     LossOption,
     MtuOption,
     PayloadOption,
@@ -63,6 +64,7 @@ def scenario(
     mtu: MtuOption = None,
     recovery: RecoveryOption = None,
     pfc: PfcOption = None,
+    ecn: EcnOption = None,
     background: BackgroundOption = None,
     trace: Trace = None,
     json: JsonOption = False,
@@ -73,7 +75,7 @@ def scenario(
     from syncline.fabric import load
     from syncline.sim.scenario import load_scenario
 
-    asked = Asked(loss, buffer, payload, mtu, recovery, pfc, background)
+    asked = Asked(loss, buffer, payload, mtu, recovery, pfc, ecn, background)
     if level not in ("flow", "packet"):
         raise UsageError(f'a scenario cannot be played at level "{level}".', hint="One of: flow, packet.")
     described = load_scenario(file)

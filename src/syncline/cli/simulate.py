@@ -12,6 +12,7 @@ from syncline.cli.packet_options import (
     Asked,
     BackgroundOption,
     BufferOption,
+    EcnOption,
     FailOption,
     LossOption,
     MtuOption,
@@ -92,6 +93,7 @@ def simulate(
     mtu: MtuOption = None,
     recovery: RecoveryOption = None,
     pfc: PfcOption = None,
+    ecn: EcnOption = None,
     background: BackgroundOption = None,
     fail: FailOption = None,
     reroute: RerouteOption = None,
@@ -112,7 +114,7 @@ def simulate(
         raise UsageError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow, packet.")
     if calibrate and algorithm != "nccl":
         raise UsageError("--calibrate fits the model of NCCL.", hint="Add --algorithm nccl.")
-    asked = Asked(loss, buffer, payload, mtu, recovery, pfc, background, fail, reroute)
+    asked = Asked(loss, buffer, payload, mtu, recovery, pfc, ecn, background, fail, reroute)
     if level != "packet" or algorithm == "nccl":
         asked.refuse("nccl" if algorithm == "nccl" else level)
     fabric = load(cluster)

@@ -14,6 +14,7 @@ from syncline.cli.packet_options import (
     Asked,
     BackgroundOption,
     BufferOption,
+    EcnOption,
     FailOption,
     LossOption,
     MtuOption,
@@ -76,6 +77,7 @@ def traffic(
     mtu: MtuOption = None,
     recovery: RecoveryOption = None,
     pfc: PfcOption = None,
+    ecn: EcnOption = None,
     background: BackgroundOption = None,
     fail: FailOption = None,
     reroute: RerouteOption = None,
@@ -98,7 +100,7 @@ def traffic(
                          hint="Leave --level out, or simulate a collective (allreduce, alltoall ...).")  # fmt: skip
     fabric = load(cluster)
     network = packet_network(fabric)
-    asked = Asked(loss, buffer, payload, mtu, recovery, pfc, background, fail, reroute)
+    asked = Asked(loss, buffer, payload, mtu, recovery, pfc, ecn, background, fail, reroute)
     options = asked.options(network, transport, routing, seed)
     bytes_each = units.size(size)
     pattern = str(context.info_name)

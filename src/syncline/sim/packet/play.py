@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import lcm
+from math import gcd, lcm
 
 from syncline.errors import SimulationError
 from syncline.sim.packet.events import cables, is_access, link_changes
@@ -145,7 +145,7 @@ Key = tuple[int, Fraction]
 
 
 def _key(part: Treatment) -> Key:
-    return part.priority, -Fraction(part.weight).limit_denominator(100)
+    return part.priority, -Fraction(str(part.weight))  # as it is written: 0.1 is a tenth
 
 
 def _ranks(parts: Sequence[Treatment]) -> dict[Key, int]:
@@ -173,8 +173,9 @@ def _weights(ranks: Mapping[Key, int]) -> list[int]:
     if len(weighted) == 1:
         return [0] * len(ranks)
     scale = lcm(*(weight.denominator for weight in weighted))
-    whole = [int(weight * scale) for weight in weighted]
-    if not 1 <= min(whole) <= max(whole) <= _MOST_WEIGHT:
+    scaled = [int(weight * scale) for weight in weighted]
+    whole = [weight // gcd(*scaled) for weight in scaled]
+    if max(whole) > _MOST_WEIGHT:
         raise SimulationError(
             f"weights {', '.join(f'{float(weight):g}' for weight in weighted)} are no ratio of numbers up to "
             f"{_MOST_WEIGHT}, which switches are told.",
