@@ -16,12 +16,16 @@ DEFAULT_TRANSPORT = "dcqcn"
 
 LossOption = Annotated[
     list[str] | None,
-    typer.Option("--loss", metavar="RATE|LINK=RATE", help="Packet level: chance that a link destroys a packet. Again."),
+    typer.Option(
+        "--loss", metavar="RATE|LINK=RATE", help="Packet level: chance that a link destroys a packet; may be repeated."
+    ),
 ]
 BufferOption = Annotated[
     str | None,
     typer.Option(
-        "--buffer", metavar="SIZE|TIME", help="Packet level: buffer of a switch; a time at all its ports' rate."
+        "--buffer",
+        metavar="SIZE|TIME",
+        help="Packet level: buffer of a switch: 16MiB, or 20us at the rate of all its ports.",
     ),
 ]
 PayloadOption = Annotated[str | None, typer.Option("--payload", help="Packet level: bytes of payload (default 4KiB).")]
@@ -37,7 +41,9 @@ PfcOption = Annotated[
 EcnOption = Annotated[
     str | None,
     typer.Option(
-        "--ecn", metavar="TIME[..TIME[:P]]", help="Packet level: depth of a queue from which it marks (to ..)."
+        "--ecn",
+        metavar="TIME[..TIME[:P]]",
+        help="Packet level: depths at which a queue begins and ends to mark: 4us..12us.",
     ),
 ]
 BackgroundOption = Annotated[
@@ -48,7 +54,9 @@ BackgroundOption = Annotated[
 ]
 FailOption = Annotated[
     list[str] | None,
-    typer.Option("--fail", metavar="PLACE@TIME[..TIME]", help="Packet level: a cable or device fails (to ..). Again."),
+    typer.Option(
+        "--fail", metavar="PLACE@TIME[..TIME]", help="Packet level: leaf-00<->spine-01@2ms..5ms fails; may be repeated."
+    ),
 ]
 RerouteOption = Annotated[
     str | None, typer.Option("--reroute", help="With --fail: switches route around it after this time (default 1ms).")

@@ -315,5 +315,6 @@ for _name in ("incast", "permutation", "all-pairs"):
     _manual = examples(
         f"syncline simulate {_name} --cluster fat-tree-1024 --transport dctcp --level packet --html page.html",
         f"syncline simulate {_name} --cluster fat-tree-1024 --transport ndp --json",
+        f"syncline simulate {_name} --cluster fat-tree-1024 --loss 0.0001 --recovery selective --background 0.2",
     )
     app.command(_name, short_help=f"Simulate {_name}, packet by packet.", epilog=_manual)(traffic)

@@ -82,7 +82,7 @@ def traffic(
     fail: FailOption = None,
     reroute: RerouteOption = None,
     level: Annotated[str, typer.Option(help="packet; a pattern without a program has no other.")] = "packet",
-    seed: Annotated[int, typer.Option(help="Seed of hashes, marks and the permutation.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of hashes, marks, losses, background and the permutation.")] = 0,
     trace: Annotated[Path | None, typer.Option(help="Write the timeline (.json for Perfetto, .parquet).")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page: queues, marks and rates over time.")] = None,
     json: JsonOption = False,
@@ -116,7 +116,7 @@ def traffic(
             changes=asked.changes(network), progress=report,
         )  # fmt: skip
     payload_json = {"cluster": fabric.name, "pattern": pattern, "messages": len(messages), "size_bytes": bytes_each,
-                    "transport": transport, "routing": routing, "seed": seed,
+                    "transport": options.transport, "routing": routing, "seed": seed,
                     "asked": asked.shown()} | outcome.to_json() | by_load(outcome)  # fmt: skip
     if trace:
         save(outcome.timeline(), trace)
