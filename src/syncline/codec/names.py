@@ -118,7 +118,7 @@ FAMILIES: Mapping[str, Maker] = {
     "int4": _block(4, 512),
     "sign": lambda o: Sign(_int(o, "block", 512)),
     "ternary": lambda o: Ternary(_int(o, "block", 256), o.pop("round", "stochastic")),
-    "topk": lambda o: TopK(_keep(o, 0.01)),
+    "topk": lambda o: TopK(_keep(o, 0.05)),
     "randomk": lambda o: RandomK(_keep(o, 0.01)),
     "powersgd": lambda o: LowRank(_int(o, "rank", 4)),
 }

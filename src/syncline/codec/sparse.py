@@ -37,7 +37,7 @@ class TopK(Scheme):
 
     owes_all = True
 
-    def __init__(self, keep: float = 0.01) -> None:
+    def __init__(self, keep: float = 0.05) -> None:
         self.keep = check_keep(keep, "topk")
         self.name = f"topk:keep={keep:g}"
 
