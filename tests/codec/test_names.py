@@ -21,7 +21,7 @@ from syncline.errors import CodecError
         ("ternary:round=nearest", "ternary:round=nearest"),
         ("sign:block=512", "sign"),
         ("fp8:format=e5m2", "fp8:format=e5m2"),
-        ("topk", "topk:keep=0.01"),
+        ("topk", "topk:keep=0.05"),
         ("topk:keep=1%", "topk:keep=0.01"),
         ("topk:keep=0.010+int8", "topk:keep=0.01+int8"),
         ("randomk:keep=0.05", "randomk:keep=0.05"),

@@ -100,18 +100,18 @@ def test_steps_alone_are_computation_and_one_average_every_so_many() -> None:
     alone, wire_s = slow.predict(["local-sgd:every=8+int8"]), 1.5 * 24e6 / 1.25e5
     assert alone == pytest.approx(WORK.total_s + wire_s / 8, rel=0.05)
     crowded = replace(slow, num_cores=2.0)
-    assert crowded.predict(["local-sgd:every=16+int4"]) > 2 * WORK.total_s
+    assert crowded.predict(["local-sgd:every=8+int4"]) > 2 * WORK.total_s
 
 
 def test_steps_alone_are_taken_on_a_very_slow_link_in_the_class_that_allows_them() -> None:
     choice = decide(at(1e6), "aggressive")
     (name,) = set(choice.codecs)
-    assert name == "local-sgd:every=16+topk:keep=0.01+int8"
+    assert name == "local-sgd:every=8+topk:keep=0.01+int8"
     assert choice.predicted_s == choice.table[name]
     assert choice.predicted_s * LOCAL_WORTH < at(1e6).predict(choice.together)
     assert choice.why.startswith(f"{name}: at 1 Mb/s, 4 ranks a step should take")
     assert f", {choice.together[0]} " in choice.why, "the best with which ranks talk at every step"
-    assert [Local.named(one) is not None for one in choice.table] == [False] * 8 + [True] * 4
+    assert [Local.named(one) is not None for one in choice.table] == [False] * 8 + [True] * 3
     for other in (decide(at(1e6), "safe"), decide(at(1e6), "aggressive", alone=False), decide(at(1e9), "aggressive")):
         assert other.codecs == other.together
         assert Local.named(other.codecs[0]) is None
@@ -121,7 +121,7 @@ def test_fewer_steps_alone_are_taken_where_they_are_about_as_fast_and_what_is_in
     far = at(1e9, latency_s=0.1)
     choice = decide(far, "aggressive")
     assert choice.codecs == ("local-sgd:every=8+int4",) * 4
-    held = ("local-sgd:every=16+int8",) * 4
+    held = ("local-sgd:every=8+int8",) * 4
     assert decide(far, "aggressive", held).codecs == held
     assert decide(at(1e9), "aggressive", held).codecs == decide(at(1e9), "aggressive").codecs
 

@@ -177,11 +177,11 @@ def test_another_optimizer_that_talks_less_often_is_named_where_it_is_much_faste
 def test_steps_alone_are_tried_for_whole_periods_after_the_best_of_the_others_and_held() -> None:
     pilot = Pilot("aggressive", ("int8",))
     used = run(pilot, 1e6, 60)
-    name = "local-sgd:every=16+topk:keep=0.01+int8"
+    name = "local-sgd:every=8+topk:keep=0.01+int8"
     assert used[4:6] == ["powersgd:rank=4"] * 2, "what is slow is tried for two steps"
     assert used[6:] == [name] * 54, "plain is hopeless there"
     assert list(pilot.trials) == ["powersgd:rank=4", name]
-    assert (pilot.phase, pilot.period, pilot.num_scored) == ("hold", 16, 16)
+    assert (pilot.phase, pilot.period, pilot.num_scored) == ("hold", 8, 8)
     assert pilot.why().startswith(f"{name}: at 1 Mb/s")
     assert f"measured: powersgd:rank=4 {show_time(pilot.trials['powersgd:rank=4'])}, {name} " in pilot.why()
     assert pilot.dense_extra == 0, "the guard needs no dense step there"
@@ -192,7 +192,7 @@ def test_steps_alone_are_tried_for_whole_periods_after_the_best_of_the_others_an
 
 def test_steps_alone_that_are_not_much_faster_in_truth_are_left() -> None:
     pilot = Pilot("aggressive", ("int8",))
-    run(pilot, 1e6, 60, slower={"local-sgd:every=16+topk:keep=0.01+int8": 9.0})
+    run(pilot, 1e6, 60, slower={"local-sgd:every=8+topk:keep=0.01+int8": 9.0})
     assert set(pilot.codecs) == {"powersgd:rank=4"}
     assert "uses powersgd:rank=4: steps alone must be 1.3 times as fast" in pilot.why()
 
@@ -200,7 +200,7 @@ def test_steps_alone_that_are_not_much_faster_in_truth_are_left() -> None:
 def test_steps_alone_end_when_the_link_becomes_fast() -> None:
     pilot = Pilot("aggressive", ("int8",))
     run(pilot, 1e6, 60)
-    assert pilot.period == 16
+    assert pilot.period == 8
     run(pilot, 10e9, 300)
     assert pilot.period == 1
     together = Pilot("aggressive", ("int8",), alone=False)
@@ -212,7 +212,7 @@ def test_drift_takes_steps_alone_away_and_only_then_the_class() -> None:
     run(pilot, 1e6, 60)
     pilot.drifted("the loss rose")
     assert (pilot.accuracy, pilot.alone, pilot.to_json()["alone"]) == ("aggressive", False, False)
-    assert "local-sgd:every=16+topk:keep=0.01+int8" not in run(pilot, 1e6, 60)
+    assert "local-sgd:every=8+topk:keep=0.01+int8" not in run(pilot, 1e6, 60)
     assert "the loss rose: no more steps alone" in pilot.why()
     pilot.drifted("the loss rose")
     assert pilot.accuracy == "safe"

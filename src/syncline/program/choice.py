@@ -31,7 +31,7 @@ NEAR = 1.03
 """Predictions this close are equal: the candidate that loses least is taken."""
 PLAIN_NEAR = 1.05
 """Plain, which costs no trial, is left only for what should be this much faster."""
-LOCAL_EVERY = (2, 4, 8, 16)
+LOCAL_EVERY = (2, 4, 8)
 LOCAL_CODECS = ("int8", "int4", "topk:keep=0.01+int8")
 LOCAL_CLASS = "aggressive"
 """The class in which ranks may step without the others for a while."""
