@@ -7,6 +7,8 @@ import time
 from syncline.audit.host import Host
 
 MIN_SEGMENTS = 1000
+MIN_AGAIN = 20
+"""Fewer segments sent again are chance, or a host that answered late, whatever their share."""
 SPIN_S = 0.5
 
 
@@ -25,7 +27,7 @@ def measure(host: Host, active: bool = False) -> dict[str, float]:
     found = {}
     segments = tcp_segments(host)
     if segments is not None and segments[0] >= MIN_SEGMENTS:
-        found["tcp retransmits"] = segments[1] / segments[0]
+        found["tcp retransmits"] = segments[1] / segments[0] if segments[1] >= MIN_AGAIN else 0.0
     if host.fabric_interfaces or host.fabric_ports:
         found["link downs"] = link_downs(host)
     if active and host.root.is_live:

@@ -12,6 +12,7 @@ import json
 import os
 import select
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
@@ -93,6 +94,8 @@ class Datagrams:
         self._in = socket.socket(self._family, socket.SOCK_DGRAM)
         self._in.bind((own, 0))
         self._in.setblocking(False)
+        self._arrivals = select.poll()  # not select.select, which knows no descriptor above 1023
+        self._arrivals.register(self._in, select.POLLIN)
         self.address: Address = self._in.getsockname()[:2]
         self._out: dict[int, socket.socket] = {}
 
@@ -117,7 +120,7 @@ class Datagrams:
 
     def hear(self, wait_s: float) -> list[bytes]:
         """Return what has come, after waiting so long for the first."""
-        if not select.select([self._in], [], [], max(0.0, wait_s))[0]:
+        if not self._arrivals.poll(1000 * max(0.0, wait_s)):
             return []
         heard = []
         while True:
@@ -152,7 +155,7 @@ class StoreBeats:
 
     def hear(self, wait_s: float) -> list[bytes]:
         """Return the beats that are new, after waiting so long."""
-        select.select([], [], [], max(0.0, wait_s))
+        time.sleep(max(0.0, wait_s))
         new: list[bytes] = []
         for key in self._others:
             try:

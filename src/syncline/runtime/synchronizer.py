@@ -46,7 +46,12 @@ class Synchronizer:
         self._rate_Bps = 0.0
         self.reason = "as given"
         self._writer = SpanWriter()
-        self._watchdog = start_watchdog(self, links.team, settings.watch_s)
+        try:
+            self._watchdog = start_watchdog(self, links.team, settings.watch_s)
+        except BaseException:
+            self._conveyor.abandon()
+            self._writer.close()
+            raise
 
     # Steps
 

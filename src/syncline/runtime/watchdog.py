@@ -207,6 +207,14 @@ def start_watchdog(watched: Watched, team: Team, watch_s: float) -> Watchdog | N
 def _meet(team: Team) -> Roll:
     """Exchange names and addresses, and see whether datagrams pass between all ranks."""
     post = Datagrams(team.rank)
+    try:
+        return _introduce(post, team)
+    except BaseException:
+        post.close()
+        raise
+
+
+def _introduce(post: Datagrams, team: Team) -> Roll:
     said = {"host": os.environ.get("SYNCLINE_LAB_HOST") or socket.gethostname(), "address": post.address}
     everyone = exchange_json({**said, "token": os.urandom(8).hex()}, team)
     members = tuple(Member(rank, str(one["host"])) for rank, one in zip(team.members, everyone, strict=True))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from syncline.audit.expect import Expect
 from syncline.audit.host import Host
 from syncline.audit.interface import Interface
-from syncline.audit.measure import MIN_SEGMENTS, tcp_segments
+from syncline.audit.measure import MIN_AGAIN, MIN_SEGMENTS, tcp_segments
 from syncline.audit.rdma import RdmaPort
 from syncline.audit.rule import Seen, rule
 from syncline.finding import Action, Severity
@@ -280,7 +280,7 @@ def retransmits(host: Host, expect: Expect) -> Iterator[Seen]:
     if segments is None:
         return
     sent, again = segments
-    if sent >= MIN_SEGMENTS and again > RETRANSMIT_SHARE * sent:
+    if sent >= MIN_SEGMENTS and again >= MIN_AGAIN and again > RETRANSMIT_SHARE * sent:
         severity = Severity.CRITICAL if again > 10 * RETRANSMIT_SHARE * sent else Severity.WARNING
         yield Seen(
             "TCP",
