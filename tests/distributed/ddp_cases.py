@@ -108,18 +108,21 @@ def conserves(rank: int) -> dict[str, float]:
     return result
 
 
-def unused(rank: int) -> dict[str, Any]:
+class Branches(nn.Module):
     """A branch that only some ranks take, and one that nobody takes."""
 
-    class Branches(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            torch.manual_seed(3)
-            self.always, self.sometimes, self.never = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.always, self.sometimes, self.never = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
 
-        def forward(self, x: torch.Tensor, take: bool) -> torch.Tensor:
-            x = self.always(x)
-            return self.sometimes(x) if take else x
+    def forward(self, x: torch.Tensor, take: bool) -> torch.Tensor:
+        y: torch.Tensor = self.always(x)
+        return self.sometimes(y) if take else y
+
+
+def unused(rank: int) -> dict[str, Any]:
+    """A branch that only some ranks take, and one that nobody takes."""
 
     def run(turn_on: bool) -> tuple[dict[str, torch.Tensor], Any]:
         model = distributed(Branches(), find_unused_parameters=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from tests.distributed.ddp_cases import WIDTH, batch, distributed, network, same_everywhere, weights
+from tests.distributed.ddp_cases import Branches, batch, distributed, network, same_everywhere, weights
 from torch import nn
 
 import syncline.torch
@@ -218,19 +218,6 @@ def accumulates(rank: int) -> dict[str, Any]:
         handle.close()
         found[f"{how}_same"] = same_everywhere(weights(model))
     return found
-
-
-class Branches(nn.Module):
-    """A branch that only some ranks take, and one that nobody takes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(3)
-        self.always, self.sometimes, self.never = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
-
-    def forward(self, x: torch.Tensor, take: bool) -> torch.Tensor:
-        y: torch.Tensor = self.always(x)
-        return self.sometimes(y) if take else y
 
 
 def unused(rank: int) -> dict[str, Any]:
