@@ -215,6 +215,32 @@ def do_all(rank: int, port: int) -> dict[str, Any]:
     return found
 
 
+def closed(rank: int, port: int) -> tuple[int, int, str]:
+    """Close a group that has run a vendor step; return how many threads it had, how many are left, and its error."""
+    import os
+
+    import torch
+
+    from syncline.errors import SynclineError
+    from syncline.runtime.executor import Executor
+    from syncline.runtime.group import Group
+    from syncline.runtime.launch import Launch
+
+    before = len(os.listdir("/proc/self/task"))
+    case = Case("vendor", Kind.ALL_REDUCE, 2)
+    with Group.join(Launch("test", rank, 2, rank, "127.0.0.1", port)) as group, Executor(group) as executor:
+        bound = executor.bind(case.program(), torch.from_numpy(case.buffer(rank)))
+        bound.run(0.0)
+        during = len(os.listdir("/proc/self/task"))
+        group.barrier()
+    after = len(os.listdir("/proc/self/task"))
+    try:
+        bound.run(0.0)
+    except SynclineError as error:
+        return during - before, after - before, str(error)
+    return during - before, after - before, "nothing was raised"
+
+
 def stalled(rank: int, port: int) -> tuple[str, str, float]:
     """Run a ring in which the last rank never takes part; return the error of the others and when it came."""
     import time

@@ -12,6 +12,7 @@ pytest.importorskip("torch", reason="the executor needs torch")
 from tests.distributed.executor_cases import (
     NUM_PROCESSES,
     Case,
+    closed,
     coded,
     do_all,
     every_family,
@@ -120,6 +121,11 @@ def test_the_timeline_says_who_sent_what_to_whom_in_which_round() -> None:
     assert 0 <= everyone.start_s <= everyone.end_s
     for rank in range(1, NUM_PROCESSES):
         assert results()[rank]["repeats"]["everyone"].equals(everyone)
+
+
+def test_a_closed_group_has_no_threads_left_to_abort_the_interpreters_end() -> None:
+    for during, after, error in run_ranks(2, closed):
+        assert during > 0 and after == 0 and "this group was closed" in error
 
 
 def test_a_rank_that_does_not_answer_is_named_by_all_others() -> None:

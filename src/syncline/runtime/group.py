@@ -37,7 +37,7 @@ class Group:
                 hint="Call torch.distributed.init_process_group first, or use Group.join.",
             )
         found: Any = group if group is not None else dist.group.WORLD
-        self.handle: dist.ProcessGroup = found
+        self._handle: dist.ProcessGroup | None = found
         self.rank = dist.get_rank(self.handle)
         self.size = dist.get_world_size(self.handle)
         self.backend = str(dist.get_backend(self.handle))
@@ -63,11 +63,24 @@ class Group:
         """Return the backend this machine's ranks would use: nccl where there are GPUs, else gloo."""
         return "nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
 
+    @property
+    def handle(self) -> dist.ProcessGroup:
+        """The group as torch knows it."""
+        if self._handle is None:
+            raise ExecutionError("this group was closed.", hint="Make a new one with Group.join.")
+        return self._handle
+
     def close(self) -> None:
-        """Leave the group, if this object made it."""
-        if self._made and dist.is_initialized():
+        """Leave the group, if this object made it.
+
+        Letting go of torch's object joins its threads. One that still drops a tensor while the interpreter ends would
+        abort the process.
+        """
+        if self._made:
             self._made = False
-            dist.destroy_process_group()
+            self._handle = None
+            if dist.is_initialized():
+                dist.destroy_process_group()
 
     def __enter__(self) -> Group:
         return self
