@@ -190,3 +190,48 @@ def test_the_cluster_sharpens_the_lint(tmp_path: Path) -> None:
 
     (tmp_path / "a.log").write_text("h:1:1 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.\n")
     assert diagnose([tmp_path], cluster=load("h100-64-rail")).findings[0].rule == "nccl.env.rdma-off"
+
+
+@pytest.mark.parametrize("prefix", ["0: ", "[1,0]<stdout>:", "2026-08-06T14:10:20.9-07:00 stdout F ", "(main pid=7) "])
+def test_tables_of_nccl_tests_behind_what_launchers_put_in_front(prefix: str) -> None:
+    book = shipped_rules()
+    example = book["bench.slow-host"].example
+    assert found_in("".join(prefix + line for line in example.splitlines(keepends=True)), book) == ["bench.slow-host"]
+
+
+BOND = """\
+{0} mlx5_core 0000:41:00.0 eth2: Link down
+{1} bond0: (slave eth2): link status down for interface, disabling it in 200 ms
+{1} bond0: (slave eth2): link status definitely down, disabling slave
+"""
+
+
+@pytest.mark.parametrize(
+    "times",
+    [("[  431.479939]", "[  431.788827]"), ("Mar 27 15:37:34 n1 kernel:", "Mar 27 15:37:35 n1 kernel:")],
+)
+def test_a_link_that_goes_down_once_under_a_bond_does_not_flap(times: tuple[str, str]) -> None:
+    assert found_in(BOND.format(*times), shipped_rules()) == ["kernel.link.down"]
+
+
+def test_a_bonded_link_that_goes_down_three_times_a_day_flaps() -> None:
+    hours = [f"Mar 27 {hour}:37:34 n1 kernel:" for hour in (10, 11, 12)]
+    assert found_in("".join(BOND.format(hour, hour) for hour in hours), shipped_rules()) == ["kernel.link.flap"]
+
+
+@pytest.mark.parametrize(
+    ("line", "rules"),
+    [
+        ("NCCL WARN NET/IB : mlx5_4:1 Got non-fatal async event: port error(10)", ["rdma.port.error"]),
+        ("NCCL WARN NET/IB : mlx5_4:1 Got non-fatal async event: port active(9)", []),
+        ("NCCL WARN NET/IB : mlx5_4:1 Got non-fatal async event: SM change(13)", ["rdma.fabric.changed"]),
+        ("NCCL WARN NET/IB : mlx5_4:1 async fatal event: local catastrophic error", ["rdma.port.error"]),
+        ("NET/IB: Got completion from peer 1.2.3.4<5> with status=IBV_WC_RNR_RETRY_EXC_ERR(13) opcode=SEND(0)",
+         ["rdma.receiver-not-ready"]),
+        ("NET/IB: Got completion from peer 1.2.3.4<5> with status=IBV_WC_LOC_PROT_ERR(4) opcode=SEND(0)",
+         ["rdma.local-protection"]),
+        ("NCCL INFO GPU Direct RDMA Disabled for GPU 7 / HCA 0 (distance 8 > 5)", []),
+    ],
+)  # fmt: skip
+def test_what_newer_releases_of_nccl_write(line: str, rules: list[str]) -> None:
+    assert found_in(f"n1:1:2 [0] transport/net_ib/common.cc:180 {line}\n", shipped_rules()) == rules

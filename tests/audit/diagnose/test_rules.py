@@ -101,7 +101,9 @@ def test_the_rule_of_the_guide_works(tmp_path: Path) -> None:
         (("explains: [nccl.abort]", "severity: bad"), "`severity` is one of ok, warning, critical"),
         (("explains: [nccl.abort]", "confidence: 3"), "`confidence` is above 0 and at most 1."),
         (("explains: [nccl.abort]", "check: magic"), 'no check is called "magic"'),
-        (("explains: [nccl.abort]", "rate: 5"), "`rate` is a mapping of count, within_s."),
+        (("explains: [nccl.abort]", "rate: 5"), "`rate` is a mapping of apart_s, count, within_s."),
+        (("explains: [nccl.abort]", "rate: {count: 5}"), "`rate` needs `within_s`"),
+        (("\\S+)'}", "\\S+)', limit: {device: [low, 3]}}"), "`limit` is {group: [low, high]}"),
         (("- id: ours.disk", "- ours.disk\n- id: a"), "a rule is a mapping of keys."),
     ],
 )

@@ -22,6 +22,7 @@ _MONTHS = {
     name: i + 1
     for i, name in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
 }
+_UPTIME = re.compile(r"(?:^|[ :])\[ *(\d{1,9}\.\d{3,6})\] ")
 _LEAP_YEAR = 2000
 _START = datetime(_LEAP_YEAR, 1, 1, tzinfo=timezone.utc)
 
@@ -59,6 +60,12 @@ def host_of(line: str) -> str:
         if found := pattern.search(line):
             return found[1]
     return ""
+
+
+def uptime_s(line: str) -> float | None:
+    """Return the seconds since boot on a kernel's line: good to tell how far two of its lines are apart."""
+    found = _UPTIME.search(line[:120])
+    return float(found[1]) if found else None
 
 
 def _rank(head: str) -> str:

@@ -184,8 +184,12 @@ class _Reader:
         return None if row is None else Distinct(str(row["group"]), int(row.get("min", 2)), str(row.get("across", "")))
 
     def rate(self) -> Rate | None:
-        row = self.mapping("rate", {"count", "within_s"})
-        return None if row is None else Rate(int(row["count"]), float(row["within_s"]))
+        row = self.mapping("rate", {"count", "within_s", "apart_s"})
+        if row is None:
+            return None
+        if "within_s" not in row:
+            raise self.error("rate", "`rate` needs `within_s`, the seconds in which so many count.")
+        return Rate(int(row["count"]), float(row["within_s"]), float(row.get("apart_s", 0.0)))
 
     def mapping(self, key: str, known: set[str]) -> dict[str, Any] | None:
         row = self.row.get(key)
@@ -228,6 +232,8 @@ class _Reader:
         found = []
         for name, span in row.items() if isinstance(row, dict) else ():
             if name not in groups or not isinstance(span, list) or len(span) != 2:
+                break
+            if not all(end is None or (isinstance(end, (int, float)) and not isinstance(end, bool)) for end in span):
                 break
             low, high = (-inf if span[0] is None else float(span[0])), (inf if span[1] is None else float(span[1]))
             found.append((str(name), low, high))

@@ -31,10 +31,14 @@ class Distinct:
 
 @dataclass(frozen=True)
 class Rate:
-    """The rule holds only if so many matches of one place lie within so many seconds (where lines carry times)."""
+    """The rule holds only if so many matches of one place lie within so many seconds (where lines carry times).
+
+    A line whose pattern has a group `echo` repeats what another says; it counts only `apart_s` after the last that did.
+    """
 
     count: int
     within_s: float
+    apart_s: float = 0.0
 
 
 @dataclass(frozen=True)

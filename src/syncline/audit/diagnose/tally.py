@@ -6,7 +6,7 @@ import re
 from collections import deque
 from dataclasses import dataclass, field
 
-from syncline.audit.diagnose.context import Context, context, host_of
+from syncline.audit.diagnose.context import Context, context, host_of, uptime_s
 from syncline.audit.diagnose.rule import Rule
 
 MAX_EVIDENCE = 6
@@ -84,7 +84,7 @@ class Tally:
         if fresh:
             self.evidence.append(seen)
         self._add_values(groups, where.host, seen)
-        self._add_time(name, where.time_s)
+        self._add_time(name, where.time_s if where.time_s is not None else uptime_s(text), "echo" in groups)
         if self.rule.check:
             self._add_row(match, where.host, path, line, text, order)
 
@@ -111,12 +111,14 @@ class Tally:
         if wanted and wanted.group in groups and len(self.by_host) < MAX_PLACES:
             self.by_host.setdefault(host, set()).add(groups[wanted.group])
 
-    def _add_time(self, place: str, time_s: float | None) -> None:
+    def _add_time(self, place: str, time_s: float | None, echo: bool) -> None:
         if time_s is None:
             return
         self.first_time_s = time_s if self.first_time_s is None else min(self.first_time_s, time_s)
         if self.rule.rate:
             recent = self._recent.setdefault(place, deque(maxlen=self.rule.rate.count))
+            if echo and recent and 0 <= time_s - recent[-1] < self.rule.rate.apart_s:
+                return
             recent.append(time_s)
             full = len(recent) == self.rule.rate.count
             self.burst |= full and recent[-1] - recent[0] <= self.rule.rate.within_s
