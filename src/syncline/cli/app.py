@@ -11,13 +11,15 @@ import errno
 import os
 import sys
 import traceback
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
-from typer.main import get_command
+from typer.main import get_command, get_group
 
 from syncline import __version__
 from syncline.cli.output import examples, print_json
@@ -62,10 +64,45 @@ Describe a cluster and a job once; every verb works from that description. Each 
 """
 
 
+class Verbs(Mapping[str, Any]):
+    """Verb -> its command, read when it is asked for: `syncline fabric` does not wait for the other twenty."""
+
+    def __getitem__(self, verb: str) -> Any:
+        line = VERBS[verb]
+        module = import_module(f"syncline.cli.{verb.replace('-', '_')}")
+        parent = typer.Typer(add_completion=False, rich_markup_mode=None)
+        # A verb that is of use without a word (`syncline watch`) says so.
+        bare = getattr(module, "RUNS_BARE", False)
+        parent.add_typer(module.app, name=verb, short_help=line, no_args_is_help=not bare)
+        return get_group(parent).commands[verb]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        return len(VERBS)
+
+
+class VerbGroup(TyperGroup):
+    """The command with its verbs; its manual names them without reading one."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"commands": Verbs()})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write one line for each verb."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
 def build() -> typer.Typer:
-    """Return the whole command with every verb in `VERBS` attached."""
+    """Return the whole command with every verb in `VERBS`."""
     app = typer.Typer(
         name="syncline",
+        cls=VerbGroup,
         help=HELP,
         epilog=examples("syncline --version", "syncline --install-completion"),
         no_args_is_help=True,
@@ -75,11 +112,6 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     app.callback()(_root)
-    for verb, line in VERBS.items():
-        module = import_module(f"syncline.cli.{verb.replace('-', '_')}")
-        # A verb that is of use without a word (`syncline watch`) says so.
-        bare = getattr(module, "RUNS_BARE", False)
-        app.add_typer(module.app, name=verb, short_help=line, no_args_is_help=not bare)
     return app
 
 
