@@ -1,7 +1,7 @@
 """A small model to rehearse with: what its work costs a processor, and its training under a synchronisation.
 
 trainer = Trainer({"width": 256, "depth": 4}, rank=0)
-trainer.work()                       # processor seconds of forward, of each bucket's backward, of the optimizer
+trainer.work(group)                  # processor seconds of forward, of each bucket's backward, of the optimizer
 trainer.train("int8", steps=8)       # wall seconds of steps, losses, bytes sent, one step as a Timeline
 """
 
@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from syncline import __version__
 from syncline.codec.scheme import scheme
-from syncline.program.overlap import Stages
+from syncline.program.overlap import Stages, Work
 from syncline.runtime.exchange import Exchange, Place
 from syncline.runtime.group import Group
 from syncline.runtime.memory_wire import MemoryWire, wires
@@ -40,24 +40,27 @@ DENSE_STEPS = 2
 
 
 @dataclass(frozen=True)
-class OwnWork:
-    """Processor seconds of one step, and the elements of each bucket in the order they become ready."""
+class Moment:
+    """A rank's own work as it was measured at one time, and how many processors all ranks together kept busy then.
 
-    forward_s: float
-    backward_s: tuple[float, ...]
-    elements: tuple[int, ...]
-    optimizer_s: float
+    Others want processors too, and a rank that waits for one that has none leaves its own idle.
+    """
+
+    work: Work
+    cores: float
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Wall seconds and losses of training steps, the bytes this rank sent in one, and one as a Timeline of this rank.
+    """Wall seconds and losses of training steps, what this rank spent and sent in one, and one as its Timeline.
 
+    `processor_s` is of all its threads, on average over the steps.
     The Timeline is the last but one under a codec; under plain DDP one more, in which the buckets are watched.
     """
 
     times_s: list[float]
     losses: list[float]
+    processor_s: float
     wire_bytes: float
     timeline: Timeline
 
@@ -99,19 +102,25 @@ class Trainer:
         torch.set_num_threads(1)
         self._text = _text()
 
-    def work(self, repeats: int = 3) -> OwnWork:
-        """Measure one rank's own work, with nothing sent."""
+    def work(self, group: Group, repeats: int = 3) -> Moment:
+        """Measure one rank's own work, in steps whose ranks meet at every bucket and send next to nothing."""
         model, optimizer = self._fresh()
         marks: list[tuple[float, int]] = []
 
         def hook(state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:
             marks.append((time.thread_time(), bucket.buffer().numel()))
-            return _nothing(state, bucket)
+            met: Any = dist.all_reduce(torch.zeros(1), async_op=True)
+            future: torch.futures.Future[torch.Tensor] = met.get_future().then(lambda _: bucket.buffer())
+            return future
 
         hook.__annotations__.clear()
         model.register_comm_hook(None, hook)
         found = []
+        wall = spent = 0.0
         for step in range(repeats + 2):
+            if step == 2:  # buckets are rebuilt after the first
+                group.barrier()
+                wall, spent = time.perf_counter(), time.process_time()
             marks.clear()
             times = [time.thread_time()]
             loss = model(self._batch(step))
@@ -125,10 +134,12 @@ class Trainer:
             parts = [after - before for before, after in pairwise(cuts)]
             parts[-1] += times[2] - cuts[-1]
             found.append((times[1] - times[0], parts, times[3] - times[2]))
-        steady = found[2:]  # buckets are rebuilt after the first step
+        used = group.numbers([time.process_time() - spent, time.perf_counter() - wall])
+        steady = found[2:]
         middle = sorted(range(len(steady)), key=lambda i: sum(steady[i][1]))[len(steady) // 2]
         forward, backward, last = steady[middle]
-        return OwnWork(forward, tuple(backward), tuple(size for _, size in marks), last)
+        cores = float(used[:, 0].sum() / used[:, 1].mean())
+        return Moment(Work(forward, tuple(backward), tuple(size for _, size in marks), last), cores)
 
     def optimizer_time(self, codec: str, repeats: int = 3) -> float:
         """Return the optimizer's processor seconds on what a codec leaves of gradients: zeros can cost more."""
@@ -150,28 +161,17 @@ class Trainer:
             times.append(time.thread_time() - began)
         return statistics.median(times[DENSE_STEPS:])
 
-    def cores(self, group: Group, repeats: int = 4) -> float:
-        """Return how many processors all ranks together really got while all worked: others may want them too."""
-        torch.manual_seed(0)
-        model = ByteGpt(self.width, self.depth, self.length)
-        model(self._batch(0)).backward()
-        group.barrier()
-        wall, own = time.perf_counter(), time.process_time()
-        for step in range(repeats):
-            model(self._batch(step)).backward()
-        table = group.numbers([time.process_time() - own, time.perf_counter() - wall])
-        return float(table[:, 0].sum() / table[:, 1].max())
-
     def train(self, synchronisation: str, steps: int, warm_up: int = 3) -> Steps:
         """Train with plain DDP ("ddp") or through a codec, and return what the steps after the warm-up took."""
         model, optimizer = self._fresh()
         codec = codec_of(synchronisation, self.send_Bps)
         options: dict[str, Any] = {"check_every": 0, "warmup": min(DENSE_STEPS, warm_up), "send_Bps": self.send_Bps}
         handle = None if codec is None else synchronize(model, codec=codec, **options)
-        times, losses = [], []
+        times, losses, spent = [], [], 0.0
         for step in range(warm_up + steps):
             if step == warm_up:
                 dist.barrier()
+                spent = time.process_time()
             began = time.perf_counter()
             loss = model(self._batch(step))
             loss.backward()
@@ -180,13 +180,14 @@ class Trainer:
             losses.append(float(loss.detach()))
             if step >= warm_up:
                 times.append(time.perf_counter() - began)
+        spent = (time.process_time() - spent) / max(1, steps)
         elements = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
         size = dist.get_world_size()
         if handle is None:
             sent = 8.0 * elements * (size - 1) / size
-            return Steps(times, losses, sent, self._watched_step(model, optimizer, warm_up + steps))
+            return Steps(times, losses, spent, sent, self._watched_step(model, optimizer, warm_up + steps))
         handle.close()
-        return Steps(times, losses, float(handle.report().wire_bytes), handle.timeline())
+        return Steps(times, losses, spent, float(handle.report().wire_bytes), handle.timeline())
 
     def _watched_step(self, model: DistributedDataParallel, optimizer: torch.optim.Optimizer, step: int) -> Timeline:
         """Return one more step of plain DDP, with the time of every bucket's all-reduce."""

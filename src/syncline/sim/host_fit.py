@@ -21,11 +21,12 @@ from syncline.sim.engine import Floats
 BOUNDS = {
     "latency_s": (1e-6, 0.05),
     "post_s": (1e-6, 0.01),
-    "add_s_per_byte": (1e-11, 1e-7),
+    "add_s_per_byte": (1e-11, 2e-9),
     "start_s": (1e-6, 0.05),
     "efficiency": (0.5, 1.0),
 }
-"""Beyond these a fit has gone astray: a millisecond a message is a busy machine, 50 ms is none."""
+"""Beyond these a fit has gone astray: a millisecond a message is a busy machine, 50 ms is none; adding at less than
+500 MB/s is a link that loses some of its rate, which `efficiency` is there for."""
 MAX_STEPS = 25
 TRUSTED = 0.05
 """Distance, on the logarithm, up to which a point is taken at its word (Huber's rule)."""

@@ -170,13 +170,14 @@ def rehearse(
         fitted, operations = _programs(stage, job, scripts, tell, timeout_s)
         tell("training under " + ", ".join(job.synchronisations))
         answer = stage.run("training", _training(job, job.synchronisations, job.steps), timeout_s)
-        steps, work, machine = _steps(stage, answer, fitted.costs)
+        steps = tuple(_step(stage, row, answer, fitted.costs) for row in answer["rows"])
+        work, machine = _work(answer["work"], answer["elements"]), _machine(answer, 1.0, answer["work"]["cores"])
         found = Rehearsal(
             stage.placement.fabric.name, stage.placement.num_ranks, stage.scale, fitted, operations,
             skipped, steps, work, machine, {row["synchronisation"]: row["losses"] for row in answer["rows"]},
             stage.notes, stage.is_loopback,
         )  # fmt: skip
-        return _train(stage, job, found, scripts, answer, tell, timeout_s) if job.train_steps else found
+        return _train(stage, job, found, scripts, tell, timeout_s) if job.train_steps else found
 
 
 def _train(
@@ -184,7 +185,6 @@ def _train(
     job: Job,
     found: Rehearsal,
     scripts: Sequence[_Scripted],
-    before: dict[str, Any],
     tell: Callable[[str], None],
     timeout_s: float,
 ) -> Rehearsal:
@@ -201,9 +201,8 @@ def _train(
               measured(run["rows"], links, run["start_s"]))
         for (given, script), run in zip(largest, longer["shown"]["programs"], strict=True)
     ]  # fmt: skip
-    how = _way(stage, best, before, found.fit.costs)
-    work = _work_under(best, found.work, before["codecs"])
-    predicted = step_timeline(work, how, stage.wiring, found.machine, found.fit.costs)
+    work, how, machine = _conditions(stage, longer["rows"][0], longer, found.fit.costs)
+    predicted = step_timeline(work, how, stage.wiring, machine, found.fit.costs)
     shown.append(Shown(f"training step, {best}", predicted, measured(longer["shown"]["step"], links)))
     whole = None if links is None else carried(links, *longer["shown"]["training_s"])
     trained = found.trained | {best: longer["rows"][0]["losses"]}
@@ -283,31 +282,37 @@ def _training(job: Job, names: Sequence[str], steps: int) -> dict[str, Any]:
     return {"model": job.model.model_dump(), "synchronisations": list(names), "steps": steps}
 
 
-def _way(stage: Stage, name: str, answer: dict[str, Any], costs: HostCosts) -> Exchanged | Ring:
-    """Return how gradients travel under a synchronisation; over loopback plain DDP is float32 through the runtime."""
+def _step(stage: Stage, row: dict[str, Any], answer: dict[str, Any], costs: HostCosts) -> StepRow:
+    """Price a synchronisation from what its parts cost, beside what was measured."""
+    work, how, machine = _conditions(stage, row, answer, costs)
+    predicted = predict_step(work, how, stage.wiring, machine, costs)
+    times, last = row["times_s"], statistics.fmean(row["losses"][-3:])
+    return StepRow(row["synchronisation"], predicted, row["step_s"], min(times), max(times), row["wire_bytes"], last)
+
+
+def _conditions(
+    stage: Stage, row: dict[str, Any], answer: dict[str, Any], costs: HostCosts
+) -> tuple[Work, Exchanged | Ring, Machine]:
+    """Return a rank's work, how gradients travel, and the processors, as fast as they were about that time.
+
+    Over loopback plain DDP is float32 through the runtime.
+    """
+    name, work = row["synchronisation"], _work(row["work"], answer["elements"])
+    slower = work.total_s / _work(answer["work"], answer["elements"]).total_s
+    machine = _machine(answer, slower, row["work"]["cores"])
     if name == PLAIN and not stage.is_loopback:
-        return Ring(costs.add_s_per_byte * 4)
+        return work, Ring(costs.add_s_per_byte * 4), machine
+    known = answer["codecs"][name]
+    measured = {size: Stages(*(slower * each for each in seconds)) for size, *seconds in known["pieces"]}
     wire_bytes = scheme("fp32" if name == PLAIN else name).wire_bytes
-    measured = {size: Stages(*seconds) for size, *seconds in answer["codecs"][name]["pieces"]}
-    return Exchanged(name, wire_bytes, 0.0, 0.0, measured=measured, message_s=answer["costs"]["post_s"])
+    how = Exchanged(name, wire_bytes, 0.0, 0.0, measured=measured, message_s=slower * answer["costs"]["post_s"])
+    # What the optimizer takes depends on what the codec leaves it.
+    return replace(work, optimizer_s=slower * known["optimizer_s"]), how, machine
 
 
-def _work_under(name: str, work: Work, codecs: dict[str, Any]) -> Work:
-    """Return the work of a step under a synchronisation: the optimizer's depends on what the codec leaves it."""
-    return replace(work, optimizer_s=codecs[name]["optimizer_s"]) if name in codecs else work
+def _work(then: dict[str, Any], elements: Sequence[int]) -> Work:
+    return Work(then["forward_s"], tuple(then["backward_s"]), tuple(elements), then["optimizer_s"])
 
 
-def _steps(stage: Stage, answer: dict[str, Any], costs: HostCosts) -> tuple[tuple[StepRow, ...], Work, Machine]:
-    """Price every synchronisation from what its parts cost, beside what was measured."""
-    found = answer["costs"]
-    work = Work(found["forward_s"], tuple(found["backward_s"]), tuple(answer["elements"]), found["optimizer_s"])
-    machine = Machine(float(answer["cores"]), found["byte_s"], found["message_s"])
-    rows = []
-    for row in answer["rows"]:
-        name = row["synchronisation"]
-        how = _way(stage, name, answer, costs)
-        predicted = predict_step(_work_under(name, work, answer["codecs"]), how, stage.wiring, machine, costs)
-        times = row["times_s"]
-        last = statistics.fmean(row["losses"][-3:])
-        rows.append(StepRow(name, predicted, row["step_s"], min(times), max(times), row["wire_bytes"], last))
-    return tuple(rows), work, machine
+def _machine(answer: dict[str, Any], slower: float, cores: float) -> Machine:
+    return Machine(cores, slower * answer["costs"]["byte_s"], slower * answer["costs"]["message_s"])

@@ -16,30 +16,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from syncline.bench.rehearsal.worker import everyone, own_rate, run_once
 from syncline.errors import BenchError
-from syncline.program.overlap import piece_sizes
+from syncline.program.overlap import Work, piece_sizes
 from syncline.runtime.group import Group
 from syncline.runtime.launch import detect
-from syncline.runtime.rehearsal import OwnWork, Trainer, codec_of, network_time, post_time, stage_times
+from syncline.runtime.rehearsal import Moment, Trainer, codec_of, network_time, post_time, stage_times
 
 
 def work(order: dict[str, Any], group: Group) -> dict[str, Any]:
-    """Measure what the work costs, then train under each synchronisation in turn."""
+    """Measure what the work costs, then train under each synchronisation in turn.
+
+    Processors are not always as fast, nor always ours: the work is measured before and after each synchronisation.
+    """
     limit = own_rate(order, group)
     trainer = Trainer(order["model"], rank=group.rank, send_Bps=limit)
     shown: dict[str, Any] = {"programs": run_once(order, group)}
-    own = [trainer.work()]
+    first = trainer.work(group)
     costs = {**network_time(group, int(order.get("probe_bytes", 8 << 20))), "post_s": post_time(group)}
     codecs = {}
     for name in order["synchronisations"]:
         codec = codec_of(name, limit)
         if codec is not None:
-            codecs[name] = _codec_costs(trainer, codec, own[0].elements, group)
-    before = trainer.cores(group)
+            codecs[name] = _codec_costs(trainer, codec, first.work.elements, group)
     rows = []
+    moments = [_everyones(first, group), _everyones(trainer.work(group), group)]
     for name in order["synchronisations"]:
         began = time.monotonic()
         steps = trainer.train(name, int(order["steps"]), int(order.get("warm_up", 3)))
@@ -47,24 +48,35 @@ def work(order: dict[str, Any], group: Group) -> dict[str, Any]:
         # Who begins a step early waits the longer in it; the mean over the ranks is what a step adds to the run.
         times = group.numbers(steps.times_s).mean(axis=0).tolist()
         loss = group.numbers(steps.losses).mean(axis=0)
+        moments.append(_everyones(trainer.work(group), group))
         rows.append({
             "synchronisation": name, "times_s": times, "step_s": statistics.median(times),
-            "losses": loss.tolist(), "wire_bytes": steps.wire_bytes,
+            "losses": loss.tolist(), "wire_bytes": steps.wire_bytes, "work": _between(moments[-2:]),
+            "processor_s": float(group.numbers([steps.processor_s]).mean()),
         })  # fmt: skip
         shown["step"] = everyone(steps.timeline, group)
-    own.append(trainer.work())
+    # What codecs and messages cost was measured between the first two moments.
+    return {"costs": costs, "work": _between(moments[:2]), "elements": list(first.work.elements), "codecs": codecs,
+            "rows": rows, "shown": shown}  # fmt: skip
+
+
+def _everyones(own: Moment, group: Group) -> Moment:
+    """Return the work on average over the ranks."""
+    row = [own.work.forward_s, *own.work.backward_s, own.work.optimizer_s]
+    forward, *backward, last = group.numbers(row).mean(axis=0).tolist()
+    return Moment(Work(forward, tuple(backward), own.work.elements, last), own.cores)
+
+
+def _between(moments: Sequence[Moment]) -> dict[str, Any]:
+    """Return what the work was between two moments: their mean."""
+    before, after = (moment.work for moment in moments)
+    backward = [statistics.fmean(pair) for pair in zip(before.backward_s, after.backward_s, strict=True)]
     # With fewer ranks than processors each has one to itself, however many there are.
-    cores = max(1.0, min(float(os.cpu_count() or 1), (before + trainer.cores(group)) / 2))
-    costs |= _mean_work(own, group)
-    return {"costs": costs, "elements": list(own[0].elements), "codecs": codecs, "rows": rows, "cores": cores,
-            "shown": shown}  # fmt: skip
-
-
-def _mean_work(own: Sequence[OwnWork], group: Group) -> dict[str, Any]:
-    """Return the work on average over the ranks and the moments it was measured: processors are not always as fast."""
-    rows = [[*each.backward_s, each.forward_s, each.optimizer_s] for each in own]
-    mean = group.numbers(np.mean(rows, axis=0).tolist()).mean(axis=0).tolist()
-    return {"backward_s": mean[:-2], "forward_s": mean[-2], "optimizer_s": mean[-1]}
+    cores = max(1.0, min(float(os.cpu_count() or 1), statistics.fmean(moment.cores for moment in moments)))
+    return {
+        "forward_s": (before.forward_s + after.forward_s) / 2, "backward_s": backward,
+        "optimizer_s": (before.optimizer_s + after.optimizer_s) / 2, "cores": cores,
+    }  # fmt: skip
 
 
 def _codec_costs(trainer: Trainer, codec: str, buckets: Sequence[int], group: Group) -> dict[str, Any]:
