@@ -34,6 +34,22 @@ void reads_loopback(int route) {
     for (std::size_t i = 1; i < rows.time_ns.size(); ++i) CHECK(rows.time_ns[i] > rows.time_ns[i - 1]);
 }
 
+// Two columns are dumped, one is asked for: the same interface reads the same either way.
+void both_ways_read_the_same(int route) {
+    const int other = open_route();
+    CounterSampler sampler({{route, {1, 1}}, {other, {1}}}, 1'000'000, 4096);
+    sleep_ms(60);
+    sampler.stop();
+    const auto rows = sampler.take();
+    CHECK(rows.num_failed == 0);
+    CHECK(rows.counter.size() == 6 * rows.time_ns.size());
+    for (std::size_t i = 0; i < rows.counter.size(); i += 6) {
+        CHECK(rows.counter[i] == rows.counter[i + 2]);
+        CHECK(rows.counter[i + 4] >= rows.counter[i]);
+    }
+    close(other);
+}
+
 void a_full_ring_loses_the_oldest(int route) {
     CounterSampler sampler({{route, {1}}}, 1'000'000, 4);
     sleep_ms(60);
@@ -58,6 +74,7 @@ int main() {
     const int route = open_route();
     if (route >= 0) {
         reads_loopback(route);
+        both_ways_read_the_same(route);
         a_full_ring_loses_the_oldest(route);
         an_interface_that_is_not_there_is_counted(route);
         close(route);
