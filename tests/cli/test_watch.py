@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 from tests.watch import trees
+from tests.watch.test_replay import simulated
 
 from syncline.cli import app
+from syncline.timeline import save
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -47,7 +49,9 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     ("arguments", "words"),
     [
         (["--serve", "--address", "0.0.0.0"], "WatchError: listening on 0.0.0.0 without a token or TLS"),
-        (["--replay", "a", "--agent", "b"], "UsageError: --agent, --prometheus and --replay each show something else"),
+        (["--replay", "a", "--agent", "b"], "UsageError: --replay and --agent each show something else"),
+        (["--replay", "a", "--bursts", "eth0"], "UsageError: --bursts is for watching this host; --replay shows"),
+        (["--agent", "http://a:1", "--expect", "b"], "UsageError: --expect is for watching this host; --agent shows"),
         (["--replay", "/no/such/file"], "no/such/file"),
         (["--for", "soon"], 'UnitError: cannot read time "soon"'),
         (["--agent", "host-00"], 'WatchError: "host-00" is not an address'),
@@ -62,6 +66,16 @@ def test_what_cannot_be_is_one_clear_error(
     assert (status, out) == (2, "")
     assert words in err
     assert "Traceback" not in err
+
+
+def test_a_replay_without_a_page_ends_with_the_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    save(simulated(), tmp_path / "run.timeline")
+    (tmp_path / "expected.yaml").write_text("step: 200us\ncollectives: {AllReduce: 100us}\n")
+    expect = ["--expect", str(tmp_path / "expected.yaml")]
+    status, out, err = run(capsys, "watch", "--replay", str(tmp_path / "run.timeline"), "--speed", "100", *expect)
+    assert (status, err) == (0, "")
+    assert out.startswith("240 looks, 2 links, 0 alerts")
+    assert "p50 125 us, p99 125 us, predicted 100 us" in out
 
 
 def test_top_without_a_terminal_says_what_to_use(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

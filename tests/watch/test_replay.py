@@ -65,6 +65,33 @@ def test_a_timeline_is_played_with_its_own_rates(seconds: float) -> None:
     replay.close()
 
 
+def falling(seconds: float) -> Any:
+    """Return a run whose link works at its rate, and at a third of it in the last third of the time."""
+    builder = TimelineBuilder(Source(SourceKind.SIMULATED_FLOW, "syncline flow", "0.1"))
+    link = builder.link("host-00/nic-0 -> leaf-00", 50e9)
+    builder.add_span(0, 0.0, seconds, SpanKind.SEND, "ring", size_bytes=int(10e9 * seconds), peer=1)
+    for k in range(300):
+        share = 0.7 if k < 200 else 0.2
+        start, end = k * seconds / 300, (k + 1) * seconds / 300
+        builder.add_samples(link=link, start_s=start, end_s=end, size_bytes=share * 50e9 * seconds / 300)
+    return builder.build()
+
+
+def test_rules_see_a_replay_at_its_own_pace() -> None:
+    short, long = Replay(falling(9e-3)), Replay(falling(60.0))
+    frames = list(short.frames())
+    assert not any(f.alerts for f in frames)  # nothing lasts half a second in a run of 9 ms
+    assert frames[-1].wall_s - short.origin_s == pytest.approx(short.slow * 9e-3, abs=1e-4)
+    assert frames[-1].job.pairs_Bps[0, 1] == pytest.approx(10e9, rel=0.01)
+    raised = [f for f in long.frames() if f.alerts]
+    assert raised[0].alerts[0]["rule"] == "link.degraded"
+    assert 40 < raised[0].alerts[0]["since_s"] - long.origin_s < 48
+    assert short.pace()["slow"] > 1000
+    assert long.pace() == {"origin_s": long.origin_s, "slow": 1.0, "length_s": pytest.approx(60.0)}
+    short.close()
+    long.close()
+
+
 def test_a_replay_reads_files_and_refuses_what_cannot_be_played(tmp_path: Path) -> None:
     save(simulated(), tmp_path / "run.timeline")
     replay = Replay.read(tmp_path / "run.timeline", speed=1000.0)

@@ -33,7 +33,9 @@ def top(
     bursts: Annotated[str, typer.Option(help="Interfaces to sample every millisecond, as a pattern.")] = "",
     links: Annotated[Path | None, typer.Option(help="YAML that names interfaces as links.")] = None,
     expect: Annotated[Path | None, typer.Option(help="What was predicted: a plan, a timeline or a table.")] = None,
-    spans_socket: Annotated[Path | None, typer.Option(help="Listen here for spans of the runtime.")] = None,
+    spans_socket: Annotated[
+        Path | None, typer.Option(help="Listen here for spans of the runtime (default: where it looks by itself).")
+    ] = None,
     root: Annotated[Path, typer.Option(help="Read /sys and /proc below this folder.")] = Path("/"),
     json: JsonOption = False,
 ) -> None:
@@ -85,9 +87,10 @@ def _source(
 ) -> tuple[Any, Any, str]:
     """Return what makes the frames, its hub and its title."""
     if replay:
+        from syncline.watch.prediction import Prediction
         from syncline.watch.replay import Replay
 
-        player = Replay.read(replay)
+        player = Replay.read(replay, prediction=Prediction.read(expect) if expect else None)
         return player, player.hub, player.title
     if agent:
         from syncline.watch.fleet import Fleet
@@ -96,8 +99,10 @@ def _source(
         fleet = Fleet([AgentReader.of(text) for text in agent])
         return fleet, fleet.hub, f"{len(agent)} agents"
     from syncline.watch.setup import DEFAULT_INTERFACES, Wish, make_agent
+    from syncline.watch.spans.unix_socket import free_socket
 
-    texts = {"links": links, "expect": expect, "spans_socket": spans_socket, "root": root}
+    here = spans_socket or (free_socket() if root == Path("/") else "")
+    texts = {"links": links, "expect": expect, "spans_socket": here, "root": root}
     given = {key: str(path) for key, path in texts.items() if path}
     made = make_agent(Wish(**given, interfaces=interfaces or DEFAULT_INTERFACES, bursts=bursts))  # type: ignore[arg-type]
     return made, made.hub, made.options.host

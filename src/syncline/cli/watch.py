@@ -11,16 +11,21 @@ from syncline.cli.output import JsonOption, emit, err, examples
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Mapping
 
     from rich.console import Console
 
     from syncline.watch.access import Access
     from syncline.watch.agent import Agent
     from syncline.watch.frame import Frame
+    from syncline.watch.prediction import Prediction
+    from syncline.watch.replay import Replay as Player
     from syncline.watch.server import Feed, Server
 
 app = typer.Typer()
 RUNS_BARE = True
+MAX_SHOWN = 20
+"""Alerts told in full; a broken switch raises hundreds."""
 
 Interfaces = Annotated[str | None, typer.Option(help='Interfaces to read, as a pattern: "eth.*|ib.*".')]
 Bursts = Annotated[str, typer.Option(help="Interfaces to sample every millisecond for microbursts, as a pattern.")]
@@ -77,7 +82,7 @@ Price = Annotated[float | None, typer.Option(help="Dollars a GPU-hour, for the c
         "syncline watch --serve --links links.yaml --expect plan.json --spans-socket spans.sock",
         "syncline watch --serve --address 10.0.0.7 --token-file token",
         "syncline watch --serve --agent http://host-00:9750 --agent http://host-01:9750",
-        "syncline watch --serve --replay run.timeline",
+        "syncline watch --serve --replay run.timeline --expect simulated.timeline",
     ),
 )
 def watch(
@@ -121,19 +126,29 @@ def watch(
     With --serve there is a page; without, a line for each alert. Changes nothing on the host.
     """
     from syncline import units
-    from syncline.errors import UsageError
     from syncline.watch.access import Access, read_token
 
-    if sum(map(bool, (agent, prometheus, replay))) > 1:
-        raise UsageError(
-            "--agent, --prometheus and --replay each show something else than this host.", hint="Give one."
-        )
+    of_host = {
+        "--interfaces": interfaces, "--bursts": bursts, "--links": links, "--cluster": cluster, "--nics": nics,
+        "--host": host, "--netns": netns, "--spans-socket": spans_socket, "--timelines": timelines,
+        "--inspector": inspector, "--flight-recorder": flight_recorder, "--otel": otel, "--gpus": gpus,
+        "--price": price,
+    }  # fmt: skip
+    of_run = {"--expect": expect, "--rules": rules}
+    _check({"--replay": replay, "--agent": agent, "--prometheus": prometheus}, of_host, of_run)
     seconds = units.time(for_) if for_ is not None else None
     token = read_token(token_file) if token_file else ""
     access = Access(address, port, token, *(str(path) if path else "" for path in (tls_cert, tls_key)))
-    if replay or agent or prometheus:
-        feed, run = _other(replay, speed, agent, prometheus, history, units.time(every))
-        payload = _run(feed, run, access if serve else None, seconds, None, json)
+    door = access if serve else None
+    if replay:
+        player, feed = _replayed(replay, speed, expect, rules, history)
+        try:
+            payload = _run(feed, player.run if serve else player.play, door, seconds, None, json)
+        finally:
+            player.close()
+    elif agent or prometheus:
+        feed, run = _fleet(agent, prometheus, history, units.time(every))
+        payload = _run(feed, run, door, seconds, None, json)
     else:
         from syncline.watch.setup import DEFAULT_INTERFACES, Wish, make_agent
         from syncline.watch.spans.unix_socket import free_socket
@@ -165,10 +180,23 @@ def watch(
         )
         made = make_agent(wish)
         try:
-            payload = _run(_feed(made), made.run, access if serve else None, seconds, otel, json, made)
+            payload = _run(_feed(made), made.run, door, seconds, otel, json, made)
         finally:
             made.close()
     emit(payload, json, lambda console: _show(console, payload))
+
+
+def _check(others: Mapping[str, Any], of_host: Mapping[str, Any], of_run: Mapping[str, Any]) -> None:
+    """Refuse options that would say nothing: those of this host, and of one run, where something else is shown."""
+    from syncline.errors import UsageError
+
+    shown = [name for name, value in others.items() if value]
+    if len(shown) > 1:
+        raise UsageError(f"{shown[0]} and {shown[1]} each show something else than this host.", hint="Give one.")
+    idle = {**of_host, **(of_run if shown != ["--replay"] else {})} if shown else {}
+    given = [name for name, value in idle.items() if value]
+    if given:
+        raise UsageError(f"{given[0]} is for watching this host; {shown[0]} shows something else.", hint="Drop one.")
 
 
 def _feed(agent: Agent) -> Feed:
@@ -176,33 +204,47 @@ def _feed(agent: Agent) -> Feed:
     from syncline.watch.server import Feed
 
     prediction = agent.options.prediction
-    expected = {"source": prediction.source, "step_s": prediction.step_s, "exposed_s": prediction.exposed_s}
     rates = prediction.link_rate_Bps
-    return Feed(agent.hub, agent.history, agent.options.host, "live", expected, registry(agent), rates)
+    return Feed(agent.hub, agent.history, agent.options.host, "live", _expected(prediction), registry(agent), rates)
 
 
-def _other(
-    replay: Path | None,
-    speed: float,
-    agents: list[str] | None,
-    prometheus: str | None,
-    history: Path | None,
-    every_s: float,
-) -> tuple[Feed, Any]:
+def _expected(prediction: Prediction) -> dict[str, Any]:
+    return {"source": prediction.source, "step_s": prediction.step_s, "exposed_s": prediction.exposed_s}
+
+
+def _replayed(
+    replay: Path, speed: float, expect: Path | None, rules: Path | None, history: Path | None
+) -> tuple[Player, Feed]:
+    from syncline.watch.history import History as Past
+    from syncline.watch.prediction import Prediction
+    from syncline.watch.replay import Replay as Player
+    from syncline.watch.rules.thresholds import read_thresholds
+    from syncline.watch.server import Feed
+
+    prediction = Prediction.read(expect) if expect else Prediction()
+    player = Player.read(
+        replay,
+        speed=speed,
+        history=Past(history) if history else None,
+        prediction=prediction,
+        thresholds=read_thresholds(rules) if rules else None,
+    )
+    feed = Feed(
+        player.hub, player.history, player.title, "replay", _expected(prediction), None, prediction.link_rate_Bps,
+        player.pace(),
+    )  # fmt: skip
+    return player, feed
+
+
+def _fleet(agents: list[str] | None, prometheus: str | None, history: Path | None, every_s: float) -> tuple[Feed, Any]:
+    from syncline.watch.fleet import Fleet, Reader
+    from syncline.watch.fleet_sources import AgentReader, PrometheusReader
     from syncline.watch.history import History as Past
     from syncline.watch.server import Feed
 
-    past = Past(history) if history else None
-    if replay:
-        from syncline.watch.replay import Replay as Player
-
-        player = Player.read(replay, speed=speed, history=past)
-        return Feed(player.hub, player.history, player.title, "replay", player.expected), player.run
-    from syncline.watch.fleet import Fleet, Reader
-    from syncline.watch.fleet_sources import AgentReader, PrometheusReader
-
     readers: list[Reader] = [AgentReader.of(text) for text in agents or []]
     readers = readers or [PrometheusReader(str(prometheus))]
+    past = Past(history) if history else None
     fleet = Fleet(readers, every_s=max(1.0, every_s), history=past)
     return Feed(fleet.hub, past, f"{len(readers)} agents" if agents else "Prometheus", "live"), fleet.run
 
@@ -326,11 +368,13 @@ def _show(console: Console, payload: dict[str, Any]) -> None:
     for c in payload["collectives"][:8]:
         planned = f", predicted {show_time(c['predicted_s'])}" if c["predicted_s"] else ""
         console.print(f"  {c['key']:44} p50 {show_time(c['p50_s'])}, p99 {show_time(c['p99_s'])}{planned}")
-    for a in payload["alerts"]:
+    for a in payload["alerts"][:MAX_SHOWN]:
         cost, since_s = a.get("cost_usd_per_hour"), a.get("since_s") or payload["wall_s"]
         price = "" if cost is None else f", ${cost:.2f} an hour"
         console.print(f"  {a['severity'].upper():8} {a['rule']} at {a['place']} since {_clock(since_s)}{price}")
         seen = "; ".join((f"{a['observed']}, expected {a['expected']}", *a.get("evidence", ())))
         console.print(f"    {seen}. {a['meaning']} {a['fix']}")
+    if more := payload["alerts"][MAX_SHOWN:]:
+        console.print(f"  ... and {len(more)} more alerts (--json has all)")
     for name, problem in payload["health"].get("problems", {}).items():
         console.print(f"  not read: {name} ({problem})")

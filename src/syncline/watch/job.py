@@ -134,12 +134,14 @@ class JobView:
         self._compute: dict[int, deque[float]] = {}
         self._sent: deque[tuple[float, int, int, int]] = deque(maxlen=50_000)
         self._told_s: dict[int, float] = {}
+        self._first_s = float("inf")
 
     def add(self, events: Iterable[SpanEvent]) -> None:
         """Take spans, in any order of ranks."""
         events = list(events)
         for event in events:  # first of all: an occurrence is whole when all have told
             self._told_s[event.rank] = max(event.end_s, self._told_s.get(event.rank, event.end_s))
+            self._first_s = min(self._first_s, event.start_s)
         for event in events:
             if event.kind is SpanKind.COLLECTIVE:
                 self._add_collective(event)
@@ -276,7 +278,10 @@ class JobView:
         size = -(-int(ranks.max() + 1) // cell)
         matrix = np.zeros((size, size))
         np.add.at(matrix, tuple((ranks // cell).T), table[:, 3])
-        return matrix / max(now_s - table[:, 0].min(), 0.5), cell
+        begun_s = max(self._first_s, now_s - WINDOW_S)
+        if len(self._sent) == self._sent.maxlen:  # older ones were let go
+            begun_s = max(begun_s, float(table[:, 0].min()))
+        return matrix / max(now_s - begun_s, 1e-9), cell
 
 
 def union(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -20,10 +20,11 @@ from syncline.watch.burst import BURST_SHARE
 from syncline.watch.frame import Frame
 from syncline.watch.history import History
 from syncline.watch.hub import Hub
-from syncline.watch.job import JobState, JobView
+from syncline.watch.job import JobView
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.engine import RuleEngine, alert_json
+from syncline.watch.rules.thresholds import Thresholds
 from syncline.watch.spans.timelines import events_of
 
 NUM_FRAMES = 240
@@ -35,8 +36,8 @@ MAX_CELLS = 50_000_000
 class Replay:
     """Frames of a timeline, bin by bin, told to a hub at the pace of the run times `speed`.
 
-    A simulated step lasts milliseconds: such a run is played in slow motion, which the title says; rates and times
-    stay the run's own.
+    A simulated step lasts milliseconds: such a run is played in slow motion, which the title says; rates, times and
+    what the rules see stay the run's own. So a run too short for a rule raises nothing.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Replay:
         num_frames: int = NUM_FRAMES,
         history: History | None = None,
         prediction: Prediction | None = None,
+        thresholds: Thresholds | None = None,
         title: str = "",
     ) -> None:
         if not speed > 0:
@@ -62,48 +64,68 @@ class Replay:
         self.hub = Hub()
         self.title = f"{title or timeline.source.name} ({timeline.source.kind.value}, {_pace(self.slow / speed)})"
         self._prediction = prediction or Prediction()
-        self.expected = {"source": self._prediction.source, "step_s": self._prediction.step_s}
+        self._thresholds = thresholds
+        self.origin_s = time.time()
         self._own = None if history else tempfile.TemporaryDirectory(prefix="syncline-replay-")
         self.history = History(Path(self._own.name, "replay.db")) if self._own is not None else history
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], *, speed: float = 1.0, history: History | None = None) -> Replay:
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        speed: float = 1.0,
+        history: History | None = None,
+        prediction: Prediction | None = None,
+        thresholds: Thresholds | None = None,
+    ) -> Replay:
         """Return the replay of a timeline file."""
-        return cls(load(path), speed=speed, history=history, title=Path(path).name)
+        return cls(
+            load(path),
+            speed=speed,
+            history=history,
+            prediction=prediction,
+            thresholds=thresholds,
+            title=Path(path).name,
+        )
+
+    def pace(self) -> dict[str, float]:
+        """Return which moments of the page are which of the run: the first one, how much slower, and how long it is."""
+        return {"origin_s": self.origin_s, "slow": self.slow, "length_s": self.bin_s * self.num_frames}
 
     def frames(self) -> Iterator[Frame]:
         """Give every frame, with the alerts that the rules would have raised."""
         table = link_table(self.timeline)
         rate, peak, saturated = self._columns(len(table))
-        view, engine = JobView(self._prediction), RuleEngine(prediction=self._prediction)
+        view, engine = JobView(self._prediction), RuleEngine(self._thresholds, self._prediction)
         events = sorted(events_of(self.timeline, -self.start_s), key=lambda event: event.end_s)
-        origin_s, at = time.time(), 0
+        at = 0
         for k in range(self.num_frames):
-            # Rules think in seconds of a run; a run of microseconds is shown to them at the page's pace.
             run_s = (k + 1) * self.bin_s
-            now_s = run_s * self.slow
             ready = []
             while at < len(events) and events[at].end_s <= run_s:
                 ready.append(events[at])
                 at += 1
             view.add(ready)
             load = replace(LinkLoad.empty(len(table)), rate_Bps=rate[k], peak_Bps=peak[k], saturated=saturated[k])
-            job = self._paced(view.state(run_s))
-            frame = Frame(k + 1, origin_s + now_s, now_s, self.bin_s * self.slow, table, load, job)
-            busy = [(e.start_s * self.slow, e.end_s * self.slow) for e in ready if e.kind in COMMUNICATION]
+            frame = Frame(k + 1, self.origin_s + run_s, run_s, self.bin_s, table, load, view.state(run_s))
+            busy = [(e.start_s, e.end_s) for e in ready if e.kind in COMMUNICATION]
             changes = engine.update(frame, busy=busy)
-            alerts = tuple(alert_json(finding) for finding in engine.alerts())
-            done = replace(frame, alerts=alerts, health={"host": self.timeline.source.label()})
+            done = self._shown(frame, [alert_json(finding) for finding in engine.alerts()])
             if self.history is not None:
-                self.history.add(done, [change.to_json() for change in changes])
+                self.history.add(done, [self._paced(change.to_json()) for change in changes])
             yield done
 
-    def run(self, stop: threading.Event) -> None:
-        """Play once, then hold the last frame until told to stop."""
+    def play(self, stop: threading.Event) -> None:
+        """Play once, unless told to stop."""
         for frame in self.frames():
             self.hub.publish(frame)
             if stop.wait(self.bin_s * self.slow / self.speed):
                 return
+
+    def run(self, stop: threading.Event) -> None:
+        """Play once, then hold the last frame until told to stop."""
+        self.play(stop)
         stop.wait()
 
     def close(self) -> None:
@@ -112,9 +134,24 @@ class Replay:
             self.history.close()
             self._own.cleanup()
 
-    def _paced(self, job: JobState) -> JobState:
-        """Return the job with its moments at the page's pace; durations stay the run's own."""
-        return replace(job, last_span_s=job.last_span_s * self.slow, told_s=job.told_s * self.slow)
+    def _shown(self, frame: Frame, alerts: list[dict[str, Any]]) -> Frame:
+        """Return a frame as the page and the history get it: its moments at the page's pace."""
+        return replace(
+            frame,
+            wall_s=self.origin_s + frame.mono_s * self.slow,
+            mono_s=frame.mono_s * self.slow,
+            interval_s=frame.interval_s * self.slow,
+            alerts=tuple({**alert, "since_s": self._page_s(alert["since_s"])} for alert in alerts),
+            health={"host": self.timeline.source.label()},
+        )
+
+    def _paced(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Return what happened to an alert, at the page's pace."""
+        alert = {**event["alert"], "since_s": self._page_s(event["alert"]["since_s"])}
+        return {**event, "wall_s": self._page_s(event["wall_s"]), "alert": alert}
+
+    def _page_s(self, moment_s: float) -> float:
+        return self.origin_s + (moment_s - self.origin_s) * self.slow
 
     def _columns(self, num_links: int) -> tuple[Any, Any, Any]:
         """Return rate, peak and saturated share by frame and link."""

@@ -52,6 +52,8 @@ class Feed:
     expected: dict[str, Any] = field(default_factory=dict)
     registry: CollectorRegistry | None = None
     link_rate_Bps: Mapping[str, float] = field(default_factory=dict)
+    replay: Mapping[str, float] | None = None
+    """For a run that is played: which moments of the page are which of the run."""
 
 
 def make_app(feed: Feed, access: Access) -> FastAPI:
@@ -98,6 +100,7 @@ def make_app(feed: Feed, access: Access) -> FastAPI:
             "mode": feed.mode,
             "expected": feed.expected,
             "history": extent,
+            "replay": feed.replay,
         }
         return JSONResponse(body)
 

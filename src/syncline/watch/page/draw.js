@@ -55,7 +55,7 @@ function drawSeries() {
 }
 function drawTail() {
   const [g, w, h] = surface("tail"); const past = S.coll.get(S.collective);
-  if (!past || past.length < 2) { empty(g, w, h, S.frame && S.frame.job.collectives.length ? "waiting" : "no spans yet: see docs/guides/watch.md"); return; }
+  if (!past || past.length < 2) { empty(g, w, h, S.frame && S.frame.job.collectives.length ? "waiting" : S.hello.replay ? "no collectives in this timeline" : "no spans yet: see docs/guides/watch.md"); return; }
   const t0 = past[0][0], t1 = past[past.length - 1][0]; let top = 0;
   for (const [, a, b, p] of past) top = Math.max(top, b, p || 0); top = (top || 1) * 1.1;
   const box = axes(g, w, h, top, time, 62);
@@ -75,7 +75,7 @@ function drawHeat() {
   const [g, w, h] = surface("heat"); const m = S.frame ? S.frame.job.pairs_Bps : [];
   if (!m.length) { empty(g, w, h, "no rank has reported what it sent to whom"); $("heat-note").textContent = ""; S.heatBox = null; return; }
   let top = 0; for (const row of m) for (const v of row) if (v > top) top = v;
-  const size = Math.min((w - 30) / m.length, (h - 18) / m.length), x0 = 26, y0 = 2; S.heatBox = {x0, y0, size, top};
+  const size = Math.min((w - 30) / m.length, (h - 26) / m.length), x0 = 26, y0 = 8; S.heatBox = {x0, y0, size, top};
   m.forEach((row, a) => row.forEach((v, b) => { g.fillStyle = v > 0 ? colour(0.05 + 0.9 * v / top) : css("--grid"); g.fillRect(x0 + b * size, y0 + a * size, Math.max(.6, size - .6), Math.max(.6, size - .6)); }));
   g.fillStyle = css("--soft"); g.textAlign = "right"; g.textBaseline = "middle"; const cell = S.frame.job.ranks_per_cell || 1, every = Math.ceil(14 / size);
   for (let k = 0; k < m.length; k += every) { g.fillText(k * cell, x0 - 4, y0 + (k + .5) * size); }
@@ -93,15 +93,16 @@ function geometry(w, h) {
 function drawFabric() {
   const [g, w, h] = surface("fabric"); if (!S.layout || !S.layout.picture || !S.use) { empty(g, w, h, "no links yet"); return; }
   if (!S.geometry || S.geometry.w !== w || S.geometry.h !== h) S.geometry = geometry(w, h);
-  const {ends, spot, count} = S.geometry, many = ends.length > 3000, bad = alertLinks();
-  // Lines of one colour in one path: ten thousand strokes would take ten times as long.
+  const {ends, spot, count} = S.geometry, many = ends.length > 3000, mist = Math.max(.2, Math.min(1, 200 / ends.length)), bad = alertLinks();
+  // Lines of one colour in one path: ten thousand strokes would take ten times as long. Many are drawn thin as mist, so that full ones stand out.
   const groups = new Map();
   for (let i = 0; i < ends.length; i++) { const u = S.use[i], key = isDown(i) ? -2 : u >= 0 ? Math.round(Math.min(1.05, u) * 20) : -1; if (!groups.has(key)) groups.set(key, []); groups.get(key).push(i); }
   for (const key of [...groups.keys()].sort((a, b) => a - b)) {
-    g.strokeStyle = key === -2 ? css("--crit") : colour(key < 0 ? NaN : key / 20); g.lineWidth = key === -2 ? 1.5 : (many ? .5 : 1) + Math.max(0, key) / 20 * (many ? 1.2 : 3);
+    g.strokeStyle = key === -2 ? css("--crit") : colour(key < 0 ? NaN : key / 20); g.lineWidth = key === -2 ? 1.5 : (many ? .5 : 1) + Math.max(0, key) / 20 * (many ? 1.2 : 3) * (key >= 16 ? 1 : mist);
+    g.globalAlpha = key === -2 || key >= 16 ? 1 : mist;
     g.setLineDash(key === -2 ? [4, 4] : []); g.beginPath(); for (const i of groups.get(key)) { const e = ends[i]; g.moveTo(e[0], e[1]); g.lineTo(e[2], e[3]); } g.stroke();
   }
-  g.setLineDash([]);
+  g.setLineDash([]); g.globalAlpha = 1;
   for (const i of bad) { const e = ends[i]; g.strokeStyle = css("--crit"); g.lineWidth = 2; g.setLineDash([2, 3]); g.beginPath(); g.moveTo(e[0], e[1]); g.lineTo(e[2], e[3]); g.stroke(); g.setLineDash([]);
     const x = (e[0] + e[2]) / 2, y = (e[1] + e[3]) / 2; g.fillStyle = css("--crit"); g.beginPath(); g.moveTo(x, y - 6); g.lineTo(x + 6, y + 5); g.lineTo(x - 6, y + 5); g.closePath(); g.fill(); }
   if (S.selected >= 0 && ends[S.selected]) { const e = ends[S.selected]; g.strokeStyle = css("--ink"); g.lineWidth = 5; g.globalAlpha = .35; g.beginPath(); g.moveTo(e[0], e[1]); g.lineTo(e[2], e[3]); g.stroke(); g.globalAlpha = 1; }

@@ -6,7 +6,7 @@ function draw() { if (wanted) return; wanted = true; requestAnimationFrame(() =>
 function showMode() {
   const m = $("mode"), late = performance.now() - S.lastFrame > 5000 && S.hello.mode === "live"; m.className = S.travel !== null ? "past" : late ? "lost" : S.paused ? "" : "live";
   m.textContent = S.travel !== null ? `as of ${clock(S.frame.wall_s)}` : S.paused ? "paused" : late ? "no frame for 5 s" : S.hello.mode === "replay" ? `replay ${clock(S.frame.wall_s)}` : `live ${clock(S.frame.wall_s)}`;
-  $("when").textContent = new Date(S.frame.wall_s * 1000).toLocaleString([], {hour12: false});
+  $("when").textContent = S.hello.replay ? `${clock(S.frame.wall_s)} of ${time(S.hello.replay.length_s)}` : new Date(S.frame.wall_s * 1000).toLocaleString([], {hour12: false});
 }
 const get = async path => { const answer = await fetch(path, {credentials: "same-origin"}); if (!answer.ok) throw new Error(await answer.text()); return answer.json(); };
 let fetching = false;

@@ -3,7 +3,7 @@ function alertLinks() { const found = new Set(); if (!S.frame || !S.layout) retu
   if (index.layout !== S.layout) { index.clear(); S.layout.names.forEach((n, i) => index.set(n, i)); index.layout = S.layout; }
   for (const a of S.frame.alerts) if (index.has(a.place)) found.add(index.get(a.place)); return found; }
 
-function card(value, label, kind = "") { return `<div class="card ${kind}"><b>${value}</b><span>${label}</span></div>`; }
+function card(value, label, kind = "") { return `<div class="card ${kind}" title="${label}"><b>${value}</b><span>${label}</span></div>`; }
 function drawCards() {
   const f = S.frame; if (!f || !S.use) return; let sum = 0, cap = 0, peak = 0, known = 0;
   for (let i = 0; i < S.num; i++) if (S.capacity[i] > 0 && S.rate[i] >= 0) { sum += S.rate[i]; cap += S.capacity[i]; known++; if (S.peak[i] > peak) peak = S.peak[i]; }
@@ -13,11 +13,12 @@ function drawCards() {
   const critical = f.alerts.filter(a => a.severity === "critical").length, average = known ? sum / cap : NaN, drops = total("drops_per_s");
   $("cards").innerHTML = card(f.alerts.length || "none", f.alerts.length ? `alerts, ${critical} critical` : "alerts", critical ? "crit" : f.alerts.length ? "warn" : "ok")
     + card(money > 0 ? "$" + money.toFixed(money < 10 ? 2 : 0) : "–", "lost an hour (worst alert)")
-    + card(`${S.num - down} / ${S.num}`, "links up", down ? "crit" : "") + card(percent(average), "average use (60–80 % is good)", average > .8 ? "warn" : "")
+    + card(`${S.num - down} / ${S.num}`, "links up", down ? "crit" : "") + card(percent(average), "average use (60–80 % good)", average > .8 ? "warn" : "")
     + card(percent(peak || NaN), "highest peak", peak > .95 ? "warn" : "") + card(`${total("bursts").toFixed(0)} · ${drops.toFixed(drops < 10 ? 1 : 0)}`, "bursts · drops a second", drops > 1 ? "warn" : "")
-    + card(time(step), planned ? `step, ${Math.abs(100 * (step / planned - 1)).toFixed(0)} % ${step > planned ? "over" : "under"} plan (${time(planned)})` : "step", planned && step > 1.25 * planned ? "warn" : "")
-    + card(percent(share), "of the step is exposed network", share > .25 ? "warn" : "");
+    + card(time(step), planned ? `step (plan ${time(planned)}, ${difference(step / planned - 1)})` : "step", planned && step > 1.25 * planned ? "warn" : "")
+    + card(percent(share), "exposed network of a step", share > .25 ? "warn" : "");
 }
+function difference(share) { if (isNaN(share)) return "–"; const p = Math.round(100 * share); return `${p > 0 ? "+" : ""}${p || 0} %`; }
 let alertsKey = "";
 function drawAlerts() {
   const alerts = S.frame ? S.frame.alerts : [], now = S.frame ? S.frame.wall_s : 0;
@@ -71,18 +72,18 @@ function drawCollectives() {
   if (!S.collective || !rows.some(c => c.key === S.collective)) S.collective = rows.length ? rows[0].key : S.collective;
   $("collectives").innerHTML = rows.length ? `<table><tr><th>collective</th><th>p50</th><th>p99</th><th>predicted</th><th>gap</th></tr>` + rows.slice(0, 12).map(c => {
     const gap = c.predicted_s ? c.transfer_s / c.predicted_s - 1 : NaN; return `<tr data-key="${escape(c.key)}" aria-selected="${c.key === S.collective}"><td>${escape(c.key)}</td><td>${time(c.p50_s)}</td><td>${time(c.p99_s)}</td><td>${time(c.predicted_s)}</td>
-      <td class="${gap > .25 ? "slow" : gap <= .25 ? "fine" : ""}">${isNaN(gap) ? "–" : (gap > 0 ? "+" : "") + (100 * gap).toFixed(0) + " %"}</td></tr>`; }).join("") + "</table>" : "";
+      <td class="${gap > .25 ? "slow" : gap <= .25 ? "fine" : ""}">${difference(gap)}</td></tr>`; }).join("") + "</table>" : "";
 }
 function drawNotes() {
   const f = S.frame, h = f.health || {}, problems = Object.entries(h.problems || {}).map(([k, v]) => `${k}: ${v}`), past = h.history || {};
   if (past.problem) problems.push("history: " + past.problem);
-  $("health").textContent = [h.host, h.cpu_share >= 0 ? `agent ${(100 * h.cpu_share).toFixed(1)} % of a core` : "", h.sampled ? `1 ms on ${h.sampled.length} interfaces (${h.sampler})` : "", h.num_hosts ? `${h.num_hosts} hosts` : "", ...problems].filter(Boolean).join(" · ");
+  $("health").textContent = $("health").title = [h.host, h.cpu_share >= 0 ? `agent ${(100 * h.cpu_share).toFixed(1)} % of a core` : "", h.sampled ? `1 ms on ${h.sampled.length} interfaces (${h.sampler})` : "", h.num_hosts ? `${h.num_hosts} hosts` : "", ...problems].filter(Boolean).join(" · ");
   const s = f.job.steps, last = s[s.length - 1]; $("step-note").textContent = last ? `step ${last.step}, ${last.num_ranks} ranks` : "";
   if (S.selected >= 0) { const i = S.selected, extra = [["bursts", "bursts"], ["drops_per_s", "drops/s"], ["errors_per_s", "errors/s"], ["pauses_per_s", "pauses/s"], ["backlog_bytes", "B waiting"]].map(([k, t]) => S.sparse[k].has(i) ? `${S.sparse[k].get(i)} ${t}` : "").filter(Boolean);
-    $("link-name").textContent = [S.selectedName, isDown(i) ? "DOWN" : rate(S.rate[i]), S.capacity[i] > 0 ? `of ${rate(S.capacity[i])}` : "", ...extra].filter(Boolean).join(" · "); }
+    $("link-name").textContent = [S.selectedName, isDown(i) ? "DOWN" : rate(S.rate[i]) + (S.capacity[i] > 0 ? ` of ${rate(S.capacity[i])}` : ""), ...extra].filter(Boolean).join(" · "); }
 }
 function legend() {
   const ramp = [0, .2, .4, .6, .8, .95, 1.05].map(u => loadColour(u)).join(); $("scale").innerHTML = `0 %<i class="ramp" style="background:linear-gradient(90deg,${ramp});margin-left:4px"></i>100 % &nbsp; ▲ alert &nbsp; ┄ down`;
-  const key = (c, t) => `<i style="background:var(${c})"></i>${t}`; $("link-key").innerHTML = key("--bar", "mean") + key("--peak", "peak of 1 ms windows") + `<i class="dash"></i>predicted`;
+  const key = (c, t) => `<i style="background:var(${c})"></i>${t}`; $("link-key").innerHTML = key("--bar", "mean") + key("--peak", "peak") + `<i class="dash"></i>predicted`;
   $("step-key").innerHTML = key("--compute", "computing") + key("--exposed", "exposed network") + key("--other", "other") + `<i class="dash"></i>predicted`;
 }

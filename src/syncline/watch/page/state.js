@@ -50,8 +50,9 @@ const isDown = i => S.sparse.up && S.sparse.up.get(i) === 0;
 function rate(v) { if (!(v >= 0)) return "–"; const b = v * 8; for (const [f, u] of [[1e12, "Tb/s"], [1e9, "Gb/s"], [1e6, "Mb/s"], [1e3, "kb/s"]]) if (b >= f) return (b / f).toPrecision(3) + " " + u; return b.toFixed(0) + " b/s"; }
 function time(v) { if (v === null || v === undefined || isNaN(v)) return "–"; for (const [f, u] of [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]]) if (v >= f) return (v / f).toPrecision(3) + " " + u; return v === 0 ? "0 s" : (v * 1e9).toFixed(0) + " ns"; }
 const percent = v => v >= 0 ? (100 * v).toFixed(v < 0.1 ? 1 : 0) + " %" : "–";
-const clock = s => new Date(s * 1000).toLocaleTimeString([], {hour12: false});
-function ago(s) { return s < 90 ? s.toFixed(0) + " s" : s < 5400 ? (s / 60).toFixed(0) + " min" : (s / 3600).toFixed(1) + " h"; }
+// In a replay moments are those of the run, which may have lasted microseconds.
+const clock = s => S.hello.replay ? time(Math.max(0, s - S.hello.replay.origin_s) / S.hello.replay.slow) : new Date(s * 1000).toLocaleTimeString([], {hour12: false});
+function ago(s) { if (S.hello.replay) return time(s / S.hello.replay.slow); return s < 90 ? s.toFixed(0) + " s" : s < 5400 ? (s / 60).toFixed(0) + " min" : (s / 3600).toFixed(1) + " h"; }
 function escape(text) { return String(text).replace(/[&<>"']/g, c => "&#" + c.charCodeAt(0) + ";"); }
 
 // Blue to orange to vermillion: told apart with every common kind of colour blindness; width and marks say it again.
