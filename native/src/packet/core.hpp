@@ -81,6 +81,11 @@ private:
     u32 least_loaded(Routes::Set set, u32 start) const;
     u32 detour(const Packet& packet, u32 at_switch, u32 group);
     i64 load(u32 port) const;
+    // A set of ports is used in turn, by packets with data and by small ones apart: counted together, or with those for
+    // other sets, data could meet the same few ports again and again.
+    static u32 turn_of(const Packet& pkt, u32 set) {
+        return 2 * set + (pkt.type != Type::data || (pkt.flags & kTrimmed) != 0 ? 1 : 0);
+    }
     bool on_way(const Packet& pkt) const {
         return routing_ == Routing::hash && pkt.type == Type::data && pkt.via != kNone;
     }
@@ -169,7 +174,8 @@ private:
     std::vector<u32> full_cost_;
     std::vector<Wire> wires_;
     std::vector<i64> buffer_bytes_, buffer_used_;
-    std::vector<u32> salt_, turn_;
+    std::vector<u32> salt_, start_;  // of the switches
+    std::vector<u32> turn_;          // two a set of ports
     std::vector<std::int32_t> region_;
     std::vector<Endpoint> endpoints_;
     std::vector<Place> places_;  // of the endpoints

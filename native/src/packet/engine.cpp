@@ -154,7 +154,7 @@ void Core::fetch_way_out(u32 what) const {
         const Routes::Set set = routes.set(number);
         if (set.count == 0) return;
         // Who else comes to this switch before may take this turn; then the next port is fetched for nothing.
-        const u32 turn = set.count == 1 ? 0 : turn_[in.to] % set.count;
+        const u32 turn = set.count == 1 ? 0 : (start_[in.to] + turn_[turn_of(pkt, number)]) % set.count;
         if (set.count > 1 && (pkt.flags & kSprayed) == 0) return;
         port = routes.choices()[set.first + turn];
     }

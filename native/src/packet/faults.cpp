@@ -39,6 +39,7 @@ void Core::reroute() {
     for (const Port& port : ports) up.push_back(port.up);
     routes.build(wires_, up, static_cast<u32>(buffer_bytes_.size()), static_cast<u32>(endpoints_.size()),
                  routing_ >= Routing::valiant);
+    turn_.assign(2 * routes.num_sets(), 0);
     for (u32 e = 0; e < endpoints_.size(); ++e) places_[e].group = routes.group(e);
     // Groups have new numbers and ways may be dead: who is on one goes straight on.
     for (Packet& packet : packets_) packet.via = kNone;

@@ -52,9 +52,9 @@ u32 Core::choose(u32 packet, u32 at_switch, u32 group) {
     const Routes::Set set = routes.set(number);
     if (set.count <= 1) return set.count == 0 ? kNone : routes.choices()[set.first];
     if (routing_ == Routing::first) return routes.choices()[set.first];
-    if (routing_ == Routing::adaptive) return least_loaded(set, mix(pkt.label, ++turn_[at_switch]));
+    if (routing_ == Routing::adaptive) return least_loaded(set, mix(pkt.label, start_[at_switch] + ++turn_[2 * number]));
     if ((pkt.flags & kSprayed) != 0) {
-        return routes.choices()[set.first + turn_[at_switch]++ % set.count];
+        return routes.choices()[set.first + (start_[at_switch] + turn_[turn_of(pkt, number)]++) % set.count];
     }
     const u64 hash = mix(pkt.label, salt_[at_switch]);
     return routes.choices()[set.first + static_cast<u32>((hash * set.count) >> 32)];

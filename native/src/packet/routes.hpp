@@ -27,6 +27,7 @@ public:
     u32 set_of(u32 at_switch, u32 group) const { return table_[std::size_t{at_switch} * num_groups_ + group]; }
     void fetch(u32 at_switch, u32 group) const { __builtin_prefetch(&table_[std::size_t{at_switch} * num_groups_ + group]); }
     Set set(u32 number) const { return sets_[number]; }
+    std::size_t num_sets() const { return sets_.size(); }
     const u32* choices() const { return choices_.data(); }
     u32 group(u32 endpoint) const { return group_of_[endpoint]; }
     u32 num_groups() const { return num_groups_; }

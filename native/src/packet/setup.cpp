@@ -93,7 +93,7 @@ void Core::take_ports(const Setup& setup) {
     Random salts(setup.seed ^ 0x5eed);
     for (std::size_t s = 0; s < num_switches; ++s) {
         salt_.push_back(salts.next());
-        turn_.push_back(salts.next());
+        start_.push_back(salts.next());
     }
     ports.assign(num, Port{});
     tally.assign(num, PortTally{});
@@ -138,6 +138,7 @@ void Core::take_ports(const Setup& setup) {
     }
     routes.build(wires_, std::vector<bool>(num, true), static_cast<u32>(num_switches),
                  static_cast<u32>(setup.num_endpoints), routing_ >= Routing::valiant);
+    turn_.assign(2 * routes.num_sets(), 0);
     for (u32 e = 0; e < endpoints_.size(); ++e) places_[e].group = routes.group(e);
     for (std::size_t i = 0; i < setup.change_ps.size(); ++i) {
         expect(setup.change_port[i] >= 0 && static_cast<std::size_t>(setup.change_port[i]) < num, "changed port", i);

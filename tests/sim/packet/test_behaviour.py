@@ -218,3 +218,13 @@ def test_levels_differ_where_spraying_uses_what_a_hash_leaves_idle() -> None:
     tree = {"topology": "fat-tree", "tiers": 2, "link": "NDR", "hosts_per_leaf": 2}
     packet_s, flow_s = _all_reduce(tree, PacketOptions("ndp"))
     assert packet_s < 0.9 * flow_s
+
+
+def test_pulls_do_not_take_the_turns_of_sprayed_data() -> None:
+    """Full load over three tiers: packets that take the ports in turn meet no queue of eight packets."""
+    tree = {"topology": "fat-tree", "tiers": 3, "link": "NDR", "hosts_per_leaf": 4, "leaves_per_pod": 4}
+    hosts = {"hosts": 64, "host": {"gpu": "H100", "gpus": 1, "nics": 1}, "network": tree}
+    network = packet_network(build(ClusterSpec.model_validate(hosts)))
+    outcome = simulate(network, [permutation(network.fabric, 4e6, seed=1)], PacketOptions("ndp"))
+    assert outcome.counters["trims"] == 0
+    assert outcome.end_of_run_s < 1.1 * 4e6 * 4162 / 4096 / RATE
