@@ -34,6 +34,6 @@ for name, options in WAYS.items():
     print(f"  {name:20s} " + "  ".join(cells))
 print(
     "A few large flows collide under a hash and take 3 to 4 times the bound; many small ones average out;\n"
-    "adaptive routing ends all three within 6 %, spraying within 23 %. NDP's switches trim at eight packets of queue, which\n"
-    "costs where many small messages meet: 8 % of the all-to-all's packets are trimmed on their way; with 64 none is."
+    "adaptive routing ends all three within 6 %, spraying within 23 %. NDP's switches trim at eight packets of queue,\n"
+    "which costs where many small messages meet: 8 % of the all-to-all's packets are trimmed; with 64 none is."
 )
