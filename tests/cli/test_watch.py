@@ -57,6 +57,12 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
         (["--agent", "host-00"], 'WatchError: "host-00" is not an address'),
         (["--interfaces", "("], "is not a pattern"),
         (["--token-file", "/no/such/token"], "cannot read the token"),
+        (["--gpus", "-3"], "--gpus -3 cannot be"),
+        (["--price", "nan"], "--price nan cannot be"),
+        (["--nics", "eth0"], "Give --cluster too"),
+        (["--history", "h.db", "--history-size", "1"], "a history of 1 bytes holds nothing"),
+        (["--otel", "collector", "--for", "0s"], '--otel "collector" is not an address'),
+        (["--tls-cert", __file__, "--tls-key", __file__], "no certificate with its key"),
     ],
 )
 def test_what_cannot_be_is_one_clear_error(

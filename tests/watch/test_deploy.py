@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +93,20 @@ def test_the_same_numbers_through_opentelemetry() -> None:
     assert points[LINKS.names[1]] == 0.2
     assert found["node_infiniband_port_data_received_bytes"].data.is_monotonic
     exporter.close()
+
+
+def test_opentelemetry_gets_what_appears_after_the_start() -> None:
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    reader, agent = InMemoryMetricReader(), Exported()
+    newest, agent.hub._frame = agent.hub._frame, None  # before the first look
+    exporter = OtelExporter(agent, "", reader=reader, every_s=0.02)
+    agent.hub._frame = newest
+    found: set[str] = set()
+    until = time.monotonic() + 30
+    while "syncline_link_utilisation_ratio" not in found and time.monotonic() < until:
+        time.sleep(0.02)
+        data: Any = reader.get_metrics_data()
+        found = {m.name for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics} if data else set()
+    exporter.close()
+    assert "syncline_link_utilisation_ratio" in found

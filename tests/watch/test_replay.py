@@ -156,6 +156,16 @@ def test_a_fleet_puts_hosts_side_by_side_and_goes_on_without_the_dead() -> None:
     assert again.table is joined.table
 
 
+def test_a_fleet_that_nobody_answers_says_why() -> None:
+    fleet = Fleet([Fixed("http://dead", None)])
+    assert fleet.tell() is None  # nobody was asked yet
+    fleet._ask(fleet._readers[0])
+    said = fleet.tell()
+    assert said is not None
+    assert len(said.table) == 0
+    assert said.health["problems"] == {"http://dead": "OSError: no route to host"}
+
+
 def test_a_fleet_reads_a_real_agent_over_http() -> None:
     hub = Hub()
     hub.publish(host_frame(7))

@@ -135,6 +135,7 @@ def test_elsewhere_than_loopback_needs_a_token_or_tls(tmp_path: Path) -> None:
         ({"token": "short"}, "the token has 5 characters"),
         ({"certificate": "x"}, "both --tls-cert and --tls-key"),
         ({"certificate": "x", "key": "y"}, "TLS file cannot be read"),
+        ({"certificate": __file__, "key": __file__}, "no certificate with its key"),
     ):
         with pytest.raises(WatchError, match=words):
             Access(**bad)  # type: ignore[arg-type]

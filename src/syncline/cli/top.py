@@ -47,10 +47,11 @@ def top(
     import sys
     import threading
 
+    from syncline.cli.watch import refuse_idle
     from syncline.errors import UsageError
 
-    if agent and replay:
-        raise UsageError("--agent and --replay each show something else.", hint="Give one.")
+    of_host = {"--interfaces": interfaces, "--bursts": bursts, "--links": links, "--spans-socket": spans_socket}
+    refuse_idle({"--replay": replay, "--agent": agent}, of_host, {"--expect": expect})
     if not json and not (sys.stdout.isatty() and sys.stdin.isatty()):
         raise UsageError("syncline top needs a terminal.", hint="Use `syncline watch`, or add --json.")
     made, hub, title = _source(agent, replay, interfaces, bursts, links, expect, spans_socket, root)

@@ -135,7 +135,7 @@ def watch(
         "--price": price,
     }  # fmt: skip
     of_run = {"--expect": expect, "--rules": rules}
-    _check({"--replay": replay, "--agent": agent, "--prometheus": prometheus}, of_host, of_run)
+    refuse_idle({"--replay": replay, "--agent": agent, "--prometheus": prometheus}, of_host, of_run)
     seconds = units.time(for_) if for_ is not None else None
     token = read_token(token_file) if token_file else ""
     access = Access(address, port, token, *(str(path) if path else "" for path in (tls_cert, tls_key)))
@@ -186,7 +186,7 @@ def watch(
     emit(payload, json, lambda console: _show(console, payload))
 
 
-def _check(others: Mapping[str, Any], of_host: Mapping[str, Any], of_run: Mapping[str, Any]) -> None:
+def refuse_idle(others: Mapping[str, Any], of_host: Mapping[str, Any], of_run: Mapping[str, Any]) -> None:
     """Refuse options that would say nothing: those of this host, and of one run, where something else is shown."""
     from syncline.errors import UsageError
 
@@ -263,12 +263,12 @@ def _run(
     import time
 
     stop = threading.Event()
-    server = _start_server(feed, access) if access else None
     exporter = None
     if otel and agent is not None:
         from syncline.watch.otel import OtelExporter
 
         exporter = OtelExporter(agent, otel)
+    server = _start_server(feed, access) if access else None
     worker = threading.Thread(target=run, args=(stop,), name="syncline-watch", daemon=True)
     until = time.monotonic() + seconds if seconds is not None else float("inf")
     worker.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,8 @@ class Access:
         for path in filter(None, (self.certificate, self.key)):
             if not os.access(path, os.R_OK):
                 raise WatchError("this TLS file cannot be read.", where=path)
+        if self.certificate:
+            _load_certificate(self.certificate, self.key)
         if self.token and len(self.token) < MIN_TOKEN:
             raise WatchError(
                 f"the token has {len(self.token)} characters; at least {MIN_TOKEN} are needed.",
@@ -69,6 +72,14 @@ class Access:
             return True
         name = (header or "").lower()
         return name in LOOPBACK_NAMES or name.rpartition(":")[0] in LOOPBACK_NAMES
+
+
+def _load_certificate(certificate: str, key: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (ssl.SSLError, OSError) as error:
+        problem = f"no certificate with its key: {getattr(error, 'reason', None) or error}."
+        raise WatchError(problem, where=certificate, hint="Give both as PEM, without a passphrase.") from None
 
 
 def read_token(path: str | os.PathLike[str]) -> str:

@@ -192,6 +192,8 @@ class Agent:
                 self._problems["sampler"] = ""
             except WatchError as error:
                 self._problems["sampler"] = error.message
+        else:
+            self._problems["sampler"] = f'no interface matches --bursts "{self.options.burst_pattern}"'
 
     def _peaks(self) -> dict[tuple[str, str], Peaks]:
         if self._sampler is None:

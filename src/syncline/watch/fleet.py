@@ -53,16 +53,16 @@ class Fleet:
                 stop.wait(max(0.05, self.every_s - (time.monotonic() - begun_s)))
 
     def tell(self) -> Frame | None:
-        """Put the newest frames of all side by side and publish them; None before anyone answered."""
+        """Put the newest frames of all side by side and publish them; None as long as there is nothing to say."""
         now_s = time.monotonic()
         parts = [
             part for name, (seen_s, found) in sorted(self._last.items()) if now_s - seen_s < STALE_S for part in found
         ]
-        if not parts:
+        if not parts and not any(self._problems.values()):
             return None
         frame = self._joined(parts, now_s)
         events = self._changes(frame)
-        if self.history is not None:
+        if self.history is not None and parts:
             self.history.add(frame, events)
         self.hub.publish(frame, events)
         return frame
@@ -78,14 +78,15 @@ class Fleet:
         self._seq += 1
         table = self._table_of([layout for _, layout in parts])
         bodies = [body for body, _ in parts]
-        load = LinkLoad(**{name: np.concatenate([column(body, name) for body in bodies]) for name in LOAD_COLUMNS})
+        columns = {name: [column(body, name) for body in bodies] for name in LOAD_COLUMNS}
+        load = LinkLoad(**{name: np.concatenate(of) if of else np.zeros(0) for name, of in columns.items()})
         alerts: list[Mapping[str, Any]] = []
         for body in bodies:
             host = str(body.get("health", {}).get("host", ""))
             alerts += [_at_host(alert, host, table) for alert in body.get("alerts", [])[:200]]
         problems = {name: problem for name, problem in self._problems.items() if problem}
         health = {"host": "", "num_hosts": len(parts), "problems": problems}
-        wall_s = max(float(body["wall_s"]) for body in bodies)
+        wall_s = max((float(body["wall_s"]) for body in bodies), default=time.time())
         alerts.sort(key=lambda a: (a.get("severity") != "critical", a.get("since_s") or 0.0))
         return Frame(self._seq, wall_s, now_s, self.every_s, table, load, _job(bodies), tuple(alerts[:500]), health)
 

@@ -66,7 +66,7 @@ def map_of_fabric(fabric: Fabric, host: str, devices: Sequence[str]) -> LinkMap:
     nics = [nic for nic in fabric.nics.tolist() if fabric.host_names[fabric.devices.host[nic]] == host]
     if len(devices) != len(nics):
         problem = f'"{host}" has {len(nics)} NICs in "{fabric.name}", and {len(devices)} interfaces are named here.'
-        raise WatchError(problem, detail=f"Interfaces: {', '.join(devices)}.", hint="Name them in the NICs' order.")
+        raise WatchError(problem, hint="Name them in the NICs' order: --nics eth0,eth1.")
     wires: dict[tuple[str, str], Wire] = {}
     for device, nic in zip(devices, nics, strict=True):
         out = [link for link in fabric.out_links(nic).tolist() if fabric.devices.host[fabric.links.dst[link]] < 0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import urllib.parse
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,6 +18,8 @@ class OtelExporter:
     """Sends every family of `AgentCollector` as observable instruments until closed."""
 
     def __init__(self, agent: Watched, endpoint: str, *, every_s: float = EVERY_S, reader: Any | None = None) -> None:
+        if reader is None and urllib.parse.urlsplit(endpoint).scheme not in ("http", "https"):
+            raise WatchError(f'--otel "{endpoint}" is not an address.', hint="Write http://collector:4318.")
         try:
             from opentelemetry.metrics import Observation
             from opentelemetry.sdk.metrics import MeterProvider
@@ -38,10 +42,18 @@ class OtelExporter:
         self._provider = MeterProvider(metric_readers=[reader], resource=resource)
         self._meter = self._provider.get_meter("syncline.watch", __version__)
         self._made: set[str] = set()
-        self.refresh()
+        self._every_s = every_s
+        self._add_instruments()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="syncline-otel", daemon=True)
+        self._thread.start()
 
-    def refresh(self) -> None:
-        """Make an instrument for every family there is by now; families appear with their first number."""
+    def _follow(self) -> None:
+        """Make instruments as their families appear; most do so with the first look, some with the first span."""
+        while not self._closing.wait(self._every_s / 2):
+            self._add_instruments()
+
+    def _add_instruments(self) -> None:
         for family in self._collector.collect():
             if family.name in self._made:
                 continue
@@ -54,6 +66,9 @@ class OtelExporter:
             make(family.name, callbacks=[self._callback(family.name)], description=family.documentation)
 
     def close(self) -> None:
+        self._closing.set()
+        self._thread.join()
+        self._add_instruments()  # so that a short watch tells all it saw
         self._provider.shutdown()
 
     def _callback(self, name: str) -> Any:

@@ -31,6 +31,9 @@ from syncline.watch.spans.unix_socket import SocketSpans
 DEFAULT_INTERFACES = r"(?!lo$|docker|veth|virbr|br-|ifb|dummy|tun|tap).*"
 
 
+MIN_HISTORY_BYTES = 1 << 20
+
+
 @dataclass(frozen=True)
 class Wish:
     """What a user may ask for; everything has a default that watches this host."""
@@ -65,6 +68,13 @@ def make_agent(wish: Wish) -> Agent:
             raise WatchError(f'{what} "{pattern}" is not a pattern: {error}.', hint='Write "eth[0-7]|ib.*".') from None
     if not 0.05 <= wish.tick_s <= 60:
         raise WatchError(f"looks every {wish.tick_s} s are not possible.", hint="Between 0.05 and 60 seconds.")
+    if wish.history and wish.history_bytes < MIN_HISTORY_BYTES:
+        raise WatchError(f"a history of {wish.history_bytes} bytes holds nothing.", hint="Give it 1MiB or more.")
+    for what, number in (("--gpus", wish.num_gpus), ("--price", wish.usd_per_gpu_hour)):
+        if number is not None and not 0 < number < 1e9:
+            raise WatchError(f"{what} {number} cannot be.", hint="It is a number above zero.")
+    if wish.nics and not wish.cluster:
+        raise WatchError("--nics says which interfaces are the NICs of a cluster.", hint="Give --cluster too.")
     root = Root(wish.root)
     if not root.path.is_dir():
         raise WatchError("there is no such folder.", where=wish.root, hint="--root is a captured /sys and /proc.")
