@@ -1,12 +1,11 @@
 """codec="auto" on the rig: started without a rank it builds the hosts and a rank on each; each rank then trains.
 
-auto_rank.py '{"rate_bps": 1e9, "fixed": ["bf16", "int8"], "accuracy": "safe", "steps": 6, "auto_steps": 30}'
+auto_rank.py '{"rate_bps": 1e9, "fixed": ["plain"], "accuracy": "safe", "steps": 6, "auto_steps": 30, "rounds": 4}'
 auto_rank.py '{"rate_bps": 1e9, "then_bps": 5e7, "accuracy": "safe", "auto_steps": 20, "then_steps": 25}'
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import statistics
@@ -24,6 +23,10 @@ from rig import network
 from rig.gpt import Batches, Gpt, corpus
 
 NUM_HOSTS = 4
+TURN = 6
+"""Steps of one before it is the next one's turn, where ranks do not step alone."""
+NEAR = 2.0
+"""Plain DDP takes turns too unless it was this much slower."""
 MODEL = {"width": 256, "depth": 6, "num_heads": 4, "context": 128}
 
 
@@ -46,21 +49,25 @@ def launch(order: str) -> int:
 
 
 def work(order: dict[str, Any]) -> None:
-    """Train under each fixed way and then under auto; rank 0 prints a row for each."""
+    """Train under each fixed way, then under auto, then under the best and auto by turns; rank 0 prints a row each."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     text = corpus()
     network.shape(rank, order["rate_bps"])
     dist.barrier()
+    fixed, usual = {}, {}
     for name in order.get("fixed", ()):
-        trainer = Trainer(name, text, order)
-        times = trainer.steps(order["steps"] + 2)[2:]
-        trainer.say({"median_s": _slowest(times)})
-        trainer.close()
+        fixed[name] = Trainer(name, text, order)
+        usual[name] = _slowest(fixed[name].steps(order["steps"] + 2)[2:])
+        fixed[name].say({"median_s": usual[name]})
     trainer = Trainer("auto", text, order)
     times = trainer.steps(order["auto_steps"])
     trainer.say({"median_s": trainer.usual(times, order.get("steps", 6)), "settled_after": trainer.settled})
+    if fixed:
+        best = min(usual, key=lambda name: usual[name])
+        names = [best, *(["plain"] if best != "plain" and usual["plain"] < NEAR * usual[best] else [])]
+        by_turns({name: fixed[name] for name in names} | {"auto": trainer}, order["rounds"])
     if "then_bps" in order:
         dist.barrier()
         network.shape(rank, order["then_bps"])
@@ -76,6 +83,22 @@ def work(order: dict[str, Any]) -> None:
         trainer.say({"noticed_after_steps": noticed, "first_s": _slowest(took[:3]), "median_s": trainer.usual(took, 4)})
     dist.barrier()
     dist.destroy_process_group()
+
+
+def by_turns(trainers: dict[str, Trainer], rounds: int) -> None:
+    """Give each some steps in turn, so often, and print what a step took: what disturbs one disturbs all."""
+    count = max(TURN, 2 * trainers["auto"].handle.pilot.period)
+    took: dict[str, list[float]] = {name: [] for name in trainers}
+    for _ in range(rounds):
+        for name, trainer in trainers.items():
+            trainer.steps(1)  # finds the cache as the one before has left it
+            trainer.synchronize()
+            took[name].append(statistics.fmean(trainer.steps(count)))
+            dist.barrier()
+    means = {name: _slowest(times) for name, times in took.items()}
+    if dist.get_rank() == 0:
+        row = {"method": "by turns", "steps": count, "mean_s": means, "rounds_s": took}
+        print(json.dumps(row | {"why": trainers["auto"].handle.why()}), flush=True)
 
 
 class Trainer:
@@ -126,13 +149,10 @@ class Trainer:
             row |= {"predicted_s": pilot.choice.table if pilot.choice else {}, "accuracy": self._order["accuracy"]}
         print(json.dumps(row), flush=True)
 
-    def close(self) -> None:
-        """Give everything back."""
+    def synchronize(self) -> None:
+        """Begin a period, where ranks step alone."""
         if self.handle is not None:
-            self.handle.close()
-        del self._model, self._optimizer
-        gc.collect()
-        dist.barrier()
+            self.handle.synchronize()
 
 
 def _slowest(times: list[float]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tests.program.test_choice import at
@@ -53,6 +53,26 @@ def test_a_slow_choice_falls_back_to_plain_and_says_so() -> None:
     run(pilot, 2e9, 30, dict.fromkeys((*others, "3 x bf16 and 1 x int8", "2 x bf16 and 2 x int8"), 9.0))
     assert set(pilot.codecs) == {PLAIN}
     assert "fell back to plain DDP, which is faster" in pilot.why()
+
+
+def test_what_trials_cannot_tell_from_plain_is_tried_twice_and_must_be_worth_it() -> None:
+    """At 3 % faster plain is held, at 30 % the codec is, after one trial; one bad trial of plain is made good."""
+
+    def settled(coded_s: float, plain_s: Sequence[float]) -> tuple[Pilot, list[str]]:
+        pilot, used, left = Pilot("safe", ("int8",)), [], list(plain_s)
+        pilot.decide(at(1e9))
+        while pilot.phase == "try":
+            used.append(name_of(pilot.codecs))
+            pilot.tried(coded_s if used[-1] != PLAIN else left.pop(0))
+        return pilot, used
+
+    pilot, used = settled(0.97, [1.0, 1.0])
+    assert set(pilot.codecs) == {PLAIN} and used.count(PLAIN) == 2
+    assert "fell back to plain DDP, which is as fast within 5%" in pilot.why()
+    pilot, used = settled(0.7, [1.0])
+    assert PLAIN not in pilot.codecs and used.count(PLAIN) == 1
+    pilot, used = settled(1.0, [1.08, 0.9])
+    assert set(pilot.codecs) == {PLAIN} and "fell back to plain DDP, which is faster" in pilot.why()
 
 
 def test_a_slower_network_is_answered_within_20_steps_and_once() -> None:

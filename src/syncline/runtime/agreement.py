@@ -6,6 +6,7 @@ What a rank means is sent as JSON and compared on every rank, so that all of the
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -49,6 +50,20 @@ def exchange_json(value: dict[str, Any], team: Team) -> list[dict[str, Any]]:
     team.all_gather(rooms, padded).wait()
     texts = [bytes(room[: int(n)].cpu().tolist()) for room, n in zip(rooms, lengths, strict=True)]
     return [json.loads(text) for text in texts]
+
+
+class Gathering:
+    """Every rank's numbers, on their way while ranks go on: all of them begin it, and take it, between two steps."""
+
+    def __init__(self, numbers: Sequence[float], team: Team) -> None:
+        self._own = torch.tensor(numbers, dtype=torch.float64, device=team.device)
+        self._rows = [torch.empty_like(self._own) for _ in range(team.size)]
+        self._work = team.all_gather(self._rows, self._own)
+
+    def rows(self) -> list[list[float]]:
+        """Wait for all of them and return them, a row a rank."""
+        self._work.wait()
+        return [row.tolist() for row in self._rows]
 
 
 def _parameter_difference(first_rank: int, first: list[Any], rank: int, other: list[Any]) -> AgreementError:

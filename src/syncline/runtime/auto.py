@@ -26,7 +26,7 @@ from syncline.codec.scheme import scheme
 from syncline.errors import NonFiniteError, SynchronizationError
 from syncline.program.choice import CLASSES, LOCAL_CLASS, LOCAL_EVERY, Local, Measured, Price, decide
 from syncline.program.overlap import Work
-from syncline.runtime.agreement import exchange_json
+from syncline.runtime.agreement import Gathering, exchange_json
 from syncline.runtime.alone import STATES, WEIGHTS, Alone
 from syncline.runtime.averagers import DENSE, Averagers
 from syncline.runtime.bucket import Bucket, Layout, Order
@@ -42,7 +42,7 @@ from syncline.runtime.probe import add_s, host, prices, probe_link
 from syncline.runtime.settings import Settings
 from syncline.runtime.step import Step
 from syncline.runtime.tensors import is_finite
-from syncline.runtime.worklog import WorkLog, mean_work
+from syncline.runtime.worklog import Lengths, WorkLog, mean_work
 
 TUNE_VARIABLE = "SYNCLINE_TUNE"
 """Names the file into which rank 0 writes what was learned, after every decision."""
@@ -103,7 +103,9 @@ class AutoSynchronizer(DdpSynchronizer):
             self._optimizers = Optimizers(self._trained())
             self._hooks.append(self._optimizers)
         self._unites_later = False
-        self._lengths: list[float] = []
+        self._lengths = Lengths(KEPT)
+        self._came_s = 0.0
+        self._gathering: Gathering | None = None
         self._works = WorkLog()
         self._seen = 0
         self._guard = Guard()
@@ -268,6 +270,7 @@ class AutoSynchronizer(DdpSynchronizer):
             self._guard.rest()
             self._follow(None)
         if torch.is_grad_enabled() and not self._next_began_s and not joins:
+            self._came_s = time.perf_counter()
             if self._alone.steps is not None and self._alone.steps.is_due(self._num_steps):
                 self._alone.meet(self._num_steps)  # before the step ends: it is part of it
             self.begin()
@@ -328,14 +331,20 @@ class AutoSynchronizer(DdpSynchronizer):
         if self._fixed or self._num_steps == self._seen:
             return
         self._seen = self._num_steps
-        self._lengths = [*self._lengths[1 - KEPT :], self.steps[-1].ended_s - self.steps[-1].began_s]
+        self._lengths.note(self.steps[-1], self._came_s)
         self._works.note(self.steps[-1])
         self._judge()
-        if self._num_steps <= self.settings.warmup or not self._pilot.due():
+        if self._num_steps <= self.settings.warmup:
             return
-        before = self._pilot.codecs
-        with self.busy():
-            self._report_to(self._pilot)
+        is_due, before = self._pilot.due(), self._pilot.codecs
+        if self._gathering is not None:
+            with self.busy():
+                self._check(self._gathering)
+        elif is_due:
+            with self.busy():
+                self._report_to(self._pilot)
+        else:
+            return
         if self._pilot.codecs != before:
             self._buckets.clear()
         self._tell()
@@ -348,17 +357,23 @@ class AutoSynchronizer(DdpSynchronizer):
             pilot.alone = pilot.alone and all(row["whole"] for row in rows)
             pilot.decide(self._combined(rows, mean_work(works)))
             return
-        times = self._lengths[-pilot.num_scored :]
+        times = self._lengths.last(pilot.num_scored)
         if pilot.period > 1:
             times = [fmean(times)]
-        everyone = [row["times"] for row in exchange_json({"times": times}, self.links.team)]
+        gathering = Gathering(times, self.links.team)
         if pilot.phase == "try":
-            pilot.tried(best_s(everyone))
-        elif pilot.checked(typical_s(everyone)):
+            pilot.tried(best_s(gathering.rows()))
+        else:
+            self._gathering = gathering
+
+    def _check(self, gathering: Gathering) -> None:
+        """Take what was gathered during the last step: while a choice is held nobody waits for anybody."""
+        rows, self._gathering = gathering.rows(), None
+        if self._pilot.phase == "hold" and self._pilot.checked(typical_s(rows)):
             began = time.perf_counter()
             link = probe_link(self.links.team)
-            rows = exchange_json({**link, "look_s": time.perf_counter() - began}, self.links.team)
-            pilot.looked(min(row["rate_Bps"] for row in rows), max(row["look_s"] for row in rows))
+            rates = exchange_json({**link, "look_s": time.perf_counter() - began}, self.links.team)
+            self._pilot.looked(min(row["rate_Bps"] for row in rates), max(row["look_s"] for row in rates))
 
     def _probe(self, names: list[str]) -> dict[str, Any]:
         """Return this rank's numbers, gathered so that every rank works with the same ones."""

@@ -23,7 +23,11 @@ TRY_STEPS = 4
 CLOSE = 1.15
 """The second best is tried too where its prediction is this close."""
 BEATS = 0.97
-"""A contender must be this much faster than the model's choice to replace it; plain need only not be slower."""
+"""A contender must be this much faster than the model's choice to replace it."""
+WORTH = 0.95
+"""A codec must be this much faster than plain to be held: steps vary by as much, and plain loses nothing."""
+TOO_NEAR = 0.88
+"""Where the best is not this much faster than plain both are tried once more."""
 HOPELESS = 0.5
 """Plain is not tried where the wire alone needs so much longer for it: the measured step over that time."""
 CHECK_STEPS, CHECKED = 5, 3
@@ -68,6 +72,7 @@ class Pilot:
     _patience: int = 0
     _look_s: float = 0.0
     _changed: bool = False
+    _tried_twice: bool = False
     _contenders: list[tuple[str, ...]] = field(default_factory=list)
     _ways: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -82,7 +87,10 @@ class Pilot:
             return self._since >= MEASURE_STEPS
         if self.phase == "try":
             return self._since >= self._try_steps()
-        return self._since >= self._whole(CHECK_STEPS)
+        if self._since < self._whole(CHECK_STEPS):
+            return False
+        self._since = 0  # ranks go on while their numbers are under way
+        return True
 
     @property
     def num_scored(self) -> int:
@@ -113,10 +121,13 @@ class Pilot:
     def tried(self, step_s: float) -> None:
         """Take a contender's measured step; after the last one hold the best."""
         assert self.choice is not None
-        self.trials[name_of(self._contenders[0])] = step_s
-        self._contenders.pop(0)
+        name = name_of(self._contenders.pop(0))
+        self.trials[name] = min(step_s, self.trials.get(name, math.inf))
         self._since = 0
         self._drop_hopeless()
+        if not self._contenders and not self._tried_twice:
+            self._tried_twice = True
+            self._contenders = self._too_near()
         if self._contenders:
             self.codecs = self._contenders[0]
         else:
@@ -124,7 +135,6 @@ class Pilot:
 
     def checked(self, step_s: float) -> bool:
         """Take the usual length of the last steps; return whether the link must be looked at."""
-        self._since = 0
         ratio = step_s / max(self._baseline_s, 1e-9)
         self._changed = not FASTER <= ratio <= SLOWER
         self._checked_s = step_s
@@ -203,7 +213,13 @@ class Pilot:
         assert self.choice is not None
         if Local.named(self.choice.codecs[0]) is not None:
             return f"uses {used}: steps alone must be {LOCAL_WORTH} times as fast"
-        return "fell back to plain DDP, which is faster" if used == PLAIN else f"uses {used}, which is faster"
+        if used != PLAIN:
+            return f"uses {used}, which is faster"
+        best = min(took for name, took in self.trials.items() if name != PLAIN)
+        is_faster = self.trials[PLAIN] <= best
+        return "fell back to plain DDP, " + (
+            "which is faster" if is_faster else f"which is as fast within {1 - WORTH:.0%}"
+        )
 
     @property
     def periodic(self) -> dict[str, float]:
@@ -230,7 +246,7 @@ class Pilot:
         """Begin to try these, one after the other."""
         self._contenders, self._ways = contenders, {name_of(codecs): codecs for codecs in contenders}
         self.codecs, self.phase = contenders[0], "try"
-        self.trials, self._since = {}, 0
+        self.trials, self._since, self._tried_twice = {}, 0, False
 
     def _try_again(self) -> None:
         """Try what is held, or was chosen, against plain once more: steps have changed and the link is not why."""
@@ -279,9 +295,21 @@ class Pilot:
                 note = f"plain DDP was not tried: its bytes alone take {show_time(wire_s)}"
                 self.notes = [*(kept for kept in self.notes if kept != note), note]
 
+    def _together(self) -> dict[str, float]:
+        """Return the trials in which all ranks made every step together."""
+        return {name: took for name, took in self.trials.items() if Local.named(name) is None}
+
+    def _too_near(self) -> list[tuple[str, ...]]:
+        """Return plain and the best of the others, where the steps measured so far cannot tell them apart."""
+        coded = {name: took for name, took in self._together().items() if name != PLAIN}
+        best = min(coded, key=lambda name: coded[name], default="")
+        plain_s = self.trials.get(PLAIN, 0.0)
+        near = best and TOO_NEAR * plain_s <= coded[best] <= plain_s / TOO_NEAR
+        return [self._ways[best], self._ways[PLAIN]] if near else []
+
     def _hold(self) -> None:
         assert self.choice is not None
-        best = self._best({name: took for name, took in self.trials.items() if Local.named(name) is None})
+        best = self._best(self._together())
         for name, took in self.trials.items():
             if Local.named(name) is not None and (not best or took * LOCAL_WORTH <= self.trials[best]):
                 best = name
@@ -290,13 +318,15 @@ class Pilot:
         self.phase, self._since, self._held = "hold", 0, 0
 
     def _best(self, trials: Mapping[str, float]) -> str:
-        """Return the fastest; the model's choice unless it is beaten clearly, or by plain."""
+        """Return the fastest; the model's choice unless it is beaten clearly, plain unless that is."""
         if not trials:
             return ""
         assert self.choice is not None
         wanted = name_of(self.choice.together)
         best = min(trials, key=lambda name: trials[name])
-        return wanted if best != PLAIN and trials[best] >= BEATS * trials.get(wanted, math.inf) else best
+        if trials[best] >= WORTH * trials.get(PLAIN, math.inf):
+            return PLAIN
+        return wanted if trials[best] >= BEATS * trials.get(wanted, math.inf) else best
 
 
 def name_of(codecs: Sequence[str]) -> str:
