@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 START_S = 120.0
-PRELOAD = ["torch", "torch.distributed", "syncline.runtime.executor", "syncline.torch"]
+# What every rank imports, sooner or later: torch's optimizers and DDP import its compiler when they are made.
+PRELOAD = ["torch", "torch._dynamo", "syncline.runtime.executor", "syncline.torch"]
 
 
 def free_port() -> int:
