@@ -46,7 +46,7 @@ def test_the_screen_shows_links_alerts_and_collectives_and_obeys_keys() -> None:
             await pilot.pause()
             links = app.query_one("#links", DataTable)
             assert links.row_count == 20
-            assert str(links.get_row_at(0)[0]) == LINKS.names[19]
+            assert [str(cell) for cell in links.get_row_at(0)[:4]] == [LINKS.names[19], "95%", "100%", "95 Gb/s"]
             assert "Nothing to report" in text(app, "#alerts")
             assert "20 links (0 down)" in text(app, "#summary")
             assert app.query_one("#collectives", DataTable).get_row_at(0)[0] == "all_reduce/1MiB"

@@ -72,10 +72,11 @@ class WatchScreen(App[None]):
 
     def on_mount(self) -> None:
         """Name the columns and begin to look."""
-        self.query_one("#links", DataTable).add_columns("link", "rate", "use", "", "peak", "drops/s")
-        self.query_one("#collectives", DataTable).add_columns("collective", "p50", "p99", "predicted", "gap")
+        self.query_one("#links", DataTable).add_columns("link", "use", "peak", "rate", "drops/s", "")
+        self.query_one("#collectives", DataTable).add_columns("collective", "p50", "predicted", "gap", "p99")
         self.query_one("#alerts", Static).border_title = "alerts"
         self.query_one("#left", Vertical).border_title = "links"
+        self.query_one("#collectives", DataTable).border_title = "collectives"
         self.set_interval(REFRESH_S, self.refresh_frame)
         self.refresh_frame()
 
@@ -147,7 +148,8 @@ def summary(frame: Frame, title: str) -> Text:
     average = f"{known.mean():.0%}" if len(known) else "-"
     down = int((frame.load.up == 0).sum())
     cost = max((float(a.get("cost_usd_per_hour") or 0.0) for a in frame.alerts), default=0.0)
-    parts = [f"{title}  {len(frame.table)} links ({down} down), average use {average}, {len(frame.alerts)} alerts"]
+    alerts = f"{len(frame.alerts)} alert{'' if len(frame.alerts) == 1 else 's'}"
+    parts = [f"{title}  {len(frame.table)} links ({down} down), average use {average}, {alerts}"]
     if cost > 0:
         parts[0] += f", ${cost:.2f} lost an hour"
     if frame.job.steps:
@@ -179,11 +181,11 @@ def _link_row(frame: Frame, i: int, use: float, peak: float) -> tuple[Any, ...]:
     drops = frame.load.drops_per_s[i]
     return (
         Text(frame.table.names[i], style=style),
-        "down" if down else "-" if np.isnan(rate) else show_rate(float(rate)),
         "-" if np.isnan(use) else f"{use:.0%}",
-        bar(use, peak),
         "-" if np.isnan(peak) else f"{peak:.0%}",
+        "down" if down else "-" if np.isnan(rate) else show_rate(float(rate)),
         Text(f"{drops:.1f}" if drops else "", style="bold red"),
+        bar(use, peak),  # last: what a narrow terminal can do without
     )
 
 
@@ -228,9 +230,9 @@ def collective_rows(frame: Frame) -> list[tuple[Any, ...]]:
             (
                 c.key,
                 show_time(c.p50_s),
-                show_time(c.p99_s),
                 planned,
                 Text("-" if gap is None else f"{gap:+.0%}", style=style),
+                show_time(c.p99_s),
             )
         )
     return rows
