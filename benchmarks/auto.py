@@ -24,10 +24,10 @@ CASES: dict[str, dict[str, Any]] = {
         "auto_steps": 60,
         "rounds": 4,
     },
-    "100 Mb/s": {"rate_bps": 1e8, "fixed": SAFE, "accuracy": "safe", "steps": 5, "auto_steps": 26, "rounds": 4},
-    "1 Gb/s": {"rate_bps": 1e9, "fixed": SAFE, "accuracy": "safe", "steps": 6, "auto_steps": 36, "rounds": 8},
-    "10 Gb/s": {"rate_bps": 1e10, "fixed": SAFE, "accuracy": "safe", "steps": 6, "auto_steps": 36, "rounds": 8},
-    "unshaped": {"rate_bps": None, "fixed": SAFE, "accuracy": "safe", "steps": 6, "auto_steps": 36, "rounds": 8},
+    "100 Mb/s": {"rate_bps": 1e8, "fixed": SAFE, "accuracy": "safe", "steps": 5, "auto_steps": 26, "rounds": 3},
+    "1 Gb/s": {"rate_bps": 1e9, "fixed": SAFE, "accuracy": "safe", "steps": 6, "auto_steps": 36, "rounds": 5},
+    "10 Gb/s": {"rate_bps": 1e10, "fixed": SAFE, "accuracy": "safe", "steps": 6, "auto_steps": 36, "rounds": 5},
+    "unshaped": {"rate_bps": None, "fixed": SAFE, "accuracy": "safe", "steps": 6, "auto_steps": 36, "rounds": 5},
     "change": {"rate_bps": 1e9, "then_bps": 5e7, "accuracy": "aggressive", "auto_steps": 26, "then_steps": 60},
 }
 

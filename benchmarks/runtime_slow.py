@@ -8,7 +8,7 @@ import runtime
 from rig.measure_rig import figures, rows
 
 TASK = {**runtime.TASK, "rates_bps": [1e8], "steps": 2, "warm_up": 2}
-LEAN = ("sign", "topk:keep=0.01+int8", "powersgd:rank=1", "torch powersgd r1")
+LEAN = ("int8", "sign", "topk:keep=0.01+int8", "powersgd:rank=1", "torch powersgd r1")
 FAST = {**TASK, "methods": ["compute", *LEAN, "compute"], "steps": 5}
 DENSE = {**TASK, "methods": ["ddp"]}
 

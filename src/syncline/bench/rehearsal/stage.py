@@ -24,7 +24,8 @@ from syncline import units
 from syncline.bench.rehearsal.wiring import rates_out, wiring_of, wiring_of_rates
 from syncline.errors import BenchError
 from syncline.fabric import Fabric, load
-from syncline.lab import Lab, Recording, draft
+from syncline.lab import Lab, Profile, Recording, draft
+from syncline.lab.profile import DEFAULT
 from syncline.program import Placement, place
 from syncline.sim.emulation import Wiring
 
@@ -134,10 +135,15 @@ class LoopbackStage(Stage):
 
 
 @contextmanager
-def open_lab(cluster: str, *, scale: float | None = None, hosts: int | None = None) -> Iterator[Stage]:
+def open_lab(
+    cluster: str, *, scale: float | None = None, hosts: int | None = None, profile: Profile = DEFAULT
+) -> Iterator[LabStage]:
     """Build the lab of a cluster, with a folder for orders and answers; both are gone afterwards."""
     fabric = load(cluster)
-    with tempfile.TemporaryDirectory() as folder, Lab(fabric, scale=scale, hosts=hosts) as lab:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Lab(fabric, scale=scale, hosts=hosts, profile=profile or Profile()) as lab,
+    ):
         seats = _seats(fabric, len(lab.host_names))
         yield LabStage(_absolute(cluster), seats, wiring_of(lab), lab.blueprint.scale, lab.notes, Path(folder), lab)
 
