@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import multiprocessing
 import os
+import runpy
 import socket
+import sys
 import traceback
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 START_S = 120.0
@@ -35,6 +42,17 @@ def run_ranks(num_ranks: int, work: Callable[[int, int], Any], timeout_s: float 
             process.join(5)
             if process.is_alive():
                 process.kill()
+
+
+def run_script(
+    script: Path, num_ranks: int, folder: Path, *words: str, settings: Mapping[str, str] | None = None
+) -> str:
+    """Run a training script on so many processes, told who they are as torchrun tells it; return what rank 0 printed.
+
+    torchrun itself starts as many interpreters more, each of which imports torch for seconds.
+    """
+    printed: list[str] = run_ranks(num_ranks, partial(_script, script, num_ranks, folder, words, dict(settings or {})))
+    return printed[0]
 
 
 def rank_process(context: Any, work: Callable[..., Any], rank: int, port: int, *more: Any) -> tuple[Any, Any]:
@@ -66,3 +84,17 @@ def _rank(work: Callable[..., Any], rank: int, port: int, pipe: Any, *more: Any)
     except BaseException:
         pipe.send(("error", traceback.format_exc()))
     pipe.close()
+
+
+def _script(
+    script: Path, num_ranks: int, folder: Path, words: tuple[str, ...], settings: dict[str, str], rank: int, port: int
+) -> str:
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0}
+    sizes = {"WORLD_SIZE": num_ranks, "LOCAL_WORLD_SIZE": num_ranks}
+    os.environ |= {name: str(value) for name, value in {**meeting, **sizes, **settings}.items()}
+    os.chdir(folder)
+    sys.argv = [str(script), *words]
+    warnings.simplefilter("ignore")
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        runpy.run_path(str(script), run_name="__main__")
+    return printed.getvalue()

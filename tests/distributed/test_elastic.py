@@ -14,22 +14,27 @@ pytest.importorskip("torch", reason="the runtime needs torch")
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from faults import losses, ranks_of, torchrun
+from tests.distributed.ranks import run_script
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "training" / "elastic.py"
+STEPS, NUM_RANKS = 20, 3
 
 
 @pytest.mark.slow
 def test_a_killed_rank_leaves_the_losses_as_they_were(tmp_path: Path) -> None:
-    calm = torchrun(tmp_path / "calm", 20, 0, 0.0)
-    due, _ = losses((calm.communicate(timeout=200)[0] or "").splitlines())
-    assert sorted(due) == list(range(20))
-    struck = torchrun(tmp_path / "struck", 20, 2, 0.1)
+    (tmp_path / "calm").mkdir()
+    calm = run_script(EXAMPLE, NUM_RANKS, tmp_path, str(tmp_path / "calm"), settings={"STEPS": str(STEPS)})
+    due, _ = losses(calm.splitlines())
+    assert sorted(due) == list(range(STEPS))
+    struck = torchrun(tmp_path / "struck", STEPS, 2, 0.1, NUM_RANKS)
     assert struck.stdout is not None
     lines = [next(struck.stdout) for _ in range(8)]
     ranks = ranks_of(struck.pid)
-    assert len(ranks) == 4
+    assert len(ranks) == NUM_RANKS
     os.kill(ranks[2], signal.SIGKILL)
     time.sleep(0.1)
     lines += struck.communicate(timeout=200)[0].splitlines()
     got, differing = losses(lines)
     assert struck.returncode == 0
-    assert len(lines) > 20, "some steps are done again"
+    assert len(lines) > STEPS, "some steps are done again"
     assert (got, differing) == (due, 0)

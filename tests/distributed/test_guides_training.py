@@ -6,11 +6,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
+from tests.distributed.ranks import run_script
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "training"
@@ -19,25 +21,32 @@ LINE = re.compile(
 )
 
 
-def run(command: list[str], folder: Path) -> str:
-    """Run a script from an empty folder and return what it printed."""
-    settings = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore", "HF_HUB_OFFLINE": "1"}
+def torchrun(script: str, folder: Path) -> str:
+    """Run a script as its guide says, from an empty folder, and return what it printed."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    settings = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
-        command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True, timeout=240, check=False
+        [*launcher, str(FOLDER / script)],
+        cwd=folder,
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
-def torchrun(script: str, folder: Path) -> str:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    return run([*launcher, str(FOLDER / script)], folder)
+def two_ranks(script: str, folder: Path) -> str:
+    """Run a script on two ranks that are told who they are as under torchrun, and return what the first printed."""
+    return run_script(FOLDER / script, 2, folder, settings={"TORCHELASTIC_RUN_ID": "test", "HF_HUB_OFFLINE": "1"})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", ["ddp.py", "fsdp2.py"])
-def test_torch_scripts_learn_and_report(script: str, tmp_path: Path) -> None:
-    lines = torchrun(script, tmp_path).splitlines()
+@pytest.mark.parametrize(("script", "start"), [("ddp.py", torchrun), ("fsdp2.py", two_ranks)])
+def test_torch_scripts_learn_and_report(script: str, start: Callable[[str, Path], str], tmp_path: Path) -> None:
+    lines = start(script, tmp_path).splitlines()
     losses = [float(re.match(r"loss ([\d.]+); ", line)[1]) for line in lines if line.startswith("loss")]  # type: ignore[index]
     assert len(losses) == 4
     assert losses[-1] < losses[0]
@@ -47,13 +56,13 @@ def test_torch_scripts_learn_and_report(script: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_hugging_face_trainer(tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="the guide is about its Trainer")
-    assert LINE.search(torchrun("huggingface.py", tmp_path))
+    assert LINE.search(two_ranks("huggingface.py", tmp_path))
 
 
 @pytest.mark.slow
 def test_lightning(tmp_path: Path) -> None:
     pytest.importorskip("lightning", reason="the guide is about it")
-    assert LINE.search(run([sys.executable, str(FOLDER / "lightning_ddp.py")], tmp_path))
+    assert LINE.search(two_ranks("lightning_ddp.py", tmp_path))
 
 
 @pytest.mark.parametrize("guide", ["ddp", "fsdp2", "huggingface", "lightning"])

@@ -68,17 +68,21 @@ def test_averages_that_are_off_are_drift() -> None:
     assert text == "averages were 0.5 from the dense ones (at most 0.1)"
 
 
-def test_gradients_that_are_too_long_or_too_short_are_drift() -> None:
-    def ratio(scale: float) -> str:
+def test_gradients_that_are_too_long_or_too_short_twice_running_are_drift() -> None:
+    def ratios(*scales: float) -> str:
         guard = Guard()
-        guard._dense_norms = [torch.tensor(1.0)]
-        guard._norms = [torch.tensor(scale)] * NORM_STEPS
-        return guard.judge([guard.row(lambda dense: None)])
+        for scale in scales:
+            guard._dense_norms = [torch.tensor(1.0)] if scale else []
+            guard._norms = [torch.tensor(scale)] * NORM_STEPS
+            text = guard.judge([guard.row(lambda dense: None)])
+        return text
 
-    assert ratio(1.0) == ratio(2.9) == ""
-    assert ratio(4.0) == "gradients were 4 times as long as a dense one (at most 3 times or a third)"
-    assert ratio(0.1).startswith("gradients were 0.1 times as long")
-    assert ratio(float("inf")) == "", "a step that overflowed says nothing"
+    assert ratios(1.0, 1.0) == ratios(2.9, 2.9) == ""
+    assert ratios(4.0, 4.0) == "gradients were 4 times as long as a dense one (at most 3 times or a third)"
+    assert ratios(0.1, 0.2).startswith("gradients were 0.2 times as long")
+    assert ratios(4.0) == ratios(4.0, 1.0) == ratios(1.0, 4.0) == ratios(4.0, 0.1) == "", "one odd batch is no drift"
+    assert ratios(4.0, 0.0, 4.0).startswith("gradients were 4 times"), "a turn without a dense step says nothing"
+    assert ratios(float("inf"), float("inf")) == "", "a step that overflowed says nothing"
 
 
 def test_the_norms_beside_a_dense_one_are_those_of_the_steps_before() -> None:
@@ -108,17 +112,19 @@ def test_a_loss_that_is_higher_whenever_weights_were_averaged_is_drift() -> None
 
 
 def test_where_ranks_step_alone_gradients_at_common_weights_stand_beside_the_others() -> None:
-    def judged(scale: float) -> str:
+    def judged(scale: float, odd: float = 1.0) -> str:
         guard = Guard()
-        for number in range(GUARD_STEPS):
+        for number in range(2 * GUARD_STEPS):
             step = Step(number, 0, "local-sgd", 0.0)
             for index in range(2):
-                buffer = torch.full((64,), 1.0 if number % 2 == 0 else scale)
+                buffer = torch.full((64,), 1.0 if number % 2 == 0 else odd if number % 25 == 0 else scale)
                 order = Order(index, buffer, Layout(("w",), ((64,),)), step, lambda failure: None)
                 guard.watch_own(order, number % 2 == 0)
-        return guard.judge([guard.row(lambda dense: None)])
+            if number % GUARD_STEPS == GUARD_STEPS - 1:
+                text = guard.judge([guard.row(lambda dense: None)])
+        return text
 
-    assert judged(1.0) == judged(2.5) == judged(float("inf")) == ""
+    assert judged(1.0) == judged(2.5) == judged(float("inf")) == judged(1.0, odd=100.0) == ""
     assert judged(4.0).startswith("gradients were 4 times as long as at weights that all have")
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -29,7 +29,8 @@ SAMPLE_ELEMENTS = 1 << 16
 ERROR_LIMIT, ERROR_LIMIT_OWING = 0.1, 3.0
 NORM_STEPS = 8
 NORM_LIMIT = 3.0
-"""How many times longer or shorter gradients may be than dense ones, over `NORM_STEPS` steps."""
+"""How many times longer or shorter gradients may be than dense ones, over `NORM_STEPS` steps, twice running: a batch
+that is unlike the others makes a gradient many times as long as they do."""
 LOSS_LIMIT, LOSS_SIGMAS = 0.05, 4.0
 """By how much its mean over `GUARD_STEPS` must be above the lowest so far: a share of it, and of its noise, both."""
 
@@ -42,6 +43,7 @@ class Guard:
         self._compares = False
         self._count = 0
         self._lowest: tuple[float, float] | None = None
+        self._suspected = 0
         self._forget()
 
     def observe(self, loss: torch.Tensor | float, first: bool = False) -> None:
@@ -112,12 +114,21 @@ class Guard:
         error, limit = max((row["error"], row["limit"]) for row in rows)
         if error > limit:
             return f"averages were {error:.2g} from the dense ones (at most {limit:.2g})"
-        for norm in (max(row["norm"] for row in rows), min(row["norm"] for row in rows)):
-            if not 1 / NORM_LIMIT <= norm <= NORM_LIMIT:
-                beside = "at weights that all have" if any(row["own"] for row in rows) else "a dense one"
-                return f"gradients were {norm:.2g} times as long as {beside} (at most {NORM_LIMIT:g} times or a third)"
+        norm = self._drifted_norm([row["norm"] for row in rows if row["norm"] > 0])
+        if norm:
+            beside = "at weights that all have" if any(row["own"] for row in rows) else "a dense one"
+            return f"gradients were {norm:.2g} times as long as {beside} (at most {NORM_LIMIT:g} times or a third)"
         observed = [row for row in rows if row["losses"]]
         return _judge_meetings([row for row in observed if row["firsts"]]) or self._judge_loss(observed)
+
+    def _drifted_norm(self, norms: Sequence[float]) -> float:
+        """Return the norm of a rank that is too far from 1, on the side it was on the last time; 0 where none is."""
+        if not norms:
+            return 0.0
+        norm = max(norms) if max(norms) > NORM_LIMIT else min(norms)
+        side = int(norm > NORM_LIMIT) - int(norm < 1 / NORM_LIMIT)
+        before, self._suspected = self._suspected, side
+        return norm if side and side == before else 0.0
 
     def _judge_loss(self, rows: Sequence[Mapping[str, Any]]) -> str:
         if not rows:
@@ -149,15 +160,15 @@ class Guard:
         return {**row, "firsts": len(after), "jump": float(after.mean() - between.mean()), "jump_noise": noise}
 
     def _norm_ratio(self) -> float:
-        """Return how long gradients were beside the dense one, root mean square; 1 where none was dense.
+        """Return how long gradients were beside the dense one, root mean square; 0 where there is none to compare.
 
-        Where ranks step alone: of the last steps of periods beside the first.
+        Where ranks step alone: of the last steps of periods beside the first, the median of either.
         """
         if self._own_norms and self._common_norms:
-            own, common = (fmean(norms.values()) for norms in (self._own_norms, self._common_norms))
-            return _finite(math.sqrt(own / common), 1.0) if common > 0 else 1.0
+            own, common = (median(norms.values()) for norms in (self._own_norms, self._common_norms))
+            return _finite(math.sqrt(own / common), 0.0) if common > 0 else 0.0
         dense, coded = (math.fsum(float(norm) ** 2 for norm in norms) for norms in (self._dense_norms, self._norms))
-        return _finite(math.sqrt(coded / NORM_STEPS / dense), 1.0) if dense > 0 else 1.0
+        return _finite(math.sqrt(coded / NORM_STEPS / dense), 0.0) if dense > 0 else 0.0
 
     def _forget(self) -> None:
         self._samples: list[tuple[torch.Tensor, torch.Tensor, bool]] = []

@@ -68,6 +68,8 @@ class Pilot:
     _since: int = 0
     _held: int = 0
     _baseline_s: float = 0.0
+    _is_baseline_best: bool = False
+    """It is the best step of a trial; what is usual, the first check will say."""
     _checked_s: float = 0.0
     _patience: int = 0
     _look_s: float = 0.0
@@ -136,6 +138,9 @@ class Pilot:
     def checked(self, step_s: float) -> bool:
         """Take the usual length of the last steps; return whether the link must be looked at."""
         ratio = step_s / max(self._baseline_s, 1e-9)
+        if self._is_baseline_best and ratio < FAR_SLOWER:
+            self._baseline_s, ratio = step_s, 1.0
+        self._is_baseline_best = False
         self._changed = not FASTER <= ratio <= SLOWER
         self._checked_s = step_s
         if ratio > FAR_SLOWER:
@@ -314,7 +319,7 @@ class Pilot:
             if Local.named(name) is not None and (not best or took * LOCAL_WORTH <= self.trials[best]):
                 best = name
         self.codecs = self._ways[best]
-        self._baseline_s = self.trials[best]
+        self._baseline_s, self._is_baseline_best = self.trials[best], True
         self.phase, self._since, self._held = "hold", 0, 0
 
     def _best(self, trials: Mapping[str, float]) -> str:
