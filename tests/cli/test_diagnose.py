@@ -78,3 +78,10 @@ def test_standard_input() -> None:
         [sys.executable, "-m", "syncline", "diagnose", "-"], input=LINE, capture_output=True, text=True, check=True
     )
     assert "nccl.gpu.duplicate" in done.stdout and "stdin:1:" in done.stdout
+
+
+def test_nothing_read_is_no_good_news(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diagnose", str(tmp_path / "missing")]) == 2
+    assert "no log could be read" in capsys.readouterr().err
+    assert run(["diagnose", str(tmp_path / "missing"), "--exit", "nagios"]) == 3
+    assert capsys.readouterr().out.startswith("UNKNOWN: no log could be read.")

@@ -195,3 +195,22 @@ def test_flows_take_no_options_of_packets(capsys: pytest.CaptureFixture[str], cl
     for option, name in ((("--loss", "0.1"), "--loss"), (("--no-pfc",), "--no-pfc")):
         got = answer(capsys, *words, *option, status=2)
         assert got["message"] == f"{name} is about packets; level flow has none."
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [(["--size", "0"], "have no packets"), (["--html", "nowhere/page.html"], "there is no folder"),
+     (["--trace", "nowhere/trace.json"], "there is no folder")],
+)  # fmt: skip
+def test_bad_patterns_are_one_error(
+    capsys: pytest.CaptureFixture[str], cluster: str, options: list[str], text: str
+) -> None:
+    assert run(["simulate", "incast", "--cluster", cluster, "--senders", "2", *options]) == 2
+    err = capsys.readouterr().err
+    assert text in err and "Traceback" not in err
+
+
+def test_a_run_that_stalls_says_how_many_arrived(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
+    assert run(["simulate", "incast", "--cluster", cluster, "--senders", "2", "--size", "64KiB", "--loss", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "stalled" in out and "0 of 2 messages arrived" in out and "nan" not in out

@@ -150,9 +150,14 @@ def open_tree(path: Path) -> Tree:
         return MemoryTree(_members(path))
     except (tarfile.TarError, OSError, EOFError) as error:
         raise FileError(
-            f'"{path}" is neither a folder nor an archive that can be read: {error}.',
+            f'"{path}" is neither a folder nor an archive that can be read{_reason(error)}.',
             hint="Name a folder or archive that `syncline capture` wrote.",
         ) from None
+
+
+def _reason(error: Exception) -> str:
+    """Return what the system said; what the library tried one after the other tells nobody anything."""
+    return f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
 
 
 def _members(path: Path) -> dict[str, Entry]:

@@ -76,6 +76,9 @@ def read_table(text: str, where: str, kind: Kind | None, num_ranks: int) -> Log:
     lines = text.splitlines()
     columns = _Columns(1e-3 if _IN_MS.search(text) else 1e-6, not _OLD_ERROR.search(text))
     found = [row for row in map(_row, lines) if row is not None]
+    if not found:
+        raise BenchError("no result line of nccl-tests was found.", where=where,
+                         hint="Give the output of all_reduce_perf, say, or its -J file.")  # fmt: skip
     devices = _devices(lines)
     kind = kind or program_in(text) or _kind_of(found)
     ranks = num_ranks or _ranks_of(devices) or _ranks_from_bandwidths(found, kind)
@@ -83,8 +86,9 @@ def read_table(text: str, where: str, kind: Kind | None, num_ranks: int) -> Log:
         raise BenchError("the log does not say which collective ran.", where=where, hint="Name it with --collective.")
     rows = tuple(one for row in found for one in _measured(row, kind, ranks, columns))
     if not rows:
-        raise BenchError("no result line of nccl-tests was found.", where=where,
-                         hint="Give the output of all_reduce_perf, say, or its -J file.")  # fmt: skip
+        raise BenchError(
+            "no result line of nccl-tests holds a time.", where=where, hint="Give a run that went on longer."
+        )
     if not ranks:
         raise BenchError("the log does not say how many ranks ran.", where=where, hint="Give --ranks.")
     library = "rccl" if is_amd(devices) or "RCCL" in text or "rccl-tests" in text else "nccl"

@@ -31,7 +31,9 @@ Rules = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="DIR", help="Rules of your own, added to those that ship.")
 ]
 Cluster = Annotated[str | None, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="The cluster, if known.")]
-Exit = Annotated[str, typer.Option("--exit", help="none (0 when done) or nagios (0 ok, 1 warning, 2 critical).")]
+Exit = Annotated[
+    str, typer.Option("--exit", help="none (0 when done) or nagios (0 ok, 1 warning, 2 critical, 3 nothing read).")
+]
 ListRules = Annotated[bool, typer.Option("--list", help="List the rules instead.")]
 CheckRules = Annotated[bool, typer.Option("--check-rules", help="Try every rule on its own example instead.")]
 
@@ -53,7 +55,7 @@ def diagnose(
     below it. What cannot be read is listed. Nothing is changed or sent anywhere.
     """
     from syncline.audit.diagnose import read_rules, shipped_rules
-    from syncline.errors import UsageError
+    from syncline.errors import FileError, UsageError
     from syncline.fabric import load
 
     if exit_style not in ("none", "nagios"):
@@ -70,6 +72,11 @@ def diagnose(
     if not logs:
         raise UsageError("no log is named.", hint="Name files or folders, or - for stdin.")
     diagnosis = _run(logs, book, load(cluster) if cluster else None)
+    if diagnosis.num_files == 0 and exit_style == "none":
+        why = "; ".join(f"{item.path}: {item.reason}" for item in diagnosis.unread[:3]) or "the folder holds no file"
+        raise FileError(
+            f"no log could be read: {why}.", hint="Name files or folders that you may read, or - for stdin."
+        )
     emit(diagnosis.to_json(), json, lambda console: console.print(_text(diagnosis), soft_wrap=True))
     if exit_style == "nagios":
         raise typer.Exit(int(diagnosis.severity))

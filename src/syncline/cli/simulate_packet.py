@@ -91,6 +91,7 @@ def traffic(
     from syncline import units
     from syncline.errors import UsageError
     from syncline.fabric import load
+    from syncline.files import check_writable
     from syncline.sim.packet import all_to_all, incast, packet_network, permutation
     from syncline.sim.packet.loaded import least_s, simulate_loaded
     from syncline.timeline import save
@@ -98,11 +99,16 @@ def traffic(
     if level != "packet":
         raise UsageError(f"{context.info_name} is simulated at packet level only, not at level {level}.",
                          hint="Leave --level out, or simulate a collective (allreduce, alltoall ...).")  # fmt: skip
+    for path in (trace, html):
+        if path is not None:
+            check_writable(path)
     fabric = load(cluster)
     network = packet_network(fabric)
     asked = Asked(loss, buffer, payload, mtu, recovery, pfc, ecn, background, fail, reroute)
     options = asked.options(network, transport, routing, seed)
     bytes_each = units.size(size)
+    if bytes_each <= 0:
+        raise UsageError(f"messages of {size} have no packets.", hint="Write --size 2MB.")
     pattern = str(context.info_name)
     if pattern == "incast":
         messages = incast(fabric, senders, bytes_each)
@@ -169,6 +175,7 @@ def write_page(path: Path, title: str, outcome: Outcome, against: Sequence[str] 
     """Run the same again, which takes the same course, while watching the deepest queues, and write the page."""
     import numpy as np
 
+    from syncline.files import write_text
     from syncline.report.packet_page import packet_page
     from syncline.sim.packet import Watching, simulate
     from syncline.sim.packet.run import mark_bytes
@@ -183,7 +190,7 @@ def write_page(path: Path, title: str, outcome: Outcome, against: Sequence[str] 
     )
     marks = options.marks or options.sets[0].marks
     depths = None if marks is None else mark_bytes(marks, network.access_Bps, outcome.rtt_s)
-    path.write_text(packet_page(title, watched, depths, against))
+    write_text(path, packet_page(title, watched, depths, against))
 
 
 def _show_traffic(console: Console, payload: dict[str, Any], outcome: Outcome) -> None:
@@ -195,8 +202,11 @@ def _show_traffic(console: Console, payload: dict[str, Any], outcome: Outcome) -
         f"{payload['pattern']} on {payload['cluster']}: {payload['messages']:,} messages of "
         f"{units.show_size(payload['size_bytes'])} ({payload['transport']}, {payload['routing']})"
     )
-    console.print(f"{payload['state']} after {time(payload['time_s'])}; completion mean {time(done['mean_s'])}, "
-                  f"p50 {time(done['p50_s'])}, p99 {time(done['p99_s'])}, p99.9 {time(done['p999_s'])}")  # fmt: skip
+    times = (f"completion mean {time(done['mean_s'])}, p50 {time(done['p50_s'])}, p99 {time(done['p99_s'])}, "
+             f"p99.9 {time(done['p999_s'])}")  # fmt: skip
+    arrived = "" if payload["state"] == "finished" else f"{done['count']:,} of {payload['messages']:,} messages arrived"
+    console.print(f"{payload['state']} after {time(payload['time_s'])}; "
+                  + "; ".join(part for part in (arrived, times if done["count"] else "") if part))  # fmt: skip
     console.print(f"{count['data_packets']:,} packets, {count['resent_packets']:,} sent again; "
                   f"{count['marks']:,} marks, {count['drops']:,} drops, {count['trims']:,} trims, "
                   f"{count['pauses']:,} pauses, "

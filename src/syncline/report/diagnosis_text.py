@@ -27,6 +27,8 @@ def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:
 def _summary(diagnosis: Diagnosis) -> str:
     read = (f"{diagnosis.num_files:,} file{'s' * (diagnosis.num_files != 1)}, {diagnosis.num_lines:,} lines, "
             f"{units.show_size(diagnosis.num_bytes)} read")  # fmt: skip
+    if not diagnosis.num_files:
+        return "UNKNOWN: no log could be read."
     if not diagnosis.causes:
         return f"{read}: nothing known to be wrong."
     effects = len(diagnosis.findings) - len(diagnosis.causes)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from syncline import units
 from syncline.report.time_chart import STYLE, Clock, Line, bars, chart
-from syncline.sim.packet import Outcome, Sampled
+from syncline.sim.packet import Job, Outcome, Sampled
 from syncline.sim.packet.chronicle import queue_rows
 
 MOST_LINES = 6
@@ -157,7 +157,11 @@ def _connections(outcome: Outcome, watched: Sampled, clock: Clock) -> list[str]:
             Line("slowest to fastest", goodput.max(axis=1), low=goodput.min(axis=1)),
             Line("median", np.median(goodput, axis=1)),
         ]
-        note = f"What {shown} connections delivered. A wide band is unfair."
+        takes_turns = any(isinstance(job, Job) for job in outcome.jobs)
+        meaning = (
+            "Those of a collective take turns: at 0 they wait for theirs." if takes_turns else "A wide band is unfair."
+        )
+        note = f"What {shown} connections delivered. {meaning}"
     return ["<h2>Rate of connections, GB/s</h2>", f'<p class="note">{note}</p>', chart(time_s[1:], lines, clock)]
 
 

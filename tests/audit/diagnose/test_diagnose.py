@@ -182,6 +182,8 @@ def test_colours_are_taken_off() -> None:
 def test_severity_is_the_worst(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     assert diagnose([logs]).severity is Severity.CRITICAL
     empty = tmp_path_factory.mktemp("empty")
+    assert diagnose([empty]).severity is Severity.UNKNOWN
+    (empty / "job.log").write_text("iteration 1\n")
     assert diagnose([empty]).severity is Severity.OK
 
 

@@ -41,7 +41,8 @@ class Diagnosis:
 
     @property
     def severity(self) -> Severity:
-        return worst(self.findings)
+        """The worst finding's; unknown where nothing could be read."""
+        return worst(self.findings) if self.num_files else Severity.UNKNOWN
 
     def to_json(self) -> dict[str, Any]:
         return {
