@@ -36,17 +36,18 @@ def run() -> dict[str, Any]:
             "held_out": round(row["held_out"], 4),
             "held_out_against_ddp": round(row["held_out"] / plain["held_out"] - 1, 4),
         })  # fmt: skip
-    curves = {row["method"]: _smooth(row["losses"]) for row in found}
+    curves = {row["method"]: row["losses"] for row in found}
+    _draw(curves, datetime.date.today().isoformat())
+    return {"steps": STEPS, "mean_of_last": LAST, "rows": table, "curves": curves}
+
+
+def _draw(losses: dict[str, list[float]], date: str) -> None:
+    """Draw the curves; called by itself this file draws the kept ones again, with the newest times of steps."""
+    curves = {method: _smooth(values) for method, values in losses.items()}
     panels = [("equal steps", "steps", [(m, [float(k) for k in range(len(c))], c) for m, c in curves.items()])]
     for name, title in (("runtime", "1 Gb/s"), ("runtime_slow", "100 Mb/s")):
         panels += [(title, "seconds", timed)] if (timed := _timed(name, curves)) else []
-    draw(panels, RESULTS / f"{datetime.date.today()}-runtime_loss.svg")
-    return {
-        "steps": STEPS,
-        "mean_of_last": LAST,
-        "rows": table,
-        "curves": {m: found[k]["losses"] for k, m in enumerate(curves)},
-    }
+    draw(panels, RESULTS / f"{date}-runtime_loss.svg")
 
 
 def _timed(name: str, curves: dict[str, list[float]]) -> list[Curve]:
@@ -67,5 +68,10 @@ def _clock(method: str, num_steps: int, step_s: dict[str, float]) -> list[float]
     return [min(k, early) * step_s.get(first, 0.0) + max(0, k - early) * step_s[then] for k in range(num_steps)]
 
 
-def _smooth(losses: list[float], window: int = 5) -> list[float]:
+def _smooth(losses: list[float], window: int = 10) -> list[float]:
     return [fmean(losses[max(0, k - window + 1) : k + 1]) for k in range(len(losses))]
+
+
+if __name__ == "__main__":
+    newest = max(RESULTS.glob("*-runtime_loss.json"))
+    _draw(json.loads(newest.read_text())["curves"], newest.name.removesuffix("-runtime_loss.json"))
