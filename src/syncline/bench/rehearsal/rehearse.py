@@ -214,6 +214,7 @@ def _open(cluster: str, scale: float | None, hosts: int | None, loopback: bool) 
     """Open a lab; where that is not allowed, or not wanted, what stands in for it."""
     with ExitStack() as stack:
         why = ""
+        stage: Stage
         if not loopback:
             try:
                 stage = stack.enter_context(open_lab(cluster, scale=scale, hosts=hosts))

@@ -140,10 +140,7 @@ def open_lab(
 ) -> Iterator[LabStage]:
     """Build the lab of a cluster, with a folder for orders and answers; both are gone afterwards."""
     fabric = load(cluster)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Lab(fabric, scale=scale, hosts=hosts, profile=profile or Profile()) as lab,
-    ):
+    with tempfile.TemporaryDirectory() as folder, Lab(fabric, scale=scale, hosts=hosts, profile=profile) as lab:
         seats = _seats(fabric, len(lab.host_names))
         yield LabStage(_absolute(cluster), seats, wiring_of(lab), lab.blueprint.scale, lab.notes, Path(folder), lab)
 
