@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Any, NoReturn
@@ -70,11 +71,8 @@ class Verbs(Mapping[str, Any]):
     def __getitem__(self, verb: str) -> Any:
         line = VERBS[verb]
         module = import_module(f"syncline.cli.{verb.replace('-', '_')}")
-        parent = typer.Typer(add_completion=False, rich_markup_mode=None)
         # A verb that is of use without a word (`syncline watch`) says so.
-        bare = getattr(module, "RUNS_BARE", False)
-        parent.add_typer(module.app, name=verb, short_help=line, no_args_is_help=not bare)
-        return get_group(parent).commands[verb]
+        return _command(verb, line, module.app, getattr(module, "RUNS_BARE", False))
 
     def __iter__(self) -> Iterator[str]:
         return iter(VERBS)
@@ -96,6 +94,14 @@ class VerbGroup(TyperGroup):
         """Write one line for each verb."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
+
+
+@cache
+def _command(verb: str, line: str, app: typer.Typer, bare: bool) -> Any:
+    """Return a verb's command; made once, as reading the types of its options takes longer than many an answer."""
+    parent = typer.Typer(add_completion=False, rich_markup_mode=None)
+    parent.add_typer(app, name=verb, short_help=line, no_args_is_help=not bare)
+    return get_group(parent).commands[verb]
 
 
 def build() -> typer.Typer:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -84,6 +83,8 @@ def _torus_halvings(fabric: Fabric, endpoints: IntArray) -> Iterator[tuple[str, 
 
 def _flow(fabric: Fabric, endpoints: IntArray, half: NDArray[np.bool_]) -> int:
     """Return the maximum flow from one half to the other, on the folded network."""
+    import networkx as nx  # its import takes longer than most answers, and few need it
+
     devices, links = fabric.devices, fabric.links
     colour = np.full(len(devices), -1, np.int64)
     switching = (devices.kind == Kind.SWITCH) | (devices.kind == Kind.NVSWITCH)

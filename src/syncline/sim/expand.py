@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from syncline.sim.engine import NO_FLOATS, Floats, Paths, Tasks
+from syncline.sim.engine import Floats, Paths, Tasks
 from syncline.sim.rounds import Phase
 from syncline.sim.wired import Longs, Wired
 
@@ -48,20 +48,18 @@ class Expansion:
 
     num_tasks: int = 0
     blocks: list[Rows] = field(default_factory=list)
-    _columns: dict[str, list[Longs | Floats]] = field(default_factory=lambda: {name: [] for name in _COLUMNS})
     tenants: tuple[str, ...] = ()
+    _columns: list[tuple[slice, dict[str, ArrayLike]]] = field(default_factory=list)
     _wait_count: list[Longs] = field(default_factory=list)
     _wait_for: list[Longs] = field(default_factory=list)
 
     def add(self, waits: tuple[Longs, Longs], **columns: ArrayLike) -> int:
         """Append tasks and return the number of the first; `waits` are how many each waits for, and for whom."""
-        first, count = self.num_tasks, len(waits[0])
-        for name in _COLUMNS:
-            value = np.asarray(columns.get(name, _COLUMNS[name]))
-            self._columns[name].append(np.broadcast_to(value, (count,)))
+        first = self.num_tasks
+        self.num_tasks += len(waits[0])
+        self._columns.append((slice(first, self.num_tasks), columns))
         self._wait_count.append(waits[0])
         self._wait_for.append(waits[1])
-        self.num_tasks += count
         return first
 
     def tenant(self, share: Share) -> int:
@@ -70,35 +68,31 @@ class Expansion:
 
     def tasks(self, paths: Paths) -> Tasks:
         """Return all tasks as columns."""
-        column = {name: np.concatenate(parts) if parts else NO_FLOATS for name, parts in self._columns.items()}
+        columns = {name: np.full(self.num_tasks, value, kind) for name, (value, kind) in _COLUMNS.items()}
+        for rows, values in self._columns:
+            for name, value in values.items():
+                columns[name][rows] = value
         count = np.concatenate(self._wait_count) if self._wait_count else np.empty(0, np.int64)
         return Tasks(
             paths,
-            column["first_path"].astype(np.int32),
-            column["num_paths"].astype(np.int32),
-            column["size_bytes"].astype(np.float64),
-            column["delay_s"].astype(np.float64),
-            column["start_s"].astype(np.float64),
-            column["weight"].astype(np.float64),
-            column["cap_Bps"].astype(np.float64),
-            column["priority"].astype(np.uint8),
-            np.concatenate(([0], np.cumsum(count))).astype(np.int64),
-            np.concatenate(self._wait_for).astype(np.int32) if self._wait_for else np.empty(0, np.int32),
-            column["tenant"].astype(np.int32),
+            **columns,
+            wait_start=np.concatenate(([0], np.cumsum(count))).astype(np.int64),
+            wait_for=np.concatenate(self._wait_for).astype(np.int32) if self._wait_for else np.empty(0, np.int32),
         )
 
 
-_COLUMNS: dict[str, float] = {
-    "first_path": 0,
-    "num_paths": 0,
-    "size_bytes": 0.0,
-    "delay_s": 0.0,
-    "start_s": 0.0,
-    "weight": 1.0,
-    "cap_Bps": np.inf,
-    "priority": 0,
-    "tenant": -1,
+_COLUMNS: dict[str, tuple[float, type[np.generic]]] = {
+    "first_path": (0, np.int32),
+    "num_paths": (0, np.int32),
+    "size_bytes": (0.0, np.float64),
+    "delay_s": (0.0, np.float64),
+    "start_s": (0.0, np.float64),
+    "weight": (1.0, np.float64),
+    "cap_Bps": (np.inf, np.float64),
+    "priority": (0, np.uint8),
+    "tenant": (-1, np.int32),
 }
+"""What a task is unless its columns say otherwise."""
 
 
 def no_waits(count: int) -> tuple[Longs, Longs]:
@@ -133,13 +127,13 @@ def expand(
             vertices, order = _participants(phase)
             columns = _flow_columns(wired, i, j, size_bytes, share, first_path, slow)
             columns["tenant"] = into.tenant(share)
+            two = np.full(len(phase), 2)
+            ends = np.bincount(np.searchsorted(vertices, order[0]), minlength=len(vertices))
+            pause: ArrayLike = 0.0 if pause_s is None else pause_s[vertices]
             for repetition in range(phase.repeat if most is None else min(most, phase.repeat)):
                 waits = np.stack((last[phase.src], last[phase.dst]), axis=1)
-                first = into.add((np.full(len(phase), 2), waits.ravel()), **columns)
-                joins = into.add(
-                    (np.bincount(np.searchsorted(vertices, order[0]), minlength=len(vertices)), first + order[1]),
-                    delay_s=0.0 if pause_s is None else pause_s[vertices],
-                )
+                first = into.add((two, waits.ravel()), **columns)
+                joins = into.add((ends, first + order[1]), delay_s=pause)
                 last[vertices] = joins + np.arange(len(vertices))
                 into.blocks.append(Rows(i, j, repetition, round_, first, joins, vertices))
                 round_ += 1

@@ -13,14 +13,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from syncline.errors import DescriptionError, FabricError
 from syncline.fabric.document import read_text
 from syncline.fabric.exchange.safe_xml import scan_xml
 from syncline.fabric.fabric import Fabric, Kind, Tier
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 MAX_BYTES = 256 * 2**20
 MAX_ELEMENTS = 5_000_000
@@ -71,6 +72,8 @@ class FabricGraph:
 
 def to_networkx(fabric: Fabric) -> nx.MultiGraph[str]:
     """Return the fabric as a networkx multigraph; parallel cables are parallel edges, keyed by cable number."""
+    import networkx as nx
+
     if len(fabric.links) // 2 > MAX_CABLES:
         raise FabricError(
             f"{fabric.name} has {len(fabric.links) // 2:,} cables; a GraphML file holds {MAX_CABLES:,} here.",
@@ -114,6 +117,8 @@ def to_networkx(fabric: Fabric) -> nx.MultiGraph[str]:
 
 def write_graphml(fabric: Fabric) -> str:
     """Return the fabric as GraphML text."""
+    import networkx as nx
+
     return "\n".join(nx.generate_graphml(to_networkx(fabric))) + "\n"
 
 
@@ -124,6 +129,8 @@ def read_graph(path: str | os.PathLike[str]) -> FabricGraph:
 
 def parse_graph(text: str, source: str = "GraphML") -> FabricGraph:
     """Parse GraphML text; unsafe XML and graphs without the needed data are refused by name."""
+    import networkx as nx
+
     root = scan_xml(text, source, max_elements=MAX_ELEMENTS)
     if root.rpartition("}")[2] != "graphml":
         raise DescriptionError(f"the root element is <{root}>, not <graphml>.", where=source)
