@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from syncline.errors import SimulationError
@@ -102,7 +102,6 @@ def cases(draw: st.DrawFn) -> tuple[list[float], list[Task], list[Any], list[Any
     return capacity, tasks, draw(st.lists(change, max_size=3, unique_by=lambda c: c[0])), reroutes
 
 
-@settings(max_examples=150, deadline=None)
 @given(cases())
 def test_native_agrees_with_the_plain_python_twin(case: tuple[list[float], list[Task], list[Any], list[Any]]) -> None:
     capacity, tasks, changes, reroutes = case
@@ -110,7 +109,6 @@ def test_native_agrees_with_the_plain_python_twin(case: tuple[list[float], list[
     np.testing.assert_allclose(simulate(capacity, tasks, changes, reroutes), expected, rtol=1e-9)
 
 
-@settings(max_examples=150, deadline=None)
 @given(cases(), st.lists(st.floats(0.05, 0.5), min_size=1, max_size=2), st.data())
 def test_guarantees_agree_with_the_twin_and_are_kept(case: Any, guarantee: list[float], data: st.DataObject) -> None:
     capacity, plain, changes, reroutes = case
@@ -119,7 +117,6 @@ def test_guarantees_agree_with_the_twin_and_are_kept(case: Any, guarantee: list[
     np.testing.assert_allclose(simulate(capacity, tasks, changes, reroutes, guarantee), expected, rtol=1e-9)
 
 
-@settings(max_examples=150, deadline=None)
 @given(cases(), st.lists(st.sampled_from([0.0, 1.0, 4.0]) | st.floats(0, 30), min_size=6, max_size=6))
 def test_buckets_agree_with_the_twin(case: Any, burst: list[float]) -> None:
     capacity, plain, changes, _ = case
