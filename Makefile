@@ -12,9 +12,14 @@ ifeq ($(origin CXX),default)
 CXX := c++
 endif
 export CXX
+# Python keeps what it compiles, whatever the environment says: tests start hundreds of interpreters.
+unexport PYTHONDONTWRITEBYTECODE
 PATHS := src tests benchmarks examples
 # One file is one worker's: what a file sets up once (ranks, labs) is set up once.
 SPREAD := -n auto --dist loadfile
+# Files are handed out in this order: those that take longest first, so that no worker is left alone with one at the end.
+LONG := tests/test_examples.py tests/distributed tests/bench tests/audit tests/lab tests/browser tests/cli tests/plan
+REST := $(filter-out $(LONG) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/ tests/test_*.py)))
 
 .PHONY: help venv demo test test-fast lint format types layers native-test pytest examples stub bench clean
 .DELETE_ON_ERROR:
@@ -89,7 +94,7 @@ native-test: venv
 	$(BIN)/ctest --test-dir build/native-tests --output-on-failure --no-tests=error
 
 pytest: venv
-	$(BIN)/python -m pytest -q $(SPREAD)
+	$(BIN)/python -m pytest -q $(SPREAD) --no-loadscope-reorder $(LONG) $(REST) src
 
 examples: venv  ## run the examples and keep what they print in examples/output/
 	$(BIN)/python -m pytest -q tests/test_examples.py --regenerate-examples
