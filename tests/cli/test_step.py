@@ -71,7 +71,7 @@ def test_a_profiler_trace_is_priced_on_a_cluster(tmp_path: Path, capsys: pytest.
     assert data["recorded_s"] == pytest.approx(1.5e-3)
     assert data["exposed_comm_s"] == pytest.approx(63 / 64 * 2**29 / (8 * 0.765 * 50e9), rel=0.1)
     assert app.run(["step", "h100-64-rail", str(path)]) == 0
-    assert "recorded    1.5 ms" in capsys.readouterr().out
+    assert "recorded     1.5 ms" in capsys.readouterr().out
     del events[1]["args"]["Out msg nelems"]
     path.write_text(json.dumps({"traceEvents": events}))
     assert app.run(["step", "h100-64-rail", str(tmp_path)]) == 0  # a folder: a file a rank
@@ -84,3 +84,16 @@ def test_validate_training_prints_its_errors(capsys: pytest.CaptureFixture[str])
     assert app.run(["validate", "training"]) == 0
     text = capsys.readouterr().out
     assert "of 346 rows predicted" in text and "left out" in text and "not predicted:" in text
+
+
+def test_what_is_no_trace_and_what_has_no_timeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text('{"hidden_size": 1}')
+    assert app.run(["step", "h100-64-rail", str(tmp_path / "config.json")]) == 2
+    assert "the trace has no operations" in capsys.readouterr().err
+    decode = tmp_path / "decode.yaml"
+    decode.write_text("kind: decode\nmodel: llama3-8b\nbatch: {global: 1}\n")
+    assert app.run(["step", "h100-64-rail", str(decode), "--html", str(tmp_path / "page.html")]) == 2
+    assert "a decode step has no timeline" in capsys.readouterr().err
+    (tmp_path / "job.yaml").write_text("model: llama3-8b\nbatch: {global: 1000}\n")
+    assert app.run(["step", "h100-64-rail", str(tmp_path / "job.yaml")]) == 2
+    assert "job.yaml: a global batch of 1,000" in capsys.readouterr().err

@@ -8,8 +8,15 @@ import pytest
 
 from syncline.fabric import ClusterSpec, build
 from syncline.plan.answer import make_plan
+from syncline.plan.block import Question
+from syncline.plan.evaluate import evaluate
 from syncline.plan.named_job import named_job
+from syncline.plan.search import search
+from syncline.sim.step.constants import default_constants
+from syncline.sim.step.machine import machine_from_fabric
+from syncline.sim.step.reach import reach_of
 from syncline.sim.step.step import step
+from syncline.workload.read_job import load_job
 
 CLUSTERS: dict[str, dict[str, Any]] = {
     "non-blocking": {"hosts": 64, "host": "dgx-h100", "network": "rail-optimized NDR"},
@@ -51,3 +58,22 @@ def test_a_pipeline_over_two_sites_beats_rings_over_them() -> None:
     assert order.saving == pytest.approx(
         1 - free.best.predicted.step_time_s / packed.best.predicted.step_time_s, abs=0.01
     )
+
+
+@pytest.mark.parametrize(
+    "sync",
+    [
+        {"codec": "int8"},
+        {"method": "diloco", "every": 100},
+        {"method": "bounded-staleness", "staleness": 2},
+        {"method": "parameter-server", "servers": 4},
+    ],
+)
+def test_other_ways_to_agree_are_searched_at_the_price_of_a_step(sync: dict[str, Any]) -> None:
+    fabric = build(ClusterSpec.model_validate(CLUSTERS["3:1"]))
+    job = load_job({"model": "llama3-8b", "batch": {"global": 512, "sequence": 4096}, "sync": sync})
+    question = Question(job, machine_from_fabric(fabric), reach_of(fabric), default_constants())
+    found = search(question, 512, keep=4).best
+    assert len(found) == 4
+    for candidate in found:
+        assert evaluate(question, candidate.decision).step_time_s == pytest.approx(candidate.step_s)

@@ -76,7 +76,7 @@ def test_the_answer_says_that_an_execution_trace_has_no_times(capsys: pytest.Cap
 
     assert app.run(["step", "h100-64-rail", str(EXECUTION[0])]) == 0
     shown = capsys.readouterr().out
-    assert "recorded    no times" in shown
+    assert "recorded     no times" in shown
     assert "41.73 KiB communicated" in shown  # the reduced gradients, what was gathered and what was broadcast
 
 

@@ -49,3 +49,47 @@ def test_a_config_that_is_no_language_model(tmp_path: Path) -> None:
     path.write_text('{"hidden_size": "wide", "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 8}')
     with pytest.raises(DescriptionError, match="hidden"):
         read_config(path)
+
+
+def config(family: str, layers: int, hidden: int, heads: int, vocab: int, **more: object) -> dict[str, object]:
+    return {"model_type": family, "num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": heads,
+            "vocab_size": vocab, **more}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "billions", "active"),
+    [
+        (config("falcon", 32, 4544, 71, 65024, multi_query=True, bias=False), 6.92, 6.92),
+        (config("gpt_bigcode", 40, 6144, 48, 49152, multi_query=True, n_inner=24576, n_positions=8192), 15.52, 15.52),
+        (config("phi", 32, 2560, 32, 51200, intermediate_size=10240), 2.78, 2.78),
+        (config("nemotron", 32, 6144, 48, 256000, num_key_value_heads=8, intermediate_size=24576), 15.63, 15.63),
+        (config("chatglm", 40, 4096, 32, 151552, multi_query_group_num=2, ffn_hidden_size=13696, kv_channels=128,
+                add_qkv_bias=True), 9.40, 9.40),
+        (config("dbrx", 40, 6144, 48, 100352, attn_config={"kv_n_heads": 8},
+                ffn_config={"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4}), 131.6, 36.5),
+        ({"model_type": "llama4", "text_config": config(
+            "llama4_text", 48, 5120, 40, 202048, num_key_value_heads=8, head_dim=128, intermediate_size=8192,
+            intermediate_size_mlp=16384, num_local_experts=128, num_experts_per_tok=1, interleave_moe_layer_step=2,
+        )}, 400.7, 17.2),
+    ],
+)  # fmt: skip
+def test_unusual_families_have_the_parameters_they_are_known_for(
+    given: dict[str, object], billions: float, active: float
+) -> None:
+    shape = shape_from_config(given)
+    assert shape.params / 1e9 == pytest.approx(billions, rel=2e-3)
+    assert shape.active_params / 1e9 == pytest.approx(active, rel=5e-3)
+
+
+def test_every_second_layer_of_gemma_2_has_a_window() -> None:
+    shape = shape_from_config(config("gemma2", 42, 3584, 16, 256000, head_dim=256, sliding_window=4096))
+    assert shape.window_share == 0.5
+
+
+def test_what_is_no_stack_of_attention_is_refused() -> None:
+    with pytest.raises(DescriptionError, match="t5 has an encoder and a decoder"):
+        shape_from_config(config("t5", 24, 1024, 128, 32128, is_encoder_decoder=True))
+    with pytest.raises(DescriptionError, match="jamba has layers that are not attention"):
+        shape_from_config(config("jamba", 32, 4096, 32, 65536, attn_layer_period=8))
+    with pytest.raises(DescriptionError, match="\"num_local_experts\" is 'eight'; it must be a whole number"):
+        shape_from_config(config("mixtral", 32, 4096, 32, 32000, num_local_experts="eight"))

@@ -46,7 +46,7 @@ def test_impossible_jobs_say_what_why_and_what_works(fields: dict[str, Any], wor
 def test_an_error_names_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text("model: llama3-70b\nparallel: {tp: 8}\nbatch:\n  global: 64\n  sequence: -1\n")
-    with pytest.raises(DescriptionError, match=r"job\.yaml line 5.*greater than or equal to 1"):
+    with pytest.raises(DescriptionError, match=r"job\.yaml line 5.*at least 1, not -1"):
         load_job(path)
     path.write_text("model: llama3-70b\nbatch: {global: 64}\nparallel:\n  tp: 7\n")
     with pytest.raises(DescriptionError, match=r"job\.yaml line 3: tp is 7"):
@@ -113,7 +113,49 @@ def test_codecs_have_one_name_and_old_ones_are_read() -> None:
 
 def test_one_bit_adam_sends_signs_and_needs_whole_parameters() -> None:
     assert job(parallel={"zero": "none"}, sync={"method": "one-bit-adam"}).sync.codec == "sign"
+    assert job(sync={"method": "one-bit-adam"}).parallel.zero == "none"
     with pytest.raises(DescriptionError, match="one-bit-adam needs whole parameters on every rank: `zero: none`"):
-        job(sync={"method": "one-bit-adam"})
+        job(parallel={"zero": 1}, sync={"method": "one-bit-adam"})
     with pytest.raises(DescriptionError, match="is a form of adam, and the optimizer is sgd"):
         job(parallel={"zero": "none"}, sync={"method": "one-bit-adam"}, optimizer="sgd")
+
+
+def test_replicas_that_part_hold_all_or_part_in_groups() -> None:
+    assert job(sync={"method": "diloco", "every": 50}).parallel.zero == "none"
+    assert job(parallel={"zero": "hsdp"}, sync={"method": "diloco", "every": 50}).sync.period == 50
+    with pytest.raises(DescriptionError, match=r"diloco needs whole parameters .*or `zero: hsdp`"):
+        job(parallel={"zero": 2}, sync={"method": "diloco", "every": 50})
+    with pytest.raises(DescriptionError, match="every is for local-sgd and diloco, and the method is allreduce"):
+        job(sync={"every": 50})
+
+
+def test_sequences_and_shard_groups_that_do_not_divide() -> None:
+    with pytest.raises(DescriptionError, match="a sequence of 8,191 does not divide into 4 slices"):
+        job(parallel={"cp": 2}, batch={"global": 8, "sequence": 8191})
+    assert job(parallel={"zero": "hsdp", "dp": 12}, batch={"global": 12}).parallel.shard_ranks == 6
+    with pytest.raises(DescriptionError, match="shard is 7, which does not divide the dp x cp = 12 replicas") as error:
+        job(parallel={"zero": "hsdp", "dp": 12, "shard": 7}, batch={"global": 12})
+    assert error.value.hint == "The nearest that works is shard: 6."
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("model: llama3-8b\nbatch: {globl: 8}\n", 'line 2: unknown key "globl".\n  Did you mean "global"?'),
+        ("model: llama3-8b\nbatch: 8\n", "line 2: batch: must be a mapping, not 8."),
+        (
+            "model: {layers: 2, hiden: 8}\nbatch: {global: 8}\n",
+            'line 1: unknown key "hiden".\n  Did you mean "hidden"?',
+        ),
+        ("model: llama3-8b\nbatch: {global: 0}\n", "line 2: batch.global: must be at least 1, not 0."),
+        ("", "the file is empty.\n  See docs/guides/job-file.md"),
+        ("a: [\n", "not valid YAML"),
+        ("model: {like: resnet-50, layers: 3}\nbatch: {global: 8}\n", "resnet-50 is a list of layers"),
+    ],
+)
+def test_mistakes_are_said_in_plain_words(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "job.yaml").write_text(text)
+    with pytest.raises(DescriptionError) as error:
+        load_job(tmp_path / "job.yaml")
+    assert says in str(error.value)
+    assert "cluster-file" not in str(error.value)

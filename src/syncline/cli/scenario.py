@@ -73,8 +73,12 @@ def scenario(
     from syncline.cli import scenario_packet
     from syncline.errors import UsageError
     from syncline.fabric import load
+    from syncline.files import check_writable
     from syncline.sim.scenario import load_scenario
+    from syncline.workload.described import blamed_on
 
+    if trace is not None:
+        check_writable(trace)
     asked = Asked(loss, buffer, payload, mtu, recovery, pfc, ecn, background)
     if level not in ("flow", "packet"):
         raise UsageError(f'a scenario cannot be played at level "{level}".', hint="One of: flow, packet.")
@@ -85,14 +89,16 @@ def scenario(
     beside = file.parent / named
     fabric = load(beside if cluster is None and beside.is_file() else named)
     if level == "packet":
-        answer = scenario_packet.played(described, fabric, asked, (transport, routing, seed), trace)
+        with blamed_on(file):
+            answer = scenario_packet.played(described, fabric, asked, (transport, routing, seed), trace)
         emit(answer, json, lambda console: scenario_packet.show(console, answer))
         return
     asked.refuse(level)
     for name, value in (("transport", transport), ("routing", routing), ("seed", seed)):
         if value is not None:
             raise UsageError(f"--{name} is of the packet level.", hint=f"Write network: {{{name}: ...}} in {file}.")
-    answer = _played(described, fabric, trace)
+    with blamed_on(file):
+        answer = _played(described, fabric, trace)
     emit(answer, json, lambda console: _show(console, answer))
 
 

@@ -47,6 +47,7 @@ def step(
     from syncline.sim.step import decode_step
     from syncline.sim.step import step as price
     from syncline.timeline import save
+    from syncline.workload.described import blamed_on
     from syncline.workload.read_job import load_job
     from syncline.workload.trace import is_trace
 
@@ -61,10 +62,14 @@ def step(
     described = load_job(job)
     fabric = load(cluster)
     if described.kind == "decode":
-        payload = decode_step(fabric, described).to_json()
+        if trace is not None or html is not None:
+            raise UsageError("a decode step has no timeline to write.", hint="Leave --trace and --html out.")
+        with blamed_on(job):
+            payload = decode_step(fabric, described).to_json()
         emit(payload, json, lambda console: console.print("\n".join(decode_lines(payload)), soft_wrap=True))
         return
-    result = price(fabric, described)
+    with blamed_on(job):
+        result = price(fabric, described)
     payload = {"cluster": fabric.name, **result.to_json()}
     if trace is not None or html is not None:
         timeline = result.timeline()

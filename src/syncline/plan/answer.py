@@ -245,7 +245,7 @@ def _counts(
 
 def _given(question: Question, job: Job, fabric: Fabric) -> tuple[StepResult | None, str]:
     """Return the job as its file splits it, where the file says so."""
-    if not (job.parallel.model_fields_set - {"dp"}):
+    if not (job.parallel.model_fields_set - {"dp", "zero"}):
         return None, ""
     try:
         return step(fabric, job, question.constants), ""

@@ -13,7 +13,7 @@ from syncline import units
 from syncline.codec.names import canonical
 from syncline.errors import CodecError, PlanError, SynclineError
 from syncline.plan.space import NUMBERS, WORDS, Axes, Rows
-from syncline.workload.job import TREE_RULE, Algorithm, Job, Recompute
+from syncline.workload.job import TREE_RULE, Algorithm, Job, Recompute, Sync
 from syncline.workload.parallel import PLACEMENTS, Schedule, Zero
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -95,8 +95,13 @@ def _bucket(text: str) -> int:
     return size
 
 
-def fixed_axes(axes: Axes, fix: Mapping[str, Any]) -> Axes:
+def fixed_axes(axes: Axes, fix: Mapping[str, Any], sync: Sync) -> Axes:
     """Return the words to try: a fixed one is the only one."""
+    if (zero := fix.get("zero")) is not None and zero not in sync.shardings:
+        raise PlanError(
+            f"zero = {zero} is not possible: sync.method {sync.method} needs whole parameters on every rank.",
+            hint=f"Write --fix zero={' or zero='.join(sync.shardings)}.",
+        )
     words: dict[str, tuple[Any, ...]] = {f.name: (fix[f.name],) for f in fields(Axes) if f.name in fix}
     if fix.get("algorithm") == "tree":
         if fix.get("zero", "none") != "none":

@@ -96,7 +96,7 @@ def search(
     """
     started, cpu = time.perf_counter(), time.process_time()
     rows = fixed_rows(rows_of(question.job, num_gpus, question.machine.domain), fix or {}, question.job, num_gpus)
-    words = switches_of(question.job, fixed_axes(axes, fix or {}))
+    words = switches_of(question.job, fixed_axes(axes, fix or {}, question.job.sync))
     total = sum(len(_rows(question, rows, w)) for w in words)
     count = _processes(total, workers)
     tasks = [

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from syncline.codec.names import PLAIN
 from syncline.errors import PlanError
-from syncline.workload.job import Job
+from syncline.workload.job import PERIODIC, Job
 from syncline.workload.parallel import divisors
 from syncline.workload.shape import Shape
 from syncline.workload.software import facts_of
@@ -119,15 +119,15 @@ def switches_of(job: Job, axes: Axes) -> list[Switches]:
     widths = axes.gradient_bytes or (int(facts.gradient_bytes),)
     codecs = axes.codec or (job.sync.codec,)
     both = (True, False)
-    # 1-bit Adam has the whole state on every rank.
-    sharding = ("none",) if job.sync.method == "one-bit-adam" else axes.zero
+    sharding = [kind for kind in axes.zero if kind in job.sync.shardings]
     combinations: Iterator[Any] = product(
         sharding, axes.schedule, recompute or ["none"], axes.sp, axes.tp_overlap, axes.dp_overlap, axes.reshard,
         widths, codecs, axes.algorithm, axes.bucket_bytes, both, both,
     )  # fmt: skip
     found = dict.fromkeys(_plain(Switches(*words)) for words in combinations)
     # Without a pipeline all schedules are one; it is called 1f1b.
-    return [words for words in found if words.pipeline or "1f1b" in axes.schedule]
+    usable = [words for words in found if words.pipeline or "1f1b" in axes.schedule]
+    return [words for words in usable if job.sync.method not in PERIODIC or words.zero != "hsdp" or not words.pipeline]
 
 
 def rows_for(rows: Rows, words: Switches) -> Rows:

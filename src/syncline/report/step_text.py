@@ -7,7 +7,7 @@ from typing import Any
 
 from syncline import units
 
-_PARTS = {
+PART_WORDS = {
     "compute": "compute", "tp": "tensor-parallel exchange", "cp": "context-parallel exchange",
     "ep": "expert all-to-all", "host": "host routing tokens", "fsdp": "FSDP gathers and scatters",
     "dp": "gradient exchange", "p2p": "between stages", "bubble": "pipeline bubble", "optimizer": "optimizer",
@@ -24,7 +24,7 @@ def step_lines(data: Mapping[str, Any]) -> list[str]:
         f"  step        {units.show_time(data['step_time_s'])}  "
         f"(closed form; published runs: {error['median']:.1%} off at the median, {error['p90']:.0%} at p90)",
         *_warm_up(data["warm_up"]),
-        f"  throughput  {data['tokens_per_s']:,.0f} tokens/s, {data['tokens_per_s_per_gpu']:,.1f} a GPU, "
+        f"  throughput  {data['tokens_per_s']:,.0f} {data['token']}s/s, {data['tokens_per_s_per_gpu']:,.1f} a GPU, "
         f"MFU {data['mfu']:.1%} of {data['mfu_peak_flops'] / 1e12:,.0f} TFLOP/s",
         f"  memory      {_memory(data['memory_bytes'])}",
         f"  limit       {_limit(data['limit'])}",
@@ -35,7 +35,7 @@ def step_lines(data: Mapping[str, Any]) -> list[str]:
     total = data["step_time_s"]
     for name, seconds in data["parts_s"].items():
         if seconds / total > 5e-4:
-            lines.append(f"    {_PARTS[name]:28} {units.show_time(seconds):>10}  {seconds / total:6.1%}")
+            lines.append(f"    {PART_WORDS[name]:28} {units.show_time(seconds):>10}  {seconds / total:6.1%}")
     lines += _sent(data["comm_bytes"])
     lines += _storage(data["storage"], total)
     lines += [f"  warning: {text}" for text in data["warnings"]]
@@ -153,12 +153,13 @@ def replay_lines(data: Mapping[str, Any]) -> list[str]:
     before, after = data["recorded_s"], data["step_time_s"]
     exposed = units.show_time(data["recorded_exposed_comm_s"])
     recorded = f"{units.show_time(before)}, {exposed} of it exposed communication" if before else "no times"
+    wide = max(11, len(data["cluster"]))
     return [
         f"{data['trace']}: {data['operations']:,} operations of {data['ranks']} rank(s), "
         f"{units.show_size(data['comm_bytes'])} communicated",
         "",
-        f"  recorded    {recorded}",
-        f"  {data['cluster']:11} {units.show_time(after)}, {units.show_time(data['exposed_comm_s'])} exposed"
+        f"  {'recorded':{wide}} {recorded}",
+        f"  {data['cluster']:{wide}} {units.show_time(after)}, {units.show_time(data['exposed_comm_s'])} exposed"
         f"{f' ({after / before - 1:+.1%})' if before else ''}",
         "",
         *_kept_lines(data["kept_as_recorded"]),

@@ -9,6 +9,7 @@ Every flow is simulated; use `estimate` for one program alone, which folds what 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -139,15 +140,29 @@ def simulate(
     paths = _add_background(work, network, background, paths)
     tasks = work.tasks(paths)
     tasks, reroutes = _reroutes(tasks, placed, network, events)
-    course = run(
-        network.capacity_Bps,
-        tasks,
-        changes=_changes(network, events),
-        reroutes=reroutes,
-        guarantee=list(assured.values()),
-        record=record,
-    )
+    try:
+        course = run(
+            network.capacity_Bps,
+            tasks,
+            changes=_changes(network, events),
+            reroutes=reroutes,
+            guarantee=list(assured.values()),
+            record=record,
+        )
+    except SimulationError as error:
+        raise _named(error, network) from None
     return Outcome(network, tuple(placed), tasks, course)
+
+
+def _named(error: SimulationError, network: Network) -> SimulationError:
+    """Return the engine's complaint about a link with the link's name."""
+    found = re.search(r"link (\d+) has no rate left", error.message)
+    if found is None:
+        return error
+    return SimulationError(
+        f"a flow never ends: {network.link_name(int(found[1]))} has no rate left for it.",
+        hint="Repair the link later (rate: full), or let its traffic move away (reroute: 1ms).",
+    )
 
 
 def _checked(guarantees: Mapping[str, float], shares: Sequence[Share]) -> Mapping[str, float]:

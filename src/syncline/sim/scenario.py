@@ -17,12 +17,13 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 from syncline.errors import DescriptionError
-from syncline.fabric.document import Document, read_document, read_text
+from syncline.fabric.document import Document
 from syncline.fabric.fabric import Tier
 from syncline.fabric.network import Rate, Seconds, Size, Strict
 from syncline.sim.candidates import NAMES
 from syncline.sim.expand import Share
 from syncline.sim.routing import NetworkOptions, Routing
+from syncline.workload.described import problem, read_described
 
 GUIDE = "docs/guides/scenario.md"
 MAX_COPIES = 1000
@@ -140,24 +141,10 @@ def load_scenario(source: str | os.PathLike[str] | Mapping[str, Any]) -> Scenari
     if isinstance(source, Mapping):
         document = Document(dict(source), {}, "scenario")
     else:
-        path = Path(source)
-        document = read_document(read_text(path), str(path))
+        document = read_described(Path(source), GUIDE)
     if not isinstance(document.data, dict):
         raise DescriptionError("a scenario is a mapping.", where=document.source, hint=f"See {GUIDE} for an example.")
     try:
         return Scenario.model_validate(document.data)
     except ValidationError as error:
-        raise _problem(document, error) from None
-
-
-def _problem(document: Document, error: ValidationError) -> DescriptionError:
-    first = max(error.errors(), key=lambda problem: len(problem["loc"]))
-    path = tuple(step for step in first["loc"] if not isinstance(step, str) or not step.startswith("function-"))
-    message = str(first["msg"]).removeprefix("Value error, ").removesuffix(".")
-    if first["type"] == "extra_forbidden":
-        message = f'unknown key "{path[-1]}"'
-    elif first["type"] == "missing":
-        message = f'"{path[-1]}" is missing'
-    elif path:
-        message = f"{'.'.join(map(str, path))}: {message}"
-    return DescriptionError(f"{message}.", where=document.where(path), hint=f"See {GUIDE} for the keys.")
+        raise problem(document, error, GUIDE, Scenario) from None

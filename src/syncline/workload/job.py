@@ -10,7 +10,7 @@ taken is shown with the answer.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
@@ -19,7 +19,7 @@ from syncline.codec.names import PLAIN, canonical
 from syncline.errors import CodecError
 from syncline.fabric.network import Rate, Strict
 from syncline.workload.layer_list import LayerList
-from syncline.workload.parallel import Parallel
+from syncline.workload.parallel import Parallel, Zero
 from syncline.workload.shape import Shape
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
@@ -36,6 +36,17 @@ TREE_RULE = "tree all-reduces, but ZeRO and FSDP scatter and gather: `zero: none
 
 #: What 1-bit Adam sends momenta in unless a codec is given, as the runtime's does.
 ONE_BIT = "sign"
+
+#: Methods that let replicas part for some steps.
+PERIODIC = ("local-sgd", "diloco")
+
+#: Keys of `sync` that only some methods have.
+_OWN_KEYS = {
+    "every": PERIODIC,
+    "servers": ("parameter-server",),
+    "staleness": ("bounded-staleness",),
+    "warmup": ("one-bit-adam",),
+}
 
 
 class Batch(Strict):
@@ -78,6 +89,25 @@ class Sync(Strict):
     @classmethod
     def _as_bytes(cls, value: Any) -> Any:
         return units.size(value) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _own_keys(self) -> Sync:
+        for key, methods in _OWN_KEYS.items():
+            if key in self.model_fields_set and self.method not in methods:
+                raise ValueError(f"{key} is for {' and '.join(methods)}, and the method is {self.method}; leave it out")
+        return self
+
+    @property
+    def period(self) -> int:
+        """Steps between exchanges of the replicas."""
+        return self.every if self.method in PERIODIC else 1
+
+    @property
+    def shardings(self) -> tuple[Zero, ...]:
+        """How the state may be split over replicas: not at all where each must have all of it at any time."""
+        if self.method == "allreduce":
+            return get_args(Zero)
+        return ("none", "hsdp") if self.method in PERIODIC else ("none",)
 
 
 class Overlap(Strict):
@@ -153,6 +183,30 @@ class Job(Strict):
             raise ValueError(batch_problem(self.batch.global_, dp, self.batch.micro))
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_state(cls, data: Any) -> Any:
+        """Leave the state whole where the method needs that and the file does not say otherwise."""
+        if not isinstance(data, dict) or not isinstance(sync := data.get("sync"), dict):
+            return data
+        split = data.get("parallel", {})
+        if not isinstance(split, dict) or "zero" in split or sync.get("method", "allreduce") == "allreduce":
+            return data
+        return {**data, "parallel": {**split, "zero": "none"}}
+
+    @model_validator(mode="after")
+    def _sequence_divides(self) -> Job:
+        split, length = self.parallel, self.batch.sequence
+        # Causal ring attention gives each rank two slices, one early and one late, so that all have the same work.
+        unit = split.cp * (2 if split.context == "ring" else 1)
+        if self.kind == "train" and split.cp > 1 and length % unit:
+            near = f"{length // unit * unit:,} or {(length // unit + 1) * unit:,}"
+            raise ValueError(
+                f"a sequence of {length:,} does not divide into {unit} slices, cp {split.cp} with {split.context} "
+                f"attention; the nearest that works is `sequence: {near}`"
+            )
+        return self
+
     @model_validator(mode="after")
     def _trees_reduce_wholes(self) -> Job:
         if self.sync.algorithm == "tree" and self.parallel.sharded_state:
@@ -160,12 +214,15 @@ class Job(Strict):
         return self
 
     @model_validator(mode="after")
-    def _one_bit_has_wholes(self) -> Job:
-        if self.sync.method == "one-bit-adam":
-            if self.parallel.sharded_state:
-                raise ValueError("sync.method one-bit-adam needs whole parameters on every rank: `zero: none`")
-            if self.optimizer not in (None, "adam", "adam-unfused"):
-                raise ValueError(f"sync.method one-bit-adam is a form of adam, and the optimizer is {self.optimizer}")
+    def _methods_have_wholes(self) -> Job:
+        sync, split = self.sync, self.parallel
+        if split.zero not in sync.shardings:
+            groups = ", or `zero: hsdp`, whose groups then part" if "hsdp" in sync.shardings else ""
+            raise ValueError(f"sync.method {sync.method} needs whole parameters on every rank: `zero: none`{groups}")
+        if sync.method in PERIODIC and split.zero == "hsdp" and split.pp > 1:
+            raise ValueError(f"sync.method {sync.method} with `zero: hsdp` is not priced for pipelines: `zero: none`")
+        if sync.method == "one-bit-adam" and self.optimizer not in (None, "adam", "adam-unfused"):
+            raise ValueError(f"sync.method one-bit-adam is a form of adam, and the optimizer is {self.optimizer}")
         return self
 
     @property

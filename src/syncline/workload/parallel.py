@@ -60,10 +60,11 @@ class Parallel(Strict):
 
     @property
     def shard_ranks(self) -> int:
-        """Ranks over which parameters are sharded: all replicas, or for HSDP those of one host of 8 unless said."""
+        """Ranks over which parameters are sharded: all replicas, or for HSDP what fits a host of 8 unless said."""
         every = (self.dp or 1) * self.cp
-        usual = max(1, 8 // self.tp) if self.zero == "hsdp" else every
-        return min(self.shard or usual, every)
+        if self.zero != "hsdp":
+            return every
+        return min(self.shard or max(d for d in divisors(every) if d <= max(1, 8 // self.tp)), every)
 
     @property
     def model_ranks(self) -> int:
@@ -138,7 +139,18 @@ def check_split(shape: Shape, split: Parallel, num_layers_hint: str = "") -> Non
             f"but {shape.name} has {shape.layers} layers.",
             hint=f"virtual: {most} is the most.",
         )
+    _check_shards(split)
     _check_experts(shape, split)
+
+
+def _check_shards(split: Parallel) -> None:
+    replicas = (split.dp or 1) * split.cp
+    if split.zero == "hsdp" and split.dp is not None and replicas % split.shard_ranks:
+        raise DescriptionError(
+            f"shard is {split.shard}, which does not divide the dp x cp = {replicas} replicas.",
+            detail="HSDP splits the replicas into groups of one size.",
+            hint=f"The nearest that works is shard: {nearest(divisors(replicas), split.shard_ranks)}.",
+        )
 
 
 def _check_experts(shape: Shape, split: Parallel) -> None:

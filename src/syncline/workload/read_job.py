@@ -14,7 +14,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from syncline.errors import DescriptionError, SynclineError
-from syncline.fabric.document import Document, Path_, read_document, read_text
+from syncline.fabric.document import Document
+from syncline.workload.described import problem, read_described
 from syncline.workload.hugging_face import read_config
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
@@ -30,7 +31,7 @@ def load_job(source: str | os.PathLike[str] | Mapping[str, Any]) -> Job:
     if isinstance(source, Mapping):
         return parse_job(Document(dict(source), {}, "job"), Path())
     path = Path(source)
-    return parse_job(read_document(read_text(path), str(path)), path.parent)
+    return parse_job(read_described(path, GUIDE), path.parent)
 
 
 def parse_job(document: Document, folder: Path) -> Job:
@@ -42,14 +43,23 @@ def parse_job(document: Document, folder: Path) -> Job:
     data = dict(document.data)
     try:
         data["model"] = _model(data.get("model"), folder)
+    except ValidationError as error:
+        kind = LayerList if error.title == LayerList.__name__ else Shape
+        raise problem(document, error, GUIDE, kind, ("model",)) from None
+    except SynclineError as error:
+        error.where = error.where or document.where(("model",))
+        raise
+    try:
         job = Job.model_validate(data)
         if isinstance(job.model, Shape):
             check_split(job.model, job.parallel)
     except ValidationError as error:
-        raise _problem(document, error) from None
+        found = problem(document, error, GUIDE, Job)
+        if found.message.startswith(("a global batch", "a sequence")):
+            found.where = document.where(("batch",))
+        raise found from None
     except SynclineError as error:
-        key = "parallel" if error.message.startswith(("tp", "pp", "ep", "cp")) else "model"
-        error.where = error.where or document.where((key,))
+        error.where = error.where or document.where(("parallel",))
         raise
     if "name" not in job.model_fields_set and document.source != "job":
         job = job.model_copy(update={"name": Path(document.source).stem})
@@ -73,34 +83,13 @@ def _model(given: Any, folder: Path) -> Shape | LayerList:
     if isinstance(given.get("layers"), list):
         return LayerList.model_validate({"name": "layers", **given})
     if "like" in given:
-        base = named_model(str(given["like"])).model_dump(exclude_unset=True)
+        known = named_model(str(given["like"]))
+        if isinstance(known, LayerList):
+            raise DescriptionError(
+                f"{known.name} is a list of layers, which has no sizes to change.",
+                hint="Write its layers: `model: {layers: [...]}`, or a transformer after `like`.",
+            )
+        base = known.model_dump(exclude_unset=True)
         rest = {key: value for key, value in given.items() if key != "like"}
         return Shape.model_validate({**base, "name": f"{given['like']} changed", **rest})
     return Shape.model_validate(given)
-
-
-def _problem(document: Document, error: ValidationError) -> DescriptionError:
-    """Say the deepest problem first: the others often follow from it."""
-    problems = error.errors()
-    first = max(problems, key=lambda problem: len(problem["loc"]))
-    path = _real_path(document, first["loc"])
-    message = str(first["msg"]).removeprefix("Value error, ").removesuffix(".")
-    last = first["loc"][-1] if first["loc"] else ""
-    if first["type"] == "extra_forbidden":
-        message = f'unknown key "{last}"'
-    elif first["type"] == "missing":
-        message = f'"{last}" is missing'
-    elif path and "global batch" not in message:
-        message = f"{'.'.join(map(str, path))}: {message}"
-    if "global batch" in message:
-        path = ("batch",)
-    return DescriptionError(f"{message}.", where=document.where(path), hint=f"See {GUIDE} for the keys.")
-
-
-def _real_path(document: Document, loc: tuple[Any, ...]) -> Path_:
-    """Return the key path as the file has it, without the names of classes that pydantic adds."""
-    path: Path_ = ()
-    for step in loc:
-        if (*path, step) in document.lines or (not document.lines and step not in ("Shape", "LayerList")):
-            path = (*path, step)
-    return path

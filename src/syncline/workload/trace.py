@@ -8,7 +8,7 @@ import re
 import zlib
 from pathlib import Path
 
-from syncline.errors import FileError
+from syncline.errors import DescriptionError, FileError
 from syncline.workload.chakra import GROUPS_FILE, read_chakra
 from syncline.workload.execution_trace import read_execution
 from syncline.workload.graph import Workload
@@ -32,7 +32,14 @@ def read_trace(path: str | Path) -> Workload:
     start = _start(files[0])
     if _is_execution(start):
         return read_execution(files)
-    return read_kineto(files) if _is_profiler(start) else read_chakra(files)
+    workload = read_kineto(files) if _is_profiler(start) else read_chakra(files)
+    if not len(workload):
+        raise DescriptionError(
+            "the trace has no operations.",
+            where=str(path),
+            hint="Name a profiler or Chakra trace, or a job file in YAML (docs/guides/job-file.md).",
+        )
+    return workload
 
 
 def trace_files(path: Path) -> list[Path]:

@@ -143,11 +143,13 @@ def _data(job: Job, shape: Shape, facts: Facts) -> list[Volume]:
         size = wire * dense
         formula = "gradient bytes x parameters to the servers; as many parameter bytes come back"
         return [Volume("data", "dp", "push and pull", ranks, size, 2, formula, "push span after the backward")]
-    every = job.sync.every if job.sync.method in ("local-sgd", "diloco") else 1
+    every = job.sync.period
     # ZeRO 2 keeps a shard of the gradients only, so it scatters them after every micro-batch.
     scatters = job.num_micro if split.zero == "2" else 1
     back = facts.parameter_bytes
     out = [_reduce("data", dense, ranks, wire, back, split.sharded_state, every, scatters)]
+    if every > 1 and split.cp > 1:  # the ranks of one sequence never part
+        out.append(_reduce("data (context)", dense, split.cp, wire, back, False, 1))
     if routed:
         out.append(_reduce("data (experts)", routed, expert_ranks, wire, back, split.sharded_state, every, scatters))
     return [volume for volume in out if volume.ranks > 1]
@@ -191,9 +193,10 @@ def _fsdp(job: Job, facts: Facts, params: float, wire: float, ranks: int) -> lis
     ]
     replicas = ranks // shard
     if replicas > 1:
-        between = 2 * (replicas - 1) / replicas * params / shard * wire
-        out.append(Volume("data (replicas)", "dp", "all-reduce", replicas, between, 1,
-                          "2 (r-1)/r x parameters / shard x gradient bytes",
+        every = job.sync.period
+        between = 2 * (replicas - 1) / replicas * params / shard * wire / every
+        formula = "2 (r-1)/r x parameters / shard x gradient bytes" + (f" / {every} steps" if every > 1 else "")
+        out.append(Volume("data (replicas)", "dp", "all-reduce", replicas, between, 1 / every, formula,
                           "dp span after the last backward"))  # fmt: skip
     return out
 
@@ -213,7 +216,7 @@ def _layer_volumes(job: Job, model: LayerList, facts: Facts) -> list[Volume]:
     if ranks == 1:
         return []
     wire = facts.gradient_bytes * wire_share(job.sync.codec, facts.gradient_bytes)
-    out = [_reduce("data", model.replicated_params, ranks, wire, facts.parameter_bytes, False, job.sync.every)]
+    out = [_reduce("data", model.replicated_params, ranks, wire, facts.parameter_bytes, False, job.sync.period)]
     samples = job.batch.global_ / ranks
     size = 2 * (ranks - 1) / ranks * samples * model.exchanged_elements * 2
     if size:

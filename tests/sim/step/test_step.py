@@ -90,7 +90,7 @@ def test_accumulation_spreads_the_gradient_exchange() -> None:
         ({"method": "diloco", "every": 100}, 0.05),
         ({"codec": "int8"}, 0.8),
         ({"method": "one-bit-adam"}, 0.2),
-        ({"method": "bounded-staleness", "staleness": 4}, 0.9),
+        ({"method": "bounded-staleness", "staleness": 4}, 0.96),
     ],
 )
 def test_other_ways_to_agree_send_less_or_later(sync: dict[str, Any], less: float) -> None:
@@ -101,6 +101,41 @@ def test_other_ways_to_agree_send_less_or_later(sync: dict[str, Any], less: floa
     if sync.get("method") == "one-bit-adam":
         assert other.to_json()["warm_up"] == {"steps": 500, "step_s": plain.step_time_s}
         assert any("the first 500 steps are dense" in line for line in step_lines(other.to_json()))
+
+
+def test_late_gradients_still_have_to_pass() -> None:
+    fields = {"model": "gpt3-1.3b", "precision": "fp16", "parallel": {"zero": "none"},
+              "batch": {"global": SLOW.num_gpus, "micro": 1, "sequence": 1024}}  # fmt: skip
+    for staleness in (1, 4, 1000):
+        stale = price(SLOW, sync={"method": "bounded-staleness", "staleness": staleness}, **fields)
+        assert stale.cost is not None
+        assert stale.step_time_s == pytest.approx(float(stale.cost.dp_wire))
+
+
+def test_groups_that_part_exchange_every_so_many_steps() -> None:
+    fields = {"model": "gpt3-1.3b", "precision": "fp16", "batch": {"global": SLOW.num_gpus, "sequence": 1024}}
+    together = price(SLOW, parallel={"zero": "hsdp"}, **fields)
+    apart = price(SLOW, parallel={"zero": "hsdp"}, sync={"method": "diloco", "every": 100}, **fields)
+    kind = "data (replicas)"
+    assert apart.comm_bytes[kind]["network"] == pytest.approx(together.comm_bytes[kind]["network"] / 100)
+    assert apart.comm_bytes["data"] == together.comm_bytes["data"]
+    assert apart.step_time_s < together.step_time_s
+    # Each holds its whole state otherwise, and the ranks of one sequence never part.
+    alone = price(SLOW, parallel={}, sync={"method": "diloco", "every": 100}, **fields)
+    assert alone.memory_bytes["optimizer"] > 4 * apart.memory_bytes["optimizer"]
+    halved = price(SLOW, parallel={"cp": 2}, sync={"method": "diloco", "every": 100}, **fields)
+    assert "data (context)" in halved.comm_bytes
+
+
+def test_lists_of_layers_agree_in_other_ways_too() -> None:
+    fields = {"model": "resnet-50", "parallel": {"zero": "none"}, "batch": {"global": 2560, "sequence": 1}}
+    plain = price(SLOW, **fields)
+    assert price(SLOW, sync={"codec": "int8"}, **fields).parts_s["codec"] > 0
+    assert price(SLOW, sync={"method": "parameter-server"}, **fields).step_time_s > 2 * plain.step_time_s
+    stale = price(SLOW, sync={"method": "bounded-staleness", "staleness": 9}, **fields)
+    assert stale.step_time_s < plain.step_time_s
+    with pytest.raises(SimulationError, match="algorithm and bucket are not priced"):
+        price(SLOW, sync={"bucket": "25MiB"}, **fields)
 
 
 def test_one_parameter_server_is_a_bottleneck() -> None:

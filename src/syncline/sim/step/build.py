@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from syncline.codec.names import PLAIN
 from syncline.errors import SimulationError
 from syncline.sim.step.case import Case, case_of
 from syncline.sim.step.exchange import ALGORITHMS
@@ -79,7 +80,8 @@ def run_columns(job: Job, facts: Facts) -> dict[str, Any]:
         "even_head": float(split.pp > 1 and layers % chunks != 0 and (layers + 2) % chunks == 0),
         "host_share": HOST_SHARE["graphs" if facts.cuda_graphs else "drop" if job.token_drop else "dropless"],
         "scatter_each": float((facts.scatter_each and split.pp > 1) or split.zero == "2"),
-        "sync_every": job.sync.every if job.sync.method in ("local-sgd", "diloco") else 1,
+        "sync_every": job.sync.period, "stale": float(job.sync.staleness > 0),
+        "encoded": float(job.sync.codec != PLAIN),
         "algorithm": 1 + ALGORITHMS.index(job.sync.algorithm) if job.sync.algorithm else 0,
         "bucket_bytes": job.sync.bucket or 0,
         "wire_share": wire_share(job.sync.codec, facts.gradient_bytes),
@@ -140,6 +142,7 @@ def machine_columns(job: Job, machine: Machine, facts: Facts) -> dict[str, Any]:
         "nvlink_Bps": machine.nvlink_Bps, "nic_Bps": max(machine.nic_Bps, 1.0),
         "domain": machine.domain, "hop_s": machine.hop_s, "long_s": machine.long_s,
         "stage_Bps": machine.stage_Bps or max(machine.nic_Bps, 1.0), "stage_wait_s": machine.stage_wait_s,
+        "served_ports": job.sync.servers * machine.gpus_per_host if job.sync.method == "parameter-server" else 0,
         "memory_bytes": machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1),
         "kernel": machine.attention[kernel] / capped / tuned, "triton": float(facts.attention == "triton" and hopper),
         "head64": machine.head64.get(kernel.removesuffix("_old"), 0.75),

@@ -88,6 +88,9 @@ class Case:
     algorithm: Floats  # of the gradient exchange, 1 on as `exchange.ALGORITHMS`; 0: the best
     bucket_bytes: Floats  # 0: the best
     wire_share: Floats  # bytes on the wire over bytes of the gradient, after a codec
+    encoded: Floats  # 1: there is a codec
+    stale: Floats  # 1: replicas go on while gradients of earlier steps travel
+    served_ports: Floats  # NICs of the parameter servers; 0: there are none
     # What it keeps
     weight_bytes: Floats
     main_grad_bytes: Floats

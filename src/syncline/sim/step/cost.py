@@ -42,6 +42,7 @@ class StepCost:
     p2p: Floats
     bubble: Floats
     optimizer: Floats
+    codec: Floats  # encoding and decoding gradients
     fixed: Floats  # per step, and stragglers of large groups
     total: Floats
     layer: LayerTime  # mean over layers, one micro-batch
@@ -82,12 +83,15 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     # What a layer waits for, scaled like its compute where the pace-setting stage has more than the mean of layers.
     share = (paced - compute) / np.maximum(waits.tp + waits.cp + waits.ep + host, 1e-30)
     parts = {name: m * share * value for name, value in (("tp", waits.tp), ("cp", waits.cp), ("ep", waits.ep))}
-    busy = m * paced + bubble + p2p + fsdp
     doublings = np.log2(np.maximum(c.dp * c.cp * c.tp / c.domain, 1.0))
     fixed = k.held.step_s + c.fsdp * k.held.per_doubling * doublings * m * paced
+    busy = m * paced + bubble + p2p + fsdp
+    dp, dp_wire = _other_ways(c, k, (dp, dp_wire), per_stage * layer.behind, busy + optimizer + fixed)
+    codec = _coding(c)
+    total = busy + dp + optimizer + fixed + codec
     return StepCost(
         compute=m * compute, tp=parts["tp"], cp=parts["cp"], ep=parts["ep"], host=m * share * host, fsdp=fsdp, dp=dp,
-        p2p=p2p, bubble=bubble, optimizer=optimizer, fixed=fixed, total=busy + dp + optimizer + fixed, layer=layer,
+        p2p=p2p, bubble=bubble, optimizer=optimizer, codec=codec, fixed=fixed, total=total, layer=layer,
         head=(forward_head, backward_head), tp_call=tp_call, dp_wire=dp_wire, fsdp_wire=fsdp_wire, p2p_wire=p2p_wire,
         ep_call=experts.exchange, cp_call=cp_call,
     )  # fmt: skip
@@ -236,6 +240,7 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     local = size * c.layers / ranks
     between = 2 * gather_s(c, k, c.grad_bytes * c.wire_share * local, replicas, c.tp * ranks)
     hybrid = np.where(replicas > 1, np.maximum(k.held.least_exposed * between, between - c.layers * layer.behind), 0.0)
+    hybrid, between = hybrid / c.sync_every, between / c.sync_every
     on = c.fsdp > 0
     whole = c.num_micro * (c.layers * wire + ends) + np.where(replicas > 1, between, 0.0)
     return np.where(on, c.num_micro * per_micro + hybrid, 0.0), np.where(on, whole, 0.0)
@@ -268,7 +273,37 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
     times = np.where(c.scatter_each > 0, c.num_micro, 1.0)
     whole = once * times + back
     extra = times * extra_s(c, k, exchanged(c), windows_of(c, layer)) / c.sync_every
-    return np.where(on, exposed + each + extra, 0.0), np.where(on, whole / c.sync_every + extra, 0.0)
+    whole = whole / c.sync_every + extra
+    if np.any((c.sync_every > 1) & (c.cp > 1)):  # the ranks of one sequence never part
+        near = np.where(c.sync_every > 1, 2 * gather_s(c, k, wire * dense, c.cp, c.tp), 0.0)
+        exposed = exposed + np.maximum(least * near, near - per_stage * layer.behind)
+        whole = whole + near
+    return np.where(on, exposed + each + extra, 0.0), np.where(on, whole, 0.0)
+
+
+def _other_ways(
+    c: Case, k: Constants, plain: tuple[Floats, Floats], window: Floats, busy: Floats
+) -> tuple[Floats, Floats]:
+    """Return exposed and whole time of the exchange, where servers or stale gradients take the all-reduce's place."""
+    exposed, wire = plain
+    if np.any(c.served_ports > 0):
+        # All replicas push to the servers and pull from them: the servers' ports carry everything.
+        size = (c.grad_bytes * c.wire_share + c.param_bytes) * (stage_params(c) + stage_expert_params(c))
+        served = np.maximum(c.served_ports, 1.0) * k.fitted.e_net * c.nic_Bps
+        moved = c.dp * c.tp * c.pp * size / served
+        on = (c.served_ports > 0) & (c.dp > 1)
+        exposed = np.where(on, np.maximum(k.held.least_exposed * moved, moved - window), exposed)
+        wire = np.where(on, moved, wire)
+    # However late gradients may be, every step's still have to pass: a step is as long as its exchange.
+    return np.where(c.stale > 0, np.maximum(wire - busy, 0.0), exposed), wire
+
+
+def _coding(c: Case) -> Floats:
+    """Return the time of encoding and decoding, read and written at both ends on the device, per step."""
+    often = (c.fsdp > 0) | (c.scatter_each > 0)
+    times = np.where(often, c.num_micro, 1.0 / c.sync_every)
+    size = 2 * 6.0 * (stage_params(c) + stage_expert_params(c))
+    return np.where(c.dp * c.cp > 1, c.encoded * times * size / c.hbm_Bps, 0.0)
 
 
 def exchanged(c: Case) -> tuple[Buffer, ...]:

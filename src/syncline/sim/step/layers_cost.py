@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from syncline.codec.names import PLAIN
 from syncline.errors import SimulationError
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.machine import Machine
@@ -20,11 +21,12 @@ class LayersCost:
     exchange: float  # exposed all-to-all of split tables
     dp: float  # exposed gradient exchange
     optimizer: float
+    codec: float
     fixed: float
 
     @property
     def total(self) -> float:
-        return self.compute + self.exchange + self.dp + self.optimizer + self.fixed
+        return self.compute + self.exchange + self.dp + self.optimizer + self.codec + self.fixed
 
 
 def layers_cost(job: Job, machine: Machine, k: Constants, gradient_bytes: float) -> LayersCost:
@@ -35,6 +37,11 @@ def layers_cost(job: Job, machine: Machine, k: Constants, gradient_bytes: float)
         raise SimulationError(
             f"{model.name} is a list of layers; only data parallelism is modelled for it.",
             hint="Leave tp, pp, cp and ep out.",
+        )
+    if job.sync.algorithm or job.sync.bucket:
+        raise SimulationError(
+            f"{model.name} is a list of layers; algorithm and bucket are not priced for it.",
+            hint="Leave them out of sync.",
         )
     ranks = split.dp or 1
     samples = job.batch.global_ / ranks
@@ -47,9 +54,17 @@ def layers_cost(job: Job, machine: Machine, k: Constants, gradient_bytes: float)
     one_way = up if ranks <= machine.domain else min(up, group * out)
     wire = gradient_bytes * wire_share(job.sync.codec, gradient_bytes)
     reduce_s = 2 * (ranks - 1) / ranks * wire * model.replicated_params / one_way if ranks > 1 else 0.0
+    if job.sync.method == "parameter-server" and ranks > 1:  # the servers' ports carry what all push and pull
+        reduce_s = ranks * (wire + gradient_bytes) * model.replicated_params
+        reduce_s /= job.sync.servers * machine.gpus_per_host * out
     hidden = max(k.held.least_exposed * reduce_s, reduce_s - 2 * forward)
     away = 1 - group / ranks  # of the rows that a rank fetches, this share comes from other domains
     size = 2 * 2.0 * samples * model.exchanged_elements
     exchange = size * max(away / out, (1 - 1 / group) / up) if ranks > 1 else 0.0
     owned = model.replicated_params + (model.params - model.replicated_params) / ranks * 0.01
-    return LayersCost(compute, exchange, hidden / job.sync.every, 16.0 * owned / machine.hbm_Bps, k.held.step_s / 10)
+    optimizer, fixed = 16.0 * owned / machine.hbm_Bps, k.held.step_s / 10
+    if job.sync.staleness:
+        hidden = max(reduce_s - compute - exchange - optimizer - fixed, 0.0)
+    codec = 12.0 * model.replicated_params / machine.hbm_Bps if job.sync.codec != PLAIN and ranks > 1 else 0.0
+    period = job.sync.period
+    return LayersCost(compute, exchange, hidden / period, optimizer, codec / period, fixed)

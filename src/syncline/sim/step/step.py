@@ -17,14 +17,13 @@ from syncline.fabric.fabric import Fabric
 from syncline.sim.step.build import build_case
 from syncline.sim.step.case import Case
 from syncline.sim.step.constants import Constants, default_constants, expected_error
-from syncline.sim.step.cost import StepCost, stage_expert_params, stage_params, step_cost
+from syncline.sim.step.cost import StepCost, step_cost
 from syncline.sim.step.layers_cost import layers_cost
 from syncline.sim.step.limit import limit_of
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.step.memory import memory
 from syncline.sim.step.reach import reached
 from syncline.sim.step.storage import Storage, storage_of
-from syncline.sim.step.sync import sync_cost
 from syncline.sim.step.tiers import comm_bytes
 from syncline.workload.grid import grid_of
 from syncline.workload.job import Job
@@ -116,6 +115,7 @@ class StepResult:
             "gpus": self.num_gpus,
             "step_time_s": self.step_time_s,
             "warm_up": None if self.warm_up_s is None else {"steps": self.job.sync.warmup, "step_s": self.warm_up_s},
+            "token": "sample" if isinstance(self.job.model, LayerList) else "token",
             "tokens_per_s": self.tokens_per_s,
             "tokens_per_s_per_gpu": self.tokens_per_s / self.num_gpus,
             "mfu": self.mfu,
@@ -163,13 +163,7 @@ def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None) -> St
     case = build_case(job, machine, facts)
     cost, held = step_cost(case, k), memory(case)
     parts = {n: float(getattr(cost, n)) for n in _PARTS}
-    hideable = float(case.layers / case.pp * cost.layer.behind)
-    busy = float(cost.total) - parts["dp"]
-    if not case.fsdp:
-        params = float(stage_params(case) + stage_expert_params(case))
-        sync = sync_cost(job, machine, k, parts["dp"], float(cost.dp_wire), params, hideable, busy)
-        parts["dp"], parts["codec"] = sync.exposed, sync.codec
-    total = busy + parts["dp"] + parts.get("codec", 0.0)
+    total = float(cost.total)
     storage = storage_of(job, total)
     parts["storage"] = storage.stall_s
     total += storage.stall_s
@@ -182,7 +176,7 @@ def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None) -> St
     )  # fmt: skip
 
 
-_PARTS = ("compute", "tp", "cp", "ep", "host", "fsdp", "dp", "p2p", "bubble", "optimizer", "fixed")
+_PARTS = ("compute", "tp", "cp", "ep", "host", "fsdp", "dp", "p2p", "bubble", "optimizer", "codec", "fixed")
 
 
 def choose_recompute(job: Job, machine: Machine) -> Job:
@@ -204,6 +198,7 @@ def _layers_step(job: Job, machine: Machine, k: Constants, num_gpus: int) -> Ste
         "ep": cost.exchange,
         "dp": cost.dp,
         "optimizer": cost.optimizer,
+        "codec": cost.codec,
         "fixed": cost.fixed,
     }
     model = job.model
