@@ -141,3 +141,9 @@ def test_a_job_that_never_gets_done_says_why(capsys: pytest.CaptureFixture[str])
     assert err.startswith(
         "CostError: the job never gets done: an interruption every 6.41 h, but a checkpoint only every"
     )
+
+
+def test_lines_between_sites_are_a_line_of_the_bill(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "two-sites-wan")
+    assert status == 0
+    assert "lines between sites" in out

@@ -69,7 +69,7 @@ def test_the_table_prints_what_the_level_ignores(capsys: pytest.CaptureFixture[s
     assert "limiting link" in out and "host-00" in out
     assert "flow level; ignores queues and packet loss" in out
     assert run(["simulate", "allreduce", "--cluster", cluster, "--size", "1GiB", "--level", "analytic"]) == 0
-    assert "analytic level; ignores contention between flows" in capsys.readouterr().out
+    assert "analytic level; ignores contention but on the busiest link" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("verb", ["allgather", "reducescatter", "broadcast", "reduce", "alltoall"])
@@ -82,7 +82,7 @@ def test_nccl_says_what_it_chooses(capsys: pytest.CaptureFixture[str], cluster: 
     got = answer(capsys, "simulate", "allreduce", "--cluster", cluster, "--size", "1MiB..1GiB", "--algorithm", "nccl")
     assert "/" in got["rows"][0]["algorithm"]
     assert run(["simulate", "allreduce", "--cluster", cluster, "--algorithm", "nccl", "--seeds", "3"]) == 2
-    assert "it has no trace, page or seeds" in capsys.readouterr().err
+    assert "it has no trace or seeds" in capsys.readouterr().err
 
 
 def test_seeds_give_a_spread(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
@@ -163,3 +163,24 @@ def test_a_torus_is_used_along_its_dimensions(tmp_path: Path, capsys: pytest.Cap
     assert run(["schedule", "cost", "torus", *words]) == 0
     least = json.loads(capsys.readouterr().out)["least_time_s"]
     assert least <= row["time_s"] < 1.3 * least
+
+
+def test_the_page_of_nccl_has_the_curve_alone_and_says_where_it_cannot_be(
+    capsys: pytest.CaptureFixture[str], cluster: str, tmp_path: Path
+) -> None:
+    ask = ("simulate", "allreduce", "--cluster", cluster, "--algorithm", "nccl", "--size", "1MiB..4MiB", "--html")
+    page = tmp_path / "nccl.html"
+    assert answer(capsys, *ask, str(page))["html"] == str(page)
+    assert "Bus bandwidth by size" in page.read_text() and "Load of the links" not in page.read_text()
+    assert run([*ask, str(tmp_path / "nowhere" / "nccl.html")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_the_page_has_the_load_that_the_table_has(
+    capsys: pytest.CaptureFixture[str], cluster: str, tmp_path: Path
+) -> None:
+    page = tmp_path / "ring.html"
+    ask = ("simulate", "allreduce", "--cluster", cluster, "--algorithm", "ring", "--size", "1MiB", "--html", str(page))
+    row = answer(capsys, *ask)["rows"][0]
+    busiest = page.read_text().partition("mean utilisation")[2]
+    assert f"<td>{row['utilisation']:.1%}</td>" in busiest.partition("</tr><tr>")[2][:120]

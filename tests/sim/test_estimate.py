@@ -59,8 +59,8 @@ def test_the_analytic_level_is_a_lower_bound_and_says_so(fabric: Fabric) -> None
         program = lower(verify(family(name, 64)), packed(fabric))
         low, flow = (estimate(program, network, 1 << 26, level=level) for level in ("analytic", "flow"))
         assert low.time_s <= flow.time_s * (1 + 1e-9)
-        assert low.method == "bound" and "ECMP collisions" in low.ignores
-        assert "ECMP collisions" not in flow.ignores
+        assert low.method == "bound" and "contention but on the busiest link" in low.ignores
+        assert "contention but on the busiest link" not in flow.ignores
     with pytest.raises(SimulationError, match='no level of simulation is called "packet"'):
         estimate(program, network, 1, level="packet")
 
@@ -128,3 +128,17 @@ def test_traffic_by_rank_and_by_host(fabric: Fabric, network: Network) -> None:
     assert by_rank.shape == (64, 64) and names[1] == "rank 1"
     assert by_rank[0, 1] == pytest.approx(2 * 63 / 64 * 64)
     assert by_rank.sum() == pytest.approx(64 * by_rank[0, 1])
+
+
+def test_the_bound_of_adaptive_routing_counts_links_that_none_can_go_round(fabric: Fabric) -> None:
+    program = lower(verify(ring(fabric.num_gpus)), packed(fabric, fabric.num_gpus))
+    bound = {
+        name: estimate(program, Network(fabric, NetworkOptions(routing=name)), 1 << 26, level="analytic")
+        for name in ("adaptive", "spray")
+    }
+    flows = estimate(program, Network(fabric, NetworkOptions(routing="adaptive")), 1 << 26)
+    assert 0.9 * bound["spray"].time_s < bound["adaptive"].time_s <= flows.time_s * (1 + 1e-9)
+
+
+def test_a_rank_alone_has_no_limiting_link(fabric: Fabric, network: Network) -> None:
+    assert estimate(lower(verify(ring(1)), packed(fabric, 1)), network, 1 << 20).row()["limiting_link"] == ""

@@ -105,6 +105,7 @@ def simulate(
     """Simulate this collective on a cluster."""
     from syncline.errors import UsageError
     from syncline.fabric import load
+    from syncline.files import check_writable
     from syncline.program import place
     from syncline.sim.candidates import NAMES
     from syncline.sim.routing import Network, NetworkOptions
@@ -117,13 +118,18 @@ def simulate(
     asked = Asked(loss, buffer, payload, mtu, recovery, pfc, ecn, background, fail, reroute)
     if level != "packet" or algorithm == "nccl":
         asked.refuse("nccl" if algorithm == "nccl" else level)
+    for path in (trace, html):
+        if path is not None:
+            check_writable(path)
     fabric = load(cluster)
     sizes = read_sizes(size)
     if algorithm == "nccl":
-        if trace or html or seeds:
-            raise UsageError("--algorithm nccl is a cost model without flows: it has no trace, page or seeds.",
+        if trace or seeds:
+            raise UsageError("--algorithm nccl is a cost model without flows: it has no trace or seeds.",
                              hint="Name a family, or use auto.")  # fmt: skip
         answer = _nccl(fabric, kind, sizes, ranks, calibrate)
+        if html:
+            _write_page(html, kind, fabric, answer)
     elif level == "packet":
         answer = _packet(fabric, kind, sizes, place(placement, fabric, ranks), algorithm,
                          (transport, routing, seed, cross_rail), asked, trace, html)  # fmt: skip
@@ -248,8 +254,7 @@ def _write(
         _write_trace(trace, contest, found[-1])
         payload["trace"] = str(trace)
     if html:
-        _write_page(html, contest, found, fabric, payload)
-        payload["html"] = str(html)
+        _write_page(html, found[-1].kind, fabric, payload, (contest, found[-1]))
 
 
 def _write_trace(path: Path, contest: Contest, estimate: Estimate) -> None:
@@ -261,18 +266,22 @@ def _write_trace(path: Path, contest: Contest, estimate: Estimate) -> None:
     save(timeline(simulate([Job(program, estimate.size_bytes)], contest.network, record=True)), path)
 
 
-def _write_page(path: Path, contest: Contest, found: list[Estimate], fabric: Fabric, payload: dict[str, Any]) -> None:
-    import numpy as np
-
-    from syncline.report.simulation_page import simulation_page
+def _write_page(
+    path: Path, kind: Kind, fabric: Fabric, payload: dict[str, Any], largest: tuple[Contest, Estimate] | None = None
+) -> None:
+    """Write the page of a sweep, with the links and pairs of the largest size where its flows are known."""
+    from syncline.files import write_text
+    from syncline.report.simulation_page import Flows, simulation_page
     from syncline.sim.traffic import traffic_matrix
 
-    last = found[-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        load = np.nan_to_num(last.link_bytes / (contest.network.capacity_Bps * last.time_s))
-    matrix, labels = traffic_matrix(contest.wired[last.algorithm], last.size_bytes)
-    title = f"{last.kind.value.replace('_', '-')} on {fabric.name}"
-    path.write_text(simulation_page(title, fabric, payload["rows"], load, matrix, payload["ignores"], labels))
+    flows = None
+    if largest is not None:
+        contest, last = largest
+        matrix, labels = traffic_matrix(contest.wired[last.algorithm], last.size_bytes)
+        flows = Flows(last.link_utilisation(contest.network), matrix, labels)
+    title = f"{kind.value.replace('_', '-')} on {fabric.name}"
+    write_text(path, simulation_page(title, fabric, payload["rows"], payload["ignores"], flows))
+    payload["html"] = str(path)
 
 
 def _show(console: Console, payload: dict[str, Any]) -> None:

@@ -130,10 +130,11 @@ def compare_fabrics(
             hint="Raise the budget.",
         )
     rows, left_out = [], []
+    num_hosts = _hosts(host, num_gpus) if num_gpus is not None else 0
     for name in fabrics:
         try:
             fabric = (
-                fabric_with(host, link, name, _hosts(host, num_gpus))
+                fabric_with(host, link, name, num_hosts)
                 if num_gpus is not None
                 else _affordable(host, link, name, budget_usd or 0.0, assumptions)
             )

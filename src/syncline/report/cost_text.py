@@ -49,6 +49,7 @@ def money_table(account: Statement) -> Table:
         f"{a.facility_years:g} years; {owned.num_racks:,} racks of {a.rack_kW:g} kW",
         "racks": f"{owned.num_racks:,} racks x ${a.rack_usd_per_month:,.0f} a month",
         "power": f"{units.show_power(owned.mean_power_w)} on average x PUE {a.pue:g} x ${a.power_usd_per_kWh:g}/kWh",
+        "wan": f"lines between sites, ${a.wan_usd_per_Gbps_month:g} per Gb/s and month unless stated",
         "people": f"{owned.num_ftes:.1f} people x {units.show_money(a.fte_usd_per_year)}, "
         f"one for {a.hosts_per_fte:g} hosts",
     }

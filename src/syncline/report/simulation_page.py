@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +25,18 @@ td,th{padding:2px 10px;text-align:right;border-bottom:1px solid #e3e6ea} td.t,th
 """
 
 
+class Flows(NamedTuple):
+    """What the flows of the largest size did: the load of links, and bytes from row to column, named by `labels`."""
+
+    link_utilisation: Floats
+    traffic: Floats
+    labels: Sequence[str]
+
+
 def simulation_page(
-    title: str,
-    fabric: Fabric,
-    rows: Sequence[Mapping[str, Any]],
-    link_utilisation: Floats,
-    traffic: Floats,
-    ignores: Sequence[str],
-    labels: Sequence[str],
+    title: str, fabric: Fabric, rows: Sequence[Mapping[str, Any]], ignores: Sequence[str], flows: Flows | None = None
 ) -> str:
-    """Return the page. `traffic` is bytes from row to column, by host or by rank as `labels` says."""
+    """Return the page; a cost model without flows has the curve and the table alone."""
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="note">{escape(fabric.name)}: {fabric.num_gpus:,} GPUs in {fabric.num_hosts:,} hosts. '
@@ -42,12 +44,15 @@ def simulation_page(
         "<h2>Bus bandwidth by size</h2>",
         curve_svg(rows),
         _table(rows),
-        f"<h2>Load of the links ({units.show_size(rows[-1]['size_bytes'])})</h2>",
-        _busiest(fabric, link_utilisation),
-        draw_svg(fabric, link_load=link_utilisation[: len(fabric.links)]),
-        "<h2>Who talks to whom</h2>",
-        matrix_svg(traffic, labels),
     ]
+    if flows is not None:
+        parts += [
+            f"<h2>Load of the links ({units.show_size(rows[-1]['size_bytes'])})</h2>",
+            _busiest(fabric, flows.link_utilisation),
+            draw_svg(fabric, link_load=flows.link_utilisation),
+            f"<h2>Who talks to whom ({units.show_size(rows[-1]['size_bytes'])})</h2>",
+            matrix_svg(flows.traffic, flows.labels),
+        ]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
@@ -130,24 +135,31 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     body = "".join(
         f"<tr><td>{units.show_size(r['size_bytes'])}</td><td>{units.show_time(r['time_s'])}</td>"
         f"<td>{units.show_bandwidth(r['algbw_Bps'])}</td><td>{units.show_bandwidth(r['busbw_Bps'])}</td>"
-        f"<td>{units.show_bandwidth(r['wire_Bps'])}</td><td>{100 * r['utilisation']:.1f} %</td>"
-        f'<td class="t">{escape(r["algorithm"])}</td><td class="t">{escape(r["limiting_link"])}</td></tr>'
+        f"<td>{_rate(r['wire_Bps'])}</td><td>{_share(r['utilisation'])}</td>"
+        f'<td class="t">{escape(r["algorithm"])}</td><td class="t">{escape(r["limiting_link"] or "-")}</td></tr>'
         for r in rows
     )
     return f'<table><tr>{head}<th class="t">algorithm</th><th class="t">limiting link</th></tr>{body}</table>'
 
 
+def _rate(rate_Bps: float | None) -> str:
+    return "-" if rate_Bps is None else units.show_bandwidth(rate_Bps)
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
 def _busiest(fabric: Fabric, load: Floats) -> str:
     seen: dict[str, tuple[float, int]] = {}  # parallel cables have one name: shown once, with their number
-    for i in np.argsort(load[: len(fabric.links)])[::-1]:
+    for i in np.argsort(-load, kind="stable"):
         name = fabric.link_name(int(i))
         if name not in seen and len(seen) == 8:
             break
         first, count = seen.get(name, (float(load[i]), 0))
         seen[name] = (first, count + 1)
     rows = "".join(
-        f'<tr><td class="t">{escape(name)}{f" (busiest of {count})" if count > 1 else ""}</td>'
-        f"<td>{100 * use:.1f} %</td></tr>"
+        f'<tr><td class="t">{escape(name)}{f" (busiest of {count})" if count > 1 else ""}</td><td>{use:.1%}</td></tr>'
         for name, (use, count) in seen.items()
     )
     return f'<table><tr><th class="t">busiest links</th><th>mean utilisation</th></tr>{rows}</table>'

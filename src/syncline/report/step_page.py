@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from syncline import units
-from syncline.report.step_text import split_words, step_lines
+from syncline.report.step_text import PART_WORDS, split_words, step_lines
 from syncline.timeline import SpanKind, Timeline
 
 MAX_SPANS = 6000
@@ -21,9 +22,11 @@ _COLOURS = {
 }  # fmt: skip
 _STYLE = """
 body{font:14px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1180px;color:#1b1f24;background:#fff}
-h1{font-size:20px} h2{font-size:16px;margin-top:26px} pre{font-size:12.5px;overflow-x:auto} svg{width:100%;height:auto}
+h1{font-size:20px} h2{font-size:16px;margin-top:26px} svg{width:100%;height:auto}
+pre{font-size:12.5px;white-space:pre-wrap}
 .note{color:#57606a} .bar{display:flex;height:22px;border-radius:3px;overflow:hidden} .bar span{height:100%}
-.key span{display:inline-block;width:11px;height:11px;margin:0 5px 0 14px;border-radius:2px}
+.key i{font-style:normal;white-space:nowrap;display:inline-block;margin-right:14px}
+.key span{display:inline-block;width:11px;height:11px;margin-right:5px;border-radius:2px}
 text{font:11px system-ui,sans-serif;fill:#57606a}
 @media (prefers-color-scheme: dark){body{color:#e6e6e6;background:#14171a}.note,text{color:#9aa;fill:#9aa}}
 """
@@ -45,6 +48,7 @@ def step_page(data: Mapping[str, Any], timeline: Timeline) -> str:
         "<h2>One rank of every pipeline stage</h2>",
         f'<p class="note">{escape(timeline.source.label())}. Hover a span for its name, time and bytes.</p>',
         timeline_svg(timeline),
+        _key([(name, span_colour(name)) for name in timeline.names]),
         "<h2>All numbers</h2>",
         f"<pre>{escape(shown)}</pre>",
     ]
@@ -59,21 +63,23 @@ def _bar(parts: Mapping[str, float]) -> str:
     shown = [(name, value) for name, value in parts.items() if value / total > 5e-4]
     spans = "".join(
         f'<span style="width:{100 * value / total:.3f}%;background:{_PART_COLOURS[name]}" '
-        f'title="{name} {units.show_time(value)} ({value / total:.1%})"></span>'
+        f'title="{PART_WORDS[name]} {units.show_time(value)} ({value / total:.1%})"></span>'
         for name, value in shown
     )
-    key = "".join(
-        f'<span style="background:{_PART_COLOURS[name]}"></span>{name} {value / total:.1%}' for name, value in shown
-    )
-    return f'<div class="bar">{spans}</div><p class="key note">{key}</p>'
+    key = _key([(f"{PART_WORDS[name]} {value / total:.1%}", _PART_COLOURS[name]) for name, value in shown])
+    return f'<div class="bar">{spans}</div>{key}'
+
+
+def _key(entries: Sequence[tuple[str, str]]) -> str:
+    """Return what the colours mean."""
+    shown = "".join(f'<i><span style="background:{colour}"></span>{escape(words)}</i>' for words, colour in entries)
+    return f'<p class="key note">{shown}</p>'
 
 
 def timeline_svg(timeline: Timeline, width: int = 1140) -> str:
     """Return the spans as lanes: compute above, communication below, one pair per rank."""
     spans, names = timeline.spans, timeline.names
-    rows = np.arange(len(spans))
-    if len(rows) > MAX_SPANS:  # the longest tell the story; shorter ones are below a pixel
-        rows = np.sort(np.argsort(-(spans.end_s - spans.start_s), kind="stable")[:MAX_SPANS])
+    rows = np.arange(len(spans)) if len(spans) <= MAX_SPANS else _thinned(timeline)
     left, lane, total = 64, 26, max(timeline.makespan_s, 1e-12)
     room = width - left - 8
     ranks = {int(rank): i for i, rank in enumerate(timeline.ranks.tolist())}
@@ -95,6 +101,18 @@ def timeline_svg(timeline: Timeline, width: int = 1140) -> str:
     axis = f'<text x="{left}" y="{height - 6}">0</text>{end}'
     box = f'viewBox="0 0 {width} {height}" role="img" aria-label="timeline of one step"'
     return f"<svg {box}>{labels}{''.join(parts)}{axis}</svg>"
+
+
+def _thinned(timeline: Timeline) -> NDArray[np.int64]:
+    """Return the longest span of every short time of each lane: as dense in one part of the picture as in another."""
+    spans, count = timeline.spans, len(timeline.ranks)
+    times = max(1, MAX_SPANS // (2 * count))
+    lane = 2 * np.searchsorted(timeline.ranks, spans.rank) + (spans.kind == SpanKind.COMPUTE)
+    at = (spans.start_s - timeline.start_s) / max(timeline.makespan_s, 1e-12) * times
+    cell = lane * times + np.clip(at.astype(np.int64), 0, times - 1)
+    longest = np.argsort(spans.start_s - spans.end_s, kind="stable")
+    _, first = np.unique(cell[longest], return_index=True)
+    return np.sort(longest[first])
 
 
 def span_colour(name: str) -> str:

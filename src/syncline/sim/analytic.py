@@ -38,7 +38,7 @@ def bounds(wired: Wired, size_bytes: float) -> Bounds:
     """Return the lower bounds of a program for a buffer of `size_bytes`."""
     need_s = link_need_s(wired.link_bytes(size_bytes), wired.network.capacity_Bps)
     link = busiest(need_s)
-    bandwidth = float(need_s.max(initial=0.0)) if wired.single_path else 0.0
+    bandwidth = float(need_s.max(initial=0.0))
     chain = float(max_plus_end_s(wired, size_bytes).max(initial=0.0))
     return Bounds(bandwidth, chain, universal_s(wired, size_bytes), link)
 

@@ -95,7 +95,8 @@ def find(fabric: Fabric, kind: Kind, num_ranks: int, algorithm: str) -> Proved:
     if algorithm in FAMILIES:
         return verify(build(algorithm, num_ranks, kind=kind))
     raise SimulationError(f'no algorithm is called "{algorithm}".',
-                          hint=f"One of: auto, nccl, {', '.join(dict.fromkeys((*known, *FAMILIES)))}.")  # fmt: skip
+                          hint=f"One of: {', '.join(dict.fromkeys((*known, *FAMILIES)))}; "
+                               "`syncline simulate` also takes auto and nccl.")  # fmt: skip
 
 
 def proved(fabric: Fabric, kind: Kind, num_ranks: int) -> dict[str, Proved]:

@@ -23,7 +23,7 @@ from syncline.sim.routing import Floats, Network
 from syncline.sim.wired import Wired, wire
 
 BARRIER_IGNORES = "drift between ranks (each round taken as a barrier: a bound)"
-ANALYTIC_IGNORES = ("contention between flows", "ECMP collisions", "queues", "host jitter", "reduction arithmetic")
+ANALYTIC_IGNORES = ("contention but on the busiest link", "queues", "host jitter", "reduction arithmetic")
 _PARTS = frozenset({Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_TO_ALL, Kind.ALL_TO_ALLV})
 
 
@@ -59,6 +59,12 @@ class Estimate:
     @property
     def busbw_Bps(self) -> float:
         return self.algbw_Bps * bus_factor(self.kind, self.num_ranks)
+
+    def link_utilisation(self, network: Network) -> Floats:
+        """Return the share of its line rate that every link of the fabric carried on average."""
+        carried = self.link_bytes[: network.num_links]
+        room = network.fabric.links.rate_Bps * self.time_s
+        return np.divide(carried, room, out=np.zeros(len(carried)), where=room > 0)
 
     def row(self) -> dict[str, Any]:
         """Return the estimate as one row of `--json`."""
@@ -112,9 +118,10 @@ def _described(
                               f"({need_s[link]} s).", hint="This is a bug of the simulator: report it.")  # fmt: skip
     wire_Bps = float(carried[link] / found.time_s) if found.time_s > 0 else 0.0
     line = network.fabric.links.rate_Bps[link] if link < network.num_links else network.capacity_Bps[link]
+    name = network.link_name(link) if carried[link] > 0 else ""  # a rank alone, or an empty buffer
     return Estimate(
         size_bytes, found.time_s, wired.program.name, wired.program.collective.kind, wired.program.num_ranks,
-        found.method, found.exact, link, network.link_name(link), wire_Bps, wire_Bps / float(line), carried, ignores,
+        found.method, found.exact, link, name, wire_Bps, wire_Bps / float(line), carried, ignores,
     )  # fmt: skip
 
 

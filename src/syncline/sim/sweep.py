@@ -28,7 +28,10 @@ class Contest:
     def of(cls, schedules: dict[str, Proved], placement: Placement, network: Network, codec: Codec = RAW) -> Contest:
         """Return the contest of these schedules on one placement."""
         if not schedules:
-            raise SimulationError("no algorithm suits this collective and number of ranks.")
+            raise SimulationError(
+                f"no algorithm suits this collective on {placement.num_ranks:,} ranks.",
+                hint="An all-to-all is simulated pair by pair, up to 2,048 ranks: give fewer with --ranks.",
+            )
         return cls(network, {name: wire(lower(s, placement, codec), network) for name, s in schedules.items()})
 
     def one(self, name: str, size_bytes: int, level: str = "flow") -> Estimate:

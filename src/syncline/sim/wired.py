@@ -12,6 +12,7 @@ from syncline.codec.codec import Codec
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Kind, Tier
 from syncline.program import Program, VendorStep
+from syncline.sim.engine import Paths
 from syncline.sim.rounds import Lane, lanes
 from syncline.sim.routing import Floats, Network, Wires
 from syncline.timeline.columns import sum_by
@@ -64,14 +65,24 @@ class Wired:
         return self.lanes[lane].phases[phase].share * (size_bytes * self.codec.host_s_per_byte())
 
     def link_bytes(self, size_bytes: float) -> Floats:
-        """Return the bytes that every link carries in all rounds together (first paths only)."""
+        """Return the bytes that every link carries in all rounds together; of links to choose from, none."""
         per_connection = np.zeros(len(self.wires.first))
         for i, lane in enumerate(self.lanes):
             for j, phase in enumerate(lane.phases):
                 np.add.at(per_connection, self.connection[i][j], self.flow_bytes(i, j, size_bytes) * phase.repeat)
         paths = self.wires.paths.take(self.wires.first)
         carried = per_connection[paths.row_of_crossing()] * paths.shares()
+        if not self.single_path:
+            carried = np.where(self._unavoidable(paths), carried, 0.0)
         return sum_by(paths.link, carried, len(self.network.capacity_Bps))
+
+    def _unavoidable(self, first: Paths) -> NDArray[np.bool_]:
+        """Return which crossings of the first paths are on every path that their connection may take."""
+        paths, count, width = self.wires.paths, self.wires.count, len(self.network.capacity_Bps)
+        owner = np.repeat(np.arange(len(count)), count)[paths.row_of_crossing()]
+        keys, times = np.unique(owner * width + paths.link, return_counts=True)
+        connection = first.row_of_crossing()
+        return np.asarray(times[np.searchsorted(keys, connection * width + first.link)] == count[connection])
 
 
 def wire(program: Program, network: Network) -> Wired:
