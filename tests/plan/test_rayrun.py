@@ -25,7 +25,7 @@ def test_a_real_local_ray_finds_the_same(asked) -> None:
     question, _ = asked(model="llama3-8b", total=64, sequence=4096)
     here = search(question, 16, workers=1)
     try:
-        there = search(question, 16, spread=on_ray(num_cpus=2))
+        there = search(question, 16, spread=on_ray(num_cpus=1))
     finally:
         ray.shutdown()
     assert there.best == here.best

@@ -89,12 +89,11 @@ def max_plus_end_s(wired: Wired, size_bytes: float, ready_s: Floats | None = Non
 def _repeat(phase: Phase, took: Floats, ready: Floats) -> Floats:
     """Apply one round `repeat` times, jumping ahead once every group moves on by a constant of its own."""
     src, dst, groups = phase.src, phase.dst, phase.groups
-    once = len(np.unique(src)) == len(src) and len(np.unique(dst)) == len(dst)
     ready = ready.copy()
     for done in range(1, phase.repeat + 1):
         end = np.maximum(ready[src], ready[dst]) + took
         after = ready.copy()
-        if once:
+        if phase.once:
             after[src] = end
             after[dst] = np.maximum(after[dst], end)
         else:

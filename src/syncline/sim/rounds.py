@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -41,6 +42,11 @@ class Phase:
 
     def __len__(self) -> int:
         return len(self.src)
+
+    @cached_property
+    def once(self) -> bool:
+        """Whether no vertex sends two of the flows, and none receives two."""
+        return len(np.unique(self.src)) == len(self.src) and len(np.unique(self.dst)) == len(self.dst)
 
 
 class Lane(NamedTuple):
