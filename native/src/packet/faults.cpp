@@ -47,6 +47,7 @@ void Core::reroute() {
 }
 
 void Core::leave_dead_ways() {
+    if (ways_.empty()) return;
     for (Flow& flow : flows_) {
         for (u32 i = flow.way; i != kNone && ways_[i] != kNone; ++i) {
             if (ports[ways_[i]].up) continue;
