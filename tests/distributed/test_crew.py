@@ -12,7 +12,6 @@ import torch.distributed as dist
 from tests.distributed import crew_cases as cases
 from tests.distributed.ranks import PRELOAD, rank_process, take
 
-
 ATTEMPTS = 3
 """On a busy machine a rank that is only slow may be taken for lost: then the course is another, and is run again."""
 
