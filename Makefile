@@ -21,7 +21,7 @@ SPREAD := -n auto --dist loadfile
 LONG := tests/test_examples.py tests/distributed tests/bench tests/audit tests/lab tests/browser tests/cli tests/plan
 REST := $(filter-out $(LONG) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/ tests/test_*.py)))
 
-.PHONY: help venv demo test test-fast lint format types layers native-test pytest examples stub bench clean
+.PHONY: help venv demo test test-fast lint format types layers native-test pytest examples stub bench fresh site serve-site release clean
 .DELETE_ON_ERROR:
 
 help:  ## list these targets
@@ -50,20 +50,24 @@ $(VENV)/.installed: $(VENV)/.tools pyproject.toml $(PACKAGES) $(NATIVE)
 	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e ".[dev]"
 	@touch $@
 
+release: venv  ## what a release holds, in dist/: source, wheel for this Python, list of parts
+	PYTHON=$(abspath $(BIN))/python bash tools/release/build.sh
+
 demo: venv  ## describe, price and simulate the default cluster, plan the default job on it, rehearse a small one
 	@mkdir -p demo
-	@echo "== the default cluster: 64 hosts of 8 H100, rail-optimized NDR" && echo
+	@echo "[1/5] the default cluster: 64 hosts of 8 H100, rail-optimized NDR" && echo
 	@$(BIN)/syncline fabric show h100-64-rail --html demo/cluster.html --svg demo/cluster.svg
-	@echo && echo "== how a gradient of 1 GiB is summed over its 512 GPUs: bytes by where they go" && echo
+	@echo && echo "[2/5] how a gradient of 1 GiB is summed over its 512 GPUs: bytes by where they go" && echo
 	@$(BIN)/syncline schedule cost hierarchical --cluster h100-64-rail --size 1GiB
-	@echo && echo "== what NCCL would choose and reach" && echo
+	@echo && echo "[3/5] what NCCL would choose and reach" && echo
 	@$(BIN)/syncline simulate allreduce --cluster h100-64-rail --size 1MiB..1GiB --algorithm nccl
-	@echo && echo "== the default job: Llama 3 70B on those 512 GPUs" && echo
+	@echo && echo "[4/5] the default job: Llama 3 70B on those 512 GPUs" && echo
 	@$(BIN)/syncline plan h100-64-rail llama3-70b --html demo/plan.html
-	@echo && echo "== a rehearsal: four hosts of 100 Mb/s on this machine, predicted against measured (about a minute)" && echo
+	@echo && echo "[5/5] a rehearsal: four hosts of 100 Mb/s on this machine, predicted against measured (about a minute)" && echo
 	@$(BIN)/syncline rehearse examples/lab-flat.yaml examples/rehearsal-small.yaml --scale 0.1 --html demo/rehearsal.html || \
 	  echo "No rehearsal on this machine, for the reason above; everything else works without."
-	@echo && echo "Open demo/cluster.html for the picture of the cluster, demo/plan.html for the plan, demo/rehearsal.html for the rehearsal."
+	@echo && echo "Three pages to open:" && for page in cluster plan rehearsal; do \
+	  [ -f demo/$$page.html ] && echo "  file://$(CURDIR)/demo/$$page.html" || echo "  (no $$page page: the reason is above)"; done
 
 test: venv  ## everything CI runs
 	@$(MAKE) --no-print-directory --output-sync -j2 lint types layers native-test
@@ -100,12 +104,22 @@ examples: venv  ## run the examples and keep what they print in examples/output/
 	$(BIN)/python -m pytest -q tests/test_examples.py --regenerate-examples
 
 stub: venv  ## write the type stubs of the extensions from the built extensions
-	for module in core codecs packet sampler; do \
+	for module in core codecs packet sampler wire; do \
 	  $(BIN)/python -m nanobind.stubgen -q -m syncline._native.$$module -o src/syncline/_native/$$module.pyi; done
 	$(BIN)/ruff format src/syncline/_native
 
 bench: venv  ## run every benchmark and keep dated results in benchmarks/results/
 	$(BIN)/python benchmarks/run.py --all
+
+site: venv  ## the documentation as a site in build/site, every claim computed anew (a minute)
+	SYNCLINE_SITE=full NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open build/site/index.html, or: make serve-site"
+
+serve-site: venv  ## the site at http://127.0.0.1:8000, built again as you write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --watch tools/site --watch examples
+
+fresh:  ## a bare Debian with CONTRIBUTING's packages, a clone, `make demo` and `make test` there (root, mmdebstrap)
+	$(PYTHON) benchmarks/run.py fresh --keep
 
 clean:  ## remove what was built here
 	rm -rf build dist demo .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -7,10 +7,10 @@ import time
 from typing import Any
 
 from syncline.audit.audit import audit
-from syncline.audit.root import Root
 from syncline.audit.rule import RULES
 from syncline.audit.samples import HOSTS
 from syncline.audit.samples.plants import PLANTS
+from syncline.host.root import Root
 
 
 def run() -> dict[str, Any]:

@@ -20,11 +20,11 @@ def run() -> dict[str, Any]:
         import torch
         import triton
     except ImportError:
-        return {"skipped": "needs torch and triton"}
+        return {"skipped": "needs torch and triton (pip install torch triton)"}
     if not torch.cuda.is_available():
         return {"skipped": "needs a CUDA device"}
-    from syncline.codec.scheme import scheme
-    from syncline.runtime.gpu.codec import CudaCodec
+    from syncline.codec.names import scheme
+    from syncline.runtime.sync.gpu.codec import CudaCodec
 
     n = NUM_ELEMENTS
     values = torch.randn(n, device="cuda")

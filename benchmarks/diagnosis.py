@@ -18,15 +18,15 @@ from typing import Any
 
 import yaml
 
-from syncline.audit.diagnose import shipped_rules
-from syncline.audit.diagnose.causes import arrange
-from syncline.audit.diagnose.diagnose import Reading
-from syncline.audit.diagnose.examples import found_in
-from syncline.audit.diagnose.judge import judge
-from syncline.audit.diagnose.source import BLOCK_BYTES
-from syncline.audit.faults import measure_logs, measure_trees
+from syncline.diagnose import shipped_rules
+from syncline.diagnose.causes import arrange
+from syncline.diagnose.diagnose import Reading
+from syncline.diagnose.examples import found_in
+from syncline.diagnose.judge import judge
+from syncline.diagnose.source import BLOCK_BYTES
+from syncline.drill import measure_logs, measure_trees
 
-KEPT = Path(__file__).resolve().parents[1] / "tests" / "audit" / "diagnose" / "logs.yaml"
+KEPT = Path(__file__).resolve().parents[1] / "tests" / "diagnose" / "logs.yaml"
 SIZE_BYTES = 1_000_000_000
 
 

@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from syncline.audit.faults import KnownFault, known_faults
-from syncline.audit.faults.drill import LOOKS, audited, drill, spun
+from syncline.drill import KnownFault, known_faults
+from syncline.drill.drill import LOOKS, audited, drill, spun
 from syncline.errors import LabError
 from syncline.fabric import load
 from syncline.finding import Finding, Severity

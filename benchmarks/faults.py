@@ -29,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from syncline.runtime.injection import KINDS, NUM_RANKS, Fault, expected, run_world
+from syncline.runtime.alive.injection import KINDS, NUM_RANKS, MessageFault, expected, run_world
 
 ROOT = Path(__file__).resolve().parents[1]
 CODECS = ("int8", "fp32", "sign")
@@ -41,11 +41,11 @@ MOST_WORLDS = 2
 """Times the faults asked for: a world that found nothing to strike, or did not start in time, does not count."""
 
 
-def draw(number: int) -> tuple[Fault, str]:
+def draw(number: int) -> tuple[MessageFault, str]:
     """Return the fault of this number and the codec of its world."""
     draws = random.Random(number)  # noqa: S311  (drawn again from its number)
     kind = KINDS[number % len(KINDS)]
-    fault = Fault(kind, draws.choice((1, 2)), draws.randrange(NUM_RANKS), draws.randrange(MESSAGES), number)
+    fault = MessageFault(kind, draws.choice((1, 2)), draws.randrange(NUM_RANKS), draws.randrange(MESSAGES), number)
     return fault, CODECS[number // len(KINDS) % len(CODECS)]
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/fit_collectives.py            # about three minutes on one core
 
-Writes `nccl_fitted.yaml` (constants, and those found without each system) and `nccl_interval.yaml` (quantiles of the
-errors of left-out systems) into `src/syncline/sim/data/`.
+Writes `nccl_fitted.yaml` (constants, and those found without each system) into `src/syncline/sim/data/`. Run
+`syncline validate intervals --write` after it: intervals are made from what the new constants leave.
 """
 
 from __future__ import annotations
@@ -18,23 +18,17 @@ import numpy as np
 import yaml
 
 import syncline.sim
-from syncline.sim.nccl.constants import Constants, default_constants, left_out_constants
+from syncline.sim.nccl.constants import default_constants
 from syncline.sim.nccl.fit import Fitted, Sweep, fit, fit_left_out
-from syncline.sim.nccl.interval import BANDS, MAX_POINT_HOSTS, band
+from syncline.sim.nccl.interval import MAX_POINT_HOSTS
 from syncline.sim.nccl.measured import read_rows
-from syncline.sim.nccl.systems import load_systems, shipped
-from syncline.sim.validate import LARGE_BYTES, SHIPPED, Point, spikes, sweeps, validate_rows
+from syncline.validate.collectives import LARGE_BYTES, SHIPPED, spikes, sweeps
+from syncline.validate.systems import load_systems, shipped
 
 DATA = Path(syncline.sim.__file__).parent / "data"
 HEAD = """# Constants fitted to the published rows of collectives.csv and collectives-more.csv (up to 64 NVLink domains)
 # by benchmarks/fit_collectives.py; do not edit by hand. They win over the priors in nccl_machine.yaml and
 # nccl_networks.yaml. left_out: the same fit without one system, for its left-out error.
-"""
-INTERVAL_HEAD = """# 5 % and 95 % quantiles of measured / predicted time by size band; written by fit_collectives.py.
-# uncalibrated: left-out predictions up to 64 hosts; large: beyond,
-# also of systems not left out; calibrated: six sizes, scored on the others.
-# judged_networks, unseen_ops, unseen_algorithms: no or too few public rows; there the interval is widen_judged times
-# wider in log units.
 """
 
 
@@ -59,40 +53,6 @@ def sweeps_of(names: Sequence[str]) -> list[Sweep]:
     return found
 
 
-def _quantiles(points: Sequence[Point], *ratios: str) -> dict[str, list[float]]:
-    bands = band(np.array([p.row.size_bytes for p in points]))
-    out = {}
-    for number, name in enumerate(BANDS):
-        mine = [getattr(p, r) for r in ratios for p, b in zip(points, bands, strict=True) if b == number]
-        inverse = 1 / np.array([r for r in mine if r is not None])
-        out[name] = [round(float(q), 3) for q in np.quantile(inverse, [0.05, 0.95])]
-    return out
-
-
-def _intervals(left_out: dict[str, Constants]) -> dict[str, Any]:
-    systems = load_systems(None)
-    points: list[Point] = []
-    for name in SHIPPED:
-        points += validate_rows(read_rows(shipped(name), name), systems, name, left_out).points
-    near = [p for p in points if p.row.num_hosts <= MAX_POINT_HOSTS]
-    far = [p for p in points if p.row.num_hosts > MAX_POINT_HOSTS]
-    return {
-        "uncalibrated": _quantiles(near, "left_out_ratio"),
-        "calibrated": _quantiles([p for p in near if p.calibrated_ratio is not None], "calibrated_ratio"),
-        "large": _quantiles(far, "left_out_ratio", "ratio"),
-        "widen_judged": 1.3,
-        "judged_networks": ["unknown"],
-        "unseen_ops": ["broadcast", "reduce"],
-        "unseen_algorithms": ["PAT", "CollNetDirect", "CollNetChain"],
-    }
-
-
-def write_intervals(left_out: dict[str, Constants]) -> None:
-    """Write the interval data file from predictions of left-out systems."""
-    text = yaml.safe_dump(_intervals(left_out), sort_keys=False, default_flow_style=None, width=120)
-    (DATA / "nccl_interval.yaml").write_text(INTERVAL_HEAD + text, encoding="utf-8")
-
-
 def _as_data(fitted: Fitted) -> dict[str, Any]:
     return {"machine": fitted.machine, "networks": fitted.networks}
 
@@ -114,14 +74,8 @@ def run() -> dict[str, Any]:
 def main() -> None:
     """Fit, leave each system out in turn, and write the data files."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="skip the left-out fits and the intervals")
-    parser.add_argument(
-        "--intervals", action="store_true", help="only write the intervals anew, from the fits that ship"
-    )
+    parser.add_argument("--quick", action="store_true", help="skip the left-out fits")
     arguments = parser.parse_args()
-    if arguments.intervals:
-        write_intervals(left_out_constants())
-        return
     quick = arguments.quick
     begin = time.process_time()
     used = sweeps_of(SHIPPED)
@@ -135,8 +89,6 @@ def main() -> None:
         data["left_out"] = {name: _as_data(fitted) for name, fitted in without.items()}
         print(f"left out {len(without)} systems: {time.process_time() - begin:.0f} CPU s in all")
     (DATA / "nccl_fitted.yaml").write_text(HEAD + yaml.safe_dump(data, sort_keys=False, width=120), encoding="utf-8")
-    if not quick:
-        write_intervals({name: fitted.constants() for name, fitted in without.items()})
 
 
 if __name__ == "__main__":

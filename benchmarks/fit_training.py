@@ -14,10 +14,10 @@ import numpy as np
 import yaml
 
 from syncline.sim.step.constants import SIGMA, Constants, Fitted
-from syncline.sim.training.fit import Floats, fit, fittable, left_out, left_out_s, spread
-from syncline.sim.training.observed import observe
-from syncline.sim.training.systems import load_systems
-from syncline.sim.training.validate import errors, shipped_rows
+from syncline.validate.training.fit import Floats, fit, fittable, left_out, left_out_s, spread
+from syncline.validate.training.observed import observe
+from syncline.validate.training.systems import load_systems
+from syncline.validate.training.validate import errors, shipped_rows
 
 TARGET = Path(__file__).parent.parent / "src/syncline/sim/data/training_constants.yaml"
 HEAD = """# Constants of the step model, written by `python benchmarks/fit_training.py --write`.

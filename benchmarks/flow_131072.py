@@ -15,12 +15,12 @@ def price(routing: str) -> dict[str, Any]:
     from syncline.fabric import load
     from syncline.program import lower, packed
     from syncline.schedule import hierarchical, verify
-    from syncline.sim.estimate import estimate
-    from syncline.sim.routing import Network, NetworkOptions
+    from syncline.sim.flow.estimate import estimate
+    from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 
     fabric = load(PRESET)
     program = lower(verify(hierarchical((fabric.num_hosts, 8))), packed(fabric))
-    found = estimate(program, Network(fabric, NetworkOptions(routing)), SIZE_BYTES)  # type: ignore[arg-type]
+    found = estimate(program, FlowNetwork(fabric, NetworkOptions(routing)), SIZE_BYTES)  # type: ignore[arg-type]
     return {"gpus": fabric.num_gpus, "links": len(fabric.links), **found.row()}
 
 

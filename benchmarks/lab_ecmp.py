@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from syncline.bench.rehearsal.stage import LabStage, open_lab
 from syncline.bench.sweep import program_of
 from syncline.errors import LabError
 from syncline.lab import Profile
+from syncline.rehearse.stage import LabStage, open_lab
 from syncline.schedule.collective import Kind
-from syncline.sim.emulation import HostCosts, Script, predict, script_of
-from syncline.sim.host_fit import Point, fit
+from syncline.sim.emulate.emulation import HostCosts, Script, predict, script_of
+from syncline.sim.emulate.host_fit import Point, fit
 
 CLUSTER = Path(__file__).resolve().parent.parent / "examples" / "lab-leaf-spine.yaml"
 SCALE = 0.2

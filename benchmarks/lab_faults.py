@@ -1,7 +1,8 @@
 """A rank killed, a rank stopped, a host cut off, a link that flaps: how soon each is named, and what it costs.
 
-Four hosts in a lab train with gradients in 4 bits and the default settings. Each of the first three faults must be
-named, with rank and host, by every rank that is left, within 10 s. A link that is down for 2 s must cost only its time.
+Four hosts in a lab train with gradients in 4 bits and `wait_s=0`: nobody is waited for. Each of the first three
+faults must be named, with rank and host, by every rank that is left, within 10 s. A link that is down for 2 s must
+cost only its time.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from measure import cpu_seconds
-from syncline.sim import reference
-from syncline.sim.maxmin import Flows, max_min_rates
+from syncline.sim.flow import reference
+from syncline.sim.flow.maxmin import Flows, max_min_rates
 
 SEED = 1
 LINKS_PER_FLOW = 6  # NIC up, leaf, spine, leaf, NIC down and one more: a three-tier path

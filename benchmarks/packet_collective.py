@@ -22,7 +22,7 @@ from syncline.fabric import Fabric, build
 from syncline.fabric.spec import ClusterSpec
 from syncline.program import Placement, given, lower, packed
 from syncline.schedule import Kind, hierarchical, verify
-from syncline.sim.packet import Job, PacketOptions, packet_network, prepare
+from syncline.sim.packet import PacketJob, PacketOptions, packet_network, prepare
 
 SIZE = 64 << 20
 
@@ -55,7 +55,7 @@ def run() -> dict[str, Any]:
     program = lower(verify(schedule), placed(ports.fabric, order))
     changes = {"recovery": "selective", "duplicate_threshold": 1 << 20, "window_bdp": 1.5}
     options = PacketOptions(transport="roce", routing="spray", changes=changes)
-    going = prepare(ports, [Job(program, SIZE)], options)
+    going = prepare(ports, [PacketJob(program, SIZE)], options)
     ready, state = time.monotonic() - began, "running"
     while state == "running":
         state = going.advance(max_events=10_000_000)

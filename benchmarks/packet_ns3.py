@@ -1,16 +1,15 @@
 """The packet engine beside ns-3 in the same run: DCTCP, leaf-spine of 128 hosts, permutation and incast of 2 MB.
 
-Needs Debian's libns3-dev and g++; without them the result says so. Both sides get the same pairs, sizes, rates, packet
-size and marking threshold, and one path a pair (ns-3's nix-vector, syncline's `first`), so all cross one spine. Events
-are not the same unit of work in the two (syncline has one a packet and hop and one more where it waits, ns-3 two or
-three), so packet-hops, data and acknowledgements over every link, are given as well. CPU seconds
-are those of the run, without building.
+Needs Debian's libns3-dev and g++; without them syncline is measured alone. Both sides get the same pairs, sizes,
+rates, packet size and marking threshold, and one path a pair (ns-3's nix-vector, syncline's `first`), so all cross one
+spine. Events are not the same unit of work in the two (syncline has one a packet and hop and one more where it waits,
+ns-3 two or three), so packet-hops, data and acknowledgements over every link, are given as well. CPU seconds are those
+of the run, without building.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+import peer
 from syncline.fabric import ClusterSpec, build
 from syncline.sim.packet import Marks, Outcome, PacketOptions, Traffic, messages, packet_network, senders, simulate
 
@@ -31,8 +31,9 @@ PATTERNS = ("permutation", "incast")
 
 def run() -> dict[str, Any]:
     """Return events and packet-hops a CPU second of both, and how many times ns-3 syncline does."""
-    if why := missing():
-        return {"skipped": why}
+    if lack := peer.ns3():
+        rows = [{"pattern": pattern, "hosts": HOSTS, "syncline": syncline(pattern)} for pattern in PATTERNS]
+        return {"rows": rows, "missing": [str(lack)]}
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "ns3_leaf_spine"
@@ -48,15 +49,6 @@ def run() -> dict[str, Any]:
     version = subprocess.run(["dpkg-query", "-W", "-f=${Version}", "libns3-dev"], capture_output=True, text=True,
                              check=False).stdout  # fmt: skip
     return {"ns3_version": version, "rows": rows}
-
-
-def missing() -> str:
-    """Return why ns-3 cannot be run here, or nothing."""
-    if shutil.which("g++") is None:
-        return "g++ is not installed"
-    if not Path("/usr/include/ns3/core-module.h").exists():
-        return "libns3-dev is not installed (apt-get install libns3-dev)"
-    return ""
 
 
 def ns3(program: Path, pattern: str) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from syncline.plan.authors import Ranked, one_per_setting, rank_run, within
-from syncline.sim.training.observed import observe
-from syncline.sim.training.read import load_systems
-from syncline.sim.training.validate import shipped_rows
+from syncline.validate.authors import Ranked, one_per_setting, rank_run, within
+from syncline.validate.training.observed import observe
+from syncline.validate.training.systems import load_systems
+from syncline.validate.training.validate import shipped_rows
 
 
 def run() -> dict[str, Any]:

@@ -12,11 +12,11 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from syncline.describe.document import Document
 from syncline.fabric.build import build
-from syncline.fabric.document import Document
 from syncline.fabric.load import parse_cluster
 from syncline.plan.answer import ask
-from syncline.plan.block import Question, possible, price, template
+from syncline.plan.block import PlanQuestion, possible, price, template
 from syncline.plan.decision import decision_of
 from syncline.plan.evaluate import evaluate
 from syncline.plan.named_job import named_job
@@ -28,13 +28,13 @@ EVERYTHING = replace(FULL, gradient_bytes=LOSSY_WIDTHS, codec=LOSSY_CODECS)
 SAMPLES = 1000
 
 
-def question() -> Question:
+def question() -> PlanQuestion:
     """Return GPT-3 175B, batch 4,096, on 512 DGX A100."""
     data = {"name": "a100-4096", "hosts": NUM_GPUS // 8, "host": "dgx-a100", "network": "fat-tree HDR"}
     return ask(build(parse_cluster(Document(data, {}, "benchmark"))), named_job("gpt3-175b"))[0]
 
 
-def one_by_one(asked: Question, axes: Axes) -> dict[str, Any]:
+def one_by_one(asked: PlanQuestion, axes: Axes) -> dict[str, Any]:
     """Price random configurations both ways; return how many differ, and the rate of the slow way."""
     dice = random.Random(6)  # noqa: S311 - a sample, not a secret
     rows, words = rows_of(asked.job, NUM_GPUS, asked.machine.domain), switches_of(asked.job, axes)

@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from syncline.bench.rehearsal.job import Job, Model
-from syncline.bench.rehearsal.rehearse import OperationRow, measure_programs, rehearse
 from syncline.errors import LabError
+from syncline.rehearse.job import Model, RehearsalJob
+from syncline.rehearse.rehearse import OperationRow, measure_programs, rehearse
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 KIB, MIB = 1 << 10, 1 << 20
@@ -57,7 +57,7 @@ def run() -> dict[str, Any]:
 def _programs(name: str) -> dict[str, Any]:
     scale, sizes, calibrate_on, repeats = FABRICS[name]
     algorithms = FOUR if name == "flat" else EIGHT
-    job = Job(algorithms=algorithms, sizes=sizes, calibrate_on=calibrate_on, repeats=repeats)
+    job = RehearsalJob(algorithms=algorithms, sizes=sizes, calibrate_on=calibrate_on, repeats=repeats)
     text = (EXAMPLES / f"lab-{CLUSTERS.get(name, name)}.yaml").read_text()
     with tempfile.TemporaryDirectory() as folder:
         cluster = Path(folder, f"{name}.yaml")
@@ -83,7 +83,7 @@ def _steps() -> dict[str, Any]:
     found: dict[str, Any] = {}
     gaps = []
     for scale in STEP_SCALES:
-        job = Job(
+        job = RehearsalJob(
             algorithms=("ring", "direct"), sizes=(MIB,), calibrate_on=(512 * KIB, 2 * MIB, 4 * MIB), repeats=4,
             model=MODEL, steps=6, train_steps=0,
         )  # fmt: skip

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from syncline.sim.validate import SHIPPED, validate_collectives
+from syncline.validate.collectives import SHIPPED, validate_collectives
 
 #: What issue 4 asks of collectives.csv: (where in the result, median, 90th percentile).
 TARGETS = {"large": (0.025, 0.12), "all": (0.08, 0.35), "calibrated": (0.045, 0.20)}

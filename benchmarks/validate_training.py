@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from syncline.sim.step import Case, default_constants, memory, step_cost
-from syncline.sim.training.observed import observe, stacked
-from syncline.sim.training.read import load_systems
-from syncline.sim.training.validate import shipped_rows, validate_training
+from syncline.validate.training.observed import observe, stacked
+from syncline.validate.training.systems import load_systems
+from syncline.validate.training.validate import shipped_rows, validate_training
 
 NUM_CONFIGURATIONS = 20_000
 

@@ -96,9 +96,9 @@ def fleet(num_agents: int = 64, links_each: int = 157, seconds: float = 10.0) ->
 
     from tests.watch.scenes import frame, load, table
 
-    from syncline.watch.access import Access
-    from syncline.watch.fleet import Fleet
-    from syncline.watch.server import Feed, Server, make_app
+    from syncline.watch.fleet.fleet import Fleet
+    from syncline.watch.serve.access import Access
+    from syncline.watch.serve.server import Feed, Server, make_app
 
     class Reader:
         def __init__(self, k: int) -> None:
@@ -110,10 +110,13 @@ def fleet(num_agents: int = 64, links_each: int = 157, seconds: float = 10.0) ->
             self.table = type(base)(**{**columns, "names": names, "src": src, "dst": dst})
             self.layout, self.number = self.table.to_json(), 0
 
-        def read(self) -> list[Any]:
+        async def read(self) -> list[Any]:
             self.number += 1
             rng = np.random.default_rng(self.number)
             return [(frame(self.number, self.table, load(self.table, rng.random(links_each))).to_json(), self.layout)]
+
+        async def close(self) -> None:
+            """Nothing is open."""
 
     made = Fleet([Reader(k) for k in range(num_agents)], every_s=1.0)
     stop = threading.Event()
@@ -141,7 +144,7 @@ def _browse(url: str, seconds: float) -> dict[str, Any]:
     chromium = shutil.which("chromium")
     if chromium is None:
         time.sleep(seconds)
-        return {"browser": None}
+        return {"browser": "not measured: chromium is not installed (Debian: apt install chromium)"}
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:

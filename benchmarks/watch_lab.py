@@ -103,12 +103,12 @@ class Scene:
         from syncline.watch.history import History
         from syncline.watch.prediction import Prediction
         from syncline.watch.sources.netdev import NetdevSource
-        from syncline.watch.sources.source import Root
+        from syncline.watch.sources.source import SourceTree
         from syncline.watch.sources.tcp_paths import TcpPathSource
         from syncline.watch.spans.unix_socket import SocketSpans
 
         sources = [
-            NetdevSource(Root(), pattern=r"eth\d+", netns=f"/proc/self/fd/{file}", prefix=host)
+            NetdevSource(SourceTree(), pattern=r"eth\d+", netns=f"/proc/self/fd/{file}", prefix=host)
             for host, file in self.files.items()
         ]
         clock = Clock()
@@ -124,7 +124,7 @@ class Scene:
 
     def links(self) -> Any:
         """Return what each interface is in the fabric."""
-        from syncline.watch.link_map import LinkMap, Wire
+        from syncline.watch.link_map import KnownLink, LinkMap
 
         blueprint, wires = self.lab.blueprint, {}
         for cable in blueprint.cables:
@@ -135,7 +135,7 @@ class Scene:
                     for direction, number in (("tx", link), ("rx", link ^ 1)):
                         name = blueprint.link_names[number]
                         src, _, dst = name.partition(" -> ")
-                        wires[f"{box.name}/{end.interface}", direction] = Wire(name, rate, rail, src, dst)
+                        wires[f"{box.name}/{end.interface}", direction] = KnownLink(name, rate, rail, src, dst)
         return LinkMap(wires, blueprint.name)
 
     def close(self) -> None:
@@ -194,9 +194,9 @@ class Log:
 @contextmanager
 def scene() -> Iterator[Scene]:
     """Give a lab with the job running on it."""
+    from syncline.describe.units import rate
     from syncline.fabric import load
     from syncline.lab import Lab
-    from syncline.units import rate
 
     with tempfile.TemporaryDirectory(prefix="watch-lab-") as name:
         folder = Path(name)

@@ -7,13 +7,13 @@ import numpy as np
 from syncline.fabric import ClusterSpec, Fabric, build
 from syncline.program import Program, lower, packed
 from syncline.schedule import Kind, hierarchical, ring, verify
-from syncline.sim.estimate import estimate
-from syncline.sim.flow import Job as FlowJob
-from syncline.sim.flow import simulate as simulate_flows
-from syncline.sim.packet import Job, PacketOptions, packet_network, simulate
+from syncline.sim.flow.estimate import estimate
+from syncline.sim.flow.flow import FlowJob as FlowJob
+from syncline.sim.flow.flow import simulate as simulate_flows
+from syncline.sim.flow.routing import FlowNetwork
+from syncline.sim.flow.wired import wire
+from syncline.sim.packet import PacketJob, PacketOptions, packet_network, simulate
 from syncline.sim.packet.levels import difference, flow_options
-from syncline.sim.routing import Network
-from syncline.sim.wired import wire
 
 TREE = {"topology": "fat-tree", "tiers": 2, "link": "NDR", "hosts_per_leaf": 4}
 
@@ -23,9 +23,9 @@ def cluster(hosts: int, network: object) -> Fabric:
 
 
 def compare(name: str, fabric: Fabric, program: Program, size: int, options: PacketOptions) -> None:
-    network = Network(fabric, flow_options(options))
+    network = FlowNetwork(fabric, flow_options(options))
     wired = wire(program, network)
-    outcome = simulate(packet_network(fabric), [Job(program, size)], options)
+    outcome = simulate(packet_network(fabric), [PacketJob(program, size)], options)
     found = difference(outcome, estimate(wired, network, size), wired)
     shares = "".join(f"{round(100 * part['share'], 1) + 0.0:+9.1f}" for part in found.to_json().values())
     by = 100 * (found.packet_s / found.flow_s - 1)
@@ -47,7 +47,7 @@ print("64 GPUs on rails, one ring over all")
 one = lower(verify(ring(64)), packed(small))
 for mebibytes, transport, seed in ((4, "roce", 0), (4, "roce", 1), (64, "roce", 1), (64, "dcqcn", 1)):
     compare(f"seed {seed}", small, one, mebibytes << 20, PacketOptions(transport, seed=seed))
-network = Network(small, flow_options(PacketOptions(seed=1)))
+network = FlowNetwork(small, flow_options(PacketOptions(seed=1)))
 draw = np.random.default_rng(0)
 jobs = [FlowJob(one, 4 << 20, compute_s=draw.random(64) * 10e-6) for _ in range(8)]
 ends = [simulate_flows([job], network).job_end_s[0] * 1e6 for job in jobs]

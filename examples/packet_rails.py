@@ -7,7 +7,7 @@ from typing import Any
 from syncline.fabric import ClusterSpec, build
 from syncline.program import lower, packed
 from syncline.schedule import Kind, hierarchical, verify
-from syncline.sim.packet import Job, PacketOptions, packet_network, simulate
+from syncline.sim.packet import PacketJob, PacketOptions, packet_network, simulate
 
 TREE = {"topology": "fat-tree", "tiers": 2, "link": "NDR", "hosts_per_leaf": 4}
 FABRICS: dict[str, Any] = {"rail-optimized": "rail-optimized NDR", "fat-tree": TREE}
@@ -23,7 +23,7 @@ for name, between in FABRICS.items():
     program = lower(verify(hierarchical((16, 8), Kind.ALL_REDUCE)), packed(network.fabric))
     cells = []
     for way, options in WAYS.items():
-        outcome = simulate(network, [Job(program, 64 << 20)], options)
+        outcome = simulate(network, [PacketJob(program, 64 << 20)], options)
         cells.append(f"{way} {outcome.job_end_s(0) * 1e6:7.1f} us")
     print(f"  {name:15s} " + "  ".join(cells))
 print("On rails hashing has nothing to collide; in the tree it costs a third of the bandwidth unless packets spread.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from syncline import units
-from syncline.sim.maxmin import Flows, max_min_rates
+from syncline.describe import units
+from syncline.sim.flow.maxmin import Flows, max_min_rates
 
 links = {"leaf-0 -> spine-0": units.rate("400Gbps"), "spine-0 -> leaf-1": units.rate("100Gbps")}
 paths = {"checkpoint": [0], "gradients": [0, 1], "data loading": [1]}

@@ -1,15 +1,15 @@
 """A rail fails in the middle of an all-reduce: its traffic moves to the next rail, and what that costs."""
 
-from syncline import units
+from syncline.describe import units
 from syncline.fabric import ClusterSpec, Tier, build
 from syncline.program import lower, packed
 from syncline.schedule import hierarchical, verify
-from syncline.sim.flow import Job, LinkEvent, simulate
-from syncline.sim.routing import Network, NetworkOptions
+from syncline.sim.flow.flow import FlowJob, LinkEvent, simulate
+from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 
 fabric = build(ClusterSpec.model_validate({"hosts": 8, "host": "8 x H100", "network": "rail-optimized NDR"}))
-network = Network(fabric, NetworkOptions(routing="static"))
-job = Job(lower(verify(hierarchical((8, 8))), packed(fabric)), size_bytes=1 << 30)
+network = FlowNetwork(fabric, NetworkOptions(routing="static"))
+job = FlowJob(lower(verify(hierarchical((8, 8))), packed(fabric)), size_bytes=1 << 30)
 
 healthy = simulate([job], network)
 print(f"healthy:        {units.show_time(healthy.makespan_s)}")

@@ -6,7 +6,7 @@ all-to-all sends different bytes to every rank, and seven eighths and more of th
 
 from __future__ import annotations
 
-from syncline import units
+from syncline.describe import units
 from syncline.fabric import load
 from syncline.sim.nccl import from_fabric, predict
 

@@ -29,7 +29,7 @@ def run_example(path: Path, scratch: Path) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, f"{path.name} exits with {done.returncode}:\n{done.stderr}"

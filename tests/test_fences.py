@@ -26,13 +26,20 @@ def calls(path: Path) -> list[tuple[str, int]]:
     return found + [(ast.unparse(node.exc), node.lineno) for node in raised if node.exc is not None]
 
 
+#: Where a process must end itself: its thread waits in an all-reduce that cannot be left (docs/guides/faults.md).
+#: A captured script is left where its last step ends: nothing of its own ending (an upload, a checkpoint) is wanted.
+ALLOWED = {("runtime/auto/native.py", "os._exit"), ("preview/capture/__main__.py", "os._exit")}
+
+
 def is_command_line(path: Path) -> bool:
     return path.is_relative_to(ROOT / "cli")
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if not is_command_line(p)], ids=lambda p: str(p.relative_to(ROOT)))
 def test_only_the_command_line_prints_or_exits(path: Path) -> None:
-    assert [f"line {line}: {name}" for name, line in calls(path) if name in PRINTS_OR_EXITS] == []
+    own = path.relative_to(ROOT).as_posix()
+    found = [(line, name) for name, line in calls(path) if name in PRINTS_OR_EXITS and (own, name) not in ALLOWED]
+    assert found == []
 
 
 def test_the_fence_sees_what_it_should(tmp_path: Path) -> None:

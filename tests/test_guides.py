@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GUIDE = ROOT / "docs" / "guides" / "cluster-file.md"
 BLOCKS = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+#: Pages that the site makes from the code; its strict build checks links to them.
+MADE = ("claims.md", "gallery/index.md", "reference/cli.md", "reference/api.md", "schemas.md")
 HOSTS, NETWORK = "hosts: 64\nhost: 8 x H100\n", "network: rail-optimized NDR\n"
 # What a piece of a description stands beside, by its first key.
 REST = {
@@ -44,4 +46,5 @@ def test_cables_by_name_are_what_the_guide_says(tmp_path: Path) -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)\)", page.read_text("utf-8"))
     dead = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    dead = [link for link in dead if not link.endswith(MADE)]
     assert dead == []

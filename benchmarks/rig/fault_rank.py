@@ -28,7 +28,7 @@ def main() -> None:
     layers = [torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1)]
     model = DistributedDataParallel(torch.nn.Sequential(*layers))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    handle = syncline.torch.synchronize(model, codec="int4")
+    handle = syncline.torch.synchronize(model, codec="int4", wait_s=0.0)
     rank = dist.get_rank()
     try:
         for step in range(steps):

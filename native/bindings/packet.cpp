@@ -119,6 +119,11 @@ void sampling(Draft& d, std::int64_t every_ps, const Ints& port, const Ints& flo
     d.setup.sample_flow = hold(d, flow);
 }
 
+void capture(Draft& d, const Ints& port, std::int64_t most) {
+    d.setup.capture_port = hold(d, port);
+    d.setup.capture_most = most;
+}
+
 void rules(Draft& d, std::vector<Profile> profiles, std::vector<ClassRule> classes, int routing, bool cut_through,
            double credit_bytes, double ugal_bias, std::int64_t headroom_bytes, std::uint64_t seed) {
     d.setup.profiles = std::move(profiles);
@@ -143,6 +148,7 @@ nb::dict columns(const Engine& engine) {
     table["pauses"] = give(std::move(found.pauses));
     table["paused_ps"] = give(std::move(found.paused_ps));
     table["peak_bytes"] = give(std::move(found.peak_bytes));
+    table["booked_ps"] = give(std::move(found.booked_ps));
     return table;
 }
 
@@ -173,6 +179,7 @@ nb::dict counters(const Engine& engine) {
     table["dead"] = found.dead;
     table["pauses"] = found.pauses;
     table["timeouts"] = found.timeouts;
+    table["probes"] = found.probes;
     table["notices"] = found.notices;
     table["sent_bytes"] = found.sent_bytes;
     table["delivered_bytes"] = found.delivered_bytes;
@@ -199,6 +206,22 @@ nb::dict samples(const Engine& engine) {
     return table;
 }
 
+nb::dict captured(const Engine& engine) {
+    Captured found = engine.captured();
+    nb::dict table;
+    table["time_ps"] = give(std::move(found.time_ps));
+    table["port"] = give(std::move(found.port));
+    table["flow"] = give(std::move(found.flow));
+    table["seq"] = give(std::move(found.seq));
+    table["ack"] = give(std::move(found.ack));
+    table["wire_bytes"] = give(std::move(found.wire_bytes));
+    table["payload_bytes"] = give(std::move(found.payload_bytes));
+    table["kind"] = give(std::move(found.kind));
+    table["flags"] = give(std::move(found.flags));
+    table["traffic_class"] = give(std::move(found.traffic_class));
+    return table;
+}
+
 }  // namespace
 
 NB_MODULE(packet, m) {
@@ -221,6 +244,15 @@ NB_MODULE(packet, m) {
         .def_rw("start_Bps", &Profile::start_Bps)
         .def_rw("min_Bps", &Profile::min_Bps)
         .def_rw("timeout_ps", &Profile::timeout_ps)
+        .def_rw("timeout_low_ps", &Profile::timeout_low_ps)
+        .def_rw("few_packets", &Profile::few_packets)
+        .def_rw("tail_probe", &Profile::tail_probe)
+        .def_rw("finds_lost_repeats", &Profile::finds_lost_repeats)
+        .def_rw("reorder_ps", &Profile::reorder_ps)
+        .def_rw("window_follows_rate", &Profile::window_follows_rate)
+        .def_rw("clamps_target", &Profile::clamps_target)
+        .def_rw("cuts_on_timer", &Profile::cuts_on_timer)
+        .def_rw("law", &Profile::law)
         .def_rw("flowlet_gap_ps", &Profile::flowlet_gap_ps)
         .def_rw("base_rtt_ps", &Profile::base_rtt_ps)
         .def_rw("gain", &Profile::gain)
@@ -278,6 +310,7 @@ NB_MODULE(packet, m) {
         .def("changes", &changes, "time_ps"_a.noconvert(), "port"_a.noconvert(), "factor"_a.noconvert(),
              "reroute_ps"_a.noconvert())
         .def("sampling", &sampling, "every_ps"_a, "port"_a.noconvert(), "flow"_a.noconvert())
+        .def("capture", &capture, "port"_a.noconvert(), "most"_a)
         .def("rules", &rules, "profiles"_a, "classes"_a, "routing"_a, "cut_through"_a, "credit_bytes"_a, "ugal_bias"_a,
              "headroom_bytes"_a, "seed"_a);
     nb::class_<Engine>(m, "Engine", "A run: advance it in slices, then read what happened.")
@@ -303,6 +336,7 @@ NB_MODULE(packet, m) {
         .def("ports", &columns)
         .def("flows", &flow_columns)
         .def("samples", &samples)
+        .def("captured", &captured)
         .def("cycle", [](const Engine& self) { return give(self.cycle()); })
         .def("next_ports",
              [](const Engine& self, std::int32_t from_switch, std::int32_t endpoint) {

@@ -91,6 +91,38 @@ struct Star {
     }
 };
 
+// Credits come back while a packet is taken in, and the pool may grow under it (it was read after that).
+void the_pool_may_grow_while_a_packet_is_received() {
+    Star star(12);
+    star.setup.profiles[0].payload_bytes = 65536;
+    star.setup.credits = true;
+    star.setup.credit_bytes = 3 * 66000;
+    for (int from = 1; from < 12; ++from) star.message(from, 0, 2'000'000);
+    for (int from = 0; from < 11; ++from) star.message(from, from + 1, 2'000'000);
+    Engine engine(star.ready());
+    State state = State::running;
+    while (state == State::running) state = engine.advance(kForever, 100'000);
+    CHECK(state == State::finished);
+    CHECK(engine.counters().delivered_bytes == 22 * 2'000'000);
+}
+
+// A repeat that is lost again is found by what was sent after it, not by the timer.
+void lost_repeats_are_found() {
+    Star star(2, 0.05);
+    Profile& profile = star.setup.profiles[0];
+    profile.recovery = static_cast<int>(Recovery::selective);
+    profile.timeout_ps = 1'000'000'000;
+    profile.tail_probe = true;
+    star.message(0, 1, 20'000'000);
+    Engine engine(star.ready());
+    State state = State::running;
+    while (state == State::running) state = engine.advance(kForever, 100'000);
+    CHECK(state == State::finished);
+    CHECK(engine.counters().timeouts <= 4);  // of the last packets, whose probe may be lost as well
+    CHECK(engine.counters().resent_packets > 400);
+    CHECK(engine.now_ps() < 20'000'000'000);
+}
+
 void calendar_keeps_order() {
     Calendar calendar(8);
     std::uint64_t state = 1;
@@ -285,6 +317,8 @@ void bad_input_is_refused() {
 }  // namespace
 
 int main() {
+    the_pool_may_grow_while_a_packet_is_received();
+    lost_repeats_are_found();
     calendar_keeps_order();
     crowded_buckets_are_sorted();
     a_window_of_bits_moves_and_grows();

@@ -1,7 +1,132 @@
-"""syncline: plan, rehearse, run, check and watch the network side of distributed AI training."""
+"""syncline: plan, rehearse, run, check and watch the network side of distributed AI training.
+
+    import syncline
+    cluster = syncline.load("h100-64-rail")               # a preset, a file or a mapping
+    answer = syncline.simulate(cluster, "allreduce", "1GiB")
+    answer.time_s, answer.limiting_link                   # and answer.timeline, answer.to_json(), print(answer)
+    syncline.plan(cluster, "llama3-70b").page("plan.html")
+
+Every question is one function that returns a frozen answer. Names are loaded when first used; gradient synchronisation
+is in `syncline.torch`, the only part that needs PyTorch.
+"""
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["__version__"]
+from syncline.version import __version__
+
+if TYPE_CHECKING:
+    from syncline.errors import DescriptionError, SynclineError, UsageError
+    from syncline.fabric import Fabric, load
+    from syncline.finding import Finding, Severity
+    from syncline.plan.plan import Plan
+    from syncline.program import Program
+    from syncline.questions.advise import advise, check_effect
+    from syncline.questions.answer import Answer
+    from syncline.questions.audit import audit, audit_matrix
+    from syncline.questions.calibrate import calibrate_collective, calibrate_step
+    from syncline.questions.compare_algorithms import compare_algorithms
+    from syncline.questions.cost import cost
+    from syncline.questions.design import design
+    from syncline.questions.diagnose import diagnose
+    from syncline.questions.fabric import inventory
+    from syncline.questions.fabric_build import fabric_build
+    from syncline.questions.packets import PacketQuestion
+    from syncline.questions.place import place
+    from syncline.questions.plan import compare, plan
+    from syncline.questions.preview import preview
+    from syncline.questions.rehearse import rehearse
+    from syncline.questions.scenario import scenario
+    from syncline.questions.serve import serve
+    from syncline.questions.share import share
+    from syncline.questions.simulate import Simulation, simulate
+    from syncline.questions.step import StepPrediction, step
+    from syncline.questions.traffic import traffic
+    from syncline.questions.validate import validate
+    from syncline.questions.volumes import transfer, volumes
+    from syncline.schedule import Schedule
+    from syncline.timeline import Timeline
+    from syncline.timeline.export import load as load_timeline
+    from syncline.workload.job import Job
+    from syncline.workload.read_job import load_job
+
+#: Public name -> the module that holds it.
+_WHERE = {
+    "Answer": "questions.answer", "DescriptionError": "errors", "Fabric": "fabric", "Finding": "finding",
+    "Job": "workload.job", "PacketQuestion": "questions.packets", "Plan": "plan.plan", "Program": "program",
+    "Schedule": "schedule", "Severity": "finding", "Simulation": "questions.simulate",
+    "StepPrediction": "questions.step", "SynclineError": "errors", "Timeline": "timeline", "UsageError": "errors",
+    "advise": "questions.advise", "audit": "questions.audit", "audit_matrix": "questions.audit",
+    "calibrate_collective": "questions.calibrate", "calibrate_step": "questions.calibrate",
+    "check_effect": "questions.advise", "compare": "questions.plan",
+    "compare_algorithms": "questions.compare_algorithms", "cost": "questions.cost",
+    "design": "questions.design", "diagnose": "questions.diagnose",
+    "fabric_build": "questions.fabric_build",
+    "inventory": "questions.fabric", "load": "fabric",
+    "load_job": "workload.read_job", "load_timeline": "timeline.export",
+    "place": "questions.place", "plan": "questions.plan", "preview": "questions.preview",
+    "rehearse": "questions.rehearse", "scenario": "questions.scenario", "serve": "questions.serve",
+    "share": "questions.share",
+    "simulate": "questions.simulate",
+    "step": "questions.step", "traffic": "questions.traffic", "transfer": "questions.volumes",
+    "validate": "questions.validate", "volumes": "questions.volumes",
+}  # fmt: skip
+#: Questions that are named like the package that answers them: there the package itself can be called.
+_ROOMS = frozenset(
+    {"advise", "audit", "design", "diagnose", "place", "plan", "preview", "rehearse", "share", "validate"}
+)
+
+__all__ = [
+    "Answer", "DescriptionError", "Fabric", "Finding", "Job", "PacketQuestion", "Plan", "Program", "Schedule",
+    "Severity", "Simulation", "StepPrediction", "SynclineError", "Timeline", "UsageError", "__version__", "advise",
+    "audit", "audit_matrix", "calibrate_collective", "calibrate_step", "check_effect", "compare", "compare_algorithms",
+    "cost", "design", "diagnose", "fabric_build", "inventory", "load", "load_job", "load_timeline", "place", "plan",
+    "preview", "rehearse", "scenario", "serve", "share", "simulate", "step", "traffic", "transfer", "validate",
+    "volumes",
+]  # fmt: skip
+
+
+def _found(name: str) -> Any:
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), "load" if name == "load_timeline" else name)
+
+
+class _Room(ModuleType):
+    """A package that answers the question it is named after: `syncline.plan(cluster, job)`."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return _found(self.__name__.rpartition(".")[2])(*args, **options)
+
+    @property
+    def __signature__(self) -> Any:
+        from inspect import signature
+
+        return signature(_found(self.__name__.rpartition(".")[2]))
+
+
+class _Face(ModuleType):
+    """This package. Importing `syncline.plan.search` binds `syncline.plan` here: it must stay a question."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _ROOMS and isinstance(value, ModuleType):
+            value.__class__ = _Room
+        super().__setattr__(name, value)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"{__name__}.{name}")
+    if name in _WHERE:
+        value = globals()[name] = _found(name)
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+sys.modules[__name__].__class__ = _Face

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncline.cli.app import main
+from syncline.cli.start import main
 
 if __name__ == "__main__":
     main()

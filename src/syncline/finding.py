@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Any
 
 
 class Severity(IntEnum):
@@ -57,7 +56,7 @@ class Finding:
     cost_usd_per_day: float | None = None
     since_s: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the finding as plain values."""
         return {
             "rule": self.rule,

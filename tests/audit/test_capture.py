@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from syncline.audit import privacy
 from syncline.audit.audit import audit
 from syncline.audit.capture import capture
-from syncline.audit.root import Root
 from syncline.audit.samples import HOSTS
 from syncline.audit.samples.plants import PLANTS
-from syncline.audit.tree import Denied, MemoryTree
 from syncline.errors import FileError
+from syncline.host import privacy
+from syncline.host.root import Root
+from syncline.host.tree import Denied, MemoryTree
 
 SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "hunter2",

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from syncline.audit.nccl import recommend
-from syncline.audit.nccl.snippet import kueue_topology, mpi_job, torch_job
+from syncline.advise import recommend
+from syncline.advise.snippet import kueue_topology, mpi_job, torch_job
 from syncline.cli.audit import app
 from syncline.fabric import load
 

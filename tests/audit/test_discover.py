@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from syncline.audit.discover import describe, look
-from syncline.audit.host import Host
-from syncline.audit.lldp import parse_lldp
-from syncline.audit.root import Root
 from syncline.audit.samples import HOSTS, Draft
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric import Fabric, build, load, save
-from syncline.fabric.exchange import export_text
+from syncline.fabric.formats import export_text
 from syncline.fabric.spec import ClusterSpec
+from syncline.host.host import Host
+from syncline.host.lldp import parse_lldp
+from syncline.host.root import Root
 
 
 def host(draft: Draft, name: str = "") -> Host:

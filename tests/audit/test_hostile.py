@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.audit.audit import audit
-from syncline.audit.root import MAX_FILE_BYTES, Root
 from syncline.audit.rule import RULES
 from syncline.audit.samples import HOSTS
-from syncline.audit.tree import Denied, Entry, Link, MemoryTree, open_tree
 from syncline.errors import FileError
 from syncline.finding import Severity
+from syncline.host.root import MAX_FILE_BYTES, Root
+from syncline.host.tree import Denied, Entry, Link, MemoryTree, open_tree
 
 DGX = HOSTS["dgx-h100"]().tree().entries
 

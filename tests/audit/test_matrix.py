@@ -13,14 +13,14 @@ import pytest
 from syncline.audit.audit import audit
 from syncline.audit.matrix import compare
 from syncline.audit.paths import bad_paths
-from syncline.audit.probe import Lost, probe
+from syncline.audit.probe import PacketLoss, probe
 from syncline.audit.report import HostReport, from_json, read_reports
-from syncline.audit.root import Root
 from syncline.audit.samples import HOSTS, Draft
 from syncline.audit.samples.commands import getent
 from syncline.audit.samples.hosts import huge_pages
 from syncline.errors import DescriptionError, UsageError
 from syncline.finding import Severity
+from syncline.host.root import Root
 
 
 def reports(**facts: dict[str, str]) -> list[HostReport]:
@@ -307,4 +307,4 @@ def test_doors_of_an_earlier_run_are_not_knocked_at(tmp_path: Path) -> None:
     with ThreadPoolExecutor() as pool:
         runs = [pool.submit(probe, tmp_path, host, "127.0.0.1", 1500, 2) for host in ("a", "b")]
         found = [run.result() for run in runs]
-    assert found == [{"b": Lost(0.0, 0.0)}, {"a": Lost(0.0, 0.0)}]
+    assert found == [{"b": PacketLoss(0.0, 0.0)}, {"a": PacketLoss(0.0, 0.0)}]

@@ -6,12 +6,12 @@ import pytest
 
 from syncline.audit.audit import audit
 from syncline.audit.checks.names import num_hosts
-from syncline.audit.host import Host
-from syncline.audit.lookup import read_lookup
-from syncline.audit.root import Root
 from syncline.audit.samples import HOSTS, Draft
-from syncline.audit.tree import Entry, MemoryTree
 from syncline.finding import Finding, Severity
+from syncline.host.host import Host
+from syncline.host.lookup import read_lookup
+from syncline.host.root import Root
+from syncline.host.tree import Entry, MemoryTree
 
 
 def found(draft: Draft, rule: str) -> list[Finding]:

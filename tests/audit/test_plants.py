@@ -9,11 +9,11 @@ import pytest
 
 from syncline.audit.audit import audit
 from syncline.audit.report import HostReport
-from syncline.audit.root import Root
 from syncline.audit.rule import RULES
 from syncline.audit.samples import HOSTS, Draft
 from syncline.audit.samples.plants import PLANTS, Plant
 from syncline.finding import Severity
+from syncline.host.root import Root
 
 DRAFTS: dict[str, Draft] = {name: make() for name, make in HOSTS.items()}
 

@@ -12,9 +12,9 @@ from syncline.bench.sweep import program_of
 from syncline.fabric import ClusterSpec, build
 from syncline.program import Placement, packed
 from syncline.schedule import Kind
-from syncline.sim.chronicle import timeline
-from syncline.sim.flow import Job, simulate
-from syncline.sim.routing import Network, NetworkOptions
+from syncline.sim.flow.chronicle import timeline
+from syncline.sim.flow.flow import FlowJob, simulate
+from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.timeline import Timeline
 
 NETWORK = {"topology": "leaf-spine", "link": "100GbE", "hosts_per_leaf": 8, "spines": 1}
@@ -30,9 +30,9 @@ def run(algorithm: str, slow: str = "", factor: float = 0.4) -> tuple[Timeline, 
             rate[link] *= factor
     broken = replace(FABRIC, links=replace(links, rate_Bps=rate))
     placed = packed(broken, 8)
-    network = Network(broken, NetworkOptions(transport="ideal"))
+    network = FlowNetwork(broken, NetworkOptions(transport="ideal"))
     program = program_of(algorithm, Kind.ALL_REDUCE, placed, "gloo")
-    seen = timeline(simulate([Job(program, 1 << 26)], network, record=True))
+    seen = timeline(simulate([FlowJob(program, 1 << 26)], network, record=True))
     return replace(seen, metadata={"same_clock": True}), packed(FABRIC, 8)
 
 

@@ -23,7 +23,7 @@ needs_mpirun = pytest.mark.skipif(
 
 def launched(*words: str) -> subprocess.CompletedProcess[str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMI", "SLURM_"))}
-    return subprocess.run(words, capture_output=True, text=True, timeout=170, check=False, env=own)
+    return subprocess.run(words, capture_output=True, text=True, timeout=240, check=False, env=own)
 
 
 @needs_mpirun

@@ -167,3 +167,17 @@ def test_the_document_as_the_program_writes_it() -> None:
     assert [(row.root, row.num_wrong) for row in log.rows] == [(-1, 0), (-1, None)]
     alone = config | {"devices": devices[:1]}
     assert parse(json.dumps(document | {"config": alone, "results": results}), "x.json").num_ranks == 8
+
+
+LONE = """# nThread 1 nGpus 1 minBytes 1048576 maxBytes 8388608 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+#  Rank  0 Group  0 Pid  10 on  node1 device  0 [0x1a] NVIDIA H100
+     1048576        262144     float     sum      -1    5.90  177.72    0.00      0    0.30  3495.2    0.00      0
+     8388608       2097152     float     sum      -1    9.20  911.80    0.00      0    0.30  27962.    0.00      0
+# Avg bus bandwidth    : 0
+"""
+
+
+def test_a_build_without_mpi_is_refused() -> None:
+    with pytest.raises(BenchError, match=r"every process ran alone: busbw is 0\.00") as caught:
+        parse(LONE, "lone.log", num_ranks=2)
+    assert "MPI=1" in caught.value.hint

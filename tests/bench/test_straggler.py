@@ -34,6 +34,13 @@ def test_one_hiccup_is_no_straggler() -> None:
     assert stragglers(times) == []
 
 
+@pytest.mark.parametrize(("times_slow", "is_named"), [(13, False), (14, True)])
+def test_a_straggler_is_slow_in_seven_of_ten_repetitions(times_slow: int, is_named: bool) -> None:
+    times = np.full((8, 20), 0.1)
+    times[3, :times_slow] = 0.2
+    assert [one.rank for one in stragglers(times)] == ([3] if is_named else [])
+
+
 def test_who_waits_least_came_last() -> None:
     times = table(2)
     times[5] *= 0.6

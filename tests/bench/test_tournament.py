@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.bench.attribute import attribute
-from syncline.bench.drill import Drill
 from syncline.bench.incidence import Crossings, PartKind
 from syncline.bench.pairing import Match, apart, pairs, tournament
 from syncline.bench.tournament import findings, run
+from syncline.drill.tournament import Drill
 from syncline.errors import BenchError
 from syncline.fabric import ClusterSpec, Fabric, build, load
 from syncline.finding import Severity

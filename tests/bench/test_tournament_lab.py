@@ -31,7 +31,7 @@ def test_a_degraded_link_among_twelve_is_named(tmp_path: Path) -> None:
     try:
         with Lab(load(str(path))) as lab:
             lab.fault(f"{SLOW}:eth0 rate 20%")
-            done = lab.run([*command, "-n", "2", "--json"], ranks_per_host=1, timeout_s=150)
+            done = lab.run([*command, "-n", "2", "--json"], ranks_per_host=1, timeout_s=240)
     except LabError as error:
         pytest.skip(f"no lab here: {error.message}")
     assert done.exit_code == 0, done.ranks[0].stderr

@@ -10,13 +10,13 @@ from syncline.bench.measured import Measured, Timing, bus_factor
 from syncline.bench.price import loss
 from syncline.bench.sizes import between, nccl_size, sizes_of
 from syncline.bench.sweep import program_of
-from syncline.bench.verdict import Verdict, findings, judge
+from syncline.bench.verdict import BenchVerdict, findings, judge
 from syncline.errors import BenchError, SimulationError, UsageError
 from syncline.fabric import ClusterSpec, build, load
 from syncline.finding import Severity
 from syncline.program import packed
 from syncline.schedule import Kind
-from syncline.sim.routing import NetworkOptions
+from syncline.sim.flow.routing import NetworkOptions
 
 EXPECTED = Expectation(1 << 20, 0.010, 0.009, 0.012, "leaf-0 -> spine-1", 1e6, 1e8, "flow model")
 
@@ -28,23 +28,23 @@ def measured(p10: float, median: float, p90: float, wrong: int | None = 0, size:
 @pytest.mark.parametrize(
     ("times", "wrong", "verdict"),
     [
-        ((0.0095, 0.010, 0.011), 0, Verdict.OK),
-        ((0.013, 0.014, 0.016), 0, Verdict.SLOW),
-        ((0.0115, 0.0125, 0.02), 0, Verdict.MAYBE_SLOW),
-        ((0.005, 0.006, 0.007), 0, Verdict.FAST),
-        ((0.005, 0.006, 0.0095), 0, Verdict.OK),
-        ((0.0095, 0.010, 0.011), 3, Verdict.WRONG),
+        ((0.0095, 0.010, 0.011), 0, BenchVerdict.OK),
+        ((0.013, 0.014, 0.016), 0, BenchVerdict.SLOW),
+        ((0.0115, 0.0125, 0.02), 0, BenchVerdict.MAYBE_SLOW),
+        ((0.005, 0.006, 0.007), 0, BenchVerdict.FAST),
+        ((0.005, 0.006, 0.0095), 0, BenchVerdict.OK),
+        ((0.0095, 0.010, 0.011), 3, BenchVerdict.WRONG),
     ],
 )
 def test_the_interval_of_the_prediction_decides(
-    times: tuple[float, float, float], wrong: int, verdict: Verdict
+    times: tuple[float, float, float], wrong: int, verdict: BenchVerdict
 ) -> None:
     assert judge(measured(*times, wrong), EXPECTED).verdict is verdict
 
 
 def test_without_a_prediction_nothing_is_said() -> None:
     row = judge(measured(1, 1, 1), None)
-    assert (row.verdict, row.factor, row.wire_Bps, row.label) == (Verdict.UNKNOWN, None, None, "-")
+    assert (row.verdict, row.factor, row.wire_Bps, row.label) == (BenchVerdict.UNKNOWN, None, None, "-")
     assert findings([row]) == []
 
 

@@ -39,7 +39,7 @@ def browse(page: Path, folder: Path, *more: str) -> subprocess.CompletedProcess[
     """Open a page; returns what chromium printed."""
     assert CHROMIUM is not None
     command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", *more, page.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
 
 
 @pytest.fixture(params=PAGES)

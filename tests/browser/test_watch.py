@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ import numpy as np
 import pytest
 from tests.watch.scenes import CAPACITY, Job, frame, load, table
 
-from syncline.watch.access import Access
 from syncline.watch.history import History
-from syncline.watch.hub import Hub
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.engine import RuleEngine, alert_json
-from syncline.watch.server import Feed, Server, make_app
+from syncline.watch.serve.access import Access
+from syncline.watch.serve.hub import Hub
+from syncline.watch.serve.server import Feed, Server, make_app
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = [
@@ -46,7 +47,7 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.hub, self.history = Hub(), History(folder / "h.db")
         self.engine, self.job = RuleEngine(prediction=PLAN), Job(PLAN)
-        self.degrade = False
+        self.degrade = self.evil = False
         self.number = 0
         self._stop = threading.Event()
         for _ in range(60):
@@ -65,6 +66,12 @@ class Scene:
         busy = [(e.start_s, e.end_s) for e in events if e.peer >= 0]
         changes = [change.to_json() for change in self.engine.update(made, busy=busy)]
         alerts = tuple(alert_json(finding) for finding in self.engine.alerts())
+        if self.evil:
+            fields = ("rule", "place", "observed", "expected", "meaning", "fix", "severity", "host", "reference")
+            alerts = ({**dict.fromkeys(fields, SCRIPT), "evidence": [SCRIPT], "since_s": 1.0, "cause": ""},)
+            job = made.job
+            odd = tuple(replace(c, key=SCRIPT, name=SCRIPT) for c in job.collectives)
+            made = replace(made, job=replace(job, collectives=odd))
         made = type(made)(**{**vars(made), "alerts": alerts, "health": {"host": "test", "cpu_share": 0.02}})
         self.history.add(made, changes)
         self.hub.publish(made, changes)
@@ -103,13 +110,13 @@ def page(scene: tuple[Scene, str]) -> Iterator[Any]:
         page.on("request", lambda request: asked.append(request.url))
         page.asked = asked
         page.goto(scene[1])
-        page.wait_for_selector("body[data-frames]", timeout=20_000)
+        page.wait_for_selector("body[data-frames]", timeout=120_000)
         yield page
         assert page.complaints == []
         browser.close()
 
 
-def until(look: Any, seconds: float = 15.0) -> Any:
+def until(look: Any, seconds: float = 120.0) -> Any:
     """Return what `look` gives once it is true."""
     end = time.monotonic() + seconds
     while not (found := look()) and time.monotonic() < end:
@@ -128,7 +135,7 @@ def test_the_page_lives(scene: tuple[Scene, str], page: Any) -> None:
     assert all(address.startswith((url, "data:")) for address in page.asked)
     # A thousand links, but only the rows that fit.
     assert 5 < page.locator("#links .row").count() < 60
-    assert "all_reduce/1MiB" in page.inner_text("#collectives")
+    assert "all-reduce/1MiB" in page.inner_text("#collectives")
     # Filter by name and by rail.
     page.keyboard.press("/")
     page.keyboard.type("host-01/nic-3")
@@ -147,8 +154,16 @@ def test_the_page_lives(scene: tuple[Scene, str], page: Any) -> None:
     made.degrade = True
     assert until(lambda: "link.degraded" in page.inner_text("#alerts"))
     assert "host-01/nic-3 -> leaf-3" in page.inner_text("#alerts")
-    assert re.search(r"since \d", page.inner_text("#alerts"))
-    page.click("#alerts li[data-place]")
+    assert re.search(r"Since \d", page.inner_text("#alerts"))
+    assert "Fix:" in page.inner_text("#alerts article")  # in view, without a pointer
+    # Acknowledge it, with a reason; then take that back.
+    page.click('#alerts button[data-act="acknowledged"]')
+    page.fill("#note-reason", "cable is ordered")
+    page.click("#note-ok")
+    assert until(lambda: "cable is ordered" in page.text_content("#alerts"))
+    page.click("#alerts details summary")
+    page.click('#alerts button[data-act="none"]')
+    assert until(lambda: "cable is ordered" not in page.text_content("#alerts"))
     made.degrade = False
     assert until(lambda: "cleared" in page.inner_text("#alerts"))
     # Keys: pause, next link, theme, time travel and back.
@@ -163,9 +178,33 @@ def test_the_page_lives(scene: tuple[Scene, str], page: Any) -> None:
     assert until(lambda: page.inner_text("#mode").startswith("live"))
 
 
+SCRIPT = '<img src=x onerror="document.body.dataset.pwned=1">\'"><script>document.body.dataset.pwned=1</script>'
+
+
+def test_script_in_every_name_stays_text(scene: tuple[Scene, str], page: Any) -> None:
+    made, _ = scene
+    made.evil = True
+    assert until(lambda: "onerror" in page.inner_text("#alerts"))
+    assert until(lambda: "onerror" in page.inner_text("#collectives"))
+    assert page.get_attribute("body", "data-pwned") is None
+    assert page.locator("img").count() == 0
+    made.evil = False
+
+
+@pytest.mark.parametrize("width", [800, 1400, 1920])
+def test_nothing_overlaps_or_runs_over(page: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    time.sleep(0.5)
+    boxes = page.evaluate("""() => [...document.querySelectorAll('main > section')].filter(s => s.offsetParent)
+        .map(s => { const b = s.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom]; })""")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for k, a in enumerate(boxes):
+        for b in boxes[k + 1 :]:
+            assert a[2] <= b[0] + 1 or b[2] <= a[0] + 1 or a[3] <= b[1] + 1 or b[3] <= a[1] + 1
+
+
 def test_the_canvases_are_painted(page: Any) -> None:
     page.click("#links .row:not([hidden])")
-    time.sleep(0.5)
     for canvas in ("fabric", "series", "steps", "tail", "heat"):
-        picture = page.locator(f"#{canvas}").screenshot()
-        assert len(picture) > 1500, canvas
+        shown = page.locator(f"#{canvas}")
+        assert until(lambda shown=shown: len(shown.screenshot()) > 1500), canvas

@@ -14,11 +14,11 @@ from tests.lab.traffic import Transfer
 from syncline.errors import LabError, WatchError
 from syncline.fabric import load
 from syncline.lab import Lab
-from syncline.watch.access import Access
 from syncline.watch.agent import Agent, Options
-from syncline.watch.server import Feed, Server, make_app
+from syncline.watch.serve.access import Access
+from syncline.watch.serve.server import Feed, Server, make_app
 from syncline.watch.sources.netdev import NetdevSource
-from syncline.watch.sources.source import Root
+from syncline.watch.sources.source import SourceTree
 
 FLAT = Path(__file__).parent.parent.parent / "examples" / "lab-flat.yaml"
 TICK_S = 0.1
@@ -48,7 +48,7 @@ def agent(lab: Lab) -> Iterator[Agent]:
     answer, files = lab._open_link.ask("namespaces", host=lab.blueprint.host(host))
     place = f"/proc/self/fd/{files[answer['kinds'].index('net')]}"
     try:
-        source = NetdevSource(Root(), pattern=r"eth\d+", netns=place, prefix=host)
+        source = NetdevSource(SourceTree(), pattern=r"eth\d+", netns=place, prefix=host)
     except WatchError as error:
         pytest.skip(f"the lab's namespaces cannot be read: {error}")
     made = Agent(Options("lab", TICK_S, burst_pattern=".*"), [source])
@@ -73,7 +73,7 @@ def test_an_alert_appears_when_the_lab_degrades_a_link(lab: Lab, agent: Agent) -
             browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
             page = browser.new_page(viewport={"width": 1400, "height": 900})
             page.goto(url)
-            page.wait_for_selector("body[data-frames]", timeout=20_000)
+            page.wait_for_selector("body[data-frames]", timeout=120_000)
             assert until(lambda: agent.hub.frame is not None and agent.hub.frame.seq > 60, 60.0)
             assert until(lambda: "link.degraded" not in page.inner_text("#alerts"))
             place = f"{lab.host_names[0]}/eth0 tx"

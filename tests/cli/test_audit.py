@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from syncline.audit.audit import audit
 from syncline.audit.capture import capture
-from syncline.audit.root import Root
 from syncline.audit.samples import HOSTS
 from syncline.audit.samples.plants import PLANTS
 from syncline.cli.app import run
 from syncline.cli.audit import _status
 from syncline.fabric import load
+from syncline.host.root import Root
+from syncline.questions.audit import audit
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
     ("tree", "nagios", "npd", "nhc"), [("good", 0, 0, 0), ("hot", 1, 1, 1), ("slow", 2, 1, 1), ("dim", 3, 2, 0)]
 )
 def test_exit_statuses(tree: str, nagios: int, npd: int, nhc: int, trees: Path) -> None:
-    findings = list(audit(Root.captured(trees / f"{tree}.tar.gz")).findings)
-    assert [_status(findings, style) for style in ("nagios", "npd", "nhc", "none")] == [nagios, npd, nhc, 0]
+    answer = audit([trees / f"{tree}.tar.gz"])
+    assert [_status(answer, style) for style in ("nagios", "npd", "nhc", "none")] == [nagios, npd, nhc, 0]
 
 
 def test_exit_statuses_of_the_command(trees: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,3 +193,13 @@ def test_discover_writes_what_fabric_show_reads(
     assert said(capsys, "fabric", "show", path)[0] == 0
     assert load(path).host_names == ("n0", "n1", "n2", "n3")
     assert said(capsys, "discover", path, "--gpu", "no-such-gpu")[0] == 2
+
+
+def test_peers_without_the_program_ip_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("syncline.host.root.shutil.which", lambda *_, **__: None)
+    status, _, err = said(capsys, "audit", "--peers", "2", "--write", str(tmp_path))
+    assert status == 3
+    assert "the addresses of this host cannot be read: ip is not installed." in err
+    assert "apt install iproute2" in err

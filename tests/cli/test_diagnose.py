@@ -57,7 +57,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["diagnose", "--list", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["rules"]) > 60
     assert run(["diagnose", "--list"]) == 0
-    assert "36 torch.watchdog.timeout" in capsys.readouterr().out
+    assert "torch.watchdog.timeout" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

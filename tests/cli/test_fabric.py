@@ -122,7 +122,7 @@ def test_one_host_is_picked_for_formats_of_one(syncline: Run, tmp_path: Path) ->
 
 def test_completes_in_a_process_of_its_own() -> None:
     command = [sys.executable, "-m", "syncline", "fabric", "show", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
     assert json.loads(done.stdout)["gpus"] == 512
 
 

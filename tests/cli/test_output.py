@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from syncline.cli import output
+from syncline.describe.plain import json_text
 
 
 class Color(Enum):
@@ -27,7 +28,7 @@ def test_json_is_strict_and_plain() -> None:
         "path": Path("a/b"),
         "nested": {3: {"x": None}},
     }
-    text = output.json_text(payload)
+    text = json_text(payload)
     assert json.loads(text, parse_constant=pytest.fail) == {
         "rate_Bps": 5e10,
         "num": 3,
@@ -43,9 +44,9 @@ def test_json_is_strict_and_plain() -> None:
 
 def test_what_has_no_json_form_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="object has no JSON form"):
-        output.json_text({"x": object()})
+        json_text({"x": object()})
     with pytest.raises(TypeError, match="a JSON key must be a string"):
-        output.json_text({"x": {1.5: 1}})
+        json_text({"x": {1.5: 1}})
 
 
 def test_text_is_not_taken_for_markup_and_has_one_width_when_piped(

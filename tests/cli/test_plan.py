@@ -32,17 +32,19 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
-def test_one_screen_with_answer_limit_and_three_actions(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_screen_with_answer_limit_and_what_is_worth_doing(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, "h100-64-rail", "llama3-70b")
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "llama3-70b on h100-64-rail: 512 H100-SXM5-80GB, 8,388,608 tokens a step"
-    assert len(lines) <= 30
+    assert len(lines) <= 36
     assert max(len(line) for line in lines) <= 120
     assert lines[2].startswith("  answer     ")
-    for words in ("  limit      arithmetic", "  memory     ", " per million tokens", "    3. ", "  ignores    "):
+    for words in ("  limit      arithmetic", "  memory     ", " per million tokens", "    1. ", "  ignores    "):
         assert words in out
     assert "    4. " not in out
+    assert "10 % more network" not in out  # nobody sells it, and it is worth nothing here
+    assert "buy nothing: no network that was tried earns its price (one without limits would save " in out
 
 
 def test_json_has_what_was_promised(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from syncline.bench.rehearsal.calibrate import Calibrated, costs_of, write_calibrated
 from syncline.cli.app import run
 from syncline.fabric import load
-from syncline.sim.emulation import HostCosts
-from syncline.sim.host_fit import Fit
+from syncline.rehearse.calibrate import Calibrated, costs_of, write_calibrated
+from syncline.sim.emulate.emulation import HostCosts
+from syncline.sim.emulate.host_fit import Fit
 
 FLAT = Path(__file__).parent.parent.parent / "examples" / "lab-flat.yaml"
 

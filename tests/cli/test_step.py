@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import syncline
 from syncline.cli import app
 from syncline.timeline import load
 
@@ -19,6 +20,14 @@ def job(tmp_path: Path) -> Path:
     path = tmp_path / "job.yaml"
     path.write_text(JOB)
     return path
+
+
+def test_a_job_that_ships_is_known_by_name_as_to_the_library(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["step", "h100-64-rail", "llama3-70b", "--json"]) == 0
+    asked = json.loads(capsys.readouterr().out)
+    assert asked["step_time_s"] == syncline.step("h100-64-rail", "llama3-70b").to_json()["step_time_s"]
+    assert app.run(["step", "h100-64-rail", "lama3-70b"]) == 2
+    assert "Jobs that ship: llama3-70b" in capsys.readouterr().err
 
 
 def test_json_and_files(job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +78,7 @@ def test_a_profiler_trace_is_priced_on_a_cluster(tmp_path: Path, capsys: pytest.
     assert app.run(["step", "h100-64-rail", str(path), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["recorded_s"] == pytest.approx(1.5e-3)
-    assert data["exposed_comm_s"] == pytest.approx(63 / 64 * 2**29 / (8 * 0.765 * 50e9), rel=0.1)
+    assert data["exposed_comm_s"] == pytest.approx(63 / 64 * 2**29 / (8 * 0.95 * 50e9), rel=0.1)
     assert app.run(["step", "h100-64-rail", str(path)]) == 0
     assert "recorded     1.5 ms" in capsys.readouterr().out
     del events[1]["args"]["Out msg nelems"]

@@ -49,7 +49,7 @@ def test_a_tiny_script_is_measured_and_its_settings_are_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch", reason="the runtime needs torch")
-    from syncline.runtime.tuned import asked
+    from syncline.runtime.sync.tuned import asked
 
     monkeypatch.chdir(tmp_path)
     for name, value in (("OMP_NUM_THREADS", "1"), ("GLOO_SOCKET_IFNAME", "lo")):
@@ -68,17 +68,17 @@ def test_a_tiny_script_is_measured_and_its_settings_are_read_back(
 
 def test_settings_files_are_read_back_and_bad_ones_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="the runtime needs torch")
-    from syncline.runtime.tuned import Asked, asked
+    from syncline.runtime.sync.tuned import CodecRequest, asked
 
     path = tmp_path / "tuned.yaml"
     path.write_text(settings_text(FOUND), "utf-8")
     says = f"as {path} says"
-    assert asked("sign", "safe", path) == Asked("int8", reason=says)
+    assert asked("sign", "safe", path) == CodecRequest("int8", reason=says)
     monkeypatch.setenv("SYNCLINE_SETTINGS", str(path))
-    assert asked("auto", "safe", None) == Asked("int8", reason=says)
+    assert asked("auto", "safe", None) == CodecRequest("int8", reason=says)
     path.write_text(settings_text({**FOUND, "codecs": ["plain", "int8"]}), "utf-8")
     each = asked("auto", "safe", None)
-    assert each == Asked("int8", "safe", ("plain", "int8"), says)
+    assert each == CodecRequest("int8", "safe", ("plain", "int8"), says)
     with pytest.raises(SynchronizationError, match='"plain", codecs for each bucket, local SGD and `syncline tune`'):
         each.by_name("FSDP2")
     for text, message in (
@@ -90,9 +90,9 @@ def test_settings_files_are_read_back_and_bad_ones_refused(tmp_path: Path, monke
         with pytest.raises(SynchronizationError, match=message.replace("[", r"\[")):
             asked("auto", "safe", None)
     monkeypatch.delenv("SYNCLINE_SETTINGS")
-    assert asked("auto", "aggressive", None) == Asked("int8", "aggressive")
-    assert asked("int4", "safe", None) == Asked("int4")
-    assert asked("none", "safe", None) == Asked("int8", "safe", ("plain",))
+    assert asked("auto", "aggressive", None) == CodecRequest("int8", "aggressive")
+    assert asked("int4", "safe", None) == CodecRequest("int4")
+    assert asked("none", "safe", None) == CodecRequest("int8", "safe", ("plain",))
     assert asked("auto", "safe", None).by_name("FSDP2").base == "int8"
     assert asked("auto", "exact", None).by_name("FSDP2").base == "fp32"
-    assert asked("int4", "safe", None).by_name("FSDP2") == Asked("int4")
+    assert asked("int4", "safe", None).by_name("FSDP2") == CodecRequest("int4")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from tests.watch import trees
@@ -48,7 +50,7 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--serve", "--address", "0.0.0.0"], "WatchError: listening on 0.0.0.0 without a token or TLS"),
+        (["--serve", "--address", "0.0.0.0"], "WatchError: listening on 0.0.0.0 without a token"),
         (["--replay", "a", "--agent", "b"], "UsageError: --replay and --agent each show something else"),
         (["--replay", "a", "--bursts", "eth0"], "UsageError: --bursts is for watching this host; --replay shows"),
         (["--agent", "http://a:1", "--expect", "b"], "UsageError: --expect is for watching this host; --agent shows"),
@@ -89,35 +91,74 @@ def test_top_without_a_terminal_says_what_to_use(capsys: pytest.CaptureFixture[s
     assert (status, err) == (2, "UsageError: syncline top needs a terminal.\n  Use `syncline watch`, or add --json.\n")
 
 
-def test_a_served_agent_answers_and_ends_when_interrupted(tmp_path: Path) -> None:
+def test_sigterm_ends_a_watch_and_takes_its_socket_along(tmp_path: Path) -> None:
     trees.proc_net_dev(tmp_path, eth0=(10, 20))
-    command = [
-        sys.executable,
-        "-m",
-        "syncline",
-        "watch",
-        "--serve",
-        "--port",
-        "0",
-        "--root",
-        str(tmp_path),
-        "--history",
-        str(tmp_path / "h.db"),
-    ]
+    socket = tmp_path / "spans.sock"
+    command = [sys.executable, "-m", "syncline", "watch", "--root", str(tmp_path), "--spans-socket", str(socket)]
     agent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert agent.stderr is not None
-    try:
-        line = agent.stderr.readline()
-        url = re.search(r"http://127\.0\.0\.1:\d+/", line)
-        assert url is not None, line
-        end = time.monotonic() + 10
-        text = ""
-        while "node_network_receive_bytes_total" not in text and time.monotonic() < end:
+    end = time.monotonic() + 120
+    while not socket.exists() and time.monotonic() < end and agent.poll() is None:
+        time.sleep(0.1)
+    assert socket.exists()
+    time.sleep(1.0)  # until the watch has begun and listens to signals
+    agent.terminate()
+    _, err = agent.communicate(timeout=120)
+    assert agent.returncode in (0, 143), err  # 143: it came before the first look
+    assert not socket.exists()
+
+
+def test_a_watch_that_breaks_says_so_by_its_exit_status(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from syncline.watch.agent import Agent
+
+    def broken(self: Agent, stop: object) -> None:
+        raise RuntimeError("a defect of ours")
+
+    trees.proc_net_dev(tmp_path, eth0=(10, 20))
+    monkeypatch.setattr(Agent, "run", broken)
+    status, _, err = run(capsys, "watch", "--for", "5s", "--root", str(tmp_path))
+    assert status not in (0, 2)
+    assert "a defect of ours" in err
+
+
+@contextmanager
+def served(root: Path, sigint: signal.Handlers) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Yield an agent that serves, with its address; it does not outlive the test."""
+    command = [sys.executable, "-m", "syncline", "watch", "--serve", "--port", "0", "--root", str(root),
+               "--history", str(root / "h.db")]  # fmt: skip
+    # A background shell has its children ignore SIGINT, so whoever means SIGINT says so.
+    with subprocess.Popen(
+        command, stdout=PIPE, stderr=PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, sigint)
+    ) as agent:
+        try:
+            assert agent.stderr is not None
+            line = agent.stderr.readline()
+            url = re.search(r"http://127\.0\.0\.1:\d+/", line)
+            assert url is not None, line
+            yield agent, url[0]
+        finally:
+            agent.kill()
+
+
+@pytest.mark.parametrize(
+    ("number", "sigint"),
+    [(signal.SIGINT, signal.SIG_DFL), (signal.SIGTERM, signal.SIG_IGN)],
+    ids=["interrupted", "terminated"],
+)
+def test_a_served_agent_answers_and_ends_when_told(
+    tmp_path: Path, number: signal.Signals, sigint: signal.Handlers
+) -> None:
+    trees.proc_net_dev(tmp_path, eth0=(10, 20))
+    with served(tmp_path, sigint) as (agent, url):
+        text, end = "", time.monotonic() + 60
+        while "syncline_network_receive_bytes_total" not in text and time.monotonic() < end:
             time.sleep(0.1)
-            text = urllib.request.urlopen(url[0] + "metrics", timeout=5).read().decode()
-        assert 'node_network_receive_bytes_total{device="eth0"} 10.0' in text
-    finally:
-        os.kill(agent.pid, signal.SIGINT)
-        out, err = agent.communicate(timeout=20)
-    assert agent.returncode == 0, err
-    assert "2 links, 0 alerts" in out
+            text = urllib.request.urlopen(url + "metrics", timeout=60).read().decode()
+        assert 'syncline_network_receive_bytes_total{device="eth0"} 10.0' in text
+        agent.send_signal(number)
+        if number == signal.SIGTERM:
+            agent.send_signal(number)  # told twice, it still ends in order
+        out, err = agent.communicate(timeout=60)
+        assert agent.returncode == 0, err
+        assert "2 links, 0 alerts" in out

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.codec import EncodeState
-from syncline.codec.low_rank import Exchange, LowRank, as_matrix, orthogonalise
+from syncline.codec.low_rank import FactorLayout, LowRank, as_matrix, orthogonalise
 from syncline.errors import CodecError
 
 SHAPES = [(40, 30), (30,), (8, 4, 3, 3), (), (2, 2), (100, 7)]
@@ -17,7 +17,7 @@ SHAPES = [(40, 30), (30,), (8, 4, 3, 3), (), (2, 2), (100, 7)]
 class Ranks:
     """Several ranks that run one exchange in step, their means taken here."""
 
-    def __init__(self, exchange: Exchange, num_ranks: int, seed: int = 0) -> None:
+    def __init__(self, exchange: FactorLayout, num_ranks: int, seed: int = 0) -> None:
         self.exchange = exchange
         self.states: list[EncodeState] = [exchange.new_state(seed=seed) for _ in range(num_ranks)]
         self.residuals = np.zeros((num_ranks, exchange.num_elements), np.float32)

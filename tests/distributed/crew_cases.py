@@ -19,14 +19,14 @@ STEPS = 36
 EVERY = 4
 KILLED, KILLED_AT = 2, 6
 STOPPED, STOPPED_AT = 0, 22
-OPTIONS: dict[str, Any] = {"piece_bytes": 16384, "timeout_s": 30.0, "watch_s": 10.0, "fragments": 2}
+OPTIONS: dict[str, Any] = {"piece_bytes": 16384, "timeout_s": 120.0, "watch_s": 10.0, "fragments": 2}
 
 
 def go_on(rank: int, port: int, is_back: bool, codec: str = "int4") -> dict[str, Any]:
     """Train to the end, through both losses."""
-    patience = datetime.timedelta(seconds=60)
+    patience = datetime.timedelta(seconds=240)
     store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=patience, wait_for_workers=False)
-    crew = syncline.torch.Crew(store, rank, NUM_RANKS, patience_s=30.0, wait_s=60.0)
+    crew = syncline.torch.Crew(store, rank, NUM_RANKS, patience_s=60.0, wait_s=240.0)
     model = network(seed=rank if is_back else 0)
     inner = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     optimizer = syncline.torch.DiLoCo(inner, model, EVERY, codec, crew=crew, **OPTIONS)

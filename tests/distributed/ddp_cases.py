@@ -19,7 +19,7 @@ from syncline.errors import SynchronizationError
 from syncline.timeline import load, save
 
 WIDTH = 96
-SMALL: dict[str, Any] = {"piece_bytes": 16384, "check_every": 0, "timeout_s": 60.0, "warmup": 0}
+SMALL: dict[str, Any] = {"piece_bytes": 16384, "check_every": 0, "timeout_s": 240.0, "warmup": 0}
 CODECS = ("fp32", "bf16", "fp16", "int8", "int8:round=stochastic", "int4", "sign", "ternary", "topk:keep=0.05",
           "topk:keep=0.05+int8", "randomk:keep=0.1", "powersgd:rank=1", "powersgd:rank=4")  # fmt: skip
 OWING = ("int4", "sign", "topk:keep=0.05", "topk:keep=0.05+int8", "powersgd:rank=1", "powersgd:rank=3")
@@ -439,7 +439,7 @@ CASES: tuple[Callable[[int], dict[str, Any]], ...] = (
 
 
 def start(rank: int, size: int, port: int) -> None:
-    patience = datetime.timedelta(seconds=60)
+    patience = datetime.timedelta(seconds=240)
     stores: Any = dist
     store = stores.TCPStore("127.0.0.1", port, size, rank == 0, timeout=patience)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=patience)

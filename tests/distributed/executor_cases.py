@@ -186,7 +186,7 @@ def do_all(rank: int, port: int) -> dict[str, Any]:
     import torch
     import torch.distributed as dist
 
-    from syncline.runtime.executor import Executor
+    from syncline.runtime.execute.executor import Executor
     from syncline.runtime.group import Group
     from syncline.runtime.launch import Launch
 
@@ -222,7 +222,7 @@ def closed(rank: int, port: int) -> tuple[int, int, str]:
     import torch
 
     from syncline.errors import SynclineError
-    from syncline.runtime.executor import Executor
+    from syncline.runtime.execute.executor import Executor
     from syncline.runtime.group import Group
     from syncline.runtime.launch import Launch
 
@@ -241,33 +241,38 @@ def closed(rank: int, port: int) -> tuple[int, int, str]:
     return during - before, after - before, "nothing was raised"
 
 
-def stalled(rank: int, port: int) -> tuple[str, str, float]:
-    """Run a ring in which the last rank never takes part; return the error of the others and when it came."""
+def stalled(rank: int, port: int) -> tuple[str, str]:
+    """Run a ring in which the last rank never takes part; return the errors of the others."""
     import time
 
     import torch
+    import torch.distributed as dist
 
     from syncline.errors import SynclineError
-    from syncline.runtime.executor import Executor
+    from syncline.runtime.execute.executor import Executor
     from syncline.runtime.group import Group
     from syncline.runtime.launch import Launch
 
     case = Case("ring", Kind.ALL_REDUCE, 4)
     group = Group.join(Launch("test", rank, 4, rank, "127.0.0.1", port))
+    store: Any = dist.distributed_c10d._get_default_store()
     executor = Executor(group, deadline_s=1.0)
     buffer = torch.from_numpy(case.buffer(rank))
     executor.run(case.program(), buffer)
     group.barrier()
     if rank == 3:
-        time.sleep(6)
-        return "", "", 0.0
-    began = time.monotonic()
+        store.wait([f"done {other}" for other in range(3)])
+        store.set("done 3", "")
+        return "", ""
     try:
-        executor.bind(case.program(), buffer).run(began)
+        executor.bind(case.program(), buffer).run(time.monotonic())
     except SynclineError as error:
-        took = time.monotonic() - began
         try:
-            executor.bind(case.program(), buffer).run(began)
+            executor.bind(case.program(), buffer).run(time.monotonic())
         except SynclineError as second:
-            return str(error), str(second), took
-    return "nothing was raised", "", 0.0
+            return str(error), str(second)
+    finally:
+        store.set(f"done {rank}", "")
+        if rank == 0:  # the store lives here
+            store.wait(["done 3"])
+    return "nothing was raised", ""

@@ -11,7 +11,7 @@ from tests.distributed.ddp_cases import SMALL, WIDTH, batch, distributed, gradie
 
 import syncline.torch
 from syncline.errors import SynclineError
-from syncline.runtime.message import Slot
+from syncline.runtime.wire.message import Slot
 
 
 def attempt(work: Any) -> dict[str, str]:

@@ -19,7 +19,7 @@ from syncline.errors import SynchronizationError
 
 NUM_RANKS = 4
 LR = 0.05
-SMALL: dict[str, Any] = {"piece_bytes": 16384, "timeout_s": 60.0}
+SMALL: dict[str, Any] = {"piece_bytes": 16384, "timeout_s": 240.0}
 CODECS = ("fp32", "bf16", "fp8", "int8", "int4", "sign", "ternary", "topk:keep=0.05+int8", "randomk:keep=0.1",
           "powersgd:rank=2")  # fmt: skip
 
@@ -277,7 +277,7 @@ CASES: tuple[Callable[[int], dict[str, Any]], ...] = (
 
 
 def start(rank: int, size: int, port: int) -> None:
-    patience = datetime.timedelta(seconds=60)
+    patience = datetime.timedelta(seconds=240)
     store = dist.TCPStore("127.0.0.1", port, size, rank == 0, timeout=patience)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=patience)
 

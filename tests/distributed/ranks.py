@@ -16,9 +16,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-START_S = 120.0
+START_S = 240.0
 # What every rank imports, sooner or later: torch's optimizers and DDP import its compiler when they are made.
-PRELOAD = ["torch", "torch._dynamo", "syncline.runtime.executor", "syncline.torch"]
+PRELOAD = [
+    "torch",
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "syncline.runtime.execute.executor",
+    "syncline.runtime.sync.start",
+    "syncline.runtime.sync.fsdp",
+    "syncline.runtime.alive.checkpoint",
+    "syncline.runtime.periodic.diloco",
+    "syncline.runtime.periodic.one_bit",
+]
 
 
 def free_port() -> int:
@@ -39,7 +49,7 @@ def run_ranks(num_ranks: int, work: Callable[[int, int], Any], timeout_s: float 
         return [take(pipe, rank, timeout_s) for rank, (_, pipe) in enumerate(started)]
     finally:
         for process, _ in started:
-            process.join(5)
+            process.join(30)
             if process.is_alive():
                 process.kill()
 

@@ -14,7 +14,7 @@ from tests.distributed.ranks import run_ranks
 
 @cache
 def everything() -> list[dict[str, Any]]:
-    return run_ranks(2, do_all, timeout_s=120)
+    return run_ranks(2, do_all)
 
 
 def found(case: str) -> list[Any]:

@@ -19,7 +19,7 @@ NAME = "local-sgd:every=2+topk:keep=0.01+int8"
 @cache
 def everything() -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
-        return run_ranks(2, partial(do_all, folder=folder), timeout_s=120)
+        return run_ranks(2, partial(do_all, folder=folder))
 
 
 def found(case: str) -> list[Any]:
@@ -45,7 +45,9 @@ def test_what_codecs_keep_back_of_weights_is_paid_where_ranks_go_on_together() -
 
 def test_on_a_very_slow_link_it_is_tried_after_the_best_of_the_others_and_held() -> None:
     for result in found("takes"):
-        assert result["used"] == ["topk:keep=0.01+int8"] * 6 + [NAME] * 18
+        changed = result["used"].index(NAME)
+        assert 6 <= changed <= 12  # a trial ends when every rank has told its times
+        assert result["used"] == ["topk:keep=0.01+int8"] * changed + [NAME] * (24 - changed)
         assert result["phase"] == "hold"
         assert result["tried"] == ["topk:keep=0.01+int8", NAME]
         assert result["why"].startswith(f"{NAME}: at 8 kb/s, 2 ranks a step should take")

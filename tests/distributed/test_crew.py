@@ -36,10 +36,10 @@ def _lose_two_ranks() -> None:
 
     ranks = [start(rank, False) for rank in range(cases.NUM_RANKS)]
     killed = ranks[cases.KILLED][0]
-    killed.join(60)
+    killed.join(240)
     assert killed.exitcode == -9
     ranks[cases.KILLED] = start(cases.KILLED, True)
-    results = [take(pipe, rank, 90.0) for rank, (_, pipe) in enumerate(ranks)]
+    results = [take(pipe, rank, 240.0) for rank, (_, pipe) in enumerate(ranks)]
     stayed = results[1]
     history = [_formation(line) for line in stayed["history"]]
     everyone = set(range(cases.NUM_RANKS))

@@ -62,7 +62,7 @@ def test_a_message_that_comes_short_stops_all() -> None:
 def test_a_rank_that_is_gone_is_named() -> None:
     results = run_ranks(3, cases.dead)
     assert [got["class"] for got in results[:2]] == ["LostRankError"] * 2
-    assert all(f"rank 2 on {socket.gethostname()} is dead" in got["text"] for got in results[:2])
+    assert all(f"rank 2 on {socket.gethostname()} has ended at step 1 while" in got["text"] for got in results[:2])
 
 
 def test_an_encoder_that_raises_on_one_rank_stops_all() -> None:

@@ -23,7 +23,7 @@ from tests.distributed.executor_cases import (
 )
 from tests.distributed.ranks import run_ranks
 
-from syncline.codec.scheme import scheme
+from syncline.codec.names import scheme
 from syncline.program.replay import replay
 from syncline.schedule import ALL, Kind
 from syncline.schedule.collective import split_bytes
@@ -130,7 +130,7 @@ def test_a_closed_group_has_no_threads_left_to_abort_the_interpreters_end() -> N
 
 def test_a_rank_that_does_not_answer_is_named_by_all_others() -> None:
     found = run_ranks(4, stalled)
-    errors = [first for first, _, _ in found[:3]]
+    errors = [first for first, _ in found[:3]]
     assert "rank 0 got no answer from rank 3 in 1 s." in errors[0]
     for rank, text in enumerate(errors):
         assert f"rank {rank} " in text and "Silent: rank 3." in text and "Look at rank 3 first" in text

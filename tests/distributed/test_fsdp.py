@@ -87,8 +87,7 @@ def test_a_scaler_is_followed() -> None:
 def test_what_cannot_be_is_refused_with_the_reason() -> None:
     for got in results():
         assert [text.split("\n")[0] for text in got["refused"]] == [
-            "this model's mesh has replicas already, which FSDP2 averages itself.",
-            'nan="skip" cannot be had on a mesh with replicas: they would not hear of it before their optimizer.',
+            "this model's mesh has replicas already, and they are averaged in the codec.",
             "levels=(2,) puts ranks 0 to 1 of 4 inside, and this model is sharded over ranks 0, 1, 2, 3."
             if got["rank"] < 2
             else "levels=(2,) puts ranks 2 to 3 of 4 inside, and this model is sharded over ranks 0, 1, 2, 3.",

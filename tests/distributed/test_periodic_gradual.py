@@ -17,7 +17,7 @@ WORST = {"fp32": 1e-4, "bf16": 2e-2, "int8": 5e-2, "int4": 0.3}
 
 @cache
 def everything() -> list[dict[str, Any]]:
-    return run_ranks(4, do_all, timeout_s=240)
+    return run_ranks(4, do_all)
 
 
 def found(case: str) -> list[Any]:

@@ -19,4 +19,3 @@ def test_a_hung_rank_is_named_by_all_and_a_short_stop_by_nobody() -> None:
         assert f"rank 2 on {socket.gethostname()} hangs: alive, but without progress" in got["text"]
         assert "in watchdog_cases.py line" in got["text"]
         assert "(stand_still)" in got["text"]
-    assert all(got["took_s"] < cases.HANGS_S for got in results[:2]), "found while it stood still"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +58,19 @@ def test_a_torus_is_cut_across_its_longest_dimension(shape: tuple[int, ...], wra
     host = {"model": "dgx-h100", "gpus": 8, "nics": 8}  # enough NICs that the routers' cables are the limit
     hosts = make(size, network | {"of": "hosts", "link": "NDR"}, host)
     assert bisection(hosts).rate_Bps == pytest.approx(min(cut * NDR_Bps, size * 8 * NDR_Bps / 2))
+
+
+@pytest.mark.parametrize("of_hosts", [False, True])
+def test_equally_broken_tori_have_one_bisection(of_hosts: bool) -> None:
+    network = {"topology": "torus", "shape": [4, 4]} | ({"of": "hosts", "link": "NDR"} if of_hosts else {})
+    host = {"model": "dgx-h100"} if of_hosts else {"model": "tpu-v4-host", "gpus": 1}
+    whole = make(16, network, host)
+    switching = whole.switches if of_hosts else whole.gpus
+    ring = np.isin(whole.links.src, switching) & np.isin(whole.links.dst, switching)
+    cables = [whole.link_name(int(link)).replace("->", "<->") for link in np.flatnonzero(ring)[::2][::5]]
+    assert len(cables) > 5
+    found = {bisection(make(16, network, host, faults=[{"link": cable, "which": 0}])).rate_Bps for cable in cables}
+    assert found == {bisection(whole).rate_Bps * 7 / 8}, "one of the eight cables of a cut is gone"
 
 
 def test_a_dragonfly_is_cut_between_its_groups() -> None:

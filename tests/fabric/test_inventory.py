@@ -12,7 +12,7 @@ from syncline.fabric.bill import bill
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.inventory import inventory
 from syncline.report.fabric_links import links_of, tiers
-from syncline.report.fabric_text import inventory_lines, part_rows
+from syncline.report.text.fabric import inventory_lines, part_rows
 
 CATALOG = load_catalog()
 

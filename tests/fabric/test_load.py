@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from syncline.describe.files import write_text
 from syncline.errors import DescriptionError, FabricError, FileError, SynclineError
 from syncline.fabric import ClusterSpec, build, load, presets, save
-from syncline.files import write_text
 
 
 def failing(tmp_path: Path, text: str) -> SynclineError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
@@ -148,13 +147,6 @@ def test_is_whole_and_says_where_it_comes_from(name: str) -> None:
     costs = bill(fabric)
     assert costs.power_w > 0
     assert all(line.price_usd > 0 for line in costs.lines if line.unit_price_usd is not None)
-
-
-def test_all_load_within_a_minute() -> None:
-    start = time.perf_counter()
-    for name in presets():
-        load(name)
-    assert time.perf_counter() - start < 60
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from syncline.errors import FabricError
+from syncline.describe.hostlist import expand
+from syncline.errors import DescriptionError, FabricError
 from syncline.fabric.catalog import load_catalog
-from syncline.fabric.spec import ClusterSpec, HostSpec, expand_hostlist, host_from_text, network_from_text
+from syncline.fabric.spec import ClusterSpec, HostSpec, host_from_text, network_from_text
 
 CATALOG = load_catalog()
 
@@ -60,20 +61,20 @@ def test_hosts_as_text(text: str) -> None:
     ],
 )
 def test_host_lists(text: str, expected: list[str]) -> None:
-    assert expand_hostlist(text) == expected
+    assert expand(text) == expected
 
 
 @given(st.integers(0, 500), st.integers(0, 60), st.integers(1, 5))
 def test_ranges_of_a_host_list(first: int, more: int, width: int) -> None:
-    names = expand_hostlist(f"n[{first:0{width}d}-{first + more:0{width}d}]")
+    names = expand(f"n[{first:0{width}d}-{first + more:0{width}d}]")
     assert len(set(names)) == more + 1
     assert [int(name[1:]) for name in names] == list(range(first, first + more + 1))
 
 
 @pytest.mark.parametrize("text", ["n[3-1]", "n[-4]", "n[4-]", "n[,]", "n[0-9999999999]"])
 def test_host_lists_that_are_none(text: str) -> None:
-    with pytest.raises(ValueError, match=r"cannot read|names more than 1,000,000 hosts"):
-        expand_hostlist(text)
+    with pytest.raises(DescriptionError, match=r"cannot read|names more than 1,000,000 hosts"):
+        expand(text)
 
 
 def refused(**description: Any) -> str:

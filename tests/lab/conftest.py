@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,21 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 def example(name: str) -> Fabric:
     """Return one of the fabrics of the guide."""
     return load(EXAMPLES / f"lab-{name}.yaml")
+
+
+PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables", "setpriv": "util-linux", "unshare": "util-linux"}
+
+
+def missing(*programs: str) -> str:
+    """Return which of the programs are not here and what to install, or nothing."""
+    found = [name for name in programs if shutil.which(name) is None]
+    return "; ".join(f"{name} is not installed (Debian: {PACKAGES.get(name, Path(name).name)})" for name in found)
+
+
+def needed(*programs: str) -> None:
+    """Skip where a program is not installed, naming its package."""
+    if reason := missing(*programs):
+        pytest.skip(reason)
 
 
 def why_no_lab() -> str:

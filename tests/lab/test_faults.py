@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import sys
 import time
+from collections.abc import Mapping
 
 import pytest
-from tests.lab.conftest import example
+from tests.lab.conftest import example, missing
 from tests.lab.traffic import Transfer, wait_for_line
 
 from syncline.errors import FaultError
-from syncline.fabric.fault import parse_fault
+from syncline.fault.fault import parse_fault
 from syncline.lab import Lab
 from syncline.lab.check import check
 from syncline.lab.trouble import trouble
@@ -29,7 +29,7 @@ def whats(lab: Lab) -> list[str]:
 
 
 def wait_for_event(lab: Lab, number: int, what: str) -> float:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         for event in lab.events:
             if event.fault == number and event.what == what:
@@ -98,19 +98,23 @@ def test_a_slower_link_and_two_faults_on_it(flat: Lab) -> None:
     assert Transfer(flat, "host-00", "host-01", size_bytes=2e6).result().rate_Bps > 0.5 * full
 
 
-@pytest.mark.skipif(shutil.which("nft") is None, reason="no nft program")
+@pytest.mark.skipif(missing("nft") != "", reason=missing("nft"))
+def num_lost(carried: Mapping[str, float]) -> float:
+    """Return the bytes that left host-02 and did not come to host-03; the first to leave ask for an address."""
+    return carried["host-02/nic-0 -> leaf-00"] - carried["leaf-00 -> host-03/nic-0"]
+
+
 def test_lost_packets(flat: Lab) -> None:
     number = flat.fault("host-02 -> leaf-00 loss 100%")
     wait_for_event(flat, number, "begun")
     with flat.counters() as recording:
         transfer = Transfer(flat, "host-02", "host-03", size_bytes=1e5)
-        until = time.monotonic() + 20
-        while not recording.counters.carried_bytes()["host-02/nic-0 -> leaf-00"] and time.monotonic() < until:
+        until = time.monotonic() + 10  # not longer: TCP waits twice as long after each loss
+        while not num_lost(recording.counters.carried_bytes()) and time.monotonic() < until:
             time.sleep(0.02)
         flat.mend(number)
-        assert transfer.result().size_bytes >= 1e5
-    carried = recording.counters.carried_bytes()
-    assert carried["host-02/nic-0 -> leaf-00"] > carried["leaf-00 -> host-03/nic-0"]
+        assert transfer.result(240.0).size_bytes >= 1e5
+    assert num_lost(recording.counters.carried_bytes()) > 0
 
 
 def test_somebody_elses_traffic(flat: Lab) -> None:
@@ -144,7 +148,7 @@ def test_a_paused_and_a_slow_and_a_killed_host(namespaces: None) -> None:
         wait_for_event(lab, slow, "ended")
         wait_for_line(counting, str(len(counting.lines["stdout"]) + 5))
         lab.fault("host-00 killed at 50ms")
-        assert counting.wait(20) == -9
+        assert counting.wait(120) == -9
         assert other.exit_code is None
 
 
@@ -205,7 +209,7 @@ def test_a_port_with_a_smaller_mtu_swallows_full_packets(flat: Lab) -> None:
 
 
 def test_faults_of_a_run_are_timed_from_its_start(flat: Lab) -> None:
-    result = flat.run(["sleep", "30"], faults=["host-02 killed at 200ms"], timeout_s=20)
+    result = flat.run(["sleep", "240"], faults=["host-02 killed at 200ms"], timeout_s=120)
     assert result.exit_code == -9
     assert result.first_failure is not None
     assert result.first_failure.host == "host-02"

@@ -53,7 +53,7 @@ class Transfer:
         target: str,
         *,
         interface: str = "eth0",
-        seconds: float = 60.0,
+        seconds: float = 240.0,
         size_bytes: float = 1e12,
     ) -> None:
         self.server = lab.spawn(target, [sys.executable, "-c", _SERVER])
@@ -61,14 +61,14 @@ class Transfer:
         words = [lab.address(target, interface), str(seconds), str(size_bytes)]
         self.client = lab.spawn(source, [sys.executable, "-c", _CLIENT, *words])
 
-    def result(self, timeout_s: float = 30.0) -> Flow:
+    def result(self, timeout_s: float = 120.0) -> Flow:
         """Wait for the end and return what arrived."""
         assert self.server.wait(timeout_s) == 0, self.server.stderr
         seen = json.loads(self.server.lines["stdout"][-1])
         return Flow(seen["bytes"], seen["last_s"] - seen["first_s"], seen["gap_s"])
 
 
-def wait_for_line(process: Process, line: str, timeout_s: float = 20.0) -> None:
+def wait_for_line(process: Process, line: str, timeout_s: float = 120.0) -> None:
     """Wait until a process has printed a line."""
     import time
 

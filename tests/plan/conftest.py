@@ -8,7 +8,7 @@ import pytest
 
 from syncline.fabric import load
 from syncline.plan.answer import ask
-from syncline.plan.block import Question
+from syncline.plan.block import PlanQuestion
 from syncline.workload.read_job import load_job
 
 
@@ -18,7 +18,7 @@ def asked() -> Any:
 
     def ask_about(
         cluster: str = "h100-64-rail", model: str = "llama3-70b", total: int = 1024, sequence: int = 8192, **job: Any
-    ) -> tuple[Question, int]:
+    ) -> tuple[PlanQuestion, int]:
         described = load_job({"model": model, "batch": {"global": total, "sequence": sequence}, **job})
         return ask(load(cluster), described)
 

@@ -6,7 +6,7 @@ import pytest
 
 from syncline.plan.collide import hashed_share
 from syncline.plan.compare import compare_fabrics, fabric_with
-from syncline.sim.step.reach import reach_of
+from syncline.sim.step.machine import reach_of
 from syncline.workload.read_job import load_job
 
 

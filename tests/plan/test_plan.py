@@ -9,19 +9,19 @@ import pytest
 
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric import load
-from syncline.plan.answer import Answer, make_plan
+from syncline.plan.answer import PlanResult, make_plan
 from syncline.plan.plan import Plan, read_plan, save_plan
 from syncline.workload.read_job import load_job
 
 
 @pytest.fixture(scope="module")
-def answer() -> Answer:
+def answer() -> PlanResult:
     job = load_job({"model": "llama3-8b", "batch": {"global": 128, "sequence": 4096}, "gpus": 64})
     return make_plan(load("h100-64-rail"), job)
 
 
 @pytest.fixture
-def plan(answer: Answer) -> Plan:
+def plan(answer: PlanResult) -> Plan:
     return answer.best
 
 

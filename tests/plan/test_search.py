@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from syncline.plan.block import Question, possible, price, template
+from syncline.plan.block import PlanQuestion, possible, price, template
 from syncline.plan.decision import decision_of
 from syncline.plan.evaluate import evaluate
 from syncline.plan.search import search
@@ -50,7 +50,7 @@ def test_a_block_gives_the_answers_of_one_by_one(asked, cluster: str, model: str
     assert compared >= 40
 
 
-def brute_force(question: Question, num_gpus: int, axes: Axes) -> tuple[float, int, int]:
+def brute_force(question: PlanQuestion, num_gpus: int, axes: Axes) -> tuple[float, int, int]:
     """Return best time, configurations and how many fit, with plain loops over whole jobs."""
     rows, best, count, fitting = rows_of(question.job, num_gpus, question.machine.domain), np.inf, 0, 0
     for words in switches_of(question.job, axes):

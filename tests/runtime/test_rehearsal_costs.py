@@ -10,7 +10,7 @@ pytest.importorskip("torch", reason="the runtime needs torch")
 import torch
 
 from syncline.runtime import rehearsal
-from syncline.runtime.memory_wire import MemoryWire
+from syncline.runtime.wire.memory_wire import MemoryWire
 
 
 @pytest.mark.parametrize("codec", ["bf16", "int8", "sign", "topk:keep=0.01+int8"])

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from syncline.errors import ScheduleError
 from syncline.schedule import Kind, hierarchical, ring, verify
 from syncline.schedule.counts import counted_law
-from syncline.schedule.exchange.json_file import dumps, loads, to_json
-from syncline.schedule.families import FAMILIES, Options
+from syncline.schedule.family.families import FAMILIES, Options
+from syncline.schedule.formats.json_file import dumps, loads, to_json
 
 
 @pytest.mark.parametrize("name", sorted(FAMILIES))

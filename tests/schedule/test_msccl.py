@@ -8,9 +8,9 @@ from tests.schedule import msccl_files as files
 from syncline.errors import NotProvedError, ScheduleError
 from syncline.schedule import Kind, ring, verify
 from syncline.schedule.counts import counted_law
-from syncline.schedule.exchange.msccl_read import read_msccl
-from syncline.schedule.exchange.msccl_write import write_msccl
-from syncline.schedule.families import FAMILIES, Options
+from syncline.schedule.family.families import FAMILIES, Options
+from syncline.schedule.formats.msccl_read import read_msccl
+from syncline.schedule.formats.msccl_write import write_msccl
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 8])

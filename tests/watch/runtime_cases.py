@@ -22,7 +22,7 @@ def train(folder: Path, rank: int, port: int) -> dict[str, float]:
     import syncline.torch
     from syncline.fabric import ClusterSpec, build
     from syncline.program import lower, packed
-    from syncline.runtime.executor import Executor
+    from syncline.runtime.execute.executor import Executor
     from syncline.runtime.group import Group
     from syncline.schedule import build as family
     from syncline.schedule import verify

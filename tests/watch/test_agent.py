@@ -13,15 +13,16 @@ from tests.watch.scenes import come
 from syncline.errors import SynclineError, WatchError
 from syncline.fabric import load as load_fabric
 from syncline.runtime.span_writer import SpanWriter
+from syncline.timeline.collective import canonical
 from syncline.watch.agent import Agent, Options
 from syncline.watch.clock import Clock
 from syncline.watch.history import History
-from syncline.watch.link_map import LinkMap, Wire, map_of_fabric, read_link_map
+from syncline.watch.link_map import KnownLink, LinkMap, map_of_fabric, read_link_map
 from syncline.watch.prediction import Prediction
 from syncline.watch.setup import Wish, make_agent
 from syncline.watch.sources.infiniband import InfinibandSource
 from syncline.watch.sources.netdev import NetdevSource
-from syncline.watch.sources.source import Root
+from syncline.watch.sources.source import SourceTree
 from syncline.watch.sources.tcp import TcpSource
 from syncline.watch.spans.unix_socket import SocketSpans
 
@@ -36,7 +37,7 @@ class Host:
             trees.interface(root, device, 100_000)
         clock = Clock(lambda: self.now, lambda: self.wall)
         self.tell()
-        source = Root(root)
+        source = SourceTree(root)
         self.agent = Agent(
             Options("host-07", 0.25, **options),
             [NetdevSource(source)],
@@ -146,7 +147,7 @@ def test_spans_reach_the_frame_with_their_prediction(tmp_path: Path) -> None:
         come(source, 2)
         frame = host.tick(1.0)
     (stat,) = frame.job.collectives
-    assert (stat.key, stat.num, stat.predicted_s) == ("all_reduce/1MiB", 3, 0.2)
+    assert (stat.key, stat.num, stat.predicted_s) == ("all-reduce/1MiB", 3, 0.2)
     assert stat.p50_s == pytest.approx(0.3)
     assert [s.step for s in frame.job.steps] == [0, 1]
     writer.close()
@@ -194,7 +195,7 @@ def test_a_wish_that_cannot_be_is_one_clear_error(wish: dict[str, object], words
 def test_names_and_rates_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "links.yaml").write_text("links:\n  eth0: {tx: host-00 -> leaf-0, capacity: 400Gbps, rail: 1}\n")
     wire = read_link_map(tmp_path / "links.yaml").wire("h", "eth0", "tx")
-    assert wire == Wire("host-00 -> leaf-0", 50e9, 1, "host-00", "leaf-0")
+    assert wire == KnownLink("host-00 -> leaf-0", 50e9, 1, "host-00", "leaf-0")
     assert LinkMap().wire("h", "eth9", "rx").name == "h/eth9 rx"
     for text, words in (
         ("nothing: 1\n", "no links are given"), ("links: {eth0: {speed: 1}}\n", "Unknown key: speed"),
@@ -221,8 +222,9 @@ def test_names_and_rates_from_a_fabric() -> None:
 def test_expectations_from_a_table_a_plan_and_a_timeline(tmp_path: Path) -> None:
     (tmp_path / "e.yaml").write_text("step: 1.2s\ncollectives: {AllReduce/16MiB: 3ms}\nlinks: {a -> b: 40Gbps}\n")
     table = Prediction.read(tmp_path / "e.yaml")
-    assert (table.step_s, table.collective_s("AllReduce", 17 << 20), table.link_rate_Bps["a -> b"]) == (1.2, 3e-3, 5e9)
-    assert table.collective_s("AllReduce", 1 << 20) is None
+    planned_s = table.collective_s(canonical("AllReduce", 17 << 20))
+    assert (table.step_s, planned_s, table.link_rate_Bps["a -> b"]) == (1.2, 3e-3, 5e9)
+    assert table.collective_s(canonical("AllReduce", 1 << 20)) is None
     (tmp_path / "bad.yaml").write_text("stpe: 1s\n")
     with pytest.raises(WatchError, match='no expectation is called "stpe"'):
         Prediction.read(tmp_path / "bad.yaml")

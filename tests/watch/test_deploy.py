@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import yaml
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.watch.scenes import Job, frame, load, table
 
-from syncline.watch import metrics
 from syncline.watch.counter import CounterBank
-from syncline.watch.hub import Hub
+from syncline.watch.fleet.exporters import EXPORTER_QUERIES
 from syncline.watch.metric import METRICS, Key
-from syncline.watch.metrics import registry
-from syncline.watch.otel import OtelExporter
 from syncline.watch.prediction import Prediction
+from syncline.watch.serve import metrics
+from syncline.watch.serve.hub import Hub
+from syncline.watch.serve.metrics import registry
+from syncline.watch.serve.otel import OtelExporter, unit_of
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 LINKS = table(4)
@@ -71,6 +75,46 @@ def test_what_is_shipped_asks_only_for_what_is_exported() -> None:
     assert asked - known == set()
 
 
+def test_nothing_exported_is_called_as_node_exporter_calls_it() -> None:
+    assert [name for name in exported(Exported()) if not name.startswith("syncline_")] == []
+
+
+def test_an_alert_says_rule_severity_and_place() -> None:
+    text = generate_latest(registry(Exported())).decode()
+    assert 'syncline_alert_active{place="x",rule="link.loss",severity="critical"} 1.0' in text
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here; on Debian: apt install prometheus")
+def test_promtool_finds_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=generate_latest(registry(Exported())), capture_output=True, timeout=120
+    )
+    assert (done.returncode, done.stdout.decode() + done.stderr.decode()) == (0, "")
+    rules = subprocess.run(
+        ["promtool", "check", "rules", str(DEPLOY / "prometheus" / "syncline-alerts.yml")],
+        capture_output=True,
+        timeout=120,
+    )
+    assert rules.returncode == 0, rules.stdout
+
+
+def test_the_dashboard_of_exporters_asks_only_them() -> None:
+    board = json.loads((DEPLOY / "grafana" / "training-exporters.json").read_text())
+    expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    names = {name for text in expressions for name in re.findall(r"\b((?:node|DCGM|syncline)_[A-Za-z_]+)\b", text)}
+    ours = {name for text in EXPORTER_QUERIES.values() for name in re.findall(r"\b((?:node|DCGM)_[A-Za-z_]+)\b", text)}
+    assert len(names) > 12
+    assert not [name for name in names if name.startswith("syncline")]
+    assert {"node_network_speed_bytes", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_XID_ERRORS"} <= names & ours
+
+
+def test_otlp_has_units() -> None:
+    assert unit_of("syncline_link_rate_bytes_per_second") == "By/s"
+    assert unit_of("syncline_network_receive_bytes_total") == "By"
+    assert unit_of("syncline_collective_seconds") == "s"
+    assert unit_of("syncline_link_utilisation_ratio") == "1"
+
+
 def test_the_number_of_series_is_bounded(monkeypatch) -> None:
     monkeypatch.setattr(metrics, "MAX_SERIES", 50)
     agent = Exported(num_devices=80)
@@ -91,7 +135,7 @@ def test_the_same_numbers_through_opentelemetry() -> None:
     assert "syncline_link_utilisation_ratio" in found
     points = {p.attributes["link"]: p.value for p in found["syncline_link_utilisation_ratio"].data.data_points}
     assert points[LINKS.names[1]] == 0.2
-    assert found["node_infiniband_port_data_received_bytes"].data.is_monotonic
+    assert found["syncline_infiniband_port_data_received_bytes"].data.is_monotonic
     exporter.close()
 
 
@@ -103,7 +147,7 @@ def test_opentelemetry_gets_what_appears_after_the_start() -> None:
     exporter = OtelExporter(agent, "", reader=reader, every_s=0.02)
     agent.hub._frame = newest
     found: set[str] = set()
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while "syncline_link_utilisation_ratio" not in found and time.monotonic() < until:
         time.sleep(0.02)
         data: Any = reader.get_metrics_data()

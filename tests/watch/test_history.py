@@ -33,7 +33,7 @@ def test_a_frame_is_kept_and_read_back(tmp_path: Path) -> None:
     assert found["layout"]["names"] == list(LINKS.names)
     assert column(found["frame"], "rate_Bps") == pytest.approx([0.25 * CAPACITY] * 6)
     assert column(found["frame"], "drops_per_s").tolist() == drops.tolist()
-    assert found["frame"]["job"]["collectives"][0]["name"] == "all_reduce"
+    assert found["frame"]["job"]["collectives"][0]["name"] == "all-reduce"
     history.close()
 
 

@@ -285,7 +285,7 @@ def test_a_slower_job_is_told_against_plan_and_past_with_cause_and_cost() -> Non
     watch = Watch().run(WARM)
     watch.run(40, one(3, drops_per_s=20.0), step={"comm_s": 0.2})
     for rule in ("job.slower-than-planned", "job.slower-than-before"):
-        assert {place for _, place in watch.raised(rule)} == {"step", "all_reduce/1MiB"}
+        assert {place for _, place in watch.raised(rule)} == {"step", "all-reduce/1MiB"}
     found = next(f for f in watch.engine.alerts() if f.rule == "job.slower-than-before" and f.place == "step")
     assert "link.loss at host-01/nic-1 -> leaf-1" in found.meaning
     assert found.cost_usd_per_day == pytest.approx(64 * 2.0 * 24 * (1 - 0.25 / 0.35), rel=0.05)
@@ -301,7 +301,7 @@ def test_tails_are_told() -> None:
     watch = Watch().run(WARM)
     for _ in range(12):
         watch.run(6).run(3, step={"comm_s": 0.5})
-    assert [place for _, place in watch.raised("job.tail")][:1] == ["all_reduce/1MiB"]
+    assert [place for _, place in watch.raised("job.tail")][:1] == ["all-reduce/1MiB"]
 
 
 def test_a_job_that_falls_silent_is_stalled() -> None:

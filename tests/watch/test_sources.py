@@ -11,13 +11,13 @@ import pytest
 from tests.watch import trees
 
 from syncline.errors import WatchError
+from syncline.host.netlink import Netlink
 from syncline.watch.metric import Key
-from syncline.watch.netlink import Netlink
 from syncline.watch.sources.ethtool import EthtoolSource
 from syncline.watch.sources.gpu import GpuSource
 from syncline.watch.sources.infiniband import InfinibandSource
 from syncline.watch.sources.netdev import NetdevSource
-from syncline.watch.sources.source import Root
+from syncline.watch.sources.source import SourceTree
 from syncline.watch.sources.tcp import TcpSource
 from syncline.watch.sources.tcp_paths import TcpPathSource
 
@@ -27,7 +27,7 @@ LINUX = pytest.mark.skipif(not hasattr(socket, "AF_NETLINK"), reason="netlink is
 def test_interfaces_of_a_captured_tree(tmp_path: Path) -> None:
     trees.proc_net_dev(tmp_path, eth0=(1000, 2000), lo=(5, 5))
     trees.interface(tmp_path, "eth0", 25_000)
-    reading = NetdevSource(Root(tmp_path)).read()
+    reading = NetdevSource(SourceTree(tmp_path)).read()
     assert reading[Key("net.rx_bytes", "eth0")] == 1000
     assert reading[Key("net.tx_bytes", "eth0")] == 2000
     assert reading[Key("net.speed_Bps", "eth0")] == 25e9 / 8
@@ -36,7 +36,7 @@ def test_interfaces_of_a_captured_tree(tmp_path: Path) -> None:
 
 
 def test_an_interface_that_goes_is_left_out(tmp_path: Path) -> None:
-    source = NetdevSource(Root(tmp_path))
+    source = NetdevSource(SourceTree(tmp_path))
     assert source.read() == {}
     trees.proc_net_dev(tmp_path, eth0=(1, 1), eth1=(1, 1))
     assert {key.device for key in source.read()} == {"eth0", "eth1"}
@@ -47,12 +47,12 @@ def test_an_interface_that_goes_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "garbage", "eth0: 1 2", "eth0: a b c d e f g h i j k l m n o p", "\0\0\0"])
 def test_a_damaged_proc_net_dev_gives_nothing(tmp_path: Path, text: str) -> None:
     trees.write(tmp_path, "proc/net/dev", text)
-    assert [k for k in NetdevSource(Root(tmp_path)).read() if k.metric == "net.rx_bytes"] == []
+    assert [k for k in NetdevSource(SourceTree(tmp_path)).read() if k.metric == "net.rx_bytes"] == []
 
 
 @LINUX
 def test_netlink_and_proc_agree_on_loopback() -> None:
-    with closing(NetdevSource(Root(), pattern="lo")) as source:
+    with closing(NetdevSource(SourceTree(), pattern="lo")) as source:
         live = source.read()
         before = int(Path("/sys/class/net/lo/statistics/rx_bytes").read_text())
         again = source.read()
@@ -66,7 +66,7 @@ def test_netlink_and_proc_agree_on_loopback() -> None:
 @LINUX
 def test_a_namespace_that_is_not_there_is_one_clear_error() -> None:
     with pytest.raises(WatchError, match="cannot read the interfaces of this network namespace"):
-        NetdevSource(Root(), netns="/run/netns/no-such-namespace", prefix="x")
+        NetdevSource(SourceTree(), netns="/run/netns/no-such-namespace", prefix="x")
 
 
 def test_infiniband_counts_words_as_bytes_and_skips_what_it_cannot_read(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_infiniband_counts_words_as_bytes_and_skips_what_it_cannot_read(tmp_path
         out_of_sequence=7,
         link_downed="N/A (no PMA)",
     )
-    reading = InfinibandSource(Root(tmp_path)).read()
+    reading = InfinibandSource(SourceTree(tmp_path)).read()
     assert reading[Key("ib.port_rcv_data", "mlx5_0", "1")] == 40
     assert reading[Key("ib.port_xmit_data", "mlx5_0", "1")] == 80
     assert reading[Key("ib.symbol_error", "mlx5_0", "1")] == 3
@@ -91,13 +91,13 @@ def test_infiniband_counts_words_as_bytes_and_skips_what_it_cannot_read(tmp_path
 
 def test_tcp_tables_by_name(tmp_path: Path) -> None:
     trees.snmp(tmp_path, 1000, 12, 3)
-    reading = TcpSource(Root(tmp_path)).read()
+    reading = TcpSource(SourceTree(tmp_path)).read()
     assert {key.metric: value for key, value in reading.items()} == {
         "tcp.out_segments": 1000,
         "tcp.retransmitted": 12,
         "tcp.timeouts": 3,
     }
-    assert TcpSource(Root(tmp_path / "nothing")).read() == {}
+    assert TcpSource(SourceTree(tmp_path / "nothing")).read() == {}
 
 
 def test_ethtool_knows_pauses_discards_and_errors_by_the_names_drivers_use() -> None:
@@ -211,7 +211,7 @@ def test_connections_of_loopback_cross_no_link() -> None:
 
 
 def test_a_root_does_not_follow_what_it_cannot_read(tmp_path: Path) -> None:
-    root = Root(tmp_path)
+    root = SourceTree(tmp_path)
     assert root.text("none") is None
     trees.write(tmp_path, "word", "N/A")
     assert root.number("word") is None

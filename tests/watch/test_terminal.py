@@ -8,8 +8,8 @@ import numpy as np
 from tests.watch.scenes import Job, frame, load, table
 from textual.widgets import DataTable, Static
 
-from syncline.watch.hub import Hub
 from syncline.watch.prediction import Prediction
+from syncline.watch.serve.hub import Hub
 from syncline.watch.terminal import WatchScreen, bar
 
 LINKS = table(20)
@@ -46,10 +46,11 @@ def test_the_screen_shows_links_alerts_and_collectives_and_obeys_keys() -> None:
             await pilot.pause()
             links = app.query_one("#links", DataTable)
             assert links.row_count == 20
-            assert [str(cell) for cell in links.get_row_at(0)[:4]] == [LINKS.names[19], "95%", "100%", "95 Gb/s"]
+            shown = [str(cell) for cell in links.get_row_at(0)[:6]]
+            assert shown == [LINKS.names[19], "95 Gb/s", "95%", "", "", "100%"]
             assert "Nothing to report" in text(app, "#alerts")
             assert "20 links (0 down)" in text(app, "#summary")
-            assert app.query_one("#collectives", DataTable).get_row_at(0)[0] == "all_reduce/1MiB"
+            assert app.query_one("#collectives", DataTable).get_row_at(0)[0] == "all-reduce/1MiB"
             hub.publish(looks(2, alerts=(ALERT,)))  # type: ignore[arg-type]
             app.refresh_frame()
             assert "link.degraded" in text(app, "#alerts")
@@ -69,6 +70,34 @@ def test_the_screen_shows_links_alerts_and_collectives_and_obeys_keys() -> None:
             assert "link.degraded" in text(app, "#alerts")
             await pilot.press("space")
             assert "Nothing to report" in text(app, "#alerts")
+
+    asyncio.run(drive())
+
+
+def test_at_80_by_24_everything_that_matters_is_in_view() -> None:
+    async def drive() -> None:
+        hub = Hub()
+        hub.publish(looks(1, alerts=({**ALERT, "fix": "Reseat the cable."},)))  # type: ignore[arg-type]
+        app = WatchScreen(hub, "host-00")
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.pause()
+            app.refresh_frame()
+            await pilot.pause()
+            links = app.query_one("#links", DataTable)
+            assert [str(column.label) for column in links.columns.values()] == ["link", "rate", "use", "drops", "alert"]
+            assert links.virtual_size.width <= 80
+            first = [str(cell) for cell in links.get_row_at(0)]
+            assert first == [LINKS.names[3], "15 Gb/s", "15%", "", "degraded"]  # in trouble, though not the busiest
+            assert links.region.height >= 8
+            assert app.query_one("#alerts").region.height >= 5
+            assert "Fix: Reseat the cable." in text(app, "#alerts")
+            assert not app.query_one("#collectives").display
+            await pilot.press("c")
+            assert app.query_one("#collectives").region.height > 10
+            await pilot.press("c", "a")
+            assert app.query_one("#alerts").region.height > 10
+            await pilot.press("a")
+            assert links.region.height >= 8
 
     asyncio.run(drive())
 

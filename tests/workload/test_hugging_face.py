@@ -89,7 +89,31 @@ def test_every_second_layer_of_gemma_2_has_a_window() -> None:
 def test_what_is_no_stack_of_attention_is_refused() -> None:
     with pytest.raises(DescriptionError, match="t5 has an encoder and a decoder"):
         shape_from_config(config("t5", 24, 1024, 128, 32128, is_encoder_decoder=True))
-    with pytest.raises(DescriptionError, match="jamba has layers that are not attention"):
+    with pytest.raises(DescriptionError, match="jamba has state-space and attention layers"):
         shape_from_config(config("jamba", 32, 4096, 32, 65536, attn_layer_period=8))
     with pytest.raises(DescriptionError, match="\"num_local_experts\" is 'eight'; it must be a whole number"):
         shape_from_config(config("mixtral", 32, 4096, 32, 32000, num_local_experts="eight"))
+
+
+COMMAND_R = {"model_type": "cohere", "hidden_size": 8192, "intermediate_size": 22528, "num_attention_heads": 64,
+             "num_hidden_layers": 40, "vocab_size": 256000}  # fmt: skip
+R7B = {"model_type": "cohere2", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+       "num_key_value_heads": 8, "num_hidden_layers": 32, "vocab_size": 256000}  # fmt: skip
+OLMO = {"model_type": "olmo", "d_model": 4096, "n_heads": 32, "n_layers": 32, "mlp_ratio": 4, "mlp_hidden_size": 22016,
+        "vocab_size": 50304, "tie_word_embeddings": False}  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "billions"), [(COMMAND_R, 34.98), (R7B, 8.03), (OLMO, 6.888)])
+def test_the_defaults_of_the_family(config: dict[str, Any], billions: float) -> None:
+    assert shape_from_config(config).params / 1e9 == pytest.approx(billions, rel=0.005)
+
+
+@pytest.mark.parametrize("family", ["mamba2", "rwkv", "lfm2", "minimax", "kimi_linear", "arctic", "mllama", "clip"])
+def test_what_is_no_stack_of_attention_layers_is_refused_by_name(family: str) -> None:
+    with pytest.raises(DescriptionError, match=f"{family} has "):
+        shape_from_config(COMMAND_R | {"model_type": family})
+
+
+def test_layers_that_differ_are_refused() -> None:
+    with pytest.raises(DescriptionError, match="blocks that differ"):
+        shape_from_config(COMMAND_R | {"model_type": "nemotron-nas", "block_configs": [{"ffn": {"ffn_mult": 2.6}}]})

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from syncline.errors import DescriptionError
+from syncline.fabric import load
+from syncline.sim.step import machine_from_fabric, step
 from syncline.workload.read_job import load_job
 from syncline.workload.shape import Shape
 from syncline.workload.software import facts_of
@@ -159,3 +161,26 @@ def test_mistakes_are_said_in_plain_words(tmp_path: Path, text: str, says: str) 
         load_job(tmp_path / "job.yaml")
     assert says in str(error.value)
     assert "cluster-file" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("parallel", "batch", "rule"),
+    [
+        ({"tp": 8, "pp": 4, "virtual": 3}, 64, "virtual-stages"),  # 80 layers, 20 a stage
+        ({"tp": 8, "pp": 4, "virtual": 2}, 6, "interleaved-micro-batches"),
+    ],
+)
+def test_step_refuses_the_impossible_by_its_rule(parallel: dict[str, int], batch: int, rule: str) -> None:
+    machine = machine_from_fabric(load("h100-64-rail"))
+    data = {"model": "llama3-70b", "parallel": {**parallel, "dp": 1}, "batch": {"global": batch}, "gpus": 32}
+    with pytest.raises(DescriptionError, match=f"Rule {rule}|does not divide|do not divide") as error:
+        step(machine, load_job(data))
+    assert rule in (error.value.detail or "")
+
+
+def test_kv_heads_are_held_whole_or_copied() -> None:
+    shape = {"layers": 8, "hidden": 1536, "heads": 12, "kv_heads": 4, "vocab": 1000}
+    with pytest.raises(DescriptionError, match="4 KV heads") as error:
+        load_job({"model": shape, "parallel": {"tp": 6}, "batch": {"global": 8}})
+    assert "kv-heads" in error.value.detail
+    assert load_job({"model": shape, "parallel": {"tp": 12}, "batch": {"global": 8}}).parallel.tp == 12

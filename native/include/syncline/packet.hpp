@@ -10,7 +10,7 @@
 
 namespace syncline::packet {
 
-enum class Transport : std::uint8_t { line, dcqcn, dctcp, swift, hpcc, timely, cubic, pull, spray, slotted };
+enum class Transport : std::uint8_t { line, dcqcn, dctcp, swift, hpcc, timely, cubic, pull, spray, slotted, custom };
 enum class Recovery : std::uint8_t { go_back_n, selective };
 enum class Spread : std::uint8_t { flow, flowlet, packet, recycle };
 enum class Routing : std::uint8_t { hash, first, adaptive, valiant, ugal };
@@ -32,17 +32,26 @@ struct Profile {
     double max_window_bytes = 1e18;
     double start_Bps = 0;  // 0: the rate of the port
     double min_Bps = 1e7;
+    bool window_follows_rate = false;  // the window shrinks with the rate: window_bytes x rate / line rate
+    // Recovery. The timer is RFC 6298's, never shorter than `timeout_ps`.
     std::int64_t timeout_ps = 1'000'000'000;
+    std::int64_t timeout_low_ps = 0;  // instead, while no more than `few_packets` are out (IRN); 0: the same
+    int few_packets = 3;
+    bool tail_probe = false;          // selective: RFC 8985's probe after two round trips without news
+    bool finds_lost_repeats = true;   // selective: a repeat is lost when something sent later has arrived (RFC 8985)
+    std::int64_t reorder_ps = 0;      // so much later; 0: a quarter of the base round trip
     std::int64_t flowlet_gap_ps = 50'000'000;
     std::int64_t base_rtt_ps = 10'000'000;
     // DCQCN
     double gain = 1.0 / 256;  // also DCTCP's
     std::int64_t alpha_timer_ps = 55'000'000;
     std::int64_t rate_timer_ps = 55'000'000;
-    std::int64_t cnp_interval_ps = 50'000'000;
+    std::int64_t cnp_interval_ps = 50'000'000;  // 0: every acknowledgement tells of its marks instead
     std::int64_t decrease_interval_ps = 4'000'000;
     double byte_counter = 10e6;
     int fast_stages = 5;
+    bool clamps_target = true;  // a cut sets the target to the rate before it, also where the rate has not risen since
+    bool cuts_on_timer = false;  // cuts happen at ticks of the decrease timer, as in the ns-3 model of HPCC's authors
     double additive_Bps = 5e6;
     double hyper_Bps = 50e6;
     // Swift and spraying: the delay to aim at
@@ -69,6 +78,8 @@ struct Profile {
     std::int64_t slot_ps = 0;
     std::int64_t guard_ps = 0;
     int num_slots = 1;
+    // A law of the user's (packet_law.h), by the address of its function.
+    std::uint64_t law = 0;
 };
 
 // What ports do with one traffic class. Class 0 goes before all others.
@@ -144,6 +155,8 @@ struct Setup {
     std::int64_t sample_ps = 0;  // 0: no samples
     std::span<const std::int32_t> sample_port;
     std::span<const std::int32_t> sample_flow;
+    std::span<const std::int32_t> capture_port;  // every packet that these send is written down
+    std::int64_t capture_most = 1'000'000;
 };
 
 enum class State : int { running, finished, deadlock, stalled };
@@ -163,6 +176,7 @@ struct Counters {
     std::int64_t dead = 0;            // sent into a failed link, or without a route
     std::int64_t pauses = 0;
     std::int64_t timeouts = 0;
+    std::int64_t probes = 0;          // of tails (RFC 8985)
     std::int64_t notices = 0;         // congestion notifications
     std::int64_t sent_bytes = 0;
     std::int64_t delivered_bytes = 0;
@@ -176,6 +190,7 @@ struct Counters {
 
 struct PortColumns {
     std::vector<std::int64_t> wire_bytes, packets, drops, marks, trims, pauses, paused_ps, peak_bytes;
+    std::vector<std::int64_t> booked_ps;  // what is counted as sent leaves until so long from now
 };
 
 // Data packets by connection; `lost` are those dropped, destroyed on a link or sent into a dead one.
@@ -188,6 +203,14 @@ struct Samples {
     std::vector<std::int64_t> queue_bytes, wire_bytes, marks, paused;             // rows x ports
     std::vector<double> flow_Bps, flow_window_bytes;                              // rows x flows
     std::vector<std::int64_t> flow_bytes;                                         // delivered
+};
+
+// What captured ports sent, one row a packet. `kind` 0 data, 1 acknowledgement, 2 negative, 3 pull, 4 notification.
+struct Captured {
+    std::vector<std::int64_t> time_ps;
+    std::vector<std::int32_t> port, flow;
+    std::vector<std::uint32_t> seq, ack, wire_bytes, payload_bytes;
+    std::vector<std::uint8_t> kind, flags, traffic_class;
 };
 
 class Core;
@@ -212,6 +235,7 @@ public:
     PortColumns ports() const;
     FlowColumns flows() const;
     const Samples& samples() const;
+    const Captured& captured() const;
     std::vector<std::int32_t> cycle() const;  // ports that wait for each other, after a deadlock
     // The ports a packet may take from a switch towards an endpoint.
     std::vector<std::int32_t> next_ports(std::int32_t from_switch, std::int32_t endpoint) const;

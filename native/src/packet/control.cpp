@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core.hpp"
+#include "packet_law.h"
 
 namespace syncline::packet {
 
@@ -20,10 +21,13 @@ void Core::start_control(Flow& flow, const Profile& profile) {
     flow.target = flow.rate;
     flow.x = flow.y = 0;
     flow.t0 = flow.t1 = flow.t2 = now;
+    flow.count_a = flow.count_b = flow.count_c = 0;
     switch (static_cast<Transport>(profile.transport)) {
         case Transport::dctcp:
         case Transport::cubic: flow.target = 1e18; break;  // slow start has no end yet
         case Transport::hpcc: flow.target = flow.window; break;
+        case Transport::dcqcn: flow.t2 = now - profile.decrease_interval_ps; break;  // the first notification counts
+        case Transport::custom: consult(static_cast<u32>(&flow - flows_.data()), profile, SYNCLINE_START, nullptr, 0); break;
         default: break;
     }
 }
@@ -35,18 +39,8 @@ void Core::limit(Flow& flow, const Profile& profile) const {
 
 void Core::before_send(Flow& flow, const Profile& profile, u32 wire) {
     const double line = line_rate(flow);
-    if (static_cast<Transport>(profile.transport) == Transport::dcqcn && flow.rate < line) {
-        // Timers only matter when something is sent, so they are caught up with here.
-        const i64 alphas = (now - flow.t0) / profile.alpha_timer_ps;
-        if (alphas > 0) {
-            flow.alpha *= std::pow(1 - profile.gain, static_cast<double>(alphas));
-            flow.t0 += alphas * profile.alpha_timer_ps;
-        }
-        while (now - flow.t1 >= profile.rate_timer_ps && flow.rate < line) {
-            flow.t1 += profile.rate_timer_ps;
-            ++flow.count_a;
-            increase_rate(flow, profile);
-        }
+    if (static_cast<Transport>(profile.transport) == Transport::dcqcn && (flow.rate < line || flow.count_c != 0)) {
+        catch_up(flow, profile);
         flow.x += wire;
         if (flow.x >= profile.byte_counter) {
             flow.x = 0;
@@ -65,11 +59,55 @@ void Core::before_send(Flow& flow, const Profile& profile, u32 wire) {
     flow.next_send = std::max(flow.next_send, now - lasts) + lasts;
 }
 
+// DCQCN. Its timers only matter when something is sent or a notification comes, so they are caught up with then.
+//   t0 alpha's last tick, t1 the rate's, t2 the last cut or tick of the decrease timer
+//   count_a, count_b: ticks of the rate timer and of the byte counter since the last cut
+//   count_c: 1 told since alpha's last tick, 2 told since the decrease timer's, 4 told ever
+void Core::catch_up(Flow& flow, const Profile& profile) {
+    if (profile.cuts_on_timer && (flow.count_c & 2) != 0) {
+        const Time due = flow.t2 + profile.decrease_interval_ps;
+        if (due <= now) {
+            tick_until(flow, profile, due);
+            cut_rate(flow, profile);
+            flow.t1 = flow.t2 = due;
+            flow.count_c &= ~2u;
+        }
+    }
+    tick_until(flow, profile, now);
+    if (profile.cuts_on_timer) flow.t2 += (now - flow.t2) / profile.decrease_interval_ps * profile.decrease_interval_ps;
+    if (profile.window_follows_rate) flow.window = profile.window_bytes * flow.rate / line_rate(flow);
+}
+
+void Core::tick_until(Flow& flow, const Profile& profile, Time until) {
+    i64 ticks = (until - flow.t0) / profile.alpha_timer_ps;
+    flow.t0 += ticks * profile.alpha_timer_ps;
+    if (ticks > 0 && (flow.count_c & 1) != 0) {
+        flow.alpha = (1 - profile.gain) * flow.alpha + profile.gain;
+        flow.count_c &= ~1u;
+        --ticks;
+    }
+    if (ticks > 0) flow.alpha *= std::pow(1 - profile.gain, static_cast<double>(ticks));
+    const double line = line_rate(flow);
+    while (until - flow.t1 >= profile.rate_timer_ps && flow.rate < line) {
+        flow.t1 += profile.rate_timer_ps;
+        ++flow.count_a;
+        increase_rate(flow, profile);
+    }
+    if (flow.rate >= line) {
+        const i64 rest = (until - flow.t1) / profile.rate_timer_ps;
+        flow.t1 += rest * profile.rate_timer_ps;
+        flow.count_a += static_cast<u32>(std::min<i64>(rest, 1000));
+    }
+}
+
+// With the rate timer alone (the ns-3 model) the stages are its ticks: recover, then one additive step, then hyper.
 void Core::increase_rate(Flow& flow, const Profile& profile) {
     const u32 stages = static_cast<u32>(profile.fast_stages);
-    if (std::min(flow.count_a, flow.count_b) > stages) {
+    const u32 most = std::max(flow.count_a, flow.count_b);
+    const u32 least = profile.cuts_on_timer ? most - 1 : std::min(flow.count_a, flow.count_b);
+    if (least > stages) {
         flow.target += profile.hyper_Bps * kPerSecond;
-    } else if (std::max(flow.count_a, flow.count_b) > stages) {
+    } else if (profile.cuts_on_timer ? most > stages : most >= stages) {
         flow.target += profile.additive_Bps * kPerSecond;
     }
     const double line = line_rate(flow);
@@ -78,17 +116,53 @@ void Core::increase_rate(Flow& flow, const Profile& profile) {
     if (flow.rate > 0.9995 * line) flow.rate = line;
 }
 
-// A congestion notification (DCQCN).
-void Core::on_notice(Flow& flow, const Profile& profile) {
-    if (now - flow.t2 < profile.decrease_interval_ps && flow.t2 > 0) return;
-    flow.t2 = now;
-    flow.target = flow.rate;
+void Core::cut_rate(Flow& flow, const Profile& profile) {
+    if (profile.clamps_target || flow.count_a > 0) flow.target = flow.rate;
     flow.rate *= 1 - flow.alpha / 2;
-    flow.alpha = (1 - profile.gain) * flow.alpha + profile.gain;
-    flow.t0 = flow.t1 = now;
     flow.count_a = flow.count_b = 0;
     flow.x = 0;
-    limit(flow, profile);
+    flow.rate = std::clamp(flow.rate, profile.min_Bps * kPerSecond, line_rate(flow));
+}
+
+// A congestion notification.
+void Core::on_notice(Flow& flow, const Profile& profile) {
+    if (profile.cuts_on_timer) {
+        if ((flow.count_c & 4) == 0) {
+            flow.count_c = 2 | 4;
+            flow.t0 = flow.t1 = flow.t2 = now;
+            flow.alpha = 1;
+            return;
+        }
+        catch_up(flow, profile);
+        flow.count_c |= 1 | 2;
+        return;
+    }
+    if (now - flow.t2 < profile.decrease_interval_ps) return;
+    catch_up(flow, profile);
+    cut_rate(flow, profile);
+    flow.alpha = (1 - profile.gain) * flow.alpha + profile.gain;
+    flow.t0 = flow.t1 = flow.t2 = now;
+    if (profile.window_follows_rate) flow.window = profile.window_bytes * flow.rate / line_rate(flow);
+}
+
+// A law of the user's.
+void Core::consult(u32 index, const Profile& profile, int what, const Packet* ack, u32 newly) {
+    Flow& flow = flows_[index];
+    const double payload = profile.payload_bytes;
+    const syncline_news news{
+        SYNCLINE_LAW_VERSION, what, static_cast<double>(now) * 1e-12,
+        ack != nullptr ? static_cast<double>(now - ack->sent) * 1e-12 : 0.0, flow.rtt * 1e-12,
+        static_cast<double>(profile.base_rtt_ps) * 1e-12, line_rate(flow) * 1e12, payload, newly * payload,
+        ack != nullptr ? static_cast<double>(ack->payload_bytes) : 0.0, flow.flying * payload,
+        ack != nullptr ? static_cast<double>(ack->hops) : 0.0};
+    syncline_state state{flow.window, flow.rate * 1e12, {}};
+    Memory& memory = memories_[index];
+    std::copy_n(memory.number, 16, state.memory);
+    reinterpret_cast<syncline_law>(profile.law)(&news, &state);
+    std::copy_n(state.memory, 16, memory.number);
+    // What is no number is no answer: the connection goes on as before.
+    if (state.window_bytes > 0) flow.window = state.window_bytes;
+    if (state.rate_Bps > 0) flow.rate = state.rate_Bps * kPerSecond;
 }
 
 void Core::on_ack(u32 index, const Packet& pkt, u32 newly, u32 packet) {
@@ -96,9 +170,17 @@ void Core::on_ack(u32 index, const Packet& pkt, u32 newly, u32 packet) {
     const Profile& profile = profiles_[flow.profile];
     switch (static_cast<Transport>(profile.transport)) {
         case Transport::line:
-        case Transport::dcqcn:
         case Transport::pull:
         case Transport::slotted: return;
+        case Transport::dcqcn:
+            if (profile.cnp_interval_ps == 0 && pkt.payload_bytes > 0) {
+                ++count.notices;
+                on_notice(flow, profile);
+            } else if (profile.window_follows_rate) {
+                catch_up(flow, profile);
+            }
+            return;
+        case Transport::custom: consult(index, profile, SYNCLINE_ACK, &pkt, newly); break;
         case Transport::dctcp: dctcp(flow, profile, pkt, newly); break;
         case Transport::swift: swift(flow, profile, pkt, newly); break;
         case Transport::spray: sprayed(flow, profile, pkt, newly); break;
@@ -118,15 +200,17 @@ void Core::dctcp(Flow& flow, const Profile& profile, const Packet& ack, u32 newl
         flow.x = flow.y = 0;
         flow.mark_seq = flow.next;
     }
-    if (ack.payload_bytes > 0 && flow.una >= flow.count_b) {
+    if (ack.payload_bytes > 0 && flow.una >= flow.cut_seq) {
         flow.window *= 1 - flow.alpha / 2;
         flow.target = flow.window;
-        flow.count_b = flow.next;
+        flow.cut_seq = flow.sent_end;
+        if (flow.scores != kNone) scores_[flow.scores].cut_at = now;
     }
     const double payload = profile.payload_bytes;
+    if (!window_is_used(flow, profile, newly)) return;
     if (flow.window < flow.target) {
         flow.window += newly * payload;
-    } else if (flow.una >= flow.count_b) {
+    } else if (flow.una >= flow.cut_seq) {
         flow.window += profile.additive_packets * payload * payload * newly / flow.window;
     }
 }
@@ -217,6 +301,8 @@ void Core::hpcc(u32 index, const Profile& profile, const Packet& ack, u32 packet
 
 void Core::timely(Flow& flow, const Profile& profile, const Packet& ack) {
     const double rtt = static_cast<double>(now - ack.sent);
+    if (flow.x != 0 && flow.una < flow.mark_seq) return;  // once a round trip
+    flow.mark_seq = flow.next;
     if (flow.x == 0) {
         flow.x = rtt;
         return;
@@ -239,39 +325,51 @@ void Core::timely(Flow& flow, const Profile& profile, const Packet& ack) {
     }
 }
 
+// Whether the window is what holds the connection back; otherwise it must not grow (RFC 9438, 5.8).
+bool Core::window_is_used(const Flow& flow, const Profile& profile, u32 newly) const {
+    const double out = (flow.flying + newly + 1.0) * profile.payload_bytes;
+    return flow.standing == Standing::blocked || out * (flow.window < flow.target ? 2 : 1) >= flow.window;
+}
+
+// CUBIC (RFC 9438). x: the window before the last cut, y: what Reno would have, alpha: the window after it, all in packets;
+// t0: when that was.
 void Core::cubic(Flow& flow, const Profile& profile, const Packet&, u32 newly) {
+    if (!window_is_used(flow, profile, newly)) return;
     const double payload = profile.payload_bytes;
     if (flow.window < flow.target) {
         flow.window += newly * payload;
         return;
     }
-    // x: the window before the last cut, in packets; t0: when that was.
+    if (flow.una < flow.cut_seq) return;  // repairing: the window stays
     const double most = flow.x, window = flow.window / payload;
-    const double inflection = std::cbrt(most * (1 - profile.decrease) / profile.cubic_c);
-    const double since = static_cast<double>(now - flow.t0 + profile.base_rtt_ps) * kPerSecond;
-    const double aim = profile.cubic_c * std::pow(since - inflection, 3) + most;
-    const double rtts = static_cast<double>(now - flow.t0) / static_cast<double>(profile.base_rtt_ps);
-    const double reno = most * profile.decrease + 3 * (1 - profile.decrease) / (1 + profile.decrease) * rtts;
-    const double wanted = std::max(aim, reno);
-    if (wanted > window) flow.window += newly * payload * (wanted - window) / window;
+    const double root = std::cbrt(std::max(most - flow.alpha, 0.0) / profile.cubic_c);
+    const auto curve = [&](double since) { return profile.cubic_c * std::pow(since - root, 3) + most; };
+    const double since = static_cast<double>(now - flow.t0) * kPerSecond;
+    const double gain = flow.y >= most ? 1.0 : 3 * (1 - profile.decrease) / (1 + profile.decrease);
+    flow.y += gain * newly / window;
+    if (curve(since) < flow.y) {
+        flow.window = std::max(flow.window, flow.y * payload);
+        return;
+    }
+    const double aim = std::clamp(curve(since + flow.rtt * kPerSecond), window, 1.5 * window);
+    flow.window += newly * payload * (aim - window) / window;
 }
 
 void Core::on_loss(Flow& flow, const Profile& profile, bool timeout) {
+    const bool again = timeout && flow.backoff > 1;  // the same loss as at the last timeout
     switch (static_cast<Transport>(profile.transport)) {
         case Transport::cubic:
-            if (!timeout && flow.una < flow.count_b) return;  // one cut a window
-            flow.count_b = flow.next;
-            flow.x = flow.window / profile.payload_bytes;
-            flow.t0 = now;
-            flow.window *= profile.decrease;
-            flow.target = flow.window;
+            if (!again) {
+                const double window = flow.window / profile.payload_bytes;
+                flow.x = window < flow.x ? window * (1 + profile.decrease) / 2 : window;  // fast convergence
+                flow.target = flow.window = std::max(flow.window * profile.decrease, 2.0 * profile.payload_bytes);
+                flow.alpha = flow.y = flow.window / profile.payload_bytes;
+                flow.t0 = now;
+            }
             if (timeout) flow.window = profile.min_window_bytes;
             break;
         case Transport::dctcp:
-            if (!timeout && flow.una < flow.count_b) return;
-            flow.count_b = flow.next;
-            flow.window /= 2;
-            flow.target = flow.window;
+            if (!again) flow.target = flow.window = std::max(flow.window / 2, 2.0 * profile.payload_bytes);
             if (timeout) flow.window = profile.min_window_bytes;
             break;
         case Transport::swift:
@@ -279,6 +377,9 @@ void Core::on_loss(Flow& flow, const Profile& profile, bool timeout) {
             if (now - flow.t0 < profile.base_rtt_ps) return;
             flow.t0 = now;
             flow.window *= 1 - profile.max_decrease;
+            break;
+        case Transport::custom:
+            consult(static_cast<u32>(&flow - flows_.data()), profile, timeout ? SYNCLINE_TIMEOUT : SYNCLINE_LOSS, nullptr, 0);
             break;
         default: return;
     }

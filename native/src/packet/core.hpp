@@ -20,6 +20,7 @@ public:
     Time now = 0;
     Counters count;
     Samples samples;
+    Captured captured;
     std::vector<i64> begin, end, last_sent, limited;
     std::vector<std::int32_t> cycle;
     Table<Port> ports;
@@ -106,13 +107,22 @@ private:
 
     // recovery.cpp
     void arm(u32 flow);
+    void arm_probe(u32 flow);
+    void probe(u32 flow);
+    bool held(const Flow& flow) const;
     void time_out(u32 flow);
+    void measure_rtt(Flow& flow, Time sent);
+    Time timeout_of(const Flow& flow, const Profile& profile) const;
+    void note_repeat(Flow& flow, u32 seq);
+    void forget_repeat(Flow& flow, u32 seq);
+    void cut(Flow& flow, const Profile& profile, bool timeout);
     void start_pulls_anew(Flow& flow, const Profile& profile);
     void acknowledged(u32 packet);
     u32 score(Flow& flow, const Packet& packet);
-    void take_lost(Flow& flow, u32 seq);
+    bool take_lost(Flow& flow, u32 seq);
     u32 next_lost(Flow& flow);
     void find_lost(Flow& flow, const Profile& profile);
+    void declare_lost(Flow& flow, const Profile& profile, u32 stop);
     void go_back(Flow& flow);
 
     // receiver.cpp
@@ -128,6 +138,7 @@ private:
     void on_ack(u32 flow, const Packet& packet, u32 newly, u32 packet_index);
     void on_loss(Flow& flow, const Profile& profile, bool timeout);
     void on_notice(Flow& flow, const Profile& profile);
+    bool window_is_used(const Flow& flow, const Profile& profile, u32 newly) const;
     void before_send(Flow& flow, const Profile& profile, u32 wire);
     void dctcp(Flow& flow, const Profile& profile, const Packet& ack, u32 newly);
     void swift(Flow& flow, const Profile& profile, const Packet& ack, u32 newly);
@@ -136,6 +147,11 @@ private:
     void timely(Flow& flow, const Profile& profile, const Packet& ack);
     void cubic(Flow& flow, const Profile& profile, const Packet& ack, u32 newly);
     void increase_rate(Flow& flow, const Profile& profile);
+    void catch_up(Flow& flow, const Profile& profile);
+    void tick_until(Flow& flow, const Profile& profile, Time until);
+    void cut_rate(Flow& flow, const Profile& profile);
+    void consult(u32 flow, const Profile& profile, int what, const Packet* ack, u32 newly);
+    void capture(u32 port, const Packet& packet, Time start);
     void limit(Flow& flow, const Profile& profile) const;
     double line_rate(const Flow& flow) const { return 65536.0 / ports[flow.port].cost; }
 
@@ -170,6 +186,7 @@ private:
     Table<Queue> queues_;      // class by class: most ports use one of them only
     Table<Ingress> ingress_;
     std::vector<u32> back_;
+    std::vector<Time> signalled_;  // when the last signal to the sending end of each port arrives
     std::vector<double> loss_;
     std::vector<u32> full_cost_;
     std::vector<Wire> wires_;
@@ -216,6 +233,8 @@ private:
     std::vector<double> change_factor_;
     Time sample_ps_ = 0;
     std::vector<std::int32_t> sample_port_, sample_flow_;
+    i64 capture_most_ = 0;
+    std::vector<Memory> memories_;  // of connections under a law of the user's
     i64 seen_progress_ = -1, idle_watches_ = 0;
     State state_ = State::running;
 };

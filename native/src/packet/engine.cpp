@@ -56,7 +56,13 @@ void Core::happen(u32 what) {
             flows_[index].standing = Standing::idle;
             activate(index);
             break;
-        case Happens::timeout: time_out(index); break;
+        case Happens::timeout:
+            if ((index & kProbe) != 0) {
+                probe(index & ~kProbe);
+            } else {
+                time_out(index);
+            }
+            break;
         case Happens::pull: pull(index); break;
         case Happens::task: run_task(index); break;
         case Happens::bus: segment(index); break;
@@ -206,6 +212,7 @@ std::span<const i64> Engine::end_ps() const { return core_->end; }
 std::span<const i64> Engine::last_sent_ps() const { return core_->last_sent; }
 std::span<const i64> Engine::limited_ps() const { return core_->limited; }
 const Samples& Engine::samples() const { return core_->samples; }
+const Captured& Engine::captured() const { return core_->captured; }
 std::vector<std::int32_t> Engine::cycle() const { return core_->cycle; }
 
 PortColumns Engine::ports() const {
@@ -221,6 +228,7 @@ PortColumns Engine::ports() const {
         const bool still = core_->ports[p].paused != 0;
         columns.paused_ps.push_back(tally.paused + (still ? core_->now - tally.paused_since : 0));
         columns.peak_bytes.push_back(core_->ports[p].peak_bytes);
+        columns.booked_ps.push_back(std::max<i64>(core_->ports[p].busy_until - core_->now, 0));
     }
     return columns;
 }

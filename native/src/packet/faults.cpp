@@ -119,6 +119,20 @@ bool Core::find_cycle() {
     return false;
 }
 
+void Core::capture(u32 port, const Packet& packet, Time start) {
+    if (static_cast<i64>(captured.time_ps.size()) >= capture_most_) return;
+    captured.time_ps.push_back(start);
+    captured.port.push_back(static_cast<std::int32_t>(port));
+    captured.flow.push_back(static_cast<std::int32_t>(packet.flow));
+    captured.seq.push_back(packet.seq);
+    captured.ack.push_back(packet.type == Type::data ? 0 : packet.ack);
+    captured.wire_bytes.push_back(packet.wire_bytes);
+    captured.payload_bytes.push_back(packet.type == Type::data ? packet.payload_bytes : 0);
+    captured.kind.push_back(static_cast<u8>(packet.type));
+    captured.flags.push_back(packet.flags);
+    captured.traffic_class.push_back(packet.traffic_class);
+}
+
 void Core::sample() {
     samples.time_ps.push_back(now);
     for (const auto port : sample_port_) {

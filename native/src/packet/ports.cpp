@@ -298,7 +298,10 @@ void Core::signal(u32 port, u32 traffic_class, Type type, u32 amount) {
     pkt.ack = amount;
     const Port& back = ports[back_[port]];
     const Time start = std::max(now, back.busy_until);
-    calendar_.push(start + crossing(back, kSignalBytes) + back.latency, event(Happens::arrival, packet));
+    // Signals of one port arrive in the order of sending, never in the same moment: a resume must not overtake its pause.
+    Time& last = signalled_[port];
+    last = std::max(start + crossing(back, kSignalBytes) + back.latency, last + 1);
+    calendar_.push(last, event(Happens::arrival, packet));
 }
 
 void Core::obey(u32 packet) {
@@ -341,7 +344,8 @@ void Core::transmit(u32 port, u32 packet, Time start) {
         seen.hop[seen.count++] = {start, out.wire_bytes, out.queued_bytes, port};
     }
     if (credits_) ingress(port, pkt.traffic_class).credit -= pkt.wire_bytes;
-    if (out.lossy && random_.unit() < loss_[port]) {
+    if (out.special != 0 && (out.special & kCaptured) != 0) capture(port, pkt, start);
+    if ((out.special & kLossy) != 0 && random_.unit() < loss_[port]) {
         if (credits_) ingress(port, pkt.traffic_class).credit += pkt.wire_bytes;
         lose(packet, count.errors);
         return;

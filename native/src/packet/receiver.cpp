@@ -12,9 +12,12 @@ constexpr int kManyWays = 1 << 16;
 }  // namespace
 
 void Core::receive(u32 packet) {
-    const Packet& pkt = packets_[packet];
-    if (credits_) release(pkt.port, pkt.traffic_class, pkt.wire_bytes);
-    if (pkt.type == Type::data) {
+    const Type type = packets_[packet].type;
+    if (credits_) {
+        const Packet& pkt = packets_[packet];
+        release(pkt.port, pkt.traffic_class, pkt.wire_bytes);  // may move the pool: `pkt` is void from here on
+    }
+    if (type == Type::data) {
         receive_data(packet);
     } else {
         acknowledged(packet);
@@ -64,7 +67,7 @@ void Core::receive_data(u32 packet) {
     }
     if ((pkt.flags & kMarked) != 0) {
         ++flow.marked;
-        const bool told = static_cast<Transport>(profile.transport) == Transport::dcqcn;
+        const bool told = static_cast<Transport>(profile.transport) == Transport::dcqcn && profile.cnp_interval_ps > 0;
         if (told && (flow.last_notice < 0 || now - flow.last_notice >= profile.cnp_interval_ps)) {
             flow.last_notice = now;
             ++count.notices;

@@ -1,6 +1,11 @@
 // What has arrived, what is lost, and what is sent again.
+//
+// Selective repeat finds losses as RFC 8985 does: a packet with enough later ones acknowledged, a repeat when something sent
+// after it has arrived, a tail when its probe has. The timer (RFC 6298) runs from the oldest packet that is not acknowledged
+// and starts anew only when that one is.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "core.hpp"
 
@@ -16,13 +21,83 @@ u32 Core::next_lost(Flow& flow) {
     return seq;
 }
 
+// A packet goes out again: from now on something sent later must not arrive before it.
+void Core::note_repeat(Flow& flow, u32 seq) {
+    Scores& scores = scores_[flow.scores];
+    if (!scores.repeats) scores.repeats = std::make_unique<Repeats>();
+    scores.repeats->rows.push_back({seq, now});
+}
+
+// The round trip, smoothed, and how far it strays (RFC 6298).
+void Core::measure_rtt(Flow& flow, Time sent) {
+    const float found = static_cast<float>(now - sent);
+    if (flow.rtt == 0) {
+        flow.rtt = found;
+        flow.rtt_spread = found / 2;
+        return;
+    }
+    const float off = found - flow.rtt;
+    flow.rtt_spread += (std::fabs(off) - flow.rtt_spread) / 4;
+    flow.rtt += off / 8;
+}
+
+Time Core::timeout_of(const Flow& flow, const Profile& profile) const {
+    const bool few = profile.timeout_low_ps > 0 && flow.flying <= static_cast<u32>(profile.few_packets);
+    const Time least = few ? profile.timeout_low_ps : profile.timeout_ps;
+    return std::max(least, static_cast<Time>(flow.rtt + 4 * flow.rtt_spread)) << flow.backoff;
+}
+
+// The timer starts anew: the oldest packet that is not acknowledged is another one, or the first.
 void Core::arm(u32 index) {
     Flow& flow = flows_[index];
     const Profile& profile = profiles_[flow.profile];
-    flow.deadline = now + (profile.timeout_ps << flow.backoff);
-    if (flow.timer_armed) return;
-    flow.timer_armed = true;
-    calendar_.push(flow.deadline, event(Happens::timeout, index));
+    flow.deadline = now + timeout_of(flow, profile);
+    if (!flow.timer_armed) {
+        flow.timer_armed = true;
+        calendar_.push(flow.deadline, event(Happens::timeout, index));
+    }
+    if (profile.tail_probe && flow.rtt > 0) arm_probe(index);
+}
+
+void Core::arm_probe(u32 index) {
+    Flow& flow = flows_[index];
+    Scores& scores = scores_[flow.scores];
+    flow.probed = false;
+    scores.probe_at = now + static_cast<Time>(2 * flow.rtt);
+    if (flow.probe_armed) return;
+    flow.probe_armed = true;
+    calendar_.push(scores.probe_at, event(Happens::timeout, index | kProbe));
+}
+
+// Two round trips without news: the last packet goes again, so that what comes back shows what is missing.
+void Core::probe(u32 index) {
+    Flow& flow = flows_[index];
+    Scores& scores = scores_[flow.scores];
+    flow.probe_armed = false;
+    if (flow.una == flow.sent_end || flow.probed) return;
+    if (now < scores.probe_at) {
+        flow.probe_armed = true;
+        calendar_.push(scores.probe_at, event(Happens::timeout, index | kProbe));
+        return;
+    }
+    if (held(flow) || flow.num_lost != 0) return;
+    flow.probed = true;
+    ++count.probes;
+    // Where the last has arrived there is nothing to show: what is missing before it is lost.
+    if (scores.acked.test(flow.sent_end - 1)) {
+        declare_lost(flow, profiles_[flow.profile], flow.highest);
+    } else {
+        take_lost(flow, flow.sent_end - 1);
+    }
+    flow.deadline = std::max(flow.deadline, now + timeout_of(flow, profiles_[flow.profile]));
+    activate(index);
+}
+
+// Nobody can tell a loss from waiting while the port itself may not send.
+bool Core::held(const Flow& flow) const {
+    const Port& out = ports[flow.port];
+    const bool paused = (out.paused >> profiles_[flow.profile].data_class & 1) != 0;
+    return !out.up || paused;
 }
 
 void Core::time_out(u32 index) {
@@ -36,19 +111,19 @@ void Core::time_out(u32 index) {
         calendar_.push(flow.deadline, event(Happens::timeout, index));
         return;
     }
-    // Nothing of it can be lost while the port itself is held back.
-    const Port& out = ports[flow.port];
-    const bool held = !out.up || (out.paused >> profile.data_class & 1) != 0 || flow.standing == Standing::ready;
-    if (!held) {
+    if (!held(flow)) {
         ++count.timeouts;
         flow.backoff = static_cast<u8>(std::min(flow.backoff + 1, 6));
         if (static_cast<Recovery>(profile.recovery) == Recovery::go_back_n) {
             go_back(flow);
         } else {
             for (u32 seq = flow.una; seq != flow.next; ++seq) take_lost(flow, seq);
+            Scores& scores = scores_[flow.scores];
+            scores.repeats.reset();
+            scores.recover = flow.sent_end;
         }
         if (pulled) start_pulls_anew(flow, profile);
-        on_loss(flow, profile, true);
+        cut(flow, profile, true);
     }
     arm(index);
     activate(index);
@@ -65,13 +140,15 @@ void Core::start_pulls_anew(Flow& flow, const Profile& profile) {
     flow.pulls_given = total > open ? total - open : 0;
 }
 
-void Core::take_lost(Flow& flow, u32 seq) {
+// Says whether that is news.
+bool Core::take_lost(Flow& flow, u32 seq) {
     Scores& scores = scores_[flow.scores];
-    if (seq < flow.una || scores.acked.test(seq) || scores.lost.test(seq)) return;
+    if (seq < flow.una || scores.acked.test(seq) || scores.lost.test(seq)) return false;
     scores.lost.set(seq);
     ++flow.num_lost;
     if (flow.flying > 0) --flow.flying;
     flow.lost_hint = std::min(flow.lost_hint, seq);
+    return true;
 }
 
 // Go-back-N: everything from the first missing packet on is sent again.
@@ -129,19 +206,60 @@ u32 Core::score(Flow& flow, const Packet& pkt) {
     return newly;
 }
 
-// Selective: a hole with enough acknowledged behind it is taken for lost, once; a second loss waits for the timer.
+// Selective: what must be lost by what has arrived. The window is cut once for all that was sent before the last cut.
 void Core::find_lost(Flow& flow, const Profile& profile) {
+    Scores& scores = scores_[flow.scores];
     const u32 threshold = static_cast<u32>(profile.duplicate_threshold);
-    if (flow.highest < flow.una + threshold) return;
-    const u32 stop = flow.highest - threshold;
-    bool any = false;
+    const Time reorder = profile.reorder_ps > 0 ? profile.reorder_ps : profile.base_rtt_ps / 4;
+    u32 stop = flow.highest > threshold ? flow.highest - threshold : 0;
+    if (scores.rack > scores.last_fresh + reorder) stop = flow.sent_end;  // a repeat overtook all first sendings
+    if (stop > flow.lost_scan || scores.repeats) declare_lost(flow, profile, stop);
+}
+
+// First sendings before `stop` that have not arrived are lost, and repeats that something sent later has overtaken.
+void Core::declare_lost(Flow& flow, const Profile& profile, u32 stop) {
+    Scores& scores = scores_[flow.scores];
+    const Time reorder = profile.reorder_ps > 0 ? profile.reorder_ps : profile.base_rtt_ps / 4;
+    bool any = false, fresh = false;
     for (u32 seq = std::max(flow.lost_scan, flow.una); seq < stop; ++seq) {
-        const u32 before = flow.num_lost;
-        take_lost(flow, seq);
-        any = any || flow.num_lost != before;
+        if (!take_lost(flow, seq)) continue;
+        any = true;
+        fresh = fresh || seq >= flow.cut_seq;
     }
     flow.lost_scan = std::max(flow.lost_scan, stop);
-    if (any) on_loss(flow, profile, false);
+    if (scores.repeats) {
+        Repeats& repeats = *scores.repeats;
+        while (repeats.head < repeats.rows.size() && repeats.rows[repeats.head].at + reorder < scores.rack) {
+            const Repeats::Row row = repeats.rows[repeats.head++];
+            if (row.seq == kNone || !take_lost(flow, row.seq)) continue;
+            any = true;
+            fresh = fresh || row.at > scores.cut_at;
+        }
+        if (repeats.head == repeats.rows.size()) {
+            repeats.rows.clear();
+            repeats.head = 0;
+        }
+    }
+    if (any) scores.recover = flow.sent_end;
+    if (fresh) cut(flow, profile, false);
+}
+
+// A loss that was told of by name: what was noted of that sending is void.
+void Core::forget_repeat(Flow& flow, u32 seq) {
+    Scores& scores = scores_[flow.scores];
+    if (!scores.repeats) return;
+    Repeats& repeats = *scores.repeats;
+    for (std::size_t i = repeats.head; i < repeats.rows.size(); ++i) {
+        if (repeats.rows[i].seq != seq) continue;
+        repeats.rows[i].seq = kNone;
+        return;
+    }
+}
+
+void Core::cut(Flow& flow, const Profile& profile, bool timeout) {
+    flow.cut_seq = flow.sent_end;
+    if (flow.scores != kNone) scores_[flow.scores].cut_at = now;
+    on_loss(flow, profile, timeout);
 }
 
 void Core::acknowledged(u32 packet) {
@@ -153,28 +271,35 @@ void Core::acknowledged(u32 packet) {
         give_packet(packet);
         return;
     }
+    const bool selective = static_cast<Recovery>(profile.recovery) == Recovery::selective;
+    const bool pulled = static_cast<Transport>(profile.transport) == Transport::pull;
+    const u32 before = flow.una;
     const u32 newly = score(flow, pkt);
-    if (newly != 0) {
-        flow.backoff = 0;
-        flow.deadline = now + profile.timeout_ps;
+    if (newly != 0) flow.backoff = 0;
+    if (pulled) {
+        // A receiver that asks for packets is heard as long as it lives, in whatever order they come.
+        flow.deadline = now + (profile.timeout_ps << flow.backoff);
+    } else if (pkt.type != Type::nack) {
+        measure_rtt(flow, pkt.sent);
+        if (selective) scores_[flow.scores].rack = std::max(scores_[flow.scores].rack, pkt.sent);
     }
+    if (flow.una != before && !pulled) arm(pkt.flow);
     if (pkt.type == Type::pull) ++flow.credit;
     if (pkt.type == Type::nack) {
-        if (static_cast<Recovery>(profile.recovery) == Recovery::go_back_n) {
+        if (!selective) {
             if (pkt.ack == flow.una && flow.next > flow.una) {
                 go_back(flow);
-                on_loss(flow, profile, false);
+                arm(pkt.flow);
+                cut(flow, profile, false);
             }
         } else {
             take_lost(flow, pkt.seq);
+            if ((pkt.flags & kAgain) != 0) forget_repeat(flow, pkt.seq);
             flow.count_c |= 1;  // told of a loss: spraying slows down at the next acknowledgement
         }
     } else {
         on_ack(pkt.flow, pkt, newly, packet);
-        if (static_cast<Recovery>(profile.recovery) == Recovery::selective &&
-            static_cast<Transport>(profile.transport) != Transport::pull) {
-            find_lost(flow, profile);
-        }
+        if (selective && !pulled) find_lost(flow, profile);  // a pulled packet is sent again when its header says so
     }
     give_packet(packet);
     activate(pkt.flow);

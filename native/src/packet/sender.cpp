@@ -46,6 +46,7 @@ bool Core::may_send(const Flow& flow) const {
     const Profile& profile = profiles_[flow.profile];
     if (static_cast<Transport>(profile.transport) == Transport::pull) return flow.credit > 0;
     if (flow.window >= kNoWindow || flow.flying == 0) return true;
+    if (profile.window_follows_rate) return flow.flying * static_cast<double>(profile.payload_bytes) < flow.window;
     return (flow.flying + 1.0) * profile.payload_bytes <= flow.window;
 }
 
@@ -120,7 +121,7 @@ void Core::label(Flow& flow, Packet& pkt, const Profile& profile) {
     switch (static_cast<Spread>(profile.spread)) {
         case Spread::flow: pkt.via = flow.way; break;
         case Spread::flowlet:
-            if (now - flow.last_send > profile.flowlet_gap_ps && flow.last_send > 0) {
+            if (now - flow.last_send > profile.flowlet_gap_ps && flow.last_send >= 0) {
                 flow.label = random_.next();
                 flow.way = kNone;
             }
@@ -156,6 +157,7 @@ u32 Core::make_data(u32 port, u32 traffic_class) {
     } while (!has_work(flows_[index]));
     Flow& flow = flows_[index];
     const Profile& profile = profiles_[flow.profile];
+    const bool pulled = static_cast<Transport>(profile.transport) == Transport::pull;
     const u32 packet = take_packet();
     Packet& pkt = packets_[packet];
     pkt.flags = 0;
@@ -171,7 +173,9 @@ u32 Core::make_data(u32 port, u32 traffic_class) {
             send_next(flow, task_next_[flow.send_task]);
         }
     }
+    const bool oldest = flow.una == flow.sent_end;
     if (seq < flow.sent_end) {
+        if (flow.scores != kNone && profile.finds_lost_repeats && !pulled) note_repeat(flow, seq);
         pkt.payload_bytes = payload_of(flow, seq);
         ++count.resent_packets;
         ++flow_tally[index].resent;
@@ -179,6 +183,7 @@ u32 Core::make_data(u32 port, u32 traffic_class) {
     } else {
         ++count.data_packets;
         flow.sent_end = seq + 1;
+        if (flow.scores != kNone) scores_[flow.scores].last_fresh = now;
     }
     pkt.type = Type::data;
     pkt.flow = index;
@@ -201,7 +206,11 @@ u32 Core::make_data(u32 port, u32 traffic_class) {
     --flow.credit;
     flow.last_send = now;
     before_send(flow, profile, pkt.wire_bytes);
-    arm(index);
+    if (oldest) {
+        arm(index);
+    } else if (profile.tail_probe && flow.rtt > 0 && !flow.probed) {
+        arm_probe(index);
+    }
 
     // Where the connection stands once this packet has left.
     const Time free = now + crossing(ports[port], pkt.wire_bytes);

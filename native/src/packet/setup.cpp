@@ -47,12 +47,18 @@ Core::Core(const Setup& setup) : calendar_(calendar_bits(setup)), random_(setup.
         const Profile& profile = profiles_[i];
         const auto known = [this](int c) { return c >= 0 && c < static_cast<int>(num_classes_); };
         expect(known(profile.data_class) && known(profile.ack_class), "traffic class of profile", i);
-        expect(profile.transport >= 0 && profile.transport <= static_cast<int>(Transport::slotted), "transport of profile", i);
+        expect(profile.transport >= 0 && profile.transport <= static_cast<int>(Transport::custom), "transport of profile", i);
         expect(profile.payload_bytes > 0 && profile.header_bytes >= 0 && profile.ack_bytes > 0 && profile.ack_every > 0,
                "packet size of profile", i);
         expect(profile.timeout_ps > 0 && profile.rate_timer_ps > 0 && profile.alpha_timer_ps > 0 &&
                    profile.base_rtt_ps > 0 && profile.min_Bps > 0 && profile.min_window_bytes > 0,
                "timer or limit of profile", i);
+        expect(profile.law != 0 || static_cast<Transport>(profile.transport) != Transport::custom, "law of profile", i);
+        expect(profile.timeout_low_ps >= 0 && profile.reorder_ps >= 0 && profile.cnp_interval_ps >= 0 &&
+                   profile.decrease_interval_ps > 0,
+               "timer of profile", i);
+        expect(!profile.tail_probe || static_cast<Recovery>(profile.recovery) == Recovery::selective,
+               "tail probe (selective repeat only) of profile", i);
         const bool ordered = static_cast<Recovery>(profile.recovery) == Recovery::go_back_n;
         expect(!ordered || static_cast<Transport>(profile.transport) != Transport::pull, "recovery of profile", i);
         expect(profile.slot_ps == 0 || (profile.num_slots > 0 && profile.slot_ps > 0), "slots of profile", i);
@@ -77,6 +83,11 @@ Core::Core(const Setup& setup) : calendar_(calendar_bits(setup)), random_(setup.
         for (const auto f : sample_flow_) expect(f >= 0 && f < static_cast<std::int32_t>(flows_.size()), "sampled flow", 0);
         calendar_.push(0, event(Happens::misc, 0));
     }
+    capture_most_ = setup.capture_most;
+    for (const auto p : setup.capture_port) {
+        expect(p >= 0 && p < static_cast<std::int32_t>(ports.size()), "captured port", 0);
+        ports[static_cast<std::size_t>(p)].special |= kCaptured;
+    }
     calendar_.push(kWatch, event(Happens::misc, 1));
     start_ready();
     if (count.tasks_done == static_cast<i64>(task_over_.size())) state_ = State::finished;
@@ -96,6 +107,7 @@ void Core::take_ports(const Setup& setup) {
         start_.push_back(salts.next());
     }
     ports.assign(num, Port{});
+    signalled_.assign(num, -1);
     tally.assign(num, PortTally{});
     queues_.assign(num * num_classes_, Queue{});
     ingress_.assign(num * num_classes_, Ingress{});
@@ -118,7 +130,7 @@ void Core::take_ports(const Setup& setup) {
         port.to = static_cast<u32>(port.to_endpoint ? -1 - setup.port_dst[p] : setup.port_dst[p]);
         port.owner = setup.port_src[p] < 0 ? kNone : static_cast<u32>(setup.port_src[p]);
         port.up = true;
-        port.lossy = setup.port_loss[p] > 0;
+        port.special = setup.port_loss[p] > 0 ? kLossy : 0;
         port.turn = static_cast<u8>(weighted_ != 0 ? std::countr_zero(weighted_) : 0);
         full_cost_.push_back(port.cost);
         back_.push_back(static_cast<u32>(setup.port_back[p]));
@@ -152,10 +164,10 @@ void Core::take_ports(const Setup& setup) {
 
 void Core::take_flows(const Setup& setup) {
     const std::size_t num = setup.flow_port.size();
-    expect(num < kIndexMask, "connection", num);
+    expect(num < kProbe, "connection", num);
     flows_.assign(std::max<std::size_t>(num, 1), Flow{});
     flow_tally.assign(num, FlowTally{});
-    bool measured = false;
+    bool measured = false, own = false;
     for (std::size_t f = 0; f < num; ++f) {
         const auto port = static_cast<std::size_t>(setup.flow_port[f]);
         expect(setup.flow_port[f] >= 0 && port < ports.size() && ports[port].owner == kNone, "port of connection", f);
@@ -171,7 +183,7 @@ void Core::take_flows(const Setup& setup) {
         flow.slot = static_cast<u32>(setup.flow_slot[f]) % static_cast<u32>(std::max(profile.num_slots, 1));
         flow.cap = setup.flow_cap_Bps[f] * 1e-12;
         flow.send_task = flow.una_task = flow.last_task = flow.rcv_task = kNone;
-        flow.last_notice = -1;
+        flow.last_notice = flow.last_send = -1;
         flow.way = kNone;
         flow.scores = kNone;
         if (static_cast<Recovery>(profile.recovery) == Recovery::selective) {
@@ -179,7 +191,9 @@ void Core::take_flows(const Setup& setup) {
             scores_.emplace_back();
         }
         measured = measured || static_cast<Transport>(profile.transport) == Transport::hpcc;
+        own = own || static_cast<Transport>(profile.transport) == Transport::custom;
     }
+    if (own) memories_.resize(num);
     if (measured) {
         telemetry_.assign(1, Telemetry{});
         packets_.emplace_back();

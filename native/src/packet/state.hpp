@@ -25,6 +25,8 @@ inline constexpr double kNoWindow = 1e17;
 enum class Happens : u32 { arrival, service, pace, timeout, pull, task, bus, misc };
 inline constexpr int kKindShift = 29;
 inline constexpr u32 kIndexMask = (1u << kKindShift) - 1;
+// Timeouts: this bit in the index says that it is the tail probe's.
+inline constexpr u32 kProbe = 1u << (kKindShift - 1);
 inline u32 event(Happens kind, u32 index) { return (static_cast<u32>(kind) << kKindShift) | index; }
 
 enum class Type : u8 { data, ack, nack, pull, notice, pause, resume, credit };
@@ -53,6 +55,8 @@ struct alignas(64) Packet {
 };
 static_assert(sizeof(Packet) == 64);
 
+enum Special : u8 { kLossy = 1, kCaptured = 2 };
+
 // One cache line as well: what every packet that passes reads or counts.
 struct alignas(64) Port {
     Time busy_until;
@@ -69,7 +73,7 @@ struct alignas(64) Port {
     bool scheduled;   // a service event is pending
     bool to_endpoint;
     bool up;
-    bool lossy;
+    u8 special;       // kLossy, kCaptured
     u8 turn;          // weighted class whose turn it is
 };
 static_assert(sizeof(Port) == 64);
@@ -153,10 +157,28 @@ private:
     std::unique_ptr<u64[]> more_;
 };
 
+// Packets sent again, in the order of sending, that have not yet been overtaken.
+struct Repeats {
+    struct Row {
+        u32 seq;
+        Time at;
+    };
+    std::vector<Row> rows;
+    std::size_t head = 0;
+};
+
 // What selective recovery remembers of a connection.
 struct alignas(64) Scores {
-    Bits arrived;      // the receiver's
-    Bits acked, lost;  // the sender's
+    Bits arrived;  // the receiver's
+    Time rack = -1;  // when the packet was sent that was sent last of all that have arrived
+    u32 recover = 0;  // losses are being repaired until this is acknowledged
+    u32 unused = 0;
+    Bits acked;  // the sender's, from here on
+    Time cut_at = -1;  // when the window was last cut
+    std::unique_ptr<Repeats> repeats;
+    Bits lost;
+    Time probe_at = 0;
+    Time last_fresh = 0;  // when a packet was last sent for the first time
 };
 
 enum class Standing : u8 { idle, ready, paced, blocked };
@@ -195,6 +217,8 @@ struct alignas(64) Flow {
     i64 delivered;
     bool refused;  // a gap was reported
     bool in_pull_ring;
+    bool probed;       // a tail probe is out, and nothing has been heard since
+    bool probe_armed;
     u32 way;  // sender: where its ports begin in the table of ways; kNone: by hash
 
     // Congestion control
@@ -204,7 +228,14 @@ struct alignas(64) Flow {
     u32 recycle;
     u32 lost_hint;
     u32 pulls_owed, pulls_given, pull_next;
+    u32 cut_seq;            // the window was last cut when this was the next new packet
+    float rtt, rtt_spread;  // RFC 6298, ps; 0: not measured yet
     Time limited, limited_since, limited_told;  // how long its rate or window held it back; when that began; already told of
+};
+
+// What a law of the user's keeps of a connection.
+struct Memory {
+    double number[16] = {};
 };
 
 struct Endpoint {

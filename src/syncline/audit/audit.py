@@ -15,13 +15,13 @@ from syncline.audit import checks
 from syncline.audit.checks.names import told_names
 from syncline.audit.expect import Expect
 from syncline.audit.facts import facts
-from syncline.audit.host import Host
 from syncline.audit.measure import measure
 from syncline.audit.report import HostReport
-from syncline.audit.root import Root
-from syncline.audit.rule import CAPABILITIES, RULES, CannotTell, Rule
+from syncline.audit.rule import CAPABILITIES, RULES, AuditRule, CannotTell
 from syncline.errors import UsageError
 from syncline.finding import Finding, Severity
+from syncline.host.host import Host
+from syncline.host.root import Root
 
 __all__ = ["audit", "checks", "select"]
 
@@ -72,7 +72,7 @@ def audit(
     )
 
 
-def select(only: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[Rule]:
+def select(only: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[AuditRule]:
     """Return the rules that match a list of ids or patterns (`net.*`), in the order of their subjects."""
     for pattern in (*only, *ignore):
         if not any(fnmatch.fnmatchcase(id_, pattern) for id_ in RULES):
@@ -85,7 +85,7 @@ def select(only: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[Rule]:
     ]
 
 
-def run(host: Host, expect: Expect, rule: Rule) -> list[Finding]:
+def run(host: Host, expect: Expect, rule: AuditRule) -> list[Finding]:
     """Run one rule; what it could not read becomes an UNKNOWN finding beside what it found."""
     found: list[Finding] = []
     reason = ""
@@ -100,7 +100,7 @@ def run(host: Host, expect: Expect, rule: Rule) -> list[Finding]:
     return found
 
 
-def _missing(host: Host, expect: Expect, rule: Rule) -> str:
+def _missing(host: Host, expect: Expect, rule: AuditRule) -> str:
     """Return why a rule does not apply, "" where it does."""
     for need in rule.needs:
         reason, present = CAPABILITIES[need]

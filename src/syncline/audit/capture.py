@@ -17,17 +17,17 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import syncline
 from syncline.audit.audit import audit
 from syncline.audit.discover import discover_quietly
-from syncline.audit.host import Host
-from syncline.audit.privacy import COMMAND_FILTERS, FILE_FILTERS
 from syncline.audit.report import HostReport
-from syncline.audit.root import NOTES, RESAMPLE_S, Root
-from syncline.audit.tree import Kind
+from syncline.describe.plain import JsonObject
 from syncline.errors import FileError
+from syncline.host.host import Host
+from syncline.host.privacy import COMMAND_FILTERS, FILE_FILTERS
+from syncline.host.root import NOTES, RESAMPLE_S, Root
+from syncline.host.tree import Kind
 
 SCHEMA = "syncline-capture/1"
 _LIBRARIES = ("libnccl", "libibverbs", "librdmacm", "libc.so", "libcuda.so", "libnccl-net")
@@ -60,7 +60,7 @@ class Summary:
     size_bytes: int
     unreadable: dict[str, str]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the summary as plain values."""
         return {
             "written": str(self.path), "host": self.host, "files": self.num_files, "commands": self.num_commands,

@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from syncline.audit.expect import gpu_part, link_at, nic_part
-from syncline.audit.host import Host
-from syncline.audit.lldp import LLDPCTL, parse_lldp
-from syncline.audit.rdma import RdmaPort
+from syncline.describe.document import read_text
+from syncline.describe.plain import JsonObject
 from syncline.errors import CatalogError, DescriptionError, UsageError
 from syncline.fabric.catalog import LinkType, Nic, load_catalog
-from syncline.fabric.document import read_text
-from syncline.fabric.exchange import detect, import_fabric
-from syncline.fabric.exchange.slurm import parse_slurm_conf, parse_slurm_yaml
-from syncline.fabric.exchange.tree import TreeSwitch, tree_cluster
+from syncline.fabric.formats import detect, import_fabric
+from syncline.fabric.formats.slurm import parse_slurm_conf, parse_slurm_yaml
+from syncline.fabric.formats.tree import TreeSwitch, tree_cluster
 from syncline.fabric.spec import ClusterSpec, network_from_text
+from syncline.host.host import Host
+from syncline.host.lldp import LLDPCTL, parse_lldp
+from syncline.host.rdma import RdmaPort
 
 NVIDIA_TOPO = ("nvidia-smi", "topo", "-m")
 RDMA_LINK = ("rdma", "-j", "link")
@@ -57,7 +58,7 @@ class Port:
     def is_active(self) -> bool:
         return self.state.startswith("4")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the port as plain values."""
         return {
             "nic": self.nic, "port": self.name, "part": self.part, "link_layer": self.layer, "rate": self.rate_text,
@@ -66,7 +67,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Seen:
+class HostSketch:
     """One host as a description: the `host` mapping, its cables to switches, and what had to be guessed."""
 
     name: str
@@ -92,7 +93,7 @@ class Seen:
 
 
 def describe(
-    seen: Sequence[Seen],
+    seen: Sequence[HostSketch],
     *,
     slurm: Path | None = None,
     nccl: Path | None = None,
@@ -106,7 +107,7 @@ def describe(
     if twice:
         raise UsageError(f'two trees are of host "{twice[0]}".', hint="Give one tree for each host.")
     if nccl is not None:
-        return _from_nccl(nccl, seen, gpu, names)
+        return _from_nccl(nccl, seen, gpu, names, network)
     if slurm is not None:
         return _from_slurm(slurm, seen)
     return _cluster(seen, list(names), network)
@@ -121,7 +122,7 @@ def discover_quietly(host: Host) -> None:
         host.root.command("nvidia-smi-topo", NVIDIA_TOPO, quiet=True)
 
 
-def look(host: Host, gpu: str | None = None) -> Seen:
+def look(host: Host, gpu: str | None = None) -> HostSketch:
     """Describe one host."""
     guesses: list[str] = []
     part = _gpu(host, gpu)
@@ -130,7 +131,7 @@ def look(host: Host, gpu: str | None = None) -> Seen:
     row["sockets"] = min(8, host.num_numa)
     nic, link, count, per_nic = _network(host, guesses)
     if nic is None or link is None:
-        return Seen(host.name, row | {"nics": 0}, None, (), tuple(guesses))
+        return HostSketch(host.name, row | {"nics": 0}, None, (), tuple(guesses))
     row |= {"nic": nic.name, "nics": count, "ports_per_nic": per_nic, "link": link.name}
     kinds = [host.nearest_gpu_path(port.pci) for port in host.fabric_ports]
     best = next((kind for kind in ("SYS", "NODE", "PHB", "PXB", "PIX") if kind in kinds), "PHB")
@@ -139,7 +140,7 @@ def look(host: Host, gpu: str | None = None) -> Seen:
         row |= _per_switch(host)
     neighbours = parse_lldp(host.root.command("lldpctl", LLDPCTL, quiet=True))
     leaves = tuple(neighbours.get(name, ("", ""))[0] for name in _interfaces(host))
-    return Seen(host.name, row, link.name, leaves, tuple(guesses), _ports(host, nic, link))
+    return HostSketch(host.name, row, link.name, leaves, tuple(guesses), _ports(host, nic, link))
 
 
 def _gpu(host: Host, told: str | None) -> str:
@@ -267,13 +268,13 @@ def _interfaces(host: Host) -> list[str]:
     return [interface.name for interface in host.socket_interfaces if interface.is_physical]
 
 
-def _cluster(seen: list[Seen], names: list[str], network: str | None) -> ClusterSpec:
+def _cluster(seen: list[HostSketch], names: list[str], network: str | None) -> ClusterSpec:
     """Return hosts in groups of equals, on the network that was named, that LLDP shows, or that is usual."""
     if names and len(seen) > 1:
         raise UsageError(
             "--names repeats one host; several trees name themselves.", hint="Give one tree, or no --names."
         )
-    groups: dict[str, list[Seen]] = defaultdict(list)
+    groups: dict[str, list[HostSketch]] = defaultdict(list)
     for one in seen:
         groups[json.dumps(one.host, sort_keys=True)].append(one)
     hosts = [{"names": names or [one.name for one in group], "host": group[0].host} for group in groups.values()]
@@ -294,7 +295,7 @@ def _cluster(seen: list[Seen], names: list[str], network: str | None) -> Cluster
     return ClusterSpec.model_validate(data | {"notes": "; ".join(notes)})
 
 
-def _troubles(one: Seen) -> list[str]:
+def _troubles(one: HostSketch) -> list[str]:
     """Return what is wrong with ports, in the words of sysfs."""
     return [
         f"nic-{port.nic} ({port.name}) is {port.state or 'in no state'}, {port.physical or 'physical state unknown'}"
@@ -305,7 +306,7 @@ def _troubles(one: Seen) -> list[str]:
     ]
 
 
-def _cabled(seen: list[Seen], notes: list[str]) -> dict[str, Any]:
+def _cabled(seen: list[HostSketch], notes: list[str]) -> dict[str, Any]:
     """Return every cable that LLDP shows, and a core that joins the leaves at full rate."""
     cables, below = [], Counter[str]()
     for one in seen:
@@ -324,7 +325,7 @@ def _cabled(seen: list[Seen], notes: list[str]) -> dict[str, Any]:
     return {"topology": "explicit", "link": link, "switches": switches, "cables": cables}
 
 
-def _from_slurm(path: Path, seen: list[Seen]) -> ClusterSpec:
+def _from_slurm(path: Path, seen: list[HostSketch]) -> ClusterSpec:
     """Return the hosts and switches of a Slurm topology, with the hardware of the host that was looked at."""
     if len({json.dumps(one.host, sort_keys=True) for one in seen}) > 1:
         raise UsageError("with --slurm all hosts are alike, and these differ.", hint="Give one tree.")
@@ -337,12 +338,16 @@ def _from_slurm(path: Path, seen: list[Seen]) -> ClusterSpec:
     return spec.model_copy(update={"notes": "; ".join(guesses)})
 
 
-def _from_nccl(path: Path, seen: list[Seen], gpu: str | None, names: Sequence[str]) -> ClusterSpec:
+def _from_nccl(
+    path: Path, seen: list[HostSketch], gpu: str | None, names: Sequence[str], network: str | None
+) -> ClusterSpec:
     """Return the host of an NCCL topology file, as often as there are names."""
     spec = import_fabric(path, "nccl", gpu=gpu or str(seen[0].host["gpu"]))
     group = spec.hosts[0].model_copy(update={"names": tuple(names) or (seen[0].name,), "count": None})
     update: dict[str, Any] = {"hosts": (group,)}
-    if len(names) > 1 and seen[0].link:
+    if network is not None:
+        update["network"] = network_from_text(network)
+    elif len(names) > 1 and seen[0].link:
         update["network"] = {"topology": "fat-tree", "link": seen[0].link}
     data = spec.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
     data |= {"hosts": [group.model_dump(mode="json", exclude_none=True)]}

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
-from syncline.audit.environment_rules import DOCS, RULES, Case, Rule, Site
+from syncline.audit.environment_rules import DOCS, RULES, Case, Site, VariableRule
 from syncline.fabric import Fabric
 from syncline.finding import Action, Finding, Severity
 
@@ -37,7 +37,7 @@ def rule_ids() -> tuple[str, ...]:
     return (*(rule.id for rule in RULES), _MISTYPED)
 
 
-def _apply(rule: Rule, case: Case) -> Finding | None:
+def _apply(rule: VariableRule, case: Case) -> Finding | None:
     seen = rule.when(case)
     if not seen:
         return None
@@ -53,7 +53,7 @@ _MISTYPED = "nccl.env.mistyped"
 @cache
 def known_variables() -> frozenset[str]:
     """Return the variables that NCCL reads."""
-    text = (files("syncline.audit") / "rules" / "nccl_variables.txt").read_text(encoding="utf-8")
+    text = (files("syncline.audit") / "nccl_variables.txt").read_text(encoding="utf-8")
     return frozenset(word for line in text.splitlines() if not line.startswith("#") for word in line.split())
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from syncline.errors import CatalogError, DescriptionError
 from syncline.fabric.catalog import Gpu, LinkType, Nic, load_catalog
-from syncline.fabric.exchange.nccl_host import pci_ids
+from syncline.fabric.formats.nccl_host import pci_ids
 from syncline.fabric.load import parse_cluster, read_cluster
 from syncline.fabric.spec import ClusterSpec, HostGroup
 

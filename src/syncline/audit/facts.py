@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from syncline import units
 from syncline.audit.checks.network import qdiscs, rate_of
-from syncline.audit.gpu import nvlink_domains
-from syncline.audit.host import Host
-from syncline.audit.imex import node_map
-from syncline.audit.rdma import chosen_gid
+from syncline.describe import units
+from syncline.host.gpu import nvlink_domains
+from syncline.host.host import Host
+from syncline.host.imex import node_map
+from syncline.host.rdma import chosen_gid
 
 _SHAPERS = ("netem", "tbf", "htb")
 _VARIABLE = re.compile(r"(NCCL|GLOO|UCX|FI|OFI_NCCL|TORCH_NCCL)_\w+")

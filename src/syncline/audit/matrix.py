@@ -55,7 +55,7 @@ _FIX = {
 
 
 @dataclass(frozen=True)
-class Row:
+class FactRow:
     """One fact over all hosts."""
 
     fact: str
@@ -79,7 +79,7 @@ class Matrix:
     """All facts over all hosts."""
 
     hosts: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[FactRow, ...]
     outliers: tuple[Finding, ...] = ()
 
     @property
@@ -137,7 +137,7 @@ def _outliers(reports: Sequence[HostReport]) -> list[Finding]:
     return found
 
 
-def _row(fact: str, reports: Sequence[HostReport]) -> Row:
+def _row(fact: str, reports: Sequence[HostReport]) -> FactRow:
     values = {report.host: report.facts[fact] for report in reports if fact in report.facts}
     missing = tuple(report.host for report in reports if fact not in report.facts)
     counts = Counter(values.values())
@@ -147,10 +147,10 @@ def _row(fact: str, reports: Sequence[HostReport]) -> Row:
         value, count = "", len(missing)
         values = {**values, **dict.fromkeys(missing, "")}
         missing = ()
-    return Row(fact, values, value if count * 2 > len(values) else None, missing)
+    return FactRow(fact, values, value if count * 2 > len(values) else None, missing)
 
 
-def _findings(row: Row) -> list[Finding]:
+def _findings(row: FactRow) -> list[Finding]:
     name = row.fact.replace(" ", "_").lower()
     rule, severity = f"cluster.{name}", Severity.CRITICAL if row.fact in _BREAKING else Severity.WARNING
     fix = _FIX.get(row.fact, "Make the odd host like the others, or find out why it differs.")
@@ -203,6 +203,6 @@ def _findings(row: Row) -> list[Finding]:
     return found
 
 
-def _hosts(row: Row, value: str) -> str:
+def _hosts(row: FactRow, value: str) -> str:
     hosts = [host for host, told in row.values.items() if told == value]
     return ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")

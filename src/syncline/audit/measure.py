@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from syncline.audit.host import Host
+from syncline.host.host import Host
 
 MIN_SEGMENTS = 1000
 MIN_AGAIN = 20

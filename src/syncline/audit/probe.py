@@ -29,14 +29,14 @@ _IP_MTU_DISCOVER, _PROBE = 10, 3  # linux/in.h: Don't Fragment, whatever path MT
 
 
 @dataclass(frozen=True)
-class Lost:
+class PacketLoss:
     """Share of packets that did not come back, by size."""
 
     small: float
     large: float
 
 
-def probe(folder: Path, host: str, address: str, mtu_bytes: int, num_hosts: int) -> dict[str, Lost]:
+def probe(folder: Path, host: str, address: str, mtu_bytes: int, num_hosts: int) -> dict[str, PacketLoss]:
     """Return what is lost to and from every other host that came to the folder within `MEET_S`."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
         door.bind((address, 0))
@@ -72,7 +72,7 @@ def _fresh(folder: Path, host: str, suffix: str) -> list[Path]:
         return []
 
 
-def _exchange(door: socket.socket, peers: dict[str, tuple[str, int]], mtu_bytes: int) -> dict[str, Lost]:
+def _exchange(door: socket.socket, peers: dict[str, tuple[str, int]], mtu_bytes: int) -> dict[str, PacketLoss]:
     names = {at: name for name, at in peers.items()}
     back: dict[str, set[int]] = {name: set() for name in peers}
     sizes = (SMALL_BYTES, max(SMALL_BYTES, mtu_bytes - HEADERS_BYTES))
@@ -85,7 +85,7 @@ def _exchange(door: socket.socket, peers: dict[str, tuple[str, int]], mtu_bytes:
     _listen(door, LAST_ECHO_S, names, back)
     half = NUM_PACKETS / 2
     return {
-        name: Lost(1 - sum(n % 2 == 0 for n in came) / half, 1 - sum(n % 2 for n in came) / half)
+        name: PacketLoss(1 - sum(n % 2 == 0 for n in came) / half, 1 - sum(n % 2 for n in came) / half)
         for name, came in back.items()
     }
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, FileError
 from syncline.finding import Action, Finding, Severity, worst
 
@@ -54,7 +55,7 @@ class HostReport:
         kept = tuple(finding for finding in self.findings if finding.severity is not Severity.UNKNOWN)
         return replace(self, findings=kept)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the report as plain values."""
         return {
             "schema": SCHEMA,

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from syncline.audit.expect import Expect
-from syncline.audit.gpu import nvlink_domains
-from syncline.audit.host import Host
 from syncline.finding import Action, Finding, Severity
+from syncline.host.gpu import nvlink_domains
+from syncline.host.host import Host
 
 
 class CannotTell(Exception):  # noqa: N818
@@ -25,7 +25,7 @@ class CannotTell(Exception):  # noqa: N818
 
 
 @dataclass(frozen=True)
-class Seen:
+class Sight:
     """One thing a rule saw. `severity`, `fix` and `confidence` override the rule's own."""
 
     place: str
@@ -37,11 +37,11 @@ class Seen:
     confidence: float = 1.0
 
 
-Check = Callable[[Host, Expect], Iterable[Seen]]
+Check = Callable[[Host, Expect], Iterable[Sight]]
 
 
 @dataclass(frozen=True)
-class Rule:
+class AuditRule:
     """One check with its words."""
 
     id: str
@@ -55,7 +55,7 @@ class Rule:
     needs: tuple[str, ...]
     """Capabilities (`CAPABILITIES`) without which the question does not arise."""
 
-    def finding(self, host: str, seen: Seen) -> Finding:
+    def finding(self, host: str, seen: Sight) -> Finding:
         """Return what was seen as a finding of a host."""
         return Finding(
             rule=self.id,
@@ -86,7 +86,7 @@ class Rule:
         )
 
 
-RULES: dict[str, Rule] = {}
+RULES: dict[str, AuditRule] = {}
 
 CAPABILITIES: dict[str, tuple[str, Callable[[Host, Expect], bool]]] = {
     "described": ("no cluster description was given", lambda host, expect: bool(expect.source)),
@@ -139,7 +139,7 @@ def rule(
     def register(check: Check) -> Check:
         if id in RULES:
             raise ValueError(f"two rules are called {id}")
-        RULES[id] = Rule(id, about, check, severity, action, meaning, fix, reference, needs)
+        RULES[id] = AuditRule(id, about, check, severity, action, meaning, fix, reference, needs)
         return check
 
     return register

@@ -17,7 +17,7 @@ from syncline.bench.pairing import Match
 from syncline.errors import BenchError
 from syncline.fabric import Fabric
 from syncline.fabric.fabric import Kind, Tier
-from syncline.sim.routing import Network, NetworkOptions
+from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 
 Floats = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ class Crossings:
         self.device = np.asarray(device, dtype=np.int64)
         self.paths = dict(paths or {})
         self._rows: dict[Match, dict[int, float]] = {}
-        self._network = Network(fabric, NetworkOptions(routing="spray", transport=transport))
+        self._network = FlowNetwork(fabric, NetworkOptions(routing="spray", transport=transport))
 
     @property
     def known(self) -> bool:

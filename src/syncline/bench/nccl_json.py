@@ -10,20 +10,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from syncline.bench.measured import PROGRAM
-from syncline.bench.verdict import Judged
+from syncline.bench.verdict import Judgement
 
 
-def results(rows: Sequence[Judged]) -> list[dict[str, Any]]:
+def results(rows: Sequence[Judgement]) -> list[dict[str, Any]]:
     """Return one result a row."""
     return [_result(row) for row in rows]
 
 
-def average_busbw_GBps(rows: Sequence[Judged]) -> float:
+def average_busbw_GBps(rows: Sequence[Judgement]) -> float:
     """Return the mean busbw of the rows, the figure at the end of nccl-tests' table."""
     return sum(row.measured.busbw_Bps for row in rows) / len(rows) / 1e9 if rows else 0.0
 
 
-def document(rows: Sequence[Judged], devices: Sequence[dict[str, Any]], version: str) -> dict[str, Any]:
+def document(rows: Sequence[Judgement], devices: Sequence[dict[str, Any]], version: str) -> dict[str, Any]:
     """Return the whole document; `devices` are the ranks, `version` says who measured."""
     first = rows[0].measured
     wrong = sum(row.measured.num_wrong or 0 for row in rows)
@@ -44,7 +44,7 @@ def document(rows: Sequence[Judged], devices: Sequence[dict[str, Any]], version:
     }
 
 
-def _result(row: Judged) -> dict[str, Any]:
+def _result(row: Judgement) -> dict[str, Any]:
     measured, timing = row.measured, row.measured.timing
     times = {
         "time": timing.median_s * 1e6,

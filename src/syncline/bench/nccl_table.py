@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from syncline.bench.measured import Measured, Timing
+from syncline.bench.measured import Measured, Timing, bus_factor
 from syncline.bench.nccl_run import Device, Log, is_amd, program_in
 from syncline.errors import BenchError
 from syncline.schedule.collective import Kind
@@ -79,6 +79,8 @@ def read_table(text: str, where: str, kind: Kind | None, num_ranks: int) -> Log:
     if not found:
         raise BenchError("no result line of nccl-tests was found.", where=where,
                          hint="Give the output of all_reduce_perf, say, or its -J file.")  # fmt: skip
+    if num_ranks > 1 or sum(_DEVICE.search(line) is not None for line in lines) > 1:
+        _refuse_lone_processes(found, where)
     devices = _devices(lines)
     kind = kind or program_in(text) or _kind_of(found)
     ranks = num_ranks or _ranks_of(devices) or _ranks_from_bandwidths(found, kind)
@@ -92,7 +94,9 @@ def read_table(text: str, where: str, kind: Kind | None, num_ranks: int) -> Log:
     if not ranks:
         raise BenchError("the log does not say how many ranks ran.", where=where, hint="Give --ranks.")
     library = "rccl" if is_amd(devices) or "RCCL" in text or "rccl-tests" in text else "nccl"
-    return Log(kind, ranks, rows, devices, _version(text), library, tuple(_notes(text)))
+    return Log(
+        kind, ranks, rows, devices, _version(text), library, (*_notes(text), *_odd_bandwidths(found, kind, ranks))
+    )
 
 
 def number(cell: str) -> float | None:
@@ -119,6 +123,28 @@ def _notes(text: str) -> Iterator[str]:
         yield f"the log itself counts {int(bounds.group(1))} values out of bounds"
     if "Avg bus bandwidth" not in text:
         yield "the run did not end: there is no average at the end of the log"
+
+
+def _refuse_lone_processes(rows: list[_Row], where: str) -> None:
+    """Refuse a run of which every process was alone: a build without MPI prints a busbw of 0 whatever was moved."""
+    pairs = [[number(cell) for cell in row.parts[0][1:3]] for row in rows]
+    timed = [(algbw, busbw) for algbw, busbw in pairs if algbw and algbw > 1 and busbw is not None]
+    if timed and all(busbw == 0 for _, busbw in timed):
+        raise BenchError(
+            "every process ran alone: busbw is 0.00 in all lines, so nothing was sent between ranks.",
+            where=where,
+            hint="Build nccl-tests with MPI=1 (rccl-tests: -DENABLE_MPI=ON) and start it with mpirun or srun --mpi.",
+        )
+
+
+def _odd_bandwidths(rows: list[_Row], kind: Kind, num_ranks: int) -> Iterator[str]:
+    """Say where the busbw that is printed is not the one that algbw, collective and ranks give."""
+    wanted = bus_factor(kind, num_ranks)
+    ratios = [row.ratio for row in rows if row.ratio is not None]
+    odd = [ratio for ratio in ratios if abs(ratio / wanted - 1) > _FIT] if wanted else []
+    if ratios and len(odd) > len(ratios) / 2:
+        yield (f"the printed busbw is {odd[0]:.2f} times algbw, where {kind.value} of {num_ranks} ranks makes it "
+               f"{wanted:.2f}: the ranks or the collective are not what the log says")  # fmt: skip
 
 
 def _devices(lines: list[str]) -> tuple[Device, ...]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from syncline.bench.verdict import Judged
+from syncline.bench.verdict import Judgement
+from syncline.describe.plain import JsonObject
 from syncline.errors import BenchError
 
 HOURS = 24.0
@@ -37,7 +37,7 @@ class Loss:
     def usd_per_day(self) -> float | None:
         return None if self.usd_per_gpu_hour is None else self.gpu_hours_per_day * self.usd_per_gpu_hour
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the loss as plain values."""
         return {
             "gpus": self.num_gpus, "exposed_share": self.exposed_share, "lost_share": self.lost_share,
@@ -48,7 +48,7 @@ class Loss:
 
 
 def loss(
-    rows: Sequence[Judged], num_gpus: int, exposed_share: float, usd_per_gpu_hour: float | None, price_source: str
+    rows: Sequence[Judgement], num_gpus: int, exposed_share: float, usd_per_gpu_hour: float | None, price_source: str
 ) -> Loss | None:
     """Return what the gap at the largest size costs: nothing where it is not slow, None without a prediction."""
     if not 0 < exposed_share <= 1:

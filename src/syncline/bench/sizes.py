@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from syncline import units
+from syncline.describe import units
 from syncline.errors import UsageError
 
 _NCCL = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)

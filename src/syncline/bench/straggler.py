@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline import units
+from syncline.describe import units
 from syncline.finding import Action, Finding, Severity
 
 Floats = NDArray[np.float64]

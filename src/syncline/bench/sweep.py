@@ -15,13 +15,13 @@ from syncline.bench.attribute import Suspect
 from syncline.bench.blame import suspects
 from syncline.bench.expect import Expectation, Oracle, expectations
 from syncline.bench.measured import Measured, Timing
-from syncline.bench.verdict import Judged, Verdict, judge
+from syncline.bench.verdict import BenchVerdict, Judgement, judge
 from syncline.codec.codec import RAW
-from syncline.codec.scheme import scheme
+from syncline.codec.names import scheme
 from syncline.errors import BenchError
 from syncline.program import Placement, Program, lower, vendor
-from syncline.runtime.executor import Executor
-from syncline.runtime.trial import Trial, elements, measure
+from syncline.runtime.execute.executor import Executor
+from syncline.runtime.execute.trial import Trial, elements, measure
 from syncline.schedule import FAMILIES, Collective, Kind, build, verify
 from syncline.sim.candidates import find
 from syncline.timeline import Timeline
@@ -30,7 +30,7 @@ VENDOR = "vendor"
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class SweepQuestion:
     """What to measure: one collective by several algorithms at several sizes, how often and on what."""
 
     kind: Kind
@@ -44,10 +44,10 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class SweepAnswer:
     """The rows of a sweep, what could not be predicted and why, and the per-rank times that tell stragglers."""
 
-    rows: tuple[Judged, ...]
+    rows: tuple[Judgement, ...]
     unpredicted: dict[str, str]
     late_s: np.ndarray[Any, np.dtype[np.float64]]
     work_s: np.ndarray[Any, np.dtype[np.float64]]
@@ -89,14 +89,14 @@ def _levels(placement: Placement) -> tuple[int, ...]:
 
 def sweep(
     executor: Executor,
-    question: Question,
+    question: SweepQuestion,
     placement: Placement,
     oracle: Oracle | None = None,
     *,
     tell: Callable[[str], None] = lambda text: None,
-) -> Answer:
+) -> SweepAnswer:
     """Measure everything asked for; `tell` hears what is being measured."""
-    rows: list[Judged] = []
+    rows: list[Judgement] = []
     unpredicted: dict[str, str] = {}
     late, work = [], []
     last: Timeline | None = None
@@ -118,15 +118,15 @@ def sweep(
             late.append(trial.late_s)
             work.append(trial.work_s)
             last = trial.last
-            if rows[-1].verdict is Verdict.SLOW and own is not None:
+            if rows[-1].verdict is BenchVerdict.SLOW and own is not None:
                 blamed[algorithm] = suspects(last, placement)
     late_s, work_s = (np.concatenate(table, axis=1) for table in (late, work))
-    return Answer(tuple(rows), unpredicted, late_s, work_s, last, blamed)
+    return SweepAnswer(tuple(rows), unpredicted, late_s, work_s, last, blamed)
 
 
 def _row(
-    question: Question, algorithm: str, size: int, num_ranks: int, trial: Trial, expected: Expectation | None
-) -> Judged:
+    question: SweepQuestion, algorithm: str, size: int, num_ranks: int, trial: Trial, expected: Expectation | None
+) -> Judgement:
     goal = goal_of(question.kind, num_ranks)
     measured = Measured(
         question.kind, num_ranks, size, Timing.of(trial.rank_s.max(axis=0)), algorithm, question.dtype,

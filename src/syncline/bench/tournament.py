@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline import units
 from syncline.bench.attribute import LEAST_SLOWNESS, Attribution, Suspect, attribute
 from syncline.bench.incidence import Crossings, Incidence, PartKind
 from syncline.bench.pairing import Match, Round, apart, one_by_one, tournament
+from syncline.describe import units
+from syncline.describe.plain import JsonObject
 from syncline.fabric.fabric import Kind
 from syncline.finding import Action, Finding, Severity
-from syncline.sim.maxmin import Flows, max_min_rates
+from syncline.sim.flow.maxmin import Flows, max_min_rates
 
 Floats = NDArray[np.float64]
 Play = Callable[[Round], Sequence[float]]
@@ -56,7 +56,7 @@ class Result:
         attribution = replace(self.attribution, offset=0.0)
         return replace(self, expected_Bps=self.expected_Bps * self.attribution.typical_factor, attribution=attribution)
 
-    def to_json(self, names: Sequence[str]) -> dict[str, Any]:
+    def to_json(self, names: Sequence[str]) -> JsonObject:
         """Return the table and its attribution as plain values; `names` are those of the hosts or ranks."""
         rows = zip(self.matches, self.round.tolist(), self.measured_Bps.tolist(), self.expected_Bps.tolist(),
                    self.second.tolist(), strict=True)  # fmt: skip
@@ -80,7 +80,7 @@ class Result:
         }
 
 
-def suspect_json(suspect: Suspect) -> dict[str, Any]:
+def suspect_json(suspect: Suspect) -> JsonObject:
     """Return a suspect as plain values."""
     return {
         "part": suspect.part.name, "kind": suspect.part.kind.value, "owner": suspect.part.owner,

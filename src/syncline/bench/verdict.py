@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
-from syncline import units
 from syncline.bench.attribute import Suspect
 from syncline.bench.expect import Expectation
 from syncline.bench.measured import Measured
+from syncline.describe import units
+from syncline.describe.plain import JsonObject
 from syncline.finding import Action, Finding, Severity
 
 
-class Verdict(StrEnum):
+class BenchVerdict(StrEnum):
     """What a measurement says about the cluster."""
 
     OK = "ok"
@@ -30,12 +30,12 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judgement:
     """One line of a sweep with what was expected of it."""
 
     measured: Measured
     expected: Expectation | None
-    verdict: Verdict
+    verdict: BenchVerdict
 
     @property
     def factor(self) -> float | None:
@@ -50,11 +50,11 @@ class Judged:
     @property
     def label(self) -> str:
         """The verdict with its factor, as a table shows it."""
-        if self.verdict in (Verdict.OK, Verdict.WRONG, Verdict.UNKNOWN) or self.factor is None:
+        if self.verdict in (BenchVerdict.OK, BenchVerdict.WRONG, BenchVerdict.UNKNOWN) or self.factor is None:
             return self.verdict.value
         return f"{self.verdict.value} x{self.factor:.2g}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return what is added to a row of nccl-tests' JSON."""
         return {
             "expected": self.expected.to_json() if self.expected else None,
@@ -64,25 +64,25 @@ class Judged:
         }
 
 
-def judge(measured: Measured, expected: Expectation | None) -> Judged:
+def judge(measured: Measured, expected: Expectation | None) -> Judgement:
     """Return the verdict on one measurement."""
-    return Judged(measured, expected, _verdict(measured, expected))
+    return Judgement(measured, expected, _verdict(measured, expected))
 
 
-def _verdict(measured: Measured, expected: Expectation | None) -> Verdict:
+def _verdict(measured: Measured, expected: Expectation | None) -> BenchVerdict:
     if measured.num_wrong:
-        return Verdict.WRONG
+        return BenchVerdict.WRONG
     if expected is None:
-        return Verdict.UNKNOWN
+        return BenchVerdict.UNKNOWN
     timing = measured.timing
     if timing.p10_s > expected.high_s:
-        return Verdict.SLOW
+        return BenchVerdict.SLOW
     if timing.median_s > expected.high_s:
-        return Verdict.MAYBE_SLOW
-    return Verdict.FAST if timing.p90_s < expected.low_s else Verdict.OK
+        return BenchVerdict.MAYBE_SLOW
+    return BenchVerdict.FAST if timing.p90_s < expected.low_s else BenchVerdict.OK
 
 
-def findings(rows: Sequence[Judged], blamed: Mapping[str, Sequence[Suspect]] | None = None) -> list[Finding]:
+def findings(rows: Sequence[Judgement], blamed: Mapping[str, Sequence[Suspect]] | None = None) -> list[Finding]:
     """Return what is wrong, one finding an algorithm: the line that shows it best, with the link that explains it.
 
     `blamed` are the parts that a slow program's own messages point to; without them the limiting link stands for all
@@ -91,23 +91,23 @@ def findings(rows: Sequence[Judged], blamed: Mapping[str, Sequence[Suspect]] | N
     found = []
     for algorithm in dict.fromkeys(row.measured.algorithm for row in rows):
         mine = [row for row in rows if row.measured.algorithm == algorithm]
-        wrong = [row for row in mine if row.verdict is Verdict.WRONG]
+        wrong = [row for row in mine if row.verdict is BenchVerdict.WRONG]
         if wrong:
             found.append(_wrong_data(wrong, algorithm))
-        slow = [row for row in mine if row.verdict is Verdict.SLOW]
+        slow = [row for row in mine if row.verdict is BenchVerdict.SLOW]
         if slow:
             found.append(_slow(slow, mine, list((blamed or {}).get(algorithm, ()))))
-        fast = [row for row in mine if row.verdict is Verdict.FAST]
+        fast = [row for row in mine if row.verdict is BenchVerdict.FAST]
         if fast and not slow:
             found.append(_fast(fast, algorithm))
     return found
 
 
-def _name(row: Judged) -> str:
+def _name(row: Judgement) -> str:
     return f"{row.measured.kind.value.replace('_', '-')} ({row.measured.algorithm})"
 
 
-def _line(row: Judged) -> str:
+def _line(row: Judgement) -> str:
     timing = row.measured.timing
     text = f"{units.show_size(row.measured.size_bytes)}: {units.show_time(timing.median_s)}"
     if row.expected:
@@ -116,7 +116,7 @@ def _line(row: Judged) -> str:
     return text
 
 
-def _slow(slow: list[Judged], mine: list[Judged], suspects: list[Suspect]) -> Finding:
+def _slow(slow: list[Judgement], mine: list[Judgement], suspects: list[Suspect]) -> Finding:
     worst = max(slow, key=lambda row: row.measured.size_bytes)
     expected, factor = worst.expected, worst.factor
     assert expected is not None and factor is not None
@@ -164,7 +164,7 @@ def _place(suspects: list[Suspect]) -> tuple[str, list[Suspect]]:
     return " or ".join(part.name for part in parts), others
 
 
-def _fast(fast: list[Judged], algorithm: str) -> Finding:
+def _fast(fast: list[Judgement], algorithm: str) -> Finding:
     row = max(fast, key=lambda row: row.measured.size_bytes)
     assert row.expected is not None and row.factor is not None
     return Finding(
@@ -177,7 +177,7 @@ def _fast(fast: list[Judged], algorithm: str) -> Finding:
     )  # fmt: skip
 
 
-def _wrong_data(wrong: list[Judged], algorithm: str) -> Finding:
+def _wrong_data(wrong: list[Judgement], algorithm: str) -> Finding:
     total = sum(row.measured.num_wrong or 0 for row in wrong)
     return Finding(
         "bench.data.wrong", Severity.CRITICAL, _name(wrong[0]), f"{total:,} elements came out wrong", "none",

@@ -1,14 +1,15 @@
 """The `syncline` command: its verbs, and what happens when one fails.
 
 Exit status: 0 done, 2 the user can put it right (a `SynclineError` or wrong arguments), 1 a bug or a closed pipe,
-130 interrupted; a verb whose statuses are those of a monitoring check (`audit`) fails with 3. With `--json` among the
-arguments the error is one JSON object on stdout.
+130 interrupted, 143 terminated (both clean up first); a verb whose statuses are those of a monitoring check (`audit`)
+fails with 3. With `--json` among the arguments the error is one JSON object on stdout.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -22,47 +23,17 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command, get_group
 
-from syncline import __version__
 from syncline.cli.output import examples, print_json
+from syncline.cli.verbs import EXAMPLES, HELP, VERBS
 from syncline.errors import FileError, SynclineError, UsageError
-
-# Verb -> its one line of help. The verb `fabric` is the Typer `app` in syncline/cli/fabric.py, shown in this order.
-VERBS: dict[str, str] = {
-    "fabric": "Describe, draw and price a cluster.",
-    "schedule": "Build, draw, prove and price collective schedules.",
-    "simulate": "Simulate a collective on a cluster, size by size.",
-    "compare-algorithms": "Which algorithm wins at which size on a cluster.",
-    "rehearse": "Predict, run and compare on an emulated cluster.",
-    "calibrate": "Fit the costs of hosts to a short sweep.",
-    "scenario": "Several jobs, tenants and failures on one cluster.",
-    "step": "Predict one training step of a job on a cluster.",
-    "volumes": "Say how many bytes a job sends, by kind of parallelism.",
-    "plan": "Find the best way to run a job and what to change first.",
-    "cost": "Say what a cluster and its jobs cost, owned or rented.",
-    "audit": "Check a host, or many, for what slows training.",
-    "capture": "Write down what an audit reads, to audit elsewhere.",
-    "discover": "Write a cluster description from what is there.",
-    "nccl": "What to set for NCCL, and whether it took effect.",
-    "diagnose": "Say what went wrong first, from logs of any size.",
-    "bench": "Measure collectives against what they should give.",
-    "lab": "Run commands on an emulated copy of a cluster.",
-    "tune": "Find how a training script should synchronise.",
-    "watch": "Watch a host or a run, the prediction beside it.",
-    "top": "Watch at a terminal.",
-    "validate": "Compare predictions with published measurements.",
-}
+from syncline.version import __version__
 
 _OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 EXIT_OK = 0
 EXIT_BUG = 1
 EXIT_USER = 2
 EXIT_INTERRUPTED = 130
-
-HELP = """Plan, rehearse, run, check and watch the network side of distributed AI training.
-
-Describe a cluster and a job once; every verb works from that description. Each verb has its own manual:
-`syncline VERB --help`. Add --json to any command for one JSON object instead of text.
-"""
+EXIT_TERMINATED = 143
 
 
 class Verbs(Mapping[str, Any]):
@@ -110,7 +81,7 @@ def build() -> typer.Typer:
         name="syncline",
         cls=VerbGroup,
         help=HELP,
-        epilog=examples("syncline --version", "syncline --install-completion"),
+        epilog=examples(*EXAMPLES),
         no_args_is_help=True,
         # Plain help reads the same in a terminal, a pager and a file, and starts without loading rich.
         rich_markup_mode=None,
@@ -155,7 +126,22 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without the sign for µ gets a ?, not a traceback
-    sys.exit(run(sys.argv[1:]))
+    terminated = _interrupt_on_sigterm()
+    status = run(sys.argv[1:])
+    sys.exit(EXIT_TERMINATED if terminated and status == EXIT_INTERRUPTED else status)
+
+
+def _interrupt_on_sigterm() -> list[int]:
+    """Let SIGTERM, as supervisors send it, end and clean up whatever Ctrl-C would; return a list that says it came."""
+    received: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        received.append(number)
+        if len(received) == 1:  # a second one must not cut the cleaning up short
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    return received
 
 
 def _print_version(wanted: bool) -> None:

@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, err, examples, json_text, print_json
+from syncline.cli.output import JsonOption, emit, err, examples
+from syncline.describe.plain import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import Console
 
-    from syncline.audit.matrix import Matrix
     from syncline.audit.report import HostReport
-    from syncline.finding import Finding
+    from syncline.questions.audit import AuditAnswer
 
 RUNS_BARE = True
 EXIT_ON_ERROR = 3
 EPILOG = examples(
     "syncline audit",
     "syncline audit --cluster cluster.yaml --exit npd",
-    "syncline audit --root h3.tar.gz --junit audit.xml",
+    "syncline audit --root h3.tar.gz --junit audit.xml --html audit.html",
     "srun --ntasks-per-node=1 syncline audit --write /shared/audit; syncline audit matrix /shared/audit/*.json",
 )
 app = typer.Typer(help="Check a host, or many, for what slows or breaks training.", epilog=EPILOG)
@@ -56,6 +56,7 @@ ExitStyle = Annotated[
 ]
 UnknownOk = Annotated[bool, typer.Option("--unknown-ok", help="Do not count what could not be checked.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit XML.")]
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page: findings, evidence and fixes.")]
 Every = Annotated[bool, typer.Option("--all", help="Name the rules that passed or do not apply.")]
 
 
@@ -74,6 +75,7 @@ def audit(
     exit_style: ExitStyle = "auto",
     unknown_ok: UnknownOk = False,
     junit: Junit = None,
+    html: Html = None,
     every: Every = False,
     json: JsonOption = False,
 ) -> None:
@@ -81,6 +83,9 @@ def audit(
 
     The first line stands alone. What cannot be read is UNKNOWN with the reason; what does not apply is said once.
     """
+    from syncline.questions.audit import AuditAnswer
+    from syncline.questions.audit import audit as ask
+
     if context.invoked_subcommand is not None:
         return
     _check_style(exit_style)
@@ -89,15 +94,15 @@ def audit(
     if (rank := _local_rank()) != 0:
         err().print(f"local rank {rank}: rank 0 of this host audits it", soft_wrap=True)
         return
-    reports = _run(root or [], cluster, host, only or [], ignore or [], active)
+    answer = ask(root or [], cluster=cluster, host=host, only=only or [], ignore=ignore or [], active=active)
     if unknown_ok:
-        reports = [report.without_unknown() for report in reports]
+        answer = answer.without_unknown()
     if peers is not None:
-        reports = [_probe(reports[0], write, peers)]
+        answer = AuditAnswer((_probe(answer.reports[0], write, peers),))
     if write is not None:
-        _write(write, reports)
-    _show(reports, _matrix(reports), junit, every, json)
-    raise typer.Exit(_status(_findings(reports, _matrix(reports)), exit_style))
+        _write(write, answer.reports)
+    _show(answer, junit, every, json, html)
+    raise typer.Exit(_status(answer, exit_style))
 
 
 @app.command(
@@ -142,92 +147,56 @@ def rules(json: JsonOption = False) -> None:
     emit(payload, json, text)
 
 
-def _run(
-    roots: list[Path], cluster: str | None, host: str | None, only: list[str], ignore: list[str], active: bool
-) -> list[HostReport]:
-    from syncline.audit.audit import audit as audit_host
-    from syncline.audit.audit import select
-    from syncline.audit.expect import Expect, from_cluster, scaled
-    from syncline.audit.host import Host
-    from syncline.audit.root import Root
-
-    select(only, ignore)  # a wrong pattern is an error before anything is read
-    reports = []
-    for one in [Root.captured(path) for path in roots] or [Root.live()]:
-        expect = from_cluster(cluster, host or Host(one).name) if cluster else Expect()
-        if (scale := one.environment().get("SYNCLINE_LAB_SCALE")) is not None:
-            expect = scaled(expect, float(scale))
-        reports.append(audit_host(one, expect, only=only, ignore=ignore, active=active))
-    return reports
-
-
 def _compare(paths: list[Path], style: str, unknown_ok: bool, junit: Path | None, json: bool) -> None:
-    from syncline.audit.report import read_reports
+    from syncline.questions.audit import audit_matrix
 
-    reports = read_reports(paths)
+    answer = audit_matrix(paths)
     if unknown_ok:
-        reports = [report.without_unknown() for report in reports]
-    across = _matrix(reports, always=True)
-    _show(reports, across, junit, False, json)
-    raise typer.Exit(_status(_findings(reports, across), style))
+        answer = answer.without_unknown()
+    _show(answer, junit, False, json)
+    raise typer.Exit(_status(answer, style))
 
 
-def _show(reports: list[HostReport], across: Matrix | None, junit: Path | None, every: bool, json: bool) -> None:
-    from syncline.files import write_text
+def _show(answer: AuditAnswer, junit: Path | None, every: bool, json: bool, html: Path | None = None) -> None:
+    from syncline.describe.files import write_text
     from syncline.report.audit_junit import junit as junit_text
-    from syncline.report.audit_text import first_line, matrix_lines, perfdata, report_lines, together_lines
+    from syncline.report.text.audit import audit_lines
 
     if junit is not None:
-        write_text(junit, junit_text(reports, across))
-    if json:
-        print_json(_payload(reports, across))
-        return
-    from syncline.cli.output import out
+        write_text(junit, junit_text(list(answer.reports), answer.across))
 
-    console = out()
-    console.print(f"{first_line(reports, across)} | {perfdata(reports, across)}", soft_wrap=True)
-    if across is not None:
-        for line in matrix_lines(across):
+    lines = list(audit_lines(answer.reports, answer.across, every=every))
+    if html is not None:
+        from syncline.report.page.findings import findings_page
+
+        hosts = ", ".join(report.host for report in answer.reports[:4])
+        write_text(html, findings_page(f"Audit of {hosts}", lines, answer.findings))
+
+    def text(console: Console) -> None:
+        for line in lines:
             console.print(line, soft_wrap=True)
-    lines = report_lines(reports[0], every=every) if len(reports) == 1 else together_lines(reports)
-    for line in lines:
-        console.print(line, soft_wrap=True)
 
-
-def _payload(reports: list[HostReport], across: Matrix | None) -> dict[str, Any]:
-    if len(reports) == 1 and across is None:
-        return reports[0].to_json()
-    payload: dict[str, Any] = {"hosts": [report.to_json() for report in reports]}
-    if across is not None:
-        payload["matrix"] = [
-            {"fact": row.fact, "majority": row.majority, "odd": row.odd, "missing": list(row.missing),
-             "values": dict(row.values)}
-            for row in across.rows
-        ]  # fmt: skip
-        payload["findings"] = [finding.to_json() for finding in across.findings]
-    return payload
-
-
-def _matrix(reports: list[HostReport], always: bool = False) -> Matrix | None:
-    from syncline.audit.matrix import compare
-
-    return compare(reports) if always or len(reports) > 1 else None
+    emit(answer.to_json(), json, text)
 
 
 def _probe(report: HostReport, folder: Path | None, num_hosts: int) -> HostReport:
     """Add what is lost between this host and the others, and where their names lead."""
     from dataclasses import replace
 
-    from syncline.audit.host import Host
-    from syncline.audit.lookup import ask
     from syncline.audit.probe import probe
-    from syncline.audit.root import Root
     from syncline.errors import UsageError
+    from syncline.host.host import Host
+    from syncline.host.interface import IP_ADDRESS
+    from syncline.host.lookup import ask
+    from syncline.host.root import Root
 
     if folder is None:
         raise UsageError("--peers needs --write DIR, a folder that all hosts share.", hint="Add --write /shared/audit.")
     root = Root.live()
     usable = [i for i in Host(root).socket_interfaces if i.ipv4]
+    if not usable and (why := root.problems.get(f"`{' '.join(IP_ADDRESS)}`")):
+        raise UsageError(f"the addresses of this host cannot be read: {why}.",
+                         hint="--peers asks the program `ip` (Debian: apt install iproute2).")  # fmt: skip
     if not usable:
         raise UsageError("no interface has an IPv4 address to reach peers from.", hint="Set NCCL_SOCKET_IFNAME.")
     address = usable[0].ipv4[0].split("/")[0]
@@ -239,9 +208,9 @@ def _probe(report: HostReport, folder: Path | None, num_hosts: int) -> HostRepor
     return replace(report, lost=lost, names={**report.names, **names})
 
 
-def _write(folder: Path, reports: list[HostReport]) -> None:
+def _write(folder: Path, reports: Sequence[HostReport]) -> None:
+    from syncline.describe.files import write_text
     from syncline.errors import FileError
-    from syncline.files import write_text
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -252,19 +221,14 @@ def _write(folder: Path, reports: list[HostReport]) -> None:
         write_text(folder / f"{name}.json", json_text(report.to_json()) + "\n")
 
 
-def _findings(reports: Sequence[HostReport], across: Matrix | None) -> list[Finding]:
-    found = [finding for report in reports for finding in report.findings]
-    return [*found, *(across.findings if across else ())]
-
-
-def _status(findings: list[Finding], style: str) -> int:
+def _status(answer: AuditAnswer, style: str) -> int:
     """Return the exit status: Nagios, node-problem-detector (0 ok, 1 problem, 2 unknown), NHC (0, 1) or always 0.
 
     mpirun and torchrun end every rank when one exits with more than 0, so there `auto` says 0.
     """
-    from syncline.finding import Severity, worst
+    from syncline.finding import Severity
 
-    status = worst(findings)
+    status = answer.severity
     if style == "auto":
         style = "none" if _ends_together() else "nagios"
     if style == "nagios":

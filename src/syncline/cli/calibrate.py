@@ -1,4 +1,4 @@
-"""`syncline calibrate`: what hosts cost, fitted to a short sweep, into a cluster file."""
+"""`syncline calibrate`: what a system really gives, from a sweep of hosts, a measured step or a log of nccl-tests."""
 
 from __future__ import annotations
 
@@ -7,20 +7,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from syncline.cli.output import JsonOption, emit, err, examples
+from syncline.cli.output import JsonOption, emit, err, examples, tell
+from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from syncline.bench.rehearsal.calibrate import Calibrated, Sweep
+    from syncline.rehearse.calibrate import Calibrated, Sweep
+
+
+class CalibrateGroup(TyperGroup):
+    """`syncline calibrate CLUSTER` is short for `syncline calibrate hosts CLUSTER`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `hosts` in front unless a command or the manual is asked for."""
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = ["hosts", *args]
+        return super().parse_args(ctx, args)
+
 
 app = typer.Typer(
-    help="Fit latency, posting, adding and efficiency of hosts to a short sweep; write a calibrated cluster file.",
+    cls=CalibrateGroup,
+    help="Fit the model to what was measured: one training step, one log of nccl-tests, or a sweep of the hosts.\n\n"
+    "`syncline calibrate CLUSTER` is short for `syncline calibrate hosts CLUSTER`.",
+    epilog=examples(
+        "syncline calibrate step h100-64-rail job.yaml --measured 4.6s --out profile.yaml",
+        "syncline calibrate collective h100-64-rail all_reduce.log --out profile.yaml",
+        "syncline calibrate cluster.yaml --out calibrated.yaml",
+    ),
 )
 EPILOG = examples(
-    "syncline calibrate cluster.yaml --out calibrated.yaml",
-    "torchrun --nproc-per-node 8 -m syncline calibrate cluster.yaml --out calibrated.yaml",
+    "syncline calibrate hosts cluster.yaml --out calibrated.yaml",
+    "torchrun --nproc-per-node 8 -m syncline calibrate hosts cluster.yaml --out calibrated.yaml",
 )
 
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset.")]
@@ -31,8 +51,66 @@ Sizes = Annotated[str, typer.Option(help="Sizes to fit to, by comma.")]
 Repeats = Annotated[int, typer.Option(min=3, max=100, help="How often each is measured.")]
 
 
-# A group reads no options after its arguments unless told so.
-@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+@app.command("step", epilog=examples(
+    "syncline calibrate step h100-64-rail job.yaml --measured 4.6s --out profile.yaml",
+    "syncline calibrate step cluster.yaml job.yaml --log train.log --out profile.yaml",
+    "syncline calibrate step cluster.yaml job.yaml --trace rank0.pt.trace.json.gz --out profile.yaml",
+    "syncline step cluster.yaml other-job.yaml --profile profile.yaml",
+))  # fmt: skip
+def step(
+    cluster: Cluster,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job that was measured: a file, or one that ships.")],
+    measured: Annotated[str | None, typer.Option(help="The time of one step, with its unit: 4.6s, 830ms.")] = None,
+    log: Annotated[Path | None, typer.Option(help="A training log with step lines.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="A trace: PyTorch profiler, Nsight, Chakra.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps that the trace holds, if it does not say.")] = None,
+    profile: Annotated[Path | None, typer.Option(help="A profile to add this run to.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the profile.")] = None,
+    json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Fit five multipliers to one measured step of a job, for predictions of its other splits, sizes and scales.
+
+    They are matrix products, attention, passes over memory, exchanges and the host. What one time cannot tell apart
+    keeps its prior; a trace tells more.
+    """
+    from syncline.describe.files import check_writable
+    from syncline.questions.calibrate import calibrate_step
+
+    if out is not None:
+        check_writable(out)
+    answer = calibrate_step(cluster, job, measured=measured, log=log, trace=trace, steps=steps, profile=profile)
+    if out is not None:
+        answer.save(out)
+    tell(answer, json, out)
+
+
+@app.command("collective", epilog=examples(
+    "syncline calibrate collective h100-64-rail all_reduce.log --out profile.yaml",
+    "syncline calibrate collective cluster.yaml alltoall.json --ranks 16 --profile profile.yaml --out profile.yaml",
+    "syncline simulate allreduce --cluster h100-64-rail --algorithm nccl --profile profile.yaml",
+))  # fmt: skip
+def collective(
+    cluster: Cluster,
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="The output of nccl-tests, text or JSON.")],
+    op: Annotated[str, typer.Option(help="The operation, if the log does not name it: all_reduce.")] = "",
+    ranks: Annotated[int | None, typer.Option(min=1, help="Ranks of the run (default: the whole cluster).")] = None,
+    profile: Annotated[Path | None, typer.Option(help="A profile to add this sweep to.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the profile.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Fit the model of NCCL to one log of nccl-tests, for `simulate --algorithm nccl --profile`."""
+    from syncline.describe.files import check_writable
+    from syncline.questions.calibrate import calibrate_collective
+
+    if out is not None:
+        check_writable(out)
+    answer = calibrate_collective(cluster, log, op=op, ranks=ranks, profile=profile)
+    if out is not None:
+        answer.save(out)
+    tell(answer, json, out)
+
+
+@app.command("hosts", epilog=EPILOG)
 def calibrate(
     cluster: Cluster,
     out: Out = None,
@@ -47,10 +125,10 @@ def calibrate(
     Started by torchrun, srun or mpirun it measures those ranks over their own network; otherwise it builds an emulated
     copy of the cluster here (`syncline lab`).
     """
-    from syncline import units
-    from syncline.bench.rehearsal.calibrate import Sweep, write_calibrated
+    from syncline.describe import units
+    from syncline.describe.files import check_writable
     from syncline.fabric import load
-    from syncline.files import check_writable
+    from syncline.rehearse.calibrate import Sweep, write_calibrated
     from syncline.runtime.launch import detect
 
     if out is not None:
@@ -69,16 +147,16 @@ def calibrate(
 
 
 def _lab(cluster: str, sweep: Sweep, scale: float | None, hosts: int | None) -> tuple[Calibrated, bool]:
-    from syncline.bench.rehearsal.calibrate import calibrate_lab
+    from syncline.rehearse.calibrate import calibrate_lab
 
     return calibrate_lab(cluster, sweep, scale=scale, hosts=hosts, tell=_tell), True
 
 
 def _live(cluster: str, sweep: Sweep) -> tuple[Calibrated, bool]:
-    from syncline.bench.rehearsal.calibrate import calibrate_live
-    from syncline.cli.bench_start import join
+    from syncline.cli.bench.start import join
     from syncline.fabric import load
     from syncline.program import place
+    from syncline.rehearse.calibrate import calibrate_live
 
     with join(None) as group:
         return calibrate_live(group, place("packed", load(cluster), group.size), sweep), group.rank == 0
@@ -90,7 +168,7 @@ def _tell(text: str) -> None:
         console.print(f"[dim]{text}[/]")
 
 
-def _payload(cluster: str, found: Calibrated, where: str) -> dict[str, Any]:
+def _payload(cluster: str, found: Calibrated, where: str) -> JsonObject:
     return {
         "cluster": cluster,
         "measured_on": where,
@@ -106,8 +184,8 @@ def _payload(cluster: str, found: Calibrated, where: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _show(console: Console, payload: dict[str, Any]) -> None:
-    from syncline import units
+def _show(console: Console, payload: JsonObject) -> None:
+    from syncline.describe import units
 
     costs = payload["costs"]
     console.print(

@@ -33,7 +33,7 @@ def capture(
     """
     from syncline.audit.capture import HELD, NOT_HELD
     from syncline.audit.capture import capture as capture_host
-    from syncline.audit.root import Root
+    from syncline.host.root import Root
 
     done = capture_host(Root.live(), path)
 

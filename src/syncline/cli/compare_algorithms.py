@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, examples
-from syncline.cli.simulate import Cluster, CrossRail, PlacementName, Ranks, Routing, Seed, Size, Transport, read_sizes
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from syncline.cli.output import JsonOption, examples, tell
+from syncline.cli.simulate import Chunks, Cluster, CrossRail, PlacementName, Ranks, Routing, Seed, Size, Transport
 
 app = typer.Typer(
     help="Which algorithm wins at which size on this cluster, with the sizes at which the winner changes.",
@@ -37,54 +34,14 @@ def compare_algorithms(
     ranks: Ranks = None,
     seed: Seed = 0,
     cross_rail: CrossRail = "fabric",
+    chunks: Chunks = 0,
     json: JsonOption = False,
 ) -> None:
     """Price every algorithm at every size and say who wins where."""
-    from syncline.errors import UsageError
-    from syncline.fabric import load
-    from syncline.program import place
-    from syncline.sim.candidates import NAMES, proved
-    from syncline.sim.routing import Network, NetworkOptions
-    from syncline.sim.sweep import Contest, crossovers
+    from syncline.questions.compare_algorithms import compare_algorithms as ask
 
-    if collective not in NAMES:
-        raise UsageError(f'no collective is called "{collective}".', hint=f"One of: {', '.join(NAMES)}.")
-    if level not in ("analytic", "flow"):
-        raise UsageError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow.")
-    fabric = load(cluster)
-    network = Network(fabric, NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail))  # type: ignore[arg-type]
-    placed = place(placement, fabric, ranks)
-    contest = Contest.of(proved(fabric, NAMES[collective], placed.num_ranks), placed, network)
-    sizes = read_sizes(size)
-    ranked = [contest.all(s, level) for s in sizes]
-    winners = [(s, found[0].algorithm) for s, found in zip(sizes, ranked, strict=True)]
-    payload = {
-        "cluster": fabric.name,
-        "collective": collective,
-        "ranks": placed.num_ranks,
-        "level": level,
-        "ignores": list(dict.fromkeys(text for found in ranked for e in found for text in e.ignores)),
-        "winners": [{"size_bytes": s, "algorithm": name} for s, name in winners],
-        "crossovers": [
-            {"size_bytes": c.size_bytes, "from": c.before, "to": c.after} for c in crossovers(winners, contest, level)
-        ],
-        "rows": [estimate.row() for found in ranked for estimate in found],
-    }
-    emit(payload, json, lambda console: _show(console, payload))
-
-
-def _show(console: Console, payload: dict[str, Any]) -> None:
-    from syncline import units
-    from syncline.report.simulation_text import contest_table
-
-    names = list(dict.fromkeys(row["algorithm"] for row in payload["rows"]))
-    lines = []
-    for winner in payload["winners"]:
-        mine = [row for row in payload["rows"] if row["size_bytes"] == winner["size_bytes"]]
-        lines.append((winner["size_bytes"], {r["algorithm"]: r["time_s"] for r in mine}, winner["algorithm"]))
-    console.print(f"{payload['collective']} on {payload['cluster']}: {payload['ranks']:,} ranks; * wins")
-    console.print(contest_table(names, lines))
-    console.print()
-    for change in payload["crossovers"]:
-        console.print(f"from {units.show_size(change['size_bytes'])} on: {change['to']} beats {change['from']}")
-    console.print(f"{payload['level']} level; ignores {', '.join(payload['ignores'])}")
+    answer = ask(
+        cluster, collective, size, level=level, routing=routing, transport=transport, placement=placement,
+        ranks=ranks, seed=seed, cross_rail=cross_rail, chunks=chunks,
+    )  # fmt: skip
+    tell(answer, json)

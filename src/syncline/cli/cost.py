@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from syncline.cli.output import JsonOption, emit, examples
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from syncline.plan.cost import Run, Statement
 
 app = typer.Typer()
 
@@ -61,8 +56,8 @@ def cost(
     --step-time what steps, tokens and runs cost. Every number follows from the bill of the cluster, dated prices and
     assumptions that are shown and can be changed.
     """
-    from syncline.fabric import load
-    from syncline.plan.cost import load_assumptions, load_prices, load_reliability, statement
+    from syncline.questions.cost import cost as ask
+    from syncline.report.text.cost import show_cost
 
     options = {
         "years": years,
@@ -74,84 +69,19 @@ def cost(
         "region": region,
         "commitment_discount": discount,
     }
-    given = _set(set_ or []) | {key: value for key, value in options.items() if value is not None}
-    assumed, origin = load_assumptions(assumptions, given)
-    account = statement(
-        load(cluster),
-        assumed,
-        prices=load_prices(prices),
-        reliability=load_reliability(reliability),
-        origin=origin,
-        run=_run(step_time, tokens_per_step, steps),
-        budget_usd=_number("--budget", budget) if budget is not None else None,
-        upgrade=_upgrade(upgrade_price, upgrade_step_time),
-    )
-    emit(account.to_json(), json, lambda console: _show(console, account, sources))
+    given = read_set(set_ or []) | {key: value for key, value in options.items() if value is not None}
+    answer = ask(
+        cluster, step_time=step_time, tokens_per_step=tokens_per_step, steps=steps, budget=budget,
+        upgrade_price=upgrade_price, upgrade_step_time=upgrade_step_time, assumptions=assumptions, assume=given,
+        prices=prices, reliability=reliability,
+    )  # fmt: skip
+    emit(answer.to_json(), json, lambda console: show_cost(console, answer.statement, sources))
 
 
-def _show(console: Console, account: Statement, sources: bool) -> None:
-    from syncline.report import cost_text
-
-    def lines(texts: list[str]) -> None:
-        console.print("\n".join(texts), soft_wrap=True)
-
-    lines([*cost_text.headline(account), ""])
-    console.print(cost_text.comparison_table(account))
-    console.print()
-    console.print(cost_text.money_table(account))
-    lines(["", *cost_text.failure_lines(account), *cost_text.run_lines(account)])
-    if sources:
-        console.print()
-        console.print(cost_text.assumption_table(account))
-    else:
-        lines(cost_text.assumption_lines(account))
-
-
-def _run(step_time: str | None, tokens_per_step: str | None, steps: str | None) -> Run | None:
-    from syncline import units
+def read_set(pairs: list[str]) -> dict[str, Any]:
+    """Read NAME=VALUE pairs, each value as YAML."""
+    from syncline.describe.document import read_document
     from syncline.errors import UsageError
-    from syncline.plan.cost import Run
-
-    if step_time is None:
-        for name, given in (("--tokens-per-step", tokens_per_step), ("--steps", steps)):
-            if given is not None:
-                raise UsageError(f"{name} needs the time of a step.", hint="Add --step-time 2.1s, say.")
-        return None
-    tokens = _number("--tokens-per-step", tokens_per_step) if tokens_per_step is not None else None
-    num_steps = int(_number("--steps", steps)) if steps is not None else None
-    return Run(units.time(step_time), tokens, num_steps)
-
-
-def _upgrade(price: str | None, step_time: str | None) -> tuple[float, float] | None:
-    from syncline import units
-    from syncline.errors import UsageError
-
-    if price is None and step_time is None:
-        return None
-    if price is None or step_time is None:
-        raise UsageError("--upgrade-price and --upgrade-step-time go together.", hint="Give both.")
-    return _number("--upgrade-price", price), units.time(step_time)
-
-
-def _number(option: str, text: str) -> float:
-    """Read 250000, 4M, 2.5B or $500k."""
-    from syncline.errors import UsageError
-
-    factors = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
-    digits = text.replace("_", "").replace(",", "").replace("$", "").strip()
-    factor = factors.get(digits[-1:], 1.0)
-    try:
-        value = float(digits[:-1] if factor != 1.0 else digits) * factor
-    except ValueError:
-        raise UsageError(f'{option} "{text}" is not a number.', hint="Write it as 250000, 4M or 500k.") from None
-    if not 0 <= abs(value) < 1e30:
-        raise UsageError(f"{option} {text} is out of range.", hint="Write a finite number.")
-    return value
-
-
-def _set(pairs: list[str]) -> dict[str, Any]:
-    from syncline.errors import UsageError
-    from syncline.fabric.document import read_document
 
     values: dict[str, Any] = {}
     for pair in pairs:

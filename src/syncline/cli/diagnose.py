@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, examples, progress
+from syncline.cli.output import JsonOption, emit, examples, progress, tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from syncline.audit.diagnose import Diagnosis, Rule
-    from syncline.fabric import Fabric
+    from syncline.diagnose import LogRule
+    from syncline.questions.diagnose import DiagnosisAnswer
 
 EPILOG = examples(
     "syncline diagnose job.log",
@@ -54,9 +54,8 @@ def diagnose(
     Each cause comes with the lines that show it, what it means, what to do and how sure that is; what it led to stands
     below it. What cannot be read is listed. Nothing is changed or sent anywhere.
     """
-    from syncline.audit.diagnose import read_rules, shipped_rules
+    from syncline.diagnose import read_rules, shipped_rules
     from syncline.errors import FileError, UsageError
-    from syncline.fabric import load
 
     if exit_style not in ("none", "nagios"):
         raise UsageError(f'no exit style is called "{exit_style}".', hint="One of: none, nagios.")
@@ -71,23 +70,24 @@ def diagnose(
         return
     if not logs:
         raise UsageError("no log is named.", hint="Name files or folders, or - for stdin.")
-    diagnosis = _run(logs, book, load(cluster) if cluster else None)
-    if diagnosis.num_files == 0 and exit_style == "none":
+    answer = _run(logs, rules or [], cluster)
+    diagnosis = answer.diagnosis
+    if diagnosis.nothing_read and exit_style == "none":
         why = "; ".join(f"{item.path}: {item.reason}" for item in diagnosis.unread[:3]) or "the folder holds no file"
         raise FileError(
             f"no log could be read: {why}.", hint="Name files or folders that you may read, or - for stdin."
         )
-    emit(diagnosis.to_json(), json, lambda console: console.print(_text(diagnosis), soft_wrap=True))
+    tell(answer, json)
     if exit_style == "nagios":
         raise typer.Exit(int(diagnosis.severity))
 
 
-def _run(logs: list[str], book: Mapping[str, Rule], fabric: Fabric | None) -> Diagnosis:
-    from syncline.audit.diagnose import diagnose
+def _run(logs: list[str], rules: list[Path], cluster: str | None) -> DiagnosisAnswer:
+    from syncline.questions.diagnose import diagnose
 
     with progress() as shown:
         task = shown.add_task("reading", total=_total(logs))
-        return diagnose(logs, rules=book, cluster=fabric, on_bytes=lambda count: shown.advance(task, count))
+        return diagnose(logs, rules=rules, cluster=cluster, on_bytes=lambda count: shown.advance(task, count))
 
 
 def _total(logs: list[str]) -> int | None:
@@ -99,28 +99,22 @@ def _total(logs: list[str]) -> int | None:
         return None
 
 
-def _text(diagnosis: Diagnosis) -> str:
-    from syncline.report.diagnosis_text import diagnosis_lines
-
-    return "\n".join(diagnosis_lines(diagnosis))
-
-
-def _list(book: Mapping[str, Rule], as_json: bool) -> None:
+def _list(book: Mapping[str, LogRule], as_json: bool) -> None:
     from syncline.audit.environment import rule_ids
 
     rows = [
-        {"id": rule.id, "number": rule.number, "severity": rule.severity.label, "title": rule.title, "fix": rule.fix}
+        {"id": rule.id, "severity": rule.severity.label, "title": rule.title, "fix": rule.fix}
         for rule in book.values()
         if not rule.signal
     ]
     payload = {"rules": rows, "environment": list(rule_ids())}
-    lines = [f"{row['number'] or '':>2} {row['id']:28} {row['severity']:9} {row['title']}" for row in rows]
+    lines = [f"{row['id']:32} {row['severity']:9} {row['title']}" for row in rows]
     lines.append(f"and {len(rule_ids())} of the environment (nccl.env.*)")
     emit(payload, as_json, lambda console: console.print("\n".join(lines), soft_wrap=True))
 
 
-def _check(book: Mapping[str, Rule], as_json: bool) -> None:
-    from syncline.audit.diagnose.examples import failing_examples
+def _check(book: Mapping[str, LogRule], as_json: bool) -> None:
+    from syncline.diagnose.examples import failing_examples
     from syncline.errors import RuleError
 
     failing = failing_examples(book)

@@ -36,15 +36,15 @@ def discover(
 ) -> None:
     """Write a cluster description from PCI, RDMA, LLDP, nvidia-smi, Slurm and NCCL files; guesses go into its notes."""
     from syncline.audit.discover import describe, look
-    from syncline.audit.host import Host
-    from syncline.audit.root import Root
+    from syncline.describe.files import check_writable
+    from syncline.describe.hostlist import expand
     from syncline.fabric import build, save
-    from syncline.fabric.spec import expand_hostlist
-    from syncline.files import check_writable
+    from syncline.host.host import Host
+    from syncline.host.root import Root
 
     check_writable(target)
     hosts = [Host(Root.captured(path)) for path in root or []] or [Host(Root.live())]
-    many = expand_hostlist(names) if names else []
+    many = expand(names, "--names") if names else []
     seen = [look(one, gpu) for one in hosts]
     spec = describe(seen, slurm=slurm, nccl=nccl, names=many, gpu=gpu, network=network)
     fabric = build(spec)

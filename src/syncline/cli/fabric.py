@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, examples
+from syncline.cli.output import JsonOption, emit, examples, tell
+from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,31 +56,18 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """Count, measure and price a cluster, and draw it."""
-    from syncline.fabric import load
-    from syncline.fabric.inventory import inventory
-    from syncline.report.fabric_text import bill_notes, bill_table, inventory_lines
+    from syncline.questions.fabric import inventory
 
-    fabric = load(cluster)
-    counted = inventory(fabric)
-    payload = counted.to_json()
-    written = _draw(fabric, payload, html, svg, png)
-
-    def text(console: Console) -> None:
-        console.print("\n".join(inventory_lines(counted)), soft_wrap=True)
-        console.print()
-        console.print(bill_table(counted.bill))
-        console.print("", *bill_notes(counted.bill), sep="\n", soft_wrap=True)
-        for path in written:
-            console.print(f"\nwrote {path}", soft_wrap=True)
-
-    emit(payload | ({"written": [str(p) for p in written]} if written else {}), json, text)
+    answer = inventory(cluster)
+    written = _draw(answer.fabric, dict(answer.to_json()), html, svg, png)
+    tell(answer, json, *written)
 
 
 @app.command("list", epilog=examples("syncline fabric list", "syncline fabric list --json"))
 def list_(json: JsonOption = False) -> None:
     """List the clusters that come with syncline, with their sources."""
     from syncline.fabric.load import parse_cluster, presets, read_cluster
-    from syncline.report.fabric_text import columns
+    from syncline.report.text.fabric import columns
 
     specs = {name: parse_cluster(read_cluster(name)) for name in presets()}
     payload = {"presets": [{"name": n, "notes": s.notes, "source": s.source} for n, s in specs.items()]}
@@ -102,12 +90,12 @@ def parts(
 ) -> None:
     """List the catalogue: parts, their numbers and where those come from."""
     from syncline.fabric.catalog import KINDS, load_catalog
-    from syncline.report.fabric_text import columns, part_rows
+    from syncline.report.text.fabric import columns, part_rows
 
     catalog = load_catalog()
     if kind is None:
         kinds = [(k, str(len(catalog.parts(k)))) for k in KINDS]
-        payload: dict[str, Any] = {"kinds": {k: list(catalog.names(k)) for k in KINDS}}
+        payload: JsonObject = {"kinds": {k: list(catalog.names(k)) for k in KINDS}}
         emit(payload, json, lambda console: console.print(columns(kinds, ("kind", "parts"), right=(1,))))
         return
     found = catalog.parts(kind) if name is None else (getattr(catalog, kind)(name),)
@@ -174,6 +162,58 @@ def links(
 
 
 @app.command(
+    short_help="Racks, cables, addresses and switch configurations.",
+    epilog=examples(
+        "syncline fabric build cluster.yaml --out build/",
+        "syncline fabric build cluster.yaml --system sonic --out build/ --html build.html",
+        "syncline fabric build cluster.yaml --check build/",
+    ),
+)
+def build(
+    cluster: ClusterArgument = DEFAULT,
+    out_folder: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write all files here.")] = None,
+    check: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Compare the files in a folder; exit 1 where one differs.")
+    ] = None,
+    system: Annotated[
+        str, typer.Option(help="What Ethernet switches run: auto (by vendor), sonic, nvue, eos or frr.")
+    ] = "auto",
+    rack_power: Annotated[float, typer.Option(help="What a rack may draw, in kW.")] = 45.0,
+    rack_units: Annotated[int, typer.Option(help="Height of a rack, in U.")] = 48,
+    rack_weight: Annotated[float, typer.Option(help="What a rack may weigh, in kg.")] = 1360.0,
+    html: Annotated[Path | None, typer.Option(help="Write a page with racks, cables and arithmetic.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Work out racks, cables, addresses and the configuration of every switch and host."""
+    from syncline.describe.files import check_writable
+    from syncline.errors import UsageError
+    from syncline.install.rack import Room
+    from syncline.questions.fabric_build import fabric_build
+
+    if check is not None and out_folder is not None:
+        raise UsageError("--out writes and --check compares.", hint="Give one of the two.")
+    if html is not None:
+        check_writable(html)
+    room = Room(rack_u=rack_units, rack_power_w=rack_power * 1e3, rack_weight_kg=rack_weight)
+    answer = fabric_build(cluster, system=system, room=room)
+    if check is not None:
+        differences = answer.differences(check)
+        payload = {"folder": str(check), "files": len(answer.files), "differences": list(differences)}
+        found = differences or (f"{len(answer.files):,} files are as they should be",)
+        emit(payload, json, lambda console: console.print("\n".join(found), soft_wrap=True))
+        raise typer.Exit(1 if differences else 0)
+    if out_folder is not None:
+        from syncline.report.picture.elevation import cables_svg, elevations_svg
+
+        answer.extra["racks.svg"] = elevations_svg(answer.installation)
+        answer.extra["cables.svg"] = cables_svg(answer.installation)
+        answer.write(out_folder)
+    if html is not None:
+        answer.page(html)
+    tell(answer, json, out_folder, html)
+
+
+@app.command(
     "export",
     epilog=examples(
         "syncline fabric export p5-ultracluster nccl topo.xml",
@@ -194,7 +234,7 @@ def export_(
     """Write a cluster in another tool's format."""
     from syncline.errors import UsageError
     from syncline.fabric import load
-    from syncline.fabric.exchange import export
+    from syncline.fabric.formats import export
 
     if host is not None and format_ != "nccl":
         raise UsageError(f"--host picks the host of an nccl file; {format_} describes all.", hint="Leave --host out.")
@@ -209,6 +249,7 @@ def export_(
     epilog=examples(
         "syncline fabric import nccl-dump.xml cluster.yaml",
         "syncline fabric import topology.conf cluster.yaml --host dgx-h100",
+        "syncline fabric import fat_tree_1024.topo cluster.yaml",
     ),
 )
 def import_(
@@ -222,7 +263,7 @@ def import_(
 ) -> None:
     """Read another tool's description and write it as a cluster file."""
     from syncline.fabric import build, save
-    from syncline.fabric.exchange import import_fabric
+    from syncline.fabric.formats import import_fabric
 
     spec = import_fabric(source, format_, host=host)
     fabric = build(spec)
@@ -241,7 +282,7 @@ def _draw(fabric: Fabric, facts: dict[str, Any], html: Path | None, svg: Path | 
     """Write the pictures asked for; returns their paths."""
     if html is None and svg is None and png is None:
         return []
-    from syncline.files import check_writable, write_text
+    from syncline.describe.files import check_writable, write_text
     from syncline.report.fabric_picture import draw_html, draw_svg, write_png
 
     for path in (html, svg, png):
@@ -258,7 +299,7 @@ def _draw(fabric: Fabric, facts: dict[str, Any], html: Path | None, svg: Path | 
     return [path for path in (html, svg, png) if path is not None]
 
 
-def _path_json(fabric: Fabric, path: Any) -> dict[str, Any]:
+def _path_json(fabric: Fabric, path: Any) -> JsonObject:
     links = fabric.links
     return {
         "links": [fabric.link_name(int(i)) for i in path],
@@ -268,7 +309,7 @@ def _path_json(fabric: Fabric, path: Any) -> dict[str, Any]:
 
 
 def _print_paths(console: Console, paths: list[dict[str, Any]]) -> None:
-    from syncline import units
+    from syncline.describe import units
 
     for path in paths:
         if not path["links"]:

@@ -10,27 +10,29 @@ def show(name: str = "default", json: JsonOption = False) -> None:
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import sys
 from collections.abc import Callable, Mapping
-from enum import Enum
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from syncline.describe.plain import json_text
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
     from rich.progress import Progress
+
+    from syncline.questions.answer import Answer
 
 WIDTH_WHEN_PIPED = 120
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
-def emit(payload: Mapping[str, Any], as_json: bool, text: Callable[[Console], None]) -> None:
+def emit(payload: Mapping[str, object], as_json: bool, text: Callable[[Console], None]) -> None:
     """Print a verb's answer: `payload` as JSON, or whatever `text` writes on the console."""
     if as_json:
         print_json(payload)
@@ -38,14 +40,23 @@ def emit(payload: Mapping[str, Any], as_json: bool, text: Callable[[Console], No
         text(out())
 
 
-def print_json(payload: Mapping[str, Any]) -> None:
+def tell(answer: Answer, as_json: bool, *written: Path | None) -> None:
+    """Print an answer as its renderer does, or as JSON, and the files that were written for it."""
+    paths = [str(path) for path in written if path is not None]
+    if as_json:
+        print_json({**answer.to_json(), **({"written": paths} if paths else {})})
+        return
+    from syncline.report.answers import show
+
+    console = out()
+    show(answer, console)
+    for path in paths:
+        console.print(f"wrote {path}", soft_wrap=True)
+
+
+def print_json(payload: Mapping[str, object]) -> None:
     """Print `payload` as one strict JSON object on stdout."""
     print(json_text(payload, ascii_only=(sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")))
-
-
-def json_text(payload: Mapping[str, Any], *, ascii_only: bool = False) -> str:
-    """Return `payload` as strict JSON; NumPy values become plain ones, and a number that does not exist is null."""
-    return json.dumps(_plain(payload), indent=2, ensure_ascii=ascii_only, allow_nan=False)
 
 
 def out() -> Console:
@@ -77,29 +88,3 @@ def _console(stream: TextIO) -> Console:
     # Markup is off because names such as "gpu[0-7]" would be eaten; a fixed width when piped keeps output comparable.
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH_WHEN_PIPED
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):  # NumPy arrays and scalars, without importing NumPy to ask
-        value = value.tolist()
-    if isinstance(value, Enum):
-        value = value.value
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {_key(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, PurePath):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} has no JSON form: {value!r}")
-
-
-def _key(key: object) -> str:
-    if isinstance(key, Enum):
-        return str(key.value)
-    if isinstance(key, (str, int)) and not isinstance(key, bool):
-        return str(key)
-    raise TypeError(f"a JSON key must be a string, not {key!r}")

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from syncline.cli.cost import _number, _set
-from syncline.cli.output import JsonOption, emit, examples, progress
-
-if TYPE_CHECKING:
-    from syncline.plan.answer import Answer
-    from syncline.plan.space import Axes
+from syncline.cli.cost import read_set
+from syncline.cli.output import JsonOption, examples, progress, tell
 
 
 class PlanGroup(TyperGroup):
@@ -30,7 +26,7 @@ app = typer.Typer(
     cls=PlanGroup,
     help="Plan a job on a cluster: how fast, what limits it, does it fit, what does it cost, what to change first.\n\n"
     "`syncline plan CLUSTER JOB` is short for `syncline plan best CLUSTER JOB`.",
-    epilog=examples("syncline plan h100-64-rail llama3-70b", "syncline plan compare llama3-70b --gpus 512"),
+    epilog=examples("syncline plan h100-64-rail llama3-70b", "syncline plan compare a.yaml b.yaml@nebius job.yaml"),
 )
 
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset (`syncline fabric list`).")]
@@ -45,6 +41,7 @@ Assume = Annotated[Path | None, typer.Option(help="YAML with any assumption abou
         "syncline plan cluster.yaml job.yaml --html plan.html --save plan.json",
         "syncline plan h100-64-rail llama3-70b --fix tp=8,pp=8,recompute=none --json",
         "syncline plan h100-64-rail llama3-70b --objective pareto",
+        "syncline plan h100-64-rail llama3-70b --for megatron --write launch",
         "syncline plan cluster.yaml job.yaml --full --allow-lossy --workers 2",
     )
 )
@@ -62,7 +59,12 @@ def best(
     headroom: Annotated[
         float, typer.Option(min=0.0, max=0.9, help="Share of a GPU's memory to keep free; full allocators are slow.")
     ] = 0.08,
+    for_: Annotated[
+        str | None, typer.Option("--for", help="megatron, torchtitan, nemo, deepspeed or maxtext: obey its rules.")
+    ] = None,
+    write: Annotated[Path | None, typer.Option(help="Folder for the files that start the job (with --for).")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report: one page to forward.")] = None,
+    pdf: Annotated[Path | None, typer.Option(help="Write the report as PDF (needs chromium or Chrome).")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the plan as JSON.")] = None,
     write_job: Annotated[Path | None, typer.Option(help="Write the job file of the plan, for `syncline step`.")] = None,
     workers: Annotated[int, typer.Option(min=0, max=1024, help="Processes; 0: as many as it is worth.")] = 0,
@@ -71,6 +73,7 @@ def best(
     prices: Annotated[Path | None, typer.Option(help="CSV of prices instead of those that ship.")] = None,
     assumptions: Assume = None,
     set_: Set = None,
+    profile: Annotated[Path | None, typer.Option(help="What was measured here (`syncline calibrate`).")] = None,
     json: JsonOption = False,
 ) -> None:
     """Find the best way to run a job on a cluster.
@@ -78,120 +81,122 @@ def best(
     Tries every split, micro-batch, schedule and recomputation that divides and fits in memory, and shows the fastest
     (or cheapest) with what limits it, what it costs, and which single change buys most.
     """
-    from syncline.fabric import load
-    from syncline.files import check_writable, write_text
-    from syncline.plan.answer import make_plan
-    from syncline.plan.cost import load_assumptions, load_prices
-    from syncline.plan.fix import read_fix
-    from syncline.plan.named_job import named_job
-    from syncline.plan.plan import save_plan
-    from syncline.report.plan_text import plan_lines
+    from syncline.describe.files import check_writable
+    from syncline.errors import UsageError
+    from syncline.questions.plan import plan as ask
+    from syncline.questions.serve import is_serving, serve
+    from syncline.report.answers import html as render
+    from syncline.report.pdf import browser, write_pdf
 
-    for path in (html, save, write_job):
+    if write is not None and for_ is None:
+        raise UsageError(
+            "--write needs a framework.", hint="Add --for megatron, torchtitan, nemo, deepspeed or maxtext."
+        )
+    for path in (html, pdf, save, write_job):
         if path is not None:
             check_writable(path)
-    assumed, _ = load_assumptions(assumptions, _set(set_ or []) | ({"cloud": cloud} if cloud else {}))
-    described, fabric = named_job(job), load(cluster)
+    if is_serving(job):
+        given = read_set(set_ or []) | ({"cloud": cloud} if cloud else {})
+        tell(serve(cluster, job, assumptions=assumptions, assume=given, prices=prices), json)
+        return
+    if pdf is not None:
+        browser()  # before a search that would be in vain
     with progress() as bar:
         task = bar.add_task("configurations", total=None)
-        answer = make_plan(
-            fabric,
-            described,
-            axes=_axes(full, allow_lossy),
-            fix=read_fix(fix),
-            objective=objective,
-            headroom=headroom,
-            assumptions=assumed,
-            prices=load_prices(prices) if prices else None,
-            workers=workers,
-            spread=_spread(on),
+        answer = ask(
+            cluster, job, fix=fix, objective=objective, full=full, allow_lossy=allow_lossy, headroom=headroom,
+            framework=for_,
+            cloud=cloud, prices=prices, assumptions=assumptions, assume=read_set(set_ or []), workers=workers, on=on,
+            profile=profile,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
-    payload = answer.to_json()
-    written = _write(answer, fabric, html, save, write_job, write_text, save_plan)
-    if written:
-        payload["written"] = written
-    lines = plan_lines(answer) + [f"  written    {path}" for path in written]
-    emit(payload, json, lambda console: console.print("\n".join(lines), soft_wrap=True))
+        )  # fmt: skip
+    if html is not None:
+        answer.page(html)
+    if pdf is not None:
+        write_pdf(render(answer), pdf)
+    if save is not None:
+        answer.save(save)
+    if write_job is not None:
+        answer.write_job(write_job)
+    written = answer.write_launch(for_, write) if for_ is not None and write is not None else ()
+    tell(answer, json, html, pdf, save, write_job, *written)
 
 
 @app.command(
     epilog=examples(
+        "syncline plan compare b200.yaml h100.yaml@nebius nvl72.yaml@rent job.yaml",
+        "syncline plan compare cluster.yaml job.yaml --set host.nics=1,2,4,8 --html sweep.html",
         "syncline plan compare llama3-70b --gpus 512",
         "syncline plan compare llama3-70b --budget 25M --fabrics rail-optimized,fat-tree,rail-only",
-        "syncline plan compare job.yaml --host dgx-a100 --link HDR --gpus 1024 --json",
     )
 )
 def compare(
-    job: JobFile,
-    gpus: Annotated[int | None, typer.Option(help="GPUs of every fabric.")] = None,
-    budget: Annotated[str | None, typer.Option(help="Dollars for hosts and network: 25M.")] = None,
+    names: Annotated[
+        list[str], typer.Argument(metavar="CLUSTER... JOB", help="Clusters, owned or rented (`@aws`, `@rent`), a job.")
+    ],
+    gpus: Annotated[int | None, typer.Option(help="Without clusters: GPUs of every fabric.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Without clusters: dollars for hosts and network: 25M.")] = None,
     host: Annotated[str, typer.Option(help="Host model of the catalogue.")] = "dgx-h100",
     link: Annotated[str, typer.Option(help="Network link.")] = "NDR",
     fabrics: Annotated[str | None, typer.Option(help="Which: rail-optimized,fat-tree 2:1,torus ...")] = None,
+    prices: Annotated[Path | None, typer.Option(help="CSV of prices instead of those that ship.")] = None,
     assumptions: Assume = None,
-    set_: Set = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="years=3; or a sweep: host.nics=1,2,4,8, job.batch.global=512,1024."),
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the comparison as a page.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare fabrics for a job, at a number of GPUs or at a budget: the best plan on each, and what it costs."""
-    from syncline.plan.compare import FABRICS, compare_fabrics
-    from syncline.plan.cost import load_assumptions
-    from syncline.plan.named_job import named_job
-    from syncline.report.plan_text import comparison_lines
+    """Compare clusters for a job, owned and rented mixed; or fabrics at a number of GPUs or a budget.
 
+    The best plan on each, what it costs, and which are too close to call. With --set and several values, a sweep.
+    """
+    from syncline.describe.files import check_writable
+    from syncline.plan.compare import FABRICS
+    from syncline.questions.plan import compare as ask
+
+    if html is not None:
+        check_writable(html)
+    job, clusters = _job_among(names)
+    assume, sweep = _sets(set_ or [])
     chosen = tuple(name.strip() for name in fabrics.split(",") if name.strip()) if fabrics else FABRICS
-    assumed, _ = load_assumptions(assumptions, _set(set_ or []))
-    comparison = compare_fabrics(
-        named_job(job),
-        host=host,
-        link=link,
-        num_gpus=gpus,
-        budget_usd=_number("--budget", budget) if budget is not None else None,
-        fabrics=chosen,
-        assumptions=assumed,
-    )
-    emit(
-        comparison.to_json(),
-        json,
-        lambda console: console.print("\n".join(comparison_lines(comparison)), soft_wrap=True),
-    )
+    answer = ask(
+        job, clusters=clusters, sweep=sweep, prices=prices, gpus=gpus, budget=budget, host=host, link=link,
+        fabrics=chosen, assumptions=assumptions, assume=assume,
+    )  # fmt: skip
+    if html is not None:
+        answer.page(html)
+    tell(answer, json, html)
 
 
-def _axes(full: bool, lossy: bool) -> Axes:
-    from dataclasses import replace
+def _job_among(names: list[str]) -> tuple[str, list[str]]:
+    """Return the one job among names of clusters and jobs, and the clusters in their order."""
+    from syncline.errors import UsageError
+    from syncline.questions.plan import is_job
 
-    from syncline.plan.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, USUAL
+    if len(names) == 1:
+        return names[0], []
+    jobs = [name for name in names if is_job(name)]
+    if len(jobs) != 1:
+        found = ", ".join(jobs) or "none"
+        raise UsageError(f"name one job beside the clusters; found: {found}.", hint="A job file has a `model:`.")
+    return jobs[0], [name for name in names if name != jobs[0]]
 
-    axes = FULL if full else USUAL
-    return replace(axes, gradient_bytes=LOSSY_WIDTHS, codec=LOSSY_CODECS) if lossy else axes
 
-
-def _spread(on: str | None) -> Any:
+def _sets(pairs: list[str]) -> tuple[dict[str, Any], tuple[str, list[Any]] | None]:
+    """Return assumptions about money, and the sweep: a key path with a dot, or `hosts`, and its values."""
+    from syncline.describe.document import read_document
     from syncline.errors import UsageError
 
-    if on is None:
-        return None
-    if on != "ray":
-        raise UsageError(f'--on "{on}" is not known.', hint="--on ray spreads the search over a Ray cluster.")
-    from syncline.plan.rayrun import on_ray
-
-    return on_ray()
-
-
-def _write(
-    answer: Answer, fabric: Any, html: Path | None, save: Path | None, job: Path | None, write_text: Any, save_plan: Any
-) -> list[str]:
-    if html is not None:
-        from syncline.plan.scaling import scaling
-        from syncline.plan.space import USUAL
-        from syncline.report.plan_page import plan_page
-
-        curve = scaling(answer.question, answer.best, answer.money, USUAL)
-        write_text(html, plan_page(answer, fabric, curve))
-    if save is not None:
-        save_plan(answer.best, save)
-    if job is not None:
-        from syncline.plan.job_file import job_text
-
-        write_text(job, job_text(answer.result.job))
-    return [str(path) for path in (html, save, job) if path is not None]
+    swept = [pair for pair in pairs if "." in pair.partition("=")[0] or pair.startswith("hosts=")]
+    if len(swept) > 1:
+        raise UsageError("sweep one setting at a time.", hint=f"Keep one of {' and '.join(swept)}.")
+    assume = read_set([pair for pair in pairs if pair not in swept])
+    if not swept:
+        return assume, None
+    key, _, text = swept[0].partition("=")
+    values = [read_document(value, "--set").data for value in text.split(",") if value.strip()]
+    if not values:
+        raise UsageError(f'--set "{swept[0]}" has no value.', hint="Write --set host.nics=1,2,4,8.")
+    return assume, (key.strip(), values)

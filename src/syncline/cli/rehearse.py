@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, err, examples
+from syncline.cli.output import JsonOption, err, examples, tell
 
 app = typer.Typer(help="Rehearse a cluster on this machine: predict collectives and training steps, run them, compare.")
 EPILOG = examples(
@@ -45,22 +45,15 @@ def rehearse(
     json: JsonOption = False,
 ) -> None:
     """Calibrate, predict, run, compare; recommend a way to synchronise and train with it."""
-    from syncline.bench.rehearsal.job import load_job
-    from syncline.bench.rehearsal.rehearse import rehearse as run
-    from syncline.files import check_writable, write_text
-    from syncline.report.rehearsal_page import rehearsal_page
-    from syncline.report.rehearsal_text import rehearsal_lines
+    from syncline.describe.files import check_writable
+    from syncline.questions.rehearse import rehearse as ask
 
     if html is not None:
         check_writable(html)
-    found = run(cluster, load_job(job), scale=scale, hosts=hosts, loopback=loopback, tell=_tell, warn=_warn)
-    payload = found.to_json()
-    lines = rehearsal_lines(found)
+    answer = ask(cluster, job, scale=scale, hosts=hosts, loopback=loopback, tell=_tell, warn=_warn)
     if html is not None:
-        write_text(html, rehearsal_page(found, lines))
-        payload["written"] = str(html)
-        lines.append(f"wrote {html}")
-    emit(payload, json, lambda console: console.print("\n".join(lines), soft_wrap=True, highlight=False))
+        answer.page(html)
+    tell(answer, json, html)
 
 
 def _tell(text: str) -> None:

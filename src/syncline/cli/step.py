@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, examples
+from syncline.cli.output import JsonOption, examples, tell
 
 EPILOG = examples(
     "syncline step h100-64-rail job.yaml",
@@ -15,6 +15,8 @@ EPILOG = examples(
     "syncline step h100-64-rail job.yaml --trace step.json --html step.html",
     "syncline step h100-64-rail profile.json.gz",
     "syncline step h100-64-rail traces/",
+    "syncline step h100-64-rail job.yaml --level flow --json",
+    "syncline step h100-64-rail job.yaml --profile profile.yaml",
 )
 app = typer.Typer(help="Predict one training step of a job on a cluster.", epilog=EPILOG)
 
@@ -24,13 +26,20 @@ JobFile = Annotated[
     typer.Argument(metavar="JOB", help="A job file (docs/guides/job-file.md), or a Chakra or PyTorch profiler trace."),
 ]
 Trace = Annotated[Path | None, typer.Option(help="Write the timeline (.json or .json.gz for Perfetto, .parquet).")]
+Level = Annotated[
+    str | None,
+    typer.Option(help="analytic (closed forms, a job's default) or flow (executed on the fabric, a trace's default)."),
+]
+RoutingName = Annotated[str, typer.Option("--routing", help="With flow: spray (balanced), ecmp (hashed) or static.")]
+ProfileFile = Annotated[Path | None, typer.Option("--profile", help="What was measured here (`syncline calibrate`).")]
 Html = Annotated[Path | None, typer.Option(help="Write a page: where the time goes, and every pipeline stage.")]
 
 
 # A group reads no options after its arguments unless told so.
 @app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
 def step(
-    cluster: Cluster, job: JobFile, trace: Trace = None, html: Html = None, json: JsonOption = False
+    cluster: Cluster, job: JobFile, level: Level = None, routing: RoutingName = "spray", trace: Trace = None,
+    html: Html = None, profile: ProfileFile = None, json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Predict one training step of a job on a cluster: time, MFU, memory, traffic, and what limits it.
 
@@ -39,65 +48,21 @@ def step(
     step (.et, .json, .json.gz; a folder, or the part of their names before `.0.et`, for one file a rank) keeps its
     compute as measured and gets its communication priced on this cluster.
     """
+    from syncline.describe.files import check_writable
     from syncline.errors import UsageError
-    from syncline.fabric import load
-    from syncline.files import check_writable, write_text
-    from syncline.report.step_page import step_page
-    from syncline.report.step_text import decode_lines, step_lines
-    from syncline.sim.step import decode_step
-    from syncline.sim.step import step as price
-    from syncline.timeline import save
-    from syncline.workload.described import blamed_on
-    from syncline.workload.read_job import load_job
-    from syncline.workload.trace import is_trace
+    from syncline.questions.step import DecodePrediction, TracePrediction
+    from syncline.questions.step import step as ask
 
     for path in (trace, html):
         if path is not None:
             check_writable(path)
-    if is_trace(job):
-        if html is not None:
-            raise UsageError("--html draws the step of a job file.", hint="For a trace, use --trace FILE (Perfetto).")
-        _replay(cluster, job, trace, json)
-        return
-    described = load_job(job)
-    fabric = load(cluster)
-    if described.kind == "decode":
-        if trace is not None or html is not None:
-            raise UsageError("a decode step has no timeline to write.", hint="Leave --trace and --html out.")
-        with blamed_on(job):
-            payload = decode_step(fabric, described).to_json()
-        emit(payload, json, lambda console: console.print("\n".join(decode_lines(payload)), soft_wrap=True))
-        return
-    with blamed_on(job):
-        result = price(fabric, described)
-    payload = {"cluster": fabric.name, **result.to_json()}
-    if trace is not None or html is not None:
-        timeline = result.timeline()
-        if trace is not None:
-            save(timeline, trace)
-        if html is not None:
-            write_text(html, step_page(payload, timeline))
-        payload["written"] = [str(path) for path in (trace, html) if path is not None]
-    emit(payload, json, lambda console: console.print("\n".join(step_lines(payload)), soft_wrap=True))
-
-
-def _replay(cluster: str, source: Path, trace: Path | None, json: bool) -> None:
-    """Price a traced step on a cluster and print it beside what was recorded."""
-    from syncline.fabric import load
-    from syncline.report.step_text import replay_lines
-    from syncline.sim.step.replay import OWN_WORK, replay, unpriced
-    from syncline.timeline import save
-    from syncline.workload.trace import read_trace
-
-    workload = read_trace(source)
-    recorded, priced = replay(workload), replay(workload, load(cluster))
+    answer = ask(cluster, job, level=level, routing=routing, profile=profile)
+    if html is not None and isinstance(answer, TracePrediction):
+        raise UsageError("--html draws the step of a job file.", hint="For a trace, use --trace FILE (Perfetto).")
+    if (trace or html) and isinstance(answer, DecodePrediction):
+        raise UsageError("a decode step has no timeline to write.", hint="Leave --trace and --html out.")
     if trace is not None:
-        save(priced, trace)
-    payload = {
-        "cluster": cluster, "trace": str(source), "operations": len(workload), "ranks": workload.num_ranks,
-        "comm_bytes": workload.total_bytes(), "recorded_s": recorded.makespan_s, "step_time_s": priced.makespan_s,
-        "recorded_exposed_comm_s": float(recorded.exposed_s(compute=OWN_WORK).max()),
-        "exposed_comm_s": float(priced.exposed_s(compute=OWN_WORK).max()),
-        "kept_as_recorded": int(unpriced(workload).sum()), "ignores": list(priced.source.ignores),
-    }  # fmt: skip
-    emit(payload, json, lambda console: console.print("\n".join(replay_lines(payload)), soft_wrap=True))
+        answer.timeline.save(trace)
+    if html is not None:
+        answer.page(html)
+    tell(answer, json, trace, html)

@@ -94,8 +94,8 @@ def _source(
         player = Replay.read(replay, prediction=Prediction.read(expect) if expect else None)
         return player, player.hub, player.title
     if agent:
-        from syncline.watch.fleet import Fleet
-        from syncline.watch.fleet_sources import AgentReader
+        from syncline.watch.fleet.fleet import Fleet
+        from syncline.watch.fleet.sources import AgentReader
 
         fleet = Fleet([AgentReader.of(text) for text in agent])
         return fleet, fleet.hub, f"{len(agent)} agents"

@@ -38,8 +38,8 @@ def tune(
     codec="auto". Its own output goes to stderr.
     """
     from syncline.cli.ranks import run_until
+    from syncline.describe.files import check_writable, write_text
     from syncline.errors import UsageError
-    from syncline.files import check_writable, write_text
 
     if not command:
         raise UsageError("there is no command to tune.", hint="syncline tune --local 2 -- python train.py")
@@ -71,7 +71,7 @@ def settings_text(found: dict[str, Any]) -> str:
 
 
 def _lines(found: dict[str, Any], output: Path) -> list[str]:
-    from syncline.units import show_time
+    from syncline.describe.units import show_time
 
     lines = [found["why"], ""]
     width = max([24, *map(len, found["predicted_s"]), *map(len, found["periodic_s"])])

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+from json import loads as parse_json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, examples
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from syncline.cli.output import JsonOption, emit, examples, tell
 
 app = typer.Typer(rich_markup_mode=None)
-VERDICTS = ("reproduced", "conditional", "refuted", "not here")
+VERDICTS = ("reproduced", "conditional", "refuted", "undecided", "not here")
 
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="CSV of measured rows; default: the published rows that ship.")
@@ -40,10 +40,9 @@ def collectives(data: DataOption = None, systems: SystemsOption = None, json: Js
     Errors are |predicted time / measured time - 1| as median / 90th percentile, in percent, of jobs up to 64 hosts:
     plain, after calibration on six sizes, by interpolation of the same six, and with the system left out of the fit.
     """
-    from syncline.sim.validate import validate_collectives
+    from syncline.questions.validate import validate
 
-    payload = validate_collectives(data, systems).to_json()
-    emit(payload, json, lambda console: _show(console, payload))
+    tell(validate("collectives", data, systems), json)
 
 
 @app.command(
@@ -59,11 +58,31 @@ def training(data: DataOption = None, systems: SystemsOption = None, json: JsonO
     over distinct runs; beside them the error of each source when it is left out of the fit, of scaling ratios inside a
     series, and the rank correlation inside sweeps. Rows that cannot be modelled are listed with the reason.
     """
-    from syncline.report.training_text import training_lines
-    from syncline.sim.training import validate_training
+    from syncline.questions.validate import validate
 
-    payload = validate_training(data, systems).to_json()
-    emit(payload, json, lambda console: console.print("\n".join(training_lines(payload)), soft_wrap=True))
+    tell(validate("training", data, systems), json)
+
+
+@app.command(
+    epilog=examples(
+        "syncline validate intervals", "syncline validate intervals --anew", "syncline validate intervals --write"
+    )
+)
+def intervals(
+    anew: Annotated[bool, typer.Option("--anew", help="Predict every published row again (half a minute).")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="The same, and keep residuals and intervals in this installation.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Say how many published measurements lie inside the 50 and 90 % intervals that syncline prints.
+
+    Publications are dealt into three parts; each is judged by intervals made from the other two, and predicted by
+    constants that never saw it. Without options the residuals are those that were last written.
+    """
+    from syncline.questions.validate import intervals as ask
+
+    tell(ask(anew=anew, write=write), json)
 
 
 @app.command(
@@ -76,15 +95,19 @@ def training(data: DataOption = None, systems: SystemsOption = None, json: JsonO
 def claims(
     only: Annotated[list[str] | None, typer.Argument(metavar="[CLAIM|AREA]...", help="C01, fabric, ...")] = None,
     data: Annotated[Path | None, typer.Option("--data", help="YAML of claims (docs/guides/claims.md).")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Read what scripts of the repository printed last instead of running them.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Check published claims about networks for training by running the commands that compute them.
 
-    Reproduced: every case gives what is stated; refuted: none does; conditional: some do, and the cases say which.
+    Reproduced: every case gives what is stated; refuted: none does; conditional: some do, and the cases say which;
+    undecided: what is computed cannot judge it. What would change a verdict stands under it.
     """
-    from syncline.cli.claims import judge, load_claims
+    from syncline.validate.claims import judge, load_claims
 
-    verdicts = [verdict.to_json() for verdict in judge(load_claims(data), only or ())]
+    verdicts = [verdict.to_json() for verdict in judge(load_claims(data), answer_of, only or (), quick=quick)]
     counted = {word: sum(verdict["verdict"] == word for verdict in verdicts) for word in VERDICTS}
     emit(
         {"claims": verdicts, "counted": counted},
@@ -93,35 +116,18 @@ def claims(
     )
 
 
+def answer_of(words: list[str]) -> tuple[Any, int]:
+    """Run a command of syncline in this process: its JSON and its exit status."""
+    from syncline.cli.app import run
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        status = run([*words, "--json"])
+    return parse_json(out.getvalue() or "{}"), status
+
+
 def _claim_lines(verdicts: list[dict[str, Any]], counted: dict[str, int]) -> list[str]:
-    from syncline.report.claim_text import claim_lines
+    from syncline.report.text.claim import claim_lines
 
     lines = [line for verdict in verdicts for line in claim_lines(verdict)]
     return [*lines, "", ", ".join(f"{count} {word}" for word, count in counted.items() if count)]
-
-
-def _show(console: Console, payload: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"Errors in %, {payload['source']}", title_justify="left", box=None, padding=(0, 1))
-    table.add_column("system", no_wrap=True, max_width=26)
-    for name in ("rows", "used", "all", "XS", "S", "M", "L", "six sizes", "interp.", "left out"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, row in {"overall": payload["overall"], **payload["systems"]}.items():
-        bands = [_percent(row["by_band"][band]) for band in ("XS", "S", "M", "L")]
-        others = [_percent(row[key]) for key in ("calibrated", "interpolated", "left_out")]
-        table.add_row(name, str(row["rows"]), str(row["modelled"]), _percent(row), *bands, *others)
-    console.print(table)
-    console.print(payload["bands"] + ". Each cell: median / 90th percentile.")
-    far = payload["overall"]["beyond_64_hosts"]
-    if far["scored"]:
-        held = f"the interval holds {far['coverage']:.0%} of them"
-        console.print(f"Beyond 64 hosts ({far['scored']} rows): {_percent(far)} %; {held}.")
-    for item in payload["unmodelled"]:
-        console.print(f"not modelled: {item['rows']} rows of {item['system'][:60]}: {item['reason']}")
-
-
-def _percent(row: dict[str, Any]) -> str:
-    if row["median_error"] is None:
-        return "-"
-    return f"{100 * row['median_error']:.1f}/{100 * row['p90_error']:.0f}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, examples
+from syncline.cli.output import JsonOption, emit, examples, tell
 
 EPILOG = examples(
     "syncline volumes job.yaml",
@@ -38,9 +37,8 @@ def volumes(
     Without a job: two of --size, --rate and --time give the third, for a link that carries nothing else.
     """
     from syncline.errors import UsageError
-    from syncline.report.step_text import volume_lines
-    from syncline.workload.read_job import load_job
-    from syncline.workload.volumes import volumes as count
+    from syncline.questions.volumes import transfer
+    from syncline.questions.volumes import volumes as ask
     from syncline.workload.zoo import model, names
 
     if models:
@@ -50,51 +48,9 @@ def volumes(
             json,
             lambda console: console.print("\n".join(f"{n:20} {p / 1e9:10.3f} B" for n, p in listed.items())),
         )
-        return
-    if size is not None or rate is not None or time is not None:
-        third = _third(size, rate, time)
-        emit(third, json, lambda console: console.print(_third_line(third)))
-        return
-    if job is None:
+    elif size is not None or rate is not None or time is not None:
+        tell(transfer(size=size, rate=rate, time=time), json)
+    elif job is None:
         raise UsageError("name a job file.", hint="Try: syncline volumes --help")
-    described = load_job(job)
-    split = described.parallel.fill(gpus or described.gpus)
-    described = described.on(split.model_ranks * (split.dp or 1))
-    rows = [asdict(volume) for volume in count(described)]
-    num = split.model_ranks * (split.dp or 1)
-    payload = {"job": described.name, "gpus": num, "parallel": described.parallel.model_dump(), "volumes": rows,
-               "total_bytes": sum(row["size_bytes"] for row in rows)}  # fmt: skip
-    emit(
-        payload, json, lambda console: console.print("\n".join(volume_lines(described.name, rows, num)), soft_wrap=True)
-    )
-
-
-def _third(size: str | None, rate: str | None, time: str | None) -> dict[str, float]:
-    """Return size, rate and time of a transfer of which two are given."""
-    from syncline import units
-    from syncline.errors import UsageError
-
-    if sum(text is not None for text in (size, rate, time)) != 2:
-        raise UsageError("two of --size, --rate and --time give the third.", hint="Leave one of them out.")
-    size_bytes = float(units.size(size)) if size else units.rate(rate or "") * units.time(time or "")
-    rate_Bps = units.rate(rate) if rate else size_bytes / _positive(units.time(time or ""), "--time")
-    time_s = units.time(time) if time else size_bytes / _positive(rate_Bps, "--rate")
-    return {"size_bytes": size_bytes, "rate_Bps": rate_Bps, "time_s": time_s}
-
-
-def _positive(value: float, option: str) -> float:
-    from syncline.errors import UsageError
-
-    if value <= 0:
-        raise UsageError(f"{option} is {value:g}; it must be above 0.")
-    return value
-
-
-def _third_line(third: dict[str, float]) -> str:
-    from syncline import units
-
-    size, rate, time = third["size_bytes"], third["rate_Bps"], third["time_s"]
-    return (
-        f"{units.show_size(size)} ({size:,.0f} B) at {units.show_rate(rate)} ({units.show_bandwidth(rate)}) take "
-        f"{units.show_time(time)}"
-    )
+    else:
+        tell(ask(job, gpus=gpus), json)

@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncline.cli.output import JsonOption, emit, err, examples
+from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rich.console import Console
 
-    from syncline.watch.access import Access
     from syncline.watch.agent import Agent
     from syncline.watch.frame import Frame
+    from syncline.watch.history import History as Past
     from syncline.watch.prediction import Prediction
     from syncline.watch.replay import Replay as Player
-    from syncline.watch.server import Feed, Server
+    from syncline.watch.serve.access import Access
+    from syncline.watch.serve.notes import NoteBook
+    from syncline.watch.serve.server import Feed, Server
 
 app = typer.Typer()
 RUNS_BARE = True
@@ -46,11 +49,14 @@ SpansSocket = Annotated[
     Path | None,
     typer.Option(help="Listen here for spans of the runtime (default: where it looks by itself)."),
 ]
+SpansGroup = Annotated[
+    str, typer.Option(help='Let jobs of this group report too (default for root: "syncline", where the host has it).')
+]
 Timelines = Annotated[Path | None, typer.Option(help="Folder in which timelines of the run appear.")]
 Inspector = Annotated[Path | None, typer.Option(help="Folder of NCCL Inspector's JSON files.")]
 Recorder = Annotated[Path | None, typer.Option(help="Folder of PyTorch flight recorder dumps.")]
 Serve = Annotated[bool, typer.Option("--serve", help="Serve the page and /metrics.")]
-Address = Annotated[str, typer.Option(help="Address to serve on; elsewhere than loopback needs a token or TLS.")]
+Address = Annotated[str, typer.Option(help="Address to serve on; elsewhere than loopback needs a token.")]
 Port = Annotated[int, typer.Option(help="Port to serve on; 0 lets the system choose.")]
 TokenFile = Annotated[Path | None, typer.Option(help="File with the token that readers must show.")]
 TlsCert = Annotated[Path | None, typer.Option(help="Certificate chain for TLS (PEM).")]
@@ -59,7 +65,12 @@ Agents = Annotated[
     list[str] | None, typer.Option("--agent", help="Show other agents instead: URL, or URL#TOKENFILE (repeat).")
 ]
 Prometheus = Annotated[
-    str | None, typer.Option(help="Show what this Prometheus server has collected from agents: URL.")
+    str | None,
+    typer.Option(help="Show what this Prometheus server has collected, from agents or node_exporter and DCGM: URL."),
+]
+Alertmanager = Annotated[str | None, typer.Option(help="Also send alerts to this Alertmanager: URL.")]
+DemoOption = Annotated[
+    bool, typer.Option("--demo", help="Show the page with an invented job that has a fault every half minute.")
 ]
 Replay = Annotated[Path | None, typer.Option(help="Play a timeline instead of watching this host.")]
 Speed = Annotated[float, typer.Option(help="With --replay: seconds of the timeline in a second.")]
@@ -77,6 +88,7 @@ Price = Annotated[float | None, typer.Option(help="Dollars a GPU-hour, for the c
     invoke_without_command=True,
     subcommand_metavar="",
     epilog=examples(
+        "syncline watch --demo",
         "syncline watch --for 10s",
         "syncline watch --serve --bursts 'eth.*' --history watch.db",
         "syncline watch --serve --links links.yaml --expect plan.json --spans-socket spans.sock",
@@ -98,6 +110,7 @@ def watch(
     history: History = None,
     history_size: HistorySize = "256MiB",
     spans_socket: SpansSocket = None,
+    spans_group: SpansGroup = "",
     timelines: Timelines = None,
     inspector: Inspector = None,
     flight_recorder: Recorder = None,
@@ -110,8 +123,10 @@ def watch(
     agent: Agents = None,
     prometheus: Prometheus = None,
     replay: Replay = None,
+    demo: DemoOption = False,
     speed: Speed = 1.0,
     otel: Otel = None,
+    alertmanager: Alertmanager = None,
     gpus: Gpus = None,
     price: Price = None,
     for_: For = None,
@@ -125,30 +140,32 @@ def watch(
     every millisecond; takes spans from the job, and raises alerts that say where, since when, why and what it costs.
     With --serve there is a page; without, a line for each alert. Changes nothing on the host.
     """
-    from syncline import units
-    from syncline.watch.access import Access, read_token
+    from syncline.describe import units
+    from syncline.watch.serve.access import Access, read_token
 
     of_host = {
         "--interfaces": interfaces, "--bursts": bursts, "--links": links, "--cluster": cluster, "--nics": nics,
-        "--host": host, "--netns": netns, "--spans-socket": spans_socket, "--timelines": timelines,
-        "--inspector": inspector, "--flight-recorder": flight_recorder, "--otel": otel, "--gpus": gpus,
-        "--price": price,
+        "--host": host, "--netns": netns, "--spans-socket": spans_socket, "--spans-group": spans_group,
+        "--timelines": timelines, "--inspector": inspector, "--flight-recorder": flight_recorder, "--otel": otel,
+        "--gpus": gpus, "--price": price,
     }  # fmt: skip
     of_run = {"--expect": expect, "--rules": rules}
-    refuse_idle({"--replay": replay, "--agent": agent, "--prometheus": prometheus}, of_host, of_run)
+    refuse_idle({"--replay": replay, "--agent": agent, "--prometheus": prometheus, "--demo": demo}, of_host, of_run)
     seconds = units.time(for_) if for_ is not None else None
     token = read_token(token_file) if token_file else ""
     access = Access(address, port, token, *(str(path) if path else "" for path in (tls_cert, tls_key)))
-    door = access if serve else None
-    if replay:
+    door = access if serve or demo else None
+    if demo:
+        payload = _demo(door, seconds, json)
+    elif replay:
         player, feed = _replayed(replay, speed, expect, rules, history)
         try:
-            payload = _run(feed, player.run if serve else player.play, door, seconds, None, json)
+            payload = _run(feed, player.run if serve else player.play, door, seconds, json)
         finally:
             player.close()
     elif agent or prometheus:
         feed, run = _fleet(agent, prometheus, history, units.time(every))
-        payload = _run(feed, run, door, seconds, None, json)
+        payload = _run(feed, run, door, seconds, json, alertmanager=alertmanager)
     else:
         from syncline.watch.setup import DEFAULT_INTERFACES, Wish, make_agent
         from syncline.watch.spans.unix_socket import free_socket
@@ -170,6 +187,7 @@ def watch(
             **{key: str(path) for key, path in texts.items() if path},
             interfaces=interfaces or DEFAULT_INTERFACES,
             bursts=bursts,
+            spans_group=spans_group,
             netns=netns or (),
             cluster=cluster or "",
             nics=nics.split(",") if nics else (),
@@ -180,10 +198,24 @@ def watch(
         )
         made = make_agent(wish)
         try:
-            payload = _run(_feed(made), made.run, door, seconds, otel, json, made)
+            payload = _run(_feed(made), made.run, door, seconds, json, otel=otel, alertmanager=alertmanager, agent=made)
         finally:
             made.close()
     emit(payload, json, lambda console: _show(console, payload))
+
+
+def _demo(access: Access | None, seconds: float | None, json: bool) -> dict[str, Any]:
+    """Serve the invented job until interrupted."""
+    from syncline.watch.demo import PLAN, Demo
+    from syncline.watch.serve.server import Feed
+
+    made = Demo()
+    try:
+        title, rates = "demo (invented numbers)", PLAN.link_rate_Bps
+        feed = Feed(made.hub, made.history, title, "live", _expected(PLAN), None, rates)
+        return _run(feed, made.run, access, seconds, json)
+    finally:
+        made.close()
 
 
 def refuse_idle(others: Mapping[str, Any], of_host: Mapping[str, Any], of_run: Mapping[str, Any]) -> None:
@@ -200,16 +232,40 @@ def refuse_idle(others: Mapping[str, Any], of_host: Mapping[str, Any], of_run: M
 
 
 def _feed(agent: Agent) -> Feed:
-    from syncline.watch.metrics import registry
-    from syncline.watch.server import Feed
+    from syncline.watch.serve.metrics import registry
+    from syncline.watch.serve.server import Feed
 
     prediction = agent.options.prediction
     rates = prediction.link_rate_Bps
-    return Feed(agent.hub, agent.history, agent.options.host, "live", _expected(prediction), registry(agent), rates)
+    expected = _expected(prediction)
+    notes = _kept_notes(agent.history)
+    return Feed(
+        agent.hub, agent.history, agent.options.host, "live", expected, registry(agent), rates, notes=notes
+    )  # fmt: skip
+
+
+def _kept_notes(history: Past | None) -> NoteBook:
+    """Return the notes that an earlier watch kept in its history; those that cannot be read are left out."""
+    import contextlib
+
+    from syncline.watch.foreign import admit
+    from syncline.watch.serve.notes import Note, NoteBook
+
+    found = []
+    for text in history.notes() if history is not None else ():
+        with contextlib.suppress(ValueError):
+            found.append(admit(Note, text))
+    return NoteBook(found)
 
 
 def _expected(prediction: Prediction) -> dict[str, Any]:
-    return {"source": prediction.source, "step_s": prediction.step_s, "exposed_s": prediction.exposed_s}
+    num_gpus, price = prediction.num_gpus or 0, prediction.usd_per_gpu_hour or 0.0
+    return {
+        "source": prediction.source,
+        "step_s": prediction.step_s,
+        "exposed_s": prediction.exposed_s,
+        "usd_per_hour": num_gpus * price or None,
+    }
 
 
 def _replayed(
@@ -219,7 +275,7 @@ def _replayed(
     from syncline.watch.prediction import Prediction
     from syncline.watch.replay import Replay as Player
     from syncline.watch.rules.thresholds import read_thresholds
-    from syncline.watch.server import Feed
+    from syncline.watch.serve.server import Feed
 
     prediction = Prediction.read(expect) if expect else Prediction()
     player = Player.read(
@@ -237,13 +293,16 @@ def _replayed(
 
 
 def _fleet(agents: list[str] | None, prometheus: str | None, history: Path | None, every_s: float) -> tuple[Feed, Any]:
-    from syncline.watch.fleet import Fleet, Reader
-    from syncline.watch.fleet_sources import AgentReader, PrometheusReader
+    from syncline.watch.fleet.fleet import Fleet, Reader
+    from syncline.watch.fleet.sources import AgentReader
     from syncline.watch.history import History as Past
-    from syncline.watch.server import Feed
+    from syncline.watch.serve.server import Feed
 
     readers: list[Reader] = [AgentReader.of(text) for text in agents or []]
-    readers = readers or [PrometheusReader(str(prometheus))]
+    if prometheus:
+        from syncline.watch.fleet.prometheus_source import PrometheusReader
+
+        readers = [PrometheusReader(prometheus)]
     past = Past(history) if history else None
     fleet = Fleet(readers, every_s=max(1.0, every_s), history=past)
     return Feed(fleet.hub, past, f"{len(readers)} agents" if agents else "Prometheus", "live"), fleet.run
@@ -251,50 +310,67 @@ def _fleet(agents: list[str] | None, prometheus: str | None, history: Path | Non
 
 def _run(
     feed: Feed,
-    run: Any,
+    run: Callable[[threading.Event], None],
     access: Access | None,
     seconds: float | None,
-    otel: str | None,
     json: bool,
+    *,
+    otel: str | None = None,
+    alertmanager: str | None = None,
     agent: Agent | None = None,
 ) -> dict[str, Any]:
-    """Run until the time is up or the user interrupts; return what was seen."""
+    """Run until the time is up, the user interrupts or the system says end; return what was seen.
+
+    What ends the watch by itself is raised here, so that the command's exit status tells of it.
+    """
+    import contextlib
     import threading
     import time
 
     stop = threading.Event()
-    exporter = None
-    if otel and agent is not None:
-        from syncline.watch.otel import OtelExporter
+    failed: list[BaseException] = []
 
-        exporter = OtelExporter(agent, otel)
-    server = _start_server(feed, access) if access else None
-    worker = threading.Thread(target=run, args=(stop,), name="syncline-watch", daemon=True)
-    until = time.monotonic() + seconds if seconds is not None else float("inf")
-    worker.start()
-    try:
-        _wait(feed, stop, worker, until, quiet=json)
-    except KeyboardInterrupt:
-        pass
-    finally:
+    def work() -> None:
+        try:
+            run(stop)
+        except BaseException as error:  # told by the main thread
+            failed.append(error)
+
+    with contextlib.ExitStack() as opened:
+        if otel and agent is not None:
+            from syncline.watch.serve.otel import OtelExporter
+
+            opened.callback(OtelExporter(agent, otel).close)
+        url = ""
+        if access is not None:
+            server, url = _start_server(feed, access)
+            opened.callback(server.close)
+        if alertmanager:
+            from syncline.watch.serve.alertmanager import AlertmanagerSender
+
+            opened.callback(AlertmanagerSender(feed.hub, alertmanager, url).close)
+        worker = threading.Thread(target=work, name="syncline-watch", daemon=True)
+        until = time.monotonic() + seconds if seconds is not None else float("inf")
+        worker.start()
+        with contextlib.suppress(KeyboardInterrupt):
+            _wait(feed, stop, worker, until, quiet=json)
         stop.set()
         worker.join(5.0)
-        if exporter is not None:
-            exporter.close()
-        if server is not None:
-            server.close()
+    if failed:
+        raise failed[0]
     return payload_of(feed.hub.frame)
 
 
-def _start_server(feed: Feed, access: Access) -> Server:
+def _start_server(feed: Feed, access: Access) -> tuple[Server, str]:
     from dataclasses import replace
 
-    from syncline.watch.server import Server, make_app
+    from syncline.watch.serve.server import Server, make_app
 
     server = Server(make_app(feed, access), access)
     port = server.start()
-    err().print(f"syncline watch: {replace(access, port=port).url}  (interrupt to stop)")
-    return server
+    url = replace(access, port=port).url
+    err().print(f"syncline watch: {url}  (interrupt to stop)")
+    return server, url
 
 
 def _wait(feed: Feed, stop: threading.Event, worker: threading.Thread, until: float, *, quiet: bool) -> None:
@@ -303,7 +379,7 @@ def _wait(feed: Feed, stop: threading.Event, worker: threading.Thread, until: fl
 
     console = err()
     known: dict[tuple[str, str], Any] = {}
-    while worker.is_alive() and time.monotonic() < until:
+    while worker.is_alive() and not stop.is_set() and time.monotonic() < until:
         stop.wait(min(0.2, max(0.0, until - time.monotonic())))
         frame = feed.hub.frame
         if frame is None or quiet:
@@ -324,7 +400,7 @@ def _clock(wall_s: float) -> str:
     return datetime.datetime.fromtimestamp(wall_s).strftime("%H:%M:%S")
 
 
-def payload_of(frame: Frame | None) -> dict[str, Any]:
+def payload_of(frame: Frame | None) -> JsonObject:
     """Return a frame as `--json` prints it."""
     if frame is None:
         return {"frames": 0, "links": [], "alerts": [], "health": {}}
@@ -352,8 +428,8 @@ def payload_of(frame: Frame | None) -> dict[str, Any]:
     }
 
 
-def _show(console: Console, payload: dict[str, Any]) -> None:
-    from syncline.units import show_rate, show_time
+def _show(console: Console, payload: JsonObject) -> None:
+    from syncline.describe.units import show_rate, show_time
 
     if not payload["frames"]:
         console.print("Nothing was seen.")

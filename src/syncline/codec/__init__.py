@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from syncline.codec.codec import RAW, Codec
-from syncline.codec.scheme import Bound, EncodeState, Scheme, scheme
+from syncline.codec.names import scheme
+from syncline.codec.scheme import Bound, EncodeState, Scheme
 
 __all__ = ["RAW", "Bound", "Codec", "EncodeState", "Scheme", "scheme"]

@@ -65,7 +65,7 @@ class Vector:
         return first[self.first_start : self.first_start + self.num_elements]
 
 
-class Exchange:
+class FactorLayout:
     """The two exchanges for one list of parameter shapes; immutable."""
 
     def __init__(self, shapes: Sequence[tuple[int, ...]], rank: int) -> None:
@@ -199,9 +199,9 @@ class LowRank(Scheme):
         self.rank = rank
         self.name = f"powersgd:rank={rank}"
 
-    def exchange(self, shapes: Sequence[tuple[int, ...]]) -> Exchange:
+    def exchange(self, shapes: Sequence[tuple[int, ...]]) -> FactorLayout:
         """Return the two exchanges for parameters of these shapes."""
-        return Exchange(shapes, self.rank)
+        return FactorLayout(shapes, self.rank)
 
     def wire_bytes(self, num_elements: int) -> int:
         return self._alone(num_elements).wire_bytes
@@ -217,12 +217,12 @@ class LowRank(Scheme):
         """The error is what lies outside the space of P: never more than the values."""
         return Bound(contraction=1.0 + 1e-5)
 
-    def _alone(self, num_elements: int) -> Exchange:
+    def _alone(self, num_elements: int) -> FactorLayout:
         cols = math.isqrt(num_elements)
         rows = -(-num_elements // cols) if cols else 0
         if self.rank * (rows + cols) >= num_elements:
-            return Exchange([(num_elements,)], self.rank)
-        return Exchange([(rows, cols)], self.rank)
+            return FactorLayout([(num_elements,)], self.rank)
+        return FactorLayout([(rows, cols)], self.rank)
 
     def _encode(self, values: F32, payload: U8, state: EncodeState, residual: F32 | None) -> bool:
         alone, n = self._alone(values.size), values.size

@@ -1,6 +1,6 @@
 """The names of codecs, one vocabulary for runtime, workloads and planner.
 
-parse("int8:block=128")      # the scheme; its `name` is the canonical form
+scheme("int8:block=128")      # the scheme; its `name` is the canonical form
 canonical("onebit")          # "sign"; canonical("none") is "plain": nothing is encoded
 """
 
@@ -35,8 +35,8 @@ EXAMPLES = (
 )
 
 
-def parse(text: str) -> Scheme:
-    """Return the scheme that `text` names, or raise one error that lists what there is."""
+def scheme(text: str) -> Scheme:
+    """Return the scheme of a name such as "int8", "int4:block=128,round=stochastic" or "topk:keep=0.01+int8"."""
     first, *rest = (_single(part, text) for part in text.strip().lower().split("+"))
     if not rest:
         return first
@@ -51,7 +51,7 @@ def parse(text: str) -> Scheme:
 def canonical(text: str) -> str:
     """Return the one name of what `text` names: a scheme's, or "plain"."""
     name = text.strip().lower()
-    return PLAIN if ALIASES.get(name, name) == PLAIN else parse(name).name
+    return PLAIN if ALIASES.get(name, name) == PLAIN else scheme(name).name
 
 
 def _single(part: str, whole: str) -> Scheme:

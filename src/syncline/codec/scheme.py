@@ -235,13 +235,6 @@ class Scheme(ABC):
         return f"scheme({self.name!r})"
 
 
-def scheme(text: str) -> Scheme:
-    """Return the scheme of a name such as "int8", "int4:block=128,round=stochastic" or "topk:keep=0.01+int8"."""
-    from syncline.codec.names import parse  # the schemes themselves import this module
-
-    return parse(text)
-
-
 _MASK_64 = (1 << 64) - 1
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.fabric.catalog import Catalog, HostModel, Switch, load_catalog
 from syncline.fabric.draft import UNKNOWN_CABLE
 from syncline.fabric.fabric import Fabric, Kind
@@ -14,7 +14,7 @@ from syncline.fabric.fabric import Fabric, Kind
 
 @dataclass(frozen=True)
 class BillLine:
-    """So many of one part. A price of None means that the catalogue knows none."""
+    """How many of one part are bought, and at what price; None where the catalogue has no price."""
 
     kind: str
     part: str
@@ -32,7 +32,7 @@ class BillLine:
     def power_w(self) -> float:
         return self.unit_power_w * self.count
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {
             "kind": self.kind,
             "part": self.part,
@@ -68,7 +68,7 @@ class Bill:
     def unpriced(self) -> tuple[str, ...]:
         return tuple(line.part for line in self.lines if line.unit_price_usd is None)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the totals and the lines as `syncline fabric show --json` prints them."""
         return {
             "price_usd": self.price_usd,

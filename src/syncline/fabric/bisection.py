@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from syncline.fabric.distance import chips_forward
 from syncline.fabric.fabric import Fabric, IntArray, Kind, Tier
 from syncline.fabric.fold import fold
-from syncline.fabric.torus import Torus
+from syncline.fabric.topology.torus import Torus
 
 
 @dataclass(frozen=True)
@@ -64,21 +64,48 @@ def _halvings(fabric: Fabric, endpoints: IntArray) -> Iterator[tuple[str, NDArra
             yield "alternate racks", alternate[host]
     if num_hosts % 2 == 0:
         yield "alternate hosts", host % 2 == 0
-    shape = getattr(fabric.spec.network, "shape", None)
-    if shape is not None:
-        place = np.stack(np.unravel_index(np.arange(num_hosts), shape))
-        for axis, length in enumerate(shape):
-            if length > 1:
-                yield f"across dimension {axis}", (place[axis] < length // 2)[host]
+    if isinstance(fabric.spec.network, Torus):
+        place = np.stack(np.unravel_index(np.arange(num_hosts), fabric.spec.network.shape))
+        inside = np.flatnonzero(fabric.devices.host >= 0)
+        whose = np.full(len(fabric.devices), -1, np.int64)
+        whose[inside] = fabric.devices.host[inside]
+        links = fabric.links  # a router has the place of the host it serves
+        access = (links.tier == Tier.ACCESS) & (fabric.devices.host[links.src] >= 0)
+        whose[links.dst[access]] = fabric.devices.host[links.src[access]]
+        for name, half in _across(fabric, fabric.spec.network, place, whose):
+            yield name, half[host]
 
 
 def _torus_halvings(fabric: Fabric, endpoints: IntArray) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     network = fabric.spec.network
     assert isinstance(network, Torus)
     place = np.stack(np.unravel_index(network.places(), network.shape))
+    whose = np.full(len(fabric.devices), -1, np.int64)
+    whose[endpoints] = np.arange(len(endpoints))
+    yield from _across(fabric, network, place, whose)
+
+
+def _across(
+    fabric: Fabric, network: Torus, place: NDArray[np.int64], whose: NDArray[np.int64]
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield halvings of a torus's places across each dimension.
+
+    A ring can be cut at any place, and all cuts of a healthy one are alike. Where something failed, the cut with least
+    left is the one that counts, wherever the failure is: of equally broken tori none is better than another.
+    """
+    links = fabric.links
+    a, b = whose[links.src], whose[links.dst]
+    joins = np.flatnonzero(links.up & (a >= 0) & (b >= 0) & (a != b))
     for axis, length in enumerate(network.shape):
-        if length > 1:
-            yield f"across dimension {axis}", place[axis] < length // 2
+        if length < 2:
+            continue
+        turns = range(length if length % 2 else length // 2) if network.wrap and length > 2 else range(1)
+        halves = [(place[axis] - turn) % length < length // 2 for turn in turns]
+        crossing = [(half[a[joins]] & ~half[b[joins]]) for half in halves]
+        left = np.array([round(float(links.rate_Bps[joins][cut].sum())) for cut in crossing])
+        least = [0] if (left == left[0]).all() else np.flatnonzero(left == left.min()).tolist()
+        for turn in least:
+            yield f"across dimension {axis}" + (f", from place {turn}" if turn else ""), halves[turn]
 
 
 def _flow(fabric: Fabric, endpoints: IntArray, half: NDArray[np.bool_]) -> int:

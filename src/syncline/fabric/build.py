@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from syncline.describe.hostlist import MAX_HOSTS
 from syncline.errors import FabricError
 from syncline.fabric.catalog import Catalog, HostModel, load_catalog
 from syncline.fabric.check import check_connected, check_ports
@@ -13,10 +14,10 @@ from syncline.fabric.draft import Draft, HostBlock
 from syncline.fabric.fabric import Fabric, IntArray
 from syncline.fabric.faults import apply_faults
 from syncline.fabric.host import host_template
-from syncline.fabric.network import Network, Ports, numbered
 from syncline.fabric.nvlink_domain import join_domains
-from syncline.fabric.sites import join_sites
-from syncline.fabric.spec import MAX_HOSTS, ClusterSpec, HostGroup, Site
+from syncline.fabric.spec import ClusterSpec, HostGroup, Site
+from syncline.fabric.topology.network import NetworkSpec, Ports, numbered
+from syncline.fabric.topology.sites import join_sites
 
 
 def build(spec: ClusterSpec) -> Fabric:
@@ -27,7 +28,7 @@ def build(spec: ClusterSpec) -> Fabric:
         _build_sites(draft, spec)
     else:
         _build_site(draft, spec.hosts, spec.network, "", 0)
-    fabric = draft.freeze(spec.name, spec)
+    fabric = Fabric(**vars(draft.freeze(spec.name)), spec=spec)
     check_ports(fabric, draft.switch_parts, catalog)
     check_connected(fabric)
     return apply_faults(fabric, spec.faults)
@@ -52,7 +53,7 @@ def _build_named_site(draft: Draft, site: Site, number: int) -> IntArray:
     return draft.top_switches(first_id)
 
 
-def _build_site(draft: Draft, groups: Sequence[HostGroup], network: Network | None, prefix: str, site: int) -> None:
+def _build_site(draft: Draft, groups: Sequence[HostGroup], network: NetworkSpec | None, prefix: str, site: int) -> None:
     blocks = []
     for group in groups:
         model = group.host.resolve(draft.catalog)
@@ -66,7 +67,7 @@ def _build_site(draft: Draft, groups: Sequence[HostGroup], network: Network | No
         join_domains(draft, block)
 
 
-def _names(draft: Draft, group: HostGroup, model: HostModel, network: Network | None, prefix: str) -> Sequence[str]:
+def _names(draft: Draft, group: HostGroup, model: HostModel, network: NetworkSpec | None, prefix: str) -> Sequence[str]:
     names: Sequence[str] = group.names
     if not names:
         count = _max_hosts(draft.catalog, model, network) if group.count == "max" else group.count
@@ -78,7 +79,7 @@ def _names(draft: Draft, group: HostGroup, model: HostModel, network: Network | 
     return names
 
 
-def _max_hosts(catalog: Catalog, model: HostModel, network: Network | None) -> int:
+def _max_hosts(catalog: Catalog, model: HostModel, network: NetworkSpec | None) -> int:
     largest = network.max_endpoints(catalog, max(1, model.num_ports)) if network else None
     if largest is None:
         raise FabricError("`hosts: max` needs a network whose size has a bound.", hint="Say how many hosts.")
@@ -88,7 +89,7 @@ def _max_hosts(catalog: Catalog, model: HostModel, network: Network | None) -> i
     return count
 
 
-def _ports(draft: Draft, blocks: list[HostBlock], network: Network) -> Ports:
+def _ports(draft: Draft, blocks: list[HostBlock], network: NetworkSpec) -> Ports:
     """Lay all hosts' NIC ports out as one table: a row per host, a column per port."""
     models = [block.template.model for block in blocks]
     by_name = network.topology == "explicit"  # its cables name NICs, so hosts need not be alike
@@ -106,7 +107,7 @@ def _ports(draft: Draft, blocks: list[HostBlock], network: Network) -> Ports:
     )
 
 
-def _nics_of_all(models: list[HostModel], network: Network) -> tuple[int, int]:
+def _nics_of_all(models: list[HostModel], network: NetworkSpec) -> tuple[int, int]:
     """Return how many NICs and ports per NIC every host has; raise if hosts differ or have none."""
     shapes = sorted({(model.num_nics, model.ports_per_nic) for model in models})
     if len(shapes) != 1:

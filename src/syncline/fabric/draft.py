@@ -1,6 +1,6 @@
 """The Draft: a fabric being built, in bulk.
 
-Builders add thousands of devices and cables per call; `freeze` hands out the immutable `Fabric`, which `build` then
+Builders add thousands of devices and cables per call; `freeze` hands out the immutable `Wiring`, which `build` then
 checks as a whole.
 """
 
@@ -16,11 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from syncline.errors import FabricError
 from syncline.fabric.catalog import Catalog, LinkType, Switch
-from syncline.fabric.fabric import Devices, Fabric, IntArray, Kind, Links, Tier
+from syncline.fabric.wiring import Devices, IntArray, Kind, Links, Tier, Wiring
 
 if TYPE_CHECKING:
     from syncline.fabric.host import HostTemplate
-    from syncline.fabric.spec import ClusterSpec
 
 UNKNOWN_CABLE = "cable"
 """The medium and cable of a link of which only the rate is known."""
@@ -192,11 +191,11 @@ class Draft:
         values = np.broadcast_to(np.asarray(racks, dtype=np.int64), (block.num_hosts,))
         self._racks[block.first_host] = values + ((block.site * 2 + domains) << 40)
 
-    def freeze(self, name: str, spec: ClusterSpec) -> Fabric:
-        """Return the finished, immutable fabric."""
+    def freeze(self, name: str) -> Wiring:
+        """Return the finished, immutable devices and links."""
         devices = self._frozen_devices()
         links = self._frozen_links()
-        return Fabric(
+        return Wiring(
             name=name,
             devices=devices,
             links=links,
@@ -205,7 +204,6 @@ class Draft:
             cables=tuple(self._cables),
             host_names=tuple(self.host_names),
             switch_names=tuple(self.switch_names),
-            spec=spec,
             facts=MappingProxyType(dict(self.facts)),
         )
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from syncline import units
+from syncline.describe import units
 from syncline.errors import FabricError
-from syncline.fabric.fabric import Fabric
-from syncline.fabric.network import Rate, Seconds, Strict
+from syncline.fabric.topology.network import Rate, Seconds, Strict
+from syncline.fabric.wiring import Wiring
+
+W = TypeVar("W", bound=Wiring)
 
 
-class Fault(Strict):
+class FailedPart(Strict):
     """A cable ("leaf-03 <-> spine-01") or every cable of a device ("host-02/nic-0") that is down, slow or late.
 
     Without `rate` or `latency` it is down. `which` picks one of several parallel cables, counted from 0.
@@ -27,13 +30,13 @@ class Fault(Strict):
     which: int | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
-    def _one_place(self) -> Fault:
+    def _one_place(self) -> FailedPart:
         if (self.link is None) == (self.device is None):
             raise ValueError("a fault names either a `link` or a `device`")
         return self
 
 
-def apply_faults(fabric: Fabric, faults: tuple[Fault, ...]) -> Fabric:
+def apply_faults(fabric: W, faults: tuple[FailedPart, ...]) -> W:
     """Return the fabric with those links down or degraded."""
     if not faults:
         return fabric
@@ -58,7 +61,7 @@ def apply_faults(fabric: Fabric, faults: tuple[Fault, ...]) -> Fabric:
     return replace(fabric, links=replace(links, rate_Bps=rate, latency_s=latency, up=up))
 
 
-def links_of_fault(fabric: Fabric, fault: Fault) -> NDArray[np.int64]:
+def links_of_fault(fabric: Wiring, fault: FailedPart) -> NDArray[np.int64]:
     """Return the ids of the links, both directions, that a fault hits."""
     links = fabric.links
     if fault.device is not None:

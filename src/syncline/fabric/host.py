@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from syncline.errors import FabricError
 from syncline.fabric.catalog import Catalog, HostModel
-from syncline.fabric.fabric import FloatArray, IntArray, Kind, Tier
+from syncline.fabric.wiring import FloatArray, IntArray, Kind, Tier
 
 CUBE_MESH = ((0, 1, 1), (0, 2, 1), (0, 3, 2), (0, 4, 2), (1, 2, 2), (1, 3, 1), (1, 5, 2), (2, 3, 2), (2, 6, 1),
              (3, 7, 1), (4, 5, 1), (4, 6, 1), (4, 7, 2), (5, 6, 2), (5, 7, 1), (6, 7, 2))  # fmt: skip

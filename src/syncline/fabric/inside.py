@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.errors import RouteError
-from syncline.fabric.direct_cable import DirectCables
 from syncline.fabric.fabric import Fabric, IntArray, Kind, LongArray, Tier
+from syncline.fabric.topology.direct_cable import DirectCables
 
 
 class Inside:
@@ -51,8 +51,20 @@ class Inside:
 
     @cached_property
     def nic_of_gpu(self) -> LongArray:
-        """The NIC each GPU uses: those with a live cable are shared out evenly over the GPUs of a host, in order."""
-        devices, gpus, nics = self.fabric.devices, self.fabric.gpus, self._usable_nics
+        """The NIC each GPU uses: all are shared out evenly over the GPUs of a host, in order.
+
+        A GPU whose NIC has no live cable gets one that has, by the same rule; the others keep theirs.
+        """
+        result = self._shared_out(self.fabric.nics)
+        usable = self._usable_nics
+        lost = (result >= 0) & ~np.isin(result, usable)
+        result[lost] = self._shared_out(usable)[lost]
+        result[self.fabric.nics] = self.fabric.nics
+        return result
+
+    def _shared_out(self, nics: IntArray) -> LongArray:
+        """Return the NIC of each GPU when the given ones are shared out evenly in each host; -1 where there is none."""
+        devices, gpus = self.fabric.devices, self.fabric.gpus
         result = np.full(len(devices), -1, np.int64)
         num_gpus = np.bincount(devices.host[gpus], minlength=self.fabric.num_hosts)
         num_nics = np.bincount(devices.host[nics], minlength=self.fabric.num_hosts)
@@ -61,7 +73,6 @@ class Inside:
         some = num_nics[host] > 0
         share = devices.local[gpus].astype(np.int64) * num_nics[host] // np.maximum(num_gpus[host], 1)
         result[gpus[some]] = nics[(first[host] + share)[some]]
-        result[self.fabric.nics] = self.fabric.nics
         return result
 
     @property

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import RouteError
 from syncline.fabric.bill import Bill, bill
 from syncline.fabric.bisection import Bisection, bisection
 from syncline.fabric.distance import chips_forward
 from syncline.fabric.fabric import Fabric, IntArray, Kind, LongArray, Tier
 from syncline.fabric.route import Routes
+from syncline.fabric.topology import TOPOLOGIES
 
 LEVEL_NAMES = {1: "leaf", 2: "spine", 3: "core"}
 HOP_SAMPLE = 4096
@@ -48,7 +50,7 @@ class Inventory:
     bill: Bill
     facts: Mapping[str, float | int | str]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the object that `syncline fabric show --json` prints."""
         return {
             "name": self.name,
@@ -204,9 +206,9 @@ def _joined(fabric: Fabric, src: LongArray, dst: LongArray) -> list[IntArray]:
 
 def level_name(topology: str, level: int) -> str:
     """Return what a switch of a level is called, or "" where it has no name. A dragonfly or torus has no leaves."""
-    if level in (1, 2, 3) and topology in ("dragonfly", "torus"):
-        return "switch" if topology == "dragonfly" else "router"
-    return LEVEL_NAMES.get(level, "")
+    known = TOPOLOGIES.get(topology)
+    own = known.switch_word if known is not None and level in (1, 2, 3) else ""
+    return own or LEVEL_NAMES.get(level, "")
 
 
 def _switches(fabric: Fabric) -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -18,20 +19,26 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from syncline.describe.document import Document, Path_, read_document, read_text
+from syncline.describe.files import write_text
 from syncline.errors import DescriptionError, FileError, SynclineError
 from syncline.fabric.build import build
-from syncline.fabric.document import Document, Path_, read_document, read_text
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.spec import ClusterSpec
-from syncline.files import write_text
 
 _PRESETS = resources.files("syncline.fabric") / "presets"
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
-def load(name: str | os.PathLike[str]) -> Fabric:
-    """Build the cluster that a file or preset describes."""
-    document = read_cluster(name)
+def load(name: str | os.PathLike[str] | Mapping[str, object]) -> Fabric:
+    """Build the cluster that a file, a preset or a mapping describes.
+
+    >>> load("h100-64-rail").num_gpus
+    512
+    >>> load({"hosts": 2, "host": "dgx-h100", "network": "rail-optimized NDR"}).num_gpus
+    16
+    """
+    document = described(name) if isinstance(name, Mapping) else read_cluster(name)
     spec = parse_cluster(document)
     try:
         return build(spec)
@@ -54,6 +61,15 @@ def read_cluster(name: str | os.PathLike[str]) -> Document:
         detail=f"Close presets: {', '.join(close)}." if close else "",
         hint="List presets with `syncline fabric list`.",
     )
+
+
+def described(data: Mapping[str, object]) -> Document:
+    """Return a description given as a mapping, as a document: mistakes in it name their line in its YAML form."""
+    try:
+        text = yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True)
+    except yaml.YAMLError as error:
+        raise DescriptionError(f"the description holds something that is not plain data: {error}.") from None
+    return read_document(text, "cluster")
 
 
 def parse_cluster(document: Document) -> ClusterSpec:

@@ -8,7 +8,7 @@ from syncline.errors import FabricError
 from syncline.fabric.draft import Draft, HostBlock
 from syncline.fabric.fabric import Kind, Tier
 from syncline.fabric.host import spans_hosts, switch_latency_s
-from syncline.fabric.network import ceil_div, numbered
+from syncline.fabric.topology.network import ceil_div, numbered
 
 
 def join_domains(draft: Draft, block: HostBlock) -> None:

@@ -12,36 +12,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from syncline.errors import FabricError
+from syncline.describe.hostlist import MAX_HOSTS, expand
+from syncline.errors import DescriptionError, FabricError
 from syncline.fabric.catalog import Catalog, HostModel
-from syncline.fabric.dragonfly import Dragonfly
-from syncline.fabric.explicit import Explicit
-from syncline.fabric.fat_tree import FatTree
-from syncline.fabric.faults import Fault
-from syncline.fabric.leaf_spine import LeafSpine
-from syncline.fabric.multi_plane import MultiPlane
-from syncline.fabric.network import Rate, Strict
-from syncline.fabric.optical import Optical
-from syncline.fabric.rail import RailOptimized
-from syncline.fabric.rail_only import RailOnly
-from syncline.fabric.sites import Wan
-from syncline.fabric.torus import Torus
+from syncline.fabric.faults import FailedPart
+from syncline.fabric.topology import TOPOLOGIES, AnyNetwork
+from syncline.fabric.topology.network import Rate, Strict
+from syncline.fabric.topology.sites import Wan
 
-AnyNetwork = Annotated[
-    FatTree | LeafSpine | RailOptimized | RailOnly | MultiPlane | Dragonfly | Torus | Optical | Explicit,
-    Field(discriminator="topology"),
-]
-TOPOLOGIES = (
-    "fat-tree", "leaf-spine", "rail-optimized", "rail-only", "multi-plane", "dragonfly", "torus", "optical", "explicit",
-)  # fmt: skip
-MAX_HOSTS = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 _HOST_TEXT = re.compile(r"\s*(\d+)\s*[x×]\s*(\S.*?)\s*\Z")
-_HOSTLIST = re.compile(r"([^\[\]]*)\[([0-9,\-]+)\]([^\[\]]*)\Z")
 
 ScaleUpTopology = Literal["nvswitch", "mesh", "ring", "cube_mesh", "pcie", "none", "torus"]
 
@@ -138,7 +122,12 @@ class HostGroup(Strict):
     @field_validator("names", mode="before")
     @classmethod
     def _expand(cls, names: Any) -> Any:
-        return expand_hostlist(names) if isinstance(names, str) else names
+        if not isinstance(names, str):
+            return names
+        try:
+            return expand(names)
+        except DescriptionError as error:
+            raise ValueError(error.message.removesuffix(".")) from None
 
     @field_validator("host", mode="before")
     @classmethod
@@ -206,7 +195,7 @@ class ClusterSpec(Strict):
     network: AnyNetwork | None = None
     sites: tuple[Site, ...] = ()
     wan: Wan | None = None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[FailedPart, ...] = ()
     parts: dict[str, Any] = Field(default_factory=dict)
     software: dict[str, Any] = Field(default_factory=dict)
     """What runs on the hosts (collective library, its version and settings); read by the simulators."""
@@ -282,24 +271,6 @@ def network_from_text(text: str) -> dict[str, Any]:
     return network | ({"link": " ".join(link)} if link else {})
 
 
-def expand_hostlist(text: str) -> list[str]:
-    """Read Slurm's "gpu[001-004,007]" as names."""
-    match = _HOSTLIST.match(text)
-    if match is None:
-        return [name.strip() for name in text.split(",") if name.strip()]
-    prefix, ranges, suffix = match.groups()
-    names: list[str] = []
-    for item in ranges.split(","):
-        first, dash, last = item.partition("-")
-        if not first or (dash and not last) or (dash and int(last) < int(first)):
-            raise ValueError(f'cannot read "{item}" in host names "{text}"')
-        stop = int(last) if dash else int(first)
-        if stop - int(first) > MAX_HOSTS:
-            raise ValueError(f'"{text}" names more than {MAX_HOSTS:,} hosts')
-        names += [f"{prefix}{i:0{len(first)}d}{suffix}" for i in range(int(first), stop + 1)]
-    return names
-
-
 def _host_with(catalog: Catalog, gpu_name: str, gpus: int | None) -> HostModel:
     """Return the catalogue's first host with that GPU, preferring one with as many."""
     gpu = catalog.gpu(gpu_name)
@@ -307,8 +278,10 @@ def _host_with(catalog: Catalog, gpu_name: str, gpus: int | None) -> HostModel:
     exact = [h for h in hosts if h.num_gpus == gpus]
     if exact or hosts:
         return (exact or hosts)[0]
-    # No host of the catalogue has this GPU: a two-socket PCIe server is what such cards are sold in.
-    return catalog.host("h100-pcie-4").model_copy(update={"name": "pcie-server", "price_usd": None})
+    # No host of the catalogue has this GPU: a two-socket server, whose GPUs use what links of their own they have.
+    joined = "nvswitch" if catalog.scale_up_Bps(gpu) else "pcie"
+    base = catalog.host("h100-pcie-4")
+    return base.model_copy(update={"name": f"{joined}-server", "price_usd": None, "scale_up_topology": joined})
 
 
 def _scaled(price: float | None, share: float) -> float | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from syncline.lab.drafting import draft
     from syncline.lab.lab import Lab
     from syncline.lab.paths import PathTable
-    from syncline.lab.process import Job, Process, RankResult, RunResult
+    from syncline.lab.process import LabJob, Process, RankResult, RunResult
     from syncline.lab.profile import Profile
     from syncline.lab.recording import Recording
     from syncline.lab.trouble import FaultEvent
@@ -26,7 +26,7 @@ _WHERE = {
     "Blueprint": "blueprint",
     "Burst": "counters",
     "FaultEvent": "trouble",
-    "Job": "process",
+    "LabJob": "process",
     "Lab": "lab",
     "LinkCounters": "counters",
     "PathTable": "paths",
@@ -42,8 +42,8 @@ __all__ = [
     "Blueprint",
     "Burst",
     "FaultEvent",
-    "Job",
     "Lab",
+    "LabJob",
     "LinkCounters",
     "PathTable",
     "Process",

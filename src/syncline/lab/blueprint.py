@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import LabError
 from syncline.lab.profile import Profile
 
@@ -116,7 +117,7 @@ class Blueprint:
         """Return the addresses of a host by interface."""
         return {end.interface: end.address for _, end, _ in self.ports(host)}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the blueprint as plain values."""
         return {
             "name": self.name,

@@ -6,9 +6,10 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import LabError
+from syncline.lab.inside.protocol import Message
 from syncline.lab.lab import Lab
 
 TOLERANCE = 0.05
@@ -42,7 +43,7 @@ class LinkCheck:
         late = self.measured_delay_s is None or abs(self.measured_delay_s - self.delay_s) > DELAY_TOLERANCE_S
         return abs(self.gap) <= self.tolerance and not (self.delay_s and late)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the row as plain values."""
         return {
             "link": self.name,
@@ -70,7 +71,7 @@ class LabCheck:
         """Whether everything is as described."""
         return all(link.ok for link in self.links) and not self.unreachable
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the check as plain values."""
         return {
             "ok": self.ok,
@@ -112,7 +113,7 @@ def check(
     )
 
 
-def _row(lab: Lab, direction: tuple[int, int], found: dict[int, dict[str, Any]], tolerance: float) -> LinkCheck:
+def _row(lab: Lab, direction: tuple[int, int], found: dict[int, Message], tolerance: float) -> LinkCheck:
     cable = lab.blueprint.cables[direction[0]]
     _, _, link, wanted = cable.ends()[direction[1]]
     return LinkCheck(
@@ -133,7 +134,7 @@ def _measure(
     seconds: float,
     pairs: bool,
     on_progress: Callable[[int, int], None] | None,
-) -> tuple[dict[int, dict[str, Any]], list[tuple[int, int, str]]]:
+) -> tuple[dict[int, Message], list[tuple[int, int, str]]]:
     out = os.memfd_create("meter")
     try:
         _, ended = lab.helper("measure", files=(out,), directions=directions, seconds=seconds, pairs=pairs)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from syncline import __version__
 from syncline.errors import LabError
 from syncline.lab.blueprint import Blueprint
 from syncline.lab.drafting import IGNORES
 from syncline.timeline import Source, SourceKind, Timeline, TimelineBuilder
 from syncline.timeline.links import LinkSamples
 from syncline.timeline.rates import binned_bytes
+from syncline.version import __version__
 
 SAMPLE_ROW = np.dtype([("link", "<i4"), ("start_s", "<f8"), ("end_s", "<f8"), ("size_bytes", "<u8")])
 QUEUE_ROW = np.dtype(

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from syncline import units
+from syncline.describe import units
 from syncline.errors import LabError
 from syncline.fabric import Fabric
 from syncline.fabric.distance import GLOBAL_HOPS, chips_forward

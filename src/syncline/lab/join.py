@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 
 from syncline.errors import LabError
-from syncline.lab import kernel
+from syncline.lab.inside import kernel
 from syncline.lab.registry import Visit
 
 _KINDS = {

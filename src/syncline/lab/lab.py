@@ -22,14 +22,15 @@ from typing import Any
 
 from syncline.errors import LabError
 from syncline.fabric import Fabric
-from syncline.fabric.fault import Fault, parse_fault
+from syncline.fault.fault import Fault, parse_fault
 from syncline.lab.blueprint import Blueprint
 from syncline.lab.drafting import draft
 from syncline.lab.environment import LAUNCHERS, MASTER_PORT, rank_environment, seats
+from syncline.lab.inside.protocol import Message
 from syncline.lab.lines import Lines, pipes
 from syncline.lab.link import Link
 from syncline.lab.paths import PathTable
-from syncline.lab.process import Job, OnLine, Process, RankResult, RunResult
+from syncline.lab.process import LabJob, OnLine, Process, RankResult, RunResult
 from syncline.lab.profile import DEFAULT, Profile
 from syncline.lab.recording import Recording
 from syncline.lab.refusal import refusal
@@ -55,7 +56,7 @@ class Lab:
         self._own_user = os.geteuid() != 0 if user_namespace is None else user_namespace
         self._link: Link | None = None
         self._processes: dict[int, Process] = {}
-        self._early: dict[int, dict[str, Any]] = {}
+        self._early: dict[int, Message] = {}
         self._helpers: dict[int, threading.Event] = {}
         self.events: list[FaultEvent] = []
         """What happened to faults, as it happened."""
@@ -248,7 +249,7 @@ class Lab:
         pin: bool = False,
         sysfs: bool = False,
         faults: Sequence[Fault | str] = (),
-    ) -> Job:
+    ) -> LabJob:
         """Start a command once per rank, with the environment that distributed programs expect, and return at once.
 
         `rail_per_rank` gives the k-th rank of a host the interface eth(k mod rails) instead of `interface`; `pin` ties
@@ -280,11 +281,11 @@ class Lab:
                     )
                 )
         except BaseException:
-            Job(processes, started_s).end(0.0)
+            LabJob(processes, started_s).end(0.0)
             raise
         for each in ordered:
             self._open_link.ask("fault", **each.to_json())
-        return Job(processes, started_s)
+        return LabJob(processes, started_s)
 
     def run(self, command: Sequence[str], *, timeout_s: float | None = None, **options: Any) -> RunResult:
         """Start a command once per rank (options of `start`) and wait; the first rank that fails ends the rest."""
@@ -315,7 +316,7 @@ class Lab:
     def _signal(self, process: Process, number: int) -> None:
         self._open_link.ask("signal", process=process.number, number=int(number))
 
-    def _on_event(self, event: dict[str, Any]) -> None:
+    def _on_event(self, event: Message) -> None:
         if event["event"] == "lost":
             for ended in list(self._helpers.values()):
                 ended.set()

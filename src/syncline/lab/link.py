@@ -17,7 +17,8 @@ from typing import Any
 
 from syncline import errors
 from syncline.errors import LabError, SynclineError
-from syncline.lab import protocol
+from syncline.lab.inside import protocol
+from syncline.lab.inside.protocol import Message
 
 ANSWER_PATIENCE_S = 120.0
 _names = itertools.count()
@@ -27,19 +28,19 @@ OnBytes = Callable[[bytes], None]
 class Link:
     """A running lab's process family, driven over its control socket."""
 
-    def __init__(self, *, own_user: bool, on_event: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, *, own_user: bool, on_event: Callable[[Message], None]) -> None:
         self._on_event = on_event
         self._numbers = itertools.count(1)
-        self._answers: dict[int, SimpleQueue[tuple[dict[str, Any], list[int]] | None]] = {}
+        self._answers: dict[int, SimpleQueue[tuple[Message, list[int]] | None]] = {}
         self._lock = threading.Lock()
-        self._ready: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self._ready: SimpleQueue[Message | None] = SimpleQueue()
         self._new: SimpleQueue[tuple[int, OnBytes]] = SimpleQueue()
         self.alive = True
         listener, self.name = _listener()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         lifeline_end, self._lifeline = os.pipe2(os.O_CLOEXEC)
         files = (theirs.fileno(), listener.fileno(), lifeline_end)
-        command = [sys.executable, "-P", "-m", "syncline.lab.init", *map(str, files), str(int(own_user))]
+        command = [sys.executable, "-P", "-m", "syncline.lab.inside.init", *map(str, files), str(int(own_user))]
         try:
             self.guard = subprocess.Popen(command, pass_fds=files, stdin=subprocess.DEVNULL)
         finally:
@@ -50,7 +51,7 @@ class Link:
         self._thread = threading.Thread(target=self._listen, name="syncline-lab", daemon=True)
         self._thread.start()
 
-    def wait_ready(self, timeout_s: float = 60.0) -> dict[str, Any]:
+    def wait_ready(self, timeout_s: float = 60.0) -> Message:
         """Return the lab's first word: `ready` or `refused`; None of both within the time is an error."""
         try:
             first = self._ready.get(timeout=timeout_s)
@@ -60,10 +61,10 @@ class Link:
             raise LabError("the lab's first process did not start.", hint="Is Python itself readable for this user?")
         return first
 
-    def ask(self, do: str, files: Sequence[int] = (), **request: Any) -> tuple[dict[str, Any], list[int]]:
+    def ask(self, do: str, files: Sequence[int] = (), **request: Any) -> tuple[Message, list[int]]:
         """Send a request and return the answer with the files that came with it; the lab's errors are raised here."""
         number = next(self._numbers)
-        queue: SimpleQueue[tuple[dict[str, Any], list[int]] | None] = SimpleQueue()
+        queue: SimpleQueue[tuple[Message, list[int]] | None] = SimpleQueue()
         with self._lock:
             if not self.alive:
                 raise LabError("the lab has ended.")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Any
 
-from syncline.lab.build import Works
-from syncline.lab.nursery import Child, Nursery
+from syncline.lab.inside.build import Works
+from syncline.lab.inside.nursery import Child, Nursery
+from syncline.lab.inside.protocol import Message
 
 
-def places(works: Works) -> list[dict[str, Any]]:
+def places(works: Works) -> list[Message]:
     """Return the namespaces to read: every link once, at a switch where it has one, and the queues of all ends."""
     kinds = [box.kind for box in works.blueprint.boxes]
     links: list[dict[int, list[int]]] = [{} for _ in kinds]
@@ -39,7 +39,7 @@ def start_sampler(
     nursery: Nursery,
     files: list[int],
     channel: socket.socket,
-    tell: Callable[[socket.socket | None, dict[str, Any]], None],
+    tell: Callable[[socket.socket | None, Message], None],
     *,
     interval_s: float,
     queue_interval_s: float,
@@ -65,7 +65,7 @@ def start_meter(
     nursery: Nursery,
     files: list[int],
     channel: socket.socket,
-    tell: Callable[[socket.socket | None, dict[str, Any]], None],
+    tell: Callable[[socket.socket | None, Message], None],
     *,
     directions: list[tuple[int, int]],
     seconds: float,

@@ -9,6 +9,7 @@ from typing import Any
 
 from syncline.errors import LabError
 from syncline.lab.blueprint import Blueprint
+from syncline.lab.inside.protocol import Message
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class PathTable:
         """Return how many of the flows between these pairs of hosts share each link."""
         return Counter(link for host, to in pairs for link in self.path(host, to, interface))
 
-    def to_json(self) -> list[dict[str, Any]]:
+    def to_json(self) -> list[Message]:
         """Return the table as plain rows."""
         return [
             {"from": host, "to": to, "interface": interface, "links": list(path)}

@@ -104,7 +104,7 @@ class RunResult:
         return self.exit_code if self.exit_code >= 0 else 128 - self.exit_code
 
 
-class Job:
+class LabJob:
     """The processes of one command, one per rank."""
 
     def __init__(self, processes: Sequence[Process], started_s: float) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import LabError
 
 HEADER_BYTES = 14
@@ -67,7 +68,7 @@ class Profile:
         """The share of a link's rate that TCP payload can have: IP, TCP and time stamp headers off, Ethernet on."""
         return (self.mtu_bytes - 52) / self.frame_bytes
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the profile as plain values."""
         return dataclasses.asdict(self)
 

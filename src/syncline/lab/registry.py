@@ -15,10 +15,11 @@ from types import TracebackType
 from typing import Any
 
 from syncline.errors import LabError
-from syncline.lab import protocol
 from syncline.lab.blueprint import Blueprint
+from syncline.lab.inside import protocol
+from syncline.lab.inside.protocol import Message
+from syncline.lab.inside.server import peer_uid
 from syncline.lab.link import rebuilt
-from syncline.lab.server import peer_uid
 
 _NAME = re.compile(r"@(syncline-lab-(\d+)-(\d+)-\d+)\s*\Z")
 _LISTENING = "00010000"
@@ -82,7 +83,7 @@ class Visit:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         self._socket.close()
 
-    def ask(self, do: str, **request: Any) -> tuple[dict[str, Any], list[int]]:
+    def ask(self, do: str, **request: Any) -> tuple[Message, list[int]]:
         """Send a request and return the answer and the files that came with it."""
         try:
             protocol.send(self._socket, {"id": 1, "do": do, **request})

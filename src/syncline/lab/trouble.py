@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import FaultError
-from syncline.fabric.fault import HOST_KINDS, Fault, FaultKind
+from syncline.fault.fault import HOST_KINDS, Fault, FaultKind
 from syncline.lab.blueprint import Blueprint
 
 
@@ -26,7 +27,7 @@ class Trouble:
     start_s: float = 0.0
     duration_s: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the trouble as plain values."""
         return asdict(self)
 

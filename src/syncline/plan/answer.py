@@ -6,28 +6,38 @@ answer.best.predicted.step_time_s, answer.actions[0].words
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from syncline.describe import units
+from syncline.describe.plain import JsonObject
 from syncline.errors import PlanError, SynclineError
+from syncline.fabric.assumed import assumed_of
 from syncline.fabric.fabric import Fabric
-from syncline.plan.block import Question
+from syncline.plan.block import PlanQuestion
 from syncline.plan.cost import Assumptions, Prices
+from syncline.plan.decide.prospects import Prospects, prospects
+from syncline.plan.decide.worth import worthwhile
 from syncline.plan.decision import Decision
 from syncline.plan.evaluate import evaluate
 from syncline.plan.exchange import exchange_of
+from syncline.plan.framework import named_framework
 from syncline.plan.money import Money, money_of
 from syncline.plan.pareto import front, gpu_counts
 from syncline.plan.plan import Plan, predicted_of
 from syncline.plan.prune import nothing_fits
-from syncline.plan.search import Found, Progress, Task, search
-from syncline.plan.sensitivity import Action, actions_of
-from syncline.plan.space import USUAL, Axes
+from syncline.plan.replay import Pair, checked
+from syncline.plan.search import Progress, SearchResult, Task, search
+from syncline.plan.sensitivity import LIKELY, Action, actions_of, network_bound
+from syncline.plan.space import OFFLOADS, USUAL, Axes
+from syncline.sim.step.collectives import nic_rates, priced_collectives
 from syncline.sim.step.constants import Constants, default_constants
-from syncline.sim.step.machine import machine_from_fabric
-from syncline.sim.step.reach import reach_of
+from syncline.sim.step.machine import machine_from_fabric, reach_of
+from syncline.sim.step.reach import Reach
 from syncline.sim.step.step import IGNORES, StepResult, step
+from syncline.sim.uncertainty import price_spread
 from syncline.workload.job import Job
 
 OBJECTIVES = ("time", "cost", "pareto")
@@ -48,29 +58,58 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class PlanResult:
     """Everything `syncline plan` says."""
 
     best: Plan
     result: StepResult
     others: tuple[Plan, ...]
     actions: tuple[Action, ...]
-    found: Found
+    found: SearchResult
     objective: str
     given: StepResult | None
     given_problem: str
     points: tuple[Point, ...]
     money: Money | None
     notes: tuple[str, ...]
-    question: Question
+    question: PlanQuestion
+    run: Prospects | None = None  # what the job is for, where it says so
+    network_bound: float | None = None  # part of the time that a network without limits would save
+    assumed: tuple[str, ...] = ()  # what the cluster's file does not say
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def worthwhile(self) -> tuple[Action, ...]:
+        """What is worth doing, most money after price and risk first."""
+        return worthwhile(self.actions, self.money)
+
+    @property
+    def tie_within(self) -> float:
+        """How far apart two splits of one job must be: half of the published pairs of one sweep were off by more."""
+        pair = self.result.calibrated_spread
+        return max(pair.high_50, 1 / pair.low_50) - 1
+
+    def is_tie(self, other: Plan) -> bool:
+        """Whether the model cannot tell another split from the best one."""
+        return other.predicted.step_time_s / self.best.predicted.step_time_s - 1 <= self.tie_within
+
+    @property
+    def cost_interval(self) -> JsonObject | None:
+        """Where the price of a token may lie: the step's error and the spread of prices between sellers."""
+        if self.best.cost is None:
+            return None
+        return self.result.spread.times(price_spread()).of(self.best.cost.cost_per_token_usd)
+
+    def to_json(self) -> JsonObject:
         """Return the object that `syncline plan --json` prints."""
         p = self.best
         return {
             "cluster": p.cluster, "job": p.job, "model": p.model, "gpu": p.gpu, "gpus": p.num_gpus,
             "objective": self.objective, "best": p.best(), "limit": dict(p.limit),
             "actions": [action.to_json() for action in self.actions],
+            "worthwhile": [action.name for action in self.worthwhile], "network_bound": self.network_bound,
+            "assumed_of_cluster": list(self.assumed), "run": None if self.run is None else self.run.to_json(),
+            "recovery": None if self.money is None else self.money.recovery(
+                p.predicted.step_time_s, p.num_gpus).to_json(),
             "evaluated": self.found.num_considered, "fitting": self.found.num_fitting,
             "cpu_s": self.found.cpu_s, "wall_s": self.found.wall_s, "complete": self.found.complete,
             "cost": None if p.cost is None else dict(vars(p.cost)),
@@ -78,9 +117,11 @@ class Answer:
                 "step_time_s": self.given.step_time_s, "fits": self.given.fits,
                 "parallel": self.given.job.parallel.model_dump() | {"micro": self.given.job.batch.micro}},
             "others": [{"step_time_s": o.predicted.step_time_s, "memory_bytes": o.predicted.memory_bytes,
+                        "interval": dict(o.predicted.interval), "tie": self.is_tie(o),
                         "parallel": o.decision.parallel()} for o in self.others],
+            "tie_within": self.tie_within, "cost_interval": self.cost_interval,
             "pareto": [dict(vars(point)) for point in self.points],
-            "error": dict(p.predicted.error), "assumed": self.result.facts.assumed,
+            "interval": dict(p.predicted.interval), "assumed": self.result.facts.assumed,
             "notes": list(self.notes), "ignores": list(IGNORES),
         }  # fmt: skip
 
@@ -96,48 +137,114 @@ def make_plan(
     prices: Prices | None = None,
     constants: Constants | None = None,
     headroom: float = HEADROOM,
+    framework: str = "",
     workers: int = 1,
     progress: Progress | None = None,
-    spread: Callable[[list[Task]], Iterator[Found]] | None = None,
+    spread: Callable[[list[Task]], Iterator[SearchResult]] | None = None,
     with_actions: bool = True,
     with_points: bool = False,
-) -> Answer:
-    """Return the best plan for a job on a fabric, with alternatives, sensitivities and prices."""
+    with_run: bool = True,
+    execute: bool = False,
+) -> PlanResult:
+    """Return the best plan for a job on a fabric, with alternatives, sensitivities and prices.
+
+    `execute` runs the best plans at flow level and ranks them by that where it disagrees (`plan/replay.py`).
+    """
     fix = dict(fix or {})
     if objective not in OBJECTIVES:
         raise PlanError(f'there is no objective "{objective}".', hint=f"It is one of {', '.join(OBJECTIVES)}.")
     question, num_gpus = ask(fabric, job, fix, constants, headroom)
-    money, note = money_of(fabric, assumptions, prices)
+    spares: tuple[str, ...] = OFFLOADS
+    if framework:
+        chosen = named_framework(framework)
+        question, axes = replace(question, framework=framework), chosen.axes(axes)
+        spares = tuple(word for word in OFFLOADS if word in chosen.offload)
+    money, note = money_of(fabric, job, assumptions, prices)
     if objective != "time" and money is None:
         raise PlanError(f"the cheapest plan needs prices, and this cluster is {note}", hint="Set host_price_usd.")
     how: dict[str, Any] = {"axes": axes, "fix": fix, "workers": workers, "progress": progress, "spread": spread}
-    question, looked, order = _placed(question, num_gpus, how)
+    question, looked, order = _fewer(question, num_gpus, how, job)
+    if spares and _memory_decides(looked, fix, axes):
+        spare = how | {"axes": replace(axes, offload=spares), "fix": fix}
+        question, looked, order = _better((question, looked, order), _fewer(question, num_gpus, spare, job))
     if not looked.best and looked.complete and headroom > 0:
-        question, looked, order = _placed(replace(question, headroom=0.0), num_gpus, how)
+        question, looked, order = _fewer(replace(question, headroom=0.0), num_gpus, how, job)
     points: list[Point] = []
     if objective != "time" or with_points:
         looked, points = _counts(question, num_gpus, axes, fix, money, looked, objective)
     if not looked.best:
         raise nothing_fits(question, looked, num_gpus, axes, bool(fix))
-    plans, result = _plans(fabric, question, looked, money)
+    pairs, said = _plans(fabric, question, looked, money), ()  # type: tuple[tuple[Pair, ...], tuple[str, ...]]
+    if execute:
+        pairs, said = checked(fabric, pairs, question.constants, money)
+    plans, result = tuple(plan for plan, _ in pairs), pairs[0][1]
     given, problem = _given(question, job, fabric)
     best = plans[0]
     actions = actions_of(question, best, fabric, money, axes, fix) if with_actions else ()
+    bound = network_bound(question, best, axes, fix) if with_actions else None
+    run = prospects(question, best, money, axes) if money is not None and job.tokens and with_run else None
     if given is not None and given.step_time_s > 1.01 * best.predicted.step_time_s and given.fits:
         actions = (_own_layout(given, best, money), *actions)
-    return Answer(
+    return PlanResult(
         best=best, result=result, others=plans[1:], actions=tuple(sorted(actions, key=lambda a: -a.saving)),
         found=looked, objective=objective, given=given, given_problem=problem, points=tuple(points), money=money,
-        notes=tuple(filter(None, (note, order, "" if looked.complete else INTERRUPTED))),
-        question=question,
+        notes=tuple(filter(None, (note, order, *said, "" if looked.complete else INTERRUPTED))),
+        question=question, run=run, network_bound=bound, assumed=assumed_of(fabric.spec),
     )  # fmt: skip
 
 
-def _placed(question: Question, num_gpus: int, how: Mapping[str, Any]) -> tuple[Question, Found, str]:
+Looked = tuple[PlanQuestion, SearchResult, str]
+
+
+def _memory_decides(looked: SearchResult, fix: Mapping[str, Any], axes: Axes) -> bool:
+    """Say whether to try offloading to the host as well: nothing fits without it, and nobody asked for it anyway."""
+    return not looked.best and looked.complete and "offload" not in fix and axes.offload == ("none",)
+
+
+def _better(first: Looked, second: Looked) -> Looked:
+    """Return the better of two searches, with what both looked at."""
+    joined = replace(first[1].joined(second[1]), wall_s=first[1].wall_s + second[1].wall_s)
+    wins = second[1].best and (not first[1].best or second[1].best[0].step_s < first[1].best[0].step_s)
+    question, _, note = second if wins else first
+    return question, joined, note
+
+
+def _fewer(
+    question: PlanQuestion, num_gpus: int, how: Mapping[str, Any], job: Job
+) -> tuple[PlanQuestion, SearchResult, str]:
+    """Return the best on all GPUs or, where lines out of sites, pods or racks are thin, inside one of those."""
+    chosen, looked, note = _placed(question, num_gpus, how)
+    for count, name in () if job.gpus is not None else part_counts(question.reach, num_gpus):
+        try:
+            other, found, order = _placed(question, count, how)
+        except SynclineError:  # what is fixed does not divide there
+            continue
+        if not looked.best and not found.best:
+            continue
+        faster = not looked.best or (found.best and found.best[0].step_s < looked.best[0].step_s)
+        if faster:
+            chosen = other
+            note = f"{name} alone, {count:,} of {num_gpus:,} GPUs"
+            if looked.best:
+                note += f", is faster than all of them ({units.show_time(looked.best[0].step_s)})"
+            note += f"; {order}" * bool(order)
+        looked = replace(looked.joined(found), wall_s=looked.wall_s + found.wall_s)
+    return chosen, looked, note
+
+
+def part_counts(reach: Reach, num_gpus: int) -> tuple[tuple[int, str], ...]:
+    """Return the parts of a fabric that a job may do better in: those with thin lines to the others."""
+    parts = (("one site", reach.site_gpus, reach.site_Bps), ("one pod", reach.pod_gpus, reach.pod_Bps),
+             ("one rack", reach.rack_gpus, reach.rack_Bps))  # fmt: skip
+    found = {int(gpus): name for name, gpus, rate in parts if math.isfinite(rate) and gpus < num_gpus}
+    return tuple(found.items())
+
+
+def _placed(question: PlanQuestion, num_gpus: int, how: Mapping[str, Any]) -> tuple[PlanQuestion, SearchResult, str]:
     """Return the question with the placement that wins, what was found in all, and a note where it is not `packed`."""
     if "placement" in how["fix"]:
         return question, search(question, num_gpus, **how), ""
-    looked, usual_s = Found(), 0.0
+    looked, usual_s = SearchResult(), 0.0
     for placement in question.reach.placements(num_gpus):
         asked = replace(question, reach=replace(question.reach, placement=placement))
         found = search(asked, num_gpus, **how)
@@ -160,7 +267,7 @@ def ask(
     fix: Mapping[str, Any] | None = None,
     constants: Constants | None = None,
     headroom: float = 0.0,
-) -> tuple[Question, int]:
+) -> tuple[PlanQuestion, int]:
     """Return what is planned and on how many ranks."""
     machine = machine_from_fabric(fabric)
     reach = reach_of(fabric, machine, str((fix or {}).get("placement", "packed")))
@@ -169,11 +276,11 @@ def ask(
         raise PlanError(
             f"the job asks for {job.gpus:,} GPUs, but {fabric.name} has {total:,}.", hint=f"gpus: {total} fits."
         )
-    return Question(job, machine, reach, constants or default_constants(), headroom), job.gpus or total
+    return PlanQuestion(job, machine, reach, constants or default_constants(), headroom), job.gpus or total
 
 
 def plan_of(
-    fabric_name: str, question: Question, decision: Decision, money: Money | None, num_gpus: int
+    fabric_name: str, question: PlanQuestion, decision: Decision, money: Money | None, num_gpus: int
 ) -> tuple[Plan, StepResult]:
     """Return one decision as a plan."""
     result = evaluate(question, decision)
@@ -186,36 +293,40 @@ def plan_of(
         cluster=fabric_name, job=question.job.name, model=question.job.model.name, gpu=question.machine.gpu.name,
         num_gpus=num_gpus, tokens_per_step=tokens, decision=decision, predicted=predicted_of(result),
         limit=result.limit, cost=cost, exchange=way.to_json() if way else None,
+        collectives=tuple(kind.to_json() for kind in priced_collectives(result, decision.bucket_bytes)),
+        links=nic_rates(result),
     )  # fmt: skip
     return plan, result
 
 
-def _plans(
-    fabric: Fabric, question: Question, found: Found, money: Money | None
-) -> tuple[tuple[Plan, ...], StepResult]:
+def _plans(fabric: Fabric, question: PlanQuestion, found: SearchResult, money: Money | None) -> tuple[Pair, ...]:
     """Return the best candidate and the best of other splits as plans."""
     chosen: dict[tuple[Any, ...], Decision] = {}
     for candidate in found.best:
         d = candidate.decision
         chosen.setdefault((d.tp, d.pp, d.cp, d.ep, d.zero), d)
-    # Idle GPUs of the cluster are paid for too, unless the search was free to use fewer.
     total = question.job.gpus or question.machine.num_gpus * max(question.machine.gpu.num_dies, 1)
-    pairs = [
-        plan_of(fabric.name, question, d, money, max(d.num_gpus, total if found.per_gpus == {} else d.num_gpus))
+    return tuple(
+        plan_of(fabric.name, question, d, money, paid_gpus(money, d.num_gpus, total, found.per_gpus != {}))
         for d in list(chosen.values())[:6]
-    ]
-    return tuple(plan for plan, _ in pairs), pairs[0][1]
+    )
+
+
+def paid_gpus(money: Money | None, used: int, total: int, free_to_rent_fewer: bool = True) -> int:
+    """Return the GPUs that are paid for: an owned cluster whole, of a rented one what is used where it may be less."""
+    rented = money is not None and money.basis != "owned"
+    return used if rented and free_to_rent_fewer else max(used, total)
 
 
 def _counts(
-    question: Question,
+    question: PlanQuestion,
     num_gpus: int,
     axes: Axes,
     fix: Mapping[str, Any],
     money: Money | None,
-    first: Found,
+    first: SearchResult,
     objective: str,
-) -> tuple[Found, list[Point]]:
+) -> tuple[SearchResult, list[Point]]:
     """Return the best over numbers of GPUs, and the points that it was chosen from."""
     by_count = {num_gpus: first}
     for count in gpu_counts(num_gpus, question.machine.gpus_per_host):
@@ -229,7 +340,9 @@ def _counts(
     for count, found in sorted(by_count.items()):
         if found.best:
             best = found.best[0]
-            usd = money.cost(best.step_s, tokens, count).cost_per_token_usd if money else 0.0
+            usd = (
+                money.cost(best.step_s, tokens, paid_gpus(money, count, num_gpus)).cost_per_token_usd if money else 0.0
+            )
             points.append(Point(count, best.step_s, tokens / best.step_s, usd, best.decision.label))
             kept[count] = best
     if objective == "time" or not points:
@@ -243,7 +356,7 @@ def _counts(
     return replace(merged, num_considered=considered, num_fitting=fitting, cpu_s=spent, per_gpus=kept), list(shown)
 
 
-def _given(question: Question, job: Job, fabric: Fabric) -> tuple[StepResult | None, str]:
+def _given(question: PlanQuestion, job: Job, fabric: Fabric) -> tuple[StepResult | None, str]:
     """Return the job as its file splits it, where the file says so."""
     if not (job.parallel.model_fields_set - {"dp", "zero"}):
         return None, ""
@@ -258,5 +371,5 @@ def _own_layout(given: StepResult, best: Plan, money: Money | None) -> Action:
     worth = saving * money.usd_per_year(best.num_gpus) if money else None
     return Action(
         "layout", "split the job as planned instead of as its file says", best.predicted.step_time_s, saving, worth,
-        0.0, best.decision.label, "free", "",
+        0.0, best.decision.label, "free", "", LIKELY["free"],
     )  # fmt: skip

@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class PlanQuestion:
     """What is planned: a job, what it runs on, and the constants of the model."""
 
     job: Job
@@ -33,6 +33,7 @@ class Question:
     reach: Reach
     constants: Constants
     headroom: float = 0.0  # share of a GPU's memory that stays free beyond what the driver takes
+    framework: str = ""  # whose rules every split must obey; empty: those that all have
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +57,14 @@ def worded(job: Job, words: Switches) -> Job:
     overlap = Overlap(
         tp=words.tp_overlap if words.tensor else None,
         dp=words.dp_overlap,
+        ep=job.overlap.ep,
         reshard=words.reshard if sharded and not words.pipeline else None,
     )
     return job.model_copy(
         update={
             "parallel": split,
             "recompute": words.recompute,
+            "offload": words.offload,
             "overlap": overlap,
             "gradient_bytes": words.gradient_bytes,
             "sync": job.sync.model_copy(
@@ -75,19 +78,19 @@ def worded(job: Job, words: Switches) -> Job:
     )
 
 
-def template(question: Question, words: Switches) -> Case:
+def template(question: PlanQuestion, words: Switches) -> Case:
     """Return the case of one job with these words, whose numbers a block replaces."""
     job = worded(question.job, words)
     sizes = {"tp": 2 if words.tensor else 1, "pp": 2 if words.pipeline else 1, "dp": 1, "cp": 1, "ep": 1, "virtual": 1}
+    machine = replace(question.machine, reach=question.reach)
     return build_case(
-        job.model_copy(update={"parallel": job.parallel.model_copy(update=sizes | {"shard": None})}), question.machine
+        job.model_copy(update={"parallel": job.parallel.model_copy(update=sizes | {"shard": None})}), machine
     )
 
 
-def block_case(question: Question, base: Case, words: Switches, rows: Rows) -> Case:
+def block_case(question: PlanQuestion, base: Case, words: Switches, rows: Rows) -> Case:
     """Return the case of many rows."""
     columns = {name: getattr(rows, name).astype(np.float64) for name in vars(rows)}
-    nic, hop, long, stage, wait = question.reach.network(rows)
     layers = base.layers
     parts = rows.pp * rows.virtual
     even = (rows.pp > 1) & (layers % parts != 0) & ((layers + 2) % parts == 0)
@@ -96,11 +99,6 @@ def block_case(question: Question, base: Case, words: Switches, rows: Rows) -> C
         **columns,
         shard_ranks=shard_ranks(words.zero, rows, question.machine.domain).astype(np.float64),
         even_head=even.astype(np.float64),
-        nic_Bps=np.maximum(nic, 1.0),
-        hop_s=hop,
-        long_s=long,
-        stage_Bps=np.maximum(stage, 1.0),
-        stage_wait_s=wait,
     )
 
 
@@ -121,7 +119,7 @@ def possible(rows: Rows, words: Switches, domain: int) -> Rows:
     return rows
 
 
-def price(question: Question, base: Case, words: Switches, rows: Rows) -> Priced:
+def price(question: PlanQuestion, base: Case, words: Switches, rows: Rows) -> Priced:
     """Return the rows that fit in memory with their step time. Memory first: exact, and little work."""
     case = block_case(question, base, words, rows)
     held = memory(case)

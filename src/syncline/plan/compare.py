@@ -13,14 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from syncline import units
+from syncline.describe import units
+from syncline.describe.document import Document
+from syncline.describe.plain import JsonObject
 from syncline.errors import CostError, PlanError, SynclineError
 from syncline.fabric.build import build
-from syncline.fabric.document import Document
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.load import parse_cluster
 from syncline.plan.answer import make_plan
-from syncline.plan.block import Question
+from syncline.plan.block import PlanQuestion
 from syncline.plan.collide import hashed_share
 from syncline.plan.cost import Assumptions, own
 from syncline.plan.plan import Plan
@@ -37,7 +38,7 @@ MAX_HOSTS = 16_384
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedFabric:
     """One fabric with the best plan on it."""
 
     name: str
@@ -64,11 +65,11 @@ class Comparison:
     """All fabrics, cheapest token first."""
 
     question: str
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedFabric, ...]
     left_out: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the comparison as `syncline plan compare --json` prints it."""
         return {
             "question": self.question,
@@ -155,7 +156,7 @@ def compare_fabrics(
     )  # fmt: skip
 
 
-def _row(name: str, fabric: Fabric, job: Job, assumptions: Assumptions | None, axes: Axes) -> Row:
+def _row(name: str, fabric: Fabric, job: Job, assumptions: Assumptions | None, axes: Axes) -> ComparedFabric:
     whole = job.model_copy(update={"gpus": None})
     answer = make_plan(fabric, whole, assumptions=assumptions, axes=axes, with_actions=False)
     plan, owned = answer.best, own(fabric, assumptions)
@@ -164,7 +165,7 @@ def _row(name: str, fabric: Fabric, job: Job, assumptions: Assumptions | None, a
     scattered = _best_s(replace(question, reach=replace(reach, placement="scattered")), plan, near)
     share = hashed_share(fabric, reach)
     hashed = _best_s(replace(question, reach=replace(reach, hashed_share=share)), plan, near)
-    return Row(
+    return ComparedFabric(
         name, plan.num_gpus, plan.predicted.step_time_s, plan.predicted.tokens_per_s, plan.predicted.mfu,
         owned.capital_usd, owned.network_usd, owned.usd_per_gpu_hour,
         plan.cost.cost_per_token_usd if plan.cost else math.nan, plan.decision.label, plan.decision.parallel(),
@@ -172,10 +173,10 @@ def _row(name: str, fabric: Fabric, job: Job, assumptions: Assumptions | None, a
     )  # fmt: skip
 
 
-def _best_s(question: Question, plan: Plan, axes: Axes) -> float:
+def _best_s(question: PlanQuestion, plan: Plan, axes: Axes) -> float:
     """Return the step time of the best plan under another condition; the question's own reach gives the plan's."""
     r = question.reach
-    if r.hashed_share >= 1 and (r.placement == "packed" or r.upper_Bps >= r.nic_Bps):
+    if r.hashed_share >= 1 and (r.placement == "packed" or not r.oversubscribed):
         return plan.predicted.step_time_s
     found = search(question, plan.num_gpus, axes=axes, keep=1)
     return found.best[0].step_s if found.best else math.nan

@@ -37,6 +37,7 @@ class Decision:
     placement: str = "packed"
     algorithm: str = ""
     bucket_bytes: int = 0
+    offload: str = "none"
 
     @property
     def num_gpus(self) -> int:
@@ -74,7 +75,7 @@ class Decision:
         )
         schedule = f"{self.schedule} x {self.virtual}" if self.virtual > 1 else self.schedule
         words = [zero, *([schedule] * (self.pp > 1)), *([f"recompute {self.recompute}"] * (self.recompute != "none"))]
-        words += ["sequence parallel"] * self.sp
+        words += ["sequence parallel"] * self.sp + [f"offload {self.offload}"] * (self.offload != "none")
         return f"{', '.join(sizes)}; micro-batch {self.micro} x {self.num_micro}; {', '.join(words)}"
 
 

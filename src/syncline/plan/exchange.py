@@ -6,10 +6,10 @@ The price of every choice is that of `sim/step/exchange.py`, so what is shown he
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import exchanged, windows_of
 from syncline.sim.step.exchange import ALGORITHMS, BUCKETS, MIB, choice_s
@@ -20,7 +20,7 @@ USUAL = ("ring", 25 * MIB)
 
 
 @dataclass(frozen=True)
-class Exchange:
+class SyncChoice:
     """The choice, and what others would add to a step."""
 
     algorithm: str
@@ -28,12 +28,12 @@ class Exchange:
     saved_s: float  # against a ring with 25 MiB buckets
     extra_s: dict[str, float]  # by algorithm, each with its best bucket, against the best of all
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the choice as plain data."""
         return dict(vars(self))
 
 
-def exchange_of(result: StepResult, k: Constants) -> Exchange | None:
+def exchange_of(result: StepResult, k: Constants) -> SyncChoice | None:
     """Return the exchange of a priced step; None where replicas exchange nothing, or layer by layer as FSDP does."""
     case, cost, sync = result.case, result.cost, result.job.sync
     if case is None or cost is None or float(case.fsdp) or float(case.dp * case.cp) == 1:
@@ -52,4 +52,4 @@ def exchange_of(result: StepResult, k: Constants) -> Exchange | None:
     by = {a: min(priced(a, b) for b in BUCKETS) for a in ALGORITHMS}
     least = min(by.values())
     extra = {a: value - least for a, value in by.items() if np.isfinite(value)}
-    return Exchange(best[3], best[2], priced(*USUAL) - best[0], extra)
+    return SyncChoice(best[3], best[2], priced(*USUAL) - best[0], extra)

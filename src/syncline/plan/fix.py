@@ -9,17 +9,17 @@ from typing import Any, get_args
 
 import numpy as np
 
-from syncline import units
 from syncline.codec.names import canonical
+from syncline.describe import units
 from syncline.errors import CodecError, PlanError, SynclineError
 from syncline.plan.space import NUMBERS, WORDS, Axes, Rows
-from syncline.workload.job import TREE_RULE, Algorithm, Job, Recompute, Sync
+from syncline.workload.job import TREE_RULE, Algorithm, Job, Offload, Recompute, Sync
 from syncline.workload.parallel import PLACEMENTS, Schedule, Zero
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "zero": get_args(Zero), "schedule": get_args(Schedule),
     "recompute": tuple(name for name in get_args(Recompute) if name != "auto"), "placement": PLACEMENTS,
-    "algorithm": get_args(Algorithm),
+    "algorithm": get_args(Algorithm), "offload": get_args(Offload),
 }  # fmt: skip
 _SWITCHES = ("sp", "tp_overlap", "dp_overlap", "reshard")
 _ALIASES = {"mbs": "micro", "micro_batch": "micro", "vp": "virtual", "interleaving": "virtual", "zero_stage": "zero",

@@ -1,4 +1,4 @@
-"""Money of a plan: one price of a GPU-hour, owned or rented, and the share of time that failures leave."""
+"""Money of a plan: one price of a GPU-hour, owned or rented, and the share of time that this job's failures leave."""
 
 from __future__ import annotations
 
@@ -7,27 +7,50 @@ from dataclasses import dataclass
 from syncline.errors import CostError
 from syncline.fabric.fabric import Fabric
 from syncline.plan.cost import Assumptions, Prices, Statement, cost_per_step, cost_per_token, statement
+from syncline.plan.cost.recovery import Parts, Recovery, parts_of, recovery
+from syncline.plan.cost.statement import LEAST_GOODPUT
 from syncline.plan.plan import PlanCost
+from syncline.workload.job import Job
 
 HOURS_PER_YEAR = 8766.0
 
 
 @dataclass(frozen=True)
 class Money:
-    """What GPU-hours of a cluster cost."""
+    """What GPU-hours of a cluster cost, and what failures leave of them to one job."""
 
     basis: str
     usd_per_gpu_hour: float
-    goodput: float
-    utilisation: float
     account: Statement
+    parts: Parts
+    job: Job
+    assumptions: Assumptions
+
+    @property
+    def utilisation(self) -> float:
+        return self.assumptions.utilisation
+
+    @property
+    def owned(self) -> bool:
+        return self.basis == "owned"
+
+    def recovery(self, step_time_s: float, num_gpus: int) -> Recovery:
+        """Return how the job saves its state and comes back on so many GPUs."""
+        found = recovery(self.job, step_time_s, self.parts.of(num_gpus), self.assumptions)
+        if found.goodput < LEAST_GOODPUT:
+            raise CostError(
+                f"the job never gets done: an interruption every {found.mttf_s / 60:.2g} min, a checkpoint every "
+                f"{found.interval_s / 60:.2g} min and {found.restart_s / 60:.2g} min to start again.",
+                hint="Checkpoint more often, restart faster (restart_s), or use fewer GPUs.",
+            )
+        return found
 
     def cost(self, step_time_s: float, tokens_per_step: int, num_gpus: int) -> PlanCost:
         """Return what a step of this length costs."""
-        price = self.usd_per_gpu_hour
+        price, goodput = self.usd_per_gpu_hour, self.recovery(step_time_s, num_gpus).goodput
         return PlanCost(
-            self.basis, price, num_gpus, self.goodput, cost_per_step(step_time_s, price, num_gpus),
-            cost_per_token(step_time_s, tokens_per_step, price, num_gpus, self.goodput),
+            self.basis, price, num_gpus, goodput, cost_per_step(step_time_s, price, num_gpus),
+            cost_per_token(step_time_s, tokens_per_step, price, num_gpus, goodput),
         )  # fmt: skip
 
     def usd_per_year(self, num_gpus: int) -> float:
@@ -36,9 +59,9 @@ class Money:
 
 
 def money_of(
-    fabric: Fabric, assumptions: Assumptions | None = None, prices: Prices | None = None
+    fabric: Fabric, job: Job, assumptions: Assumptions | None = None, prices: Prices | None = None
 ) -> tuple[Money | None, str]:
-    """Return the money of a fabric and a note; None where its parts have no price and none was given.
+    """Return the money of a job on a fabric and a note; None where parts have no price and none was given.
 
     With a `cloud` among the assumptions the price is its rent, otherwise the cost of owning.
     """
@@ -54,4 +77,4 @@ def money_of(
         rate, basis = quote.usd_per_used_gpu_hour(a.utilisation), f"rented: {quote.label}"
     else:
         rate, basis = account.owned.usd_per_gpu_hour, "owned"
-    return Money(basis, rate, account.failures.goodput, a.utilisation, account), ""
+    return Money(basis, rate, account, parts_of(fabric), job, a), ""

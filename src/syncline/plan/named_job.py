@@ -7,8 +7,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from syncline.describe.document import read_document
 from syncline.errors import FileError
-from syncline.fabric.document import read_document
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job, parse_job
 

@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from syncline.describe.document import read_text
+from syncline.describe.files import write_text
+from syncline.describe.plain import JsonObject
 from syncline.errors import PlanError
-from syncline.fabric.document import read_text
-from syncline.files import write_text
 from syncline.plan.decision import Decision
 from syncline.sim.step.step import StepResult
 
@@ -37,8 +38,11 @@ class Predicted:
     memory_by: Mapping[str, float] = field(default_factory=dict)
     comm_bytes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     memory_available_bytes: float = 0.0
-    error: Mapping[str, Any] = field(default_factory=dict)
+    interval: Mapping[str, Any] = field(default_factory=dict)  # of the step time: p50, p90 and what they rest on
+    memory_interval: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    executed_s: float | None = None  # the step executed at flow level; None: it was not
+    closed_form_s: float | None = None  # what closed forms said where it was executed
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ class Plan:
     predicted: Predicted
     limit: Mapping[str, Any]
     cost: PlanCost | None = None
+    collectives: tuple[Mapping[str, Any], ...] = ()  # of one step: canonical name, count, size, time of one
+    links: Mapping[str, float] = field(default_factory=dict)  # mean rate by the pattern of their names, bytes/s
     exchange: Mapping[str, Any] | None = None  # what the choice of algorithm and bucket buys; None: nothing to choose
 
     def best(self) -> dict[str, Any]:
@@ -78,9 +84,13 @@ class Plan:
         p, c = self.predicted, self.cost
         return {
             "step_time_s": p.step_time_s,
+            "executed_step_time_s": p.executed_s,
+            "closed_form_step_time_s": p.closed_form_s,
             "tokens_per_s": p.tokens_per_s,
             "mfu": p.mfu,
+            "interval": dict(p.interval),
             "memory_bytes": p.memory_bytes,
+            "memory_interval": dict(p.memory_interval),
             "parallel": self.decision.parallel(),
             "exposed_comm_s": p.exposed_comm_s,
             "cost_per_token_usd": c.cost_per_token_usd if c else None,
@@ -97,7 +107,7 @@ class Plan:
             "warnings": list(p.warnings),
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the whole plan as its file has it."""
         return {"format": FORMAT, **asdict(self)}
 
@@ -116,7 +126,8 @@ def predicted_of(result: StepResult) -> Predicted:
         memory_by=parts,
         comm_bytes=result.comm_bytes,
         memory_available_bytes=float(result.case.memory_bytes) if result.case else 0.0,
-        error=shown["error"],
+        interval=shown["interval"],
+        memory_interval=shown["memory_interval"],
         warnings=tuple(result.warnings),
     )
 
@@ -138,8 +149,9 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
         decision = _noun(Decision, data["decision"])
         predicted = _noun(Predicted, {**data["predicted"], "warnings": tuple(data["predicted"]["warnings"])})
         cost = _noun(PlanCost, data["cost"]) if data["cost"] else None
-        rest = {k: v for k, v in data.items() if k not in ("format", "decision", "predicted", "cost")}
-        return Plan(**rest, decision=decision, predicted=predicted, cost=cost)
+        rest = {k: v for k, v in data.items() if k not in ("format", "decision", "predicted", "cost", "collectives")}
+        kinds = tuple(data.get("collectives", ()))
+        return Plan(**rest, collectives=kinds, decision=decision, predicted=predicted, cost=cost)
     except (KeyError, TypeError, AttributeError) as error:
         raise PlanError(f"the plan is damaged: {error}.", where=str(path), hint="Plan the job again.") from None
 

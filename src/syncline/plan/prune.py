@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from syncline.errors import PlanError
-from syncline.plan.block import Question
-from syncline.plan.search import Found, search
+from syncline.plan.block import PlanQuestion
+from syncline.plan.search import SearchResult, search
 from syncline.plan.space import Axes
 from syncline.sim.step.memory import USABLE
 from syncline.workload.shape import Shape
@@ -15,7 +15,7 @@ GIB = 2**30
 MOST_GPUS = 1 << 20
 
 
-def nothing_fits(question: Question, found: Found, num_gpus: int, axes: Axes, fixed: bool) -> PlanError:
+def nothing_fits(question: PlanQuestion, found: SearchResult, num_gpus: int, axes: Axes, fixed: bool) -> PlanError:
     """Return the error that says why no configuration fits in memory and what would."""
     shape = question.job.model
     assert isinstance(shape, Shape)
@@ -33,7 +33,7 @@ def nothing_fits(question: Question, found: Found, num_gpus: int, axes: Axes, fi
     )
 
 
-def _nearest(question: Question, found: Found, num_gpus: int, axes: Axes, fixed: bool) -> str:
+def _nearest(question: PlanQuestion, found: SearchResult, num_gpus: int, axes: Axes, fixed: bool) -> str:
     if fixed:
         free = search(question, num_gpus, axes=axes, keep=1)
         if free.best:
@@ -45,7 +45,7 @@ def _nearest(question: Question, found: Found, num_gpus: int, axes: Axes, fixed:
     return f"{more}{shorter}, or GPUs with {need:.0f} GiB."
 
 
-def fewest_gpus(question: Question, num_gpus: int, axes: Axes) -> int | None:
+def fewest_gpus(question: PlanQuestion, num_gpus: int, axes: Axes) -> int | None:
     """Return the smallest doubling of the GPUs on which the job fits; the batch grows where it must divide."""
     count = num_gpus
     while count < MOST_GPUS:
@@ -58,7 +58,7 @@ def fewest_gpus(question: Question, num_gpus: int, axes: Axes) -> int | None:
     return None
 
 
-def _shorter(question: Question, num_gpus: int, axes: Axes) -> str:
+def _shorter(question: PlanQuestion, num_gpus: int, axes: Axes) -> str:
     """Return the longest shorter sequence that fits, in words."""
     batch = question.job.batch
     length = batch.sequence // 2

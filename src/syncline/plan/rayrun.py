@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from syncline.errors import PlanError
-from syncline.plan.search import Found, Task, run_task
+from syncline.plan.search import SearchResult, Task, run_task
 
 
-def on_ray(**options: Any) -> Callable[[list[Task]], Iterator[Found]]:
+def on_ray(**options: Any) -> Callable[[list[Task]], Iterator[SearchResult]]:
     """Return a way to run the tasks of a search on Ray: a cluster it is joined to, or a local one."""
     try:
         ray: Any = importlib.import_module("ray")
@@ -21,7 +21,7 @@ def on_ray(**options: Any) -> Callable[[list[Task]], Iterator[Found]]:
             hint='Install the extra: pip install "syncline[ray]".',
         ) from None
 
-    def run(tasks: list[Task]) -> Iterator[Found]:
+    def run(tasks: list[Task]) -> Iterator[SearchResult]:
         if not ray.is_initialized():
             ray.init(**({"log_to_driver": False, "include_dashboard": False} | options))
         remote = ray.remote(run_task)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from syncline.errors import SynclineError
-from syncline.plan.block import Question
+from syncline.plan.block import PlanQuestion
 from syncline.plan.money import Money
 from syncline.plan.plan import Plan
 from syncline.plan.search import search
@@ -28,7 +28,7 @@ class ScalePoint:
 
 
 def scaling(
-    question: Question, best: Plan, money: Money | None, axes: Axes, fix: Mapping[str, Any] | None = None
+    question: PlanQuestion, best: Plan, money: Money | None, axes: Axes, fix: Mapping[str, Any] | None = None
 ) -> tuple[ScalePoint, ...]:
     """Return the best plan on fractions and multiples of a plan's GPUs, where the job fits and divides."""
     words = {name: value for name, value in (fix or {}).items() if name not in ("dp", "num_micro")}

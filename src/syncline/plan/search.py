@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from syncline.plan.block import Floats, Question, possible, price, template
+from syncline.plan.block import Floats, PlanQuestion, possible, price, template
 from syncline.plan.decision import Decision, decision_of
 from syncline.plan.fix import fixed_axes, fixed_rows
+from syncline.plan.framework import named_framework
 from syncline.plan.space import USUAL, Axes, Rows, Switches, chunks, rows_for, rows_of, switches_of
 
 CHUNK = 8192
@@ -43,7 +44,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search found: the best candidates, best first, and how much was looked at."""
 
     best: tuple[Candidate, ...] = ()
@@ -61,10 +62,10 @@ class Found:
         """Return the time that a candidate must not exceed to be among the first `keep`."""
         return self.best[keep - 1].step_s if len(self.best) >= keep else np.inf
 
-    def joined(self, other: Found) -> Found:
+    def joined(self, other: SearchResult) -> SearchResult:
         """Return two parts of a search as one."""
         nearer = self if self.least_bytes <= other.least_bytes else other
-        return Found(
+        return SearchResult(
             best=tuple(sorted((*self.best, *other.best), key=_order)[:KEEP]) if other.best else self.best,
             num_considered=self.num_considered + other.num_considered,
             num_fitting=self.num_fitting + other.num_fitting,
@@ -78,7 +79,7 @@ class Found:
 
 
 def search(
-    question: Question,
+    question: PlanQuestion,
     num_gpus: int,
     *,
     axes: Axes = USUAL,
@@ -87,15 +88,18 @@ def search(
     below_s: float = 0.0,
     workers: int = 1,
     progress: Progress | None = None,
-    spread: Callable[[list[Task]], Iterator[Found]] | None = None,
-) -> Found:
+    spread: Callable[[list[Task]], Iterator[SearchResult]] | None = None,
+) -> SearchResult:
     """Return the best configurations on so many GPUs. `spread` runs the tasks elsewhere (a Ray cluster).
 
     More than one of `workers` (0: as many as it is worth) starts processes, so a script needs its
     `if __name__ == "__main__"`.
     """
     started, cpu = time.perf_counter(), time.process_time()
-    rows = fixed_rows(rows_of(question.job, num_gpus, question.machine.domain), fix or {}, question.job, num_gpus)
+    rows = rows_of(question.job, num_gpus, question.machine.domain)
+    if question.framework:
+        rows = named_framework(question.framework).keep(rows, question.job)
+    rows = fixed_rows(rows, fix or {}, question.job, num_gpus)
     words = switches_of(question.job, fixed_axes(axes, fix or {}, question.job.sync))
     total = sum(len(_rows(question, rows, w)) for w in words)
     count = _processes(total, workers)
@@ -104,7 +108,7 @@ def search(
     ]
     runs = spread(tasks) if spread else (_parallel(tasks, count) if count > 1 else map(run_task, tasks))
     here = count == 1 and spread is None
-    found = Found()
+    found = SearchResult()
     try:
         if here:
             found = _with_progress(tasks[0], total, progress)
@@ -128,24 +132,24 @@ def search(
 class Task:
     """A part of a search that one process does."""
 
-    question: Question
+    question: PlanQuestion
     rows: Rows
     words: tuple[Switches, ...]
     keep: int
     below_s: float
 
 
-def run_task(task: Task) -> Found:
+def run_task(task: Task) -> SearchResult:
     """Return what one part of the space has to offer."""
     started = time.process_time()
-    found = Found()
+    found = SearchResult()
     for words in task.words:
         found = found.joined(_one(task, words, found.cut_s(task.keep)))
     return replace(found, cpu_s=time.process_time() - started)
 
 
-def _with_progress(task: Task, total: int, progress: Progress | None) -> Found:
-    found = Found()
+def _with_progress(task: Task, total: int, progress: Progress | None) -> SearchResult:
+    found = SearchResult()
     for words in task.words:
         try:
             found = found.joined(_one(task, words, found.cut_s(task.keep)))
@@ -156,10 +160,10 @@ def _with_progress(task: Task, total: int, progress: Progress | None) -> Found:
     return found
 
 
-def _one(task: Task, words: Switches, cut_s: float) -> Found:
+def _one(task: Task, words: Switches, cut_s: float) -> SearchResult:
     """Return the best rows of one combination of words; slower ones than `cut_s` are only counted."""
     rows = _rows(task.question, task.rows, words)
-    found = Found()
+    found = SearchResult()
     if not len(rows):
         return found
     base = template(task.question, words)
@@ -175,7 +179,9 @@ def _one(task: Task, words: Switches, cut_s: float) -> Found:
         )
         least = decision_of(words, priced.least_row, 0, placement) if priced.least_row is not None else None
         below = int((priced.step_s < task.below_s).sum())
-        found = found.joined(Found(best, priced.num_considered, len(priced.rows), below, priced.least_bytes, least))
+        found = found.joined(
+            SearchResult(best, priced.num_considered, len(priced.rows), below, priced.least_bytes, least)
+        )
     return found
 
 
@@ -191,7 +197,7 @@ def _smallest(values: Floats, count: int, cut: float) -> list[int]:
     return [int(i) for i in near[np.argsort(values[near], kind="stable")][: 4 * count]]
 
 
-def _rows(question: Question, rows: Rows, words: Switches) -> Rows:
+def _rows(question: PlanQuestion, rows: Rows, words: Switches) -> Rows:
     return possible(rows_for(rows, words), words, question.machine.domain)
 
 
@@ -211,7 +217,7 @@ def _leave_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _parallel(tasks: list[Task], count: int) -> Iterator[Found]:
+def _parallel(tasks: list[Task], count: int) -> Iterator[SearchResult]:
     with ProcessPoolExecutor(count, get_context("spawn"), initializer=_leave_interrupts) as pool:
         futures = [pool.submit(run_task, task) for task in tasks]
         try:

@@ -6,19 +6,22 @@ a change of the batch changes the tokens of a step too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from syncline.codec.names import PLAIN
+from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Fabric
-from syncline.plan.block import Question
+from syncline.plan.block import PlanQuestion
+from syncline.plan.cost.recovery import faster_recoveries
 from syncline.plan.evaluate import evaluate
 from syncline.plan.money import Money
 from syncline.plan.plan import Plan
-from syncline.plan.search import search
+from syncline.plan.search import SearchResult, search
 from syncline.plan.space import Axes
 from syncline.plan.upgrade import domain_price, double_price, level_price, upgrade_price, wan_price
 
@@ -28,6 +31,14 @@ NEXT_LINK = {
     "40GbE": "100GbE", "100GbE": "200GbE", "200GbE": "400GbE", "400GbE": "800GbE",
 }  # fmt: skip
 WIDE_DOMAIN = 64
+#: Steps between meetings: DiLoCo was published with 500 inner steps and works with 50 to 500 (arXiv 2311.08105), local
+#: SGD with 2 to 16 (arXiv 1805.09767).
+PERIODIC_CHANGES = (("diloco", 100), ("local-sgd", 8))
+TITLES = {"diloco": "DiLoCo", "local-sgd": "local SGD"}
+#: Chances that a change brings what is predicted; all assumed. Settings and hardware rarely disappoint; numerics may
+#: not converge: fp8 products are used at scale (DeepSeek-V3), low-bit gradients and rare meetings less often.
+LIKELY = {"free": 0.9, "hardware": 0.9, "numerics": 0.5, "zero-bubble": 0.7, "fp8": 0.7, "codec": 0.6, "int8": 0.6,
+          "restart": 0.8}  # fmt: skip
 ORDERS = {"packed": "ranks ordered by rack", "scattered": "anywhere", "spread": "hosts spread over racks",
           "stages": "pipeline stages on different sites"}  # fmt: skip
 
@@ -45,6 +56,13 @@ class Action:
     plan: str
     kind: str  # free (a setting), numerics (changes what training sees), hardware
     note: str
+    chance: float = 1.0  # that it brings what is predicted
+
+    def net_usd_per_year(self, years: float) -> float | None:
+        """Return dollars a year after risk and after its price over so many years; None where either is not known."""
+        if self.usd_per_year is None or self.price_usd is None:
+            return None
+        return self.chance * self.usd_per_year - self.price_usd / years
 
     @property
     def payback_years(self) -> float | None:
@@ -53,7 +71,7 @@ class Action:
             return None
         return self.price_usd / self.usd_per_year
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the action as plain data."""
         return dict(vars(self)) | {"payback_years": self.payback_years}
 
@@ -65,7 +83,7 @@ class Change:
     name: str
     words: str
     kind: str
-    apply: Callable[[Question], Question]
+    apply: Callable[[PlanQuestion], PlanQuestion]
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     tokens: float = 1.0
     price_usd: float | None = None
@@ -73,7 +91,7 @@ class Change:
 
 
 def actions_of(
-    question: Question, best: Plan, fabric: Fabric, money: Money | None, axes: Axes, fix: Mapping[str, Any]
+    question: PlanQuestion, best: Plan, fabric: Fabric, money: Money | None, axes: Axes, fix: Mapping[str, Any]
 ) -> tuple[Action, ...]:
     """Return every change that applies, largest saving first."""
     # Near the best plan: the way its state is sharded stays, and what never wins is not tried again.
@@ -86,20 +104,25 @@ def actions_of(
         action = _worth(change, question, best, money, near, fix)
         if action is not None:
             found.append(action)
+    if money is not None:
+        found += recovery_actions(best, money)
     return tuple(sorted(found, key=lambda action: -action.saving))
 
 
 def _worth(
-    change: Change, question: Question, best: Plan, money: Money | None, axes: Axes, fix: Mapping[str, Any]
+    change: Change, question: PlanQuestion, best: Plan, money: Money | None, axes: Axes, fix: Mapping[str, Any]
 ) -> Action | None:
     changed = change.apply(question)
     fixed = {name: value for name, value in fix.items() if name not in change.axes}
     if change.tokens != 1.0:
         fixed = {name: value for name, value in fixed.items() if name != "num_micro"}
-    try:
-        looked = search(changed, best.decision.num_gpus, axes=replace(axes, **dict(change.axes)), fix=fixed, keep=1)
-    except SynclineError:
-        return None
+    looked = SearchResult()
+    # A plan that leaves GPUs idle because of a thin line may use them all once that is changed.
+    for count in {best.decision.num_gpus, question.job.gpus or best.num_gpus}:
+        try:
+            looked = looked.joined(search(changed, count, axes=replace(axes, **dict(change.axes)), fix=fixed, keep=1))
+        except SynclineError:
+            continue
     if not looked.best:
         return None
     top = looked.best[0]
@@ -109,46 +132,76 @@ def _worth(
     worth = saving * money.usd_per_year(best.num_gpus) if money else None
     return Action(
         change.name, change.words, step_s, saving, worth, change.price_usd, top.decision.label, change.kind,
-        change.note,
+        change.note, LIKELY.get(change.name, LIKELY[change.kind]),
     )  # fmt: skip
 
 
+def network_bound(question: PlanQuestion, best: Plan, axes: Axes, fix: Mapping[str, Any]) -> float | None:
+    """Return the part of the time that a network without limits would save: no purchase of network saves more."""
+    unlimited = more_lines(half_latency(faster_network(question, 1e4)), 1e4)
+    unlimited = _level(replace(unlimited, reach=replace(unlimited.reach, site_s=0.0)))
+    near = replace(axes, sp=(True,), tp_overlap=(True,), dp_overlap=(True,), gradient_bytes=(), codec=())
+    looked = SearchResult()
+    for count in {best.decision.num_gpus, question.job.gpus or best.num_gpus}:
+        try:
+            looked = looked.joined(search(unlimited, count, axes=near, fix=fix, keep=1))
+        except SynclineError:
+            continue
+    if not looked.best:
+        return None
+    return max(0.0, 1 - evaluate(unlimited, looked.best[0].decision).step_time_s / best.predicted.step_time_s)
+
+
+def recovery_actions(best: Plan, money: Money) -> list[Action]:
+    """Return changes of checkpoints and restarts: they leave the step alone and the time of a token shorter."""
+    step_s = best.predicted.step_time_s
+    found = money.recovery(step_s, best.num_gpus)
+    actions = []
+    for name, words, then in faster_recoveries(found):
+        saving = 1 - found.goodput / then.goodput
+        kind, price = ("hardware", None) if name == "storage" else ("free", 0.0)
+        note = f"goodput {then.goodput:.1%} instead of {found.goodput:.1%}"
+        worth = saving * money.usd_per_year(best.num_gpus)
+        chance = LIKELY.get(name, LIKELY[kind])
+        actions.append(Action(name, words, step_s, saving, worth, price, best.decision.label, kind, note, chance))
+    return actions
+
+
 def changes(
-    question: Question, best: Plan, fabric: Fabric, fix: Mapping[str, Any], money: Money | None = None
+    question: PlanQuestion, best: Plan, fabric: Fabric, fix: Mapping[str, Any], money: Money | None = None
 ) -> list[Change]:
     """Return the changes that mean something for this question."""
     return [
         *_network_changes(question, fabric),
         *_site_changes(question, fabric, money),
         *_software_changes(question, best, fix),
-        *_numeric_changes(question),
+        *_numeric_changes(question, fix),
     ]
 
 
-def faster_network(question: Question, factor: float) -> Question:
+def faster_network(question: PlanQuestion, factor: float) -> PlanQuestion:
     """Return the question with every network rate multiplied."""
     r, m = question.reach, question.machine
-    reach = replace(r, nic_Bps=r.nic_Bps * factor, upper_Bps=r.upper_Bps * factor)
     machine = replace(m, nic_Bps=m.nic_Bps * factor, upper_Bps=m.upper_Bps * factor)
-    return replace(question, reach=reach, machine=machine)
+    return replace(question, reach=r.scaled(factor), machine=machine)
 
 
-def half_latency(question: Question) -> Question:
+def half_latency(question: PlanQuestion) -> PlanQuestion:
     """Return the question with half the latency of every exchange."""
     held = question.constants.held
     held = replace(held, tp_call_s=held.tp_call_s / 2, ring_hop_s=held.ring_hop_s / 2)
-    reach = replace(question.reach, hop_s=question.reach.hop_s / 2, wan_latency_s=question.reach.wan_latency_s / 2)
+    reach = replace(question.reach, hop_s=question.reach.hop_s / 2, site_s=question.reach.site_s / 2)
     machine = replace(question.machine, hop_s=question.machine.hop_s / 2)
     return replace(question, reach=reach, machine=machine, constants=replace(question.constants, held=held))
 
 
-def wider_domain(question: Question, domain: int) -> Question:
+def wider_domain(question: PlanQuestion, domain: int) -> PlanQuestion:
     """Return the question with more GPUs in one scale-up domain."""
     reach = replace(question.reach, domain=domain)
     return replace(question, machine=replace(question.machine, domain=domain), reach=reach)
 
 
-def _network_changes(question: Question, fabric: Fabric) -> list[Change]:
+def _network_changes(question: PlanQuestion, fabric: Fabric) -> list[Change]:
     found = [
         Change("bandwidth", "10 % more network bandwidth", "hardware", lambda q: faster_network(q, 1.1)),
         Change("latency", "half the latency", "hardware", half_latency),
@@ -169,34 +222,34 @@ def _network_changes(question: Question, fabric: Fabric) -> list[Change]:
         price, note = upgrade_price(fabric, NEXT_LINK[link])
         words = f"the next links: {NEXT_LINK[link]} instead of {link}, x {factor:g}"
         found.append(Change("link", words, "hardware", lambda q: faster_network(q, factor), price_usd=price, note=note))
-    if question.reach.upper_Bps < question.reach.nic_Bps:
+    if question.reach.oversubscribed:
         words = "no oversubscription above the leaf switches"
         price, note = level_price(fabric)
         found.append(Change("oversubscription", words, "hardware", _level, price_usd=price, note=note))
     return found
 
 
-def _site_changes(question: Question, fabric: Fabric, money: Money | None) -> list[Change]:
-    if not question.reach.site_gpus:
+def _site_changes(question: PlanQuestion, fabric: Fabric, money: Money | None) -> list[Change]:
+    if math.isinf(question.reach.site_gpus):
         return []
     price, note = wan_price(money.account.owned) if money else (None, "not priced")
     words = "twice the lines between the sites"
     return [Change("wan", words, "hardware", lambda q: more_lines(q, 2.0), price_usd=price, note=note)]
 
 
-def more_lines(question: Question, factor: float) -> Question:
+def more_lines(question: PlanQuestion, factor: float) -> PlanQuestion:
     """Return the question with more bandwidth between its sites."""
-    return replace(question, reach=replace(question.reach, wan_Bps=question.reach.wan_Bps * factor))
+    return replace(question, reach=replace(question.reach, site_Bps=question.reach.site_Bps * factor))
 
 
-def _level(question: Question) -> Question:
-    return replace(question, reach=replace(question.reach, upper_Bps=question.reach.nic_Bps))
+def _level(question: PlanQuestion) -> PlanQuestion:
+    return replace(question, reach=replace(question.reach, rack_Bps=math.inf, pod_Bps=math.inf))
 
 
-def _software_changes(question: Question, best: Plan, fix: Mapping[str, Any]) -> list[Change]:
+def _software_changes(question: PlanQuestion, best: Plan, fix: Mapping[str, Any]) -> list[Change]:
     d = best.decision
     found = []
-    found += [_order(question, name) for name in question.reach.placements(d.num_gpus) if name != d.placement]
+    found += [_order(question, name) for name in question.reach.placements(best.num_gpus) if name != d.placement]
     if {"algorithm", "bucket_bytes"} & set(fix):
         free: dict[str, tuple[Any, ...]] = {"algorithm": ("",), "bucket_bytes": (0,)}
         words = "the best algorithm and bucket for gradients"
@@ -212,14 +265,26 @@ def _software_changes(question: Question, best: Plan, fix: Mapping[str, Any]) ->
     return found
 
 
-def _order(question: Question, placement: str) -> Change:
+def _order(question: PlanQuestion, placement: str) -> Change:
     words = f"{ORDERS[placement]}, instead of {ORDERS[question.reach.placement]}"
     return Change(
         "order", words, "free", lambda q: replace(q, reach=replace(q.reach, placement=placement)), price_usd=0.0
     )
 
 
-def _numeric_changes(question: Question) -> list[Change]:
+def _periodic(method: str, every: int) -> Change:
+    """Return replicas that meet every so many steps, each with its whole state or sharded inside a domain."""
+
+    def apply(question: PlanQuestion) -> PlanQuestion:
+        sync = question.job.sync.model_copy(update={"method": method, "every": every})
+        return replace(question, job=question.job.model_copy(update={"sync": sync}))
+
+    words = f"replicas that meet every {every} steps ({TITLES[method]})"
+    note = f"changes what training sees: {TITLES[method]} needs its own learning rates; check convergence"
+    return Change(method, words, "numerics", apply, {"zero": ("none", "hsdp")}, price_usd=0.0, note=note)
+
+
+def _numeric_changes(question: PlanQuestion, fix: Mapping[str, Any]) -> list[Change]:
     job = question.job
     sees = "changes what training sees: check convergence"
     found = [
@@ -239,6 +304,12 @@ def _numeric_changes(question: Question) -> list[Change]:
                 "codec", "gradients sent as fp8", "numerics", lambda q: q, {"codec": ("fp8",)}, price_usd=0.0, note=sees
             )
         )
+        found.append(
+            Change("int8", "gradients sent as int8", "numerics", lambda q: q, {"codec": ("int8",)}, price_usd=0.0,
+                   note=sees)
+        )  # fmt: skip
+    if job.sync.method == "allreduce" and "zero" not in fix:
+        found += [_periodic(name, every) for name, every in PERIODIC_CHANGES]
     if job.precision in ("bf16", "fp16") and "fp8" in question.machine.sustained:
         words = "matrix products in fp8"
         found.append(
@@ -254,7 +325,7 @@ def _numeric_changes(question: Question) -> list[Change]:
     return found
 
 
-def _twice(question: Question) -> Question:
+def _twice(question: PlanQuestion) -> PlanQuestion:
     batch = question.job.batch
     return replace(
         question, job=question.job.model_copy(update={"batch": batch.model_copy(update={"global_": 2 * batch.global_})})

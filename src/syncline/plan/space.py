@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,7 @@ MIN_CONTEXT_SLICE = 256
 MIN_USED = 0.9
 NUMBERS = ("tp", "pp", "dp", "cp", "ep", "virtual", "micro", "num_micro")
 WORDS = ("zero", "schedule", "recompute", "sp", "tp_overlap", "dp_overlap", "reshard", "gradient_bytes", "codec",
-         "algorithm", "bucket_bytes")  # fmt: skip
+         "algorithm", "bucket_bytes", "offload")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Switches:
     codec: str = PLAIN
     algorithm: str = ""  # of the gradient exchange; empty: the best for each row
     bucket_bytes: int = 0  # 0: the best for each row
+    offload: str = "none"
     tensor: bool = False  # tp > 1
     pipeline: bool = False  # pp > 1
 
@@ -82,7 +84,7 @@ class Axes:
 
     zero: tuple[str, ...] = ("none", "1", "2", "3", "hsdp")
     schedule: tuple[str, ...] = ("1f1b", "interleaved")
-    recompute: tuple[str, ...] = ("none", "selective", "selective-op", "full")
+    recompute: tuple[str, ...] = ("none", "selective", "selective-op", "partial-50", "full")
     sp: tuple[bool, ...] = (True,)
     tp_overlap: tuple[bool, ...] = (True,)
     dp_overlap: tuple[bool, ...] = (True,)
@@ -91,12 +93,15 @@ class Axes:
     codec: tuple[str, ...] = ()
     algorithm: tuple[str, ...] = ("",)  # empty and 0: the best, by closed forms inside the price of each row
     bucket_bytes: tuple[int, ...] = (0,)
+    offload: tuple[str, ...] = ("none",)
 
 
+#: What may wait in the memory of the host: tried where nothing fits without, and in the full space.
+OFFLOADS = ("optimizer", "activations", "both")
 USUAL = Axes()
 FULL = Axes(
     schedule=("1f1b", "interleaved", "gpipe", "zero-bubble"), sp=(True, False), tp_overlap=(True, False),
-    dp_overlap=(True, False),
+    dp_overlap=(True, False), offload=("none", *OFFLOADS),
 )  # fmt: skip
 #: What goes over the wire may differ from what is summed: 2- or 4-byte gradients, and codecs that lose something.
 LOSSY_WIDTHS, LOSSY_CODECS = (2, 4), (PLAIN, "fp8", "int4")
@@ -105,10 +110,29 @@ LOSSY_WIDTHS, LOSSY_CODECS = (2, 4), (PLAIN, "fp8", "int4")
 def rows_of(job: Job, num_gpus: int, domain: int = 8, min_used: float = MIN_USED) -> Rows:
     """Return every split of a job over so many GPUs (or a few less), with its micro-batches and chunks."""
     shape = _shape(job)
-    splits = _splits(shape, job, num_gpus, domain, min_used)
-    found = [row for split in splits for row in _feeds(shape, job.batch.global_, *split)]
+    flash = facts_of(job).attention != "unfused"  # ring attention is a fused kernel
+    experts = shape.moe.experts if shape.moe is not None else 0
+    sizes = _Sizes(shape.layers, shape.num_kv_heads, experts, job.batch.global_, job.batch.sequence, flash)
+    return _rows_of(sizes, num_gpus, domain, min_used)
+
+
+@cache  # a plan asks again for every change that it weighs
+def _rows_of(sizes: _Sizes, num_gpus: int, domain: int, min_used: float) -> Rows:
+    splits = _splits(sizes, num_gpus, domain, min_used)
+    found = [row for split in splits for row in _feeds(sizes, *split)]
     table = np.array(found, dtype=np.int64).reshape(-1, len(NUMBERS))
     return Rows(*(np.ascontiguousarray(column) for column in table.T))
+
+
+class _Sizes(NamedTuple):
+    """What of a job decides how it can be split."""
+
+    layers: int
+    heads: int  # of keys and values; they divide the others
+    experts: int
+    sequences: int
+    sequence: int
+    flash: bool
 
 
 def switches_of(job: Job, axes: Axes) -> list[Switches]:
@@ -122,7 +146,7 @@ def switches_of(job: Job, axes: Axes) -> list[Switches]:
     sharding = [kind for kind in axes.zero if kind in job.sync.shardings]
     combinations: Iterator[Any] = product(
         sharding, axes.schedule, recompute or ["none"], axes.sp, axes.tp_overlap, axes.dp_overlap, axes.reshard,
-        widths, codecs, axes.algorithm, axes.bucket_bytes, both, both,
+        widths, codecs, axes.algorithm, axes.bucket_bytes, axes.offload, both, both,
     )  # fmt: skip
     found = dict.fromkeys(_plain(Switches(*words)) for words in combinations)
     # Without a pipeline all schedules are one; it is called 1f1b.
@@ -161,23 +185,22 @@ def _plain(words: Switches) -> Switches:
         # FSDP exchanges layer by layer, in rings: there is nothing to choose.
         algorithm="" if sharded else words.algorithm,
         bucket_bytes=0 if sharded else words.bucket_bytes,
+        offload=words.offload,
         tensor=words.tensor,
         pipeline=words.pipeline,
     )
 
 
-def _splits(
-    shape: Shape, job: Job, num_gpus: int, domain: int, min_used: float
-) -> Iterator[tuple[int, int, int, int, int]]:
-    replicas = divisors(job.batch.global_)
-    depths = stages(shape.layers, num_gpus)
-    flash = facts_of(job).attention != "unfused"  # ring attention is a fused kernel
-    for tp in (d for d in divisors(shape.heads) if d <= num_gpus and (domain % d == 0 or d % domain == 0)):
+def _splits(sizes: _Sizes, num_gpus: int, domain: int, min_used: float) -> Iterator[tuple[int, int, int, int, int]]:
+    replicas = divisors(sizes.sequences)
+    depths = stages(sizes.layers, num_gpus)
+    # Each rank holds whole KV heads: all frameworks can do that, copies of a head only some.
+    for tp in (d for d in divisors(sizes.heads) if d <= num_gpus and (domain % d == 0 or d % domain == 0)):
         for pp in (d for d in depths if tp * d <= num_gpus):
-            for cp in contexts(job.batch.sequence, num_gpus // (tp * pp)) if flash else [1]:
+            for cp in contexts(sizes.sequence, num_gpus // (tp * pp)) if sizes.flash else [1]:
                 model = tp * pp * cp
                 for dp in (d for d in replicas if min_used * num_gpus <= model * d <= num_gpus):
-                    for ep in _expert_groups(shape, tp * cp * dp):
+                    for ep in _expert_groups(sizes.experts, tp * cp * dp):
                         yield tp, pp, dp, cp, ep
 
 
@@ -194,23 +217,24 @@ def contexts(sequence: int, ranks: int) -> list[int]:
     return [d for d in sizes if d == 1 or sequence // d >= MIN_CONTEXT_SLICE]
 
 
-def _expert_groups(shape: Shape, ranks: int) -> list[int]:
-    if shape.moe is None:
+def _expert_groups(experts: int, ranks: int) -> list[int]:
+    if not experts:
         return [1]
-    return [d for d in divisors(shape.moe.experts) if ranks % d == 0]
+    return [d for d in divisors(experts) if ranks % d == 0]
 
 
 def _feeds(
-    shape: Shape, total: int, tp: int, pp: int, dp: int, cp: int, ep: int
+    sizes: _Sizes, tp: int, pp: int, dp: int, cp: int, ep: int
 ) -> Iterator[tuple[int, int, int, int, int, int, int, int]]:
-    for micro in divisors(total // dp):
-        num_micro = total // (dp * micro)
-        for virtual in virtual_stages(shape.layers, pp):
+    for micro in divisors(sizes.sequences // dp):
+        num_micro = sizes.sequences // (dp * micro)
+        for virtual in virtual_stages(sizes.layers, pp):
             # Interleaving runs micro-batches in groups of the pipeline's depth.
             if virtual == 1 or num_micro % pp == 0:
                 yield tp, pp, dp, cp, ep, virtual, micro, num_micro
 
 
+@cache  # asked again for every split and micro-batch
 def virtual_stages(layers: int, pp: int) -> Sequence[int]:
     """Return the chunks per rank that cut the layers evenly; embedding and head may count as layers."""
     if pp == 1:

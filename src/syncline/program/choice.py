@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from syncline.codec.low_rank import LowRank
-from syncline.codec.names import PLAIN
-from syncline.codec.scheme import scheme
+from syncline.codec.names import PLAIN, scheme
+from syncline.describe.plain import JsonObject
+from syncline.describe.units import show_rate, show_time
 from syncline.program.overlap import Exchanged, Factored, How, Machine, Ring, Wire, Work, step_s
-from syncline.units import show_rate, show_time
+from syncline.program.pieces import PIECE_BYTES
 
 # In the order of what they lose: of two that are equally fast the one that loses less is taken.
 CLASSES: dict[str, tuple[str, ...]] = {
@@ -93,9 +94,9 @@ class Measured:
     add_s: float
     work: Work
     prices: tuple[Price, ...]
-    piece_bytes: int = 8 << 20
+    piece_bytes: int = PIECE_BYTES
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the numbers as JSON writes them."""
         return asdict(self)
 
@@ -178,7 +179,7 @@ class Choice:
         kinds = list(dict.fromkeys(self.codecs))
         return kinds[0] if len(kinds) == 1 else " and ".join(f"{self.codecs.count(k)} x {k}" for k in kinds)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the choice as JSON writes it."""
         return {"codecs": list(self.codecs), "predicted_s": self.predicted_s, "table": self.table, "why": self.why}
 

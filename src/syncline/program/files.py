@@ -16,7 +16,7 @@ from syncline.fabric import Fabric
 from syncline.program.placement import Placement, given
 from syncline.program.program import Program, Step, VendorStep
 from syncline.schedule import verify
-from syncline.schedule.exchange.json_file import from_json, to_json
+from syncline.schedule.formats.json_file import from_json, to_json
 
 FORMAT = "syncline program 1"
 MAX_FILE_BYTES = 1 << 30

@@ -3,9 +3,10 @@
     work = Work(forward_s=0.12, backward_s=(0.08, 0.1, 0.07), elements=(7_000_000, ...), optimizer_s=0.03)
     step_s(work, [Exchanged("int8", wire_bytes, 1e-9, 1e-9)] * 3, 4, Wire(125e6, 1e-4), Machine(2.0, 1e-9, 2e-5))
 
-The nouns are those of `sim/emulated_step.py`, which plays every rank on any wiring. Here all ranks are alike and have
-equal links, so one of them stands for all: it gets its part of the processors, and its wire carries what it sends. That
-is small enough for a training run to ask before it chooses how to synchronise; a test keeps the two models together.
+The nouns are those of `sim/emulate/emulated_step.py`, which plays every rank on any wiring. Here all ranks are alike
+and have equal links, so one of them stands for all: it gets its part of the processors, and its wire carries what it
+sends. That is small enough for a training run to ask before it chooses how to synchronise; a test keeps the two models
+together.
 
 Threads take at most one processor, and share what there is; bytes that TCP moves take their part of it. Rates are fair
 between threads and messages in the way the flow engine is (`docs/method/flow.md`): all grow alike until something is
@@ -20,12 +21,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-DEPTH = 2
-"""Pieces whose sums the runtime awaits at once."""
+from syncline.program.pieces import DEPTH, PIECE_BYTES, piece_sizes, shard_sizes
+
 RING_LANES = 2
 """Collectives that gloo runs at once."""
-PIECE_BYTES = 8 << 20
-ALIGNMENT = 256
 NS = 1e-9
 """The unit of work: shares of a processor are nanoseconds a second, as messages are bytes a second."""
 MAX_PARTS = 3
@@ -142,19 +141,6 @@ def step_s(work: Work, how: Sequence[How], num_ranks: int, wire: Wire, machine: 
     draft.finish()
     draft.work(work.optimizer_s, [last, *draft.ends()])
     return draft.run()
-
-
-def piece_sizes(num_elements: int, piece_bytes: int = PIECE_BYTES) -> list[int]:
-    """Return the elements of the pieces in which a bucket is exchanged."""
-    most = piece_bytes // 4
-    return [min(most, num_elements - begin) for begin in range(0, num_elements, most)]
-
-
-def shard_sizes(num_elements: int, num_shards: int) -> list[int]:
-    """Return how the runtime cuts a piece: equal shards aligned to blocks, the last ones shorter or empty."""
-    equal = -(-num_elements // num_shards)
-    step = -(-equal // ALIGNMENT) * ALIGNMENT
-    return [max(0, min((k + 1) * step, num_elements) - k * step) for k in range(num_shards)]
 
 
 @dataclass

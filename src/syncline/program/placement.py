@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from syncline.errors import ProgramError
 from syncline.fabric import Fabric
 from syncline.fabric.fabric import Kind
-from syncline.fabric.torus import Torus
+from syncline.fabric.topology.torus import Torus
 from syncline.schedule.cost import placement as in_order
 
 Devices = NDArray[np.int32]

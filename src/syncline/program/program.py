@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from syncline.codec.codec import RAW, Codec
+from syncline.describe.plain import JsonObject
 from syncline.errors import ProgramError
 from syncline.program.placement import Placement
 from syncline.schedule import Collective, Proved, Schedule
@@ -133,7 +133,7 @@ class Program:
                                    hint="Hand this step to the library.")  # fmt: skip
             yield from _rounds_of(step.proved.schedule, number, vertex, size_bytes)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return a short description of the program."""
         return {
             "name": self.name,

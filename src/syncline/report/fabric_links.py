@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from syncline import units
+from syncline.describe import units
 from syncline.fabric import Fabric, Tier
 
 

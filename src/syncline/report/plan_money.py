@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from html import escape
 
-from syncline import units
-from syncline.plan.answer import Answer
+from syncline.describe import units
+from syncline.plan.answer import PlanResult
 from syncline.plan.cost import cost_per_token
-from syncline.report.plan_charts import bars, stacked
-from syncline.report.plan_text import per_million
+from syncline.report.chart.bars import bars, stacked
+from syncline.report.text.plan import per_million
+from syncline.report.text.run import recovery_line
 
 _COLOURS = {
     "hosts": "#3f73c7", "network": "#2d7f6a", "financing": "#7c3aed", "maintenance": "#b7791f", "facility": "#6b7280",
@@ -16,7 +17,7 @@ _COLOURS = {
 }  # fmt: skip
 
 
-def money_section(answer: Answer) -> str:
+def money_section(answer: PlanResult) -> str:
     """Return owned against rented, the yearly money of owning, and failures."""
     money, plan = answer.money, answer.best
     if money is None or plan.cost is None:
@@ -26,17 +27,16 @@ def money_section(answer: Answer) -> str:
     rates += [(q.label, q.usd_per_used_gpu_hour(money.utilisation)) for q in account.quotes]
     rows = []
     for name, rate in sorted(rates, key=lambda pair: pair[1]):
-        token = cost_per_token(step, plan.tokens_per_step, rate, plan.num_gpus, money.goodput)
+        token = cost_per_token(step, plan.tokens_per_step, rate, plan.num_gpus, plan.cost.goodput)
         rows.append((name, token, f"{per_million(token)} ({units.show_money(rate)}/h)"))
     owned = account.owned
     yearly = sorted(owned.yearly().items(), key=lambda item: -item[1])
     bar = stacked([(name, value, _COLOURS.get(name, "#777")) for name, value in yearly], owned.usd_per_year)
     share = f"{owned.network_share_of_capital:.0%} of the capital is network ({units.show_money(owned.network_usd)} of "
     share += f"{units.show_money(owned.capital_usd)})."
-    lost = account.failures
-    failed = f"Failures leave a goodput of {lost.goodput:.1%} at the rate of {escape(owned.assumptions.reliability)}."
+    failed = f"Goodput {escape(recovery_line(money.recovery(step, plan.num_gpus)))}."
     trillion = units.show_money(plan.cost.cost_per_token_usd * 1e12)
-    days = 1e12 / plan.predicted.tokens_per_s / money.goodput / 86400
+    days = 1e12 / plan.predicted.tokens_per_s / plan.cost.goodput / 86400
     return (
         f"<p>A trillion tokens cost <b>{trillion}</b> ({escape(plan.cost.basis)}) and take <b>{days:,.0f} days</b>. "
         f"{failed}</p>"

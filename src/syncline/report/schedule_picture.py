@@ -106,7 +106,7 @@ def _transfers(moves: Moves) -> list[tuple[int, int, int, list[int]]]:
 
 
 def _head(schedule: Schedule, part: Strand, strand: int) -> list[str]:
-    sub = f"{schedule.collective}; {part.num_rounds} rounds, {part.num_chunks} chunks"
+    sub = f"{schedule.collective}; {part.num_rounds} rounds, {part.num_chunks * part.pieces} chunks"
     if len(schedule.strands) > 1:
         sub += f"; strand {strand} of {len(schedule.strands)}: {part.share} of the buffer, channel {part.channel}"
     return [

@@ -6,10 +6,10 @@ launch.rank, launch.num_ranks, launch.launcher          # 3, 8, "torchrun"
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from syncline.describe.hostlist import expand
 from syncline.errors import UsageError
 
 DEFAULT_PORT = 29400
@@ -92,10 +92,10 @@ def _how_to_set(launcher: str) -> str:
 
 def first_of_hostlist(text: str) -> str:
     """Return the first host of Slurm's short form: "gpu[007-010,12],login" is "gpu007"."""
-    match = re.match(r"([^\[,]*)(?:\[(\d+)[^\]]*\])?", text.strip())
-    if match is None or not match.group(0):
+    names = expand(text, "environment of srun")
+    if not names:
         raise UsageError(f'"{text:.60}" is not a list of hosts.', where="environment of srun")
-    return match.group(1) + (match.group(2) or "")
+    return names[0]
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:

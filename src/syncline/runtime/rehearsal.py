@@ -22,16 +22,16 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from syncline import __version__
-from syncline.codec.scheme import scheme
+from syncline.codec.names import scheme
 from syncline.program.overlap import Stages, Work
-from syncline.runtime.exchange import Exchange, Place
 from syncline.runtime.group import Group
-from syncline.runtime.memory_wire import MemoryWire, wires
-from syncline.runtime.settings import Settings
-from syncline.runtime.start import synchronize
-from syncline.runtime.step import IGNORES, Step
+from syncline.runtime.sync.exchange import Exchange, Place
+from syncline.runtime.sync.settings import Settings
+from syncline.runtime.sync.start import synchronize
+from syncline.runtime.sync.step import IGNORES, Step
+from syncline.runtime.wire.memory_wire import MemoryWire, wires
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
+from syncline.version import __version__
 
 BUCKET_MB = 4.0
 VOCABULARY = 256

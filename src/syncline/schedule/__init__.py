@@ -6,25 +6,25 @@ proved = verify(ring(8))
 
 from __future__ import annotations
 
-from syncline.schedule.bruck import bruck
 from syncline.schedule.collective import ALL, Collective, Kind
 from syncline.schedule.counts import Traffic, counted_law, sent_bytes, traffic
-from syncline.schedule.direct import direct
-from syncline.schedule.dragonfly import dragonfly
-from syncline.schedule.families import FAMILIES, Family, Options, build
-from syncline.schedule.halving_doubling import halving_doubling, recursive_doubling
-from syncline.schedule.hierarchical import hierarchical
-from syncline.schedule.in_network import in_network
+from syncline.schedule.family.bruck import bruck
+from syncline.schedule.family.direct import direct
+from syncline.schedule.family.dragonfly import dragonfly
+from syncline.schedule.family.families import FAMILIES, Family, Options, build
+from syncline.schedule.family.halving_doubling import halving_doubling, recursive_doubling
+from syncline.schedule.family.hierarchical import hierarchical
+from syncline.schedule.family.in_network import in_network
+from syncline.schedule.family.parameter_server import parameter_server
+from syncline.schedule.family.ring import ring
+from syncline.schedule.family.torus import torus
+from syncline.schedule.family.tree import double_tree, tree
+from syncline.schedule.family.weighted import balanced, striped, weighted
 from syncline.schedule.kernel import Kernel, Stage
 from syncline.schedule.law import CostLaw
 from syncline.schedule.moves import Moves, Op, Round, Runs
-from syncline.schedule.parameter_server import parameter_server
-from syncline.schedule.ring import ring
+from syncline.schedule.proof.verify import Proved, verify
 from syncline.schedule.schedule import NO_HOME, Schedule, Strand
-from syncline.schedule.torus import torus
-from syncline.schedule.tree import double_tree, tree
-from syncline.schedule.verify import Proved, verify
-from syncline.schedule.weighted import balanced, striped, weighted
 
 __all__ = [
     "ALL",

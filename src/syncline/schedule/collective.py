@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import ScheduleError
 
 Ints = NDArray[np.int64]
@@ -164,7 +165,7 @@ class Collective:
             return block // self.num_ranks
         return block % self.num_ranks if who == "column" else block
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the collective as a JSON object."""
         out: dict[str, Any] = {"kind": str(self.kind), "num_ranks": self.num_ranks}
         if self.kind in ROOTED:

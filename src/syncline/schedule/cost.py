@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import ScheduleError
 from syncline.fabric import Fabric, Tier
 from syncline.fabric.route import Routes
-from syncline.fabric.torus import Torus
+from syncline.fabric.topology.torus import Torus
 from syncline.schedule.collective import Ints
 from syncline.schedule.counts import Traffic, sent_bytes, traffic
-from syncline.schedule.families import Options
+from syncline.schedule.family.families import Options
 from syncline.schedule.schedule import NO_HOME, Schedule
 
 CLASSES = ("inside_host", "inside_rack", "across", "to_helpers")
@@ -42,7 +42,7 @@ class Cost:
     busiest_bytes: int
     least_time_s: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the cost as the object that `--json` prints."""
         used = self.links_used
         return {

@@ -43,7 +43,7 @@ def sent_bytes(schedule: Schedule, size_bytes: int) -> Ints:
     """
     out = np.zeros(schedule.num_vertices, dtype=np.int64)
     for number, strand in enumerate(schedule.strands):
-        out += _sent(schedule, strand, schedule.chunk_bytes(number, size_bytes))
+        out += _sent(schedule, strand, schedule.whole_chunk_bytes(number, size_bytes))
     return out
 
 
@@ -66,7 +66,7 @@ def traffic(schedule: Schedule, size_bytes: int) -> Traffic:
     home = schedule.device_rank()
     parts: list[tuple[Ints, Ints, Ints]] = []
     for number, strand in enumerate(schedule.strands):
-        sizes = schedule.chunk_bytes(number, size_bytes)
+        sizes = schedule.whole_chunk_bytes(number, size_bytes)
         parts += [pair for stage in strand.stages for pair in _stage_pairs(stage, sizes)]
     none = np.zeros(0, dtype=np.int64)
     src, dst, nbytes = (np.concatenate([none, *(part[k] for part in parts)]) for k in range(3))

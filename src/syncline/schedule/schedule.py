@@ -4,6 +4,9 @@
              -> stages   one after the other
              -> kernel   rounds of moves over a small group, done by many groups at once
 
+A strand may be pipelined: each of its chunks is cut in `pieces`, and while one piece is in its last round the others
+follow one round apart. Stages of different levels then work at the same time.
+
 Rules of execution, which `verify` proves against and every executor keeps:
 - a vertex starts round k of a strand when its own part of round k - 1 is done (strands do not wait for each other);
 - all sends of a round read what was there before the round; a copy lands in place, a reduction is added after the
@@ -13,9 +16,11 @@ Rules of execution, which `verify` proves against and every executor keeps:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import chain, repeat
 from math import prod
 
 import numpy as np
@@ -33,7 +38,9 @@ MAX_CHANNELS = 1024
 class Strand:
     """A share of every block of the buffer, on a channel of its own, in stages.
 
-    `weights` makes the chunks uneven (collectives of one block only: the others have `Collective.sizes`).
+    `weights` makes the chunks uneven (collectives of one block only: the others have `Collective.sizes`). With
+    `pieces` the stages are done by one piece of every chunk after the other, each starting one round later than the
+    one before: piece p does round t - p of the stages in round t. Piece p of chunk c is chunk `c * pieces + p`.
     """
 
     stages: tuple[Stage, ...]
@@ -42,19 +49,43 @@ class Strand:
     channel: int = 0
     rail: int | None = None
     weights: tuple[int, ...] = ()
+    pieces: int = 1
 
     @property
-    def num_rounds(self) -> int:
+    def stage_rounds(self) -> int:
+        """Count the rounds that one piece goes through."""
         return sum(stage.kernel.num_rounds for stage in self.stages)
 
     @property
+    def num_rounds(self) -> int:
+        rounds = self.stage_rounds
+        return rounds + self.pieces - 1 if rounds else 0
+
+    @property
     def num_moves(self) -> int:
-        return sum(stage.num_moves for stage in self.stages)
+        return sum(stage.num_moves for stage in self.stages) * self.pieces
 
     def steps(self) -> Iterator[Moves]:
         """Yield the single moves of one round after the other, in vertices and chunks of the strand."""
-        for stage in self.stages:
-            yield from stage.steps()
+        unit = (moves for stage in self.stages for moves in stage.steps())
+        return unit if self.pieces == 1 else in_pieces(unit, self.pieces)
+
+    def whole(self) -> Strand:
+        """Return the strand with all pieces of a chunk as one."""
+        return replace(self, pieces=1)
+
+
+def in_pieces(unit: Iterator[Moves], pieces: int) -> Iterator[Moves]:
+    """Yield the rounds in which piece p does round t - p of `unit`, one piece behind the other."""
+    nothing = Moves.join([])
+    window: deque[Moves] = deque(maxlen=pieces)
+    for moves in chain(unit, repeat(nothing, pieces - 1)):
+        window.appendleft(moves)
+        yield Moves.join([_piece(part, p, pieces) for p, part in enumerate(window) if len(part)])
+
+
+def _piece(moves: Moves, piece: int, pieces: int) -> Moves:
+    return Moves(moves.src, moves.dst, moves.chunk * pieces + piece, moves.op)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,12 +152,18 @@ class Schedule:
         first = _scaled(block_bytes, low)
         share = _scaled(block_bytes, low + part.share) - first
         per_block = part.num_chunks // collective.num_blocks
-        upper = _cumulative(part.weights or (1,) * per_block)
+        upper = _cumulative(part.weights or (1,) * per_block, part.pieces)
         whole, rest = np.divmod(share, upper[-1])
         cuts = whole[:, None] * upper + rest[:, None] * upper // upper[-1]
         nbytes = np.diff(cuts, prepend=0, axis=1)
         start = np.cumsum(block_bytes) - block_bytes + first
         return (start[:, None] + cuts - nbytes).ravel(), nbytes.ravel()
+
+    def whole_chunk_bytes(self, strand: int, size_bytes: int) -> Ints:
+        """Return the bytes of each chunk of a strand with all its pieces together."""
+        pieces = self.strands[strand].pieces
+        total: Ints = self.chunk_bytes(strand, size_bytes).reshape(-1, pieces).sum(axis=1)
+        return total
 
     def device_rank(self) -> Ints:
         """Return, per vertex, the rank on whose device it lives, or `NO_HOME`."""
@@ -136,17 +173,23 @@ class Schedule:
     def rank_moves(self, rank: int) -> Iterator[tuple[int, int, Moves]]:
         """Yield (strand, round, the moves this vertex sends or receives), expanding only this vertex's groups."""
         for number, strand in enumerate(self.strands):
-            first = 0
-            for stage in strand.stages:
-                mine = _only_groups_of(stage, rank)
-                for k, moves in enumerate(mine.steps() if mine else ()):
-                    keep = np.flatnonzero((moves.src == rank) | (moves.dst == rank))
-                    if len(keep):
-                        yield number, first + k, moves.pick(keep)
-                first += stage.kernel.num_rounds
+            unit = (moves for stage in strand.stages for moves in _moves_of(stage, rank))
+            for k, moves in enumerate(unit if strand.pieces == 1 else in_pieces(unit, strand.pieces)):
+                if len(moves):
+                    yield number, k, moves
 
     def __str__(self) -> str:
         return f"{self.name}: {self.collective}, {self.num_rounds} rounds, {self.num_moves} moves"
+
+
+def _moves_of(stage: Stage, vertex: int) -> Iterator[Moves]:
+    """Yield what one vertex sends or receives, one round of the stage after the other."""
+    mine = _only_groups_of(stage, vertex)
+    if mine is None:
+        yield from repeat(Moves.join([]), stage.kernel.num_rounds)
+        return
+    for moves in mine.steps():
+        yield moves.pick(np.flatnonzero((moves.src == vertex) | (moves.dst == vertex)))
 
 
 def _only_groups_of(stage: Stage, vertex: int) -> Stage | None:
@@ -156,8 +199,8 @@ def _only_groups_of(stage: Stage, vertex: int) -> Stage | None:
     return Stage(stage.kernel, stage.members[rows], stage.base[rows], stage.index, stage.spans)
 
 
-def _cumulative(weights: tuple[int, ...]) -> Ints:
-    return np.cumsum(np.asarray(weights, dtype=np.int64))
+def _cumulative(weights: tuple[int, ...], pieces: int = 1) -> Ints:
+    return np.cumsum(np.repeat(np.asarray(weights, dtype=np.int64), pieces))
 
 
 def _scaled(sizes: Ints, share: Fraction) -> Ints:
@@ -169,11 +212,18 @@ def _scaled(sizes: Ints, share: Fraction) -> Ints:
 def _check_strand(schedule: Schedule, strand: Strand, where: str) -> None:
     if strand.share.denominator >= 1 << 31:
         raise ScheduleError("the share's denominator must stay below 2^31.", where=where)
+    if strand.pieces < 1:
+        raise ScheduleError(f"a chunk has at least one piece, not {strand.pieces}.", where=where)
     schedule.collective.check_chunks(strand.num_chunks)
+    schedule.collective.check_chunks(strand.num_chunks * strand.pieces)
     if strand.weights:
         if schedule.collective.kind in OWNED | PAIRED:
             raise ScheduleError(f"{schedule.collective.kind} takes its uneven sizes from the collective.", where=where)
-        if len(strand.weights) != strand.num_chunks or min(strand.weights) < 0 or not 0 < sum(strand.weights) < 1 << 31:
+        if (
+            len(strand.weights) != strand.num_chunks
+            or min(strand.weights) < 0
+            or not (0 < sum(strand.weights) * strand.pieces < 1 << 31)
+        ):
             raise ScheduleError(f"{strand.num_chunks} chunks need as many weights, not negative, that add up to less "
                                 f"than 2^31.", where=where)  # fmt: skip
     for number, stage in enumerate(strand.stages):
@@ -217,3 +267,26 @@ def alike(stages: tuple[Stage, ...], num_chunks: int, channels: int) -> tuple[St
     if not 1 <= channels <= MAX_CHANNELS:
         raise ScheduleError(f"{channels} channels are outside 1 to {MAX_CHANNELS}.")
     return tuple(Strand(stages, num_chunks, Fraction(1, channels), channel=c) for c in range(channels))
+
+
+def pipelined(schedule: Schedule, pieces: int) -> Schedule:
+    """Return the schedule with each chunk cut in `pieces` that follow each other one round apart.
+
+    For S rounds that need U when done one after the other, and T on the busiest link, the time falls from U towards T:
+    about (S + p - 1) latencies + U/p + (1 - 1/p) T. The proof of the schedule is the proof of every piece.
+    """
+    if pieces < 1:
+        raise ScheduleError(f"a pipeline has at least one chunk, not {pieces}.")
+    return replace(schedule, strands=tuple(replace(strand, pieces=pieces) for strand in schedule.strands))
+
+
+def reordered(schedule: Schedule, order: Ints, root: int = 0) -> Schedule:
+    """Return the schedule with rank `order[r]` for rank r; for collectives in which no rank owns a block."""
+    goal = schedule.collective
+    if goal.kind in OWNED | PAIRED or schedule.num_helpers or sorted(order.tolist()) != list(range(schedule.num_ranks)):
+        raise ScheduleError(f"{schedule.name}: only ranks that own no block can change places, each with one other.")
+    strands = tuple(
+        replace(strand, stages=tuple(replace(stage, members=order[stage.members]) for stage in strand.stages))
+        for strand in schedule.strands
+    )
+    return replace(schedule, collective=replace(goal, root=root), strands=strands)

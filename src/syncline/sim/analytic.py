@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.schedule import Kind
-from syncline.sim.maxplus import max_plus_end_s
-from syncline.sim.routing import Floats
-from syncline.sim.wired import Wired
+from syncline.sim.flow.maxplus import max_plus_end_s
+from syncline.sim.flow.routing import Floats
+from syncline.sim.flow.wired import Wired
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,31 @@
-"""Schedules worth trying for a collective on a cluster, by name."""
+"""Schedules worth trying for a collective on a cluster, by name.
+
+Flat families over all ranks, and the same kernels level by level, where the levels are those the fabric has (domain or
+host, leaf, pod, site). Where a pipeline helps, schedules are made with one chunk: `sweep` chooses how many.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 
 from syncline.errors import ScheduleError, SimulationError
 from syncline.fabric import Fabric
-from syncline.schedule import FAMILIES, Collective, Kind, Proved, Schedule, Strand, build, hierarchical, ring, verify
+from syncline.program import place
+from syncline.program.levels import Nest, nest
+from syncline.schedule.collective import OWNED, PAIRED, Collective, Kind
 from syncline.schedule.cost import fitted
-from syncline.schedule.families import Options
+from syncline.schedule.family.all_rails import KINDS as ALL_RAILS
+from syncline.schedule.family.all_rails import all_rails
+from syncline.schedule.family.families import FAMILIES, Options, build
+from syncline.schedule.family.hierarchical import KINDS as LEVELLED
+from syncline.schedule.family.hierarchical import hierarchical
+from syncline.schedule.family.ring import ring
+from syncline.schedule.proof.verify import Proved, verify
+from syncline.schedule.schedule import Schedule, Strand, reordered
 
 NAMES = {
     "allreduce": Kind.ALL_REDUCE,
@@ -25,6 +39,14 @@ NAMES = {
 
 MAX_RANKS_DIRECT = 2048
 """Past this an all-to-all has more pairs than are simulated one by one."""
+
+MAX_ALL_PAIRS = 128
+"""Ranks that exchange with each other in one round of a collective that has other ways."""
+
+MAX_ROUND_FLOWS = 1 << 18
+"""Flows of one round of a level in which all pairs exchange; beyond, the level halves and doubles."""
+
+Makers = dict[str, Callable[[], Schedule]]
 
 
 def rail_rings(num_hosts: int, per_host: int) -> Schedule:
@@ -45,37 +67,111 @@ def rail_rings(num_hosts: int, per_host: int) -> Schedule:
     return Schedule("rail-rings", goal, tuple(strands), family="ring")
 
 
-def candidates(fabric: Fabric, kind: Kind, num_ranks: int) -> dict[str, Callable[[], Schedule]]:
-    """Return makers of the schedules that suit a collective on the first `num_ranks` GPUs of a fabric."""
-    per_host = int(np.bincount(fabric.gpu_host).max())
-    hosts, rest = divmod(num_ranks, per_host)
-    grid = per_host > 1 and hosts > 1 and rest == 0
-    found: dict[str, Callable[[], Schedule]] = {}
-    for name in ("ring", "tree", "double-tree", "recursive-doubling", "halving-doubling", "bruck"):
-        if kind in FAMILIES[name].kinds and not (name == "bruck" and kind is Kind.ALL_REDUCE):
-            found[name] = _maker(name, num_ranks, kind)
-    if kind in (Kind.ALL_TO_ALL, Kind.ALL_GATHER, Kind.REDUCE_SCATTER):
-        for name in ("direct", "pairwise"):
-            if kind in FAMILIES[name].kinds and num_ranks <= MAX_RANKS_DIRECT:
-                found[name] = _maker(name, num_ranks, kind)
-    if grid and kind in FAMILIES["hierarchical"].kinds:
-        found["hierarchical"] = lambda: hierarchical((hosts, per_host), kind)
-        found["hierarchical-halving"] = lambda: hierarchical(
-            (hosts, per_host), kind, families=("halving-doubling", "ring")
-        )
+def candidates(fabric: Fabric, kind: Kind, num_ranks: int, *, chunks: int = 0, nested: Nest | None = None) -> Makers:
+    """Return makers of the schedules that suit a collective on these ranks.
+
+    `nested` are the levels of their placement (by default of the first `num_ranks` GPUs); `chunks` is the depth of the
+    pipelines that families make themselves (0: their own).
+    """
+    levels = nested or nest(place("auto", fabric, num_ranks))
+    found = _flat(kind, num_ranks, chunks)
     for name, fact in (("torus", "torus_shape"), ("dragonfly", "dragonfly_groups")):
         if fabric.facts.get(fact) and kind in FAMILIES[name].kinds and num_ranks == fabric.num_gpus:
             found[name] = _fitted(name, fabric, kind)
-    if kind is Kind.ALL_REDUCE:
-        if grid and num_ranks <= MAX_RANKS_DIRECT * 4:
-            found["rail-rings"] = lambda: rail_rings(hosts, per_host)
-        if len(fabric.switches):
-            found["in-network"] = _maker("in-network", num_ranks, kind)
+    if levels.two_levels and (levels.in_order or kind not in OWNED | PAIRED):
+        found |= _levelled(levels, kind, deep=not fabric.facts.get("torus_shape"))
+    if kind is Kind.ALL_REDUCE and len(fabric.switches):
+        found["in-network"] = _maker("in-network", num_ranks, kind, chunks)
     return found
 
 
-def _maker(name: str, num_ranks: int, kind: Kind) -> Callable[[], Schedule]:
-    return lambda: build(name, num_ranks, kind=kind)
+def _flat(kind: Kind, num_ranks: int, chunks: int) -> Makers:
+    """Return the families that work on all ranks at once."""
+    names = ["ring", "tree", "double-tree", "recursive-doubling", "halving-doubling"]
+    names += ["bruck"] if kind is not Kind.ALL_REDUCE else []
+    if kind in (Kind.ALL_TO_ALL, Kind.ALL_GATHER, Kind.REDUCE_SCATTER) and num_ranks <= MAX_RANKS_DIRECT:
+        names += ["direct", "pairwise"]
+    elif num_ranks <= MAX_ALL_PAIRS:
+        names += ["direct", "one-shot", "scatter-allgather"]
+    return {name: _maker(name, num_ranks, kind, chunks) for name in names if kind in FAMILIES[name].kinds}
+
+
+def _levelled(levels: Nest, kind: Kind, *, deep: bool) -> Makers:
+    """Return the schedules that work level by level: hosts (or domains) and all else as two levels, and all levels."""
+    assert levels.two_levels is not None
+    two, found = levels.two_levels, Makers()
+    if kind in LEVELLED:
+        found["hierarchical"] = _on(levels, kind, two, ("ring", "ring"))
+    if kind in (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER):
+        found["hierarchical-halving"] = _on(levels, kind, two, ("halving-doubling", "ring"))
+    if kind is Kind.ALL_REDUCE and levels.in_order and prod(two) <= MAX_RANKS_DIRECT * 4:
+        found["rail-rings"] = lambda: rail_rings(*two)
+    if not deep:
+        return found
+    for ending, shape in (("", two), ("-levels", levels.shape)):
+        if ending and shape == two:
+            continue
+        if kind in LEVELLED:
+            found["hierarchical-direct" + ending] = _on(levels, kind, shape, _exchanges(shape))
+            if kind not in ALL_RAILS:
+                found["hierarchical-mixed" + ending] = _on(levels, kind, shape, _mixed(shape))
+        if kind is Kind.ALL_REDUCE:
+            found["hierarchical-one-shot" + ending] = _on(levels, kind, shape, _shots(shape))
+            if ending:
+                found["hierarchical-levels"] = _on(levels, kind, shape, ("ring",) * len(shape))
+        if kind in ALL_RAILS:
+            found["all-rails" + ending] = _all_rails(levels, kind, shape, _spreads(shape))
+            found["all-rails-tree" + ending] = _all_rails(levels, kind, shape, ("tree", *_spreads(shape)[1:]))
+    return found
+
+
+def _few(shape: tuple[int, ...], axis: int) -> bool:
+    """Whether all pairs of a level may exchange in one round without more flows than can be simulated."""
+    return prod(shape) * (shape[axis] - 1) <= MAX_ROUND_FLOWS
+
+
+def _exchanges(shape: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple("direct" if _few(shape, axis) else "halving-doubling" for axis in range(len(shape)))
+
+
+def _mixed(shape: tuple[int, ...]) -> tuple[str, ...]:
+    return ("halving-doubling", *_exchanges(shape)[1:])
+
+
+def _shots(shape: tuple[int, ...]) -> tuple[str, ...]:
+    return ("one-shot" if _few(shape, 0) else "recursive-doubling", *("one-shot",) * (len(shape) - 1))
+
+
+def _spreads(shape: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple("scatter-allgather" if _few(shape, axis) else "tree" for axis in range(len(shape)))
+
+
+def _on(levels: Nest, kind: Kind, shape: tuple[int, ...], families: tuple[str, ...]) -> Callable[[], Schedule]:
+    def make() -> Schedule:
+        for axis, name in enumerate(families):
+            if name == "one-shot" and not _few(shape, axis):
+                raise ScheduleError(f"one-shot over {shape[axis]:,} ranks has too many flows.")
+        root = _first_rank(levels) if kind in ALL_RAILS else 0
+        return _in_place(levels, hierarchical(shape, kind, families=families, root=root, chunks=1))
+
+    return make
+
+
+def _all_rails(levels: Nest, kind: Kind, shape: tuple[int, ...], families: tuple[str, ...]) -> Callable[[], Schedule]:
+    return lambda: _in_place(levels, all_rails(shape, kind, families=families, root=_first_rank(levels)))
+
+
+def _first_rank(levels: Nest) -> int:
+    """Return where rank 0, the root, stands in the order of the levels."""
+    return int(np.flatnonzero(levels.order == 0)[0])
+
+
+def _in_place(levels: Nest, schedule: Schedule) -> Schedule:
+    return schedule if levels.in_order else reordered(schedule, levels.order)
+
+
+def _maker(name: str, num_ranks: int, kind: Kind, chunks: int) -> Callable[[], Schedule]:
+    return lambda: build(name, num_ranks, kind=kind, chunks=chunks)
 
 
 def _fitted(name: str, fabric: Fabric, kind: Kind) -> Callable[[], Schedule]:
@@ -87,22 +183,34 @@ AUTO_SKIPS = frozenset({"in-network"})
 """Left out of `auto`: reducing switches must be there and be switched on, which only the user knows."""
 
 
-def find(fabric: Fabric, kind: Kind, num_ranks: int, algorithm: str) -> Proved:
-    """Return one schedule by name, proved: of the candidates, or any family."""
+def usual(fabric: Fabric, kind: Kind, num_ranks: int) -> str:
+    """Return the algorithm to take where none is named: a ring, or the first that does this collective."""
     known = candidates(fabric, kind, num_ranks)
+    return "ring" if kind in FAMILIES["ring"].kinds or not known else next(iter(known))
+
+
+def find(
+    fabric: Fabric, kind: Kind, num_ranks: int, algorithm: str, *, chunks: int = 0, nested: Nest | None = None
+) -> Proved:
+    """Return one schedule by name, proved: of the candidates, or any family."""
+    known = candidates(fabric, kind, num_ranks, chunks=chunks, nested=nested)
     if algorithm in known:
         return verify(known[algorithm]())
+    if algorithm in FAMILIES and kind in FAMILIES[algorithm].kinds:
+        return verify(build(algorithm, num_ranks, kind=kind, chunks=chunks))
     if algorithm in FAMILIES:
-        return verify(build(algorithm, num_ranks, kind=kind))
+        raise SimulationError(f"{algorithm} does no {kind.value}.", hint=f"One of: {', '.join(known)}.")
     raise SimulationError(f'no algorithm is called "{algorithm}".',
                           hint=f"One of: {', '.join(dict.fromkeys((*known, *FAMILIES)))}; "
-                               "`syncline simulate` also takes auto and nccl.")  # fmt: skip
+                               "`syncline simulate` also takes auto, nccl and a file.")  # fmt: skip
 
 
-def proved(fabric: Fabric, kind: Kind, num_ranks: int) -> dict[str, Proved]:
+def proved(
+    fabric: Fabric, kind: Kind, num_ranks: int, *, chunks: int = 0, nested: Nest | None = None
+) -> dict[str, Proved]:
     """Return every candidate that can be made for this many ranks, proved."""
     found = {}
-    for name, make in candidates(fabric, kind, num_ranks).items():
+    for name, make in candidates(fabric, kind, num_ranks, chunks=chunks, nested=nested).items():
         if name in AUTO_SKIPS:
             continue
         try:

@@ -14,12 +14,12 @@ import numpy as np
 from syncline.errors import SimulationError
 from syncline.fabric import Fabric
 from syncline.fabric.fabric import Kind
-from syncline.fabric.faults import Fault, links_of_fault
+from syncline.fabric.faults import FailedPart, links_of_fault
 from syncline.program import Placement, Program, lower, place
 from syncline.program.placement import given
-from syncline.sim.candidates import NAMES, find
-from syncline.sim.flow import Background, Job, LinkEvent, Outcome, simulate
-from syncline.sim.routing import Network, NetworkOptions
+from syncline.sim.candidates import NAMES, find, usual
+from syncline.sim.flow.flow import Background, FlowJob, LinkEvent, Outcome, simulate
+from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.scenario import Event, JobPart, Scenario, Traffic
 
 
@@ -66,7 +66,7 @@ def play(scenario: Scenario, fabric: Fabric, *, record: bool = False, options: N
 
     `options` are used instead of the scenario's own.
     """
-    network = Network(fabric, options or scenario.network.options)
+    network = FlowNetwork(fabric, options or scenario.network.options)
     jobs, last = _flow_jobs(scenario, fabric)
     outcome = simulate(
         jobs,
@@ -86,33 +86,33 @@ def play(scenario: Scenario, fabric: Fabric, *, record: bool = False, options: N
     return Report(outcome, tuple(reports))
 
 
-def _flow_jobs(scenario: Scenario, fabric: Fabric) -> tuple[list[Job], dict[str, tuple[int, int]]]:
+def _flow_jobs(scenario: Scenario, fabric: Fabric) -> tuple[list[FlowJob], dict[str, tuple[int, int]]]:
     """Return the engine's jobs, and by name the first and the last of each part's repetitions."""
-    jobs: list[Job] = []
+    jobs: list[FlowJob] = []
     last: dict[str, tuple[int, int]] = {}
     for part in scenario.jobs:
         program = program_of(fabric, part)
         first = len(jobs)
         for repetition in range(part.repeat):
             after = (len(jobs) - 1,) if repetition else tuple(last[other][1] for other in part.after)
-            jobs.append(
-                Job(program, part.size, part.name, part.start, after, part.compute, part.share, dict(part.slow))
-            )
+            start = part.start + repetition * part.period
+            jobs.append(FlowJob(program, part.size, part.name, start, after, part.compute, part.share, dict(part.slow)))
         last[part.name] = (first, len(jobs) - 1)
     return jobs, last
 
 
-def _alone(job: Job, first: int) -> Job:
+def _alone(job: FlowJob, first: int) -> FlowJob:
     """Return a repetition of a job as it would be with the cluster to itself, from time 0."""
     after = tuple(other - first for other in job.after if other >= first)
-    return Job(job.program, job.size_bytes, job.name, 0.0, after, job.compute_s)
+    return FlowJob(job.program, job.size_bytes, job.name, 0.0, after, job.compute_s)
 
 
 def program_of(fabric: Fabric, part: JobPart) -> Program:
     """Return the program of a job on the GPUs it names."""
     placed = _placement(fabric, part)
     kind = NAMES[part.collective]
-    return lower(find(fabric, kind, placed.num_ranks, part.algorithm), placed)
+    algorithm = part.algorithm or usual(fabric, kind, placed.num_ranks)
+    return lower(find(fabric, kind, placed.num_ranks, algorithm), placed)
 
 
 def _placement(fabric: Fabric, part: JobPart) -> Placement:
@@ -145,7 +145,7 @@ def read_hosts(text: str, num_hosts: int) -> list[int]:
 
 def _events_of(fabric: Fabric, event: Event) -> list[LinkEvent]:
     # Several cables of a device: each is one event; both directions of a cable are the engine's affair.
-    links = links_of_fault(fabric, Fault(link=event.link, device=event.device, which=event.which))
+    links = links_of_fault(fabric, FailedPart(link=event.link, device=event.device, which=event.which))
     cables = sorted({int(link) & ~1 for link in links})
     full = fabric.links.rate_Bps
     factor = {cable: 1.0 if event.rate == "full" else min(1.0, event.rate / float(full[cable])) for cable in cables}

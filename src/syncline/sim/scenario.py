@@ -16,14 +16,14 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
+from syncline.describe.document import Document
+from syncline.describe.mistakes import problem, read_described
 from syncline.errors import DescriptionError
-from syncline.fabric.document import Document
 from syncline.fabric.fabric import Tier
-from syncline.fabric.network import Rate, Seconds, Size, Strict
+from syncline.fabric.topology.network import Rate, Seconds, Size, Strict
 from syncline.sim.candidates import NAMES
-from syncline.sim.expand import Share
-from syncline.sim.routing import NetworkOptions, Routing
-from syncline.workload.described import problem, read_described
+from syncline.sim.flow.expand import Share
+from syncline.sim.flow.routing import NetworkOptions, Routing
 
 GUIDE = "docs/guides/scenario.md"
 MAX_COPIES = 1000
@@ -47,7 +47,8 @@ class JobPart(Treatment):
 
     name: str
     collective: str = "allreduce"
-    algorithm: str = "ring"
+    algorithm: str = ""
+    """Default: a ring, or what does the collective where no ring does."""
     size: Size
     hosts: str | None = None
     ranks: int | None = Field(default=None, ge=1)
@@ -56,6 +57,8 @@ class JobPart(Treatment):
     after: tuple[str, ...] = ()
     compute: Seconds = 0.0
     repeat: int = Field(default=1, ge=1, le=MAX_COPIES)
+    period: Seconds = 0.0
+    """Repetition k not before `start` + k x `period`: the slots of `syncline share`."""
     slow: Mapping[int, float] = Field(default_factory=dict)
 
     @model_validator(mode="after")

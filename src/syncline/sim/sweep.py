@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from syncline.codec.codec import RAW, Codec
@@ -11,53 +11,115 @@ from syncline.errors import SimulationError
 from syncline.program import Placement, lower
 from syncline.schedule import Kind, Proved
 from syncline.sim.analytic import bounds
-from syncline.sim.estimate import Estimate, estimate
-from syncline.sim.fold import barrier_s
-from syncline.sim.routing import Network
-from syncline.sim.wired import Wired, wire
+from syncline.sim.flow.estimate import Estimate, estimate
+from syncline.sim.flow.routing import FlowNetwork
+from syncline.sim.flow.wired import Wired, fingerprint, wire
+from syncline.sim.pipeline import MAX_CHUNKS, USUAL_CHUNKS, Pace, pace, wired_in_pieces
+
+WORTH_PRICING = 1.25
+"""A pipeline whose quick guess is this much slower than the best so far is not simulated."""
+
+FAR_BEHIND = 1.5
+"""Whose busiest link alone needs this much longer than the winner is not worth the search for its best chunks."""
 
 
 @dataclass(frozen=True, eq=False)
 class Contest:
-    """Algorithms on one network, ready to be priced at any size."""
+    """Algorithms on one network, ready to be priced at any size.
 
-    network: Network
+    `chunks` is into how many chunks each algorithm cuts the buffer for its pipeline: 0 leaves that to the size.
+    """
+
+    network: FlowNetwork
     wired: dict[str, Wired]
+    chunks: int = 1
+    _paces: dict[str, Pace] = field(default_factory=dict)
+    _cut: dict[tuple[str, int], Wired] = field(default_factory=dict)
+    _last: dict[tuple[bytes, int, int, str], Estimate] = field(default_factory=dict)
+    """Estimates by program: two names for the same flows on the same connections are priced once."""
 
     @classmethod
-    def of(cls, schedules: dict[str, Proved], placement: Placement, network: Network, codec: Codec = RAW) -> Contest:
+    def of(
+        cls,
+        schedules: dict[str, Proved],
+        placement: Placement,
+        network: FlowNetwork,
+        codec: Codec = RAW,
+        *,
+        chunks: int = 1,
+    ) -> Contest:
         """Return the contest of these schedules on one placement."""
         if not schedules:
             raise SimulationError(
                 f"no algorithm suits this collective on {placement.num_ranks:,} ranks.",
                 hint="An all-to-all is simulated pair by pair, up to 2,048 ranks: give fewer with --ranks.",
             )
-        return cls(network, {name: wire(lower(s, placement, codec), network) for name, s in schedules.items()})
+        wired = {name: wire(lower(s, placement, codec), network) for name, s in schedules.items()}
+        return cls(network, wired, chunks)
 
-    def one(self, name: str, size_bytes: int, level: str = "flow") -> Estimate:
-        """Return one algorithm's estimate."""
-        return replace(estimate(self.wired[name], self.network, size_bytes, level=level), algorithm=name)
+    def one(self, name: str, size_bytes: int, level: str = "flow", *, most: int = MAX_CHUNKS) -> Estimate:
+        """Return one algorithm's estimate, with as many chunks as suit the size (at most `most`)."""
+        options = [self.chunks] if self.chunks else self._pace(name).options(size_bytes, most)
+        return min((self._priced(name, c, size_bytes, level) for c in options), key=lambda e: e.time_s)
+
+    def at(self, estimate: Estimate) -> Wired:
+        """Return the program that an estimate of this contest is of."""
+        return self._pieces(estimate.algorithm, estimate.chunks)
 
     def best(self, size_bytes: int, level: str = "flow") -> Estimate:
         """Return the fastest estimate. An algorithm whose lower bound is later than the best so far is not simulated.
 
-        The first to be simulated is the one that is fastest with a barrier after every round: often the winner.
+        The first to be simulated is the one that a quick guess calls the fastest: often the winner.
         """
-        lower_s = {name: bounds(wired, size_bytes).lower_s for name, wired in self.wired.items()}
-        guess = min(self.wired, key=lambda name: barrier_s(self.wired[name], size_bytes))
+        entries = [(name, c) for name in self.wired for c in self._options(name, size_bytes)]
+        guess = {entry: self._pace(entry[0]).time_s(size_bytes, entry[1]) for entry in entries}
         best: Estimate | None = None
-        for name in (guess, *sorted(set(lower_s) - {guess}, key=lower_s.__getitem__)):
-            if best is not None and lower_s[name] >= best.time_s:
-                break
-            found = self.one(name, size_bytes, level)
+        for name, chunks in sorted(entries, key=guess.__getitem__):
+            if best is not None and self._hopeless(name, chunks, size_bytes, guess[name, chunks], best):
+                continue
+            found = self._priced(name, chunks, size_bytes, level)
             if best is None or found.time_s < best.time_s:
                 best = found
         assert best is not None
         return best
 
     def all(self, size_bytes: int, level: str = "flow") -> list[Estimate]:
-        """Return every algorithm's estimate, fastest first."""
-        return sorted((self.one(name, size_bytes, level) for name in self.wired), key=lambda e: e.time_s)
+        """Return every algorithm's estimate, fastest first. Who cannot come near the winner is cut in few chunks."""
+        best = self.best(size_bytes, level)
+        found = [best]
+        for name in self.wired:
+            if name != best.algorithm:
+                far = self._pace(name).bandwidth_s(size_bytes) > FAR_BEHIND * best.time_s
+                found.append(self.one(name, size_bytes, level, most=USUAL_CHUNKS if far else MAX_CHUNKS))
+        return sorted(found, key=lambda e: e.time_s)
+
+    def _hopeless(self, name: str, chunks: int, size_bytes: int, guess_s: float, best: Estimate) -> bool:
+        if self._pace(name).lower_s(size_bytes, chunks) >= best.time_s:
+            return True
+        if chunks > 1:
+            return guess_s > WORTH_PRICING * best.time_s
+        return bounds(self.wired[name], size_bytes).lower_s >= best.time_s
+
+    def _options(self, name: str, size_bytes: int) -> list[int]:
+        return [self.chunks] if self.chunks else self._pace(name).options(size_bytes)
+
+    def _pace(self, name: str) -> Pace:
+        if name not in self._paces:
+            self._paces[name] = pace(self.wired[name])
+        return self._paces[name]
+
+    def _priced(self, name: str, chunks: int, size_bytes: int, level: str) -> Estimate:
+        key = (fingerprint(self.wired[name]), chunks, size_bytes, level)
+        if key not in self._last:
+            self._last[key] = estimate(self._pieces(name, chunks), self.network, size_bytes, level=level)
+        return replace(self._last[key], algorithm=name, chunks=chunks)
+
+    def _pieces(self, name: str, chunks: int) -> Wired:
+        if chunks == 1:
+            return self.wired[name]
+        if (name, chunks) not in self._cut:
+            self._cut[name, chunks] = wired_in_pieces(self.wired[name], chunks)
+        return self._cut[name, chunks]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class Transport:
     host_Bps: float
     gpudirect: bool
     source: str
+    post_s: float = 0.0  # a sender's own time for each message of a round, one after the other (LogGP's o)
 
 
 @cache
@@ -37,6 +38,7 @@ def transports() -> dict[str, Transport]:
             float(row.get("host_GBps", "inf")) * 1e9,
             bool(row["gpudirect"]),
             str(row["source"]),
+            float(row.get("post_us", 0.0)) * 1e-6,
         )
         for name, row in table.items()
     }

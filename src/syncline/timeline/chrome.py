@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from syncline.files import atomic
+from syncline.describe.files import atomic
 from syncline.timeline import links as link_columns
 from syncline.timeline.columns import Array, Ints
 from syncline.timeline.header import header_of

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from syncline.describe.files import open_file
 from syncline.errors import TimelineError
-from syncline.files import open_file
 from syncline.timeline import links as link_columns
 from syncline.timeline import spans as span_columns
 from syncline.timeline.chrome import OPENING, OPTIONAL

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from syncline.describe.units import show_time
 from syncline.errors import TimelineError
 from syncline.timeline.align import Alignment, align
 from syncline.timeline.columns import Floats, Ints
@@ -22,7 +23,6 @@ from syncline.timeline.gaps import Gap, Gaps, LinkGaps, kind_gaps, link_gaps, na
 from syncline.timeline.source import Source
 from syncline.timeline.spans import SpanKind
 from syncline.timeline.timeline import Timeline
-from syncline.units import show_time
 
 DEFAULT_TOLERANCE = 0.01
 """Share of the predicted makespan by which a span may be off before the two are said to part."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 
+from syncline.describe.files import open_file
 from syncline.errors import TimelineError
-from syncline.files import open_file
 from syncline.timeline.chrome import OPENING, write_chrome
 from syncline.timeline.chrome_read import read_chrome
 from syncline.timeline.compact import MAGIC, read_compact, write_compact

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from syncline.describe.units import show_rate, show_size, show_time
 from syncline.timeline.align import Alignment
 from syncline.timeline.columns import Floats, Ints, mean_rate_Bps, sum_by
 from syncline.timeline.intervals import union
 from syncline.timeline.spans import SpanKind
 from syncline.timeline.timeline import Timeline
-from syncline.units import show_rate, show_size, show_time
 
 
 @dataclass(frozen=True)

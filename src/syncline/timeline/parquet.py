@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from syncline.describe.files import atomic, open_file
 from syncline.errors import TimelineError
-from syncline.files import atomic, open_file
 from syncline.timeline import spans as span_columns
 from syncline.timeline.columns import Array, ColumnError
 from syncline.timeline.header import Header, header_of, parse_json, read_header

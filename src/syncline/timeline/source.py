@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import TimelineError
 
 MAX_DEPTH = 32
@@ -63,7 +64,7 @@ class Source:
         ignores = f"; ignores {', '.join(self.ignores)}" if self.ignores else ""
         return f"{self.kind.value}: {who}{seed}{ignores}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the source as JSON writes it."""
         return {
             "kind": self.kind.value,

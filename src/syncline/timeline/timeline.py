@@ -7,9 +7,11 @@ compare(predicted, measured).lines
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -57,6 +59,11 @@ class Timeline:
         _check_index("spans", "name", self.spans.name, len(self.names), "names")
         _check_index("spans", "link", self.spans.link, len(self.links), "links")
         _check_index("samples", "link", self.samples.link, len(self.links), "links")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the timeline in the form its suffix names: .timeline, .json, .json.gz or .parquet."""
+        # The forms know this class, so they are found by name.
+        import_module("syncline.timeline.export").save(self, path)
 
     # Extent
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from syncline.errors import WatchError
 from syncline.watch.burst import Burst, BurstFinder, Peaks
@@ -20,22 +20,25 @@ from syncline.watch.clock import Clock
 from syncline.watch.counter import CounterBank, Growth
 from syncline.watch.frame import Frame
 from syncline.watch.history import History
-from syncline.watch.hub import Hub
 from syncline.watch.job import JobView
 from syncline.watch.link_map import LinkMap
 from syncline.watch.link_reader import LinkReader
 from syncline.watch.metric import METRICS, Key
 from syncline.watch.prediction import Prediction
-from syncline.watch.rules.engine import AlertEvent, RuleEngine, alert_json
+from syncline.watch.rules.engine import AlertEvent, RuleEngine
 from syncline.watch.rules.thresholds import Thresholds
 from syncline.watch.sampler import BurstSampler, Place
+from syncline.watch.serve.hub import Hub
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import Source
 from syncline.watch.sources.tcp_paths import TcpPathSource
-from syncline.watch.spans.event import SpanSource
+from syncline.watch.spans.event import AHEAD_S, Event, SpanEvent, SpanSource
 
 TICK_S = 0.25
 REST_S = 1.0
+MAX_FAILURES = 40
+"""Looks in a row that may fail before the agent gives up and says so: ten seconds of them."""
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ class Agent:
         self._cpu_s = time.process_time()
         self._problems: dict[str, str] = {}
         self._late_s = 0.0
+        self.num_failures = 0
 
     def tick(self) -> Frame:
         """Look once: read, compare, keep, tell."""
@@ -108,7 +112,7 @@ class Agent:
         peaks = self._peaks()
         stamp = self.clock.now()
         load = self._reader.update(reading, grown, peaks, now_s, self._owners())
-        busy = self._take_spans()
+        busy = self._take_spans(stamp.mono_s)
         job = self.job.state(stamp.mono_s)
         interval_s = max(stamp.mono_s - self._before.mono_s, 1e-9)
         self._seq += 1
@@ -122,8 +126,17 @@ class Agent:
     def run(self, stop: threading.Event) -> None:
         """Look every `tick_s` until told to stop; a late look moves the next ones, none is made up for."""
         next_s = time.monotonic()
+        num_failed = 0
         while not stop.is_set():
-            self.tick()
+            try:
+                self.tick()
+                num_failed = 0
+            except Exception as error:
+                # One look that fails must not end the watch; one that always does must not go unseen.
+                num_failed += 1
+                self._fail("agent", error)
+                if num_failed >= MAX_FAILURES:
+                    raise
             next_s += self.options.tick_s
             wait_s = next_s - time.monotonic()
             self._late_s = max(0.0, -wait_s)
@@ -145,19 +158,35 @@ class Agent:
 
     # Reading
 
+    def _contain(self, name: str, read: Callable[[], Answer], instead: Answer) -> Answer:
+        """Return what a source gives; whatever goes wrong in it is its own problem, told on the page."""
+        try:
+            return read()
+        except Exception as error:
+            self._fail(name, error)
+            return instead
+
+    def _fail(self, name: str, error: Exception) -> None:
+        self.num_failures += 1
+        self._problems[name] = f"failed: {type(error).__name__}: {error}"[:300]
+
     def _read(self) -> tuple[dict[Key, float], dict[Key, Growth], float]:
         reading: dict[Key, float] = {}
         for source in self._interfaces:
-            reading.update(source.read())
-            self._problems[source.name] = source.problem
+            self._problems[source.name] = ""
+            nothing: Mapping[Key, float] = {}
+            reading.update(self._contain(source.name, source.read, nothing))
+            self._problems[source.name] = self._problems[source.name] or source.problem
         now_s = self.clock.now().mono_s
         grown = self.bank.update(reading, now_s)
         for slow in self._slow:
             if now_s - slow.read_s >= REST_S - 0.5 * self.options.tick_s:
-                slow.reading = slow.source.read()
+                name = slow.source.name
+                self._problems[name] = ""
+                slow.reading = self._contain(name, slow.source.read, {})
                 slow.read_s = self.clock.now().mono_s
                 slow.grown = self.bank.update(slow.reading, slow.read_s)
-                self._problems[slow.source.name] = slow.source.problem
+                self._problems[name] = self._problems[name] or slow.source.problem
             reading.update(slow.reading)
             grown.update(slow.grown)
         self.gauges = {key: value for key, value in reading.items() if not METRICS[key.metric].is_counter}
@@ -211,24 +240,30 @@ class Agent:
                 self.bursts_total[name] = self.bursts_total.get(name, 0) + len(seen.bursts)
         return found
 
-    def _take_spans(self) -> list[tuple[float, float]]:
+    def _take_spans(self, now_s: float) -> list[tuple[float, float]]:
         from syncline.timeline import COMMUNICATION
 
         busy: list[tuple[float, float]] = []
         for source in self._spans:
-            events = source.read()
-            self._problems[source.name] = source.problem
-            self.job.add(events)
-            busy += [(e.start_s, e.end_s) for e in events if e.kind in COMMUNICATION]
+            self._problems[source.name] = ""
+            none: Sequence[Event] = ()
+            given = self._contain(source.name, source.read, none)
+            self._problems[source.name] = self._problems[source.name] or source.problem
+            # A span of the future would hide all that really comes after it.
+            events = [e for e in given if not isinstance(e, SpanEvent) or e.end_s <= now_s + AHEAD_S]
+            source.num_bad += len(given) - len(events)
+            self._contain(source.name, lambda events=events: self.job.add(events), None)  # type: ignore[misc]
+            busy += [(e.start_s, e.end_s) for e in events if isinstance(e, SpanEvent) and e.kind in COMMUNICATION]
         return busy
 
     # Telling
 
     def _alerts(self) -> tuple[dict[str, Any], ...]:
-        return tuple(alert_json(finding) for finding in self.engine.alerts())
+        return self.engine.alerts_json()
 
     def _health(self, interval_s: float) -> dict[str, Any]:
         cpu_s, self._cpu_s = self._cpu_s, time.process_time()
+        problems = {**self._problems, **{f"rule {rule}": text for rule, text in self.engine.problems.items()}}
         health: dict[str, Any] = {
             "host": self.options.host,
             "cpu_share": round((self._cpu_s - cpu_s) / interval_s, 4),
@@ -236,7 +271,7 @@ class Agent:
             "num_counters": len(self.bank),
             "num_resets": self.bank.num_resets,
             "num_clock_steps": self.clock.num_steps,
-            "problems": {name: problem for name, problem in self._problems.items() if problem},
+            "problems": {name: problem for name, problem in problems.items() if problem},
             "num_bad_spans": sum(source.num_bad for source in self._spans),
             "spans_from": [source.name for source in self._spans],
         }
@@ -250,7 +285,8 @@ class Agent:
     def _tell(self, frame: Frame, events: list[AlertEvent]) -> Frame:
         plain = [event.to_json() for event in events]
         if self.history is not None:
-            self.history.add(frame, plain)
+            history = self.history
+            self._contain("history", lambda: history.add(frame, plain), None)
         self.hub.publish(frame, plain)
         return frame
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import WatchError
 from syncline.watch.job import JobState
 from syncline.watch.links import LOAD_COLUMNS, LinkLoad, LinkTable
@@ -36,7 +37,7 @@ class Frame:
     alerts: tuple[Mapping[str, Any], ...] = ()
     health: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the frame as the page reads it: dense columns as base64 of float32, sparse ones as [link, value]."""
         dense = {name: _base64(getattr(self.load, name)) for name in _DENSE}
         return {**self._head(), **dense, **self._sparse(), "job": self.job.to_json(), "alerts": list(self.alerts)}

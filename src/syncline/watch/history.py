@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS frame (
 CREATE INDEX IF NOT EXISTS frame_wall ON frame (wall_s);
 CREATE TABLE IF NOT EXISTS alert (
     id INTEGER PRIMARY KEY, wall_s REAL NOT NULL, event TEXT NOT NULL, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS note (body TEXT NOT NULL);
 """
 
 
@@ -127,6 +128,19 @@ class History:
         with self._lock:
             rows = self._base.execute(look, (start_s, end_s, limit)).fetchall()
         return [{"wall_s": wall_s, "event": event, **json.loads(body)} for wall_s, event, body in rows]
+
+    def keep_notes(self, notes: list[dict[str, Any]]) -> None:
+        """Keep what people said about alerts, in place of what was kept before."""
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            self._base.execute("DELETE FROM note")
+            self._base.executemany("INSERT INTO note (body) VALUES (?)", [(json.dumps(note),) for note in notes])
+            self._base.commit()
+
+    def notes(self) -> list[str]:
+        """Return the notes that were kept, each as its JSON text."""
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            return [row[0] for row in self._base.execute("SELECT body FROM note")]
+        return []
 
     def size_bytes(self) -> int:
         """Return the size of the file, without its log."""

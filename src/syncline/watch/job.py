@@ -7,18 +7,20 @@ lateness is the longest duration among the ranks less its own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from syncline.describe.plain import JsonObject
 from syncline.timeline import COMMUNICATION, SpanKind
+from syncline.timeline.collective import CollectiveName, canonical, size_bucket
+from syncline.watch.hang import Hang, Pending
 from syncline.watch.lateness import Lateness
-from syncline.watch.prediction import Prediction, bucket_key, size_bucket
-from syncline.watch.spans.event import SpanEvent
+from syncline.watch.prediction import Prediction
+from syncline.watch.spans.event import Event, PendingEvent, Phase, PhaseEvent, SpanEvent
 
 WINDOW_S = 10.0
 RECENT = 5
@@ -98,8 +100,18 @@ class JobState:
     last_span_s: float = float("-inf")
     told_s: float = float("-inf")
     """Until when all ranks have told what they did."""
+    phases: Mapping[int, PhaseEvent] = field(default_factory=dict)
+    """What each rank last said it is doing, where it said so and has told of no step since."""
+    hangs: tuple[Hang, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def phase(self) -> str:
+        """What the job as a whole says it is doing; empty while it trains, or where it says nothing."""
+        said = {event.phase for event in self.phases.values()}
+        order = (Phase.FAILED, Phase.CHECKPOINT, Phase.EVALUATION, Phase.START, Phase.END)
+        return next((phase.value for phase in order if phase in said), "")
+
+    def to_json(self) -> JsonObject:
         """Return the state as the page reads it."""
         return {
             "collectives": [vars(c) for c in self.collectives],
@@ -107,14 +119,16 @@ class JobState:
             "ranks": [vars(r) for r in self.ranks],
             "pairs_Bps": [[float(f"{v:.4g}") for v in row] for row in self.pairs_Bps.tolist()],
             "ranks_per_cell": self.ranks_per_cell,
+            "phase": self.phase,
+            "hangs": [hang.text for hang in self.hangs],
         }
 
 
 class _Kind:
     """The recent occurrences of one collective of one size."""
 
-    def __init__(self, name: str, size_bytes: int) -> None:
-        self.name, self.size_bytes = name, size_bytes
+    def __init__(self, name: CollectiveName, predicted_s: float | None) -> None:
+        self.name, self.size_bytes, self.predicted_s = name, size_bucket(name.size_bytes), predicted_s
         self.done: deque[tuple[float, list[float]]] = deque(maxlen=1000)
 
 
@@ -123,6 +137,10 @@ class JobView:
 
     def __init__(self, prediction: Prediction | None = None) -> None:
         self._prediction = prediction or Prediction()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Know nothing: at the start, and when a new job follows one that has ended."""
         self._kinds: dict[str, _Kind] = {}
         self._open: dict[tuple[str, int, int], dict[int, SpanEvent]] = {}
         self._nth: dict[tuple[str, int, int], int] = {}
@@ -135,10 +153,23 @@ class JobView:
         self._sent: deque[tuple[float, int, int, int]] = deque(maxlen=50_000)
         self._told_s: dict[int, float] = {}
         self._first_s = float("inf")
+        self._phases: dict[int, PhaseEvent] = {}
+        self._pending = Pending()
 
-    def add(self, events: Iterable[SpanEvent]) -> None:
-        """Take spans, in any order of ranks."""
-        events = list(events)
+    def add(self, given: Iterable[Event]) -> None:
+        """Take spans, phases and what flight recorders say is pending, in any order of ranks."""
+        every = list(given)
+        self._take_phases([event for event in every if isinstance(event, PhaseEvent)])
+        self._pending.take(event for event in every if isinstance(event, PendingEvent))
+        events = [event for event in every if isinstance(event, SpanEvent)]
+        # What a job did before it ended may be read after its end, in one look.
+        if self._has_ended() and any(e.start_s > max(p.at_s for p in self._phases.values()) for e in events):
+            self._begin()
+        for event in events:
+            said = self._phases.get(event.rank)
+            if said is not None and event.end_s > said.at_s and said.phase is not Phase.FAILED and event.step >= 0:
+                del self._phases[event.rank]  # it trains again
+                self._pending.clear()
         for event in events:  # first of all: an occurrence is whole when all have told
             self._told_s[event.rank] = max(event.end_s, self._told_s.get(event.rank, event.end_s))
             self._first_s = min(self._first_s, event.start_s)
@@ -149,6 +180,22 @@ class JobView:
                 self._sent.append((event.end_s, event.rank, event.peer, event.size_bytes))
             if event.step >= 0:
                 self._add_to_step(event)
+
+    def _take_phases(self, events: list[PhaseEvent]) -> None:
+        for event in sorted(events, key=lambda event: event.at_s):
+            if event.phase is Phase.START and self._has_ended():
+                self._begin()
+            if event.phase is Phase.TRAIN:
+                self._phases.pop(event.rank, None)
+            else:
+                self._phases[event.rank] = event
+
+    def _has_ended(self) -> bool:
+        """Tell whether every rank that ever told anything has said that it ended."""
+        known = self._told_s.keys() | self._phases.keys()
+        return bool(known) and all(
+            rank in self._phases and self._phases[rank].phase in (Phase.END, Phase.FAILED) for rank in known
+        )
 
     def state(self, now_s: float) -> JobState:
         """Return what the spans of the last seconds say."""
@@ -163,16 +210,19 @@ class JobView:
             ranks_per_cell=cell,
             last_span_s=last_s,
             told_s=min((told_s for told_s in self._told_s.values() if last_s - told_s < GONE_S), default=last_s),
+            phases=dict(self._phases),
+            hangs=self._pending.hangs(self._told_s),
         )
 
     # Collectives
 
     def _add_collective(self, event: SpanEvent) -> None:
-        key = bucket_key(event.name, event.size_bytes)
+        name = canonical(event.name, event.size_bytes, event.group, event.codec)
+        key = name.key()
         if key not in self._kinds:
             if len(self._kinds) >= MAX_KINDS:
                 return
-            self._kinds[key] = _Kind(event.name, size_bucket(event.size_bytes))
+            self._kinds[key] = _Kind(name, self._prediction.collective_s(name))
         count = (key, event.step, event.rank)
         nth = self._nth[count] = self._nth.get(count, -1) + 1
         together = self._open.setdefault((key, event.step, nth), {})
@@ -207,14 +257,14 @@ class JobView:
         p50_s = float(np.median(every))
         return CollectiveStat(
             key,
-            kind.name,
+            kind.name.operation,
             kind.size_bytes,
             len(recent),
             p50_s,
             float(np.percentile(every, 99)),
             median(transfers),
             median(transfers[-RECENT:]),
-            self._prediction.collective_s(kind.name, kind.size_bytes),
+            kind.predicted_s,
             sum(max(took) > 3 * p50_s for took in recent),
         )
 

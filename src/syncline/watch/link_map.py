@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from syncline import units
+from syncline.describe import units
+from syncline.describe.document import Document, read_document, read_text
 from syncline.errors import UnitError, WatchError
 from syncline.fabric import Fabric
-from syncline.fabric.document import Document, read_document, read_text
 
 _KEYS = {"tx", "rx", "capacity", "rail"}
 
 
 @dataclass(frozen=True)
-class Wire:
+class KnownLink:
     """What is known of one direction of one device: what people call it, its rate, its rail and its two ends."""
 
     name: str
@@ -31,17 +31,17 @@ class Wire:
 class LinkMap:
     """Names and capacities for devices; devices it does not know keep their own names and the rate they negotiated."""
 
-    wires: Mapping[tuple[str, str], Wire] = field(default_factory=dict)
+    wires: Mapping[tuple[str, str], KnownLink] = field(default_factory=dict)
     source: str = ""
 
-    def wire(self, host: str, device: str, direction: str) -> Wire:
+    def wire(self, host: str, device: str, direction: str) -> KnownLink:
         """Return what is known of a device's direction ("tx" or "rx")."""
         known = self.wires.get((device, direction))
         if known is not None:
             return known
         here = f"{host}/{device}"
         src, dst = (here, "") if direction == "tx" else ("", here)
-        return Wire(f"{here} {direction}", src=src, dst=dst)
+        return KnownLink(f"{here} {direction}", src=src, dst=dst)
 
 
 def read_link_map(path: str | os.PathLike[str]) -> LinkMap:
@@ -51,7 +51,7 @@ def read_link_map(path: str | os.PathLike[str]) -> LinkMap:
     if not isinstance(rows, dict) or not rows:
         hint = "Write `links:` and under it `eth0: {tx: a -> b, capacity: 100Gbps}`."
         raise WatchError("no links are given.", where=document.source, hint=hint)
-    wires: dict[tuple[str, str], Wire] = {}
+    wires: dict[tuple[str, str], KnownLink] = {}
     for device, row in rows.items():
         wires.update(_wires(str(device), row, document))
     return LinkMap(wires, document.source)
@@ -67,7 +67,7 @@ def map_of_fabric(fabric: Fabric, host: str, devices: Sequence[str]) -> LinkMap:
     if len(devices) != len(nics):
         problem = f'"{host}" has {len(nics)} NICs in "{fabric.name}", and {len(devices)} interfaces are named here.'
         raise WatchError(problem, hint="Name them in the NICs' order: --nics eth0,eth1.")
-    wires: dict[tuple[str, str], Wire] = {}
+    wires: dict[tuple[str, str], KnownLink] = {}
     for device, nic in zip(devices, nics, strict=True):
         out = [link for link in fabric.out_links(nic).tolist() if fabric.devices.host[fabric.links.dst[link]] < 0]
         for link in out[:1]:
@@ -76,12 +76,12 @@ def map_of_fabric(fabric: Fabric, host: str, devices: Sequence[str]) -> LinkMap:
     return LinkMap(wires, fabric.name)
 
 
-def _wire_of(fabric: Fabric, link: int, nic: int) -> Wire:
+def _wire_of(fabric: Fabric, link: int, nic: int) -> KnownLink:
     src, dst = (fabric.device_name(int(end)) for end in (fabric.links.src[link], fabric.links.dst[link]))
-    return Wire(f"{src} -> {dst}", float(fabric.links.rate_Bps[link]), int(fabric.devices.rail[nic]), src, dst)
+    return KnownLink(f"{src} -> {dst}", float(fabric.links.rate_Bps[link]), int(fabric.devices.rail[nic]), src, dst)
 
 
-def _wires(device: str, row: Any, document: Document) -> dict[tuple[str, str], Wire]:
+def _wires(device: str, row: Any, document: Document) -> dict[tuple[str, str], KnownLink]:
     where = document.where(("links", device))
     if not isinstance(row, dict) or (unknown := set(row) - _KEYS):
         detail = f"Unknown key: {min(map(str, unknown))}." if isinstance(row, dict) else ""
@@ -98,5 +98,5 @@ def _wires(device: str, row: Any, document: Document) -> dict[tuple[str, str], W
         name = str(row.get(direction) or f"{device} {direction}")
         src, arrow, dst = name.partition(" -> ")
         ends = (src, dst) if arrow else ((device, "") if direction == "tx" else ("", device))
-        found[device, direction] = Wire(name, capacity_Bps, rail, *ends)
+        found[device, direction] = KnownLink(name, capacity_Bps, rail, *ends)
     return found

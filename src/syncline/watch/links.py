@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from syncline.describe.plain import JsonObject
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,7 +34,7 @@ class LinkTable:
         """Row of each link by name."""
         return {name: i for i, name in enumerate(self.names)}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the table as the page reads it."""
         return {
             "version": self.version,

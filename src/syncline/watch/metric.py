@@ -45,14 +45,14 @@ def _gauge(name: str, exported: str, text: str, *labels: str) -> Metric:
 
 
 _NETDEV = {
-    "rx_packets": ("node_network_receive_packets", "Packets received."),
-    "tx_packets": ("node_network_transmit_packets", "Packets sent."),
-    "rx_bytes": ("node_network_receive_bytes", "Bytes received."),
-    "tx_bytes": ("node_network_transmit_bytes", "Bytes sent."),
-    "rx_errors": ("node_network_receive_errs", "Packets received damaged."),
-    "tx_errors": ("node_network_transmit_errs", "Packets that could not be sent."),
-    "rx_dropped": ("node_network_receive_drop", "Received packets dropped for want of room."),
-    "tx_dropped": ("node_network_transmit_drop", "Packets dropped before they were sent."),
+    "rx_packets": ("syncline_network_receive_packets", "Packets received."),
+    "tx_packets": ("syncline_network_transmit_packets", "Packets sent."),
+    "rx_bytes": ("syncline_network_receive_bytes", "Bytes received."),
+    "tx_bytes": ("syncline_network_transmit_bytes", "Bytes sent."),
+    "rx_errors": ("syncline_network_receive_errs", "Packets received damaged."),
+    "tx_errors": ("syncline_network_transmit_errs", "Packets that could not be sent."),
+    "rx_dropped": ("syncline_network_receive_drop", "Received packets dropped for want of room."),
+    "tx_dropped": ("syncline_network_transmit_drop", "Packets dropped before they were sent."),
     "qdisc_drops": ("syncline_qdisc_drops", "Packets dropped by the queueing discipline of the interface."),
 }
 _INFINIBAND = {
@@ -95,16 +95,16 @@ METRICS: dict[str, Metric] = {
     m.name: m
     for m in (
         *(_counter(f"net.{n}", exported, text) for n, (exported, text) in _NETDEV.items()),
-        _gauge("net.up", "node_network_up", "Whether the interface can carry traffic."),
-        _gauge("net.speed_Bps", "node_network_speed_bytes", "Rate the interface negotiated, bytes per second."),
+        _gauge("net.up", "syncline_network_up", "Whether the interface can carry traffic."),
+        _gauge("net.speed_Bps", "syncline_network_speed_bytes_per_second", "Rate the interface negotiated."),
         _gauge("net.backlog_bytes", "syncline_qdisc_backlog_bytes", "Bytes that wait in the queueing discipline."),
         *(
-            _counter(f"ib.{n}", f"node_infiniband_{exported}", text, "device", "port", bits=bits)
+            _counter(f"ib.{n}", f"syncline_infiniband_{exported}", text, "device", "port", bits=bits)
             for n, (exported, text, bits) in _INFINIBAND.items()
         ),
-        _gauge("ib.rate_Bps", "node_infiniband_rate_bytes_per_second", "Rate of the port.", "device", "port"),
-        _gauge("ib.state", "node_infiniband_state_id", "State of the port; 4 is active.", "device", "port"),
-        _gauge("ib.phys_state", "node_infiniband_physical_state_id", "State of the wire; 5 is up.", "device", "port"),
+        _gauge("ib.rate_Bps", "syncline_infiniband_rate_bytes_per_second", "Rate of the port.", "device", "port"),
+        _gauge("ib.state", "syncline_infiniband_state_id", "State of the port; 4 is active.", "device", "port"),
+        _gauge("ib.phys_state", "syncline_infiniband_physical_state_id", "Wire state; 5 is up.", "device", "port"),
         _counter("eth.pause_rx", "syncline_pause_frames_received", "Pause frames received.", "device", "priority"),
         _counter("eth.pause_tx", "syncline_pause_frames_sent", "Pause frames sent.", "device", "priority"),
         _counter(
@@ -121,8 +121,8 @@ METRICS: dict[str, Metric] = {
             "device",
             "counter",
         ),
-        _counter("tcp.out_segments", "node_netstat_Tcp_OutSegs", "TCP segments sent.", bits=64),
-        _counter("tcp.retransmitted", "node_netstat_Tcp_RetransSegs", "TCP segments sent again.", bits=64),
+        _counter("tcp.out_segments", "syncline_tcp_sent_segments", "TCP segments sent.", bits=64),
+        _counter("tcp.retransmitted", "syncline_tcp_retransmitted_segments", "TCP segments sent again.", bits=64),
         _counter(
             "tcp.path_retransmitted",
             "syncline_path_retransmitted_segments",
@@ -130,7 +130,7 @@ METRICS: dict[str, Metric] = {
             "device",
             "peer",
         ),
-        _counter("tcp.timeouts", "node_netstat_TcpExt_TCPTimeouts", "TCP retransmission timeouts.", bits=64),
+        _counter("tcp.timeouts", "syncline_tcp_timeouts", "TCP retransmission timeouts.", bits=64),
         *(_counter(f"gpu.{n}", exported, text, "gpu") for n, (exported, text) in _GPU.items()),
         _gauge("gpu.utilisation", "syncline_gpu_utilisation_ratio", "Share of time with a kernel running.", "gpu"),
         _gauge("gpu.memory_used_bytes", "syncline_gpu_memory_used_bytes", "Memory in use.", "gpu"),

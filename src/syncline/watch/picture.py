@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 from syncline.watch.links import LinkTable
 
 OUTSIDE = "network"
+MAX_GROUPS = 24
+_TIERS = ("hosts", "leaves", "spines", "cores", "tops")
+_POD = re.compile(r"((?:pod|rack|su|row|group|site|dc)[-_]?\d+)(?=[-_/])", re.IGNORECASE)
 _PART = re.compile(r"(?:nic|gpu|nvswitch|pcie|cpu|nvlink|eth|en|ib|mlx|bond|lo$|wl)[^/]*$", re.IGNORECASE)
 _COPY = re.compile(r" #\d+$")
 _HOST = re.compile(r"(?:host|node|h|gpu|rank|r)[-_]?\d+$", re.IGNORECASE)
+
+
+class _Group(NamedTuple):
+    """What links of one group have in common."""
+
+    pod: str
+    rail: int
+    tier: int
+    up: bool
 
 
 def picture(table: LinkTable) -> dict[str, Any]:
@@ -25,11 +37,51 @@ def picture(table: LinkTable) -> dict[str, Any]:
     order = _ordered(names, ends, level)
     x = {name: (i + 0.5) / len(row) for row in order.values() for i, name in enumerate(row)}
     number = {name: i for i, name in enumerate(names)}
+    groups, group_of = _groups(ends, level, table)
     return {
         "devices": [{"name": name, "level": level[name], "x": round(x[name], 5)} for name in names],
         "links": [[number[src], number[dst]] for src, dst in ends],
         "num_levels": 1 + max(level.values(), default=0),
+        "groups": groups,
+        "group_of": group_of,
     }
+
+
+def _groups(
+    ends: list[tuple[str, str]], level: dict[str, int], table: LinkTable
+) -> tuple[list[dict[str, Any]], list[int]]:
+    """Return groups of links with what they have in common (pod, rail, tier, direction), and the group of each link.
+
+    Where there would be more groups than a reader can tell apart, rails are put together, then pods.
+    """
+    rows = [
+        _Group(_pod(src) or _pod(dst), int(rail), min(level[src], level[dst]), level[src] <= level[dst])
+        for (src, dst), rail in zip(ends, table.rail, strict=True)
+    ]
+    for blind in ({}, {"rail": -1}, {"rail": -1, "pod": ""}):
+        keys = [row._replace(**blind) for row in rows]
+        distinct = sorted(set(keys), key=lambda key: (key.tier, not key.up, _natural(key.pod), key.rail))
+        if len(distinct) <= MAX_GROUPS:
+            break
+    number = {key: i for i, key in enumerate(distinct)}
+    tops = 1 + max(level.values(), default=0)
+    groups = [{"name": _group_name(key, tops), "tier": key.tier, "rail": key.rail, "pod": key.pod} for key in distinct]
+    return groups, [number[key] for key in keys]
+
+
+def _group_name(group: _Group, num_levels: int) -> str:
+    below, above = (_TIERS[min(t, len(_TIERS) - 1)] for t in (group.tier, group.tier + 1))
+    if num_levels < 2:
+        return "links"
+    way = f"{below} to {above}" if group.up else f"{above} to {below}"
+    return ", ".join(filter(None, (way, f"rail {group.rail}" if group.rail >= 0 else "", group.pod)))
+
+
+def _pod(name: str) -> str:
+    """Return what of a name says where a device stands: `west` of `west/leaf-03`, `pod-2` of `pod-2-leaf-1`."""
+    site, slash, _ = name.partition("/")
+    found = _POD.match(name)
+    return found[1] if found else site if slash else ""
 
 
 def _owner(end: str) -> str:

@@ -11,15 +11,17 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from syncline import units
+from syncline.describe import units
+from syncline.describe.document import read_document, read_text
 from syncline.errors import SynclineError, UnitError, WatchError
-from syncline.fabric.document import read_document, read_text
 from syncline.timeline import SpanKind, Timeline, load
+from syncline.timeline.collective import CollectiveName, canonical, expected
 
 PLAN = "syncline plan 1"
 _KEYS = {"step", "exposed", "collectives", "links", "gpus", "usd_per_gpu_hour"}
@@ -37,12 +39,16 @@ class Prediction:
     num_gpus: int | None = None
     usd_per_gpu_hour: float | None = None
 
-    def collective_s(self, name: str, size_bytes: int) -> float | None:
-        """Return the expected time of a collective of that size: exact, by its size bucket, or by name alone."""
-        for key in (f"{name}/{size_bytes}", bucket_key(name, size_bytes), name):
-            if key in self.collectives_s:
-                return self.collectives_s[key]
-        return None
+    def rate_of(self, link: str) -> float | None:
+        """Return the expected mean rate of a link: under its name, else under the first pattern that fits it."""
+        if link in self.link_rate_Bps:
+            return self.link_rate_Bps[link]
+        fits = (rate for name, rate in self.link_rate_Bps.items() if "*" in name and fnmatchcase(link, name))
+        return next(fits, None)
+
+    def collective_s(self, name: CollectiveName) -> float | None:
+        """Return the expected time of a collective: under its own name, or under the only one that may be meant."""
+        return expected(self.collectives_s, name)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Prediction:
@@ -62,26 +68,23 @@ class Prediction:
         return from_timeline(load(path), where)
 
 
-def size_bucket(size_bytes: int) -> int:
-    """Return the largest power of two not above a size; sizes within a factor of two are looked at together."""
-    return 1 << (int(size_bytes).bit_length() - 1) if size_bytes > 0 else 0
-
-
-def bucket_key(name: str, size_bytes: int) -> str:
-    """Return how a collective of a size is called: `AllReduce/16MiB`."""
-    return f"{name}/{units.show_size(size_bucket(size_bytes)).replace(' ', '')}"
-
-
 def from_timeline(timeline: Timeline, source: str = "") -> Prediction:
-    """Return a timeline's collectives (median time by name and size), mean link rates and step."""
+    """Return a timeline's collectives (median time by name and size), mean link rates and step.
+
+    A step computes: a timeline in which nothing does is of a lone collective, which is not taken for one.
+    """
     spans = timeline.spans
     took: dict[str, list[float]] = {}
-    for i in np.flatnonzero(spans.kind == SpanKind.COLLECTIVE).tolist():
-        key = bucket_key(timeline.names[spans.name[i]], int(spans.size_bytes[i]))
+    told = timeline.metadata.get("collectives")
+    for row in told if isinstance(told, list) else ():
+        if isinstance(row, dict) and isinstance(row.get("time_s"), (int, float)):
+            took.setdefault(str(row.get("name")), []).append(float(row["time_s"]))
+    for i in np.flatnonzero(spans.kind == SpanKind.COLLECTIVE).tolist() if not took else ():
+        key = canonical(timeline.names[spans.name[i]], int(spans.size_bytes[i])).key()
         took.setdefault(key, []).append(float(spans.end_s[i] - spans.start_s[i]))
     use = timeline.link_use()
     rates = dict(zip(timeline.links.names, use.mean_rate_Bps.tolist(), strict=True))
-    steps = len(np.unique(spans.step[spans.step >= 0]))
+    steps = len(np.unique(spans.step[(spans.step >= 0) & (spans.kind == SpanKind.COMPUTE)]))
     return Prediction(
         source=f"{source}: {timeline.source.label()}" if source else timeline.source.label(),
         step_s=timeline.makespan_s / steps if steps else None,
@@ -108,8 +111,10 @@ def _from_plan(data: Mapping[str, Any], where: str) -> Prediction:
             exposed_s=float(predicted["exposed_comm_s"]),
             num_gpus=int(data["num_gpus"]),
             usd_per_gpu_hour=float(cost["usd_per_gpu_hour"]) if cost else None,
+            collectives_s={str(row["name"]): float(row["time_s"]) for row in data.get("collectives", ())},
+            link_rate_Bps={str(name): float(rate) for name, rate in data.get("links", {}).items()},
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise WatchError(f"the plan is damaged: {error}.", where=where, hint="Plan the job again.") from None
 
 

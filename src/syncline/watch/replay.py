@@ -19,12 +19,12 @@ from syncline.timeline.rates import binned_bytes
 from syncline.watch.burst import BURST_SHARE
 from syncline.watch.frame import Frame
 from syncline.watch.history import History
-from syncline.watch.hub import Hub
 from syncline.watch.job import JobView
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
-from syncline.watch.rules.engine import RuleEngine, alert_json
+from syncline.watch.rules.engine import RuleEngine
 from syncline.watch.rules.thresholds import Thresholds
+from syncline.watch.serve.hub import Hub
 from syncline.watch.spans.timelines import events_of
 
 NUM_FRAMES = 240
@@ -111,7 +111,7 @@ class Replay:
             frame = Frame(k + 1, self.origin_s + run_s, run_s, self.bin_s, table, load, view.state(run_s))
             busy = [(e.start_s, e.end_s) for e in ready if e.kind in COMMUNICATION]
             changes = engine.update(frame, busy=busy)
-            done = self._shown(frame, [alert_json(finding) for finding in engine.alerts()])
+            done = self._shown(frame, list(engine.alerts_json()))
             if self.history is not None:
                 self.history.add(done, [self._paced(change.to_json()) for change in changes])
             yield done

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import WatchError
-from syncline.watch.netlink import STATISTICS, STATISTICS_AT, inside, open_route, statistics_request
+from syncline.host.netlink import STATISTICS, STATISTICS_AT, inside, open_route, statistics_request
 
 PERIOD_S = 1e-3
 NUM_ROWS = 16384

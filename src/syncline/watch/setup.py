@@ -19,7 +19,7 @@ from syncline.watch.sources.ethtool import EthtoolSource
 from syncline.watch.sources.gpu import GpuSource
 from syncline.watch.sources.infiniband import InfinibandSource
 from syncline.watch.sources.netdev import NetdevSource
-from syncline.watch.sources.source import Root, Source
+from syncline.watch.sources.source import Source, SourceTree
 from syncline.watch.sources.tcp import TcpSource
 from syncline.watch.sources.tcp_paths import TcpPathSource
 from syncline.watch.spans.event import SpanSource
@@ -51,6 +51,7 @@ class Wish:
     history: str = ""
     history_bytes: int = MAX_BYTES
     spans_socket: str = ""
+    spans_group: str = ""
     timelines: str = ""
     inspector: str = ""
     flight_recorder: str = ""
@@ -75,7 +76,7 @@ def make_agent(wish: Wish) -> Agent:
             raise WatchError(f"{what} {number} cannot be.", hint="It is a number above zero.")
     if wish.nics and not wish.cluster:
         raise WatchError("--nics says which interfaces are the NICs of a cluster.", hint="Give --cluster too.")
-    root = Root(wish.root)
+    root = SourceTree(wish.root)
     if not root.path.is_dir():
         raise WatchError("there is no such folder.", where=wish.root, hint="--root is a captured /sys and /proc.")
     prediction = Prediction.read(wish.expect) if wish.expect else Prediction()
@@ -121,7 +122,7 @@ def _paths(wish: Wish) -> list[TcpPathSource]:
 def _namespace(text: str) -> NetdevSource:
     """Return the source of a network namespace given as NAME or NAME=PATH."""
     name, _, path = text.partition("=")
-    return NetdevSource(Root(), netns=path or f"/run/netns/{name}", prefix=name)
+    return NetdevSource(SourceTree(), netns=path or f"/run/netns/{name}", prefix=name)
 
 
 def _spans(wish: Wish, clock: Clock) -> list[SpanSource]:
@@ -134,5 +135,5 @@ def _spans(wish: Wish, clock: Clock) -> list[SpanSource]:
         if folder:
             found.append(make(folder, clock))
     if wish.spans_socket:
-        found.append(SocketSpans(wish.spans_socket, clock))
+        found.append(SocketSpans(wish.spans_socket, clock, wish.spans_group))
     return found

@@ -5,6 +5,7 @@ WatchScreen(hub, title="host-00").run()
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,13 +15,15 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import DataTable, Footer, Input, Static
 
-from syncline.units import show_rate, show_time
+from syncline.describe.units import show_rate, show_time
 from syncline.watch.frame import Frame
-from syncline.watch.hub import Hub
+from syncline.watch.serve.hub import Hub
 
 REFRESH_S = 0.5
 MAX_ROWS = 200
 BAR = 20
+NARROW = 110
+"""Columns below which the table has the terminal to itself."""
 SORTS = ("use", "peak", "drops", "name")
 _STYLES = {"critical": "bold red", "warning": "yellow", "ok": "green", "unknown": "magenta"}
 
@@ -38,6 +41,13 @@ class WatchScreen(App[None]):
     #left { border: round $primary; }
     #filter { display: none; height: 3; }
     #filter.shown { display: block; }
+    .narrow #main { layout: vertical; }
+    .narrow #side { width: 100%; height: 8; }
+    .narrow #left { border: none; height: 1fr; }
+    .narrow #collectives { display: none; }
+    .alerts #left, .collectives #left, .alerts #collectives, .collectives #alerts { display: none; }
+    .alerts #side, .collectives #side { width: 100%; height: 1fr; }
+    .collectives #collectives { display: block; height: 1fr; }
     """
     AUTO_FOCUS = "#links"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -45,8 +55,10 @@ class WatchScreen(App[None]):
         Binding("space", "pause", "pause"),
         Binding("s", "sort", "sort"),
         Binding("slash", "filter", "filter"),
+        Binding("a", "view('alerts')", "alerts"),
+        Binding("c", "view('collectives')", "collectives"),
         Binding("escape", "clear", "clear", show=False),
-        Binding("d", "toggle_dark", "dark/light"),
+        Binding("d", "toggle_dark", "light"),
     ]
 
     def __init__(self, hub: Hub, title: str = "") -> None:
@@ -57,12 +69,13 @@ class WatchScreen(App[None]):
         self._words: tuple[str, ...] = ()
         self.is_paused = False
         self.shown: Frame | None = None
+        self._name_width: int | None = None
 
     def compose(self) -> ComposeResult:
         """Lay the screen out."""
         yield Static(id="summary")
         yield Input(placeholder="words of a link's name, then Enter", id="filter")
-        with Horizontal():
+        with Horizontal(id="main"):
             with Vertical(id="left"):
                 yield DataTable(id="links", cursor_type="row", zebra_stripes=True)
             with Vertical(id="side"):
@@ -72,13 +85,39 @@ class WatchScreen(App[None]):
 
     def on_mount(self) -> None:
         """Name the columns and begin to look."""
-        self.query_one("#links", DataTable).add_columns("link", "use", "peak", "rate", "drops/s", "")
+        self._add_columns()
         self.query_one("#collectives", DataTable).add_columns("collective", "p50", "predicted", "gap", "p99")
         self.query_one("#alerts", Static).border_title = "alerts"
         self.query_one("#left", Vertical).border_title = "links"
         self.query_one("#collectives", DataTable).border_title = "collectives"
         self.set_interval(REFRESH_S, self.refresh_frame)
         self.refresh_frame()
+
+    def _add_columns(self) -> None:
+        """Name the columns; a narrow terminal has room for five, the name cut at its front."""
+        links = self.query_one("#links", DataTable)
+        links.clear(columns=True)
+        narrow = self.screen.has_class("narrow")
+        name = max(16, min(60, self.size.width - 47)) if narrow else None
+        for label, width in (("link", name), ("rate", 10), ("use", 4), ("drops", 6), ("alert", 14)):
+            links.add_column(label, width=width)
+        if not narrow:
+            links.add_column("peak")
+            links.add_column("")
+        self._name_width = name
+
+    def on_resize(self) -> None:
+        """Lay out anew for a narrow terminal (80 columns): one table, the alerts beneath, the rest by key."""
+        self.screen.set_class(self.size.width < NARROW, "narrow")
+        self._add_columns()
+        if self.shown is not None:
+            self._show(self.shown)
+
+    def action_view(self, name: str) -> None:
+        """Show alerts or collectives alone, or all again."""
+        on = not self.screen.has_class(name)
+        for other in ("alerts", "collectives"):
+            self.screen.set_class(on and other == name, other)
 
     def refresh_frame(self) -> None:
         """Show the newest frame, unless paused or already shown."""
@@ -133,7 +172,8 @@ class WatchScreen(App[None]):
         links = self.query_one("#links", DataTable)
         at = links.cursor_row
         links.clear()
-        links.add_rows(link_rows(frame, SORTS[self._sort], self._words))
+        rows = link_rows(frame, SORTS[self._sort], self._words, self._name_width)
+        links.add_rows(row[: len(links.columns)] for row in rows)
         links.move_cursor(row=at)
         self.query_one("#left", Vertical).border_title = f"links by {SORTS[self._sort]}"
         collectives = self.query_one("#collectives", DataTable)
@@ -160,31 +200,37 @@ def summary(frame: Frame, title: str) -> Text:
     return Text("\n".join(parts))
 
 
-def link_rows(frame: Frame, sort: str, words: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """Return the rows of the table of links, at most `MAX_ROWS` of them."""
+def link_rows(frame: Frame, sort: str, words: tuple[str, ...], name_width: int | None = None) -> list[tuple[Any, ...]]:
+    """Return the rows of the table of links, at most `MAX_ROWS` of them; those in trouble first."""
     table, load = frame.table, frame.load
     use, peak = load.rate_Bps / table.capacity_Bps, load.peak_Bps / table.capacity_Bps
+    alerts = {str(alert["place"]): alert for alert in reversed(frame.alerts)}
     chosen = [i for i, name in enumerate(table.names) if all(word in name.lower() for word in words)]
     column = {"use": use, "peak": peak, "drops": load.drops_per_s}.get(sort)
     if column is None:
         chosen.sort(key=lambda i: table.names[i])
     else:
-        value = np.where(load.up == 0, np.inf, np.nan_to_num(column, nan=-1.0))
-        chosen.sort(key=lambda i: (-value[i], i))
-    return [_link_row(frame, i, float(use[i]), float(peak[i])) for i in chosen[:MAX_ROWS]]
+        value = np.nan_to_num(column, nan=-1.0)
+        chosen.sort(key=lambda i: (table.names[i] not in alerts and load.up[i] != 0, -value[i], i))
+    return [_link_row(frame, i, float(use[i]), float(peak[i]), alerts, name_width) for i in chosen[:MAX_ROWS]]
 
 
-def _link_row(frame: Frame, i: int, use: float, peak: float) -> tuple[Any, ...]:
+def _link_row(
+    frame: Frame, i: int, use: float, peak: float, alerts: Mapping[str, Mapping[str, Any]], name_width: int | None
+) -> tuple[Any, ...]:
     down = frame.load.up[i] == 0
-    rate = frame.load.rate_Bps[i]
-    style = "bold red" if down else "yellow" if use > 0.8 else ""
-    drops = frame.load.drops_per_s[i]
+    rate, drops, name = frame.load.rate_Bps[i], frame.load.drops_per_s[i], frame.table.names[i]
+    alert = alerts.get(name)
+    style = "bold red" if down or alert is not None else "yellow" if use > 0.8 else ""
+    # What tells links apart stands at the end of their names.
+    shown = name if name_width is None or len(name) <= name_width else "…" + name[1 - name_width :]
     return (
-        Text(frame.table.names[i], style=style),
-        "-" if np.isnan(use) else f"{use:.0%}",
-        "-" if np.isnan(peak) else f"{peak:.0%}",
+        Text(shown, style=style),
         "down" if down else "-" if np.isnan(rate) else show_rate(float(rate)),
+        "-" if np.isnan(use) else f"{use:.0%}",
         Text(f"{drops:.1f}" if drops else "", style="bold red"),
+        Text(str(alert["rule"]).removeprefix("link.") if alert is not None else "", style="bold red"),
+        "-" if np.isnan(peak) else f"{peak:.0%}",
         bar(use, peak),  # last: what a narrow terminal can do without
     )
 
@@ -215,6 +261,8 @@ def alert_lines(frame: Frame) -> Text:
         text.append(f"  {alert['observed']}, expected {alert['expected']} ({since:.0f} s{price})\n")
         if evidence := alert.get("evidence"):
             text.append(f"  {'; '.join(evidence)}\n")
+        if fix := alert.get("fix"):
+            text.append(f"  Fix: {fix}\n", "bold")
         text.append(f"  {alert['meaning']}\n", "dim")
     return text
 

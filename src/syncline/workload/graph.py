@@ -204,7 +204,7 @@ _COLUMNS = (
 
 def save_workload(workload: Workload, path: str | Path) -> None:
     """Write a workload as JSON columns."""
-    from syncline.files import write_text
+    from syncline.describe.files import write_text
 
     columns = {name: getattr(workload, name).tolist() for name in _COLUMNS}
     columns["duration_s"] = [None if np.isnan(value) else value for value in workload.duration_s.tolist()]
@@ -219,7 +219,7 @@ def save_workload(workload: Workload, path: str | Path) -> None:
 
 def load_workload(path: str | Path) -> Workload:
     """Read a workload that `save_workload` wrote."""
-    from syncline.fabric.document import read_text
+    from syncline.describe.document import read_text
 
     try:
         data = json.loads(read_text(Path(path), limit=512 * 2**20))

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from syncline.describe.document import read_text
 from syncline.errors import DescriptionError
-from syncline.fabric.document import read_text
 from syncline.workload.shape import Experts, Mla, Shape
 
 _NAMES = {
@@ -28,7 +28,33 @@ _INNER = ("text_config", "attn_config", "ffn_config")
 #: Every how many layers one has experts.
 _SPARSE_STEPS = ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step")
 #: Keys of models whose layers are not all attention: state spaces, linear attention, recurrences.
-_HYBRID = ("attn_layer_period", "mamba_d_state", "hybrid_override_pattern", "linear_num_value_heads", "block_types")
+_HYBRID = (
+    "attn_layer_period",
+    "attn_type_list",
+    "linear_attn_config",
+    "ssm_cfg",
+    "state_size",
+    "conv_L_cache",
+    "mamba_d_state",
+    "hybrid_override_pattern",
+    "linear_num_value_heads",
+    "block_types",
+)
+#: Families that this reader would take for plain transformers, and what they are instead.
+_REFUSED = {
+    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "codestral_mamba"), "state-space layers"),
+    **dict.fromkeys(("rwkv", "rwkv5", "rwkv6", "rwkv7", "rwkv6qwen2", "retnet", "xlstm"), "recurrent layers"),
+    **dict.fromkeys(("lfm2", "lfm2_moe", "lfm2_vl"), "convolution layers between those of attention"),
+    **dict.fromkeys(("minimax", "minimax_text_01", "minimax_m1"), "linear attention in most layers"),
+    **dict.fromkeys(("kimi_linear", "qwen3_next", "qwen3_5", "qwen3_5_moe"), "linear attention in most layers"),
+    **dict.fromkeys(("jamba", "zamba", "zamba2", "bamba", "nemotron_h", "granitemoehybrid", "falcon_h1", "plamo2"),
+                    "state-space and attention layers"),
+    **dict.fromkeys(("recurrent_gemma", "griffin"), "recurrent layers"),
+    "arctic": "a dense and an expert block in one layer",
+    **dict.fromkeys(("mllama", "mllama_text_model"), "cross-attention layers for images"),
+    **dict.fromkeys(("clip", "siglip", "siglip2", "align", "chinese_clip"), "a text and an image tower"),
+    **dict.fromkeys(("vit", "dinov2", "swin", "beit", "deit"), "an image tower and no vocabulary"),
+}  # fmt: skip
 #: Families with plain two-matrix feed-forward blocks, biases and normalisation with biases.
 _PLAIN = {
     "gpt2",
@@ -50,7 +76,7 @@ _PLAIN = {
 _NO_BIASES = {"mpt", "nemotron"}
 _LEARNED = {"gpt2", "gpt_neo", "opt", "bert", "roberta", "gpt_bigcode"}
 _TIED = {"gpt2", "gpt_neo", "opt", "bloom", "bert", "roberta", "gpt_bigcode", "mpt", "gemma", "gemma2", "gemma3",
-         "gemma3_text", "falcon", "starcoder2"}  # fmt: skip
+         "gemma3_text", "falcon", "starcoder2", "cohere", "cohere2", "aya_vision"}  # fmt: skip
 _QKV_BIAS = {"qwen2", "qwen2_moe"}
 #: Families in which one layer in so many has full attention, where the config does not list the layers.
 _FULL_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4}
@@ -85,7 +111,8 @@ def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
         inner = config.get(part)
         data |= inner if isinstance(inner, Mapping) else {}
     family = str(data.get("model_type", ""))
-    _refuse_others(data, family)
+    whole = str(config.get("model_type", ""))
+    _refuse_others(data, whole if whole in _REFUSED else family)
     numbers = {ours: _first(data, theirs) for ours, theirs in _NAMES.items()}
     if data.get("multi_query") is True and not data.get("new_decoder_architecture"):
         numbers["kv_heads"] = 1
@@ -95,6 +122,8 @@ def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
             f'the config has no "{_NAMES[missing[0]][0]}".',
             hint="syncline reads language models; give other models as a list of layers.",
         )
+    if family in ("olmo", "hf_olmo") and (wide := _whole(data, "mlp_hidden_size")):
+        numbers["ffn"] = wide // 2  # gate and up projection in one matrix
     plain = family in _PLAIN
     fields: dict[str, Any] = {key: value for key, value in numbers.items() if value is not None}
     tied = bool(data.get("tie_word_embeddings", family in _TIED))
@@ -126,7 +155,9 @@ def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
 def _refuse_others(data: Mapping[str, Any], family: str) -> None:
     """Raise for models that have attention heads and a vocabulary, but are not one stack of attention layers."""
     what = "an encoder and a decoder" if data.get("is_encoder_decoder") else ""
+    what = what or _REFUSED.get(family, "")
     what = what or ("layers that are not attention" if any(data.get(key) for key in _HYBRID) else "")
+    what = what or ("blocks that differ from layer to layer" if data.get("block_configs") else "")
     if what:
         raise DescriptionError(
             f"{family or 'the model'} has {what}, which syncline does not read from a config.",

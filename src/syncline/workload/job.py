@@ -14,16 +14,21 @@ from typing import Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from syncline import units
 from syncline.codec.names import PLAIN, canonical
+from syncline.describe import units
 from syncline.errors import CodecError
-from syncline.fabric.network import Rate, Strict
+from syncline.fabric.topology.network import Rate, Strict
+from syncline.workload.goal import Goal
 from syncline.workload.layer_list import LayerList
+from syncline.workload.load import Load, Slo
 from syncline.workload.parallel import Parallel, Zero
 from syncline.workload.shape import Shape
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
-Recompute = Literal["none", "selective", "selective-op", "full", "auto"]
+Recompute = Literal["none", "selective", "selective-op", "partial-25", "partial-50", "partial-75", "full", "auto"]
+Offload = Literal["none", "optimizer", "activations", "both"]
+Allocator = Literal["auto", "caching", "expandable", "planned"]
+Recipe = Literal["tensorwise", "rowwise", "block", "mx", "nvfp4"]
 Kernel = Literal["auto", "cudnn", "fa3", "fa2", "triton", "unfused"]
 Framework = Literal["auto", "megatron", "deepspeed", "pytorch", "nemo"]
 Algorithm = Literal["ring", "tree", "hierarchical"]
@@ -115,6 +120,7 @@ class Overlap(Strict):
 
     tp: bool | None = None
     dp: bool | None = None
+    ep: bool | None = Field(default=None, description="dispatch and combine run beside compute of another micro-batch")
     reshard: bool | None = Field(default=None, description="FSDP frees parameters after the forward")
 
 
@@ -138,19 +144,25 @@ class Software(Strict):
 
     framework: Framework = "auto"
     year: int = Field(default=2025, ge=2015, le=2035)
+    month: int = Field(default=6, ge=1, le=12, description="of its release; `releases.yaml` has what each does")
 
 
-class Job(Strict):
+class Job(Goal):
     """A job as its file says, validated."""
 
     name: str = "job"
-    kind: Literal["train", "decode"] = "train"
+    kind: Literal["train", "decode", "serve"] = "train"
     model: Shape | LayerList
     parallel: Parallel = Parallel()
     batch: Batch
     gpus: int | None = Field(default=None, ge=1, le=10_000_000, description="ranks used; default: the whole cluster")
     precision: Precision = "bf16"
+    recipe: Recipe | None = Field(default=None, description="how fp8 or fp4 is scaled; default: by part and framework")
     recompute: Recompute = "none"
+    offload: Offload = Field(default="none", description="what waits in the memory of the host")
+    offload_share: float = Field(default=1.0, gt=0, le=1, description="of the activations that are offloaded at all")
+    fused_act: bool | None = Field(default=None, description="a gated block's product is remade, not kept (xformers)")
+    allocator: Allocator = Field(default="auto", description="expandable: PyTorch's expandable_segments")
     early_stop: bool | None = Field(default=None, description="the last product of a repeated block is not repeated")
     attention: Kernel = "auto"
     compiled: bool | None = None
@@ -169,6 +181,11 @@ class Job(Strict):
     data: Data = Data()
     checkpoint: Checkpoint = Checkpoint()
     software: Software = Software()
+    load: Load | None = Field(default=None, description="requests a second and their lengths (serve)")
+    slo: Slo = Slo()
+    cache_bytes: Literal[1, 2] | None = Field(
+        default=None, description="of keys and values (serve); 1 beside fp8 weights"
+    )
     context: int = Field(default=2048, ge=1, description="tokens in the cache (decode)")
 
     @field_validator("precision", mode="before")
@@ -206,6 +223,23 @@ class Job(Strict):
                 f"attention; the nearest that works is `sequence: {near}`"
             )
         return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _served(cls, data: Any) -> Any:
+        """Say what a job that generates needs, instead of leaving keys of training unread."""
+        if not isinstance(data, dict):
+            return data
+        kind = data.get("kind", "train")
+        if kind == "decode" and isinstance(batch := data.get("batch"), dict) and "sequence" in batch:
+            raise ValueError(
+                "a decode job has no batch.sequence: `context: 4096` says how many tokens are in the cache"
+            )
+        if kind == "serve" and "load" not in data:
+            raise ValueError("kind serve needs a load: `load: {rate: 20, prompt: 1500, answer: 300}`")
+        if kind != "serve" and (extra := {"load", "slo"} & set(data)):
+            raise ValueError(f"{min(extra)} is for kind serve, and the kind is {kind}")
+        return {"batch": {"global": 1}, **data} if kind == "serve" else data
 
     @model_validator(mode="after")
     def _trees_reduce_wholes(self) -> Job:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from pydantic import Field
 
-from syncline.fabric.network import Strict
+from syncline.fabric.topology.network import Strict
 
 
 class Layer(Strict):

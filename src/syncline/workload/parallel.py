@@ -7,8 +7,9 @@ from typing import Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from syncline.errors import DescriptionError
-from syncline.fabric.network import Strict
+from syncline.fabric.topology.network import Strict
 from syncline.workload.shape import Shape
+from syncline.workload.stages import stage_layout
 
 Zero = Literal["none", "1", "2", "3", "fsdp", "hsdp"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero-bubble"]
@@ -119,6 +120,13 @@ def check_split(shape: Shape, split: Parallel, num_layers_hint: str = "") -> Non
             detail="Tensor parallelism gives each rank whole heads.",
             hint=f"The nearest that works is tp: {works}.",
         )
+    if shape.num_kv_heads % split.tp and split.tp % shape.num_kv_heads:
+        works = nearest(divisors(shape.num_kv_heads), split.tp)
+        raise DescriptionError(
+            f"tp is {split.tp}, neither a divisor nor a multiple of the {shape.num_kv_heads} KV heads of {shape.name}.",
+            detail="Rule kv-heads: each rank holds whole KV heads, or a copy of one.",
+            hint=f"The nearest that works is tp: {works}.",
+        )
     if split.context == "ulysses" and split.cp > 1 and (shape.heads // split.tp) % split.cp:
         works = nearest(divisors(shape.heads // split.tp), split.cp)
         raise DescriptionError(
@@ -139,8 +147,23 @@ def check_split(shape: Shape, split: Parallel, num_layers_hint: str = "") -> Non
             f"but {shape.name} has {shape.layers} layers.",
             hint=f"virtual: {most} is the most.",
         )
+    if split.virtual > 1:
+        stage_layout(shape.layers, split.pp, split.virtual)
     _check_shards(split)
     _check_experts(shape, split)
+
+
+def check_feed(split: Parallel, num_micro: int) -> None:
+    """Raise if so many micro-batches cannot be interleaved."""
+    if split.virtual > 1 and num_micro % split.pp:
+        near = [n for n in (num_micro // split.pp * split.pp, -(-num_micro // split.pp) * split.pp) if n]
+        raise DescriptionError(
+            f"{num_micro} micro-batches do not divide into groups of pp {split.pp}.",
+            detail="Rule interleaved-micro-batches: an interleaved pipeline works on micro-batches in groups of its "
+            "depth.",
+            hint=f"Choose a batch that gives {' or '.join(str(n) for n in dict.fromkeys(near))} micro-batches, "
+            "or `virtual: 1`.",
+        )
 
 
 def _check_shards(split: Parallel) -> None:

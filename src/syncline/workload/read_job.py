@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from syncline.describe.document import Document
+from syncline.describe.mistakes import problem, read_described
 from syncline.errors import DescriptionError, SynclineError
-from syncline.fabric.document import Document
-from syncline.workload.described import problem, read_described
 from syncline.workload.hugging_face import read_config
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList

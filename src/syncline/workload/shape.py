@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from syncline.fabric.network import Strict
+from syncline.fabric.topology.network import Strict
 
 
 class Mla(Strict):

@@ -1,8 +1,7 @@
-"""What a framework of a year does when the job does not say: attention kernel, fusion, overlap, widths.
+"""What a framework's release does when the job does not say: attention kernel, fusion, overlap, widths.
 
-These are facts about software, not fitted numbers: Megatron got flash attention around the turn to 2023; NeMo's recipes
-turn on tensor-parallel overlap since 2023 (Megatron-LM leaves it off) and capture routing in CUDA graphs since 2026;
-PyTorch's scaled_dot_product_attention is FlashAttention-2; FSDP code is eager unless compiled.
+These are facts about software, not fitted numbers. Those that changed with a release are in `data/releases.yaml`, dated
+and with their sources: attention kernels, compilation, overlap, CUDA graphs, how tokens are routed.
 """
 
 from __future__ import annotations
@@ -10,6 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from syncline.workload.job import Job
+from syncline.workload.releases import release_of
+
+#: Exposed share of dispatch and combine, against what is usual, where they run beside another micro-batch's compute:
+#: DualPipe hides all but its first and last (arXiv 2412.19437 section 3.2.1); a quarter is left to imbalance.
+EP_HIDDEN = 0.25
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,14 @@ class Facts:
     sliced_p2p: bool
     cuda_graphs: bool
     scatter_each: bool
+    main_grad_bytes: float  # as gradients are kept and summed, which may be wider than on the wire
+    dropout: bool
+    fused_act: bool
+    allocator: str
+    fused_casts: bool = False
+    routing: float = 1.0  # host time of routing tokens, that of Megatron-Core in 2025 = 1
+    expert_passes: float = 8.0
+    ep_exposed: float = 1.0
     assumed: dict[str, object] = field(default_factory=dict)
 
 
@@ -48,23 +60,22 @@ def facts_of(job: Job) -> Facts:
     sharded = split.sharded_params
     framework = str(take("framework", job.software.framework, "pytorch" if sharded else "megatron"))
     torch_like = framework == "pytorch"
-    kernel = _kernel(framework, year)
+    does = release_of(framework, year, job.software.month)
     low = job.precision in ("fp8", "fp4")
     # Megatron accumulates weight gradients of bf16 into fp32 and keeps fp16; FSDP reduces every micro-batch.
     accumulate = 2.0 if torch_like or sharded else (4.0 if job.precision == "fp16" else 8.0)
     wide = job.precision in ("fp32", "tf32")
+    gradient_bytes = float(str(take("gradient_bytes", job.gradient_bytes, 4 if wide else 2)))
     return Facts(
         framework=framework,
-        attention=str(take("attention", job.attention, kernel)),
-        compiled=bool(
-            take("compiled", job.compiled, framework in ("megatron", "nemo") or (torch_like and year >= 2025))
-        ),
-        tp_overlap=bool(take("overlap.tp", job.overlap.tp, framework == "nemo" and year >= 2023)),
-        dp_overlap=bool(take("overlap.dp", job.overlap.dp, torch_like or year >= 2022)),
+        attention=str(take("attention", job.attention, does.attention)),
+        compiled=bool(take("compiled", job.compiled, does.compiled)),
+        tp_overlap=bool(take("overlap.tp", job.overlap.tp, does.tp_overlap)),
+        dp_overlap=bool(take("overlap.dp", job.overlap.dp, does.dp_overlap)),
         reshard=bool(take("overlap.reshard", job.overlap.reshard, split.zero != "2")),
         fused_optimizer=take("optimizer", job.optimizer, "adam-unfused" if torch_like and year < 2024 else "adam")
         != "adam-unfused",
-        gradient_bytes=float(str(take("gradient_bytes", job.gradient_bytes, 4 if wide else 2))),
+        gradient_bytes=gradient_bytes,
         parameter_bytes=float(
             str(
                 take(
@@ -80,16 +91,34 @@ def facts_of(job: Job) -> Facts:
         early_stop=bool(take("early_stop", job.early_stop, torch_like and year >= 2023)),
         sequence_parallel=bool(take("parallel.sp", split.sp, split.tp > 1 and year >= 2022)),
         sliced_p2p=framework != "deepspeed",
-        cuda_graphs=bool(take("cuda_graphs", job.cuda_graphs, framework == "nemo" and year >= 2026)),
+        cuda_graphs=bool(take("cuda_graphs", job.cuda_graphs, does.cuda_graphs)),
         # Pipelines of plain PyTorch reduce the gradients of every micro-batch; Megatron accumulates them first.
         scatter_each=torch_like and sharded,
+        main_grad_bytes=_main_grad_bytes(job, framework, gradient_bytes),
+        # GPT-2, GPT-3 and their kin trained with dropout; models since Llama do not.
+        dropout=framework in ("megatron", "deepspeed") and year < 2023,
+        fused_act=bool(take("fused_act", job.fused_act, False)),
+        # torchtitan's launcher and NeMo's containers set expandable segments; Megatron-LM does not.
+        allocator=str(take("allocator", job.allocator, "expandable" if torch_like and year >= 2024 else "caching")),
+        fused_casts=does.fused_casts,
+        routing=does.routing,
+        expert_passes=does.expert_passes,
+        ep_exposed=does.ep_exposed if job.overlap.ep is None else (EP_HIDDEN if job.overlap.ep else 1.0),
         assumed=assumed,
     )
 
 
-def _kernel(framework: str, year: int) -> str:
-    if framework in ("megatron", "nemo"):
-        return "unfused" if year < 2023 else ("fa2" if year == 2023 else "cudnn")
-    if framework == "deepspeed":
-        return "unfused" if year < 2023 else "fa2"
-    return "unfused" if year < 2023 else ("triton" if year < 2024 else "fa2")
+def _main_grad_bytes(job: Job, framework: str, wire: float) -> float:
+    """Return the width in which gradients of micro-batches are summed.
+
+    Megatron with `--bf16` and DeepSpeed's BF16 optimizer sum in fp32 whatever goes over the wire; NeMo's tuned recipes
+    set `grad_reduce_in_fp32: false`, and then one bf16 buffer is both; FSDP shards fp32 parameters with fp32 gradients.
+    """
+    zero = job.parallel.zero
+    if job.precision in ("fp32", "tf32") or job.parallel.sharded_params:
+        return 4.0
+    if job.precision == "fp16":
+        return wire
+    if framework == "nemo" or (framework == "deepspeed" and zero == "2"):
+        return wire
+    return 4.0

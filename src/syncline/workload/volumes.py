@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from syncline.codec.names import PLAIN, canonical
-from syncline.codec.scheme import scheme
+from syncline.codec.names import PLAIN, canonical, scheme
 from syncline.errors import CodecError, DescriptionError
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList

@@ -13,8 +13,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from syncline.describe.document import read_document
 from syncline.errors import DescriptionError
-from syncline.fabric.document import read_document
 from syncline.workload.layer_list import LayerList, layer_lists
 from syncline.workload.shape import Shape
 

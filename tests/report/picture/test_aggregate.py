@@ -10,7 +10,7 @@ from tests.report.clusters import MAKERS, cluster, hosts
 
 from syncline.fabric.fabric import Fabric, Kind
 from syncline.report.picture.aggregate import Aggregate, Cell, Group, aggregate, bundle
-from syncline.report.picture.network import Network, components, mix, network_of
+from syncline.report.picture.network import DrawnNetwork, components, mix, network_of
 
 
 def cells_with_totals(group: Group, times: int = 1) -> list[tuple[Cell, int]]:
@@ -19,7 +19,7 @@ def cells_with_totals(group: Group, times: int = 1) -> list[tuple[Cell, int]]:
     return mine + inner
 
 
-def check_sums(network: Network, found: Aggregate) -> None:
+def check_sums(network: DrawnNetwork, found: Aggregate) -> None:
     """Assert that what is drawn stands for every host, switch and cable, once."""
     fabric = network.fabric
     drawn = cells_with_totals(found.root)

@@ -24,7 +24,7 @@ from syncline.runtime.periodic.target import alone
 def crews(count: int, **options: Any) -> tuple[Any, list[Crew]]:
     stores: Any = dist
     store = stores.HashStore()
-    return store, [Crew(store, rank, count, **{"patience_s": 0.3, "wait_s": 5.0, **options}) for rank in range(count)]
+    return store, [Crew(store, rank, count, **{"patience_s": 30.0, "wait_s": 60.0, **options}) for rank in range(count)]
 
 
 def together(*calls: Callable[[], Any]) -> list[Any]:
@@ -41,7 +41,7 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(120)
     return results
 
 
@@ -51,7 +51,7 @@ def test_a_lost_rank_is_left_out_and_a_new_process_of_it_let_in_at_one_step() ->
     assert [formation.members for formation in started] == [(0, 1, 2)] * 3
     left = together(lambda: zero.form_anew([2]), lambda: one.form_anew([]))
     assert [formation.members for formation in left] == [(0, 1)] * 2
-    back = Crew(store, 2, 3, patience_s=2.0, wait_s=5.0)
+    back = Crew(store, 2, 3, patience_s=30.0, wait_s=60.0)
 
     def at_the_door(crew: Crew) -> Any:
         step = 8
@@ -82,7 +82,7 @@ def test_a_start_without_all_ranks_and_a_crew_that_has_ended_say_so() -> None:
     store, (alone_,) = crews(1)
     alone_.enter({})
     alone_.leave()
-    late = Crew(store, 0, 1, wait_s=5.0)
+    late = Crew(store, 0, 1, wait_s=60.0)
     assert together(lambda: late.enter({})) == ["the crew has come to its end without this rank."]
     with pytest.raises(SynchronizationError, match="rank 3 is none of a crew of 3"):
         Crew(store, 3, 3)

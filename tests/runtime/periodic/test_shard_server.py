@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="the runtime needs torch")
 import torch
 from torch import nn
 
-from syncline.codec.scheme import scheme
+from syncline.codec.names import scheme
 from syncline.errors import SynchronizationError
 from syncline.runtime.periodic.fragment import Fragment
 from syncline.runtime.periodic.shard_server import ShardServer, View
@@ -57,7 +57,7 @@ def test_without_rounds_each_push_is_a_step_until_a_worker_is_too_far_ahead() ->
     ahead.join(0.2)
     assert ahead.is_alive(), "two pushes ahead of the other worker, where one is allowed"
     push(served, 1, 1.0)
-    ahead.join(20)
+    ahead.join(120)
     assert not ahead.is_alive()
     assert served.version == 3
 
@@ -83,7 +83,7 @@ def test_a_failure_wakes_who_waits_and_stays() -> None:
     waiting = threading.Thread(target=worker)
     waiting.start()
     served.fail(SynchronizationError("worker 1 is lost."))
-    waiting.join(20)
+    waiting.join(120)
     assert raised == ["worker 1 is lost."]
     with pytest.raises(SynchronizationError, match="worker 1 is lost"):
         push(served, 0, 1.0)

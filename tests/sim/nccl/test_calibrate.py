@@ -5,7 +5,7 @@ import pytest
 
 from syncline.errors import SimulationError
 from syncline.sim.nccl.calibrate import SIX_SIZES, calibrate, pick_six
-from syncline.sim.nccl.job import Job, Scale
+from syncline.sim.nccl.job import NcclOperation, Scale
 from syncline.sim.nccl.measured import Series
 from syncline.sim.nccl.predict import chosen_pairs, predict, times_us
 from syncline.sim.nccl.robust import minimise
@@ -16,7 +16,7 @@ SIZES = (2.0 ** np.arange(3, 34)).astype(np.float64)
 
 
 def measured(scale: Scale, op: str = "all_reduce") -> np.ndarray:
-    return times_us(Job(SYSTEM, op, scale=scale), chosen_pairs(SYSTEM, op, SIZES)[0], SIZES)
+    return times_us(NcclOperation(SYSTEM, op, scale=scale), chosen_pairs(SYSTEM, op, SIZES)[0], SIZES)
 
 
 def test_the_six_sizes() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from syncline.errors import SimulationError
 from syncline.sim.nccl.constants import default_constants
 from syncline.sim.nccl.expect import expected_us
-from syncline.sim.nccl.job import Job, Scale, pipe
+from syncline.sim.nccl.job import NcclOperation, Scale, pipe
 from syncline.sim.nccl.measured import bus_factor
 from syncline.sim.nccl.system import NcclSystem
 
@@ -23,7 +23,7 @@ MACHINE = default_constants().machine
 
 
 def one(system: NcclSystem, op: str, pair: tuple[str, str], size: float) -> float:
-    return float(expected_us(Job(system, op), pair, np.array([size]))[0])
+    return float(expected_us(NcclOperation(system, op), pair, np.array([size]))[0])
 
 
 def test_pipe_cross_term_stops_at_its_cap() -> None:
@@ -71,8 +71,8 @@ def test_nvls_bandwidth_by_number_of_gpus() -> None:
 
 
 def test_a_ring_never_beats_the_wire() -> None:
-    for op, share in (("all_reduce", 62 / 32), ("all_gather", 31 / 32), ("alltoall", 24 / 32 * 8)):
-        pair = ("P2P", "Simple") if op == "alltoall" else ("Ring", "Simple")
+    for op, share in (("all_reduce", 62 / 32), ("all_gather", 31 / 32), ("all_to_all", 24 / 32 * 8)):
+        pair = ("P2P", "Simple") if op == "all_to_all" else ("Ring", "Simple")
         assert one(ACROSS, op, pair, 2**34) >= 2**34 * share / (8 * 25e3) * 0.999
 
 
@@ -90,7 +90,9 @@ def test_launches_from_one_process_and_timed_calls_cost_extra() -> None:
 
 def test_scale_multiplies_what_it_names() -> None:
     slow = float(
-        expected_us(Job(ACROSS, "all_reduce", scale=Scale(simple_hop=2)), ("Ring", "Simple"), np.array([8.0]))[0]
+        expected_us(
+            NcclOperation(ACROSS, "all_reduce", scale=Scale(simple_hop=2)), ("Ring", "Simple"), np.array([8.0])
+        )[0]
     )
     plain = one(ACROSS, "all_reduce", ("Ring", "Simple"), 8)
     assert slow - 8.4 == pytest.approx(2 * (plain - 8.4))
@@ -107,20 +109,22 @@ PAIRS = [("Ring", "LL"), ("Ring", "LL128"), ("Ring", "Simple"), ("Tree", "LL"), 
 @given(st.sampled_from(PAIRS), st.integers(1, 40), st.integers(3, 33))
 def test_time_is_positive_and_more_bytes_take_longer(pair: tuple[str, str], hosts: int, log_size: int) -> None:
     system = ACROSS.scaled(hosts)
-    small, large = expected_us(Job(system, "all_reduce"), pair, np.array([2.0**log_size, 2.0 ** (log_size + 1)]))
+    small, large = expected_us(
+        NcclOperation(system, "all_reduce"), pair, np.array([2.0**log_size, 2.0 ** (log_size + 1)])
+    )
     assert 0 < small <= large * 1.0001
 
 
 def test_send_and_receive_gain_a_channel_for_every_64_MiB() -> None:
     system = NcclSystem(gpu="b200", num_hosts=1, gpus_per_host=8)
-    small, middle, large = (one(system, "sendrecv", ("P2P", "Simple"), 2.0**e) for e in (26, 28, 33))
+    small, middle, large = (one(system, "send_recv", ("P2P", "Simple"), 2.0**e) for e in (26, 28, 33))
     assert middle == pytest.approx(small, rel=0.1)
     assert 2**33 / large / 1e3 > 500 > 100 > 2**26 / small / 1e3
 
 
 def test_nothing_inside_a_host_is_faster_than_nvlink() -> None:
     system = NcclSystem(gpu="b200", num_hosts=1, gpus_per_host=8)
-    for op in ("alltoall", "sendrecv"):
+    for op in ("all_to_all", "send_recv"):
         time_us = one(system, op, ("P2P", "Simple"), 2.0**34)
         assert 2**34 * bus_factor(op, 8) / time_us / 1e3 < system.nvlink_GBps
 

@@ -7,7 +7,7 @@ import pytest
 
 from syncline.sim.nccl.constants import left_out_constants
 from syncline.sim.nccl.fit import Fitted, Sweep, fit, fit_left_out
-from syncline.sim.nccl.job import Job
+from syncline.sim.nccl.job import NcclOperation
 from syncline.sim.nccl.predict import chosen_pairs, times_us
 from syncline.sim.nccl.system import NcclSystem
 
@@ -17,7 +17,9 @@ SIZES = (2.0 ** np.arange(3, 34, 2)).astype(np.float64)
 def sweep(network: str, **changes: float) -> Sweep:
     system = NcclSystem(gpu="h100", num_hosts=4, gpus_per_host=8, num_nics=8, nic_rate_Bps=50e9, network=network)
     constants = Fitted().constants().with_network(network, **changes)
-    truth = times_us(Job(system, "all_reduce", constants), chosen_pairs(system, "all_reduce", SIZES)[0], SIZES)
+    truth = times_us(
+        NcclOperation(system, "all_reduce", constants), chosen_pairs(system, "all_reduce", SIZES)[0], SIZES
+    )
     return Sweep("made up", system, "all_reduce", SIZES, truth, np.ones(len(SIZES)))
 
 

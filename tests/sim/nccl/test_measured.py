@@ -36,7 +36,7 @@ def test_json_log() -> None:
 def test_logs_that_cannot_be_used() -> None:
     with pytest.raises(FileError, match="does not say which operation"):
         read_log(LOG.replace("all_reduce_perf", ""), "run.log")
-    assert read_log(LOG.replace("all_reduce_perf", ""), "run.log", "alltoall").op == "alltoall"
+    assert read_log(LOG.replace("all_reduce_perf", ""), "run.log", "alltoall").op == "all_to_all"
     with pytest.raises(FileError, match="no nccl-tests result line"):
         read_log("# all_reduce_perf\nnothing", "run.log")
     with pytest.raises(FileError, match="not the JSON of nccl-tests"):
@@ -63,12 +63,12 @@ def test_a_file_that_is_no_such_csv_is_one_error() -> None:
         ("8,1,all_reduce,float,8,1.5,0,0", ("all_reduce", 8, 1.5)),
         ("8,1,AllReduce,float,1G,2ms,,", ("all_reduce", 2**30, 2000.0)),
         ('8,1,all_reduce_perf,half,8 MiB,"1,024.5",,', ("all_reduce", 2**23, 1024.5)),
-        ("8,1,all-to-all,bfloat16,1073741824,,,160", ("alltoall", 2**30, 2**30 * 7 / 8 / 160e3)),
+        ("8,1,all-to-all,bfloat16,1073741824,,,160", ("all_to_all", 2**30, 2**30 * 7 / 8 / 160e3)),
         ("8,1,reduce_scatter,float,1073741824,N/A,200,", ("reduce_scatter", 2**30, 2**30 / 200e3)),
         ("8,1,bcast,float,256KB,nan,,100", ("broadcast", 2**18, 2**18 / 100e3)),
         ("8,1,all_gather,float,0,8.5,0,0", ("all_gather", 0, 8.5)),
         ("8,1,gather,float,8,8.5,0,0", ("gather", 8, 8.5)),
-        ("8,,sendrecv,float,8,8.5,0,0", ("sendrecv", 8, 8.5)),
+        ("8,,sendrecv,float,8,8.5,0,0", ("send_recv", 8, 8.5)),
     ],
 )
 def test_cells_as_people_write_them(cells: str, expected: tuple[str, float, float]) -> None:

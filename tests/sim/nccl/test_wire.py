@@ -31,8 +31,8 @@ def test_a_tree_on_two_hosts_sends_half_of_what_more_hosts_send() -> None:
 
 
 def test_alltoall_sends_what_belongs_to_other_hosts() -> None:
-    assert network_share(system(4), "alltoall", "P2P") == pytest.approx(8 * 24 / 32)
-    assert inside_share(system(4), "alltoall", "P2P") == pytest.approx(7 / 32)
+    assert network_share(system(4), "all_to_all", "P2P") == pytest.approx(8 * 24 / 32)
+    assert inside_share(system(4), "all_to_all", "P2P") == pytest.approx(7 / 32)
 
 
 def test_nvls_sends_the_buffer_once_and_a_share_more() -> None:
@@ -44,7 +44,7 @@ def test_nvls_sends_the_buffer_once_and_a_share_more() -> None:
 def test_no_link_is_ever_faster_than_its_line(hosts: int) -> None:
     fabric = cluster(hosts)
     sizes = [float(2**k) for k in range(10, 34)]
-    for op in ("all_reduce", "all_gather", "reduce_scatter", "alltoall"):
+    for op in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
         found = wires(predict(from_fabric(fabric), op, sizes), fabric)
         assert all(0 < wire.utilisation <= 1 for wire in found), (op, max(w.utilisation for w in found))
         assert found[-1].utilisation > 0.5

@@ -16,11 +16,12 @@ from tests.sim.packet.packet_fabrics import dragonfly, leaf_spine, star
 from syncline.fabric import ClusterSpec, build
 from syncline.program import lower, packed
 from syncline.schedule import Kind, hierarchical, verify
-from syncline.sim.flow import Job as FlowJob
-from syncline.sim.flow import simulate as simulate_flows
+from syncline.sim.flow.flow import FlowJob as FlowJob
+from syncline.sim.flow.flow import simulate as simulate_flows
+from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.packet import (
-    Job,
     Marks,
+    PacketJob,
     PacketNetwork,
     PacketOptions,
     Traffic,
@@ -34,7 +35,6 @@ from syncline.sim.packet import (
     senders,
     simulate,
 )
-from syncline.sim.routing import Network, NetworkOptions
 
 RATE = 50e9
 HEADER = {"infiniband": 30, "dctcp": 78, "cubic": 78, "hpcc": 108}
@@ -188,8 +188,8 @@ def _all_reduce(between: Any, options: PacketOptions) -> tuple[float, float]:
     spec = {"hosts": 8, "host": "8 x H100", "network": between}
     fabric = build(ClusterSpec.model_validate(spec))
     program = lower(verify(hierarchical((8, 8), Kind.ALL_REDUCE)), packed(fabric))
-    packets = simulate(packet_network(fabric), [Job(program, 32 << 20)], options)
-    flows = simulate_flows([FlowJob(program, 32 << 20)], Network(fabric, NetworkOptions(transport="ideal")))
+    packets = simulate(packet_network(fabric), [PacketJob(program, 32 << 20)], options)
+    flows = simulate_flows([FlowJob(program, 32 << 20)], FlowNetwork(fabric, NetworkOptions(transport="ideal")))
     return packets.job_end_s(0), float(flows.job_end_s[0])
 
 

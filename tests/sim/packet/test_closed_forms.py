@@ -8,11 +8,12 @@ from tests.sim.packet.packet_fabrics import dragonfly, fat_tree, leaf_spine, rai
 
 from syncline.program import lower, packed
 from syncline.schedule import Kind, hierarchical, ring, verify
-from syncline.sim.flow import Job as FlowJob
-from syncline.sim.flow import simulate as simulate_flows
+from syncline.sim.flow.flow import FlowJob as FlowJob
+from syncline.sim.flow.flow import simulate as simulate_flows
+from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.packet import (
-    Job,
     Marks,
+    PacketJob,
     PacketOptions,
     TrafficClass,
     Watching,
@@ -22,7 +23,6 @@ from syncline.sim.packet import (
     senders,
     simulate,
 )
-from syncline.sim.routing import Network, NetworkOptions
 
 WIRE = (4096 + 66) / 4096
 RATE = 50e9
@@ -112,8 +112,10 @@ def test_packet_and_flow_level_agree_where_queues_do_not_matter() -> None:
         place = packed(fabric, schedule.num_ranks)
         program = lower(verify(schedule), place)
         size = 32 << 20
-        packets = simulate(network, [Job(program, size)], PacketOptions(transport="line-rate", switching="cut-through"))
-        flows = simulate_flows([FlowJob(program, size)], Network(fabric, NetworkOptions(transport="ideal")))
+        packets = simulate(
+            network, [PacketJob(program, size)], PacketOptions(transport="line-rate", switching="cut-through")
+        )
+        flows = simulate_flows([FlowJob(program, size)], FlowNetwork(fabric, NetworkOptions(transport="ideal")))
         assert packets.job_end_s(0) == pytest.approx(flows.job_end_s[0], rel=0.05)
 
 

@@ -7,21 +7,30 @@ from tests.sim.packet.packet_fabrics import dragonfly, fat_tree, leaf_spine, rai
 
 from syncline.program import lower, packed
 from syncline.schedule import hierarchical, ring, verify
-from syncline.sim.estimate import estimate
-from syncline.sim.packet import Job, LinkChange, Outcome, PacketNetwork, PacketOptions, messages, senders, simulate
+from syncline.sim.flow.estimate import estimate
+from syncline.sim.flow.routing import FlowNetwork
+from syncline.sim.flow.wired import wire
+from syncline.sim.packet import (
+    LinkChange,
+    Outcome,
+    PacketJob,
+    PacketNetwork,
+    PacketOptions,
+    messages,
+    senders,
+    simulate,
+)
 from syncline.sim.packet.chain import chain
 from syncline.sim.packet.levels import Difference, difference, flow_options
-from syncline.sim.routing import Network
-from syncline.sim.wired import wire
 
 WIRE, PAYLOAD = 4162, 4096
 
 
 def both(network: PacketNetwork, ranks: int, size: int, options: PacketOptions) -> tuple[Outcome, Difference]:
     program = lower(verify(ring(ranks)), packed(network.fabric, ranks))
-    fluid = Network(network.fabric, flow_options(options))
+    fluid = FlowNetwork(network.fabric, flow_options(options))
     wired = wire(program, fluid)
-    outcome = simulate(network, [Job(program, size)], options)
+    outcome = simulate(network, [PacketJob(program, size)], options)
     return outcome, difference(outcome, estimate(wired, fluid, size), wired)
 
 
@@ -32,8 +41,8 @@ def test_hashed_packets_take_the_paths_of_the_flow_level(network, seed: int) -> 
     ranks, size = 16, 16 * 16 * PAYLOAD
     options = PacketOptions(transport="line-rate", seed=seed, changes={"ack_every": 1 << 20})
     program = lower(verify(ring(ranks)), packed(net.fabric, ranks))
-    fluid = Network(net.fabric, flow_options(options))
-    outcome = simulate(net, [Job(program, size)], options)
+    fluid = FlowNetwork(net.fabric, flow_options(options))
+    outcome = simulate(net, [PacketJob(program, size)], options)
     real = net.link >= 0
     flows = estimate(program, fluid, size).link_bytes[net.link[real]]
     # A connection has 480 packets; its acknowledgements, on the way back, are bytes of half a packet.
@@ -100,9 +109,9 @@ def test_a_hierarchical_program_on_rails_agrees() -> None:
     network = rails(8)
     program = lower(verify(hierarchical((8, 8))), packed(network.fabric))
     options = PacketOptions(transport="roce")
-    fluid = Network(network.fabric, flow_options(options))
+    fluid = FlowNetwork(network.fabric, flow_options(options))
     wired = wire(program, fluid)
-    outcome = simulate(network, [Job(program, 64 << 20)], options)
+    outcome = simulate(network, [PacketJob(program, 64 << 20)], options)
     found = difference(outcome, estimate(wired, fluid, 64 << 20), wired)
     assert outcome.job_end_s(0) == pytest.approx(found.flow_s, rel=0.05)
     assert abs(found.parts["unexplained"]) < 0.01 * found.flow_s

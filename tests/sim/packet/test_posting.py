@@ -12,7 +12,7 @@ from syncline.errors import SimulationError
 from syncline.program import lower, packed
 from syncline.schedule import Kind, hierarchical, ring, verify
 from syncline.sim.packet import (
-    Job,
+    PacketJob,
     PacketOptions,
     Progress,
     all_to_all,
@@ -24,6 +24,7 @@ from syncline.sim.packet import (
     senders,
     simulate,
 )
+from syncline.sim.packet.chronicle import packet_timeline
 from syncline.sim.packet.traffic import WEB_SEARCH
 from syncline.timeline import SourceKind, SpanKind
 
@@ -31,7 +32,7 @@ from syncline.timeline import SourceKind, SpanKind
 def test_rounds_wait_for_each_other() -> None:
     network = star(5)
     program = lower(verify(ring(4)), packed(network.fabric, 4))
-    outcome = simulate(network, [Job(program, 4_000_000)], PacketOptions(transport="line-rate"))
+    outcome = simulate(network, [PacketJob(program, 4_000_000)], PacketOptions(transport="line-rate"))
     rounds = sorted(outcome.blocks, key=lambda block: block.round)
     assert len(rounds) == 6
     for before, after in pairwise(rounds):
@@ -46,17 +47,19 @@ def test_rounds_wait_for_each_other() -> None:
 def test_jobs_follow_each_other() -> None:
     network = star(5)
     program = lower(verify(ring(4)), packed(network.fabric, 4))
-    both = [Job(program, 1e6), Job(program, 1e6, after=(0,), compute_s=1e-3)]
+    both = [PacketJob(program, 1e6), PacketJob(program, 1e6, after=(0,), compute_s=1e-3)]
     outcome = simulate(network, both, PacketOptions(transport="line-rate"))
     assert outcome.job_end_s(1) == pytest.approx(2 * outcome.job_end_s(0) + 1e-3, rel=1e-3)
-    together = simulate(network, [Job(program, 1e6), Job(program, 1e6)], PacketOptions(transport="line-rate"))
+    together = simulate(
+        network, [PacketJob(program, 1e6), PacketJob(program, 1e6)], PacketOptions(transport="line-rate")
+    )
     assert together.job_end_s(0) > 1.6 * outcome.job_end_s(0)
 
 
 def test_inside_hosts_messages_take_the_scale_up_links() -> None:
     network = rails(8)
     program = lower(verify(hierarchical((1, 8), Kind.ALL_REDUCE, families=("ring", "ring"))), packed(network.fabric, 8))
-    outcome = simulate(network, [Job(program, 64 << 20)], PacketOptions(transport="line-rate"))
+    outcome = simulate(network, [PacketJob(program, 64 << 20)], PacketOptions(transport="line-rate"))
     assert outcome.counters["data_packets"] == 0
     assert outcome.finished
     assert outcome.end_of_run_s > 2 * 7 / 8 * (64 << 20) / 900e9
@@ -77,7 +80,7 @@ def test_queue_pairs_cut_messages_and_spread_them() -> None:
 def test_timeline_has_both_ends_and_the_queues() -> None:
     network = star()
     outcome = simulate(network, [incast(network.fabric, 4, 1e6)], PacketOptions(transport="dctcp"))
-    timeline = outcome.timeline()
+    timeline = packet_timeline(outcome)
     assert timeline.source.kind is SourceKind.SIMULATED_PACKET
     assert len(timeline.spans) == 8
     assert set(timeline.spans.kind.tolist()) == {int(SpanKind.SEND), int(SpanKind.RECV)}

@@ -8,9 +8,7 @@ import pytest
 
 from syncline.fabric import build, load
 from syncline.fabric.spec import ClusterSpec
-from syncline.sim.step import machine_from_fabric, step
-from syncline.sim.step.reach import reached
-from syncline.workload.parallel import Parallel
+from syncline.sim.step import step
 from syncline.workload.read_job import load_job
 
 
@@ -31,19 +29,20 @@ def test_a_ring_hardly_feels_thin_uplinks() -> None:
 
 
 def test_experts_beyond_a_rack_do() -> None:
-    machine = machine_from_fabric(cluster("4:1"))
-    assert machine.upper_Bps < machine.nic_Bps
-    split = Parallel(ep=256, dp=512)
-    assert reached(machine, cluster("4:1"), split).nic_Bps < machine.nic_Bps
-    assert reached(machine, cluster("4:1"), Parallel(dp=8)).nic_Bps == machine.nic_Bps
+    job: dict[str, Any] = {
+        "model": "mixtral-8x7b",
+        "parallel": {"ep": 8, "tp": 8, "pp": 1, "zero": "1"},
+        "batch": {"global": 512, "sequence": 4096, "micro": 1},
+    }
+    near = [step(cluster(over), load_job(job)).parts_s["ep"] for over in ("1:1", "4:1")]
+    assert near[0] == near[1], "8 experts in one host send nothing out"
 
 
 def test_rings_share_the_long_links_between_sites() -> None:
     fabric = load("two-sites-wan")
-    machine = machine_from_fabric(fabric)
-    across = reached(machine, fabric, Parallel(tp=8, dp=64))
-    # Two lines of 400 Gb/s, eight rings (one for each tensor-parallel rank).
-    assert across.nic_Bps == pytest.approx(2 * 50e9 / 8, rel=0.01)
-    assert across.hop_s > 1e-3
-    inside = reached(machine, fabric, Parallel(tp=8, dp=32))
-    assert inside.nic_Bps == machine.nic_Bps == pytest.approx(50e9)
+    job: dict[str, Any] = {"model": "llama3-8b", "batch": {"global": 512, "sequence": 4096}}
+    across = step(fabric, load_job({**job, "parallel": {"tp": 8, "dp": 64}}))
+    inside = step(fabric, load_job({**job, "parallel": {"tp": 8, "dp": 32}}))
+    # Two lines of 400 Gb/s, eight rings (one for each tensor-parallel rank): 2 GB of gradients each, twice.
+    assert across.parts_s["dp"] > 2 * 2 * 8.03e9 / 8 / (2 * 50e9 / 8) - across.parts_s["compute"]
+    assert across.parts_s["dp"] > 5 * inside.parts_s["dp"]

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.host import Host
-from syncline.audit.rule import CannotTell, Seen, rule
+from syncline.audit.rule import CannotTell, Sight, rule
 from syncline.finding import Action, Severity
+from syncline.host.host import Host
 
 MAX_OFFSET_S = 0.010
 GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "timebase", "xen")
@@ -21,15 +21,15 @@ GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_p
     fix="Run chrony (or PTP) against the site's time servers.",
     reference="chronyc(1), timedatectl(1)",
 )
-def sync(host: Host, expect: Expect) -> Iterator[Seen]:
+def sync(host: Host, expect: Expect) -> Iterator[Sight]:
     tracking = host.root.command("chronyc-tracking", ("chronyc", "-n", "tracking"), quiet=True)
     if tracking and "Leap status" in tracking:
         offset = re.search(r"System time\s*:\s*([\d.]+) seconds", tracking)
         status = re.search(r"Leap status\s*:\s*(.+)", tracking)
         if status and "Not synchronised" in status.group(1):
-            yield Seen("clock", "chrony: not synchronised", "synchronised", ("chronyc tracking",))
+            yield Sight("clock", "chrony: not synchronised", "synchronised", ("chronyc tracking",))
         elif offset and float(offset.group(1)) > MAX_OFFSET_S:
-            yield Seen(
+            yield Sight(
                 "clock",
                 f"{float(offset.group(1)) * 1e3:.1f} ms off",
                 f"within {MAX_OFFSET_S * 1e3:.0f} ms",
@@ -41,7 +41,7 @@ def sync(host: Host, expect: Expect) -> Iterator[Seen]:
     if state is None:
         raise CannotTell("neither chronyc nor timedatectl answers")
     if state.group(1) == "no":
-        yield Seen("clock", "not synchronised (timedatectl)", "synchronised", ("timedatectl show",))
+        yield Sight("clock", "not synchronised (timedatectl)", "synchronised", ("timedatectl show",))
 
 
 @rule(
@@ -53,10 +53,10 @@ def sync(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="tsc=reliable on the kernel command line after checking why the kernel gave tsc up; reboot.",
     reference="gcm clocksource check",
 )
-def source(host: Host, expect: Expect) -> Iterator[Seen]:
+def source(host: Host, expect: Expect) -> Iterator[Sight]:
     base = "sys/devices/system/clocksource/clocksource0"
     current = host.root.text(f"{base}/current_clocksource")
     if current is None:
         raise CannotTell("the current clock source cannot be read")
     if current not in GOOD_CLOCKS:
-        yield Seen("clock", f"source {current}", "tsc", (f"{base}/current_clocksource",))
+        yield Sight("clock", f"source {current}", "tsc", (f"{base}/current_clocksource",))

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.host import Host
-from syncline.audit.interface import Interface
 from syncline.audit.measure import MIN_AGAIN, MIN_SEGMENTS, tcp_segments
-from syncline.audit.rdma import RdmaPort
-from syncline.audit.rule import Seen, rule
+from syncline.audit.rule import Sight, rule
 from syncline.finding import Action, Severity
+from syncline.host.host import Host
+from syncline.host.interface import Interface
+from syncline.host.rdma import RdmaPort
 
 LOSS_SHARE = 1e-6
 """Alert threshold of section 4 of our operations notes: out_of_sequence per packet."""
@@ -40,17 +40,19 @@ def growth(host: Host, port: RdmaPort, kind: str, names: tuple[str, ...]) -> dic
     return found
 
 
-def judged(host: Host, port: RdmaPort, kind: str, names: tuple[str, ...], share: float) -> Iterator[Seen]:
+def judged(host: Host, port: RdmaPort, kind: str, names: tuple[str, ...], share: float) -> Iterator[Sight]:
     """Report counters that grow now, or exceed a share of the port's packets."""
     first = port.counters if kind == "counters" else port.hardware
     grew = growth(host, port, kind, names)
     heavy = {n: first[n] for n in names if first.get(n, 0) > 10 and first[n] > share * max(port.num_packets, 1)}
     if grew:
         shown = ", ".join(f"{name} +{count:,}" for name, count in grew.items())
-        yield Seen(port.name, f"{shown} within a second", "no growth", tuple(f"{port.folder}/{kind}/{n}" for n in grew))
+        yield Sight(
+            port.name, f"{shown} within a second", "no growth", tuple(f"{port.folder}/{kind}/{n}" for n in grew)
+        )
     elif heavy:
         shown = ", ".join(f"{name} {count:,}" for name, count in heavy.items())
-        yield Seen(
+        yield Sight(
             port.name,
             f"{shown} in {port.num_packets:,} packets",
             f"below {share:g} of the packets",
@@ -68,7 +70,7 @@ def judged(host: Host, port: RdmaPort, kind: str, names: tuple[str, ...], share:
     fix="RoCE: check PFC and ECN on every hop. InfiniBand: check cables. Then switch counters of the same path.",
     reference="nccl #378 #306; NVIDIA hardware counters",
 )
-def loss(host: Host, expect: Expect) -> Iterator[Seen]:
+def loss(host: Host, expect: Expect) -> Iterator[Sight]:
     names = (
         "out_of_sequence",
         "packet_seq_err",
@@ -90,7 +92,7 @@ def loss(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Look for a slow rank on this host first (CPU, GPU clock); then raise queue depth.",
     reference="verbs status 13, RNR_RETRY",
 )
-def rnr(host: Host, expect: Expect) -> Iterator[Seen]:
+def rnr(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         yield from judged(host, port, "hw_counters", ("rnr_nak_retry_err", "out_of_buffer"), LOSS_SHARE)
 
@@ -104,11 +106,11 @@ def rnr(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Look at ECMP balance (adaptive routing, more QPs per connection) and at what else uses the fabric.",
     reference="DCQCN; Meta, RDMA over Ethernet at scale (SIGCOMM 2024)",
 )
-def congestion(host: Host, expect: Expect) -> Iterator[Seen]:
+def congestion(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         handled = port.hardware.get("rp_cnp_handled", 0)
         if port.is_roce and handled > 1000 and handled > CNP_SHARE * max(port.num_packets, 1):
-            yield Seen(
+            yield Sight(
                 port.name,
                 f"rp_cnp_handled {handled:,} in {port.num_packets:,} packets",
                 f"below {CNP_SHARE:.0%}",
@@ -125,11 +127,11 @@ def congestion(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Follow the waits from switch port to switch port (perfquery -x); adaptive routing; find the slow receiver.",
     reference="InfiniBand PortXmitWait",
 )
-def credits(host: Host, expect: Expect) -> Iterator[Seen]:
+def credits(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         waited, words = port.counters.get("port_xmit_wait", 0), port.counters.get("port_xmit_data", 0)
         if not port.is_roce and waited > WAIT_SHARE * max(words, 1) and waited > 1000:
-            yield Seen(
+            yield Sight(
                 port.name,
                 f"port_xmit_wait {waited:,} for port_xmit_data {words:,}",
                 f"below {WAIT_SHARE:.0%} of it",
@@ -147,7 +149,7 @@ def credits(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Clean or swap the optic, then the cable, then the port; compare the counter at the other end.",
     reference="InfiniBand port counters; perfquery(8)",
 )
-def cable(host: Host, expect: Expect) -> Iterator[Seen]:
+def cable(host: Host, expect: Expect) -> Iterator[Sight]:
     names = ("symbol_error", "port_rcv_errors", "link_error_recovery", "local_link_integrity_errors")
     for port in host.fabric_ports:
         grew = growth(host, port, "counters", names)
@@ -156,7 +158,7 @@ def cable(host: Host, expect: Expect) -> Iterator[Seen]:
             shown = ", ".join(f"{n} +{c:,} within a second" for n, c in grew.items()) or ", ".join(
                 f"{n} {c:,}" for n, c in many.items()
             )
-            yield Seen(
+            yield Sight(
                 port.name,
                 shown,
                 f"below {CABLE_ERRORS}, no growth",
@@ -173,11 +175,11 @@ def cable(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Swap optic and cable; set NCCL_IB_TIMEOUT=22 to survive short flaps.",
     reference="azurehpc-health-checks check_ib_link_flapping (5 in a day)",
 )
-def flaps(host: Host, expect: Expect) -> Iterator[Seen]:
+def flaps(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         downs = port.counters.get("link_downed", 0)
         if downs >= FLAPS:
-            yield Seen(port.name, f"link_downed {downs}", f"below {FLAPS}", (f"{port.folder}/counters/link_downed",))
+            yield Sight(port.name, f"link_downed {downs}", f"below {FLAPS}", (f"{port.folder}/counters/link_downed",))
 
 
 @rule(
@@ -189,7 +191,7 @@ def flaps(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Look for congestion and flow control (credits, PFC storms) at the switch port.",
     reference="InfiniBand PortXmitDiscards",
 )
-def discards(host: Host, expect: Expect) -> Iterator[Seen]:
+def discards(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         yield from judged(host, port, "counters", ("port_xmit_discards",), LOSS_SHARE)
 
@@ -208,12 +210,12 @@ def watched(host: Host) -> tuple[Interface, ...]:
     fix="Swap optic and cable; look at ethtool -S for which error.",
     reference="kernel ABI sysfs-class-net-statistics",
 )
-def errors(host: Host, expect: Expect) -> Iterator[Seen]:
+def errors(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in watched(host):
         for name, packets in (("rx_errors", "rx_packets"), ("tx_errors", "tx_packets")):
             count, carried = interface.counters.get(name, 0), interface.counters.get(packets, 0)
             if count > 10 and count > ERROR_SHARE * max(carried, 1):
-                yield Seen(
+                yield Sight(
                     interface.name,
                     f"{name} {count:,} in {carried:,} packets",
                     f"below {ERROR_SHARE:g}",
@@ -229,7 +231,7 @@ def errors(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Larger rings (ethtool -G), interrupts spread over cores of the card's NUMA node, flow control.",
     reference="kernel ABI sysfs-class-net-statistics",
 )
-def drops(host: Host, expect: Expect) -> Iterator[Seen]:
+def drops(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in watched(host):
         for name, packets in (
             ("rx_dropped", "rx_packets"),
@@ -238,7 +240,7 @@ def drops(host: Host, expect: Expect) -> Iterator[Seen]:
         ):
             count, carried = interface.counters.get(name, 0), interface.counters.get(packets, 0)
             if count > 100 and count > DROP_SHARE * max(carried, 1):
-                yield Seen(
+                yield Sight(
                     interface.name,
                     f"{name} {count:,} in {carried:,} packets",
                     f"below {DROP_SHARE:g}",
@@ -255,10 +257,10 @@ def drops(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Swap optic and cable; look at the switch port's log.",
     reference="kernel ABI sysfs-class-net carrier_changes",
 )
-def carrier_flaps(host: Host, expect: Expect) -> Iterator[Seen]:
+def carrier_flaps(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in watched(host):
         if interface.is_physical and interface.num_carrier_changes >= 2 * FLAPS + 2:
-            yield Seen(
+            yield Sight(
                 interface.name,
                 f"{interface.num_carrier_changes} carrier changes since boot",
                 f"below {2 * FLAPS + 2}",
@@ -275,14 +277,14 @@ def carrier_flaps(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Find the lossy hop: interface and switch counters on the path; `ss -ti` names the connections.",
     reference="RFC 4022 tcpRetransSegs",
 )
-def retransmits(host: Host, expect: Expect) -> Iterator[Seen]:
+def retransmits(host: Host, expect: Expect) -> Iterator[Sight]:
     segments = tcp_segments(host)
     if segments is None:
         return
     sent, again = segments
     if sent >= MIN_SEGMENTS and again >= MIN_AGAIN and again > RETRANSMIT_SHARE * sent:
         severity = Severity.CRITICAL if again > 10 * RETRANSMIT_SHARE * sent else Severity.WARNING
-        yield Seen(
+        yield Sight(
             "TCP",
             f"{again / sent:.2%} of {sent:,} segments sent again",
             f"below {RETRANSMIT_SHARE:.1%}",

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.host import Host
-from syncline.audit.rule import Seen, rule
+from syncline.audit.rule import Sight, rule
+from syncline.host.host import Host
 
 DEEP_IDLE_US = 100
 """Leaving an idle state slower than this shows in the latency of small collectives."""
@@ -22,13 +22,13 @@ DEEP_IDLE_US = 100
     fix="cpupower frequency-set -g performance",
     reference="gcm frequency governor check",
 )
-def governor(host: Host, expect: Expect) -> Iterator[Seen]:
+def governor(host: Host, expect: Expect) -> Iterator[Sight]:
     names = [n for n in host.root.names("sys/devices/system/cpu") if re.fullmatch(r"cpu\d+", n)]
     found = Counter(host.root.text(f"sys/devices/system/cpu/{name}/cpufreq/scaling_governor") or "" for name in names)
     slow = {kind: count for kind, count in found.items() if kind and kind != "performance"}
     if slow:
         shown = ", ".join(f"{kind} on {count} of {len(names)} CPUs" for kind, count in slow.items())
-        yield Seen("", shown, "performance", ("sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",))
+        yield Sight("", shown, "performance", ("sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",))
 
 
 @rule(
@@ -39,10 +39,10 @@ def governor(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="sysctl kernel.numa_balancing=0",
     reference="NVIDIA DGX tuning; NCCL troubleshooting",
 )
-def numa_balancing(host: Host, expect: Expect) -> Iterator[Seen]:
+def numa_balancing(host: Host, expect: Expect) -> Iterator[Sight]:
     value = host.sysctl("kernel.numa_balancing")
     if value is not None and value.strip() not in ("0", ""):
-        yield Seen("", f"kernel.numa_balancing = {value}", "0", ("proc/sys/kernel/numa_balancing",))
+        yield Sight("", f"kernel.numa_balancing = {value}", "0", ("proc/sys/kernel/numa_balancing",))
 
 
 @rule(
@@ -53,7 +53,7 @@ def numa_balancing(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="intel_idle.max_cstate=1 processor.max_cstate=1, or cpupower idle-set -D 10, or the BIOS performance profile.",
     reference="NVIDIA ConnectX performance tuning",
 )
-def idle(host: Host, expect: Expect) -> Iterator[Seen]:
+def idle(host: Host, expect: Expect) -> Iterator[Sight]:
     base = "sys/devices/system/cpu/cpu0/cpuidle"
     deep = []
     for state in host.root.names(base):
@@ -61,7 +61,7 @@ def idle(host: Host, expect: Expect) -> Iterator[Seen]:
         if latency > DEEP_IDLE_US and host.root.number(f"{base}/{state}/disable") == 0:
             deep.append(f"{host.root.text(f'{base}/{state}/name') or state} ({latency} us)")
     if deep:
-        yield Seen("", f"idle states {', '.join(deep)} are allowed", f"none slower than {DEEP_IDLE_US} us", (base,))
+        yield Sight("", f"idle states {', '.join(deep)} are allowed", f"none slower than {DEEP_IDLE_US} us", (base,))
 
 
 @rule(
@@ -72,7 +72,7 @@ def idle(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Stop irqbalance and run set_irq_affinity.sh (mlnx_tools) for the card, or irqbalance with its NUMA hint.",
     reference="mlnx_tools set_irq_affinity",
 )
-def irq(host: Host, expect: Expect) -> Iterator[Seen]:
+def irq(host: Host, expect: Expect) -> Iterator[Sight]:
     cpus = {
         int(n[4:]): _cpus(host.root.text(f"sys/devices/system/node/{n}/cpulist") or "")
         for n in host.root.names("sys/devices/system/node")
@@ -85,7 +85,7 @@ def irq(host: Host, expect: Expect) -> Iterator[Seen]:
         lists = {n: _cpus(host.root.text(f"proc/irq/{n}/smp_affinity_list") or "") for n in numbers}
         far = [n for n, served in lists.items() if served and own and not served & own]
         if far and len(far) > len(numbers) / 2:
-            yield Seen(
+            yield Sight(
                 interface.name,
                 f"{len(far)} of {len(numbers)} interrupts on another NUMA node",
                 f"CPUs of node {device.numa}",  # type: ignore[union-attr]

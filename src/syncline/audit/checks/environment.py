@@ -8,9 +8,9 @@ from syncline.audit import environment_rules
 from syncline.audit.environment import lint
 from syncline.audit.environment_rules import Site
 from syncline.audit.expect import Expect
-from syncline.audit.host import Host, hca_matches, version
-from syncline.audit.rule import Check, Seen, rule
+from syncline.audit.rule import Check, Sight, rule
 from syncline.finding import Severity
+from syncline.host.host import Host, hca_matches, version
 
 _GUIDE = "NCCL user guide, environment variables"
 # Rules of the lint that guess what this host can be asked: roce.pfc.class, env.socket_ifname.wrong, and RDMA is known.
@@ -32,10 +32,10 @@ def site(host: Host, expect: Expect) -> Site:
 
 
 def _linted(id: str) -> Check:
-    def check(host: Host, expect: Expect) -> Iterator[Seen]:
+    def check(host: Host, expect: Expect) -> Iterator[Sight]:
         for finding in lint(host.environment, site(host, expect)):
             if finding.rule == id:
-                yield Seen(
+                yield Sight(
                     "environment", finding.observed, finding.expected, finding.evidence, finding.severity, finding.fix,
                     finding.confidence,
                 )  # fmt: skip
@@ -74,7 +74,7 @@ rule(
     fix="Name devices of ibv_devices; `=mlx5_1` is exact, `mlx5_1` also means mlx5_10.",
     reference=_GUIDE,
 )
-def hca_missing(host: Host, expect: Expect) -> Iterator[Seen]:
+def hca_missing(host: Host, expect: Expect) -> Iterator[Sight]:
     value = host.environment.get("NCCL_IB_HCA", "")
     body, exact = value.lstrip("^="), "=" if "=" in value[:2] else ""
     words = [word for word in body.split(",") if word]
@@ -82,7 +82,7 @@ def hca_missing(host: Host, expect: Expect) -> Iterator[Seen]:
     if lost:
         known = ", ".join(dict.fromkeys(port.device for port in host.ports))
         evidence = ("NCCL_IB_HCA", "sys/class/infiniband")
-        yield Seen("NCCL_IB_HCA", f"{', '.join(lost)} not found", f"among {known}", evidence)
+        yield Sight("NCCL_IB_HCA", f"{', '.join(lost)} not found", f"among {known}", evidence)
 
 
 @rule(
@@ -94,11 +94,11 @@ def hca_missing(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Correct the path, or mount the file into the container.",
     reference=_GUIDE,
 )
-def file_missing(host: Host, expect: Expect) -> Iterator[Seen]:
+def file_missing(host: Host, expect: Expect) -> Iterator[Sight]:
     for name in ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_TUNER_CONFIG_FILE"):
         value = host.environment.get(name, "")
         if value.startswith("/") and not host.root.exists(value):
-            yield Seen(name, f"{value} is not there", "a file", (name,))
+            yield Sight(name, f"{value} is not there", "a file", (name,))
 
 
 @rule(
@@ -110,10 +110,10 @@ def file_missing(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="MASTER_ADDR is the first host's name or fabric address.",
     reference="torchrun",
 )
-def master_addr(host: Host, expect: Expect) -> Iterator[Seen]:
+def master_addr(host: Host, expect: Expect) -> Iterator[Sight]:
     value = host.environment.get("MASTER_ADDR", "")
     world, local = host.environment.get("WORLD_SIZE", ""), host.environment.get("LOCAL_WORLD_SIZE", "")
     several = world.isdecimal() and local.isdecimal() and int(world) > int(local)
     if several and (value in ("localhost", "::1") or value.startswith("127.")):
         seen = f"MASTER_ADDR={value} with {world} ranks, {local} here"
-        yield Seen("MASTER_ADDR", seen, "an address of the first host", ("MASTER_ADDR",))
+        yield Sight("MASTER_ADDR", seen, "an address of the first host", ("MASTER_ADDR",))

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect, gpu_part
-from syncline.audit.gpu import NVLINK, Gpu, parse_nvlink
-from syncline.audit.host import Host, version
-from syncline.audit.rule import CannotTell, Seen, rule
+from syncline.audit.rule import CannotTell, Sight, rule
 from syncline.finding import Action, Severity
+from syncline.host.gpu import NVLINK, Gpu, parse_nvlink
+from syncline.host.host import Host, version
 
 
 def told(host: Host) -> tuple[Gpu, ...]:
@@ -30,10 +30,10 @@ def told(host: Host) -> tuple[Gpu, ...]:
     fix="Load the driver (modprobe nvidia); look in the kernel log why it did not bind; reboot.",
     reference="kernel ABI sysfs-bus-pci driver",
 )
-def driver(host: Host, expect: Expect) -> Iterator[Seen]:
+def driver(host: Host, expect: Expect) -> Iterator[Sight]:
     for gpu in host.gpus:
         if gpu.pci.driver not in ("nvidia", "amdgpu"):
-            yield Seen(
+            yield Sight(
                 gpu.label, f"driver {gpu.pci.driver or 'none'}", "nvidia or amdgpu", (f"{gpu.pci.folder}/driver",)
             )
 
@@ -48,11 +48,11 @@ def driver(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Look for Xid 79 in the kernel log; reset the GPU or reboot; if it comes back, replace it.",
     reference="NVIDIA Xid errors, 79",
 )
-def lost(host: Host, expect: Expect) -> Iterator[Seen]:
+def lost(host: Host, expect: Expect) -> Iterator[Sight]:
     seen = told(host)
     for gpu in host.gpus:
         if gpu.pci.vendor == 0x10DE and gpu not in seen and gpu.pci.driver in ("nvidia", ""):
-            yield Seen(gpu.label, "not in nvidia-smi", "one entry for each GPU", ("nvidia-smi -q",))
+            yield Sight(gpu.label, "not in nvidia-smi", "one entry for each GPU", ("nvidia-smi -q",))
 
 
 @rule(
@@ -65,12 +65,12 @@ def lost(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Reboot, or unload and load the nvidia modules, so that module and library match.",
     reference="NVML: Driver/library version mismatch",
 )
-def mismatch(host: Host, expect: Expect) -> Iterator[Seen]:
+def mismatch(host: Host, expect: Expect) -> Iterator[Sight]:
     text = host.root.text("proc/driver/nvidia/version") or ""
     loaded = re.search(r"(?:Kernel Module|Module for \S+)\s+(?:for \S+\s+)?(\d+\.\d+(?:\.\d+)?)", text)
     library = host.smi.head.get("Driver Version", "")
     if loaded and library and loaded.group(1) != library:
-        yield Seen(
+        yield Sight(
             "driver",
             f"module {loaded.group(1)}, library {library}",
             "one version",
@@ -87,7 +87,7 @@ def mismatch(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="modprobe nvidia-peermem; or the open kernel module with a kernel of 5.12 or later (DMA-BUF).",
     reference="nccl #1676 #1537 #897",
 )
-def direct(host: Host, expect: Expect) -> Iterator[Seen]:
+def direct(host: Host, expect: Expect) -> Iterator[Sight]:
     peer = host.modules & {"nvidia_peermem", "nv_peer_mem"}
     text = host.root.text("proc/driver/nvidia/version")
     kernel = version(host.sysctl("kernel.osrelease") or "")[:2]
@@ -98,7 +98,7 @@ def direct(host: Host, expect: Expect) -> Iterator[Seen]:
         why = "no nvidia_peermem; " + (
             "closed kernel module" if text and "Open" not in text else "kernel below 5.12 or no driver version"
         )
-        yield Seen("", why, "nvidia_peermem loaded, or DMA-BUF", ("proc/modules", "proc/driver/nvidia/version"))
+        yield Sight("", why, "nvidia_peermem loaded, or DMA-BUF", ("proc/modules", "proc/driver/nvidia/version"))
 
 
 @rule(
@@ -111,11 +111,11 @@ def direct(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="systemctl restart nvidia-fabricmanager, then reset the GPUs (nvidia-smi -r) or reboot.",
     reference="nccl #1562 #1488; Fabric Manager guide",
 )
-def fabric_state(host: Host, expect: Expect) -> Iterator[Seen]:
+def fabric_state(host: Host, expect: Expect) -> Iterator[Sight]:
     for gpu in told(host):
         state, status = gpu.value("Fabric/State"), gpu.value("Fabric/Status")
         if state and (state != "Completed" or status not in ("Success", "")):
-            yield Seen(
+            yield Sight(
                 gpu.label, f"Fabric {state}, {status or 'no status'}", "Completed, Success", ("nvidia-smi -q: Fabric",)
             )
 
@@ -130,14 +130,14 @@ def fabric_state(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="systemctl enable --now nvidia-fabricmanager (of the driver's version).",
     reference="NVIDIA Fabric Manager user guide",
 )
-def fabric_manager(host: Host, expect: Expect) -> Iterator[Seen]:
+def fabric_manager(host: Host, expect: Expect) -> Iterator[Sight]:
     state = host.service("nvidia-fabricmanager")
     if state is None:
         if any(gpu.value("Fabric/State") == "Completed" for gpu in host.gpus):
             return  # in a container systemd cannot be asked, but the fabric is up
         raise CannotTell("systemd cannot be asked, and nvidia-smi does not say that the fabric is up")
     if state != "active":
-        yield Seen("nvidia-fabricmanager", state, "active", ("systemctl is-active nvidia-fabricmanager",))
+        yield Sight("nvidia-fabricmanager", state, "active", ("systemctl is-active nvidia-fabricmanager",))
 
 
 @rule(
@@ -150,14 +150,14 @@ def fabric_manager(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Check the fabric manager's partitions and, on NVL72, IMEX (nvidia-imex-ctl -N).",
     reference="nccl #2186",
 )
-def clique(host: Host, expect: Expect) -> Iterator[Seen]:
+def clique(host: Host, expect: Expect) -> Iterator[Sight]:
     pairs = Counter(
         (g.value("Fabric/ClusterUUID"), g.value("Fabric/CliqueId")) for g in told(host) if g.value("Fabric/CliqueId")
     )
     if len(pairs) > 1:
         usual = pairs.most_common(1)[0][0]
         odd = [g.name for g in told(host) if (g.value("Fabric/ClusterUUID"), g.value("Fabric/CliqueId")) != usual]
-        yield Seen(", ".join(odd), "another NVLink clique", f"clique {usual[1]}", ("nvidia-smi -q: Fabric",))
+        yield Sight(", ".join(odd), "another NVLink clique", f"clique {usual[1]}", ("nvidia-smi -q: Fabric",))
 
 
 @rule(
@@ -170,7 +170,7 @@ def clique(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Reset the GPUs or reboot; look for Xid 74; if it stays, replace the GPU or its board.",
     reference="azurehpc-health-checks check_nvlink_status",
 )
-def nvlink(host: Host, expect: Expect) -> Iterator[Seen]:
+def nvlink(host: Host, expect: Expect) -> Iterator[Sight]:
     parts = [gpu_part(gpu.pci.id) for gpu in host.gpus]
     if not any(part and part.num_scale_up_links for part in parts):
         return
@@ -186,7 +186,7 @@ def nvlink(host: Host, expect: Expect) -> Iterator[Seen]:
             return  # one GPU passed through alone has no NVLink to show
         up = links - len(inactive)
         if up < part.num_scale_up_links:
-            yield Seen(
+            yield Sight(
                 gpu.label,
                 f"{up} NVLinks up" + (f", inactive {', '.join(map(str, inactive[:6]))}" if inactive else ""),
                 f"{part.num_scale_up_links} ({part.name})",

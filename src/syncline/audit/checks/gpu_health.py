@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from syncline.audit.checks.gpu import told
 from syncline.audit.expect import Expect
-from syncline.audit.host import Host
-from syncline.audit.rule import Seen, rule
+from syncline.audit.rule import Sight, rule
 from syncline.finding import Action, Severity
+from syncline.host.host import Host
 
 _SLOWDOWNS = (
     "HW Slowdown",
@@ -32,11 +32,11 @@ MAX_REPLAYS = 1000
     fix="Check fans, coolant, inlet temperature and power supplies of this host.",
     reference="azurehpc-health-checks check_gpu_clock_throttling",
 )
-def slowdown(host: Host, expect: Expect) -> Iterator[Seen]:
+def slowdown(host: Host, expect: Expect) -> Iterator[Sight]:
     for gpu in told(host):
         active = [r.rpartition("/")[2] for head in _REASONS for r in _SLOWDOWNS if gpu.value(f"{head}/{r}") == "Active"]
         if active:
-            yield Seen(
+            yield Sight(
                 gpu.label,
                 f"{', '.join(dict.fromkeys(active))} active",
                 "none",
@@ -52,11 +52,11 @@ def slowdown(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="nvidia-smi -rac (reset application clocks).",
     reference="azurehpc-health-checks check_app_gpu_clocks",
 )
-def clock_lowered(host: Host, expect: Expect) -> Iterator[Seen]:
+def clock_lowered(host: Host, expect: Expect) -> Iterator[Sight]:
     for gpu in told(host):
         now, usual = gpu.number("Applications Clocks/Graphics"), gpu.number("Default Applications Clocks/Graphics")
         if now and usual and now < usual:
-            yield Seen(
+            yield Sight(
                 gpu.label,
                 f"application clock {now:.0f} MHz",
                 f"{usual:.0f} MHz",
@@ -72,13 +72,13 @@ def clock_lowered(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="nvidia-smi -pl DEFAULT, unless the site caps power on purpose (then cap all alike).",
     reference="nvidia-smi(1)",
 )
-def power_lowered(host: Host, expect: Expect) -> Iterator[Seen]:
+def power_lowered(host: Host, expect: Expect) -> Iterator[Sight]:
     for gpu in told(host):
         for head in ("GPU Power Readings", "Power Readings"):
             now = gpu.number(f"{head}/Current Power Limit") or gpu.number(f"{head}/Power Limit")
             usual = gpu.number(f"{head}/Default Power Limit")
             if now and usual and now < usual * 0.995:
-                yield Seen(gpu.label, f"power limit {now:.0f} W", f"{usual:.0f} W", (f"nvidia-smi -q: {head}",))
+                yield Sight(gpu.label, f"power limit {now:.0f} W", f"{usual:.0f} W", (f"nvidia-smi -q: {head}",))
                 break
 
 
@@ -90,10 +90,10 @@ def power_lowered(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="nvidia-smi -e 1, then reset the GPU.",
     reference="NVIDIA GPU memory error management",
 )
-def ecc_off(host: Host, expect: Expect) -> Iterator[Seen]:
+def ecc_off(host: Host, expect: Expect) -> Iterator[Sight]:
     for gpu in told(host):
         if gpu.value("ECC Mode/Current") == "Disabled":
-            yield Seen(gpu.label, "ECC disabled", "enabled", ("nvidia-smi -q: ECC Mode",))
+            yield Sight(gpu.label, "ECC disabled", "enabled", ("nvidia-smi -q: ECC Mode",))
 
 
 @rule(
@@ -106,7 +106,7 @@ def ecc_off(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Drain the host, reset the GPU so that rows are remapped; replace it if errors return.",
     reference="NVIDIA GPU memory error management; gcm nvidia-smi ecc",
 )
-def ecc_uncorrectable(host: Host, expect: Expect) -> Iterator[Seen]:
+def ecc_uncorrectable(host: Host, expect: Expect) -> Iterator[Sight]:
     for gpu in told(host):
         bad = {
             k.rpartition("/")[2]: gpu.number(k)
@@ -115,7 +115,7 @@ def ecc_uncorrectable(host: Host, expect: Expect) -> Iterator[Seen]:
         }
         counted = {name: int(count) for name, count in bad.items() if count}
         if counted:
-            yield Seen(
+            yield Sight(
                 gpu.label,
                 ", ".join(f"{name} {count}" for name, count in counted.items()),
                 "0",
@@ -133,11 +133,11 @@ def ecc_uncorrectable(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Pending: reset the GPU. Remapping failure: replace it.",
     reference="NVIDIA GPU memory error management, row remapping",
 )
-def rows(host: Host, expect: Expect) -> Iterator[Seen]:
+def rows(host: Host, expect: Expect) -> Iterator[Sight]:
     for gpu in told(host):
         bad = [k for k in ("Pending", "Remapping Failure Occurred") if gpu.value(f"Remapped Rows/{k}") == "Yes"]
         if bad:
-            yield Seen(gpu.label, f"{', '.join(bad)}: Yes", "No", ("nvidia-smi -q: Remapped Rows",))
+            yield Sight(gpu.label, f"{', '.join(bad)}: Yes", "No", ("nvidia-smi -q: Remapped Rows",))
 
 
 @rule(
@@ -150,10 +150,10 @@ def rows(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Do what it says: drain the host, then reset the GPU or reboot.",
     reference="nvidia-smi -q, GPU Recovery Action",
 )
-def recovery(host: Host, expect: Expect) -> Iterator[Seen]:
+def recovery(host: Host, expect: Expect) -> Iterator[Sight]:
     for gpu in told(host):
         if (action := gpu.value("GPU Recovery Action")) not in ("", "None"):
-            yield Seen(gpu.label, f"recovery action {action}", "None", ("nvidia-smi -q: GPU Recovery Action",))
+            yield Sight(gpu.label, f"recovery action {action}", "None", ("nvidia-smi -q: GPU Recovery Action",))
 
 
 @rule(
@@ -164,10 +164,10 @@ def recovery(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="systemctl enable --now nvidia-persistenced (or nvidia-smi -pm 1).",
     reference="NVIDIA driver persistence",
 )
-def persistence(host: Host, expect: Expect) -> Iterator[Seen]:
+def persistence(host: Host, expect: Expect) -> Iterator[Sight]:
     off = [gpu.name for gpu in told(host) if gpu.value("Persistence Mode") == "Disabled"]
     if off:
-        yield Seen(", ".join(off), "persistence mode disabled", "enabled", ("nvidia-smi -q: Persistence Mode",))
+        yield Sight(", ".join(off), "persistence mode disabled", "enabled", ("nvidia-smi -q: Persistence Mode",))
 
 
 @rule(
@@ -179,11 +179,11 @@ def persistence(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Reseat the GPU or baseboard, check retimers; replace it if the count grows under load.",
     reference="DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
 )
-def replays(host: Host, expect: Expect) -> Iterator[Seen]:
+def replays(host: Host, expect: Expect) -> Iterator[Sight]:
     for gpu in told(host):
         count = gpu.number("PCI/Replays Since Reset") or 0
         if count >= MAX_REPLAYS:
-            yield Seen(gpu.label, f"{count:,.0f} PCIe replays", f"below {MAX_REPLAYS:,}", ("nvidia-smi -q: PCI",))
+            yield Sight(gpu.label, f"{count:,.0f} PCIe replays", f"below {MAX_REPLAYS:,}", ("nvidia-smi -q: PCI",))
 
 
 @rule(
@@ -194,13 +194,13 @@ def replays(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Update the odd ones to the version of the others.",
     reference="azurehpc-health-checks check_vbios_version",
 )
-def vbios_mixed(host: Host, expect: Expect) -> Iterator[Seen]:
+def vbios_mixed(host: Host, expect: Expect) -> Iterator[Sight]:
     found = {gpu.name: gpu.value("VBIOS Version") for gpu in told(host) if gpu.value("VBIOS Version")}
     counts = Counter(found.values())
     if len(counts) > 1:
         usual = counts.most_common(1)[0][0]
         odd = {name: value for name, value in found.items() if value != usual}
-        yield Seen(
+        yield Sight(
             ", ".join(odd), f"VBIOS {', '.join(sorted(set(odd.values())))}", usual, ("nvidia-smi -q: VBIOS Version",)
         )
 
@@ -214,7 +214,7 @@ def vbios_mixed(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="nvidia-smi -mig 0 where the host is for training.",
     reference="NVIDIA MIG user guide, limitations",
 )
-def mig(host: Host, expect: Expect) -> Iterator[Seen]:
+def mig(host: Host, expect: Expect) -> Iterator[Sight]:
     on = [gpu.name for gpu in told(host) if gpu.value("MIG Mode/Current") == "Enabled"]
     if on:
-        yield Seen(", ".join(on), "MIG enabled", "disabled", ("nvidia-smi -q: MIG Mode",))
+        yield Sight(", ".join(on), "MIG enabled", "disabled", ("nvidia-smi -q: MIG Mode",))

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.host import Host
-from syncline.audit.imex import CHANNELS, IMEX_CTL, NODES, ImexDomain, node_map, parse_imex
-from syncline.audit.rule import CannotTell, Seen, few, rule
+from syncline.audit.rule import CannotTell, Sight, few, rule
 from syncline.finding import Action, Severity
+from syncline.host.host import Host
+from syncline.host.imex import CHANNELS, IMEX_CTL, NODES, ImexDomain, node_map, parse_imex
 
 STATES = {
     "I": "not reachable", "N": "never connected", "R": "recovering", "D": "disconnected", "A": "authenticating",
@@ -38,16 +38,16 @@ def domain(host: Host) -> ImexDomain:
     fix="options nvidia NVreg_CreateImexChannel0=1 in modprobe.d; containers: pass the channel; chmod 666 the device.",
     reference="NVIDIA IMEX guide, IMEX channels; nccl #2186",
 )
-def channel(host: Host, expect: Expect) -> Iterator[Seen]:
+def channel(host: Host, expect: Expect) -> Iterator[Sight]:
     names = [name for name in host.root.names(CHANNELS) if re.fullmatch(r"channel\d+", name)]
     if not names:
-        yield Seen(f"/{CHANNELS}", "no channel", "channel0", (CHANNELS,))
+        yield Sight(f"/{CHANNELS}", "no channel", "channel0", (CHANNELS,))
         return
     listed = host.root.command("imex-channels", ("ls", "-l", f"/{CHANNELS}"), quiet=True) or ""
     closed = re.findall(r"^(c\S{9}).*(channel\d+)$", listed, re.MULTILINE)
     for mode, name in closed:
         if mode[7:9] != "rw":
-            yield Seen(f"/{CHANNELS}/{name}", f"mode {mode}", "crw-rw-rw-", (f"ls -l /{CHANNELS}",))
+            yield Sight(f"/{CHANNELS}/{name}", f"mode {mode}", "crw-rw-rw-", (f"ls -l /{CHANNELS}",))
 
 
 @rule(
@@ -60,12 +60,12 @@ def channel(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="systemctl enable --now nvidia-imex (of the driver's version), after its node map is written.",
     reference="NVIDIA IMEX guide",
 )
-def service(host: Host, expect: Expect) -> Iterator[Seen]:
+def service(host: Host, expect: Expect) -> Iterator[Sight]:
     state = host.service("nvidia-imex")
     if state is None:
         domain(host)  # in a container systemd cannot be asked; a service that answers runs
     elif state != "active":
-        yield Seen("nvidia-imex", state, "active", ("systemctl is-active nvidia-imex",))
+        yield Sight("nvidia-imex", state, "active", ("systemctl is-active nvidia-imex",))
 
 
 @rule(
@@ -78,7 +78,7 @@ def service(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Start nvidia-imex on the hosts named, check that its port 50000 is open, then nvidia-imex-ctl -N.",
     reference="NVIDIA IMEX guide, command service; nccl #1301",
 )
-def connected(host: Host, expect: Expect) -> Iterator[Seen]:
+def connected(host: Host, expect: Expect) -> Iterator[Sight]:
     if host.service("nvidia-imex") not in (None, "active"):
         return  # imex.service says it
     found = domain(host)
@@ -88,7 +88,7 @@ def connected(host: Host, expect: Expect) -> Iterator[Seen]:
     other_version = any(letter == "!V!" for _, _, letter in found.apart)  # imex.version says it
     if down or apart or (found.state != "UP" and not other_version):
         shown = f": {few([*down, *apart])}" if down or apart else ""
-        yield Seen("", f"domain {found.state}{shown}", "UP, all READY and connected", ("nvidia-imex-ctl -N",))
+        yield Sight("", f"domain {found.state}{shown}", "UP, all READY and connected", ("nvidia-imex-ctl -N",))
 
 
 @rule(
@@ -100,7 +100,7 @@ def connected(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Install nvidia-imex of the driver's version on all hosts of the domain, and restart it.",
     reference="NVIDIA IMEX guide, version mismatch",
 )
-def versions(host: Host, expect: Expect) -> Iterator[Seen]:
+def versions(host: Host, expect: Expect) -> Iterator[Sight]:
     if host.service("nvidia-imex") not in (None, "active"):
         return
     found = domain(host)
@@ -108,15 +108,17 @@ def versions(host: Host, expect: Expect) -> Iterator[Seen]:
     told = [node for node in found.nodes if node.version]
     if not told:
         if apart:
-            yield Seen("nvidia-imex", f"another version between {few(apart)}", "one version", ("nvidia-imex-ctl -N",))
+            yield Sight("nvidia-imex", f"another version between {few(apart)}", "one version", ("nvidia-imex-ctl -N",))
         return
     usual = Counter(node.version for node in told).most_common(1)[0][0]
     odd = [f"{node.address} {node.version}" for node in told if node.version != usual]
     driver = host.smi.head.get("Driver Version", "")
     if odd:
-        yield Seen("nvidia-imex", few(odd), f"{usual} on all {len(told)} hosts", ("nvidia-imex-ctl -N",))
+        yield Sight("nvidia-imex", few(odd), f"{usual} on all {len(told)} hosts", ("nvidia-imex-ctl -N",))
     elif driver and not driver.startswith(usual):
-        yield Seen("nvidia-imex", f"version {usual}", f"the driver's {driver}", ("nvidia-imex-ctl -N", "nvidia-smi -q"))
+        yield Sight(
+            "nvidia-imex", f"version {usual}", f"the driver's {driver}", ("nvidia-imex-ctl -N", "nvidia-smi -q")
+        )
 
 
 @rule(
@@ -128,15 +130,15 @@ def versions(host: Host, expect: Expect) -> Iterator[Seen]:
     fix=f"List one address of each host of the NVLink domain in /{NODES}, the same file on all; restart nvidia-imex.",
     reference="NVIDIA IMEX guide, node configuration file",
 )
-def nodes(host: Host, expect: Expect) -> Iterator[Seen]:
+def nodes(host: Host, expect: Expect) -> Iterator[Sight]:
     if not host.root.exists("etc/nvidia-imex"):
         return  # in a container the file is the host's
     listed = node_map(host)
     own = {address.split("/")[0] for interface in host.interfaces for address in interface.addresses}
     if not listed:
-        yield Seen(f"/{NODES}", "lists no host", "one line for each host of the domain", (NODES,))
+        yield Sight(f"/{NODES}", "lists no host", "one line for each host of the domain", (NODES,))
     elif own and not own & set(listed) and host.name not in listed:
-        yield Seen(f"/{NODES}", f"{len(listed)} hosts, none of them this one", few(sorted(own)), (NODES,))
+        yield Sight(f"/{NODES}", f"{len(listed)} hosts, none of them this one", few(sorted(own)), (NODES,))
 
 
 def _down(found: ImexDomain) -> set[int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.host import Host
-from syncline.audit.rule import Seen, rule
+from syncline.audit.rule import Sight, rule
 from syncline.finding import Action, Severity
+from syncline.host.host import Host
 
 
 @rule(
@@ -20,11 +21,40 @@ from syncline.finding import Action, Severity
     fix="Look for a GPU that fell off the bus (Xid 79); reboot; replace it.",
     reference="azurehpc-health-checks check_gpu_count",
 )
-def gpu_count(host: Host, expect: Expect) -> Iterator[Seen]:
+def gpu_count(host: Host, expect: Expect) -> Iterator[Sight]:
     if expect.num_gpus is not None and len(host.gpus) != expect.num_gpus:
-        yield Seen(
+        yield Sight(
             "", f"{len(host.gpus)} GPUs", f"{expect.num_gpus} ({expect.source})", ("sys/bus/pci/devices/*/class",)
         )
+
+
+_GPUS_OF = (
+    (re.compile(r"DGX[- ]?2"), 16),
+    (re.compile(r"DGX[- ]?Station"), 4),
+    (re.compile(r"DGX[- ]?(?:1|A100|H100|H200|B100|B200|B300)"), 8),
+    (re.compile(r"^(?:p4de?\.24xlarge|p5(?:e|en)?\.48xlarge|p6-b[23]00\.48xlarge)$"), 8),
+)
+"""How many GPUs a model has, by the product name in its firmware (on EC2 that is the instance type)."""
+
+
+@rule(
+    "gpu.count.model",
+    "the machine shows all GPUs that its model has",
+    needs=("gpu",),
+    severity=Severity.CRITICAL,
+    action=Action.RESTART,
+    meaning="A GPU is off the bus or did not start: jobs that ask for all GPUs of the host fail.",
+    fix="Look for Xid 79 and RmInitAdapter in the kernel log; power-cycle; replace the GPU.",
+    reference="NVIDIA DGX user guides; AWS accelerated computing instances",
+)
+def gpu_count_of_model(host: Host, expect: Expect) -> Iterator[Sight]:
+    if expect.num_gpus is not None:  # the description is asked instead
+        return
+    product = (host.root.text("sys/class/dmi/id/product_name") or "").strip()
+    wanted = next((count for pattern, count in _GPUS_OF if pattern.search(product)), None)
+    if wanted is not None and len(host.gpus) < wanted:
+        where = ("sys/class/dmi/id/product_name", "sys/bus/pci/devices/*/class")
+        yield Sight("", f"{len(host.gpus)} GPUs", f"{wanted} ({product})", where)
 
 
 @rule(
@@ -37,7 +67,7 @@ def gpu_count(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Look for a card that is off the bus, has no driver, or is left out by NCCL_IB_HCA or NCCL_SOCKET_IFNAME.",
     reference="NCCL 2.30: Detected mixed local Net device counts across ranks",
 )
-def nic_count(host: Host, expect: Expect) -> Iterator[Seen]:
+def nic_count(host: Host, expect: Expect) -> Iterator[Sight]:
     if expect.num_nics is None:
         return
     wanted = expect.num_nics * expect.ports_per_nic
@@ -49,7 +79,7 @@ def nic_count(host: Host, expect: Expect) -> Iterator[Seen]:
         found, source, what = len(cards), "sys/class/net", "network interfaces up"
     short = found < wanted if not host.ports else found != wanted
     if short:
-        yield Seen("", f"{found} {what}", f"{wanted} ({expect.source})", (source,))
+        yield Sight("", f"{found} {what}", f"{wanted} ({expect.source})", (source,))
 
 
 @rule(
@@ -61,10 +91,10 @@ def nic_count(host: Host, expect: Expect) -> Iterator[Seen]:
     reference="nccl #952 #226",
     needs=("interface",),
 )
-def rdma_missing(host: Host, expect: Expect) -> Iterator[Seen]:
+def rdma_missing(host: Host, expect: Expect) -> Iterator[Sight]:
     cards = [d for d in host.pci if d.is_network and d.vendor == 0x15B3 and not d.is_virtual_function]
     if not host.ports and cards:
-        yield Seen(
+        yield Sight(
             "",
             f"{len(cards)} ConnectX cards but no RDMA device",
             "mlx5_0 and on in class/infiniband",
@@ -80,6 +110,6 @@ def rdma_missing(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Keep one; check LD_LIBRARY_PATH and the version that NCCL_DEBUG=VERSION prints.",
     reference="nccl-tests #188 #294; NCCL: Mismatched NCCL version detected",
 )
-def nccl_several(host: Host, expect: Expect) -> Iterator[Seen]:
+def nccl_several(host: Host, expect: Expect) -> Iterator[Sight]:
     if len(host.nccl_versions) > 1:
-        yield Seen("libnccl", ", ".join(host.nccl_versions), "one version", ("usr/lib/*/libnccl.so.*",))
+        yield Sight("libnccl", ", ".join(host.nccl_versions), "one version", ("usr/lib/*/libnccl.so.*",))

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from syncline.audit.expect import Expect
-from syncline.audit.host import Host
-from syncline.audit.rule import Check, Seen, rule
+from syncline.audit.rule import Check, Sight, rule
 from syncline.finding import Action, Severity
+from syncline.host.host import Host
 
 FLAPS_IN_LOG = 5
 
@@ -70,11 +70,11 @@ def _check(line: Line) -> Check:
     sought = re.compile(line.pattern)
     expected = "no such line" if line.at_least == 1 else f"fewer than {line.at_least}"
 
-    def check(host: Host, expect: Expect) -> Iterator[Seen]:
+    def check(host: Host, expect: Expect) -> Iterator[Sight]:
         found = [text for text in host.kernel_log if sought.search(text)]
         if len(found) >= line.at_least:
             evidence = tuple(text[:200] for text in found[-3:])
-            yield Seen("kernel log", f"{line.observed}: {len(found)} times", expected, evidence)
+            yield Sight("kernel log", f"{line.observed}: {len(found)} times", expected, evidence)
 
     return check
 

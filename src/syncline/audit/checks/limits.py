@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from syncline import units
 from syncline.audit.expect import Expect
-from syncline.audit.host import Host
-from syncline.audit.huge_pages import meminfo
-from syncline.audit.rule import CannotTell, Seen, rule
+from syncline.audit.rule import CannotTell, Sight, rule
+from syncline.describe import units
 from syncline.finding import Severity
+from syncline.host.host import Host
+from syncline.host.huge_pages import meminfo
 
 MIN_MEMLOCK_BYTES = 16 * 2**30
 """AWS's EFA health check asks for 16 GiB; unlimited is what everyone advises."""
@@ -41,10 +41,10 @@ def limit(host: Host, name: str) -> float:
     fix="ulimit -l unlimited, also for slurmd and in containers (limits.conf, LimitMEMLOCK=infinity, IPC_LOCK).",
     reference="nccl-tests #206, nccl #1191",
 )
-def memlock(host: Host, expect: Expect) -> Iterator[Seen]:
+def memlock(host: Host, expect: Expect) -> Iterator[Sight]:
     value = limit(host, "Max locked memory")
     if value < MIN_MEMLOCK_BYTES:
-        yield Seen("this process", f"max locked memory {units.show_size(value)}", "unlimited", ("proc/self/limits",))
+        yield Sight("this process", f"max locked memory {units.show_size(value)}", "unlimited", ("proc/self/limits",))
 
 
 @rule(
@@ -54,10 +54,10 @@ def memlock(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="ulimit -n 1048576 for jobs (limits.conf, slurmd's LimitNOFILE, the container's ulimit).",
     reference="NCCL troubleshooting; ml-engineering",
 )
-def files(host: Host, expect: Expect) -> Iterator[Seen]:
+def files(host: Host, expect: Expect) -> Iterator[Sight]:
     value = limit(host, "Max open files")
     if value < MIN_FILES:
-        yield Seen("this process", f"max open files {value:,.0f}", f"at least {MIN_FILES:,}", ("proc/self/limits",))
+        yield Sight("this process", f"max open files {value:,.0f}", f"at least {MIN_FILES:,}", ("proc/self/limits",))
 
 
 @rule(
@@ -67,11 +67,11 @@ def files(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="ulimit -s 8192",
     reference="NCCL troubleshooting, stack size",
 )
-def stack(host: Host, expect: Expect) -> Iterator[Seen]:
+def stack(host: Host, expect: Expect) -> Iterator[Sight]:
     value = limit(host, "Max stack size")
     if value == UNLIMITED or value <= MIN_STACK_BYTES:
         shown = "unlimited" if value == UNLIMITED else units.show_size(value)
-        yield Seen("this process", f"max stack size {shown}", "8 MiB", ("proc/self/limits",))
+        yield Sight("this process", f"max stack size {shown}", "8 MiB", ("proc/self/limits",))
 
 
 @rule(
@@ -82,14 +82,14 @@ def stack(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="docker --shm-size=16g (or --ipc=host); Kubernetes: an emptyDir of medium Memory on /dev/shm.",
     reference="NCCL troubleshooting, shared memory",
 )
-def shm(host: Host, expect: Expect) -> Iterator[Seen]:
+def shm(host: Host, expect: Expect) -> Iterator[Sight]:
     text = host.root.text("proc/self/mounts") or host.root.text("proc/mounts")
     if text is None:
         raise CannotTell("the list of mounts cannot be read")
     rows = [line.split() for line in text.splitlines()]
     options = [row[3] for row in rows if len(row) > 3 and row[1] == SHM]
     if not options:
-        yield Seen(SHM, "is not mounted", f"at least {units.show_size(MIN_SHM_BYTES)}", ("proc/self/mounts",))
+        yield Sight(SHM, "is not mounted", f"at least {units.show_size(MIN_SHM_BYTES)}", ("proc/self/mounts",))
         return
     sized = re.search(r"(?:^|,)size=(\d+)([kmg]?)", options[-1])
     if sized:
@@ -97,4 +97,6 @@ def shm(host: Host, expect: Expect) -> Iterator[Seen]:
     else:
         room = (meminfo(host.root, "MemTotal") or 0) * 1024 // 2  # the kernel's default
     if 0 < room < MIN_SHM_BYTES:
-        yield Seen(SHM, f"{units.show_size(room)}", f"at least {units.show_size(MIN_SHM_BYTES)}", ("proc/self/mounts",))
+        yield Sight(
+            SHM, f"{units.show_size(room)}", f"at least {units.show_size(MIN_SHM_BYTES)}", ("proc/self/mounts",)
+        )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from syncline import units
 from syncline.audit.expect import Expect
-from syncline.audit.host import Host
-from syncline.audit.huge_pages import meminfo
-from syncline.audit.rule import CannotTell, Seen, rule
+from syncline.audit.rule import CannotTell, Sight, rule
+from syncline.describe import units
 from syncline.finding import Severity
+from syncline.host.host import Host
+from syncline.host.huge_pages import meminfo
 
 IDLE_SHARE = 0.1
 """Of all memory: less is what EFA and DPDK set aside as a matter of course."""
@@ -25,11 +25,11 @@ _SYSFS = "sys/kernel/mm/hugepages/*/nr_hugepages"
     fix="vm.nr_hugepages=5128 (2 MiB pages) as AWS's EFA installer sets it.",
     reference="AWS EFA documentation",
 )
-def efa(host: Host, expect: Expect) -> Iterator[Seen]:
+def efa(host: Host, expect: Expect) -> Iterator[Sight]:
     if not host.huge_pages:
         raise CannotTell("neither sysfs nor /proc/meminfo tells of huge pages")
     if not any(pages.total for pages in host.huge_pages):
-        yield Seen("", "no huge pages", "5128 of 2 MiB", ("proc/meminfo", _SYSFS))
+        yield Sight("", "no huge pages", "5128 of 2 MiB", ("proc/meminfo", _SYSFS))
 
 
 @rule(
@@ -40,12 +40,12 @@ def efa(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Lower vm.nr_hugepages (or hugepages= on the kernel command line) to what programs of this host ask for.",
     reference="kernel Documentation/admin-guide/mm/hugetlbpage",
 )
-def idle(host: Host, expect: Expect) -> Iterator[Seen]:
+def idle(host: Host, expect: Expect) -> Iterator[Sight]:
     memory = (meminfo(host.root, "MemTotal") or 0) * 1024
     for pages in host.huge_pages:
         kept = pages.total * pages.size_bytes
         if memory and pages.total == pages.free and kept > IDLE_SHARE * memory:
-            yield Seen(
+            yield Sight(
                 f"{units.show_size(pages.size_bytes)} pages",
                 f"{units.show_size(kept)} set aside, none in use",
                 f"below {IDLE_SHARE:.0%} of {units.show_size(memory)}",
@@ -62,12 +62,12 @@ def idle(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="echo N > /sys/devices/system/node/nodeX/hugepages/hugepages-2048kB/nr_hugepages for each node, early at boot.",
     reference="kernel Documentation/admin-guide/mm/hugetlbpage",
 )
-def numa(host: Host, expect: Expect) -> Iterator[Seen]:
+def numa(host: Host, expect: Expect) -> Iterator[Sight]:
     for pages in host.huge_pages:
         without = [node for node, count in pages.by_node.items() if count == 0]
         if without and any(pages.by_node.values()):
             shown = ", ".join(f"{node} {count}" for node, count in pages.by_node.items())
-            yield Seen(
+            yield Sight(
                 ", ".join(without),
                 f"{units.show_size(pages.size_bytes)} pages: {shown}",
                 "as many on each node",
@@ -84,11 +84,13 @@ def numa(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Set RDMAV_HUGEPAGES_SAFE=1 beside RDMAV_FORK_SAFE, or drop both (kernels from 5.12 on need neither).",
     reference="ibv_fork_init(3)",
 )
-def fork(host: Host, expect: Expect) -> Iterator[Seen]:
+def fork(host: Host, expect: Expect) -> Iterator[Sight]:
     guards = [name for name in ("RDMAV_FORK_SAFE", "IBV_FORK_SAFE") if name in host.environment]
     used = any(pages.total for pages in host.huge_pages)
     if guards and used and "RDMAV_HUGEPAGES_SAFE" not in host.environment:
-        yield Seen(guards[0], "set, and huge pages are in use", "RDMAV_HUGEPAGES_SAFE=1 beside it", (guards[0], _SYSFS))
+        yield Sight(
+            guards[0], "set, and huge pages are in use", "RDMAV_HUGEPAGES_SAFE=1 beside it", (guards[0], _SYSFS)
+        )
 
 
 @rule(
@@ -99,9 +101,9 @@ def fork(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
     reference="kernel Documentation/admin-guide/mm/transhuge",
 )
-def thp(host: Host, expect: Expect) -> Iterator[Seen]:
+def thp(host: Host, expect: Expect) -> Iterator[Sight]:
     if "[never]" in (host.root.text(f"{_THP}/enabled") or ""):
-        yield Seen("", "transparent huge pages never", "madvise or always", (f"{_THP}/enabled",))
+        yield Sight("", "transparent huge pages never", "madvise or always", (f"{_THP}/enabled",))
 
 
 @rule(
@@ -112,7 +114,7 @@ def thp(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="echo madvise > /sys/kernel/mm/transparent_hugepage/defrag",
     reference="kernel Documentation/admin-guide/mm/transhuge, defrag",
 )
-def defrag(host: Host, expect: Expect) -> Iterator[Seen]:
+def defrag(host: Host, expect: Expect) -> Iterator[Sight]:
     enabled, mode = (host.root.text(f"{_THP}/{name}") or "" for name in ("enabled", "defrag"))
     if "[always]" in enabled and "[always]" in mode:
-        yield Seen("", "transparent huge pages always, defrag always", "defrag madvise or defer", (f"{_THP}/defrag",))
+        yield Sight("", "transparent huge pages always, defrag always", "defrag madvise or defer", (f"{_THP}/defrag",))

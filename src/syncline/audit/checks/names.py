@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.host import Host
-from syncline.audit.lookup import ask, is_local
-from syncline.audit.rule import CannotTell, Seen, few, rule
+from syncline.audit.rule import CannotTell, Sight, few, rule
+from syncline.describe.hostlist import expand
 from syncline.errors import SynclineError
-from syncline.fabric.exchange.hostlist import expand
 from syncline.finding import Severity
+from syncline.host.host import Host
+from syncline.host.lookup import ask, is_local
 
 MAX_PEERS = 64
 _REFERENCE = "pytorch #150532 #73656"
@@ -70,15 +70,15 @@ def told_names(host: Host) -> dict[str, tuple[str, ...]]:
     fix="Give the name its fabric or management address in DNS or /etc/hosts; or torchrun --local-addr.",
     reference=_REFERENCE,
 )
-def resolves(host: Host, expect: Expect) -> Iterator[Seen]:
+def resolves(host: Host, expect: Expect) -> Iterator[Sight]:
     hosts, addresses = num_hosts(host), own_name(host)
     severity = Severity.CRITICAL if hosts > 1 else None
     if addresses is None:
         raise CannotTell("neither getent nor /etc/hosts tells an address of this host")
     if not addresses:
-        yield Seen(host.name, "does not resolve", "an address of this host", _FILES, severity)
+        yield Sight(host.name, "does not resolve", "an address of this host", _FILES, severity)
     elif all(map(is_local, addresses)) and hosts != 1:
-        yield Seen(host.name, f"resolves to {addresses[0]}", "an address that other hosts can reach", _FILES, severity)
+        yield Sight(host.name, f"resolves to {addresses[0]}", "an address that other hosts can reach", _FILES, severity)
 
 
 @rule(
@@ -88,11 +88,11 @@ def resolves(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Correct the name's address in /etc/hosts or DNS; after a change of address both keep the old one.",
     reference=_REFERENCE,
 )
-def own_address(host: Host, expect: Expect) -> Iterator[Seen]:
+def own_address(host: Host, expect: Expect) -> Iterator[Sight]:
     own = host.own_addresses
     elsewhere = [address for address in own_name(host) or () if not is_local(address)]
     if own and elsewhere and not own.intersection(elsewhere):
-        yield Seen(
+        yield Sight(
             host.name, f"resolves to {few(elsewhere)}", f"one of {few(sorted(own))}", (*_FILES, "ip address"),
             confidence=0.8,
         )  # fmt: skip
@@ -105,13 +105,13 @@ def own_address(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Remove the name from /etc/hosts, or give it the address that DNS has.",
     reference=_REFERENCE,
 )
-def sources(host: Host, expect: Expect) -> Iterator[Seen]:
+def sources(host: Host, expect: Expect) -> Iterator[Sight]:
     files = {address for address in host.lookup.files.get(host.name, ()) if not is_local(address)}
     if not files or not host.lookup.servers or "dns" not in host.lookup.order:
         return
     told = [a for a in ask(host.root, host.name, key="getent-dns", only="dns") or () if not is_local(a)]
     if told and files.isdisjoint(told):
-        yield Seen(
+        yield Sight(
             host.name, f"{few(sorted(files))} in /etc/hosts, {few(told)} by DNS", "one address",
             ("etc/hosts", "getent -s dns ahosts"),
         )  # fmt: skip
@@ -124,10 +124,10 @@ def sources(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="hosts: files dns, in /etc/nsswitch.conf.",
     reference="nsswitch.conf(5)",
 )
-def order(host: Host, expect: Expect) -> Iterator[Seen]:
+def order(host: Host, expect: Expect) -> Iterator[Sight]:
     told = host.lookup.order
     if host.lookup.files and "files" not in told:
-        yield Seen("etc/nsswitch.conf", f"hosts: {' '.join(told)}", "hosts: files ...", ("etc/nsswitch.conf",))
+        yield Sight("etc/nsswitch.conf", f"hosts: {' '.join(told)}", "hosts: files ...", ("etc/nsswitch.conf",))
 
 
 @rule(
@@ -139,11 +139,11 @@ def order(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Add the names to DNS, or to /etc/hosts of every host.",
     reference=_REFERENCE,
 )
-def peers(host: Host, expect: Expect) -> Iterator[Seen]:
+def peers(host: Host, expect: Expect) -> Iterator[Sight]:
     answers = {name: ask(host.root, name, key=f"getent-peer-{name}") for name in peer_names(host)}
     known = host.lookup.files
     lost = [name for name, found in answers.items() if found == () and name not in known]
     if lost:
-        yield Seen(few(lost), "does not resolve here", "an address", ("getent ahosts", "etc/hosts"))
+        yield Sight(few(lost), "does not resolve here", "an address", ("getent ahosts", "etc/hosts"))
     if any(found is None and name not in known for name, found in answers.items()):
         raise CannotTell("getent cannot be asked for the job's other hosts")

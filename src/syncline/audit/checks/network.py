@@ -8,12 +8,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from syncline import units
 from syncline.audit.expect import Expect, link_at
-from syncline.audit.host import Host
-from syncline.audit.interface import Interface
-from syncline.audit.rule import Seen, rule
+from syncline.audit.rule import Sight, rule
+from syncline.describe import units
 from syncline.finding import Action, Severity
+from syncline.host.host import Host
+from syncline.host.interface import Interface
 
 ROCE_MTU = 4200
 """RoCE's 4,096 bytes and their headers."""
@@ -44,11 +44,13 @@ def wanted_mtu(interface: Interface, host: Host, expect: Expect) -> tuple[int, s
     fix="ip link set IF mtu 9000 (and in the network configuration), the same on every host and switch port.",
     reference="nccl #1524 #1957",
 )
-def mtu(host: Host, expect: Expect) -> Iterator[Seen]:
+def mtu(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in host.fabric_interfaces:
         least, by = wanted_mtu(interface, host, expect)
         if interface.is_up and 0 < interface.mtu < least:
-            yield Seen(interface.name, f"MTU {interface.mtu}", f"at least {least} ({by})", (f"{interface.folder}/mtu",))
+            yield Sight(
+                interface.name, f"MTU {interface.mtu}", f"at least {least} ({by})", (f"{interface.folder}/mtu",)
+            )
 
 
 @rule(
@@ -59,14 +61,14 @@ def mtu(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Set one MTU on all fabric interfaces.",
     reference="nccl #1524",
 )
-def mtu_mixed(host: Host, expect: Expect) -> Iterator[Seen]:
+def mtu_mixed(host: Host, expect: Expect) -> Iterator[Sight]:
     right = [i for i in host.fabric_interfaces if i.is_up and i.mtu >= wanted_mtu(i, host, expect)[0] > 0]
     counts = Counter(interface.mtu for interface in right)
     if len(counts) > 1:
         usual = counts.most_common(1)[0][0]
         for interface in right:
             if interface.mtu != usual:
-                yield Seen(
+                yield Sight(
                     interface.name,
                     f"MTU {interface.mtu}",
                     f"{usual} as on {counts[usual]} others",
@@ -83,7 +85,7 @@ def mtu_mixed(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Configure the rail's address on the interface.",
     reference="nccl #925",
 )
-def address_missing(host: Host, expect: Expect) -> Iterator[Seen]:
+def address_missing(host: Host, expect: Expect) -> Iterator[Sight]:
     if not any(interface.addresses for interface in host.interfaces):
         return  # `ip` could not be asked; rdma.gid.rocev2 still sees the GID table
     masters = {i.name: i for i in host.interfaces}
@@ -91,7 +93,7 @@ def address_missing(host: Host, expect: Expect) -> Iterator[Seen]:
         owner = masters.get(interface.master, interface)
         has_gid = any(not g.is_link_local and g.interface == interface.name for p in host.fabric_ports for g in p.gids)
         if interface.is_up and has_gid and not owner.addresses:
-            yield Seen(interface.name, "no address", "the rail's address", ("ip address",))
+            yield Sight(interface.name, "no address", "the rail's address", ("ip address",))
 
 
 @rule(
@@ -102,7 +104,7 @@ def address_missing(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="One subnet per rail; or net.ipv4.conf.all.arp_ignore=1, arp_announce=2 and a routing table per interface.",
     reference="kernel ip-sysctl arp_ignore; NVIDIA multi-rail RoCE",
 )
-def subnet_shared(host: Host, expect: Expect) -> Iterator[Seen]:
+def subnet_shared(host: Host, expect: Expect) -> Iterator[Sight]:
     if host.sysctl("net.ipv4.conf.all.arp_ignore") == "1" and host.sysctl("net.ipv4.conf.all.arp_announce") == "2":
         return
     subnets: dict[str, list[str]] = defaultdict(list)
@@ -112,7 +114,7 @@ def subnet_shared(host: Host, expect: Expect) -> Iterator[Seen]:
                 subnets[str(ipaddress.ip_interface(address).network)].append(interface.name)
     for subnet, names in subnets.items():
         if len(names) > 1:
-            yield Seen(
+            yield Sight(
                 ", ".join(names),
                 f"all in {subnet}",
                 "one subnet per rail",
@@ -128,7 +130,7 @@ def subnet_shared(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="sysctl net.ipv4.conf.all.rp_filter=2 (or 0) and the same per interface.",
     reference="kernel ip-sysctl rp_filter",
 )
-def rp_filter(host: Host, expect: Expect) -> Iterator[Seen]:
+def rp_filter(host: Host, expect: Expect) -> Iterator[Sight]:
     if len(host.fabric_interfaces) < 2:
         return
     base = host.sysctl("net.ipv4.conf.all.rp_filter")
@@ -138,7 +140,7 @@ def rp_filter(host: Host, expect: Expect) -> Iterator[Seen]:
         if max(base or "0", host.sysctl(f"net.ipv4.conf.{i.name}.rp_filter") or "0") == "1"
     ]
     if strict:
-        yield Seen(
+        yield Sight(
             ", ".join(strict[:4]) + (" ..." if len(strict) > 4 else ""),
             "rp_filter 1 (strict)",
             "2 or 0",
@@ -154,12 +156,12 @@ def rp_filter(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Move the default route to the management interface.",
     reference="rail design: one fabric for collectives",
 )
-def isolation(host: Host, expect: Expect) -> Iterator[Seen]:
+def isolation(host: Host, expect: Expect) -> Iterator[Sight]:
     fabric = {interface.name for interface in host.fabric_interfaces}
     others = [i for i in host.interfaces if i.is_up and i.is_physical and i.name not in fabric]
     shared = [name for name in host.default_routes if name in fabric]
     if shared and others:
-        yield Seen(", ".join(shared), "carries the default route", f"{others[0].name} carries it", ("proc/net/route",))
+        yield Sight(", ".join(shared), "carries the default route", f"{others[0].name} carries it", ("proc/net/route",))
 
 
 @rule(
@@ -171,7 +173,7 @@ def isolation(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="tc qdisc del dev IF root, after finding who set it.",
     reference="tc-tbf(8), tc-netem(8), tc-htb(8)",
 )
-def shaped(host: Host, expect: Expect) -> Iterator[Seen]:
+def shaped(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, row in qdiscs(host):
         rate = rate_of(row)
         interface = host.interface(name)
@@ -180,7 +182,7 @@ def shaped(host: Host, expect: Expect) -> Iterator[Seen]:
         if rate and (rate < wanted * 0.99 or not wanted):
             kind = row.get("kind")
             by = expect.by("the link's own rate") if wanted else "no limit"
-            yield Seen(
+            yield Sight(
                 name,
                 f"{kind} limits it to {units.show_rate(rate)}",
                 f"{units.show_rate(wanted)} ({by})" if wanted else by,
@@ -197,13 +199,13 @@ def shaped(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="tc qdisc del dev IF root",
     reference="tc-netem(8)",
 )
-def loss_emulated(host: Host, expect: Expect) -> Iterator[Seen]:
+def loss_emulated(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, row in qdiscs(host):
         options = row.get("options") if isinstance(row.get("options"), dict) else {}
         loss = (options or {}).get("loss-random") if row.get("kind") == "netem" else None
         share = loss.get("loss") if isinstance(loss, dict) else None
         if isinstance(share, (int, float)) and share > 0:
-            yield Seen(name, f"netem drops {share:.2%}", "no loss", ("tc qdisc show",))
+            yield Sight(name, f"netem drops {share:.2%}", "no loss", ("tc qdisc show",))
 
 
 @rule(
@@ -215,14 +217,14 @@ def loss_emulated(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Check cable, optic and switch port of the member that is down.",
     reference="kernel Documentation/networking/bonding",
 )
-def bond(host: Host, expect: Expect) -> Iterator[Seen]:
+def bond(host: Host, expect: Expect) -> Iterator[Sight]:
     for name in host.root.names("proc/net/bonding"):
         member = ""
         for line in (host.root.text(f"proc/net/bonding/{name}") or "").splitlines():
             key, _, value = (part.strip() for part in line.partition(":"))
             member = value if key == "Slave Interface" else member
             if key == "MII Status" and member and value != "up":
-                yield Seen(f"{name} {member}", f"MII status {value}", "up", (f"proc/net/bonding/{name}",))
+                yield Sight(f"{name} {member}", f"MII status {value}", "up", (f"proc/net/bonding/{name}",))
 
 
 def qdiscs(host: Host) -> list[tuple[str, dict[str, Any]]]:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterator
 
 from syncline.audit.expect import Expect
-from syncline.audit.host import NEAR, Host
-from syncline.audit.pci import ConfigSpace, PciDevice, read_config
-from syncline.audit.rule import CannotTell, Seen, few, rule
+from syncline.audit.rule import CannotTell, Sight, few, rule
 from syncline.finding import Action, Severity
+from syncline.host.host import NEAR, Host
+from syncline.host.pci import ConfigSpace, PciDevice, read_config
 
 FAST_PORT_BPS = 200e9 / 8
 """From here on a ConnectX card needs large read requests to fill its port."""
@@ -41,7 +41,7 @@ def network_cards(host: Host) -> list[tuple[str, PciDevice]]:
     fix="Reseat the card or riser, check the slot's bifurcation in the BIOS; then replace card or riser.",
     reference="NCCL topology search; imbue cluster-health fix_pcie_limited",
 )
-def link_width(host: Host, expect: Expect) -> Iterator[Seen]:
+def link_width(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, device in endpoints(host):
         able = _able(host, device, lambda end: end.max_width)
         if 0 < device.width < able:
@@ -57,7 +57,7 @@ def link_width(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Reboot to train the link again; then reseat or replace the card, riser or retimer; look for AER errors.",
     reference="NCCL topology search; kernel Documentation/PCI",
 )
-def link_speed(host: Host, expect: Expect) -> Iterator[Seen]:
+def link_speed(host: Host, expect: Expect) -> Iterator[Sight]:
     idle = {gpu.pci.address for gpu in host.gpus if _NOT_P0.match(gpu.value("Performance State"))}
     for name, device in endpoints(host):
         able = _able(host, device, lambda end: end.max_speed)
@@ -74,7 +74,7 @@ def link_speed(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Move the card to a slot of its own width and generation, or set the slot's speed in the BIOS.",
     reference="NCCL topology search takes the slower end of a PCIe link",
 )
-def slot(host: Host, expect: Expect) -> Iterator[Seen]:
+def slot(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, device in endpoints(host):
         for port in host.pci.above(device.address)[:1]:
             if 0 < port.max_width < device.max_width:
@@ -93,7 +93,7 @@ def slot(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Set NCCL_TOPO_FILE to a topology file of this machine type (`syncline fabric export ... nccl`).",
     reference="nccl-tests #256, nccl #1843 #1674",
 )
-def emulated_bridge(host: Host, expect: Expect) -> Iterator[Seen]:
+def emulated_bridge(host: Host, expect: Expect) -> Iterator[Sight]:
     if host.environment.get("NCCL_TOPO_FILE"):
         return
     slow: dict[str, list[str]] = {}
@@ -102,7 +102,7 @@ def emulated_bridge(host: Host, expect: Expect) -> Iterator[Seen]:
             if _emulated(bridge):
                 slow.setdefault(bridge.address, []).append(name)
     for address, names in slow.items():
-        yield Seen(
+        yield Sight(
             f"bridge {address}",
             f"2.5 GT/s x1 above {', '.join(names)}",
             "the speed of the real slot",
@@ -119,7 +119,7 @@ def emulated_bridge(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="On each boot: setpci -s BRIDGE ECAP_ACS+6.w=0000 for every PCIe switch port; or turn ACS off in the BIOS.",
     reference="NCCL troubleshooting, PCI Access Control Services; nccl #214 #304 #523 #606",
 )
-def acs(host: Host, expect: Expect) -> Iterator[Seen]:
+def acs(host: Host, expect: Expect) -> Iterator[Sight]:
     wanted = {bridge.address: bridge for _, device in endpoints(host) for bridge in host.pci.above(device.address)}
     ports = [("bridge", bridge) for bridge in wanted.values() if bridge.parent is not None]
 
@@ -138,7 +138,7 @@ def acs(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Turn ATS on in the card's firmware (mlxconfig ATS_ENABLED=1) and hypervisor. Keep ACS on in a VM.",
     reference="NCCL troubleshooting, virtual machines",
 )
-def ats(host: Host, expect: Expect) -> Iterator[Seen]:
+def ats(host: Host, expect: Expect) -> Iterator[Sight]:
     def look(config: ConfigSpace) -> str | None:
         return "ATS is off" if config.ats_enabled() is False else "" if config.is_whole else None
 
@@ -153,7 +153,7 @@ def ats(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Turn PCI relaxed ordering on in the BIOS and the card's firmware (mlxconfig PCI_WR_ORDERING=1).",
     reference="NCCL_IB_PCI_RELAXED_ORDERING in the NCCL user guide",
 )
-def relaxed_ordering(host: Host, expect: Expect) -> Iterator[Seen]:
+def relaxed_ordering(host: Host, expect: Expect) -> Iterator[Sight]:
     def look(config: ConfigSpace) -> str | None:
         allowed = config.relaxed_ordering()
         return None if allowed is None else "" if allowed else "DevCtl RlxdOrd-"
@@ -169,7 +169,7 @@ def relaxed_ordering(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="setpci -s CARD CAP_EXP+8.w (bits 14:12 = 5), or the BIOS setting Max Read Request; lasts until reboot.",
     reference="NVIDIA ConnectX performance tuning",
 )
-def max_read_request(host: Host, expect: Expect) -> Iterator[Seen]:
+def max_read_request(host: Host, expect: Expect) -> Iterator[Sight]:
     fast = {port.pci for port in host.fabric_ports if port.rate_Bps >= FAST_PORT_BPS * 0.99}
     cards = [(name, device) for name, device in network_cards(host) if device.address in fast]
 
@@ -189,7 +189,7 @@ def max_read_request(host: Host, expect: Expect) -> Iterator[Seen]:
     reference="NCCL troubleshooting; nccl #928",
     action=Action.RESTART,
 )
-def iommu(host: Host, expect: Expect) -> Iterator[Seen]:
+def iommu(host: Host, expect: Expect) -> Iterator[Sight]:
     translated: dict[str, list[str]] = {}
     coherent = {gpu.pci.address for gpu in host.gpus if gpu.is_coherent}  # Grace translates for them, with ATS
     for name, device in endpoints(host):
@@ -201,7 +201,7 @@ def iommu(host: Host, expect: Expect) -> Iterator[Seen]:
     for kind, names in translated.items():
         options = host.root.text("proc/cmdline") or ""
         shown = " ".join(word for word in options.split() if "iommu" in word) or "no iommu option"
-        yield Seen(
+        yield Sight(
             "",
             f"IOMMU groups of {few(names)} are of type {kind}",
             "identity",
@@ -218,7 +218,7 @@ def iommu(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Reseat the card and riser, update firmware; replace it if the count grows.",
     reference="kernel Documentation/PCI/pcieaer-howto",
 )
-def errors(host: Host, expect: Expect) -> Iterator[Seen]:
+def errors(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, device in endpoints(host):
         for kind, total in (("fatal", "TOTAL_ERR_FATAL"), ("nonfatal", "TOTAL_ERR_NONFATAL")):
             text = host.root.text(f"{device.folder}/aer_dev_{kind}") or ""
@@ -236,7 +236,7 @@ def errors(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Compare slots with the vendor's layout; in a VM set NCCL_TOPO_FILE; else NCCL_NET_GDR_LEVEL=PHB.",
     reference="NCCL_NET_GDR_LEVEL in the NCCL user guide; nccl #1464, nccl-tests #321",
 )
-def gpu_nic_path(host: Host, expect: Expect) -> Iterator[Seen]:
+def gpu_nic_path(host: Host, expect: Expect) -> Iterator[Sight]:
     cards = network_cards(host)
     if host.environment.get("NCCL_TOPO_FILE") or len(cards) < len(host.gpus):
         return  # fewer cards than GPUs: some GPU has to reach across
@@ -249,7 +249,7 @@ def gpu_nic_path(host: Host, expect: Expect) -> Iterator[Seen]:
     far = {label: found for label, found in best.items() if found[0] not in NEAR}
     if len(far) == len(best):
         kinds_seen = sorted({kind for kind, _ in far.values()})
-        yield Seen(
+        yield Sight(
             "",
             f"all {len(far)} GPUs reach a network card only by {'/'.join(kinds_seen)}",
             "PIX or PXB",
@@ -257,7 +257,7 @@ def gpu_nic_path(host: Host, expect: Expect) -> Iterator[Seen]:
         )
         return
     for label, (kind, name) in far.items():
-        yield Seen(label, f"nearest network card {name} by {kind}", "PIX or PXB", ("sys/bus/pci/devices",))
+        yield Sight(label, f"nearest network card {name} by {kind}", "PIX or PXB", ("sys/bus/pci/devices",))
 
 
 @rule(
@@ -268,10 +268,10 @@ def gpu_nic_path(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Update the BIOS (it must say _PXM for each root port); in a VM expose the NUMA topology.",
     reference="kernel ABI sysfs-bus-pci numa_node",
 )
-def numa_unknown(host: Host, expect: Expect) -> Iterator[Seen]:
+def numa_unknown(host: Host, expect: Expect) -> Iterator[Sight]:
     lost = [name for name, device in endpoints(host) if device.numa < 0]
     if lost:
-        yield Seen("", f"numa_node -1 for {few(lost)}", "0 or more", ("sys/bus/pci/devices/*/numa_node",))
+        yield Sight("", f"numa_node -1 for {few(lost)}", "0 or more", ("sys/bus/pci/devices/*/numa_node",))
 
 
 def _able(host: Host, device: PciDevice, most: Callable[[PciDevice], float]) -> float:
@@ -280,9 +280,9 @@ def _able(host: Host, device: PciDevice, most: Callable[[PciDevice], float]) -> 
     return min((most(end) for end in ends if most(end)), default=0)
 
 
-def _seen(name: str, device: PciDevice, observed: str, expected: str, file: str, at: PciDevice | None = None) -> Seen:
+def _seen(name: str, device: PciDevice, observed: str, expected: str, file: str, at: PciDevice | None = None) -> Sight:
     """Return what was seen of a device, by a file of its own folder or of the port above it."""
-    return Seen(f"{name} ({device.address})", observed, expected, (f"{(at or device).folder}/{file}",))
+    return Sight(f"{name} ({device.address})", observed, expected, (f"{(at or device).folder}/{file}",))
 
 
 def _by_config(
@@ -291,7 +291,7 @@ def _by_config(
     look: Callable[[ConfigSpace], str | None],
     expected: str,
     what: str = "network cards",
-) -> Iterator[Seen]:
+) -> Iterator[Sight]:
     """Report what `look` says of configuration spaces: "" where all is well, None where it takes root to read."""
     hidden = 0
     for name, device in devices:

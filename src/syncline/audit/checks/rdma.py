@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from syncline import units
 from syncline.audit.expect import Expect, nic_part
-from syncline.audit.host import Host
-from syncline.audit.rdma import RdmaPort, chosen_gid
-from syncline.audit.rule import CannotTell, Seen, rule
+from syncline.audit.rule import CannotTell, Sight, rule
+from syncline.describe import units
 from syncline.finding import Action, Severity
+from syncline.host.host import Host
+from syncline.host.rdma import RdmaPort, chosen_gid
 
 
 @rule(
@@ -23,10 +23,10 @@ from syncline.finding import Action, Severity
     fix="Check cable and optic at both ends and the switch port; then ibstat / ip link.",
     reference="gcm iblink; nccl #234",
 )
-def port_down(host: Host, expect: Expect) -> Iterator[Seen]:
+def port_down(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         if port.state and not port.is_active and not port.state.startswith("2"):
-            yield Seen(
+            yield Sight(
                 port.name,
                 f"{port.state}, {port.physical or 'physical state unknown'}",
                 "4: ACTIVE, 5: LinkUp",
@@ -44,10 +44,10 @@ def port_down(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Check that a subnet manager runs (sminfo) and sees this port (ibdiagnet); the fabric's owner must look.",
     reference="InfiniBand port state INIT; ibstat(8)",
 )
-def port_init(host: Host, expect: Expect) -> Iterator[Seen]:
+def port_init(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         if port.state.startswith("2") and not port.is_roce:
-            yield Seen(port.name, port.state, "4: ACTIVE", (f"{port.folder}/state",))
+            yield Sight(port.name, port.state, "4: ACTIVE", (f"{port.folder}/state",))
 
 
 @rule(
@@ -60,7 +60,7 @@ def port_init(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Check cable, optic and the switch port's configured speed; a lost lane shows as 2X or 1X in the rate.",
     reference="gpud infiniband component; nccl #1412",
 )
-def port_rate(host: Host, expect: Expect) -> Iterator[Seen]:
+def port_rate(host: Host, expect: Expect) -> Iterator[Sight]:
     ports = [port for port in host.fabric_ports if port.is_active and port.rate_Bps]
     siblings: dict[tuple[str, str], list[RdmaPort]] = defaultdict(list)
     for port in ports:
@@ -71,7 +71,7 @@ def port_rate(host: Host, expect: Expect) -> Iterator[Seen]:
         by = expect.by(f"{part or 'the same card'} beside it")
         for port in group:
             if port.rate_Bps < wanted * 0.99:
-                yield Seen(
+                yield Sight(
                     port.name,
                     f"{units.show_rate(port.rate_Bps)} ({port.rate_text})",
                     f"{units.show_rate(wanted)} ({by})",
@@ -88,7 +88,7 @@ def port_rate(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="If the fabric is meant to be this fast, say so with --cluster FILE; else check the switch's port speed.",
     reference="the part catalogue (`syncline fabric parts nic`)",
 )
-def below_part(host: Host, expect: Expect) -> Iterator[Seen]:
+def below_part(host: Host, expect: Expect) -> Iterator[Sight]:
     if expect.rate_Bps is not None:
         return
     groups: dict[str, list[RdmaPort]] = defaultdict(list)
@@ -100,7 +100,7 @@ def below_part(host: Host, expect: Expect) -> Iterator[Seen]:
         rate = max(port.rate_Bps for port in ports)
         if part is not None and rate < part.max_Bps / part.num_ports * 0.99:
             names = ", ".join(port.name for port in ports[:8])
-            yield Seen(
+            yield Sight(
                 names,
                 f"{units.show_rate(rate)}",
                 f"{units.show_rate(part.max_Bps / part.num_ports)} ({name})",
@@ -118,12 +118,12 @@ def below_part(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Name the fabric's devices: NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,...",
     reference="NCCL source: Attempted to connect incompatible devices; nccl #1363",
 )
-def layer_mixed(host: Host, expect: Expect) -> Iterator[Seen]:
+def layer_mixed(host: Host, expect: Expect) -> Iterator[Sight]:
     layers = Counter(port.layer for port in host.fabric_ports if port.is_active and port.layer)
     if len(layers) > 1:
         few = min(layers, key=lambda layer: layers[layer])
         odd = [port.name for port in host.fabric_ports if port.layer == few]
-        yield Seen(
+        yield Sight(
             ", ".join(odd),
             f"{few} beside {', '.join(layer for layer in layers if layer != few)}",
             "one link layer",
@@ -140,16 +140,16 @@ def layer_mixed(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Load ib_uverbs; in a container pass /dev/infiniband (rdma device plugin, --device=/dev/infiniband).",
     reference="nccl #952 #958",
 )
-def user_access(host: Host, expect: Expect) -> Iterator[Seen]:
+def user_access(host: Host, expect: Expect) -> Iterator[Sight]:
     verbs = host.root.names("sys/class/infiniband_verbs")
     there = set(host.root.names("dev/infiniband"))
     missing = [name for name in verbs if name.startswith("uverbs") and name not in there]
     if not any(name.startswith("uverbs") for name in verbs):
-        yield Seen(
+        yield Sight(
             "", "ib_uverbs is not loaded", "one uverbs device for each RDMA device", ("sys/class/infiniband_verbs",)
         )
     elif missing:
-        yield Seen(
+        yield Sight(
             "",
             f"no device file for {', '.join(missing)}",
             f"{len(missing)} more in /dev/infiniband",
@@ -165,7 +165,7 @@ def user_access(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Set the partition's MTU to 4096 in the subnet manager (partitions.conf mtu=5).",
     reference="nccl #1524, PR #2135",
 )
-def mtu(host: Host, expect: Expect) -> Iterator[Seen]:
+def mtu(host: Host, expect: Expect) -> Iterator[Sight]:
     known = host.active_mtu
     for port in host.fabric_ports:
         if port.is_roce or port.name not in known:
@@ -173,7 +173,7 @@ def mtu(host: Host, expect: Expect) -> Iterator[Seen]:
         active, largest = known[port.name]
         wanted = min(expect.mtu_bytes or largest, largest)
         if active < wanted:
-            yield Seen(port.name, f"active_mtu {active}", f"{wanted}", ("ibv_devinfo -v",))
+            yield Sight(port.name, f"active_mtu {active}", f"{wanted}", ("ibv_devinfo -v",))
 
 
 @rule(
@@ -185,11 +185,11 @@ def mtu(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Give the interface an IPv4 (or global IPv6) address; check show_gids.",
     reference="nccl #426 #1405",
 )
-def gid_rocev2(host: Host, expect: Expect) -> Iterator[Seen]:
+def gid_rocev2(host: Host, expect: Expect) -> Iterator[Sight]:
     for port in host.fabric_ports:
         if port.is_roce and port.is_active and not any("v2" in g.type and not g.is_link_local for g in port.gids):
             kinds = ", ".join(f"{g.index}: {g.address} {g.type}" for g in port.gids[:4]) or "an empty GID table"
-            yield Seen(port.name, kinds, "a RoCE v2 entry with a routable address", (f"{port.folder}/gids",))
+            yield Sight(port.name, kinds, "a RoCE v2 entry with a routable address", (f"{port.folder}/gids",))
 
 
 @rule(
@@ -201,7 +201,7 @@ def gid_rocev2(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Unset NCCL_IB_GID_INDEX (NCCL 2.21 and later choose), or use the index of RoCE v2 with IPv4 (show_gids).",
     reference="NCCL_IB_GID_INDEX in the NCCL user guide; nccl #1664",
 )
-def gid_index(host: Host, expect: Expect) -> Iterator[Seen]:
+def gid_index(host: Host, expect: Expect) -> Iterator[Sight]:
     text = host.environment.get("NCCL_IB_GID_INDEX", "")
     if not text.isdecimal():
         return
@@ -210,7 +210,7 @@ def gid_index(host: Host, expect: Expect) -> Iterator[Seen]:
         if port.is_roce and (gid is None or "v2" not in gid.type or gid.is_link_local):
             good = [str(g.index) for g in port.gids if "v2" in g.type and not g.is_link_local]
             shown = "is empty" if gid is None else f"is {gid.address} {gid.type}"
-            yield Seen(
+            yield Sight(
                 port.name,
                 f"GID index {text} {shown}",
                 f"index {' or '.join(good) or 'of a RoCE v2 address'}",
@@ -227,14 +227,14 @@ def gid_index(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Give every rail the same kinds of address; then show_gids must list RoCE v2 with IPv4 on each port.",
     reference="NCCL_IB_ADDR_FAMILY, NCCL_IB_ROCE_VERSION_NUM in the NCCL user guide; nccl #1405",
 )
-def gid_family(host: Host, expect: Expect) -> Iterator[Seen]:
+def gid_family(host: Host, expect: Expect) -> Iterator[Sight]:
     ports = [port for port in host.fabric_ports if port.is_roce and port.is_active]
     taken = [(port, gid) for port in ports if (gid := chosen_gid(port, host.environment)) is not None]
     counts = Counter(gid.family for _, gid in taken)
     usual = counts.most_common(1)[0][0] if counts else ""
     for port, gid in taken:
         if gid.family != usual:
-            yield Seen(
+            yield Sight(
                 port.name,
                 f"{gid.family} (index {gid.index})",
                 f"{usual} as on {counts[usual]} others",
@@ -250,7 +250,7 @@ def gid_family(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Bring all cards to one version (mlxfwmanager / mstflint).",
     reference="gcm iblink; imbue cluster-health",
 )
-def firmware_mixed(host: Host, expect: Expect) -> Iterator[Seen]:
+def firmware_mixed(host: Host, expect: Expect) -> Iterator[Sight]:
     boards: dict[str, dict[str, str]] = defaultdict(dict)
     for port in host.ports:
         if port.firmware and port.board:
@@ -261,7 +261,7 @@ def firmware_mixed(host: Host, expect: Expect) -> Iterator[Seen]:
             usual = counts.most_common(1)[0][0]
             odd = {device: firmware for device, firmware in cards.items() if firmware != usual}
             shown = ", ".join(f"{device} {firmware}" for device, firmware in odd.items())
-            yield Seen(
+            yield Sight(
                 ", ".join(odd), shown, f"{usual} ({board}, {counts[usual]} cards)", ("sys/class/infiniband/*/fw_ver",)
             )
 
@@ -275,13 +275,13 @@ def firmware_mixed(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Install rdma-core (libibverbs1) in this image or host.",
     reference="pytorch #68893",
 )
-def library(host: Host, expect: Expect) -> Iterator[Seen]:
+def library(host: Host, expect: Expect) -> Iterator[Sight]:
     folders = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib")
     listed = [name for folder in folders for name in host.root.names(folder)]
     if not listed:
         raise CannotTell("no library folder can be listed")
     if not any(name.startswith("libibverbs.so") for name in listed):
-        yield Seen("", "no libibverbs.so", "libibverbs.so.1", folders[:1])
+        yield Sight("", "no libibverbs.so", "libibverbs.so.1", folders[:1])
 
 
 def _part(host: Host, port: RdmaPort) -> str:

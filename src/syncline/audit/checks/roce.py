@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from syncline.audit.expect import Expect
-from syncline.audit.host import Host
-from syncline.audit.rule import CannotTell, Seen, rule
+from syncline.audit.rule import CannotTell, Sight, rule
 from syncline.finding import Action, Severity
+from syncline.host.host import Host
 
 GLOBAL = -1
 MIN_PAUSES = 1000
@@ -99,11 +99,11 @@ def _pairs(host: Host) -> list[tuple[str, str]]:
     reference="nccl #378 #306 #394",
     severity=Severity.CRITICAL,
 )
-def pfc_off(host: Host, expect: Expect) -> Iterator[Seen]:
+def pfc_off(host: Host, expect: Expect) -> Iterator[Sight]:
     for device, name in _pairs(host):
         found = qos(host, name)
         if not found.lossless:
-            yield Seen(
+            yield Sight(
                 f"{name} ({device})", "PFC is off for all 8 priorities", "on for the RDMA priority", (found.source,)
             )
 
@@ -117,7 +117,7 @@ def pfc_off(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Set NCCL_IB_TC so that its DSCP (TC >> 2) maps to the lossless priority: 106 for DSCP 26, priority 3.",
     reference="NCCL_IB_TC in the NCCL user guide; nccl #378",
 )
-def pfc_class(host: Host, expect: Expect) -> Iterator[Seen]:
+def pfc_class(host: Host, expect: Expect) -> Iterator[Sight]:
     for device, name in _pairs(host):
         found = qos(host, name)
         value, by = traffic_class(host, device)
@@ -125,7 +125,7 @@ def pfc_class(host: Host, expect: Expect) -> Iterator[Seen]:
         priority = found.priority_of_dscp.get(dscp, dscp >> 3)
         if found.lossless and priority not in found.lossless:
             lossless = ", ".join(str(p) for p in sorted(found.lossless))
-            yield Seen(
+            yield Sight(
                 f"{name} ({device})",
                 f"DSCP {dscp}, priority {priority} ({by})",
                 f"priority {lossless}",
@@ -141,11 +141,11 @@ def pfc_class(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="mlnx_qos -i IF --trust dscp",
     reference="NVIDIA RoCE configuration guide",
 )
-def trust(host: Host, expect: Expect) -> Iterator[Seen]:
+def trust(host: Host, expect: Expect) -> Iterator[Sight]:
     for device, name in _pairs(host):
         found = qos(host, name)
         if found.trust and found.trust != "dscp":
-            yield Seen(f"{name} ({device})", f"trust state {found.trust}", "dscp", (found.source,))
+            yield Sight(f"{name} ({device})", f"trust state {found.trust}", "dscp", (found.source,))
 
 
 @rule(
@@ -156,7 +156,7 @@ def trust(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="echo 1 > /sys/class/net/IF/ecn/roce_np/enable/PRIORITY and the same in roce_rp.",
     reference="NVIDIA RoCE configuration guide; DCQCN (SIGCOMM 2015)",
 )
-def ecn(host: Host, expect: Expect) -> Iterator[Seen]:
+def ecn(host: Host, expect: Expect) -> Iterator[Sight]:
     missing = []
     for device, name in _pairs(host):
         base = f"sys/class/net/{name}/ecn"
@@ -167,7 +167,7 @@ def ecn(host: Host, expect: Expect) -> Iterator[Seen]:
             states = {side: host.root.number(f"{base}/{side}/enable/{priority}") for side in ("roce_np", "roce_rp")}
             off = [side for side, state in states.items() if state == 0]
             if off:
-                yield Seen(
+                yield Sight(
                     f"{name} ({device})",
                     f"{' and '.join(off)} off for priority {priority}",
                     "on",
@@ -186,7 +186,7 @@ def ecn(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Set PFC of the same priority at both ends of the cable; turn global pause off (ethtool -A IF rx off tx off).",
     reference="NVIDIA RoCE configuration guide; IEEE 802.1Qbb",
 )
-def pause_class(host: Host, expect: Expect) -> Iterator[Seen]:
+def pause_class(host: Host, expect: Expect) -> Iterator[Sight]:
     for device, name in _pairs(host):
         lossless = qos(host, name).lossless
         if not lossless:
@@ -195,7 +195,7 @@ def pause_class(host: Host, expect: Expect) -> Iterator[Seen]:
             if count >= MIN_PAUSES and kind not in lossless:
                 shown = "global pause" if kind == GLOBAL else f"pause of priority {kind}"
                 wanted = ", ".join(str(priority) for priority in sorted(lossless))
-                yield Seen(
+                yield Sight(
                     f"{name} ({device})",
                     f"{count:,} frames of {shown}",
                     f"priority {wanted} alone",
@@ -212,13 +212,13 @@ def pause_class(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Find where the pauses start: the port that sends most of them; check ECN thresholds there and on the way.",
     reference="Guo et al., RDMA over commodity Ethernet at scale (SIGCOMM 2016)",
 )
-def pause(host: Host, expect: Expect) -> Iterator[Seen]:
+def pause(host: Host, expect: Expect) -> Iterator[Sight]:
     for device, name in _pairs(host):
         lossless = qos(host, name).lossless
         for priority, count in pauses(host, name).items():
             sent = statistics(host, name).get(f"tx_prio{priority}_packets", 0)
             if priority in lossless and count >= MIN_PAUSES and count > PAUSE_SHARE * max(sent, 1):
-                yield Seen(
+                yield Sight(
                     f"{name} ({device})",
                     f"{count:,} pauses of priority {priority} for {sent:,} packets sent",
                     f"below {PAUSE_SHARE:.0%}",

@@ -6,12 +6,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from syncline import units
 from syncline.audit.expect import Expect
-from syncline.audit.host import Host, interface_matches
-from syncline.audit.interface import Interface
-from syncline.audit.rule import CannotTell, Seen, rule
+from syncline.audit.rule import CannotTell, Sight, rule
+from syncline.describe import units
 from syncline.finding import Action, Severity
+from syncline.host.host import Host, interface_matches
+from syncline.host.interface import Interface
 
 RTT_S = 1e-3
 """A window for this round trip: within a data centre under load."""
@@ -37,7 +37,7 @@ _OFFLOADS = (
     fix="Check cable, optic and the switch port; ethtool IF shows what both ends advertise.",
     reference="kernel ABI sysfs-class-net speed",
 )
-def rate(host: Host, expect: Expect) -> Iterator[Seen]:
+def rate(host: Host, expect: Expect) -> Iterator[Sight]:
     groups: dict[str, list[Interface]] = defaultdict(list)
     for interface in host.fabric_interfaces:
         if interface.is_up and interface.speed_Mbps and interface.is_physical:
@@ -49,7 +49,7 @@ def rate(host: Host, expect: Expect) -> Iterator[Seen]:
         for interface in group:
             have = interface.speed_Mbps * 1e6 / 8
             if have < wanted * 0.99:
-                yield Seen(
+                yield Sight(
                     interface.name,
                     units.show_rate(have),
                     f"{units.show_rate(wanted)} ({expect.by('the same card beside it')})",
@@ -67,10 +67,10 @@ def rate(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Let both ends negotiate (ethtool -s IF autoneg on).",
     reference="kernel ABI sysfs-class-net duplex",
 )
-def duplex(host: Host, expect: Expect) -> Iterator[Seen]:
+def duplex(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in host.fabric_interfaces:
         if interface.duplex == "half":
-            yield Seen(interface.name, "half duplex", "full", (f"{interface.folder}/duplex",))
+            yield Sight(interface.name, "half duplex", "full", (f"{interface.folder}/duplex",))
 
 
 @rule(
@@ -81,7 +81,7 @@ def duplex(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Set NCCL_SOCKET_IFNAME (and GLOO_SOCKET_IFNAME) to the interface that reaches the other hosts.",
     reference="nccl-tests #15, horovod #310, nccl #177",
 )
-def choice(host: Host, expect: Expect) -> Iterator[Seen]:
+def choice(host: Host, expect: Expect) -> Iterator[Sight]:
     if host.environment.get("NCCL_SOCKET_IFNAME"):
         return
     with_address = [i for i in host.interfaces if i.is_up and i.addresses and not i.is_loopback]
@@ -89,7 +89,7 @@ def choice(host: Host, expect: Expect) -> Iterator[Seen]:
     first = next((i for i in taken if i.name.startswith("ib")), None) or next(iter(_kernel_order(host, taken)), None)
     real = [i for i in with_address if not i.is_virtual_plumbing]
     if first is not None and first.is_virtual_plumbing and real:
-        yield Seen(
+        yield Sight(
             first.name, f"NCCL would take {first.name} ({first.kind or 'virtual'})", f"{real[0].name}", ("ip address",)
         )
 
@@ -103,10 +103,10 @@ def choice(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Bring the interface up and give it an address.",
     reference="NCCL: no socket interface found",
 )
-def no_address(host: Host, expect: Expect) -> Iterator[Seen]:
+def no_address(host: Host, expect: Expect) -> Iterator[Sight]:
     told = host.root.command("ip-address", ("ip", "-j", "-d", "-s", "address", "show"))
     if told is not None and not any(i.addresses for i in host.interfaces if i.is_up and not i.is_loopback):
-        yield Seen("", "no interface but loopback has an address", "one at least", ("ip address",))
+        yield Sight("", "no interface but loopback has an address", "one at least", ("ip address",))
 
 
 @rule(
@@ -117,12 +117,12 @@ def no_address(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="sysctl net.ipv4.tcp_congestion_control=cubic (or bbr, or dctcp where switches mark)",
     reference="kernel ip-sysctl tcp_congestion_control",
 )
-def congestion(host: Host, expect: Expect) -> Iterator[Seen]:
+def congestion(host: Host, expect: Expect) -> Iterator[Sight]:
     value = host.sysctl("net.ipv4.tcp_congestion_control")
     if value is None:
         raise CannotTell("the congestion control cannot be read")
     if value and value not in GOOD_CONTROL:
-        yield Seen("TCP", value, "cubic, bbr or dctcp", ("proc/sys/net/ipv4/tcp_congestion_control",))
+        yield Sight("TCP", value, "cubic, bbr or dctcp", ("proc/sys/net/ipv4/tcp_congestion_control",))
 
 
 @rule(
@@ -133,14 +133,14 @@ def congestion(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="sysctl net.ipv4.tcp_rmem and tcp_wmem (third number), net.core.rmem_max and wmem_max: rate times round trip.",
     reference="kernel ip-sysctl tcp_rmem",
 )
-def buffers(host: Host, expect: Expect) -> Iterator[Seen]:
+def buffers(host: Host, expect: Expect) -> Iterator[Sight]:
     speeds = [i.speed_Mbps * 1e6 / 8 for i in host.fabric_interfaces if i.is_physical]
     fastest = max((expect.rate_Bps or 0.0, *speeds), default=0.0)
     wanted = fastest * RTT_S
     for name in ("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"):
         numbers = (host.sysctl(name) or "").split()
         if len(numbers) == 3 and numbers[2].isdecimal() and int(numbers[2]) < wanted:
-            yield Seen(
+            yield Sight(
                 "TCP",
                 f"{name} at most {units.show_size(int(numbers[2]))}",
                 f"{units.show_size(round(wanted))} ({units.show_rate(fastest)} for 1 ms)",
@@ -156,12 +156,12 @@ def buffers(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="ethtool -K IF tso on gso on gro on rx on tx on",
     reference="ethtool(8)",
 )
-def offload(host: Host, expect: Expect) -> Iterator[Seen]:
+def offload(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in host.fabric_interfaces:
         text = host.root.command(f"ethtool-k-{interface.name}", ("ethtool", "-k", interface.name))
         off = [name for name in _OFFLOADS if re.search(rf"^{name}: off(?! \[fixed\])", text or "", re.MULTILINE)]
         if off:
-            yield Seen(interface.name, f"off: {', '.join(off)}", "on", (f"ethtool -k {interface.name}",))
+            yield Sight(interface.name, f"off: {', '.join(off)}", "on", (f"ethtool -k {interface.name}",))
 
 
 @rule(
@@ -172,14 +172,14 @@ def offload(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="ethtool -G IF rx MAXIMUM",
     reference="ethtool(8)",
 )
-def ring(host: Host, expect: Expect) -> Iterator[Seen]:
+def ring(host: Host, expect: Expect) -> Iterator[Sight]:
     for interface in host.fabric_interfaces:
         if not interface.is_physical or interface.driver.startswith("virtio"):
             continue
         text = host.root.command(f"ethtool-g-{interface.name}", ("ethtool", "-g", interface.name)) or ""
         sizes = [int(number) for number in re.findall(r"^RX:\s+(\d+)", text, re.MULTILINE)]
         if len(sizes) == 2 and sizes[1] < MIN_RING <= sizes[0] / 2:
-            yield Seen(interface.name, f"RX ring {sizes[1]}", f"up to {sizes[0]}", (f"ethtool -g {interface.name}",))
+            yield Sight(interface.name, f"RX ring {sizes[1]}", f"up to {sizes[0]}", (f"ethtool -g {interface.name}",))
 
 
 @rule(
@@ -190,10 +190,10 @@ def ring(host: Host, expect: Expect) -> Iterator[Seen]:
     fix='sysctl net.ipv4.ip_local_port_range="32768 60999"',
     reference="nccl #526",
 )
-def port_range(host: Host, expect: Expect) -> Iterator[Seen]:
+def port_range(host: Host, expect: Expect) -> Iterator[Sight]:
     numbers = (host.sysctl("net.ipv4.ip_local_port_range") or "").split()
     if len(numbers) == 2 and all(n.isdecimal() for n in numbers) and int(numbers[1]) - int(numbers[0]) < MIN_PORTS:
-        yield Seen(
+        yield Sight(
             "TCP",
             f"local ports {numbers[0]} to {numbers[1]}",
             f"at least {MIN_PORTS:,}",
@@ -210,11 +210,11 @@ def port_range(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Name an interface of `ip address`, or unset it.",
     reference="NCCL_SOCKET_IFNAME in the NCCL user guide",
 )
-def ifname_missing(host: Host, expect: Expect) -> Iterator[Seen]:
+def ifname_missing(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, value in _choices(host):
         if not any(interface_matches(value, i.name) for i in host.interfaces):
             known = ", ".join(i.name for i in host.interfaces if not i.is_loopback)
-            yield Seen(name, f"{name}={value} matches nothing", f"one of {known}", (name, "ip address"))
+            yield Sight(name, f"{name}={value} matches nothing", f"one of {known}", (name, "ip address"))
 
 
 @rule(
@@ -227,13 +227,13 @@ def ifname_missing(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Bring it up, or choose another.",
     reference="NCCL_SOCKET_IFNAME in the NCCL user guide",
 )
-def ifname_down(host: Host, expect: Expect) -> Iterator[Seen]:
+def ifname_down(host: Host, expect: Expect) -> Iterator[Sight]:
     for name, value in _choices(host):
         if value.startswith("^"):
             continue
         matching = [i for i in host.interfaces if interface_matches(value, i.name)]
         if matching and not any(i.is_up for i in matching):
-            yield Seen(
+            yield Sight(
                 matching[0].name,
                 f"{name}={value}, but it is {matching[0].state}",
                 "up",
@@ -250,7 +250,7 @@ def ifname_down(host: Host, expect: Expect) -> Iterator[Seen]:
     fix="Name the fast interface.",
     reference="nccl #177, horovod #789",
 )
-def ifname_wrong(host: Host, expect: Expect) -> Iterator[Seen]:
+def ifname_wrong(host: Host, expect: Expect) -> Iterator[Sight]:
     usable = [i for i in host.interfaces if i.is_up and i.addresses and not i.is_loopback and not i.is_virtual_plumbing]
     best = max(usable, key=lambda i: i.speed_Mbps, default=None)
     for name, value in _choices(host):
@@ -259,9 +259,9 @@ def ifname_wrong(host: Host, expect: Expect) -> Iterator[Seen]:
         ]
         for interface in matching[:1]:
             if (interface.is_loopback or interface.is_virtual_plumbing) and usable:
-                yield Seen(interface.name, f"{name}={value}", f"{usable[0].name}", (name,))
+                yield Sight(interface.name, f"{name}={value}", f"{usable[0].name}", (name,))
             elif best and not host.ports and 0 < 2 * interface.speed_Mbps <= best.speed_Mbps:
-                yield Seen(
+                yield Sight(
                     interface.name,
                     f"{name}={value} at {units.show_rate(interface.speed_Mbps * 1e6 / 8)}",
                     f"{best.name} at {units.show_rate(best.speed_Mbps * 1e6 / 8)}",

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from syncline.audit.samples.draft import Draft
+
+class Drafted(Protocol):
+    """What commands say something about: a draft of a host."""
+
+    host: str
+    driver_version: str
+    smi: dict[str, dict[str, str]]
+    nvlinks: dict[str, list[str]]
+    qos: dict[str, dict[str, Any]]
+
 
 # What `nvidia-smi -q` says of a healthy H100 on an NVSwitch board, by path; a draft's `smi` changes it.
 GPU = {
@@ -58,7 +66,7 @@ GPU = {
 }
 
 
-def outputs(draft: Draft) -> dict[str, str]:
+def outputs(draft: Drafted) -> dict[str, str]:
     """Return every command's output."""
     found = {key: getent(draft.host, "10.20.0.11") for key in ("getent-hosts", "getent-dns")}
     if draft.smi:
@@ -74,7 +82,7 @@ def getent(name: str, address: str) -> str:
     return f"{address:<15} STREAM {name}\n{address:<15} DGRAM\n{address:<15} RAW\n"
 
 
-def smi_text(draft: Draft) -> str:
+def smi_text(draft: Drafted) -> str:
     """Return `nvidia-smi -q`."""
     lines = ["", "==============NVSMI LOG==============", "", f"{'Driver Version':<55}: {draft.driver_version}"]
     lines += [f"{'CUDA Version':<55}: 12.4", "", f"{'Attached GPUs':<55}: {len(draft.smi)}"]
@@ -98,7 +106,7 @@ def _indented(values: dict[str, str]) -> list[str]:
     return lines
 
 
-def nvlink_text(draft: Draft) -> str:
+def nvlink_text(draft: Drafted) -> str:
     """Return `nvidia-smi nvlink -s`."""
     lines = []
     for index, (address, links) in enumerate(sorted(draft.nvlinks.items())):

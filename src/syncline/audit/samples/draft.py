@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from syncline.audit.tree import Entry, Link, MemoryTree
+from syncline.audit.samples.commands import outputs
+from syncline.host.tree import Entry, Link, MemoryTree
 
 KINDS = {"gpu": 0x030200, "bridge": 0x060400, "nvswitch": 0x068000, "ethernet": 0x020000, "infiniband": 0x020700}
 HARDWARE = (
@@ -216,8 +217,6 @@ class Draft:
 
     def tree(self) -> MemoryTree:
         """Return the finished tree."""
-        from syncline.audit.samples.commands import outputs
-
         files = dict(self.files)
         header = "Inter-|   Receive  |  Transmit\n face |bytes    packets|bytes    packets\n"
         rows = "".join(f"{name:>6}: 50000 50000 50000 50000\n" for name in self.interfaces)

@@ -133,6 +133,7 @@ PLANTS: tuple[Plant, ...] = (
     _p("all ports at half rate", "rdma.port.below_part", BOARD, all_half_rate),
     _p("a storage port in the fabric", "rdma.layer.mixed", ("dgx-h100",), storage_too),
     _p("a GPU is missing", "gpu.count", ("dgx-h100", "cloud-vm"), no_gpu, SUPERPOD),
+    _p("a GPU is missing from a DGX", "gpu.count.model", ("dgx-h100",), no_gpu),
     _p("a card is missing", "net.nic.count", ("cloud-vm",), no_card, SUPERPOD),
     _p("half the rate of the description", "rdma.port.rate", EIGHT, all_half_rate, SUPERPOD),
     _p("PXN off on rails", "nccl.env.pxn-off-on-rails", EIGHT, env(NCCL_PXN_DISABLE="1"), SUPERPOD),

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from syncline import units
+from syncline.describe import units
 from syncline.errors import UnitError
 
 
@@ -266,6 +266,7 @@ class HostModel(PricedPart):
     scale_up_switch: str | None = None
     num_scale_up_switches: Count = Field(default=0, description="chips of the whole scale-up domain, first tier")
     scale_up_domain_gpus: Count = Field(default=0, description="GPUs of one scale-up domain; 0 = those of this host")
+    rack_gpus: Count = Field(default=0, description="GPUs of a rack that is sold as one; 0 = hosts are racked by power")
     nic: str | None
     num_nics: Annotated[int, Field(ge=0, le=64)]
     ports_per_nic: Annotated[int, Field(ge=1, le=8)] = 1

@@ -16,29 +16,42 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from syncline.describe.document import Document, read_document, read_text
 from syncline.errors import CostError, SynclineError
-from syncline.fabric.document import Document, read_document, read_text
-from syncline.fabric.network import Strict
+from syncline.fabric.topology.network import Strict
 
 GUIDE = "docs/method/cost.md"
 
 
-def _assume(default: Any, unit: str, source: str, **bounds: Any) -> Any:
-    return Field(default=default, json_schema_extra={"unit": unit, "source": source}, **bounds)
+def _assume(default: Any, unit: str, source: str, between: tuple[float, float] | None = None, **bounds: Any) -> Any:
+    """Return an assumption; `between` holds eight of ten cases, as far as anyone can say."""
+    extra: Any = {"unit": unit, "source": source, "range": list(between) if between else None}
+    return Field(default=default, json_schema_extra=extra, **bounds)
 
 
 class Assumptions(Strict):
     """What is taken for granted; units end the names, shares are between 0 and 1."""
 
-    years: float = _assume(4.0, "years", "assumed: how long the cluster is kept and written off", gt=0, le=40)
-    utilisation: float = _assume(0.7, "of all hours", "assumed: hours in which the GPUs do paid work", gt=0, le=1)
-    financing_rate: float = _assume(0.0, "a year", "assumed: bought with own money, which costs nothing", ge=0, le=1)
-    resale: float = _assume(0.0, "of the price", "assumed: worth nothing at the end", ge=0, lt=1)
+    years: float = _assume(
+        4.0, "years", "assumed: how long the cluster is kept and written off", between=(3.0, 6.0), gt=0, le=40
+    )
+    utilisation: float = _assume(
+        0.7, "of all hours", "assumed: hours in which the GPUs do paid work", between=(0.5, 0.9), gt=0, le=1
+    )
+    financing_rate: float = _assume(
+        0.0, "a year", "assumed: bought with own money, which costs nothing", between=(0.0, 0.1), ge=0, le=1
+    )
+    resale: float = _assume(0.0, "of the price", "assumed: worth nothing at the end", between=(0.0, 0.2), ge=0, lt=1)
     power_usd_per_kWh: float = _assume(
-        0.08, "$/kWh", "EIA, US industrial average 2023: 8.06 cents per kWh", ge=0, le=10
+        0.08, "$/kWh", "EIA, US industrial average 2023: 8.06 cents per kWh", between=(0.05, 0.12), ge=0, le=10
     )
     pue: float = _assume(
-        1.25, "ratio", "assumed: a new hall; Uptime Institute 2024: average 1.56, new ones 1.3 or better", ge=1, le=5
+        1.25,
+        "ratio",
+        "assumed: a new hall; Uptime Institute 2024: average 1.56, new ones 1.3 or better",
+        between=(1.1, 1.5),
+        ge=1,
+        le=5,
     )
     load_power: float = _assume(
         0.76,
@@ -49,16 +62,25 @@ class Assumptions(Strict):
     )
     idle_power: float = _assume(0.25, "of rated host power", "assumed: a host that waits", ge=0, le=1)
     facility_usd_per_kW: float = _assume(
-        4900.0, "$/kW", "H100 Freakonomics spreadsheet, Aug 2024: 50 k$ for a host of 10.2 kW", ge=0, le=1e6
+        4900.0,
+        "$/kW",
+        "H100 Freakonomics spreadsheet, Aug 2024: 50 k$ for a host of 10.2 kW",
+        between=(3000.0, 12000.0),
+        ge=0,
+        le=1e6,
     )
     facility_years: float = _assume(15.0, "years", "assumed: how long building, power and cooling last", gt=0, le=100)
     rack_kW: float = _assume(40.0, "kW", "assumed: four 10.2 kW hosts a rack", gt=0, le=1000)
     rack_usd_per_month: float = _assume(
         0.0, "$/month", "assumed: own hall; for colocation set this and facility_usd_per_kW to 0", ge=0, le=1e6
     )
-    hosts_per_fte: float = _assume(64.0, "hosts", "assumed: hosts one full-time person looks after", gt=0, le=1e6)
+    hosts_per_fte: float = _assume(
+        64.0, "hosts", "assumed: hosts one full-time person looks after", between=(32.0, 200.0), gt=0, le=1e6
+    )
     fte_usd_per_year: float = _assume(200_000.0, "$/year", "assumed: salary with overhead", ge=0, le=1e8)
-    maintenance_rate: float = _assume(0.05, "of capital a year", "assumed: support contracts and spares", ge=0, le=1)
+    maintenance_rate: float = _assume(
+        0.05, "of capital a year", "assumed: support contracts and spares", between=(0.02, 0.08), ge=0, le=1
+    )
     wan_usd_per_Gbps_month: float = _assume(
         100.0,
         "$/month",
@@ -75,12 +97,33 @@ class Assumptions(Strict):
     reliability: str = _assume(
         "llama3-405b", "", "the failure rate of Llama 3 405B on 16,384 H100 (arXiv 2407.21783)", max_length=60
     )
-    checkpoint_s: float = _assume(
-        100.0, "s", "Alibaba HPN (SIGCOMM 2024): 30 GB a GPU in about 100 s; training waits meanwhile", ge=0, le=86400
+    checkpoint_s: float | None = _assume(
+        None,
+        "s",
+        "computed from the job's state; without a job 100 s: Alibaba HPN (SIGCOMM 2024), 30 GB a GPU, training waits",
+        ge=0,
+        le=86400,
     )
     restart_s: float = _assume(
-        600.0, "s", "assumed: notice the failure, replace the host, load the checkpoint", ge=0, le=864000
+        600.0,
+        "s",
+        "assumed: notice the failure, replace the host, start again; loading the checkpoint comes on top",
+        between=(300.0, 1800.0),
+        ge=0,
+        le=864000,
     )
+    storage_Bps_per_host: float = _assume(
+        0.625e9,
+        "B/s",
+        "NVIDIA DGX SuperPOD H100 guide, standard storage: 20 GB/s of writes for 32 hosts; recalled",
+        between=(0.3e9, 1.9e9),
+        gt=0,
+        le=1e12,
+    )
+    snapshot_Bps: float = _assume(
+        10e9, "B/s", "assumed: what a GPU copies to its host's memory while all of them do", between=(5e9, 25e9), gt=0,
+        le=1e12,
+    )  # fmt: skip
     checkpoint_interval_s: float | None = _assume(None, "s", "the best interval, computed", gt=0, le=1e8)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from syncline.describe.plain import JsonObject
 from syncline.plan.cost.owning import HOURS_PER_YEAR, Owning
 from syncline.plan.cost.renting import Quote
 
@@ -25,7 +25,7 @@ class BreakEven:
     saving: float
     """Part of the rent that owning saves at the assumed years and use; negative: it costs more."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the figures as plain data; what does not exist is null."""
         return {
             "against": self.quote.label,

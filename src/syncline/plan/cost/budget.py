@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-from syncline import units
+from syncline.describe import units
+from syncline.describe.plain import JsonObject
 from syncline.errors import CostError
 
 
@@ -26,7 +26,7 @@ class Bought:
         """Days of the whole cluster."""
         return self.gpu_hours / self.num_gpus / 24
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the figures as plain data."""
         return dict(vars(self)) | {"days": self.days}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import CostError
 from syncline.fabric.fabric import Fabric
 from syncline.plan.cost import checkpoint
@@ -14,6 +14,8 @@ from syncline.plan.cost.reliability import FailureRate, Reliability
 
 LEAST_INTERVAL_S = 60.0
 """No interval is shorter, even where a checkpoint costs nothing: it must still be written somewhere."""
+UNKNOWN_JOB_S = 100.0
+"""What a checkpoint stops training for where no job is known: Alibaba HPN (SIGCOMM 2024), 30 GB a GPU."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Outlook:
     def lost_usd(self) -> float:
         return self.lost_gpu_hours * self.usd_per_gpu_hour
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the figures as plain data."""
         mttf = self.mttf_s
         finite = math.isfinite(mttf)
@@ -101,11 +103,12 @@ def outlook(
     if not (math.isfinite(days) and days > 0):
         raise CostError(f"a run of {days:g} days cannot be.", hint="Give a positive number of days.")
     interval = a.checkpoint_interval_s
+    stall = UNKNOWN_JOB_S if a.checkpoint_s is None else a.checkpoint_s
     if interval is None:
         mttf = min(rate.mttf_s(num_gpus), 1e12)
-        interval = max(LEAST_INTERVAL_S, float(checkpoint.best_interval_s(a.checkpoint_s, mttf)))
+        interval = max(LEAST_INTERVAL_S, float(checkpoint.best_interval_s(stall, mttf)))
     return Outlook(
-        rate, num_gpus, days, a.checkpoint_s, a.restart_s, interval, a.checkpoint_interval_s is None, usd_per_gpu_hour
+        rate, num_gpus, days, stall, a.restart_s, interval, a.checkpoint_interval_s is None, usd_per_gpu_hour
     )
 
 

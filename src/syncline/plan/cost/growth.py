@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.fabric.catalog import load_catalog
 
 # Years in which the hosts first shipped; recalled.
@@ -83,7 +83,7 @@ def fitted() -> dict[str, Trend]:
     }
 
 
-def to_json(years: float = 5.0) -> dict[str, Any]:
+def to_json(years: float = 5.0) -> JsonObject:
     """Return the projection as plain data."""
     trends = fitted()
     return {

@@ -11,10 +11,10 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import CostError
 from syncline.fabric.bill import Bill, BillLine, bill
 from syncline.fabric.catalog import Catalog, HostModel, load_catalog
@@ -44,6 +44,9 @@ class Owning:
     notes: tuple[str, ...] = ()
     wan_usd_per_year: float = 0.0
     """Rent of the lines between sites."""
+    whole_racks: int = 0
+    """Racks that are sold as one (NVL72), whatever power others are built for."""
+    whole_racks_power_w: float = 0.0
 
     @property
     def capital_usd(self) -> float:
@@ -56,7 +59,8 @@ class Owning:
 
     @property
     def num_racks(self) -> int:
-        return math.ceil(self.rated_power_w / (self.assumptions.rack_kW * 1e3) - 1e-9)
+        rest_w = self.rated_power_w - self.whole_racks_power_w
+        return self.whole_racks + math.ceil(rest_w / (self.assumptions.rack_kW * 1e3) - 1e-9)
 
     @property
     def facility_usd(self) -> float:
@@ -128,7 +132,7 @@ class Owning:
         changed = self.assumptions.model_copy(update={"years": years, "utilisation": utilisation})
         return replace(self, assumptions=changed).usd_per_year * years
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the figures as plain data."""
         yearly = self.yearly()
         return {
@@ -149,6 +153,7 @@ class Owning:
             "rated_power_w": self.rated_power_w,
             "mean_power_w": self.mean_power_w,
             "racks": self.num_racks,
+            "whole_racks": self.whole_racks,
             "ftes": self.num_ftes,
             "unpriced": list(self.unpriced),
             "notes": list(self.notes),
@@ -161,6 +166,7 @@ def own(fabric: Fabric, assumptions: Assumptions | None = None) -> Owning:
     catalog = load_catalog().with_parts(fabric.spec.parts) if fabric.spec.parts else load_catalog()
     bought, notes = _with_host_prices(bill(fabric), catalog, assumptions)
     hosts = [line for line in bought.lines if line.kind == "host"]
+    racks, racks_power = _whole_racks(fabric, catalog)
     return Owning(
         assumptions=assumptions,
         num_gpus=fabric.num_gpus,
@@ -173,7 +179,23 @@ def own(fabric: Fabric, assumptions: Assumptions | None = None) -> Owning:
         unpriced=bought.unpriced,
         notes=notes,
         wan_usd_per_year=_wan_usd_per_year(fabric, assumptions),
+        whole_racks=racks,
+        whole_racks_power_w=racks_power,
     )
+
+
+def _whole_racks(fabric: Fabric, catalog: Catalog) -> tuple[int, float]:
+    """Return how many racks come as one, and their rated power."""
+    sites = [fabric.spec.hosts] if fabric.spec.hosts else [site.hosts for site in fabric.spec.sites]
+    groups = [group for hosts in sites for group in hosts]
+    racks, power_w = 0, 0.0
+    for group in groups:
+        model = group.host.resolve(catalog)
+        count = len(group.names) or (group.count if isinstance(group.count, int) else fabric.num_hosts)
+        if model.rack_gpus:
+            racks += math.ceil(count * model.num_gpus / model.rack_gpus)
+            power_w += count * model.power_w
+    return racks, power_w
 
 
 def _wan_usd_per_year(fabric: Fabric, a: Assumptions) -> float:

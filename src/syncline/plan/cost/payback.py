@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import CostError
 from syncline.plan.cost.step_cost import check_times
 
@@ -33,7 +33,7 @@ class Payback:
     def months(self) -> float:
         return self.days / DAYS_PER_MONTH
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the figures as plain data; a payback that never comes is null."""
         months = self.months if math.isfinite(self.months) else None
         return {

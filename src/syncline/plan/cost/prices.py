@@ -16,10 +16,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import CostError
-from syncline.plan.cost.table import Row, read_table, shipped_or
+from syncline.plan.cost.table import TableRow, read_table, shipped_or
 
 COLUMNS = (
     "kind", "provider", "item", "gpu", "num_gpus", "price", "currency", "per", "region", "date", "status", "source",
@@ -62,7 +62,7 @@ class Price:
     def label(self) -> str:
         return f"{self.provider} {self.item}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the row as plain data."""
         return dict(vars(self))
 
@@ -138,7 +138,7 @@ def parse_prices(text: str, source: str) -> Prices:
     return Prices(rows, source)
 
 
-def _price(row: Row) -> Price:
+def _price(row: TableRow) -> Price:
     kind = row.text("kind", KINDS)
     rented = kind in RENTED
     currency = row.text("currency")

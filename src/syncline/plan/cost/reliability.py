@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from syncline.errors import CostError
-from syncline.plan.cost.table import Row, read_table, shipped_or
+from syncline.plan.cost.table import TableRow, read_table, shipped_or
 
 COLUMNS = (
     "system", "metric", "cause", "value", "unit", "num_gpus", "days", "gpus_per_host", "interval_s", "source", "notes",
@@ -42,6 +42,7 @@ class FailureRate:
     causes: Mapping[str, float] = field(default_factory=dict)
     """Interruptions by cause, as counted; empty if the system printed none."""
     notes: str = ""
+    gpus_per_host: int = 8
 
     @property
     def network_share(self) -> float | None:
@@ -51,11 +52,32 @@ class FailureRate:
         network = sum(number for cause, number in self.causes.items() if cause.startswith(NETWORK_CAUSES))
         return network / sum(self.causes.values())
 
+    def on_parts(self, num_gpus: int, num_hosts: int, num_nics: int) -> FailureRate:
+        """Return the rate per GPU-hour of a cluster with other numbers of hosts and NICs a GPU.
+
+        GPUs and software fail per GPU, hosts per host, switches, cables and NICs per NIC; the system that was counted
+        had one NIC a GPU. Without counted causes the rate stays what it is.
+        """
+        if not self.causes or not self.gpu_hours:
+            return self
+        per_gpu = {"host": num_hosts / num_gpus * self.gpus_per_host, "network": num_nics / num_gpus, "gpu": 1.0}
+        known = sum(self.causes.values())
+        scale = sum(count * per_gpu[_part(cause)] for cause, count in self.causes.items()) / known
+        causes = {cause: count * per_gpu[_part(cause)] for cause, count in self.causes.items()}
+        return replace(self, per_gpu_hour=self.per_gpu_hour * scale, causes=causes)
+
     def mttf_s(self, num_gpus: int) -> float:
         """Return the mean time between interruptions of a job of so many GPUs."""
         if num_gpus < 1:
             raise CostError(f"a job of {num_gpus} GPUs cannot be.", hint="Give at least 1.")
         return 3600 / (self.per_gpu_hour * num_gpus) if self.per_gpu_hour else float("inf")
+
+
+def _part(cause: str) -> str:
+    """Return what a cause is counted by."""
+    if cause.startswith(NETWORK_CAUSES):
+        return "network"
+    return "host" if cause.startswith(("Host: ", "Unplanned Maintenance: ")) else "gpu"
 
 
 @dataclass(frozen=True)
@@ -133,29 +155,33 @@ def parse_reliability(text: str, source: str) -> Reliability:
     )
 
 
-def _rate(row: Row, metric: str) -> FailureRate:
+def _rate(row: TableRow, metric: str) -> FailureRate:
     value = row.number("value")
     if metric == "host_failures":
         per_host = row.whole("gpus_per_host", low=1)
         return FailureRate(
-            row.text("system"), value / 1000 / 24 / per_host, row.text("source"), notes=row.text("notes")
-        )
+            row.text("system"), value / 1000 / 24 / per_host, row.text("source"), notes=row.text("notes"),
+            gpus_per_host=per_host,
+        )  # fmt: skip
     days = row.number("days")
     gpu_hours = row.whole("num_gpus", low=1) * days * 24
     if gpu_hours == 0:
         raise row.error("0 days.", "Say over how many days the interruptions were counted.")
     rate = value / gpu_hours
-    return FailureRate(row.text("system"), rate, row.text("source"), value, gpu_hours, notes=row.text("notes"))
+    per_host = row.whole("gpus_per_host", low=1) if row.text("gpus_per_host") else 8
+    return FailureRate(
+        row.text("system"), rate, row.text("source"), value, gpu_hours, notes=row.text("notes"), gpus_per_host=per_host
+    )
 
 
-def _share_a_month(row: Row) -> float:
+def _share_a_month(row: TableRow) -> float:
     share = row.number("value")
     if share > 1:
         raise row.error(f"value is {share:g}, but it is a share a month.", "Write 0.057 % as 0.00057.")
     return share
 
 
-def _observation(row: Row, metric: str) -> Observation:
+def _observation(row: TableRow, metric: str) -> Observation:
     num_gpus = row.whole("num_gpus") if row.text("num_gpus") else 0
     interval = row.number("interval_s") if row.text("interval_s") else 0.0
     return Observation(row.text("system"), metric, row.number("value"), num_gpus, interval, row.text("source"))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import CostError
 from syncline.fabric.fabric import Fabric, Kind
 from syncline.plan.cost.assumptions import Assumptions
@@ -70,7 +70,7 @@ class Quote:
         paid = 1.0 if self.committed else utilisation
         return self.usd_per_hour * HOURS_PER_YEAR * years * paid
 
-    def to_json(self, utilisation: float) -> dict[str, Any]:
+    def to_json(self, utilisation: float) -> JsonObject:
         """Return the figures as plain data."""
         return {
             "cloud": self.cloud,

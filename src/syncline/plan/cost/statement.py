@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from syncline import units
+from syncline.describe import units
+from syncline.describe.plain import JsonObject
 from syncline.errors import CostError
 from syncline.fabric.fabric import Fabric
 from syncline.plan.cost import growth
@@ -79,7 +79,7 @@ class Statement:
             return None
         return self.run.step_time_s * self.run.num_steps / self.failures.goodput / 86400
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the object that `syncline cost --json` prints."""
         a = self.owned.assumptions
         return {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import CostError
 
 
@@ -23,7 +23,7 @@ class StorageNeed:
     def peak_Bps(self) -> float:
         return max(self.read_Bps, self.write_Bps, self.restore_Bps)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the figures as plain data."""
         return dict(vars(self)) | {"peak_Bps": self.peak_Bps}
 

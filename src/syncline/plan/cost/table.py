@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from syncline.describe.document import read_text
 from syncline.errors import DescriptionError
-from syncline.fabric.document import read_text
 
 MAX_ROWS = 200_000
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One line of a table: its cells by column, and where it stands."""
 
     cells: Mapping[str, str]
@@ -56,7 +56,7 @@ class Row:
         return DescriptionError(message, where=self.where, hint=hint)
 
 
-def read_table(text: str, source: str, columns: Sequence[str]) -> tuple[Row, ...]:
+def read_table(text: str, source: str, columns: Sequence[str]) -> tuple[TableRow, ...]:
     """Read a CSV text with a heading that has at least these columns."""
     reader = csv.DictReader(io.StringIO(text.lstrip("\ufeff")), restkey="", restval=None)
     try:
@@ -81,12 +81,12 @@ def read_table(text: str, source: str, columns: Sequence[str]) -> tuple[Row, ...
     return tuple(rows)
 
 
-def _row(cells: Mapping[str, str | None], where: str) -> Row:
+def _row(cells: Mapping[str, str | None], where: str) -> TableRow:
     if "" in cells:
         raise DescriptionError("more cells than columns.", where=where, hint='Put text with commas in "quotes".')
     if any(value is None for value in cells.values()):
         raise DescriptionError("fewer cells than columns.", where=where, hint="Leave a cell empty, but keep its comma.")
-    return Row({name: (value or "").strip() for name, value in cells.items()}, where)
+    return TableRow({name: (value or "").strip() for name, value in cells.items()}, where)
 
 
 def shipped_or(path: str | Path | None, name: str) -> tuple[str, str]:

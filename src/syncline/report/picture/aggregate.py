@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.fabric.fabric import Kind
-from syncline.report.picture.network import HOST_LEVEL, LONG_TIERS, Cables, Hashes, Ints, Network, components, mix
+from syncline.report.picture.network import HOST_LEVEL, LONG_TIERS, Cables, DrawnNetwork, Hashes, Ints, components, mix
 
 MAX_OUTER_GROUPS = 8
 """Up to this many outermost groups are drawn each, even if they are equal."""
@@ -82,7 +82,7 @@ class Aggregate:
     """Cables inside hosts, with the host's cell at both ends."""
 
 
-def aggregate(network: Network, *, each: bool = False, outer: bool = True, coarse: bool = False) -> Aggregate:
+def aggregate(network: DrawnNetwork, *, each: bool = False, outer: bool = True, coarse: bool = False) -> Aggregate:
     """Collapse what is equal. `each` keeps every host, switch and group apart, `outer` a few outermost groups.
 
     `coarse` calls all hosts of a site equal, and all switches of one level and part: for fabrics so uneven (or so
@@ -141,7 +141,7 @@ def bundle(cables: Cables, ends: Ints, chosen: NDArray[np.bool_], *, lanes: bool
     )
 
 
-def _plain_look(network: Network) -> Hashes:
+def _plain_look(network: DrawnNetwork) -> Hashes:
     vertices = network.vertices
     part = np.where(vertices.device >= 0, network.fabric.devices.part[vertices.device], -1)
     return mix(vertices.kind + 1, vertices.level, vertices.site, part + 1)
@@ -155,7 +155,7 @@ def _by_first(keys: Hashes) -> Ints:
     return rank[inverse]
 
 
-def _containers(network: Network) -> tuple[list[int], list[Ints]]:
+def _containers(network: DrawnNetwork) -> tuple[list[int], list[Ints]]:
     """Return the levels that make groups, inner first, and per level the group of each vertex (-1: none).
 
     A level whose groups are those of the level above adds no box and is left out.
@@ -211,7 +211,7 @@ def _last(signs: list[Hashes], containers: list[Ints], heads: Ints) -> Hashes:
 
 @dataclass(frozen=True, eq=False)
 class _Tree:
-    network: Network
+    network: DrawnNetwork
     levels: list[int]
     containers: list[Ints]
     signs: list[Hashes]

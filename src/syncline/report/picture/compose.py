@@ -9,7 +9,7 @@ from syncline.report.picture import grid, ring
 from syncline.report.picture.aggregate import aggregate
 from syncline.report.picture.drawing import Drawing
 from syncline.report.picture.frame import Sheet, frame
-from syncline.report.picture.network import Network, network_of
+from syncline.report.picture.network import DrawnNetwork, network_of
 from syncline.report.picture.tiers import CLASSES, EACH, FULL, draw_tiers
 
 MAX_FULL_HOSTS, MAX_EACH_HOSTS, MAX_EACH_SWITCHES = 8, 96, 72
@@ -25,7 +25,7 @@ def compose(fabric: Fabric, title: str, link_load: ArrayLike | None = None) -> S
     return frame(network, _drawing(network), title)
 
 
-def _drawing(network: Network) -> Drawing:
+def _drawing(network: DrawnNetwork) -> Drawing:
     if grid.fits(network):
         return grid.draw_grid(network)
     if ring.fits(network):
@@ -42,7 +42,7 @@ def _drawing(network: Network) -> Drawing:
     return drawing
 
 
-def _detail(network: Network) -> str:
+def _detail(network: DrawnNetwork) -> str:
     hosts = network.fabric.num_hosts
     outside = len(network.vertices) - hosts
     if int(network.outside.sum()) > MAX_WIRES or outside > MAX_EACH_SWITCHES or hosts > MAX_EACH_HOSTS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from syncline import units
+from syncline.describe import units
 
 _SHOWN = {
     "_Bps": units.show_bandwidth,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from syncline.fabric.fabric import Kind
 from syncline.report.picture.drawing import Caption, Drawing
 from syncline.report.picture.legend import draw_legend, rows_of
-from syncline.report.picture.network import DEGRADED, DOWN, Network
+from syncline.report.picture.network import DEGRADED, DOWN, DrawnNetwork
 from syncline.report.picture.palette import NUM_LANES, SIZES
-from syncline.report.picture.scene import Scene, Shape, Wire, counted, fit, num, text_width
+from syncline.report.picture.scene import DrawnCable, Scene, Shape, counted, fit, num, text_width
 from syncline.report.picture.wording import gpu_word, level_word, tier_word
 
 MARGIN, HEADER, MIN_WIDTH = 28.0, 84.0, 860.0
@@ -40,7 +40,7 @@ class Sheet:
     filters: tuple[Filter, ...] = ()
 
 
-def frame(network: Network, drawing: Drawing, title: str) -> Sheet:
+def frame(network: DrawnNetwork, drawing: Drawing, title: str) -> Sheet:
     """Return the drawing with title, captions and legend."""
     around, inner = Scene(), drawing.scene
     captions = max((text_width(line, SIZES["cap"]) for c in drawing.captions for line in c.lines), default=0.0)
@@ -62,9 +62,9 @@ def frame(network: Network, drawing: Drawing, title: str) -> Sheet:
     return Sheet(around, inner, x, HEADER, f"{title}: {summary(network)}", filters_of(network, drawing))
 
 
-def filters_of(network: Network, drawing: Drawing) -> tuple[Filter, ...]:
+def filters_of(network: DrawnNetwork, drawing: Drawing) -> tuple[Filter, ...]:
     """Return what a reader may hide on this drawing: tiers, and rails, planes or axes."""
-    wires = [item for item in drawing.scene.layers["wires"] if isinstance(item, Wire)]
+    wires = [item for item in drawing.scene.layers["wires"] if isinstance(item, DrawnCable)]
     tiers = [Filter("tier", tier, tier_word(tier), f"t{tier}") for tier in sorted({wire.tier for wire in wires})]
     names, word = drawing.lane_names, network.lanes
     lanes = sorted({wire.lane for wire in wires if wire.lane >= 0})
@@ -73,7 +73,7 @@ def filters_of(network: Network, drawing: Drawing) -> tuple[Filter, ...]:
     return (*tiers, *(Filter("lane", lane, labels[lane], f"l{lane % NUM_LANES}", heading) for lane in lanes))
 
 
-def summary(network: Network) -> str:
+def summary(network: DrawnNetwork) -> str:
     """Return the counts of a fabric in one line."""
     fabric = network.fabric
     vertices = network.vertices
@@ -89,7 +89,7 @@ def summary(network: Network) -> str:
     return ", ".join(words + ([counted(cables, "cable")] if cables else []))
 
 
-def _header(scene: Scene, network: Network, drawing: Drawing, title: str, width: float) -> None:
+def _header(scene: Scene, network: DrawnNetwork, drawing: Drawing, title: str, width: float) -> None:
     scene.text(MARGIN, 36, fit(title, width - 2 * MARGIN, SIZES["title"]), "title", "start")
     scene.text(MARGIN, 57, fit(summary(network), width - 2 * MARGIN, SIZES["sub"]), "sub", "start")
     down = int((network.cables.state == DOWN).sum())

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from syncline import units
+from syncline.describe import units
 from syncline.fabric.fabric import Kind, Tier
-from syncline.fabric.torus import Torus
+from syncline.fabric.topology.torus import Torus
 from syncline.report.picture.aggregate import Bundle, bundle
 from syncline.report.picture.drawing import Caption, Drawing
-from syncline.report.picture.network import Ints, Network
+from syncline.report.picture.network import DrawnNetwork, Ints
 from syncline.report.picture.palette import KIND_LOOKS, SIZES
 from syncline.report.picture.scene import Box, Scene, counted, fit, num
 from syncline.report.picture.wires import Anchor, Pen
@@ -25,18 +25,18 @@ MAX_PLACES = {1: 64, 2: 400, 3: 256}
 MAX_BLOCKS_PER_AXIS = {1: 32, 2: 16, 3: 6}
 
 
-def fits(network: Network) -> bool:
+def fits(network: DrawnNetwork) -> bool:
     """Say whether the network is a torus of one to three dimensions."""
     spec = network.fabric.spec.network
     return isinstance(spec, Torus) and len(spec.shape) <= 3 and len(_members(network)) == math.prod(spec.shape)
 
 
-def draw_grid(network: Network) -> Drawing:
+def draw_grid(network: DrawnNetwork) -> Drawing:
     """Return the picture of a torus."""
     return _Grid(network).draw()
 
 
-def _members(network: Network) -> Ints:
+def _members(network: DrawnNetwork) -> Ints:
     """Return the devices at the places of the torus, in the order of places."""
     spec, fabric = network.fabric.spec.network, network.fabric
     if not isinstance(spec, Torus) or spec.of == "hosts":
@@ -50,7 +50,7 @@ def _members(network: Network) -> Ints:
 
 @dataclass
 class _Grid:
-    network: Network
+    network: DrawnNetwork
 
     def draw(self) -> Drawing:
         spec = self.network.fabric.spec.network

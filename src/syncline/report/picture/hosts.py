@@ -9,7 +9,7 @@ import numpy as np
 
 from syncline.fabric.fabric import Kind, Tier
 from syncline.report.picture.aggregate import Cell
-from syncline.report.picture.network import Ints, Network
+from syncline.report.picture.network import DrawnNetwork, Ints
 from syncline.report.picture.palette import KIND_LOOKS, NUM_LANES, SIZES
 from syncline.report.picture.scene import Box, Scene, Shape, fit, num
 from syncline.report.picture.wires import Anchor
@@ -38,7 +38,7 @@ CARD_WIDTH, CARD_HEIGHT = 172.0, 92.0
 ARC_ROOM = 40.0
 
 
-def inside_size(network: Network, host: int, size: Inside) -> tuple[float, float]:
+def inside_size(network: DrawnNetwork, host: int, size: Inside) -> tuple[float, float]:
     """Return the width and height of a host drawn with its inside."""
     rows = _rows(network, host)
     width = max(_row_width(kind, len(devices), size) for kind, devices in rows.items()) + 2 * size.pad
@@ -46,14 +46,14 @@ def inside_size(network: Network, host: int, size: Inside) -> tuple[float, float
     return width, height + (ARC_ROOM if _has_peers(network, host) else 0.0)
 
 
-def row_centres(network: Network, host: int, size: Inside) -> list[tuple[Kind, float]]:
+def row_centres(network: DrawnNetwork, host: int, size: Inside) -> list[tuple[Kind, float]]:
     """Return the kinds of a host's rows with their middle, measured from the host's top."""
     return [
         (kind, size.pad + i * (size.height + size.gap) + size.height / 2) for i, kind in enumerate(_rows(network, host))
     ]
 
 
-def draw_inside(scene: Scene, network: Network, cell: Cell, x: float, y: float, size: Inside) -> dict[int, Anchor]:
+def draw_inside(scene: Scene, network: DrawnNetwork, cell: Cell, x: float, y: float, size: Inside) -> dict[int, Anchor]:
     """Draw a host with its inside; returns an anchor per device."""
     host = cell.vertex
     width, height = inside_size(network, host, size)
@@ -73,7 +73,7 @@ def draw_inside(scene: Scene, network: Network, cell: Cell, x: float, y: float, 
 
 
 def _device(
-    scene: Scene, network: Network, device: int, x: float, top: float, width: float, lanes: Ints, size: Inside
+    scene: Scene, network: DrawnNetwork, device: int, x: float, top: float, width: float, lanes: Ints, size: Inside
 ) -> Anchor:
     fabric = network.fabric
     kind = Kind(int(fabric.devices.kind[device]))
@@ -99,7 +99,7 @@ def _device(
 
 
 def draw_compact(
-    scene: Scene, network: Network, cell: Cell, x: float, y: float, width: float, label: str
+    scene: Scene, network: DrawnNetwork, cell: Cell, x: float, y: float, width: float, label: str
 ) -> dict[int, Anchor]:
     """Draw a host as a small box: NIC ports as ticks on top, GPUs as squares; returns anchors of NICs and GPUs."""
     fabric = network.fabric
@@ -125,7 +125,7 @@ def draw_compact(
     return anchors
 
 
-def draw_card(scene: Scene, network: Network, cell: Cell, x: float, y: float) -> Anchor:
+def draw_card(scene: Scene, network: DrawnNetwork, cell: Cell, x: float, y: float) -> Anchor:
     """Draw a card that stands for equal hosts."""
     key = f"c{cell.id}"
     lines = host_lines(network, cell.vertex)
@@ -145,7 +145,7 @@ def draw_card(scene: Scene, network: Network, cell: Cell, x: float, y: float) ->
     )
 
 
-def nic_lanes(network: Network) -> Ints:
+def nic_lanes(network: DrawnNetwork) -> Ints:
     """Return the lane of each NIC, -1 where its ports serve several."""
     cables = network.cables
     access = np.flatnonzero((cables.tier == Tier.ACCESS) & (cables.lane >= 0))
@@ -158,14 +158,14 @@ def nic_lanes(network: Network) -> Ints:
     return np.where(is_nic & (low == high), high, -1)
 
 
-def _rows(network: Network, host: int) -> dict[Kind, list[int]]:
+def _rows(network: DrawnNetwork, host: int) -> dict[Kind, list[int]]:
     devices = network.fabric.devices
     mine = np.flatnonzero(devices.host == host)
     rows = {kind: [int(d) for d in mine if devices.kind[d] == kind] for kind in ROWS}
     return {kind: found for kind, found in rows.items() if found}
 
 
-def _has_peers(network: Network, host: int) -> bool:
+def _has_peers(network: DrawnNetwork, host: int) -> bool:
     """Say whether GPUs of the host are joined directly, by arcs below their row."""
     devices, cables = network.fabric.devices, network.cables
     gpu = (devices.kind == Kind.GPU) & (devices.host == host)
@@ -182,7 +182,9 @@ def _row_width(kind: Kind, count: int, size: Inside) -> float:
     return count * max(size.pitch, _device_width(kind, size) + 6)
 
 
-def _columns(network: Network, rows: dict[Kind, list[int]], x: float, width: float, size: Inside) -> dict[int, float]:
+def _columns(
+    network: DrawnNetwork, rows: dict[Kind, list[int]], x: float, width: float, size: Inside
+) -> dict[int, float]:
     """Return the middle of each device: GPUs and NICs evenly, switches and sockets above or below their own."""
     left, room = x + size.pad, width - 2 * size.pad
     at: dict[int, float] = {}
@@ -197,7 +199,7 @@ def _columns(network: Network, rows: dict[Kind, list[int]], x: float, width: flo
     return at
 
 
-def _mean_place(network: Network, device: int, at: dict[int, float]) -> float | None:
+def _mean_place(network: DrawnNetwork, device: int, at: dict[int, float]) -> float | None:
     fabric = network.fabric
     places = [at[n] for n in fabric.links.dst[fabric.out_links(device)].tolist() if n in at]
     return sum(places) / len(places) if places else None

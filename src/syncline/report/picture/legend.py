@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncline import units
+from syncline.describe import units
 from syncline.report.picture.aggregate import Bundle, bundle
 from syncline.report.picture.drawing import Drawing
-from syncline.report.picture.network import DEGRADED, DOWN, Network
+from syncline.report.picture.network import DEGRADED, DOWN, DrawnNetwork
 from syncline.report.picture.palette import NUM_LANES, NUM_LOADS, SIZES
 from syncline.report.picture.scene import Scene, Shape, counted, num, text_width
 from syncline.report.picture.wires import Pen, wire_look
@@ -28,14 +28,14 @@ class Entry:
     width: float = 2.0
 
 
-def link_kinds(network: Network) -> tuple[Bundle, ...]:
+def link_kinds(network: DrawnNetwork) -> tuple[Bundle, ...]:
     """Return all cables of a fabric by tier, medium, rate and state, in order of tier."""
     nowhere = np.zeros(len(network.fabric.devices), np.int64)
     found = bundle(network.cables, nowhere, np.ones(len(network.cables), bool), lanes=False)
     return tuple(sorted(found, key=lambda b: (b.tier, b.state, -b.total, -b.rate_Bps)))
 
 
-def rows_of(network: Network, drawing: Drawing) -> list[list[Entry]]:
+def rows_of(network: DrawnNetwork, drawing: Drawing) -> list[list[Entry]]:
     """Return the legend's rows: lanes, link kinds, then what is wrong or how loads are coloured."""
     rows = []
     lanes = sorted({int(lane) for lane in np.unique(network.cables.lane) if lane >= 0})
@@ -70,7 +70,7 @@ def draw_legend(scene: Scene, rows: list[list[Entry]], x: float, y: float, width
     return y
 
 
-def _links(network: Network) -> list[Entry]:
+def _links(network: DrawnNetwork) -> list[Entry]:
     kinds = link_kinds(network)
     pen = Pen.of((), bundled=False)
     entries = []

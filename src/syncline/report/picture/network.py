@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from syncline.errors import FabricError
 from syncline.fabric.fabric import Fabric, Kind, Tier
 from syncline.fabric.faults import links_of_fault
-from syncline.fabric.multi_plane import MultiPlane
+from syncline.fabric.topology.multi_plane import MultiPlane
 
 Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
@@ -61,7 +61,7 @@ class Vertices:
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class DrawnNetwork:
     """Vertices and cables of a fabric, with the map from devices to vertices."""
 
     fabric: Fabric
@@ -83,7 +83,7 @@ class Network:
         return self.fabric.device_name(int(self.vertices.device[vertex]))
 
 
-def network_of(fabric: Fabric, link_load: ArrayLike | None = None) -> Network:
+def network_of(fabric: Fabric, link_load: ArrayLike | None = None) -> DrawnNetwork:
     """Return the hosts, switches and cables of a fabric, with what is equal marked equal."""
     devices = fabric.devices
     outer = np.flatnonzero(devices.host < 0)
@@ -102,7 +102,7 @@ def network_of(fabric: Fabric, link_load: ArrayLike | None = None) -> Network:
         lane=np.concatenate((hosts, lane_of[outer])).astype(np.int64),
         look=_looks(fabric, cables, vertex_of, lane_of),
     )
-    return Network(fabric, vertices, cables, vertex_of, lanes)
+    return DrawnNetwork(fabric, vertices, cables, vertex_of, lanes)
 
 
 def mix(*columns: ArrayLike) -> Hashes:

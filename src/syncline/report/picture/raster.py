@@ -17,17 +17,36 @@ def write_png(svg: str, path: str | os.PathLike[str], *, zoom: float = 2.0) -> N
     target = Path(path)
     if target.is_dir():
         raise FileError(f'"{target}" is a directory.', hint="Name a file inside it.")
-    resvg = _resvg()
-    empty, text = (bytes(resvg.svg_to_bytes(svg_string=_PROBE.format(t))) for t in ("", '<text y="15">x</text>'))
-    if empty == text:
+    families = _families()
+    if families is None:
         raise PictureError(
             "no font is installed, so a PNG would have no text.",
             hint="Install one (Debian: apt install fonts-dejavu-core), or write SVG or HTML instead.",
         )
     try:
-        target.write_bytes(bytes(resvg.svg_to_bytes(svg_string=svg, zoom=zoom)))
+        target.write_bytes(bytes(_resvg().svg_to_bytes(svg_string=svg, zoom=zoom, **families)))
     except OSError as error:
         raise FileError(f'cannot write "{target}": {error.strerror}.') from None
+
+
+def draws_text() -> bool:
+    """Say whether a font is found for text: resvg leaves text out where there is none."""
+    return _families() is not None
+
+
+def _families() -> dict[str, str] | None:
+    """Return the settings under which text is drawn: none, or the font that the hint above installs, or None."""
+    resvg = _resvg()
+
+    def drawn(text: str, **families: str) -> bytes:
+        return bytes(resvg.svg_to_bytes(svg_string=_PROBE.format(text), **families))
+
+    empty = drawn("")
+    # resvg knows "serif" and "sans-serif" by the names of two fonts that a bare machine does not have.
+    for families in ({}, {"serif_family": "DejaVu Sans"}):
+        if drawn('<text y="15" font-family="sans-serif">x</text>', **families) != empty:
+            return families
+    return None
 
 
 def _resvg() -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from syncline.fabric.fabric import Kind, Tier
 from syncline.report.picture.aggregate import Bundle, Cell, bundle
 from syncline.report.picture.drawing import Caption, Drawing
-from syncline.report.picture.network import OK, Ints, Network
+from syncline.report.picture.network import OK, DrawnNetwork, Ints
 from syncline.report.picture.palette import SIZES
 from syncline.report.picture.scene import Box, Scene, counted, num, text_width
 from syncline.report.picture.wires import Anchor, Pen
@@ -33,25 +33,25 @@ class _Spot:
         return Anchor(self.x, self.y, self.y, self.key, self.name)
 
 
-def fits(network: Network) -> bool:
+def fits(network: DrawnNetwork) -> bool:
     """Say whether the network is a dragonfly that a circle can show."""
     spec = network.fabric.spec.network
     return spec is not None and spec.topology == "dragonfly" and len(_groups(network)) <= MAX_GROUPS
 
 
-def draw_ring(network: Network) -> Drawing:
+def draw_ring(network: DrawnNetwork) -> Drawing:
     """Return the picture of a dragonfly."""
     return _Ring(network).draw()
 
 
-def _groups(network: Network) -> Ints:
+def _groups(network: DrawnNetwork) -> Ints:
     devices = network.fabric.devices
     return np.unique(devices.group[devices.kind == Kind.SWITCH]).astype(np.int64)
 
 
 @dataclass
 class _Ring:
-    network: Network
+    network: DrawnNetwork
 
     def draw(self) -> Drawing:
         network, devices = self.network, self.network.fabric.devices

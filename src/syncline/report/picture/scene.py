@@ -40,7 +40,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Wire:
+class DrawnCable:
     """Cables between two boxes; `tier` and `lane` are what the legend can hide."""
 
     path: str
@@ -72,13 +72,15 @@ class Scene:
 
     width: float = 0.0
     height: float = 0.0
-    layers: dict[str, list[Box | Wire | Text | Shape]] = field(default_factory=lambda: {name: [] for name in LAYERS})
+    layers: dict[str, list[Box | DrawnCable | Text | Shape]] = field(
+        default_factory=lambda: {name: [] for name in LAYERS}
+    )
 
     def box(self, box: Box, layer: str = "boxes") -> None:
         self.layers[layer].append(box)
         self.reach(box.x + box.width, box.y + box.height)
 
-    def wire(self, wire: Wire) -> None:
+    def wire(self, wire: DrawnCable) -> None:
         self.layers["wires"].append(wire)
 
     def text(self, x: float, y: float, text: str, look: str = "lab", anchor: str = "middle", turn: float = 0.0) -> None:

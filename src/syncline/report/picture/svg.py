@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from syncline.report.picture.frame import Sheet
 from syncline.report.picture.palette import style_sheet
-from syncline.report.picture.scene import LAYERS, Box, Scene, Shape, Text, Wire, num
+from syncline.report.picture.scene import LAYERS, Box, DrawnCable, Scene, Shape, Text, num
 
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -48,10 +48,10 @@ def _quoted(text: str) -> str:
     return quoteattr(_FORBIDDEN.sub("\ufffd", text))
 
 
-def _item(item: Box | Wire | Text | Shape) -> str:
+def _item(item: Box | DrawnCable | Text | Shape) -> str:
     if isinstance(item, Box):
         return _box(item)
-    if isinstance(item, Wire):
+    if isinstance(item, DrawnCable):
         return _wire(item)
     return _text(item) if isinstance(item, Text) else _shape(item)
 
@@ -79,7 +79,7 @@ def _shape(shape: Shape) -> str:
     return f"{head}>{title}</path>" if title else f"{head}/>"
 
 
-def _wire(wire: Wire) -> str:
+def _wire(wire: DrawnCable) -> str:
     lane = f' data-lane="{wire.lane}"' if wire.lane >= 0 else ""
     return (
         f'<path class="w {wire.look}" d="{wire.path}" stroke-width="{num(wire.width)}" '

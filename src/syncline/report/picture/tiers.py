@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncline import units
+from syncline.describe import units
 from syncline.fabric.fabric import Kind, Tier
 from syncline.report.picture import hosts
 from syncline.report.picture.aggregate import Aggregate, Bundle, Cell, Group, bundle
 from syncline.report.picture.drawing import Caption, Drawing
-from syncline.report.picture.network import DOWN, LONG_TIERS, Network
+from syncline.report.picture.network import DOWN, LONG_TIERS, DrawnNetwork
 from syncline.report.picture.palette import KIND_LOOKS, NUM_LANES, SIZES
 from syncline.report.picture.placement import CAPTION, GROUP_PAD, Frame, Sizes, place, row_of
 from syncline.report.picture.scene import Box, Scene, counted, fit, text_width
@@ -38,14 +38,14 @@ BAND = 40.0
 """Height of the band in which optical circuits run."""
 
 
-def draw_tiers(network: Network, aggregate: Aggregate, detail: str) -> Drawing:
+def draw_tiers(network: DrawnNetwork, aggregate: Aggregate, detail: str) -> Drawing:
     """Return the picture of a network by tiers; `aggregate` keeps each thing apart unless detail is `classes`."""
     return _Tiers(network, aggregate, detail).draw()
 
 
 @dataclass
 class _Tiers:
-    network: Network
+    network: DrawnNetwork
     aggregate: Aggregate
     detail: str
 

@@ -11,7 +11,7 @@ from syncline.fabric.fabric import Tier
 from syncline.report.picture.aggregate import Bundle
 from syncline.report.picture.network import DEGRADED, DOWN
 from syncline.report.picture.palette import NUM_LANES, NUM_LOADS
-from syncline.report.picture.scene import Scene, Wire, num
+from syncline.report.picture.scene import DrawnCable, Scene, num
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class Pen:
         many = self.per_tier[bundle.tier]
         return 0.38 if many > 400 else 0.5 if many > 120 else 0.7 if many > 40 else 0.9
 
-    def wire(self, bundle: Bundle, path: str, a: Anchor, b: Anchor, title: str, look: str = "") -> Wire:
+    def wire(self, bundle: Bundle, path: str, a: Anchor, b: Anchor, title: str, look: str = "") -> DrawnCable:
         """Return the wire of a bundle along a path."""
         width = self.width(bundle)
-        return Wire(
+        return DrawnCable(
             path=path,
             look=f"{wire_look(bundle)} {look}".strip(),
             width=max(width, 2.2) if bundle.state else width,

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from syncline import units
+from syncline.describe import units
 from syncline.fabric.fabric import Fabric, Kind, Tier
 from syncline.fabric.inventory import level_name
 from syncline.report.picture.aggregate import Bundle, Cell, Group
-from syncline.report.picture.network import DEGRADED, DOWN, Network
+from syncline.report.picture.network import DEGRADED, DOWN, DrawnNetwork
 from syncline.report.picture.scene import counted
 
 KIND_WORDS = {
@@ -37,17 +37,17 @@ def gpu_word(fabric: Fabric) -> str:
     return "TPU chip" if tpu else "GPU"
 
 
-def level_word(network: Network, level: int) -> str:
+def level_word(network: DrawnNetwork, level: int) -> str:
     """Return what a switch of that level is called."""
     return level_name(topology(network.fabric), level) or ("border" if level == 4 else f"level {level}")
 
 
-def switch_word(network: Network, cell: Cell) -> str:
+def switch_word(network: DrawnNetwork, cell: Cell) -> str:
     """Return what a switch cell is: "leaf", "NVSwitch", "optical switch"."""
     return level_word(network, cell.level) if cell.kind == Kind.SWITCH else KIND_WORDS[Kind(cell.kind)]
 
 
-def group_word(network: Network, group: Group) -> str:
+def group_word(network: DrawnNetwork, group: Group) -> str:
     """Return what a group is called: "pod", "scalable unit", "rack"."""
     if group.level == 1:
         if topology(network.fabric) == "dragonfly":
@@ -59,7 +59,7 @@ def group_word(network: Network, group: Group) -> str:
     return _GROUP_WORDS.get(group.level, f"level {group.level} group")
 
 
-def group_names(network: Network, group: Group) -> list[str]:
+def group_names(network: DrawnNetwork, group: Group) -> list[str]:
     """Return a group's caption, such as `pod 3: 128 hosts, 1,024 GPUs`, and ever shorter ones for narrow frames."""
     sites = network.fabric.spec.sites
     word = group_word(network, group)
@@ -75,14 +75,14 @@ def group_names(network: Network, group: Group) -> list[str]:
     return [full, f"{times}{word}: {num_hosts}", f"{times}{word}"]
 
 
-def host_lines(network: Network, host: int) -> list[str]:
+def host_lines(network: DrawnNetwork, host: int) -> list[str]:
     """Return what one host is made of, one line a kind: `8 × H100-SXM5-80GB`."""
     parts = _host_parts(network.fabric, host)
     order = (Kind.GPU, Kind.NVSWITCH, Kind.NIC, Kind.CPU, Kind.PCIE)
     return [f"{n} × {part}" for kind in order for part, n in parts[kind].items()]
 
 
-def cell_title(network: Network, cell: Cell) -> str:
+def cell_title(network: DrawnNetwork, cell: Cell) -> str:
     """Return what hovering over a host or switch says: name, part, ports and rates."""
     fabric = network.fabric
     name = network.name(cell.vertex)
@@ -96,7 +96,7 @@ def cell_title(network: Network, cell: Cell) -> str:
     return "\n".join((f"{name}{more}", what, *_ports(network, cell.vertex)))
 
 
-def device_title(network: Network, device: int) -> str:
+def device_title(network: DrawnNetwork, device: int) -> str:
     """Return what hovering over one device inside a host says."""
     fabric = network.fabric
     kind = Kind(int(fabric.devices.kind[device]))
@@ -104,7 +104,7 @@ def device_title(network: Network, device: int) -> str:
     return "\n".join((first, *_port_lines(fabric, fabric.out_links(device))))
 
 
-def bundle_title(network: Network, bundle: Bundle, a: str, b: str) -> str:
+def bundle_title(network: DrawnNetwork, bundle: Bundle, a: str, b: str) -> str:
     """Return what hovering over a wire says: its ends, count, medium, rate and state."""
     medium = network.fabric.media[bundle.medium]
     state = {DOWN: "\ndown", DEGRADED: "\ndegraded"}.get(bundle.state, "")
@@ -146,7 +146,7 @@ def _host_parts(fabric: Fabric, host: int) -> dict[Kind, Counter[str]]:
     return found
 
 
-def _ports(network: Network, vertex: int) -> list[str]:
+def _ports(network: DrawnNetwork, vertex: int) -> list[str]:
     fabric = network.fabric
     device = int(network.vertices.device[vertex])
     if device >= 0:

@@ -14,15 +14,15 @@ import torch
 import torch.distributed as dist
 
 from syncline.errors import SynchronizationError
-from syncline.runtime.agreement import agree
-from syncline.runtime.bucket import Layout, Order
-from syncline.runtime.links import GroupLinks
+from syncline.runtime.alive.agreement import agree
+from syncline.runtime.alive.replicas import compare, fingerprints
 from syncline.runtime.periodic.target import Target
-from syncline.runtime.replicas import compare, fingerprints
-from syncline.runtime.settings import Settings
-from syncline.runtime.step import Step
-from syncline.runtime.synchronizer import Synchronizer
-from syncline.runtime.team import Team, agreed_name
+from syncline.runtime.sync.bucket import Layout, Order
+from syncline.runtime.sync.settings import Settings
+from syncline.runtime.sync.step import Step
+from syncline.runtime.sync.synchronizer import Synchronizer
+from syncline.runtime.wire.links import GroupLinks, team_device
+from syncline.runtime.wire.team import Team, agreed_name
 
 
 class Flight:
@@ -126,9 +126,10 @@ def _wait_for_device(buffer: torch.Tensor) -> None:
 
 def agree_first(target: Target, settings: Settings, meaning: Mapping[str, Any]) -> None:
     """Raise on every rank where two mean different things; before groups are made, which would wait for each other."""
-    name = agreed_name(target.group, target.device)
+    device = team_device(target.group, target.device)
+    name = agreed_name(target.group, device)
     rank, size = dist.get_rank(target.group), dist.get_world_size(target.group)
-    team = Team(f"{name}/agreement", range(size), rank, target.device, settings.timeout_s)
+    team = Team(f"{name}/agreement", range(size), rank, device, settings.timeout_s)
     agree({**settings.agreed(), **meaning, "parameters": target.described()}, team)
 
 

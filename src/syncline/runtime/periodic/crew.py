@@ -23,7 +23,7 @@ from typing import Any
 from torch.distributed import distributed_c10d
 
 from syncline.errors import AgreementError, SynchronizationError
-from syncline.runtime.agreement import difference
+from syncline.runtime.alive.agreement import difference
 
 POLL_S = 0.05
 

@@ -9,13 +9,13 @@ import torch
 
 from syncline.codec.low_rank import LowRank
 from syncline.errors import AgreementError, NonFiniteError, ReplicaError, SynchronizationError
-from syncline.runtime.bucket import Layout
-from syncline.runtime.links import TeamLinks
 from syncline.runtime.periodic.averaging import Averaging, Flight
 from syncline.runtime.periodic.crew import Crew, Formation, Ticket
 from syncline.runtime.periodic.target import Target
-from syncline.runtime.settings import Settings
-from syncline.runtime.team import Team
+from syncline.runtime.sync.bucket import Layout
+from syncline.runtime.sync.settings import Settings
+from syncline.runtime.wire.links import TeamLinks
+from syncline.runtime.wire.team import Team
 
 
 class CrewAveraging(Averaging):

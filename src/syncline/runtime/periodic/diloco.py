@@ -26,8 +26,9 @@ from syncline.runtime.periodic.fragment import cut
 from syncline.runtime.periodic.recovery import reconcile
 from syncline.runtime.periodic.shared import Shared
 from syncline.runtime.periodic.target import alone, target
+from syncline.runtime.periodic.vote import Vote
 from syncline.runtime.periodic.wrapper import Closure, Wrapper
-from syncline.runtime.settings import Settings
+from syncline.runtime.sync.settings import Settings
 
 DEFAULT_FRAGMENTS = 8
 ATTEMPTS = 5
@@ -73,7 +74,9 @@ class DiLoCo(Wrapper):
         self.outer_lr, self.outer_momentum, self.nesterov = outer_lr, momentum, nesterov
         self.delay = _delay(delay, stream, every)
         chosen = target(model, group, levels) if crew is None else alone(model)
-        settings = Settings(codec=codec, levels=chosen.levels, **{"warmup": 0, **options})
+        if crew is not None:
+            options = {"wait_s": 0.0, **options}  # those who are left go on, and one that comes back is let in again
+        settings = Settings.given({"warmup": 0, **options}, codec=codec, levels=chosen.levels)
         count = at_least("fragments", fragments, 1) if fragments is not None else min(DEFAULT_FRAGMENTS, every)
         meaning = {
             "method": self.name, "every": every, "outer_lr": outer_lr, "momentum": momentum, "nesterov": nesterov,
@@ -85,6 +88,7 @@ class DiLoCo(Wrapper):
             check_crew(settings, group, levels)
             self._averaging = CrewAveraging(chosen, settings, meaning, crew)
         self._target = chosen
+        self._vote = None if chosen.site is None or self.delay is not None else Vote(chosen, settings)
         parts = cut(chosen, count if stream else 1)
         self._shared = [
             Shared(part, (k + 1) * every // len(parts) % every, momentum=momentum != 0, streamed=stream)
@@ -138,16 +142,20 @@ class DiLoCo(Wrapper):
         finally:
             super().close()
 
-    def _arrives(self, flight: Flight) -> bool:
-        return flight.landed if self.delay is None else self.num_steps - flight.step >= self.delay
+    def _arrives(self, shared: Shared, flight: Flight) -> bool:
+        if self.delay is not None:
+            return self.num_steps - flight.step >= self.delay
+        return flight.landed if self._vote is None else self._vote.has_landed(shared.serial)
 
     def _advance(self) -> bool:
         """Land and launch what this step asks for; False: this rank was let in anew meanwhile, at another step."""
         entries = self._num_entries
+        if self._vote is not None:
+            self._vote.take()
         for index, shared in enumerate(self._shared):
             flight = shared.flight
             due = self.num_steps % self.every == shared.offset
-            if flight is not None and (due or self._arrives(flight)):
+            if flight is not None and (due or self._arrives(shared, flight)):
                 self._land(shared)
             if due and entries == self._num_entries:
                 self._launch(index)
@@ -155,6 +163,8 @@ class DiLoCo(Wrapper):
                     self._land(shared)
             if entries != self._num_entries:
                 return False
+        if self._vote is not None:
+            self._vote.begin([(shared.serial, shared.flight.landed) for shared in self._shared if shared.flight])
         return True
 
     def _launch(self, index: int) -> None:

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import torch
 
-from syncline.runtime.bucket import Layout
 from syncline.runtime.periodic.target import Target, local_part
+from syncline.runtime.sync.bucket import Layout
 
 
 class Fragment:

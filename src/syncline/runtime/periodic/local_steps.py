@@ -11,11 +11,11 @@ from collections.abc import Callable
 import torch
 
 from syncline.program.choice import Local
-from syncline.runtime.bucket import Layout
 from syncline.runtime.periodic.averaging import Flight
 from syncline.runtime.periodic.fragment import Fragment
 from syncline.runtime.periodic.shared import Shared
 from syncline.runtime.periodic.target import Target
+from syncline.runtime.sync.bucket import Layout
 
 TAG = " (weights)"
 """Tells what weights owe from what gradients of the same parameters owe."""

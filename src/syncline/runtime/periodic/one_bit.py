@@ -22,7 +22,7 @@ from syncline.runtime.periodic.fragment import Fragment, cut
 from syncline.runtime.periodic.target import Target, local_part, target
 from syncline.runtime.periodic.trust import Trust
 from syncline.runtime.periodic.wrapper import Closure, Wrapper, evaluate
-from syncline.runtime.settings import Settings
+from syncline.runtime.sync.settings import Settings
 
 FRAGMENT_BYTES = 32 << 20
 REFUSED = ("amsgrad", "maximize", "capturable", "differentiable", "fused")
@@ -60,9 +60,9 @@ class OneBitAdam(Wrapper):
                 "1-bit LAMB needs the norms of whole parameters, and FSDP2 shards them.",
                 hint="Use OneBitAdam with FSDP2.",
             )
-        self._settings = Settings(codec=codec, levels=chosen.levels, warmup=0, **options)
+        self._settings = Settings.given(options, codec=codec, levels=chosen.levels, warmup=0)
         self._meaning = {"method": self.name, "warmup": warmup, "momentum codec": self._settings.codec}
-        dense = Settings(codec="fp32", levels=chosen.levels, **options)
+        dense = Settings.given(options, codec="fp32", levels=chosen.levels)
         self._averaging: Averaging = Averaging(chosen, dense, self._meaning)
         self._averaging.compare(chosen)
         size = 4 * sum(value.numel() for value in chosen.values())

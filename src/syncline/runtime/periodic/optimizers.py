@@ -14,9 +14,9 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from syncline.runtime.agreement import exchange_json
-from syncline.runtime.bucket import Layout
-from syncline.runtime.team import Team
+from syncline.runtime.alive.agreement import exchange_json
+from syncline.runtime.sync.bucket import Layout
+from syncline.runtime.wire.team import Team
 
 MOST_ELEMENTS = 1 << 24
 """Of what is exchanged at once: all of it in one buffer would be twice the model."""

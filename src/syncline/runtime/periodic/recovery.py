@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import torch
 
-from syncline.runtime.agreement import exchange_json
+from syncline.runtime.alive.agreement import exchange_json
 from syncline.runtime.periodic.shared import Shared
-from syncline.runtime.team import Team
+from syncline.runtime.wire.team import Team
 
 TAG = 1 << 30
 

@@ -18,15 +18,16 @@ from torch.optim import Optimizer
 
 from syncline.codec.low_rank import LowRank
 from syncline.errors import NonFiniteError, SynchronizationError
-from syncline.runtime.message import FAILED, NONFINITE, Box, Stamp
 from syncline.runtime.periodic.averaging import Averaging, at_least
 from syncline.runtime.periodic.fragment import Fragment, cut
 from syncline.runtime.periodic.shard_server import CLOSE, BadGradientError, Desk, ShardServer
 from syncline.runtime.periodic.target import target
 from syncline.runtime.periodic.wrapper import Closure, Wrapper, evaluate
-from syncline.runtime.settings import Settings
-from syncline.runtime.team import Team
-from syncline.runtime.tensors import is_finite, tensor_codec
+from syncline.runtime.sync.finite import is_finite
+from syncline.runtime.sync.settings import Settings
+from syncline.runtime.sync.tensors import tensor_codec
+from syncline.runtime.wire.message import FAILED, NONFINITE, Box, Stamp
+from syncline.runtime.wire.team import Team
 
 MODES = ("synchronous", "asynchronous")
 
@@ -111,7 +112,7 @@ class ParameterServer(Wrapper):
         super().__init__(optimizer)
         self.mode, rounds = mode, _rounds(mode, staleness)
         chosen = self._target = target(model, group)
-        settings = Settings(codec=codec, **{"warmup": 0, **options})
+        settings = Settings.given({"warmup": 0, **options}, codec=codec)
         if isinstance(settings.scheme, LowRank):
             raise SynchronizationError(f'a parameter server cannot send codec "{codec}".', hint='Use "int8" or "sign".')
         meaning = {"method": self.name, "servers": servers, "mode": mode, "staleness": staleness}

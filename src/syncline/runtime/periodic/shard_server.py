@@ -20,10 +20,10 @@ from torch.optim import Optimizer
 
 from syncline.codec.scheme import Scheme
 from syncline.errors import NonFiniteError, SynchronizationError
-from syncline.runtime.message import FAILED, NONFINITE, Box, Stamp
 from syncline.runtime.periodic.fragment import Fragment
-from syncline.runtime.team import Team
-from syncline.runtime.tensors import tensor_codec
+from syncline.runtime.sync.tensors import tensor_codec
+from syncline.runtime.wire.message import FAILED, NONFINITE, Box, Stamp
+from syncline.runtime.wire.team import Team
 
 CLOSE = 4
 """Flag: this worker is done."""

@@ -20,7 +20,7 @@ from syncline.runtime.periodic.averaging import Averaging, Flight, at_least
 from syncline.runtime.periodic.fragment import Fragment, cut
 from syncline.runtime.periodic.target import target
 from syncline.runtime.periodic.wrapper import Closure, Wrapper, evaluate
-from syncline.runtime.settings import Settings
+from syncline.runtime.sync.settings import Settings
 
 FRAGMENT_BYTES = 32 << 20
 
@@ -59,7 +59,7 @@ class BoundedStaleness(Wrapper):
         super().__init__(optimizer)
         self.staleness = at_least("staleness", staleness, 0)
         chosen = target(model, group, levels)
-        settings = Settings(codec=codec, levels=chosen.levels, **{"warmup": 0, **options})
+        settings = Settings.given({"warmup": 0, **options}, codec=codec, levels=chosen.levels)
         self._averaging = Averaging(chosen, settings, {"method": self.name, "staleness": staleness})
         self._averaging.compare(chosen)
         self._target = chosen

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from syncline.errors import SynchronizationError
-from syncline.runtime.levels import resolve
+from syncline.runtime.sync.sharded import is_sharded
+from syncline.runtime.wire.levels import resolve
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class Target:
     levels: tuple[int, ...]
     replaces: DistributedDataParallel | None
     """A DDP model over the very ranks of the group: the method takes the place of its averaging."""
+    site: Any = None
+    """The group inside which DDP goes on: its ranks are replicas after every step, and must stay so."""
 
     @property
     def device(self) -> torch.device:
@@ -56,9 +58,9 @@ def target(model: nn.Module, group: Any = None, levels: object = None) -> Target
         raise SynchronizationError(
             "torch.distributed is not initialised.", hint="Call torch.distributed.init_process_group first."
         )
-    module = getattr(model, "_orig_mod", model)
+    module = wrapped = getattr(model, "_orig_mod", model)
     replaces, inside = None, levels
-    if isinstance(module, FSDPModule) and group is None:
+    if is_sharded(module) and group is None:
         raise SynchronizationError(
             "an FSDP2 model needs the group of ranks that hold the same shard.",
             hint='Pass group=mesh["site"].get_group() of a mesh (site, shard), "shard" of which fully_shard has.',
@@ -68,13 +70,16 @@ def target(model: nn.Module, group: Any = None, levels: object = None) -> Target
         replaces, inside = _ddp(module, group, levels)
         module = module.module
     names, parameters = _trained(module)
-    return Target(names, parameters, group, resolve(inside, dist.get_world_size(group)), replaces)
+    site = None
+    if isinstance(wrapped, DistributedDataParallel) and replaces is None:
+        site = wrapped.process_group if dist.get_world_size(wrapped.process_group) > 1 else None
+    return Target(names, parameters, group, resolve(inside, dist.get_world_size(group)), replaces, site)
 
 
 def alone(model: nn.Module) -> Target:
     """Return what a method averages for a rank of a crew: a plain module, which needs nobody between averages."""
     module = getattr(model, "_orig_mod", model)
-    if isinstance(module, DistributedDataParallel | FSDPModule):
+    if isinstance(module, DistributedDataParallel) or is_sharded(module):
         raise SynchronizationError(
             f"a crew trains plain modules, and this is a {type(module).__name__}: it cannot go on without a rank.",
             hint="Pass the module itself.",

@@ -9,14 +9,15 @@ operation and number of hosts on its own: switch points move with scale.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import SimulationError
+from syncline.sim.nccl.calibration import NcclCalibration
 from syncline.sim.nccl.constants import Constants, default_constants
-from syncline.sim.nccl.job import Job, Scale
+from syncline.sim.nccl.job import NcclOperation, Scale
 from syncline.sim.nccl.measured import Series
 from syncline.sim.nccl.predict import chosen_pairs, times_us
 from syncline.sim.nccl.robust import minimise
@@ -29,42 +30,29 @@ SIX_SIZES = (2**8, 2**15, 2**18, 2**21, 2**24, 2**28)
 _SIGMA = np.array([0.35, 0.35, 0.35, 0.12, 0.25, 0.2])
 
 
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """Multipliers on the model and the log-ratio left at each measured size."""
-
-    scale: Scale
-    knots: Floats
-    left: Floats
-
-    def correction(self, sizes: Floats) -> Floats:
-        """Return the factor on the scaled model: interpolated in log size, constant outside the measured sizes."""
-        return np.asarray(np.exp(np.interp(np.log(sizes), self.knots, self.left)))
-
-
 def pick_six(sizes: Floats) -> Floats:
     """Return the sizes of a sweep nearest to the six worth measuring (fewer when they coincide)."""
     logs = np.log(sizes)
     return np.unique([sizes[np.argmin(np.abs(logs - np.log(wanted)))] for wanted in SIX_SIZES])
 
 
-def calibrate(system: NcclSystem, series: Series, constants: Constants | None = None) -> Calibration:
+def calibrate(system: NcclSystem, series: Series, constants: Constants | None = None) -> NcclCalibration:
     """Fit the model to a measured sweep."""
     constants = constants or default_constants()
     if len(series.sizes) == 0:
         raise SimulationError("a calibration needs at least one measured size.")
     pairs, _ = chosen_pairs(system, series.op, series.sizes)
-    keep = _plausible(series.time_us, times_us(Job(system, series.op, constants), pairs, series.sizes))
+    keep = _plausible(series.time_us, times_us(NcclOperation(system, series.op, constants), pairs, series.sizes))
     sizes, measured = series.sizes[keep], series.time_us[keep]
     pairs = [pair for pair, kept in zip(pairs, keep, strict=True) if kept]
 
     def residuals(x: Floats) -> Floats:
-        job = Job(system, series.op, constants, _scale(x))
+        job = NcclOperation(system, series.op, constants, _scale(x))
         return np.asarray(np.log(times_us(job, pairs, sizes) / measured))
 
     scale = _scale(minimise(residuals, _SIGMA))
-    left = np.log(measured / times_us(Job(system, series.op, constants, scale), pairs, sizes))
-    return Calibration(scale, np.log(sizes), left)
+    left = np.log(measured / times_us(NcclOperation(system, series.op, constants, scale), pairs, sizes))
+    return NcclCalibration(scale, np.log(sizes), left)
 
 
 def _scale(x: Floats) -> Scale:

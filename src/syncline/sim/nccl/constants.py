@@ -40,7 +40,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Network:
+class NcclNetwork:
     """One kind of network: what a hop, a KiB and a peer really cost under NCCL (see `nccl_networks.yaml`)."""
 
     name: str
@@ -107,7 +107,7 @@ class Constants:
     """Everything that was fitted or judged: the machine and every network kind."""
 
     machine: Machine
-    networks: Mapping[str, Network]
+    networks: Mapping[str, NcclNetwork]
 
     def with_network(self, name: str, **values: float) -> Constants:
         """Return the constants with some values of one network kind replaced."""
@@ -155,7 +155,7 @@ def _filled(kind: str, rows: Mapping[str, dict[str, Any]], fitted: Mapping[str, 
     return {**inherited, **{name: inherited[name] * factor for name in _HOPS if name in inherited}, **row}
 
 
-def network_from(kind: str, rows: Mapping[str, dict[str, Any]], fitted: Mapping[str, dict[str, float]]) -> Network:
+def network_from(kind: str, rows: Mapping[str, dict[str, Any]], fitted: Mapping[str, dict[str, float]]) -> NcclNetwork:
     """Build one network kind from prior rows and fitted values."""
     row = _filled(kind, rows, fitted)
     own = {**rows[kind], **fitted.get(kind, {})}
@@ -163,7 +163,7 @@ def network_from(kind: str, rows: Mapping[str, dict[str, Any]], fitted: Mapping[
         row["tree_simple_hop_us"] = row["simple_hop_us"]
     row = {"name": kind, "parent": rows[kind].get("parent", ""), **{k: v for k, v in row.items() if k != "parent"}}
     row["protocols"] = tuple(row["protocols"])
-    return Network(**{f.name: row[f.name] for f in fields(Network)})
+    return NcclNetwork(**{f.name: row[f.name] for f in fields(NcclNetwork)})
 
 
 def machine_from(fitted: Mapping[str, Any]) -> Machine:
@@ -198,7 +198,7 @@ def left_out_constants() -> dict[str, Constants]:
     return {system: constants_from(row["machine"], row["networks"]) for system, row in fitted.items()}
 
 
-def network_facts(name: str) -> Network:
+def network_facts(name: str) -> NcclNetwork:
     """Return the constants of a network kind; an unknown name is an error (use kind "unknown" for defaults)."""
     known = default_constants().networks
     if name not in known:

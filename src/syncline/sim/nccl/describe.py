@@ -15,12 +15,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from syncline import units
+from syncline.describe import units
 from syncline.errors import DescriptionError
 from syncline.fabric.catalog import Catalog, Gpu, HostModel, LinkType, load_catalog
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.spec import ClusterSpec
 from syncline.sim.nccl.constants import default_constants, gpu_facts, known_gpus
+from syncline.sim.nccl.fabric import on_fabric
 from syncline.sim.nccl.system import DEFAULT_NCCL, NcclSystem
 
 _KIND_OF_TRANSPORT = {
@@ -62,7 +63,8 @@ def from_fabric(
     fabric: Fabric, *, num_hosts: int = 0, gpus_per_host: int = 0, software: Mapping[str, Any] | None = None
 ) -> NcclSystem:
     """Return what NCCL would find on `num_hosts` hosts of a fabric (all of them unless said)."""
-    return from_spec(fabric.spec, num_hosts or fabric.num_hosts, gpus_per_host, software)
+    system = from_spec(fabric.spec, num_hosts or fabric.num_hosts, gpus_per_host, software)
+    return on_fabric(system, fabric)
 
 
 def from_spec(
@@ -73,7 +75,9 @@ def from_spec(
     groups = spec.hosts or spec.sites[0].hosts
     network = spec.network if spec.hosts else spec.sites[0].network
     model = groups[0].host.resolve(catalog)
-    link = catalog.link(network.link if network is not None else model.link or "") if network or model.link else None
+    gpu_name(catalog.gpu(model.gpu), [])  # what does not run NCCL is said before anything else
+    name = (network.link if network is not None else None) or model.link
+    link = catalog.link(name) if name else None
     stack = {**spec.software, **(software or {})}
     unknown = set(stack) - _KEYS
     if unknown:

@@ -6,32 +6,35 @@ each is worth, are in `docs/method/collectives.md`.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import SimulationError
-from syncline.sim.nccl.job import Job, pipe
+from syncline.sim.nccl.interval import MAX_POINT_HOSTS
+from syncline.sim.nccl.job import NcclOperation, pipe
 
 Floats = npt.NDArray[np.float64]
 _MIB = 2.0**20
 
 
-def _ring_bytes_us(job: Job, sizes: Floats, busbw_GBps: float) -> Floats:
+def _ring_bytes_us(job: NcclOperation, sizes: Floats, busbw_GBps: float) -> Floats:
     share = job.steps / job.n if job.op in ("all_reduce", "all_gather", "reduce_scatter") else 1.0
     return np.asarray(sizes * share / (busbw_GBps * 1e3))
 
 
-def _simple_hop_us(job: Job) -> float:
+def _simple_hop_us(job: NcclOperation) -> float:
     return (14 + job.net.simple_hop_us) * job.scale.simple_hop
 
 
-def _chunk_share(job: Job, sizes: Floats) -> Floats:
+def _chunk_share(job: NcclOperation, sizes: Floats) -> Floats:
     """Share of a full hop that a small chunk costs: part of a hop is copying, which a smaller chunk has less of."""
     kib = sizes / job.n / job.channels / 1024
     return np.asarray(np.maximum(0.3, kib / (kib + job.machine.ring_chunk_KiB)))
 
 
-def ring_simple(job: Job, sizes: Floats) -> Floats:
+def ring_simple(job: NcclOperation, sizes: Floats) -> Floats:
     """Ring with large chunks: alone a pipeline over NVLink, across hosts every step is paced by the network hop."""
     bytes_us = _ring_bytes_us(job, sizes, job.ring_GBps)
     if job.hosts == 1:
@@ -40,7 +43,7 @@ def ring_simple(job: Job, sizes: Floats) -> Floats:
     return np.asarray(8.4 + job.overlapped(job.steps * _simple_hop_us(job) * _chunk_share(job, sizes), bytes_us))
 
 
-def ring_ll128(job: Job, sizes: Floats) -> Floats:
+def ring_ll128(job: NcclOperation, sizes: Floats) -> Floats:
     """Ring with 128-byte flagged lines: cheaper steps, 92 % of the bandwidth, a cap per channel."""
     per_channel = job.cap("ring_ll128_per_channel_GBps")
     busbw = min(0.92 * job.ring_GBps, job.machine.ring_ll128_share * job.graphs.ring.num_channels * per_channel)
@@ -54,7 +57,7 @@ def ring_ll128(job: Job, sizes: Floats) -> Floats:
     return np.asarray(14 + job.overlapped(latency, bytes_us))
 
 
-def ring_ll(job: Job, sizes: Floats) -> Floats:
+def ring_ll(job: NcclOperation, sizes: Floats) -> Floats:
     """Ring with 8-byte flagged words: the cheapest steps, half the bandwidth, buffers copied through host memory."""
     channels = np.clip(sizes / (4096 * job.n), 1, job.channels)
     kib = sizes / job.n / channels / 1024
@@ -69,7 +72,7 @@ def ring_ll(job: Job, sizes: Floats) -> Floats:
     return 6.6 + max(path_us, pace_us) + np.maximum(copied, moved)
 
 
-def _tree_GBps(job: Job) -> float:
+def _tree_GBps(job: NcclOperation) -> float:
     """Algorithm bandwidth of a tree: a two-host tree sends S each way, a larger one 2S from its busiest host."""
     caps = 1.2 * job.graphs.ring.num_channels * job.cap("tree_per_channel_GBps") / 2
     if job.hosts == 1:
@@ -80,7 +83,7 @@ def _tree_GBps(job: Job) -> float:
     return min(job.nic_GBps / (1 if job.hosts == 2 else 2), chain, caps)
 
 
-def tree_ll(job: Job, sizes: Floats) -> Floats:
+def tree_ll(job: NcclOperation, sizes: Floats) -> Floats:
     """Double tree with LL: a chain inside the host and log2 hops between hosts, each paying per KiB."""
     channels = np.clip(sizes / 4096, 1, job.channels)
     kib = sizes / channels / 1024
@@ -93,7 +96,7 @@ def tree_ll(job: Job, sizes: Floats) -> Floats:
     return np.asarray(6.8 + 2 * (inside + between) + 2 * copy * np.maximum(kib - 32, 0) + channels_us)
 
 
-def tree_ll128(job: Job, sizes: Floats) -> Floats:
+def tree_ll128(job: NcclOperation, sizes: Floats) -> Floats:
     """Double tree with LL128: a pipeline over the tree's depth."""
     per_channel = 0.85 * job.graphs.ring.num_channels * job.cap("tree_ll128_per_channel_GBps") / 2
     algbw = min(0.94 * _tree_GBps(job), per_channel)
@@ -106,7 +109,7 @@ def tree_ll128(job: Job, sizes: Floats) -> Floats:
     return 14 + pipe(latency, sizes / (algbw * 1e3), loss, 64 * _MIB, sizes) + channels_us
 
 
-def tree_simple(job: Job, sizes: Floats) -> Floats:
+def tree_simple(job: NcclOperation, sizes: Floats) -> Floats:
     """Double tree with large chunks."""
     hop = (14 + job.net.tree_simple_hop_us) * job.scale.simple_hop
     latency = 2 * (4 * job.scale.intra * (job.p - 1) + job.depth * hop)
@@ -114,7 +117,7 @@ def tree_simple(job: Job, sizes: Floats) -> Floats:
     return 8.4 + pipe(latency, sizes / (_tree_GBps(job) * 1e3), loss, 64 * _MIB, sizes)
 
 
-def _nvls_GBps(job: Job, ranks: int) -> float:
+def _nvls_GBps(job: NcclOperation, ranks: int) -> float:
     """Algorithm bandwidth of an in-switch reduction among `ranks`: each sends S once and receives S(1 + 1/n)."""
     by_generation = job.machine.nvls_efficiency if ranks <= 8 else job.machine.nvls_wide_efficiency
     efficiency = by_generation[job.row]
@@ -123,7 +126,7 @@ def _nvls_GBps(job: Job, ranks: int) -> float:
     return efficiency * job.system.nvlink_GBps * scale / share
 
 
-def nvls(job: Job, sizes: Floats) -> Floats:
+def nvls(job: NcclOperation, sizes: Floats) -> Floats:
     """In-switch reduction inside one NVLink domain, or across hosts with in-network reduction behind it (SHARP)."""
     loss = job.machine.nvls_pipeline[job.row] * job.width * job.scale.pipeline
     if job.hosts == 1:
@@ -132,7 +135,17 @@ def nvls(job: Job, sizes: Floats) -> Floats:
     return pipe(25 * job.scale.intra + 2 * _simple_hop_us(job), sizes / (algbw * 1e3), loss, 64 * _MIB, sizes)
 
 
-def nvls_tree(job: Job, sizes: Floats) -> Floats:
+def _counted_hosts(hosts: int) -> float:
+    """Return for how many hosts past two a tree pays: each one as far as was measured, then by its depth.
+
+    Public rows end at 64 NVLink domains and grow with every host, by stragglers and placement. Past them every doubling
+    costs what the last measured one did (the same slope at 64): a tree grows by a level, not by its hosts.
+    """
+    measured = MAX_POINT_HOSTS
+    return hosts - 2 if hosts <= measured else measured - 2 + measured * math.log(hosts / measured)
+
+
+def nvls_tree(job: NcclOperation, sizes: Floats) -> Floats:
     """In-switch reduction inside, double tree between NVLink domains."""
     inside = job.machine.nvlstree_inside * _nvls_GBps(job, job.p)
     if job.hosts > 2 and job.p > 8:
@@ -142,17 +155,17 @@ def nvls_tree(job: Job, sizes: Floats) -> Floats:
     hop = (14 + job.net.tree_simple_hop_us) * job.scale.simple_hop
     latency = 25 * job.scale.intra + 2 * job.depth * hop
     loss = job.machine.nvlstree_pipeline[job.row] * job.width * job.scale.pipeline
-    hosts_us = job.net.nvlstree_host_us * job.width * (job.hosts - 2) * np.minimum(1.0, sizes / (64 * _MIB))
+    hosts_us = job.net.nvlstree_host_us * job.width * _counted_hosts(job.hosts) * np.minimum(1.0, sizes / (64 * _MIB))
     return pipe(latency, sizes / (algbw * 1e3), loss, 64 * _MIB, sizes) + hosts_us
 
 
-def pat(job: Job, sizes: Floats) -> Floats:
+def pat(job: NcclOperation, sizes: Floats) -> Floats:
     """PAT for one GPU per host: logarithmic hops, NCCL's own latencies, 90 % of a ring's bandwidth (judgement)."""
     latency = 8 + job.depth * _simple_hop_us(job) / 3.5 + 2.8 * job.n
     return np.asarray(latency + _ring_bytes_us(job, sizes, 0.9 * job.ring_GBps))
 
 
-def collnet(job: Job, sizes: Floats) -> Floats:
+def collnet(job: NcclOperation, sizes: Floats) -> Floats:
     """In-network reduction (SHARP): each host sends and receives S once (judgement: no public row below 512 MiB)."""
     algbw = min(0.95 * job.nic_GBps, 0.97 * _nvls_GBps(job, job.p) if job.system.facts.nvls else job.nvlink_GBps / 2)
     return pipe(
@@ -160,26 +173,36 @@ def collnet(job: Job, sizes: Floats) -> Floats:
     )
 
 
-def copies(job: Job, sizes: Floats) -> Floats:
+def copies(job: NcclOperation, sizes: Floats) -> Floats:
     """All-to-all and send/recv: plain copies between peers, paying per remote peer."""
-    return _send_recv(job, sizes) if job.op == "sendrecv" else _all_to_all(job, sizes)
+    return _send_recv(job, sizes) if job.op == "send_recv" else _all_to_all(job, sizes)
 
 
-def _send_recv(job: Job, sizes: Floats) -> Floats:
-    """One peer gets one channel for every 64 MiB, so a pair of GPUs is slow until messages are very large."""
+def _send_recv(job: NcclOperation, sizes: Floats) -> Floats:
+    """A peer gets few channels until messages are very large, and the fewer the more ranks there are."""
     machine, net = job.machine, job.net
-    share = np.maximum(1.0, sizes / (64 * _MIB))
+    share = np.maximum(1.0, sizes / (64 * _MIB)) * _peer_channels(job.n) / _peer_channels(8)
     if job.hosts == 1:
         full = machine.sendrecv_share * job.nvlink_GBps
         rate = np.minimum(full, machine.p2p_channel_GBps[job.row] * share)
         return pipe(machine.p2p_base_us, sizes / (rate * 1e3), machine.alltoall_pipeline, 64 * _MIB, sizes)
     per_gpu = min(job.system.nic_GBps, net.nic_cap_GBps) * max(1, job.system.num_nics // job.p)
     one = min(per_gpu * machine.p2p_net_share, job.nvlink_GBps) * min(1.0, net.efficiency * job.scale.efficiency)
+    # Each channel has its own proxy; one alone does not fill a fast NIC.
+    rate = np.minimum(one, machine.p2p_channel_GBps[job.row] * np.maximum(share, 0.25))
     latency = machine.p2p_base_us + (5 + net.hop_us) * job.scale.ll_hop
-    return pipe(latency, sizes / (one * 1e3), machine.alltoall_pipeline, 64 * _MIB, sizes)
+    return pipe(latency, sizes / (rate * 1e3), machine.alltoall_pipeline, 64 * _MIB, sizes)
 
 
-def _all_to_all(job: Job, sizes: Floats) -> Floats:
+def _peer_channels(ranks: int) -> int:
+    """Return the channels that a peer gets at least: a communicator's 32 shared out, a power of two.
+
+    NVIDIA/nccl src/enqueue.cc halves them while they, times the ranks, are more than there are.
+    """
+    return 1 << (max(32 // ranks, 1).bit_length() - 1)
+
+
+def _all_to_all(job: NcclOperation, sizes: Floats) -> Floats:
     n, p, net, machine = job.n, job.p, job.net, job.machine
     local_us = sizes * (p - 1) / n / (machine.alltoall_share * job.nvlink_GBps * 1e3)
     if job.hosts == 1:
@@ -188,7 +211,8 @@ def _all_to_all(job: Job, sizes: Floats) -> Floats:
     tiny = np.where(sizes / n < 256, net.alltoall_tiny, 1.0)
     peers_us = net.alltoall_peer_us * (n - p) * tiny
     efficiency = min(1.0, net.alltoall_efficiency * job.scale.efficiency) * (job.hosts / 2) ** -net.alltoall_falloff
-    bytes_us = p * sizes * (n - p) / n / (job.wire_GBps * efficiency * 1e3)
+    wire_GBps = min(job.wire_GBps, job.system.pairs_cap_Bps / 1e9)
+    bytes_us = p * sizes * (n - p) / n / (wire_GBps * efficiency * 1e3)
     if not job.system.nvlink_GBps:
         # Without NVLink everything a GPU sends, near or far, leaves through its one PCIe slot.
         slot_us = local_us * (n - 1) / max(1, p - 1) if p > 1 else bytes_us
@@ -212,7 +236,7 @@ _FORMULAE = {
 }
 
 
-def expected_us(job: Job, pair: tuple[str, str], sizes: Floats) -> Floats:
+def expected_us(job: NcclOperation, pair: tuple[str, str], sizes: Floats) -> Floats:
     """Return how long a pair really takes at each size, launch included."""
     if pair not in _FORMULAE:
         raise SimulationError(f"no formula for {pair[0]}/{pair[1]}.")
@@ -221,4 +245,6 @@ def expected_us(job: Job, pair: tuple[str, str], sizes: Floats) -> Floats:
         # One process launches on its GPUs in turn while the last call still runs: the slower of the two sets the pace.
         each = job.machine.p2p_launch_us_per_gpu if pair[0] == "P2P" else job.machine.launch_us_per_gpu
         time_us = (time_us**3 + (each * job.system.gpus_per_process) ** 3) ** (1 / 3)
-    return np.asarray(time_us + job.system.call_us)
+    # A ring's data passes each line between sites twice on the way there and twice back, a tree's once.
+    long_us = job.system.long_us * (4 if pair[0] == "Ring" else 2 if pair[0] != "P2P" else 1)
+    return np.asarray(time_us + job.system.call_us + long_us)

@@ -1,6 +1,6 @@
 """Fit the model's constants to published rows: network kinds around their parents, then the machine, in turns.
 
-    python benchmarks/fit_collectives.py     # writes data/nccl_fitted.yaml and data/nccl_interval.yaml anew
+    python benchmarks/fit_collectives.py     # writes data/nccl_fitted.yaml anew
 
 Few constants, each with a name and a prior; a kind that no rows cover keeps its parent's. The same fit without one
 system after another gives the left-out errors and the intervals.
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.sim.nccl.constants import Constants, constants_from, machine_from, prior_rows
-from syncline.sim.nccl.job import Job
+from syncline.sim.nccl.job import NcclOperation
 from syncline.sim.nccl.predict import chosen_pairs, times_us
 from syncline.sim.nccl.robust import minimise
 from syncline.sim.nccl.system import NcclSystem
@@ -96,7 +96,7 @@ class Sweep:
 
     def residual(self, constants: Constants) -> Floats:
         """Return weighted log(predicted / measured)."""
-        predicted = times_us(Job(self.system, self.op, constants), self.pairs, self.sizes)
+        predicted = times_us(NcclOperation(self.system, self.op, constants), self.pairs, self.sizes)
         return np.asarray(self.weight * np.log(predicted / self.time_us))
 
 

@@ -1,31 +1,39 @@
-"""How sure a prediction is: an interval from the errors seen on systems that were left out of the fit.
+"""How sure a prediction of NCCL is: intervals by operation, size, reach and generation, from `sim/uncertainty.py`.
 
-`data/nccl_interval.yaml` has quantiles of measured / predicted by size band. They widen where constants are judgement,
-for operations no public row covers, and beyond 64 hosts, where congestion and placement add what no closed form sees.
+They widen where constants are judgement and for what no public row covers, and say so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from syncline.sim.nccl.constants import read_data
 from syncline.sim.nccl.system import NcclSystem
+from syncline.sim.uncertainty import UNMEASURED, Spread, collective_spread
 
 Floats = npt.NDArray[np.float64]
 BANDS = ("XS", "S", "M", "L")
 _EDGES = (4096, 262144, 2**28 - 1)
 #: The largest job for which the point alone is offered; past it read the interval.
 MAX_POINT_HOSTS = 64
+GENERATIONS = ("Volta", "Ampere", "Hopper", "Blackwell")
+#: Networks whose constants nobody measured, and algorithms without public rows.
+JUDGED_NETWORKS = ("unknown",)
+UNSEEN_ALGORITHMS = ("PAT", "CollNetDirect", "CollNetChain")
 
 
-@cache
-def _table() -> dict[str, Any]:
-    return read_data("nccl_interval")
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Factors on the predicted time of each size that hold 90 and 50 % of measurements, and what they rest on."""
+
+    low_90: Floats
+    high_90: Floats
+    low_50: Floats
+    high_50: Floats
+    basis: tuple[str, ...]
 
 
 def band(sizes: Floats) -> npt.NDArray[np.int64]:
@@ -33,39 +41,43 @@ def band(sizes: Floats) -> npt.NDArray[np.int64]:
     return np.searchsorted(np.array(_EDGES, dtype=np.float64), sizes, side="left").astype(np.int64)
 
 
-def interval(system: NcclSystem, op: str, sizes: Floats, *, calibrated: bool = False) -> tuple[Floats, Floats]:
-    """Return factors (low, high) on the predicted time that hold about 90 % of measurements."""
-    table = _table()
-    key = "calibrated" if calibrated else "large" if system.num_hosts > MAX_POINT_HOSTS else "uncalibrated"
-    quantiles = np.array([table[key][name] for name in BANDS], dtype=np.float64)
-    widen = 1.0 if calibrated else _widening(system, op, table)
-    low, high = np.log(quantiles[band(sizes)]).T * widen
-    return np.exp(low), np.exp(high)
+def reach_of(num_islands: int, num_hosts: int) -> str:
+    """Return how far a job reaches: one scale-up domain, few hosts, or more than most public rows have."""
+    return "one" if num_islands == 1 else "few" if num_hosts <= MAX_POINT_HOSTS else "many"
 
 
-def _widening(system: NcclSystem, op: str, table: dict[str, Any]) -> float:
-    judged = system.num_islands > 1 and system.network in table["judged_networks"]
-    unseen = _unseen(system, op, table) or system.facts.unverified
-    return float(table["widen_judged"]) ** (int(judged) + int(unseen))
+def generation_of(system: NcclSystem) -> str:
+    """Return the generation of a system's GPUs as the table of intervals has it."""
+    return "RCCL" if system.facts.unverified else GENERATIONS[min(system.facts.generation, len(GENERATIONS) - 1)]
 
 
-def _unseen(system: NcclSystem, op: str, table: dict[str, Any]) -> bool:
-    return system.num_islands > 1 and op in table["unseen_ops"]
+def interval(system: NcclSystem, op: str, sizes: Floats, *, calibrated: bool = False) -> Bounds:
+    """Return the factors of each size, from the rows of other systems that are most like it."""
+    bands = band(sizes)
+    found = {number: _spread(system, op, BANDS[number], calibrated) for number in sorted(set(bands.tolist()))}
+    columns = np.array(
+        [[s.low_90, s.high_90, s.low_50, s.high_50] for s in (found[b] for b in bands.tolist())], dtype=np.float64
+    ).reshape(-1, 4)
+    basis = tuple(dict.fromkeys(one.basis for one in found.values()))
+    return Bounds(columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3], basis)
 
 
-def unverified(system: NcclSystem, op: str, pairs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+def _spread(system: NcclSystem, op: str, of_band: str, calibrated: bool) -> Spread:
+    reach = reach_of(system.num_islands, system.num_hosts)
+    if calibrated:
+        return collective_spread("calibrated", reach, of_band, op, generation_of(system), 1)
+    found = collective_spread("described", reach, of_band, op, generation_of(system), system.num_hosts)
+    if system.num_islands > 1 and system.network in JUDGED_NETWORKS:
+        return found.wider(UNMEASURED, f"constants of {system.net.title} are judgement")
+    return found
+
+
+def unverified(system: NcclSystem, pairs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """Return what of this prediction rests on judgement, each as a short sentence; empty when public rows cover it."""
-    table = _table()
     found = []
-    if _unseen(system, op, table):
-        found.append(f"no public rows of {op} across hosts were fitted")
-    if system.num_islands > 1 and system.network in table["judged_networks"]:
+    if system.num_islands > 1 and system.network in JUDGED_NETWORKS:
         found.append(f"constants of {system.net.title} are judgement")
-    found += [
-        f"{algorithm}: no public rows"
-        for algorithm in table["unseen_algorithms"]
-        if any(p[0] == algorithm for p in pairs)
-    ]
+    found += [f"{name}: no public rows" for name in UNSEEN_ALGORITHMS if any(p[0] == name for p in pairs)]
     if system.facts.unverified:
         found.append("RCCL is modelled with NCCL's formulae")
     if system.num_hosts > MAX_POINT_HOSTS:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.sim.nccl.belief import inter_steps, num_steps, table
-from syncline.sim.nccl.constants import Constants, Machine, Network, default_constants
+from syncline.sim.nccl.constants import Constants, Machine, NcclNetwork, default_constants
 from syncline.sim.nccl.graph import Graphs, search
 from syncline.sim.nccl.system import NcclSystem
 
@@ -32,7 +32,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Job:
+class NcclOperation:
     """One operation on one system with the constants to price it."""
 
     system: NcclSystem
@@ -46,7 +46,7 @@ class Job:
     graphs: Graphs = field(init=False, repr=False)
 
     @property
-    def net(self) -> Network:
+    def net(self) -> NcclNetwork:
         return self.constants.networks[self.system.network]
 
     @property
@@ -101,8 +101,11 @@ class Job:
     @property
     def nic_GBps(self) -> float:
         # A port of 200 Gb/s leaves the switches room; three of four public clusters with 400 Gb/s lose a tenth.
-        many = self.net.many_hosts if self.hosts > 2 and self.system.nic_rate_Bps > 40e9 else 1.0
-        return self.wire_GBps * min(1.0, self.net.efficiency * many * self.scale.efficiency)
+        many = (
+            self.net.many_hosts if self.hosts > 2 and self.system.nic_rate_Bps / self.system.port_share > 40e9 else 1.0
+        )
+        share = min(1.0, self.net.efficiency * many * self.scale.efficiency)
+        return min(self.wire_GBps, self.system.ring_cap_Bps / 1e9) * share
 
     @property
     def wire_GBps(self) -> float:

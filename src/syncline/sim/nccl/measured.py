@@ -21,11 +21,12 @@ import numpy.typing as npt
 from syncline.errors import FileError
 
 Floats = npt.NDArray[np.float64]
-OPS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "reduce", "sendrecv")
+OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send_recv")
+"""Operations by the one name that schedules, plans and logs share; `op_name` reads every other spelling."""
 _MAX_BYTES = 200_000_000
 _COLUMNS = ("system", "gpus", "op", "size_bytes")
 _RATES = ("time_us", "busbw_gbps", "algbw_gbps")
-_SPELLINGS = {"all2all": "alltoall", "a2a": "alltoall", "bcast": "broadcast", "p2p": "sendrecv"}
+_SPELLINGS = {"all2all": "all_to_all", "a2a": "all_to_all", "bcast": "broadcast", "p2p": "send_recv"}
 _OP_NAMES = {name.replace("_", ""): name for name in OPS} | _SPELLINGS
 _QUANTITY = re.compile(r"([-+]?[\d.,]+(?:e[-+]?\d+)?)\s*([a-z/]*)", re.IGNORECASE)
 # nccl-tests writes 1G and means 2^30; a unit that is spelled with a B means the same here.
@@ -34,7 +35,7 @@ _TIME_UNITS = {"": 1.0, "us": 1.0, "usec": 1.0, "ms": 1e3, "msec": 1e3, "s": 1e6
 
 
 @dataclass(frozen=True)
-class Row:
+class MeasuredRow:
     """One line of a results CSV; `problem` says why it cannot be used, `num_hosts` is 0 where the line does not say."""
 
     line: int
@@ -54,7 +55,7 @@ def bus_factor(op: str, num_ranks: int) -> float:
     """Return bus bandwidth over algorithm bandwidth, nccl-tests' convention."""
     if op == "all_reduce":
         return 2 * (num_ranks - 1) / num_ranks
-    return 1.0 if op in ("broadcast", "reduce", "sendrecv") else (num_ranks - 1) / num_ranks
+    return 1.0 if op in ("broadcast", "reduce", "send_recv") else (num_ranks - 1) / num_ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ def read_text(path: str | Path) -> str:
         raise FileError(f'"{path}" is not text.') from None
 
 
-def read_rows(text: str, where: str) -> list[Row]:
+def read_rows(text: str, where: str) -> list[MeasuredRow]:
     """Read rows of the published form: source, system, gpus, nodes, op, dtype, size_bytes, time_us, ..., notes.
 
     A line whose cells cannot be used becomes a row with a `problem`; only a file that is no such CSV is an error.
@@ -125,7 +126,7 @@ def _quantity(text: str, units: Mapping[str, float]) -> float | None:
     return value
 
 
-def _row(line: int, raw: Mapping[str | None, Any]) -> Row:
+def _row(line: int, raw: Mapping[str | None, Any]) -> MeasuredRow:
     cells = {k: v if isinstance(v, str) else "" for k, v in raw.items() if k is not None}
     op = op_name(cells.get("op", ""))
     gpus = hosts = 0
@@ -139,7 +140,7 @@ def _row(line: int, raw: Mapping[str | None, Any]) -> Row:
     except ValueError as error:
         problem = f"{error}."
     text = [cells.get(name, "") for name in ("source", "system", "notes", "dtype")]
-    return Row(line, text[0], text[1], gpus, hosts, op, size, time_us, text[2], text[3], problem)
+    return MeasuredRow(line, text[0], text[1], gpus, hosts, op, size, time_us, text[2], text[3], problem)
 
 
 def _count(cell: str, name: str) -> int:
@@ -202,6 +203,7 @@ def _read_json(text: str, where: str, op: str) -> Series:
 
 
 def _known(op: str, where: str) -> str:
+    op = op_name(op)
     if op not in OPS:
         raise FileError("the log does not say which operation ran.", where=where, hint=f"Name it: {', '.join(OPS)}.")
     return op

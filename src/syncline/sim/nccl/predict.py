@@ -9,30 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import SimulationError
 from syncline.sim.nccl.belief import CHOSEN_OPS
+from syncline.sim.nccl.calibration import NcclCalibration
 from syncline.sim.nccl.choose import Pair, choose
 from syncline.sim.nccl.constants import Constants, default_constants
 from syncline.sim.nccl.expect import expected_us
-from syncline.sim.nccl.interval import interval, unverified
-from syncline.sim.nccl.job import Job, Scale
-from syncline.sim.nccl.measured import OPS, bus_factor
+from syncline.sim.nccl.interval import MAX_POINT_HOSTS, interval, unverified
+from syncline.sim.nccl.job import NcclOperation, Scale
+from syncline.sim.nccl.measured import OPS, bus_factor, op_name
 from syncline.sim.nccl.system import NcclSystem
-
-if TYPE_CHECKING:
-    from syncline.sim.nccl.calibrate import Calibration
 
 Floats = npt.NDArray[np.float64]
 #: What this model cannot see; printed with its numbers.
 IGNORES = (
     "congestion and other jobs",
     "ECMP collisions",
-    "oversubscribed uplinks",
     "stragglers and jitter",
     "first-call warm-up",
 )
@@ -40,7 +37,10 @@ IGNORES = (
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """One operation on one system at many sizes, in us; `low_us` to `high_us` holds about 90 % of measurements."""
+    """One operation on one system at many sizes, in us.
+
+    `low_us` to `high_us` holds 90 % of measurements, `low50_us` to `high50_us` half of them; `basis` says of which.
+    """
 
     system: NcclSystem
     op: str
@@ -53,6 +53,10 @@ class Prediction:
     fastest: tuple[Pair, ...]
     fastest_us: Floats
     unverified: tuple[str, ...]
+    floor_us: Floats
+    low50_us: Floats
+    high50_us: Floats
+    basis: tuple[str, ...]
 
     @property
     def busbw_GBps(self) -> Floats:
@@ -68,6 +72,9 @@ class Prediction:
                 "time_s": float(self.time_us[i]) / 1e6,
                 "low_s": float(self.low_us[i]) / 1e6,
                 "high_s": float(self.high_us[i]) / 1e6,
+                "low50_s": float(self.low50_us[i]) / 1e6,
+                "high50_s": float(self.high50_us[i]) / 1e6,
+                "bound_s": float(self.floor_us[i]) / 1e6,
                 "algbw_Bps": float(self.sizes[i] / self.time_us[i]) * 1e6,
                 "busbw_Bps": float(self.sizes[i] / self.time_us[i]) * 1e6 * factor,
                 "algorithm": "/".join(self.pairs[i]),
@@ -81,6 +88,7 @@ class Prediction:
 
 def chosen_pairs(system: NcclSystem, op: str, sizes: Floats) -> tuple[list[Pair], dict[Pair, Floats]]:
     """Return the pair in use at each size, and what NCCL believes of all it considered."""
+    op = op_name(op)
     if op not in OPS:
         raise SimulationError(
             f'"{op}" is not an operation of nccl-tests that is modelled.', hint=f"Known: {', '.join(OPS)}."
@@ -90,7 +98,7 @@ def chosen_pairs(system: NcclSystem, op: str, sizes: Floats) -> tuple[list[Pair]
     return [("P2P", "Simple")] * len(sizes), {}
 
 
-def times_us(job: Job, pairs: Sequence[Pair], sizes: Floats) -> Floats:
+def times_us(job: NcclOperation, pairs: Sequence[Pair], sizes: Floats) -> Floats:
     """Return the time of each size with its pair, one formula call per pair."""
     out = np.empty(len(sizes))
     for pair in dict.fromkeys(pairs):
@@ -105,31 +113,49 @@ def predict(
     sizes: Sequence[float] | Floats,
     *,
     constants: Constants | None = None,
-    calibration: Calibration | None = None,
+    calibration: NcclCalibration | None = None,
 ) -> Prediction:
     """Predict nccl-tests for an operation at these sizes (bytes; the total buffer for gathers)."""
     array = np.asarray(sizes, dtype=np.float64)
+    op = op_name(op)
     if array.ndim != 1 or len(array) == 0 or not np.all(array > 0):
         raise SimulationError("sizes are a list of positive numbers of bytes.")
     if system.num_ranks < 2:
         raise SimulationError("a collective needs at least two ranks.")
     constants = constants or default_constants()
     pairs, believed = chosen_pairs(system, op, array)
-    job = Job(system, op, constants, calibration.scale if calibration else Scale())
+    job = NcclOperation(system, op, constants, calibration.scale if calibration else Scale())
     time_us = times_us(job, pairs, array)
     fastest, fastest_us = _fastest(job, believed, pairs, time_us, array)
     correction = calibration.correction(array) if calibration else np.ones(len(array))
     time_us = time_us * correction
-    low, high = interval(system, op, array, calibrated=calibration is not None)
+    bounds = interval(system, op, array, calibrated=calibration is not None)
+    floor_us = array * system.floor_us_per_byte.get(op, 0.0)
+    if calibration is None and (time_us < floor_us * (1 - 1e-9)).any():
+        bad = int(np.argmax(time_us < floor_us * (1 - 1e-9)))
+        raise SimulationError(
+            f"the model of NCCL says {time_us[bad]:.4g} us where the fabric needs at least {floor_us[bad]:.4g} us "
+            f"({op}, {array[bad]:.0f} bytes, {'/'.join(pairs[bad])}).",
+            hint="This is a bug of the model: report it.",
+        )
     own = np.array([believed[p][i] if p in believed else np.nan for i, p in enumerate(pairs)])
+    low_us = time_us * bounds.low_90
+    if calibration is None and system.num_hosts > MAX_POINT_HOSTS:
+        low_us = np.fmin(low_us, own)  # nobody has shown that what NCCL itself believes cannot be at this scale
     return Prediction(
-        system, op, array, tuple(pairs), own, time_us, time_us * low, time_us * high,
-        fastest, fastest_us * correction, unverified(system, op, pairs),
+        system, op, array, tuple(pairs), own, time_us, _above(low_us, floor_us, time_us),
+        time_us * bounds.high_90, fastest, fastest_us * correction, unverified(system, pairs), floor_us,
+        _above(time_us * bounds.low_50, floor_us, time_us), time_us * bounds.high_50, bounds.basis,
     )  # fmt: skip
 
 
+def _above(low_us: Floats, floor_us: Floats, time_us: Floats) -> Floats:
+    """Return a lower end that no run would have to beat the bound for."""
+    return np.maximum(low_us, np.minimum(floor_us, time_us))
+
+
 def _fastest(
-    job: Job, believed: dict[Pair, Floats], pairs: Sequence[Pair], time_us: Floats, sizes: Floats
+    job: NcclOperation, believed: dict[Pair, Floats], pairs: Sequence[Pair], time_us: Floats, sizes: Floats
 ) -> tuple[tuple[Pair, ...], Floats]:
     """Return the pair that would really be fastest among the enabled, so that a poor choice is a finding."""
     if not believed:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from syncline.errors import SimulationError
-from syncline.sim.nccl.constants import Gpu, Network, gpu_facts, network_facts
+from syncline.sim.nccl.constants import Gpu, NcclNetwork, gpu_facts, network_facts
 
 #: Path from a GPU to its NIC, nearest first, as NCCL names them.
 PATHS = ("PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
@@ -45,6 +45,12 @@ class NcclSystem:
     collnet: bool = False
     call_us: float = 0.0
     assumed: tuple[str, ...] = ()
+    ring_cap_Bps: float = float("inf")  # what one ring through all hosts gets where racks, pods or sites are thin
+    pairs_cap_Bps: float = float("inf")  # what an island gets for an all-to-all, for the same reason
+    long_us: float = 0.0  # one way over lines between sites
+    port_share: float = 1.0  # of its ports that the slowest host has left; `nic_rate_Bps` counts it
+    limit: str = ""  # which level caps the two
+    floor_us_per_byte: Mapping[str, float] = field(default_factory=dict, hash=False)  # by operation: no run beats it
 
     def __post_init__(self) -> None:
         if self.num_hosts < 1 or self.gpus_per_host < 1:
@@ -84,7 +90,7 @@ class NcclSystem:
         return gpu_facts(self.gpu)
 
     @property
-    def net(self) -> Network:
+    def net(self) -> NcclNetwork:
         """Constants of the network kind."""
         return network_facts(self.network)
 

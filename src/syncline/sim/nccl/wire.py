@@ -20,7 +20,7 @@ FLAGS = {"LL": 2.0, "LL128": 128 / 120, "Simple": 1.0}
 
 
 @dataclass(frozen=True)
-class Wire:
+class LimitingLink:
     """The limiting link of one size: its name, the rate it carries and the share of its line rate."""
 
     link: str
@@ -28,7 +28,7 @@ class Wire:
     utilisation: float
 
 
-def wires(prediction: Prediction, fabric: Fabric) -> list[Wire]:
+def wires(prediction: Prediction, fabric: Fabric) -> list[LimitingLink]:
     """Return the limiting link at each size."""
     return [
         _wire(prediction.system, prediction.op, pair, size / (time_us / 1e6), fabric)
@@ -38,25 +38,31 @@ def wires(prediction: Prediction, fabric: Fabric) -> list[Wire]:
     ]
 
 
-def _wire(system: NcclSystem, op: str, pair: tuple[str, str], algbw_Bps: float, fabric: Fabric) -> Wire:
+def _wire(system: NcclSystem, op: str, pair: tuple[str, str], algbw_Bps: float, fabric: Fabric) -> LimitingLink:
     algorithm, protocol = pair
     sent = algbw_Bps * FLAGS.get(protocol, 1.0)
     found = []
     if system.num_islands > 1:
         num_nics = system.num_nics * system.hosts_per_island
         rate = sent * network_share(system, op, algorithm) / num_nics
-        found.append(Wire(_nic_link(fabric), rate, rate / system.nic_rate_Bps))
+        found.append(LimitingLink(_nic_link(fabric), rate, rate / system.nic_rate_Bps))
+        if op != "all_to_all" and system.ring_cap_Bps < float("inf"):
+            rate = sent * network_share(system, op, algorithm)
+            found.append(LimitingLink(system.limit, rate, rate / system.ring_cap_Bps))
+        if op == "all_to_all" and system.pairs_cap_Bps < float("inf"):
+            rate = sent * network_share(system, op, algorithm)
+            found.append(LimitingLink(system.limit, rate, rate / system.pairs_cap_Bps))
     line = _scale_up_Bps(fabric)
     if line and system.ranks_per_island > 1:
         rate = sent * inside_share(system, op, algorithm)
-        found.append(Wire(_gpu_link(fabric), rate, rate / line))
-    return max(found, key=lambda wire: wire.utilisation, default=Wire("", 0.0, 0.0))
+        found.append(LimitingLink(_gpu_link(fabric), rate, rate / line))
+    return max(found, key=lambda wire: wire.utilisation, default=LimitingLink("", 0.0, 0.0))
 
 
 def network_share(system: NcclSystem, op: str, algorithm: str) -> float:
     """Return what one NVLink domain (one host, mostly) sends to the others, in sizes of the operation."""
     n, p, hosts = system.num_ranks, system.ranks_per_island, system.num_islands
-    if op == "alltoall":
+    if op == "all_to_all":
         return p * (n - p) / n
     if op == "all_reduce":
         if algorithm in ("Tree", "NVLSTree"):
@@ -68,7 +74,7 @@ def network_share(system: NcclSystem, op: str, algorithm: str) -> float:
 def inside_share(system: NcclSystem, op: str, algorithm: str) -> float:
     """Return what one GPU sends over its scale-up links, in sizes of the operation."""
     n, p = system.num_ranks, system.ranks_per_island
-    if op == "alltoall":
+    if op == "all_to_all":
         return (p - 1) / n
     if algorithm.startswith("NVLS"):
         return 1 + 1 / p if op == "all_reduce" else 1.0
@@ -80,8 +86,10 @@ def inside_share(system: NcclSystem, op: str, algorithm: str) -> float:
 
 
 def _nic_link(fabric: Fabric) -> str:
-    rows = np.flatnonzero((fabric.links.tier == Tier.ACCESS) & (fabric.devices.kind[fabric.links.src] == Kind.NIC))
-    return fabric.link_name(int(rows[0])) if len(rows) else "NIC"
+    """Return the slowest port that is up, which paces the rings; the first of equal ones."""
+    links = fabric.links
+    rows = np.flatnonzero((links.tier == Tier.ACCESS) & (fabric.devices.kind[links.src] == Kind.NIC) & links.up)
+    return fabric.link_name(int(rows[np.argmin(links.rate_Bps[rows])])) if len(rows) else "NIC"
 
 
 def _gpu_link(fabric: Fabric) -> str:

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from syncline import __version__
 from syncline.sim.packet.network import Longs
 from syncline.sim.packet.outcome import IGNORES, Outcome
 from syncline.sim.packet.traffic import Traffic
 from syncline.timeline import Timeline, TimelineBuilder
 from syncline.timeline.source import Source, SourceKind
 from syncline.timeline.spans import SpanKind
+from syncline.version import __version__
 
 
-def timeline(outcome: Outcome) -> Timeline:
+def packet_timeline(outcome: Outcome) -> Timeline:
     """Return the outcome as a timeline; its metadata holds the counters and what queues did.
 
     Ranks are those of a job's program, or endpoints of the network for raw traffic.

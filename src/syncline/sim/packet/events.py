@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from syncline.errors import SimulationError
-from syncline.fabric.faults import Fault, links_of_fault
+from syncline.fabric.faults import FailedPart, links_of_fault
+from syncline.sim.packet.change import LinkChange
 from syncline.sim.packet.network import PacketNetwork
-from syncline.sim.packet.run import LinkChange
 from syncline.sim.scenario import Event
 
 
 def cables(network: PacketNetwork, link: str | None, device: str | None, which: int | None = None) -> list[int]:
     """Return the network cables of a link or a device, each by its first link."""
-    found = links_of_fault(network.fabric, Fault(link=link, device=device, which=which))
+    found = links_of_fault(network.fabric, FailedPart(link=link, device=device, which=which))
     kept = sorted({int(each) & ~1 for each in found if network.port_of_link[each] >= 0})
     if not kept:
         raise SimulationError(

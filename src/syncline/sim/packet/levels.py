@@ -6,6 +6,7 @@
 * rates        what their senders waited for the rate or the window that the transport allowed: rate cuts, pulls
 * senders      what they waited for another reason: their port sent other messages or was paused, a loss was found late
 * sharing      what messages of the flow level lost by sharing links, which packets do not: they queue
+* transport    what the flow level counts for hosts, and packets do not have: payload share, posting messages
 * unexplained  what is left. The chain that decides the end may go over other messages than the flow level's
 """
 
@@ -15,15 +16,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from syncline import units
+from syncline.describe import units
 from syncline.fabric.fabric import NETWORK_TIERS
-from syncline.sim.estimate import Estimate
-from syncline.sim.maxplus import max_plus_end_s
+from syncline.sim.flow.estimate import Estimate
+from syncline.sim.flow.maxplus import max_plus_end_s
+from syncline.sim.flow.routing import ROUTINGS, FlowNetwork, NetworkOptions
+from syncline.sim.flow.wired import Wired
 from syncline.sim.packet.chain import chain
 from syncline.sim.packet.options import PacketOptions
 from syncline.sim.packet.outcome import Outcome
-from syncline.sim.routing import Network, NetworkOptions
-from syncline.sim.wired import Wired
+from syncline.sim.transport import transports
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Difference:
             f"{show(part['senders'])} for their port, at flow level {show(-part['sharing'])} by sharing links": waits,
             "a packet's time at every hop": part["hops"],
             "headers": part["headers"],
+            "the flow level's own allowance for hosts (payload share, posting messages)": part.get("transport", 0.0),
             "not explained": part["unexplained"],
         }
         shown = sorted(told.items(), key=lambda row: -abs(row[1]))
@@ -57,6 +60,19 @@ class Difference:
         if waits < -0.03 * flow_s:
             lines.append("so messages that meet came to take turns; flows that begin together end together")
         return [*lines, *self.evidence]
+
+
+def beside(found: Difference, shown_s: float) -> Difference:
+    """Return a difference against the flow level as it is shown, which counts a transport's cost for hosts too."""
+    parts = found.parts | {"transport": found.flow_s - shown_s}
+    return Difference(shown_s, found.packet_s, parts, found.evidence)
+
+
+def shown_options(options: PacketOptions, transport: str, routing: str) -> NetworkOptions:
+    """Return the options of the flow level that answers the same question: `simulate` without `--level packet`."""
+    near = flow_options(options)
+    known = routing if routing in ROUTINGS else near.routing
+    return replace(near, routing=known, transport=transport) if transport in transports() else near  # type: ignore[arg-type]
 
 
 def flow_options(options: PacketOptions) -> NetworkOptions:
@@ -97,7 +113,7 @@ def difference(outcome: Outcome, flow: Estimate, wired: Wired) -> Difference:
 
 def _slowed(wired: Wired, factor: float) -> Wired:
     """Return the program on a network whose links carry that much less payload."""
-    slower = Network(wired.network.fabric, wired.network.options)
+    slower = FlowNetwork(wired.network.fabric, wired.network.options)
     slower.carrier = replace(wired.network.carrier, efficiency=wired.network.carrier.efficiency * factor)
     return replace(wired, network=slower)
 

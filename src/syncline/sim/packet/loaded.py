@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.errors import SimulationError
+from syncline.sim.packet.change import LinkChange
 from syncline.sim.packet.network import PacketNetwork
 from syncline.sim.packet.options import PacketOptions
 from syncline.sim.packet.outcome import Outcome, Progress
-from syncline.sim.packet.posting import Job
-from syncline.sim.packet.run import LinkChange, simulate
+from syncline.sim.packet.posting import PacketJob
+from syncline.sim.packet.run import simulate
 from syncline.sim.packet.traffic import SIZES, Sizes, Traffic, background
 
 _TRIES = 8
@@ -52,7 +53,7 @@ def read_background(text: str) -> Background:
 
 def simulate_loaded(
     network: PacketNetwork,
-    loads: Sequence[Job | Traffic],
+    loads: Sequence[PacketJob | Traffic],
     options: PacketOptions,
     beside: Background | None,
     expected_s: float,

@@ -78,6 +78,11 @@ class PacketNetwork:
         end = int(self.src[port] if self.src[port] < 0 else self.dst[port])
         return f"{self.fabric.device_name(int(self.endpoints[-1 - end]))} inside"
 
+    @cached_property
+    def num_hops(self) -> int:
+        """The links of the longest way among some far pairs."""
+        return int(np.diff(self._far_paths.start).max(initial=1))
+
     def rtt_s(self, payload_bytes: int) -> float:
         """Return the longest base round trip among some far pairs: latencies both ways and a packet at every hop."""
         paths, links = self._far_paths, self.fabric.links

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from syncline.errors import SimulationError
+from syncline.sim.packet.law import Law
 from syncline.sim.packet.parameters import Marks, TransportSet, transport_set
 
 Routing = Literal["ecmp", "flowlet", "adaptive", "spray", "first", "valiant", "ugal"]
@@ -66,6 +67,8 @@ class PacketOptions:
     changes: Mapping[str, Any] = field(default_factory=dict)
     classes: tuple[TrafficClass, ...] = ()
     cross_rail: Literal["fabric", "nvlink"] = "fabric"
+    law: Law | None = None
+    """A congestion control law of the user's instead of the transport's (`with_law`)."""
 
     def __post_init__(self) -> None:
         if self.routing not in ROUTINGS:
@@ -114,3 +117,8 @@ class PacketOptions:
     def credits(self) -> bool:
         """Whether links hand out credits instead of sending pauses."""
         return any(each.credits for each in self.sets)
+
+
+def with_law(options: PacketOptions, law: Law) -> PacketOptions:
+    """Return the options with the transport's congestion control replaced by a law."""
+    return replace(options, law=law, changes={**options.changes, "kind": "custom"})

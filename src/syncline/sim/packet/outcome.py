@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.sim.packet.network import Floats, Longs, PacketNetwork
 from syncline.sim.packet.options import PacketOptions
 
 if TYPE_CHECKING:
-    from syncline.sim.packet.posting import Block, Job, Posted
-    from syncline.sim.packet.run import LinkChange
+    from syncline.sim.packet.change import LinkChange
+    from syncline.sim.packet.posting import Block, PacketJob, Posted
     from syncline.sim.packet.traffic import Traffic
-    from syncline.timeline import Timeline
 
 IGNORES = (
     "packets inside hosts (PCIe and NVLink are delay and rate)",
@@ -119,7 +119,7 @@ class Outcome:
     network: PacketNetwork
     options: PacketOptions
     blocks: tuple[Block, ...]
-    jobs: tuple[Job | Traffic, ...]
+    jobs: tuple[PacketJob | Traffic, ...]
     state: str
     begin_s: Floats
     end_s: Floats
@@ -137,6 +137,8 @@ class Outcome:
     limited_s: Floats
     flows: Mapping[str, Longs]
     changes: tuple[LinkChange, ...]
+    captured: Mapping[str, Longs]
+    """What `Watching.capture` wrote down, a row a packet; empty: nothing was asked for."""
 
     @property
     def finished(self) -> bool:
@@ -197,9 +199,14 @@ class Outcome:
 
     def utilisation(self) -> Floats:
         """Return the share of the time each port was sending, headers included."""
-        return self.ports["wire_bytes"] / self.network.rate_Bps / max(self.now_s, 1e-15)
+        # What has its place behind others is counted when it gets it, and may leave later than now. A packet lasts
+        # whole picoseconds, rounded down, so a port that never rests comes out above 1 by less than a thousandth.
+        later = self.ports["booked_ps"] / 1e12 * self.network.rate_Bps
+        left = np.maximum(self.ports["wire_bytes"] - later, 0.0)
+        used: Floats = np.minimum(left / self.network.rate_Bps / max(self.now_s, 1e-15), 1.0)
+        return used
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the figures people ask first."""
         busiest = int(np.argmax(self.utilisation())) if self.network.num_ports else 0
         return {
@@ -211,9 +218,3 @@ class Outcome:
             "cpu_s": self.cpu_s, "packets_per_cpu_s": self.data_packets_per_cpu_s,
             "events_per_cpu_s": self.events_per_cpu_s, "ignores": list(IGNORES),
         }  # fmt: skip
-
-    def timeline(self) -> Timeline:
-        """Return every message as a span at both ends, and every link's load."""
-        from syncline.sim.packet.chronicle import timeline
-
-        return timeline(self)

@@ -11,22 +11,33 @@ from typing import Any
 
 import yaml
 
-from syncline import units
 from syncline._native.packet import Profile
+from syncline.describe import units
 from syncline.errors import SimulationError
 
-KINDS = ("line", "dcqcn", "dctcp", "swift", "hpcc", "timely", "cubic", "pull", "spray", "slotted")
+KINDS = ("line", "dcqcn", "dctcp", "swift", "hpcc", "timely", "cubic", "pull", "spray", "slotted", "custom")
 RECOVERIES = ("go-back-n", "selective")
 SPREADS = ("flow", "flowlet", "packet", "recycle")
 _PS = 1e12
 _OURS = {"about", "source", "kind", "recovery", "spread", "lossless", "credits", "marks", "trims", "queue_packets"}
-_TIMES = {"timeout", "alpha_timer", "rate_timer", "cnp_interval", "decrease_interval", "flowlet_gap", "slot", "guard"}
+_TIMES = {
+    "timeout", "timeout_low", "alpha_timer", "rate_timer", "cnp_interval", "decrease_interval", "flowlet_gap", "slot",
+    "guard", "reorder",
+}  # fmt: skip
+_MAY_BE_ZERO = {"cnp_interval", "timeout_low", "reorder", "guard"}
+_FLAGS = {"tail_probe", "finds_lost_repeats", "window_follows_rate", "clamps_target", "cuts_on_timer"}
 _BDP = {
     "window_bdp": "window_bytes",
     "max_window_bdp": "max_window_bytes",
     "additive_bdp": "additive_bytes",
 }
-_RTT = {"target_bdp": "target_ps", "low_bdp": "low_ps", "high_bdp": "high_ps", "flow_scale_bdp": "flow_scale_ps"}
+_RTT = {
+    "reorder_bdp": "reorder_ps",
+    "target_bdp": "target_ps",
+    "low_bdp": "low_ps",
+    "high_bdp": "high_ps",
+    "flow_scale_bdp": "flow_scale_ps",
+}
 _SHARES = {
     "additive_share": "additive_Bps",
     "hyper_share": "hyper_Bps",
@@ -37,7 +48,7 @@ _RATES = {"additive": "additive_Bps", "hyper": "hyper_Bps", "min": "min_Bps"}
 _PACKETS = {"window_packets": "window_bytes", "min_window_packets": "min_window_bytes"}
 _PLAIN = {
     "ack_every", "header_bytes", "duplicate_threshold", "gain", "fast_stages", "byte_counter", "additive_packets",
-    "decrease", "max_decrease", "target_utilisation", "max_stage", "smoothing", "cubic_c",
+    "decrease", "max_decrease", "few_packets", "target_utilisation", "max_stage", "smoothing", "cubic_c",
 }  # fmt: skip
 
 
@@ -72,9 +83,9 @@ class TransportSet:
     numbers: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def profile(
-        self, *, payload_bytes: int, rate_Bps: float, rtt_s: float, data_class: int, spread: str = ""
+        self, *, payload_bytes: int, rate_Bps: float, rtt_s: float, data_class: int, spread: str = "", num_hops: int = 4
     ) -> Profile:
-        """Return the engine's profile on a network of that access rate and base round trip."""
+        """Return the engine's profile on a network of that access rate and base round trip, over so many links."""
         found = Profile()
         found.transport = KINDS.index(self.kind)
         found.recovery = RECOVERIES.index(self.recovery)
@@ -86,7 +97,12 @@ class TransportSet:
         bdp = rate_Bps * rtt_s
         for name, value in self.numbers.items():
             if name in _TIMES:
-                setattr(found, f"{name}_ps", max(1, round(units.time(value) * _PS)))
+                least = 0 if name in _MAY_BE_ZERO else 1
+                setattr(found, f"{name}_ps", max(least, round(units.time(value) * _PS)))
+            elif name in _FLAGS:
+                setattr(found, name, bool(value))
+            elif name == "hop_share":
+                found.hop_ps = round(float(value) * rtt_s / num_hops * _PS)
             elif name in _BDP:
                 setattr(found, _BDP[name], max(float(value) * bdp, 1.0))
             elif name in _RTT:
@@ -129,7 +145,18 @@ def transport_set(name: str, changes: Mapping[str, Any] | None = None) -> Transp
 
 def read_set(name: str, row: Mapping[str, Any]) -> TransportSet:
     """Return one set from its row, every key checked."""
-    known = _OURS | _TIMES | _PLAIN | set(_BDP) | set(_RTT) | set(_SHARES) | set(_RATES) | set(_PACKETS)
+    known = (
+        _OURS
+        | _TIMES
+        | _PLAIN
+        | _FLAGS
+        | {"hop_share"}
+        | set(_BDP)
+        | set(_RTT)
+        | set(_SHARES)
+        | set(_RATES)
+        | set(_PACKETS)
+    )
     for key in row.keys() - known:
         raise SimulationError(
             f'transport "{name}" has no parameter "{key}".', hint=f"Known: {', '.join(sorted(known))}."

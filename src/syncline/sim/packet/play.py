@@ -21,7 +21,7 @@ from syncline.sim.packet.loaded import Background, simulate_loaded
 from syncline.sim.packet.network import PacketNetwork
 from syncline.sim.packet.options import PacketOptions, TrafficClass
 from syncline.sim.packet.outcome import Completion, Outcome, Progress
-from syncline.sim.packet.posting import Job
+from syncline.sim.packet.posting import PacketJob
 from syncline.sim.packet.run import simulate
 from syncline.sim.packet.traffic import Traffic, messages
 from syncline.sim.play import JobReport, Report, gpu, play, program_of
@@ -33,7 +33,7 @@ _MOST_WEIGHT = 1000
 
 
 @dataclass(frozen=True)
-class PacketJob(JobReport):
+class PacketJobReport(JobReport):
     """What came of one job packet by packet, and how long it takes at flow level."""
 
     traffic_class: int
@@ -56,7 +56,7 @@ class PacketReport:
     """A scenario played packet by packet; `flow` is the same at flow level, without what only packets have."""
 
     outcome: Outcome
-    jobs: tuple[PacketJob, ...]
+    jobs: tuple[PacketJobReport, ...]
     others: tuple[Other, ...]
     classes: tuple[str, ...]
     flow: Report
@@ -102,7 +102,7 @@ def play_packets(
         begin = max([part.start, *(outcome.job_end_s(numbers[other][-1]) for other in part.after)])
         alone = simulate(network, [_alone(jobs[n], mine[0]) for n in mine], options)
         reports.append(
-            PacketJob(
+            PacketJobReport(
                 part.name,
                 part.tenant,
                 at_flow.num_ranks,
@@ -196,9 +196,9 @@ def _with_classes(options: PacketOptions, ranks: Mapping[Key, int]) -> PacketOpt
 
 def _jobs(
     scenario: Scenario, network: PacketNetwork, ranks: Mapping[Key, int]
-) -> tuple[list[Job], dict[str, list[int]]]:
+) -> tuple[list[PacketJob], dict[str, list[int]]]:
     """Return the engine's jobs, and by name the numbers of each part's repetitions."""
-    jobs: list[Job] = []
+    jobs: list[PacketJob] = []
     numbers: dict[str, list[int]] = {}
     for part in scenario.jobs:
         program = program_of(network.fabric, part)
@@ -207,11 +207,11 @@ def _jobs(
             after = (len(jobs) - 1,) if repetition else tuple(numbers[other][-1] for other in part.after)
             numbers[part.name].append(len(jobs))
             jobs.append(
-                Job(
+                PacketJob(
                     program,
                     part.size,
                     part.name,
-                    part.start,
+                    part.start + repetition * part.period,
                     after,
                     part.compute,
                     ranks[_key(part)],
@@ -222,10 +222,10 @@ def _jobs(
     return jobs, numbers
 
 
-def _alone(job: Job, first: int) -> Job:
+def _alone(job: PacketJob, first: int) -> PacketJob:
     """Return a repetition of a job as it would be with the cluster to itself, from time 0."""
     after = tuple(other - first for other in job.after if other >= first)
-    return Job(job.program, job.size_bytes, job.name, 0.0, after, job.compute_s, job.traffic_class)
+    return PacketJob(job.program, job.size_bytes, job.name, 0.0, after, job.compute_s, job.traffic_class)
 
 
 def _stream(network: PacketNetwork, stream: Stream, number: int) -> Traffic:

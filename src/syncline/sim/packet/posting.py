@@ -19,16 +19,16 @@ from numpy.typing import ArrayLike, NDArray
 from syncline.errors import SimulationError
 from syncline.fabric.distance import chips_forward
 from syncline.program import Program
-from syncline.sim.engine import Paths
+from syncline.sim.flow.engine import Paths
+from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
+from syncline.sim.flow.wired import Wired, wire
 from syncline.sim.packet.network import Floats, Ints, Longs, PacketNetwork
 from syncline.sim.packet.options import PacketOptions
 from syncline.sim.packet.traffic import Traffic
-from syncline.sim.routing import Network, NetworkOptions
-from syncline.sim.wired import Wired, wire
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class PacketJob:
     """One program, when it starts, after which other jobs, and in which traffic class it sends.
 
     `cap_Bps` is the most a connection may have; `slow` divides the rate of all that a rank sends or receives.
@@ -97,10 +97,10 @@ class Posting:
     _wait_for: list[Longs] = field(default_factory=list)
 
     @cached_property
-    def plain(self) -> Network:
+    def plain(self) -> FlowNetwork:
         """The fabric's routes, one path a connection: they say through which NICs a message goes."""
         seed = self.options.seed % (1 << 31)
-        network = Network(
+        network = FlowNetwork(
             self.network.fabric, NetworkOptions("ecmp", seed, "ideal", cross_rail=self.options.cross_rail)
         )
         network.routes = self.network.routes
@@ -256,13 +256,17 @@ def add_traffic(into: Posting, traffic: Traffic, number: int) -> Longs:
     if len(traffic) == 0:
         return np.zeros(0, np.int64)
     width = len(into.network.fabric.devices)
-    unique, at = np.unique((traffic.src * width + traffic.dst) * 8 + traffic.traffic_class, return_inverse=True)
+    key = (traffic.src * width + traffic.dst) * 8 + traffic.traffic_class
+    unique, at = np.unique(key, return_inverse=True)
+    turn = np.zeros(len(unique), np.int64)
+    if traffic.connections == "own":
+        unique, turn, at = key, _turns(at), np.arange(len(key))
     pair, kind = np.divmod(unique, 8)
     over, delay = np.zeros(len(unique), np.int64), np.zeros(len(unique), np.int64)
     for each in np.unique(kind).tolist():
         rows = np.flatnonzero(kind == each)
-        wires = into.plain.wire(pair[rows] // width, pair[rows] % width, np.zeros(len(rows), np.int64))
-        ways = into.connect(wires.paths, pair[rows], each, traffic.cap_Bps)
+        wires = into.plain.wire(pair[rows] // width, pair[rows] % width, turn[rows])
+        ways = into.connect(wires.paths, pair[rows] + 104_729 * turn[rows], each, traffic.cap_Bps)
         over[rows], delay[rows] = ways.over, ways.delay_ps
     waiting = traffic.after >= 0
     if waiting.any() and into.options.queue_pairs > 1:
@@ -274,7 +278,21 @@ def add_traffic(into: Posting, traffic: Traffic, number: int) -> Longs:
     return first + np.arange(parts * len(traffic))
 
 
-def add_job(into: Posting, job: Job, number: int, after: Longs) -> Longs:
+def _turns(group: Longs) -> Longs:
+    """Return for each row how many of its group came before it.
+
+    >>> _turns(np.array([5, 7, 5, 5])).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(group, kind="stable")
+    ordered = group[order]
+    first = np.searchsorted(ordered, ordered)
+    turn = np.zeros(len(group), np.int64)
+    turn[order] = np.arange(len(group)) - first
+    return turn
+
+
+def add_job(into: Posting, job: PacketJob, number: int, after: Longs) -> Longs:
     """Append a program, step after step; returns the tasks at whose end it is done. `after` are tasks it waits for."""
     compute = round(job.compute_s * 1e12)
     start = round(job.start_s * 1e12)
@@ -288,7 +306,7 @@ def add_job(into: Posting, job: Job, number: int, after: Longs) -> Longs:
     return last
 
 
-def _add_step(into: Posting, wired: Wired, job: Job, number: int, start: Longs) -> Longs:
+def _add_step(into: Posting, wired: Wired, job: PacketJob, number: int, start: Longs) -> Longs:
     finals: list[Longs] = []
     label = np.arange(len(wired.wires.first)) + 65_537 * number
     ways = into.connect(wired.wires.paths, label, job.traffic_class, _caps(wired, job))
@@ -318,7 +336,7 @@ def _add_step(into: Posting, wired: Wired, job: Job, number: int, start: Longs) 
     return done + np.arange(len(together))
 
 
-def _caps(wired: Wired, job: Job) -> Floats:
+def _caps(wired: Wired, job: PacketJob) -> Floats:
     """Return the most each connection of a job may have."""
     cap = np.full(len(wired.wires.first), job.cap_Bps)
     slow, last = np.ones(wired.num_vertices), job.program.num_ranks - 1

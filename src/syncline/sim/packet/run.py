@@ -2,7 +2,7 @@
 
 network = packet_network(load("fat-tree-1024"))
 outcome = simulate(network, [permutation(network.fabric, 2e6)], PacketOptions(transport="ndp"))
-outcome.completion, outcome.counters["drops"], outcome.timeline()
+outcome.completion, outcome.counters["drops"], packet_timeline(outcome)
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import numpy as np
 
 from syncline._native.packet import ClassRule, Draft, Engine
 from syncline.errors import SimulationError
+from syncline.sim.packet.change import LinkChange
 from syncline.sim.packet.network import Floats, Longs, PacketNetwork
 from syncline.sim.packet.options import ENGINE_ROUTING, PacketOptions
 from syncline.sim.packet.outcome import Outcome, Progress, Sampled
 from syncline.sim.packet.parameters import Marks, TransportSet
-from syncline.sim.packet.posting import Block, Job, Posted, Posting, add_job, add_traffic
+from syncline.sim.packet.posting import Block, PacketJob, Posted, Posting, add_job, add_traffic
 from syncline.sim.packet.traffic import Traffic
 
 STATES = ("running", "finished", "deadlock", "stalled")
@@ -29,25 +30,14 @@ _FOREVER = (1 << 62) - 1
 
 
 @dataclass(frozen=True)
-class LinkChange:
-    """From `time_s` on the cable of a link has `factor` of its rate, both ways; 0: it is down.
-
-    Switches route around it `reroute_s` later; None: they never learn of it.
-    """
-
-    time_s: float
-    link: int
-    factor: float = 0.0
-    reroute_s: float | None = 1e-3
-
-
-@dataclass(frozen=True)
 class Watching:
-    """What is written down every `every_s`: queues of links and rates of connections."""
+    """What is written down: queues of links and rates of connections every `every_s`, packets that `capture` sends."""
 
     every_s: float
     links: tuple[int, ...] = ()
     flows: tuple[int, ...] = ()
+    capture: tuple[int, ...] = ()
+    capture_most: int = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +48,7 @@ class Run:
     network: PacketNetwork
     options: PacketOptions
     blocks: tuple[Block, ...]
-    jobs: tuple[Job | Traffic, ...]
+    jobs: tuple[PacketJob | Traffic, ...]
     watching: Watching | None
     rtt_s: float
     done_tasks: tuple[Longs, ...]
@@ -78,19 +68,20 @@ class Run:
         if watched is not None:
             ports = self.network.port_of_link[list(watched.links)] if watched.links else np.zeros(0, np.int64)
             sampled = Sampled.of(self.engine.samples(), watched.links, ports, watched.flows)
+        captured = self.engine.captured() if watched is not None and watched.capture else {}
         return Outcome(
             self.network, self.options, self.blocks, self.jobs, state,
             self.engine.begin_ps() / 1e12, self.engine.end_ps() / 1e12, self.engine.now_ps / 1e12,
             self.engine.counters(), self.engine.ports(), sampled, cpu_s, self.rtt_s,
             tuple(self.network.port_name(int(port)) for port in self.engine.cycle()), self.done_tasks,
             self.num_flows, self.posted, self.engine.last_sent_ps() / 1e12,
-            self.engine.limited_ps() / 1e12, self.engine.flows(), self.changes,
+            self.engine.limited_ps() / 1e12, self.engine.flows(), self.changes, captured,
         )  # fmt: skip
 
 
 def prepare(
     network: PacketNetwork,
-    loads: Sequence[Job | Traffic],
+    loads: Sequence[PacketJob | Traffic],
     options: PacketOptions | None = None,
     *,
     changes: Sequence[LinkChange] = (),
@@ -139,7 +130,7 @@ def prepare(
 
 def simulate(
     network: PacketNetwork,
-    loads: Sequence[Job | Traffic],
+    loads: Sequence[PacketJob | Traffic],
     options: PacketOptions | None = None,
     *,
     changes: Sequence[LinkChange] = (),
@@ -159,6 +150,8 @@ def simulate(
     while state == "running":
         before = run.engine.counters()["events"]
         state = run.advance(until_s=until_s)
+        if run.options.law is not None:
+            run.options.law.check()
         found = run.engine.counters()
         if progress is not None:
             progress(Progress.of(found, run.engine.now_ps / 1e12, time.monotonic() - began))
@@ -169,7 +162,7 @@ def simulate(
     return run.outcome(state, time.process_time() - cpu)
 
 
-def _check_class(load: Job | Traffic, options: PacketOptions) -> None:
+def _check_class(load: PacketJob | Traffic, options: PacketOptions) -> None:
     top = int(load.traffic_class.max(initial=0)) if isinstance(load, Traffic) else load.traffic_class
     if top > len(options.classes):
         raise SimulationError(
@@ -199,8 +192,12 @@ def _add_rules(draft: Draft, network: PacketNetwork, options: PacketOptions, rtt
     for number, transport in enumerate(options.sets):
         profile = transport.profile(
             payload_bytes=options.payload_bytes, rate_Bps=network.access_Bps, rtt_s=rtt_s, data_class=number + 1,
-            spread=spread if transport.spread == "flow" else "",
+            spread=spread if transport.spread == "flow" else "", num_hops=network.num_hops,
         )  # fmt: skip
+        if transport.kind == "custom":
+            if options.law is None or number != 0:
+                raise SimulationError('kind "custom" needs a law.', hint="Use law.with_law, or --law FILE.")
+            profile.law = options.law.address
         if transport.kind == "slotted":
             profile.num_slots = max(1, len(network.endpoints))
         if options.routing in ("adaptive", "valiant", "ugal") and transport.recovery == "go-back-n":
@@ -313,3 +310,5 @@ def _add_watching(draft: Draft, network: PacketNetwork, watching: Watching, num_
             f"cannot watch connection {bad[0]}; there are {num_flows}." if bad else "watch every how long?"
         )
     draft.sampling(max(1, round(watching.every_s * 1e12)), ports.astype(np.int32), np.array(watching.flows, np.int32))
+    caught = np.array([port_of(network, link) for link in watching.capture], np.int32)
+    draft.capture(caught, watching.capture_most)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,7 @@ from syncline.fabric.distance import chips_forward
 
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Connections = Literal["own", "shared"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,8 @@ class Traffic:
     name: str = "traffic"
     cap_Bps: float = np.inf
     """The most each connection may have."""
+    connections: Connections = "own"
+    """`own`: a connection a message, as a new flow has. `shared`: those of one pair and class follow each other."""
 
     def __len__(self) -> int:
         return len(self.src)
@@ -78,7 +82,12 @@ HADOOP = Sizes(
     "Hadoop of Facebook, Roy et al., SIGCOMM 2015, as digitised in the HPCC authors' traffic generator",
 )
 STORAGE = Sizes((4096, 65536, 1 << 20, 4 << 20), (0.0, 0.5, 0.9, 1.0), "ours: small metadata, reads of 64 KiB to 4 MiB")
-SIZES = {"websearch": WEB_SEARCH, "hadoop": HADOOP, "storage": STORAGE}
+COLLECTIVES = Sizes(
+    (8 << 10, 64 << 10, 512 << 10, 1 << 20, 4 << 20, 25 << 20),
+    (0.0, 0.15, 0.35, 0.55, 0.85, 1.0),
+    "ours: pipeline and expert messages of 8 KiB to 1 MiB, ring chunks of 1 to 4 MiB, buckets of up to 25 MiB (DDP's)",
+)
+SIZES = {"websearch": WEB_SEARCH, "hadoop": HADOOP, "storage": STORAGE, "collectives": COLLECTIVES}
 
 
 def messages(
@@ -89,6 +98,7 @@ def messages(
     *,
     after: ArrayLike = -1,
     name: str = "traffic",
+    connections: Connections = "own",
 ) -> Traffic:
     """Return messages from columns; one value stands for all."""
     a, b, size, start, wait = np.broadcast_arrays(
@@ -106,7 +116,14 @@ def messages(
             raise SimulationError(f"message {int(np.argmax(bad))} of {name} {what}.")
     zero = np.zeros(len(a), np.int64)
     return Traffic(
-        a.copy(), b.copy(), np.round(size).astype(np.int64), start.astype(np.float64), zero, wait.copy(), name
+        a.copy(),
+        b.copy(),
+        np.round(size).astype(np.int64),
+        start.astype(np.float64),
+        zero,
+        wait.copy(),
+        name,
+        connections=connections,
     )
 
 

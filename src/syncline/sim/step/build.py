@@ -9,6 +9,7 @@ from syncline.errors import SimulationError
 from syncline.sim.step.case import Case, case_of
 from syncline.sim.step.exchange import ALGORITHMS
 from syncline.sim.step.machine import Machine
+from syncline.sim.step.recipe import casts_of, recipe_rate
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 from syncline.workload.software import Facts, facts_of
@@ -22,10 +23,17 @@ ADAPTERS = 0.01
 #: What the vendor's first year of tuning gains (library heuristics, fused and overlapped products): the same GPT-3 on
 #: H100 ran 5 to 15 % faster with NeMo 24.07 to 25.11 than with 23.09.
 MATURE = 1.07
+#: Peak reserved over peak allocated, less one: PyTorch's caching allocator leaves holes that `expandable_segments`
+#: mostly closes; XLA lays a step out before it runs.
+FRAGMENTATION = {"caching": 0.04, "expandable": 0.02, "planned": 0.01}
 #: Software before this year has the older of cuDNN's attention kernels, where a part knows two.
 CUDNN_YEAR = 2025
 #: What repeating part of the forward repeats: matrix products, attention core, memory-bound work, TP exchanges.
-REDO = {"none": (0.0, 0.0, 0.0, 0.0), "full": (1.0, 1.0, 1.0, 1.0), "selective-op": (0.5, 0.0, 0.8, 0.0)}
+#: `partial-50` repeats half of a stage's layers whole (Megatron's block method).
+REDO = {
+    "none": (0.0, 0.0, 0.0, 0.0), "full": (1.0, 1.0, 1.0, 1.0), "selective-op": (0.5, 0.0, 0.8, 0.0),
+    "partial-25": (0.25, 0.25, 0.25, 0.25), "partial-50": (0.5, 0.5, 0.5, 0.5), "partial-75": (0.75, 0.75, 0.75, 0.75),
+}  # fmt: skip
 
 
 def build_case(job: Job, machine: Machine, facts: Facts | None = None) -> Case:
@@ -69,7 +77,7 @@ def run_columns(job: Job, facts: Facts) -> dict[str, Any]:
         "micro": job.batch.micro, "num_micro": job.num_micro, "sequence": job.batch.sequence,
         "sequence_parallel": float(facts.sequence_parallel and split.tp > 1),
         "redo_gemm": gemm, "redo_last": float(not facts.early_stop), "redo_attention": attention, "redo_memory": memory,
-        "redo_tp": tp, "fp8": float(job.precision in ("fp8", "fp4")), "flash": float(facts.attention != "unfused"),
+        "redo_tp": tp, "fp8": casts_of(job, facts), "flash": float(facts.attention != "unfused"),
         "triton": float(facts.attention == "triton"), "eager": float(not facts.compiled),
         "wgrad_bytes": facts.accumulate_bytes, "grad_bytes": facts.gradient_bytes, "param_bytes": facts.parameter_bytes,
         "state_bytes": STATE_BYTES[facts.fused_optimizer], "sharded_state": float(split.sharded_state),
@@ -78,7 +86,10 @@ def run_columns(job: Job, facts: Facts) -> dict[str, Any]:
         "ulysses": float(split.context == "ulysses"), "p2p_sliced": float(facts.sliced_p2p),
         "p2p_exposed": 0.15 if facts.sliced_p2p else 1.0, "bubble_share": 1 / 3 if zero_bubble else 1.0,
         "even_head": float(split.pp > 1 and layers % chunks != 0 and (layers + 2) % chunks == 0),
-        "host_share": HOST_SHARE["graphs" if facts.cuda_graphs else "drop" if job.token_drop else "dropless"],
+        "host_share": min(
+            facts.routing, HOST_SHARE["graphs" if facts.cuda_graphs else "drop" if job.token_drop else "dropless"]
+        ),
+        "expert_passes": facts.expert_passes, "ep_exposed": facts.ep_exposed,
         "scatter_each": float((facts.scatter_each and split.pp > 1) or split.zero == "2"),
         "sync_every": job.sync.period, "stale": float(job.sync.staleness > 0),
         "encoded": float(job.sync.codec != PLAIN),
@@ -97,12 +108,28 @@ def kept_columns(job: Job, facts: Facts) -> dict[str, Any]:
     states = {"sgd": 8.0, "adafactor": 4.1, "muon": 8.0}.get(optimizer, 12.0) - (4.0 if wide else 0.0)
     return {
         "weight_bytes": 4.0 if wide else 2.0,
-        "main_grad_bytes": facts.gradient_bytes,
+        "main_grad_bytes": facts.main_grad_bytes,
         "optimizer_bytes": states,
+        "dropout": float(facts.dropout),
+        "ffn_kept": _kept_widths(job, facts),
+        "fragmentation": FRAGMENTATION[facts.allocator],
+        "offload_state": float(job.offload in ("optimizer", "both")),
+        "offload_kept": job.offload_share * (job.offload in ("activations", "both")),
         "shard_grads": float(split.zero in ("2", "3", "fsdp", "hsdp")),
         "shard_params": float(split.sharded_params),
         "gpipe": float(split.schedule == "gpipe"),
     }
+
+
+def _kept_widths(job: Job, facts: Facts) -> float:
+    """Return how many tensors of a block's width are kept: input and output of the activation function, and the gate.
+
+    Uncompiled PyTorch keeps the activation of the gate beside its product; a fused kernel (xformers, Liger) keeps gate
+    and up projection and makes the product again.
+    """
+    if not (isinstance(job.model, Shape) and job.model.gated):
+        return 2.0
+    return 2.0 if facts.fused_act else (3.0 if facts.compiled else 4.0)
 
 
 def frozen_columns(job: Job, facts: Facts) -> dict[str, Any]:
@@ -112,8 +139,10 @@ def frozen_columns(job: Job, facts: Facts) -> dict[str, Any]:
         "grad_bytes": ADAPTERS * facts.gradient_bytes,
         "param_bytes": facts.parameter_bytes * (1.0 if sharded else ADAPTERS),
         "state_bytes": ADAPTERS * STATE_BYTES[facts.fused_optimizer],
-        "main_grad_bytes": ADAPTERS * facts.gradient_bytes,
+        "main_grad_bytes": ADAPTERS * facts.main_grad_bytes,
         "optimizer_bytes": 12.0 * ADAPTERS + (2.0 if sharded else 0.0),
+        # Frozen weights are only multiplied with: they are kept in the precision of the products.
+        "weight_bytes": {"fp8": 1.0, "fp4": 1.0}.get(job.precision, 4.0 if job.precision in ("fp32", "tf32") else 2.0),
     }
 
 
@@ -136,12 +165,13 @@ def machine_columns(job: Job, machine: Machine, facts: Facts) -> dict[str, Any]:
     capped = machine.power_scale * machine.derate if slow_kernel else 1.0
     hopper = machine.gpu.architecture == "Hopper"
     tuned = MATURE if facts.framework == "nemo" and job.software.year >= machine.matures else 1.0
+    scaled = recipe_rate(job, machine.gpu.architecture)
     return {
-        "rate_gemm": machine.rate(job.precision) * tuned, "rate_bf16": machine.rate(plain) * tuned,
+        "rate_gemm": machine.rate(job.precision) * tuned * scaled, "rate_bf16": machine.rate(plain) * tuned,
         "hbm_Bps": machine.hbm_Bps, "num_sms": machine.num_sms,
         "nvlink_Bps": machine.nvlink_Bps, "nic_Bps": max(machine.nic_Bps, 1.0),
-        "domain": machine.domain, "hop_s": machine.hop_s, "long_s": machine.long_s,
-        "stage_Bps": machine.stage_Bps or max(machine.nic_Bps, 1.0), "stage_wait_s": machine.stage_wait_s,
+        "host_Bps": max(machine.host_Bps, 1.0),
+        "domain": machine.domain, "hop_s": machine.hop_s, **machine.reach.columns(),
         "served_ports": job.sync.servers * machine.gpus_per_host if job.sync.method == "parameter-server" else 0,
         "memory_bytes": machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1),
         "kernel": machine.attention[kernel] / capped / tuned, "triton": float(facts.attention == "triton" and hopper),

@@ -17,6 +17,15 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 
+def pick(condition: Any, yes: Any, no: Any) -> Floats:
+    """Return `np.where`, without the pass over all rows where a block has one condition for all of them."""
+    if np.ndim(condition) == 0:
+        chosen: Floats = np.asarray(yes if condition else no)
+        return chosen
+    rows: Floats = np.where(condition, yes, no)
+    return rows
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """Columns; every field is a number or an array that broadcasts with the others."""
@@ -59,7 +68,7 @@ class Case:
     redo_attention: Floats
     redo_memory: Floats
     redo_tp: Floats  # share of the forward tensor-parallel exchanges that is repeated
-    fp8: Floats
+    fp8: Floats  # passes over memory that casts cost, one fused pass a product = 1; 0 without casts
     flash: Floats
     kernel: Floats  # speed of the attention kernel, cuDNN on this part = 1
     triton: Floats  # 1: the kernel's speed is the fitted constant instead
@@ -83,6 +92,8 @@ class Case:
     bubble_share: Floats  # of the 1F1B bubble: 1 for 1F1B and GPipe, 1/3 for zero-bubble
     even_head: Floats  # 1: embedding and head count as layers when the pipeline is cut
     host_share: Floats  # of the host time that routing costs: 1, less without synchronisation or with CUDA graphs
+    expert_passes: Floats  # over the hidden vector of a routed token, forward
+    ep_exposed: Floats  # of dispatch and combine, against the fitted share
     scatter_each: Floats  # 1: gradients are reduced after every micro-batch, although parameters stay gathered
     sync_every: Floats  # steps between synchronisations of the replicas
     algorithm: Floats  # of the gradient exchange, 1 on as `exchange.ALGORITHMS`; 0: the best
@@ -98,6 +109,11 @@ class Case:
     shard_grads: Floats
     shard_params: Floats
     gpipe: Floats
+    dropout: Floats  # 1: masks are kept
+    ffn_kept: Floats  # tensors of the block's width that are kept: 2 + gated, one less where the product is remade
+    fragmentation: Floats  # share of what moves that the allocator loses
+    offload_state: Floats  # 1: optimizer state lives on the host
+    offload_kept: Floats  # share of the kept activations that waits on the host
     # The machine
     rate_gemm: Floats
     rate_bf16: Floats
@@ -105,11 +121,20 @@ class Case:
     num_sms: Floats
     nvlink_Bps: Floats
     nic_Bps: Floats
+    host_Bps: Floats  # to the memory of the host, one way
     domain: Floats
     hop_s: Floats  # latency of one exchange beyond the domain
-    long_s: Floats  # one way over lines between sites that data-parallel rings cross
-    stage_Bps: Floats  # network rate between stages
-    stage_wait_s: Floats  # that a micro-batch waits because stages are on different sites
+    rack_gpus: Floats  # ranks that a rack, pod or site holds, and what leaves it; infinite: no limit
+    rack_Bps: Floats
+    pod_gpus: Floats
+    pod_Bps: Floats
+    site_gpus: Floats
+    site_Bps: Floats
+    site_s: Floats  # one way over the lines between sites
+    hashed: Floats  # share of a port that flows keep beyond a rack
+    dealt: Floats  # 1: hosts are dealt to racks, not filled in order
+    dealt_over: Floats  # ranks of the fabric that a job is dealt over; 0: it has its own racks only
+    staged: Floats  # 1: stages of a pipeline are what is split between sites
     memory_bytes: Floats
 
     @property

@@ -89,12 +89,6 @@ def default_constants() -> Constants:
     return Constants(Fitted(**document()["fitted"]))
 
 
-def expected_error(experts: bool) -> dict[str, float | str]:
-    """Return how far published runs were from predictions by constants that never saw their source."""
-    group: dict[str, float] = document()["left_out_errors"]["experts" if experts else "dense"]
-    return {"median": group["median"], "p90": group["p90"], "of": "published runs, their source left out of the fit"}
-
-
 @cache
 def left_out_constants() -> dict[str, Constants]:
     """Return the constants fitted without each source, by source."""

@@ -12,18 +12,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncline.sim.step.case import Case, Floats
+from syncline.sim.step.case import Case, Floats, pick
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.exchange import Buffer, Windows, extra_s
 from syncline.sim.step.experts import ExpertTime, expert_params, expert_part
+from syncline.sim.step.kept import kept_per_token
 from syncline.sim.step.kernels import attention_s, memory_s
 from syncline.sim.step.layer import LayerTime, dense_layer, head_s
 from syncline.sim.step.network import (
+    all_ranks,
     gather_s,
     head_exchange_s,
     inside,
     neighbour_Bps,
     ring_attention_s,
+    stage_line_Bps,
     tp_exchange_s,
 )
 
@@ -36,7 +39,7 @@ class StepCost:
     tp: Floats  # exposed tensor-parallel exchanges
     cp: Floats
     ep: Floats
-    host: Floats  # waiting for the host to route tokens
+    host: Floats  # waiting for the host: to route tokens, for activations that were offloaded
     fsdp: Floats  # exposed gathers and scatters, and the compute they slow
     dp: Floats  # exposed gradient and parameter exchange
     p2p: Floats
@@ -68,7 +71,7 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     embedding = memory_s(c, k, 6 * c.tokens * c.hidden)
     head = forward_head + backward_head + embedding
     tp_call = tp_exchange_s(c, k)
-    cp_call = np.where(c.ulysses > 0, head_exchange_s(c, k), ring_attention_s(c, k))
+    cp_call = pick(c.ulysses > 0, head_exchange_s(c, k), ring_attention_s(c, k))
     waits = _layer_waits(c, k, experts, tp_call, cp_call)
     host = c.moe_layers / c.layers * experts.host
     compute = _per_stage(c, layer.total, head)
@@ -80,26 +83,50 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     dp, dp_wire = _replicated(c, k, layer, per_stage)
     optimizer = c.state_bytes * owned_params(c) / c.hbm_Bps
     m = c.num_micro
+    away = np.zeros(())
+    if np.any((c.offload_state > 0) | (c.offload_kept > 0)):
+        optimizer, away = (
+            optimizer + _state_away(c),
+            m * _kept_away(c, per_stage * layer.forward, per_stage * layer.behind),
+        )
     # What a layer waits for, scaled like its compute where the pace-setting stage has more than the mean of layers.
     share = (paced - compute) / np.maximum(waits.tp + waits.cp + waits.ep + host, 1e-30)
     parts = {name: m * share * value for name, value in (("tp", waits.tp), ("cp", waits.cp), ("ep", waits.ep))}
     doublings = np.log2(np.maximum(c.dp * c.cp * c.tp / c.domain, 1.0))
     fixed = k.held.step_s + c.fsdp * k.held.per_doubling * doublings * m * paced
-    busy = m * paced + bubble + p2p + fsdp
+    busy = m * paced + bubble + p2p + fsdp + away
     dp, dp_wire = _other_ways(c, k, (dp, dp_wire), per_stage * layer.behind, busy + optimizer + fixed)
     codec = _coding(c)
     total = busy + dp + optimizer + fixed + codec
     return StepCost(
-        compute=m * compute, tp=parts["tp"], cp=parts["cp"], ep=parts["ep"], host=m * share * host, fsdp=fsdp, dp=dp,
-        p2p=p2p, bubble=bubble, optimizer=optimizer, codec=codec, fixed=fixed, total=total, layer=layer,
+        compute=m * compute, tp=parts["tp"], cp=parts["cp"], ep=parts["ep"], host=m * share * host + away, fsdp=fsdp,
+        dp=dp, p2p=p2p, bubble=bubble, optimizer=optimizer, codec=codec, fixed=fixed, total=total, layer=layer,
         head=(forward_head, backward_head), tp_call=tp_call, dp_wire=dp_wire, fsdp_wire=fsdp_wire, p2p_wire=p2p_wire,
         ep_call=experts.exchange, cp_call=cp_call,
     )  # fmt: skip
 
 
+#: One GPU's share of the host's memory rate; an Adam on the host reads and writes 28 bytes a parameter.
+HOST_ADAM_Bps = 40e9
+
+
+def _state_away(c: Case) -> Floats:
+    """Return the time of an optimizer on the host: gradients down, the update, parameters up."""
+    moved = (c.main_grad_bytes + c.weight_bytes) / c.host_Bps + 28.0 / HOST_ADAM_Bps
+    return c.offload_state * owned_params(c) * moved
+
+
+def _kept_away(c: Case, forward: Floats, backward: Floats) -> Floats:
+    """Return what one micro-batch waits for activations on their way to the host and back, beyond its compute."""
+    share = c.offload_kept
+    each = share * c.tokens * kept_per_token(c)[0] * c.layers / c.pp / c.host_Bps
+    # The layers that stay are the last ones: what leaves may still be on its way while those go back.
+    return np.maximum(each - forward - (1 - share) * backward, 0.0) + np.maximum(each - backward, 0.0)
+
+
 def _launched(c: Case, k: Constants, layer: LayerTime) -> LayerTime:
     """Return a layer that is never faster than the host launches it: small micro-batches of small models wait."""
-    floor = np.where(c.eager > 0, k.held.launch_eager_s, k.held.launch_fused_s)
+    floor = pick(c.eager > 0, k.held.launch_eager_s, k.held.launch_fused_s)
     slower = np.maximum(floor / np.maximum(layer.total, 1e-12), 1.0)
     return LayerTime(layer.forward * slower, layer.backward * slower, layer.redo * slower)
 
@@ -133,12 +160,12 @@ def _layer_waits(c: Case, k: Constants, experts: ExpertTime, tp_call: Floats, cp
     # Forward 2, backward 2; where the experts are not split over the TP ranks a layer with experts has only those of
     # its attention.
     calls = (4 + 2 * c.redo_tp) * (1 - share / 2)
-    tp = calls * tp_call * np.where(c.tp_overlap > 0, k.fitted.x_tp, 1.0)
+    tp = calls * tp_call * pick(c.tp_overlap > 0, k.fitted.x_tp, 1.0)
     core, core_back = attention_s(c, k)
     ring = np.maximum(cp_call - core, 0.0) * (1 + c.redo_tp) + np.maximum(2 * cp_call - core_back, 0.0)
     # Attention needs all of an exchange before it starts, so nothing hides Ulysses.
-    cp = np.where(c.ulysses > 0, cp_call * (3 + c.redo_tp), ring)
-    ep = share * (4 + 2 * c.redo_tp) * experts.exchange * k.fitted.x_ep
+    cp = pick(c.ulysses > 0, cp_call * (3 + c.redo_tp), ring)
+    ep = share * (4 + 2 * c.redo_tp) * experts.exchange * k.fitted.x_ep * c.ep_exposed
     return _Waits(tp, cp, ep)
 
 
@@ -152,17 +179,17 @@ def _per_stage(c: Case, layer: Floats, head: Floats) -> Floats:
     divides = np.abs(mean - np.round(mean)) < 1e-9
     # Layers that do not divide are laid out by hand, the head's stage getting fewer: nearly level.
     level = np.maximum(alone / c.pp, np.ceil(mean) * layer * (1 - 1e-9))
-    uneven = np.where(divides, mean * layer + head, level)
-    return np.where(c.pp > 1, np.where(c.even_head > 0, counted, uneven), alone)
+    uneven = pick(divides, mean * layer + head, level)
+    return pick(c.pp > 1, pick(c.even_head > 0, counted, uneven), alone)
 
 
 def layer_params(c: Case) -> Floats:
     """Return the parameters that one rank holds of a mean layer, routed experts not among them."""
-    attention = np.where(
+    attention = pick(
         c.kv_rank == 0,
         c.hidden * ((c.heads + c.kv_heads) * c.qk_size + c.kv_heads * c.v_size),
         c.hidden * (c.q_rank + c.kv_rank + c.rope_size)
-        + np.where(c.q_rank > 0, c.q_rank, c.hidden) * c.heads * c.qk_size
+        + pick(c.q_rank > 0, c.q_rank, c.hidden) * c.heads * c.qk_size
         + c.kv_rank * c.heads * (c.qk_size - c.rope_size + c.v_size),
     )
     attention = attention + c.heads * c.v_size * c.hidden
@@ -174,8 +201,8 @@ def layer_params(c: Case) -> Floats:
 def stage_params(c: Case) -> Floats:
     """Return the parameters of the heaviest stage on one rank, routed experts not among them."""
     ends = c.embedding_params + c.head_params
-    heavier = np.maximum(c.embedding_params, np.where(c.head_params > 0, c.head_params, c.embedding_params))
-    return layer_params(c) * c.layers / c.pp + np.where(c.pp > 1, heavier, ends) / c.tp
+    heavier = np.maximum(c.embedding_params, pick(c.head_params > 0, c.head_params, c.embedding_params))
+    return layer_params(c) * c.layers / c.pp + pick(c.pp > 1, heavier, ends) / c.tp
 
 
 def expert_holders(c: Case) -> Floats:
@@ -191,24 +218,31 @@ def stage_expert_params(c: Case) -> Floats:
 def owned_params(c: Case) -> Floats:
     """Return the parameters whose optimizer state one rank owns."""
     # HSDP shards inside a group and keeps whole copies between groups; otherwise the group is all replicas.
-    ranks = np.where(c.sharded_state > 0, c.shard_ranks, 1.0)
-    expert_ranks = np.where(c.sharded_state > 0, expert_holders(c), 1.0)
+    ranks = pick(c.sharded_state > 0, c.shard_ranks, 1.0)
+    expert_ranks = pick(c.sharded_state > 0, expert_holders(c), 1.0)
     return stage_params(c) / ranks + stage_expert_params(c) / expert_ranks
 
 
 def _point_to_point(c: Case, k: Constants, busy: Floats) -> tuple[Floats, Floats]:
     """Return exposed and whole time of the activations between stages, per step."""
-    size = 2 * c.tokens * c.hidden / np.where(c.p2p_sliced > 0, c.tp, 1.0)
+    size = 2 * c.tokens * c.hidden / pick(c.p2p_sliced > 0, c.tp, 1.0)
     once = size / neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp) + k.held.tp_call_s
-    wire = np.where(c.pp > 1, 2 * c.num_micro * c.virtual * once, 0.0)
+    wire = pick(c.pp > 1, 2 * c.num_micro * c.virtual * once, 0.0)
     exposed = wire * c.p2p_exposed
-    if not np.any(c.stage_Bps < c.nic_Bps):
+    line = stage_line_Bps(c)
+    if not np.any(line < np.inf):
         return exposed, wire
     # Stages on different sites: the line between them carries both ways at once beside all compute, and no faster.
-    far = 2 * c.num_micro * c.virtual * (size / (k.fitted.e_net * c.stage_Bps) + k.held.tp_call_s)
-    waits = np.maximum(c.p2p_exposed * far, far / 2 - busy) + c.stage_wait_s * c.num_micro * c.virtual
-    slow = (c.pp > 1) & (c.stage_Bps < c.nic_Bps)
-    return np.where(slow, waits, exposed), np.where(slow, far, wire)
+    each = size / (k.fitted.e_net * np.minimum(line, c.nic_Bps)) + k.held.tp_call_s
+    far = 2 * c.num_micro * c.virtual * each
+    # Chunks come back from the last stage to the first, over the same line.
+    carried = c.num_micro * (2 * c.virtual - 1) * each
+    # 1F1B keeps as many micro-batches in flight as stages follow; the way there and back comes on top for all.
+    crossings = np.ceil(all_ranks(c) / c.site_gpus)
+    late = 2 * c.site_s * crossings / c.pp * c.num_micro * c.virtual
+    waits = np.maximum(c.p2p_exposed * far, carried - busy) + late
+    slow = line < np.inf
+    return pick(slow, waits, exposed), pick(slow, far, wire)
 
 
 def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Floats, Floats]:
@@ -221,9 +255,9 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     holders, routed = expert_holders(c), expert_params(c) * c.moe_layers / c.layers
     spread = holders > 1
     if np.any(spread & (routed > 0)):
-        gather = gather + np.where(spread, gather_s(c, k, c.param_bytes * routed, holders, c.ep), 0.0)
+        gather = gather + pick(spread, gather_s(c, k, c.param_bytes * routed, holders, c.ep), 0.0)
         size_back = c.grad_bytes * c.wire_share * routed
-        scatter = scatter + np.where(spread, gather_s(c, k, size_back, holders, c.ep), 0.0)
+        scatter = scatter + pick(spread, gather_s(c, k, size_back, holders, c.ep), 0.0)
     behind = gather * c.reshard + scatter
     exposed = np.maximum(gather - layer.forward, 0.0) + np.maximum(behind - layer.behind, 0.0)
     wire = gather + behind
@@ -231,7 +265,7 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     # Every gather and scatter waits for the slowest of its ring; that skew grows with the ranks beyond one domain.
     calls = 2 + c.reshard
     slowed = slowed + calls * k.held.ring_hop_s * (ranks - inside(c, ranks, stride))
-    others = np.where(routed > 0, holders - inside(c, holders, c.ep), 0.0)
+    others = pick(routed > 0, holders - inside(c, holders, c.ep), 0.0)
     slowed = slowed + calls * k.held.ring_hop_s * others
     ends = gather_s(c, k, (c.param_bytes + c.grad_bytes) * (c.embedding_params + c.head_params) / c.tp, ranks, stride)
     first_and_last = gather + scatter + np.maximum(ends - head, 0.0)
@@ -239,11 +273,11 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     replicas = c.dp * c.cp / ranks
     local = size * c.layers / ranks
     between = 2 * gather_s(c, k, c.grad_bytes * c.wire_share * local, replicas, c.tp * ranks)
-    hybrid = np.where(replicas > 1, np.maximum(k.held.least_exposed * between, between - c.layers * layer.behind), 0.0)
+    hybrid = pick(replicas > 1, np.maximum(k.held.least_exposed * between, between - c.layers * layer.behind), 0.0)
     hybrid, between = hybrid / c.sync_every, between / c.sync_every
     on = c.fsdp > 0
-    whole = c.num_micro * (c.layers * wire + ends) + np.where(replicas > 1, between, 0.0)
-    return np.where(on, c.num_micro * per_micro + hybrid, 0.0), np.where(on, whole, 0.0)
+    whole = c.num_micro * (c.layers * wire + ends) + pick(replicas > 1, between, 0.0)
+    return pick(on, c.num_micro * per_micro + hybrid, 0.0), pick(on, whole, 0.0)
 
 
 def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> tuple[Floats, Floats]:
@@ -255,30 +289,30 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
     back = gather_s(c, k, c.param_bytes * dense, n, c.tp) + gather_s(c, k, c.param_bytes * routed, m, c.ep) * (
         routed > 0
     )
-    back = np.where(c.sharded_state > 0, back, once)
+    back = pick(c.sharded_state > 0, back, once)
     least = k.held.least_exposed
     hidden = np.maximum(least * once, once - per_stage * layer.behind)
     # A plain all-reduce hides both its halves behind the backward; gathered parameters hide behind the forward.
-    window = np.where(c.sharded_state > 0, layer.forward, 0.0) * per_stage
+    window = pick(c.sharded_state > 0, layer.forward, 0.0) * per_stage
     hidden = hidden + np.maximum(least * back, back - window)
     all_reduce = np.maximum(2 * least * once, 2 * once - per_stage * layer.behind)
-    hidden = np.where(c.sharded_state > 0, hidden, all_reduce)
-    exposed = np.where(c.dp_overlap > 0, hidden, once + back) / c.sync_every
+    hidden = pick(c.sharded_state > 0, hidden, all_reduce)
+    exposed = pick(c.dp_overlap > 0, hidden, once + back) / c.sync_every
     # Reduced after every micro-batch: each scatter hides behind one backward, and slows it.
     each = np.maximum(once - per_stage * layer.behind, 0.0) + k.held.c_sm * np.minimum(once, per_stage * layer.behind)
     # ZeRO 2 does so with all but the last micro-batch, whose exchange was counted above.
-    more = np.where(c.shard_params > 0, c.num_micro + c.pp - 1, (c.num_micro > 1) * (c.num_micro + c.pp - 2))
-    each = np.where(c.scatter_each > 0, more * each, 0.0)
+    more = pick(c.shard_params > 0, c.num_micro + c.pp - 1, (c.num_micro > 1) * (c.num_micro + c.pp - 2))
+    each = pick(c.scatter_each > 0, more * each, 0.0)
     on = (c.fsdp == 0) & (n > 1)
-    times = np.where(c.scatter_each > 0, c.num_micro, 1.0)
+    times = pick(c.scatter_each > 0, c.num_micro, 1.0)
     whole = once * times + back
     extra = times * extra_s(c, k, exchanged(c), windows_of(c, layer)) / c.sync_every
     whole = whole / c.sync_every + extra
     if np.any((c.sync_every > 1) & (c.cp > 1)):  # the ranks of one sequence never part
-        near = np.where(c.sync_every > 1, 2 * gather_s(c, k, wire * dense, c.cp, c.tp), 0.0)
+        near = pick(c.sync_every > 1, 2 * gather_s(c, k, wire * dense, c.cp, c.tp), 0.0)
         exposed = exposed + np.maximum(least * near, near - per_stage * layer.behind)
         whole = whole + near
-    return np.where(on, exposed + each + extra, 0.0), np.where(on, whole, 0.0)
+    return pick(on, exposed + each + extra, 0.0), pick(on, whole, 0.0)
 
 
 def _other_ways(
@@ -292,18 +326,18 @@ def _other_ways(
         served = np.maximum(c.served_ports, 1.0) * k.fitted.e_net * c.nic_Bps
         moved = c.dp * c.tp * c.pp * size / served
         on = (c.served_ports > 0) & (c.dp > 1)
-        exposed = np.where(on, np.maximum(k.held.least_exposed * moved, moved - window), exposed)
-        wire = np.where(on, moved, wire)
+        exposed = pick(on, np.maximum(k.held.least_exposed * moved, moved - window), exposed)
+        wire = pick(on, moved, wire)
     # However late gradients may be, every step's still have to pass: a step is as long as its exchange.
-    return np.where(c.stale > 0, np.maximum(wire - busy, 0.0), exposed), wire
+    return pick(c.stale > 0, np.maximum(wire - busy, 0.0), exposed), wire
 
 
 def _coding(c: Case) -> Floats:
     """Return the time of encoding and decoding, read and written at both ends on the device, per step."""
     often = (c.fsdp > 0) | (c.scatter_each > 0)
-    times = np.where(often, c.num_micro, 1.0 / c.sync_every)
+    times = pick(often, c.num_micro, 1.0 / c.sync_every)
     size = 2 * 6.0 * (stage_params(c) + stage_expert_params(c))
-    return np.where(c.dp * c.cp > 1, c.encoded * times * size / c.hbm_Bps, 0.0)
+    return pick(c.dp * c.cp > 1, c.encoded * times * size / c.hbm_Bps, 0.0)
 
 
 def exchanged(c: Case) -> tuple[Buffer, ...]:

@@ -7,8 +7,8 @@ the rest. Their time comes from the model of NCCL's collectives.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, SimulationError
 from syncline.fabric.fabric import Fabric
 from syncline.sim.nccl import from_fabric, predict
@@ -36,7 +36,7 @@ class DecodeResult:
     all_reduce_s: float
     memory_bytes: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the result as `syncline step --json` prints it for a decode job."""
         tp, batch = self.job.parallel.tp, self.job.batch.global_
         communication = self.parts_s["all_reduce"] / self.token_time_s

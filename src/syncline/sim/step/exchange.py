@@ -4,12 +4,13 @@
 says by closed forms how far another choice is from the best, and that is added. Of one half (reduce-scatter or gather)
 of a bucket of S bytes over n ranks, g of them in each of D = n/g domains:
 
-    ring           S (n-1)/n / min(up, g out)                  + (n-D) near + D far
+    ring           S (n-1)/n / min(up, out)                    + (n-D) near + D far
     tree           the same at 0.92 of the rate                + (g-1) near + log2(D) far       (all-reduce only)
-    hierarchical   S (g-1)/g / up  +  S (D-1)/D / (g out)      + (g-1) near + (D-1) far
+    hierarchical   S (g-1)/g / up  +  S (D-1)/D / out          + (g-1) near + (D-1) far
 
-and one call each. Rings and hierarchies cross lines between sites twice, trees once. Buckets go one after another; all
-but the last hide behind the backward (gathered parameters: behind the forward), and slow it.
+and one call each; `out` is what one ring gets of the network (`network.out_Bps`). Rings and hierarchies cross lines
+between sites twice, trees once. Buckets go one after another; all but the last hide behind the backward (gathered
+parameters: behind the forward), and slow it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from syncline.sim.step.case import Case, Floats
+from syncline.sim.step.case import Case, Floats, pick
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.network import inside
+from syncline.sim.step.network import inside, long_s, out_Bps
 
 MIB = 2**20
 ALGORITHMS = ("ring", "tree", "hierarchical")
@@ -51,14 +52,14 @@ def extra_s(c: Case, k: Constants, buffers: tuple[Buffer, ...], windows: Windows
         return np.zeros(())
     least: Floats = np.full((), np.inf)
     chosen: Floats = np.full((), np.inf)
-    own = np.where(c.bucket_bytes > 0, c.bucket_bytes, BUCKETS[0])
+    own = pick(c.bucket_bytes > 0, c.bucket_bytes, BUCKETS[0])
     for code, algorithm in enumerate(ALGORITHMS, 1):
         for bucket in (*(np.asarray(float(b)) for b in BUCKETS), own):
             price = choice_s(c, k, algorithm, bucket, buffers, windows)
             least = np.minimum(least, price)
             fits = (c.algorithm == 0) | (c.algorithm == code)
             fits = fits & ((c.bucket_bytes == 0) | (c.bucket_bytes == bucket))
-            chosen = np.minimum(chosen, np.where(fits, price, np.inf))
+            chosen = np.minimum(chosen, pick(fits, price, np.inf))
     return chosen - least
 
 
@@ -72,7 +73,7 @@ def choice_s(
     apart = _slowed(c, k, grads, last, windows.backward) + _slowed(c, k, params, last_params, windows.forward)
     whole = _slowed(c, k, 2 * grads, 2 * last, windows.backward)
     # There is no tree that scatters: a sharded state rules it out.
-    return np.where(sharded, np.inf if algorithm == "tree" else apart, whole)
+    return pick(sharded, np.inf if algorithm == "tree" else apart, whole)
 
 
 def _half(
@@ -84,8 +85,8 @@ def _half(
         size = buffer[which]
         fixed, per_byte = _terms(c, k, algorithm, buffer.ranks, buffer.stride)
         on = (buffer.ranks > 1) & (size > 0)
-        total = total + np.where(on, np.ceil(size / bucket_bytes) * fixed + size * per_byte, 0.0)
-        last = np.maximum(last, np.where(on, fixed + np.minimum(bucket_bytes, size) * per_byte, 0.0))
+        total = total + pick(on, np.ceil(size / bucket_bytes) * fixed + size * per_byte, 0.0)
+        last = np.maximum(last, pick(on, fixed + np.minimum(bucket_bytes, size) * per_byte, 0.0))
     return total, last
 
 
@@ -93,25 +94,24 @@ def _terms(c: Case, k: Constants, algorithm: str, ranks: Floats, stride: Floats)
     """Return the fixed time of a bucket and the time of each of its bytes, one half of an all-reduce."""
     g = inside(c, ranks, stride)
     domains = np.maximum(ranks / g, 1.0)
-    up, out = k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * c.nic_Bps
+    up, out = k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * out_Bps(c, ranks, stride)
     near, call = k.held.ring_hop_s, k.held.tp_call_s
-    # `hop_s` has the long lines spread over the doublings of the ranks; here they count by themselves.
-    far = c.hop_s - 2 * c.long_s / np.log2(np.maximum(ranks, 2.0))
+    far, long = c.hop_s, long_s(c, ranks, stride)
     share = (ranks - 1) / ranks
     if algorithm == "hierarchical":
-        fixed = (g - 1) * near + (domains - 1) * far + 2 * c.long_s
-        per_byte = (g - 1) / g / up + (domains - 1) / domains / (g * out)
+        fixed = (g - 1) * near + (domains - 1) * far + 2 * long
+        per_byte = (g - 1) / g / up + (domains - 1) / domains / out
     elif algorithm == "tree":
-        fixed = (g - 1) * near + np.log2(domains) * far + c.long_s
-        per_byte = share / (TREE_RATE * np.minimum(up, g * out))
+        fixed = (g - 1) * near + np.log2(domains) * far + long
+        per_byte = share / (TREE_RATE * np.minimum(up, out))
     else:
-        fixed = (ranks - domains) * near + domains * far + 2 * c.long_s
-        per_byte = share / np.minimum(up, g * out)
+        fixed = (ranks - domains) * near + domains * far + 2 * long
+        per_byte = share / np.minimum(up, out)
     within = g >= ranks  # one domain: there is only the ring
-    fixed = np.where(within, (ranks - 1) * near, fixed)
-    return fixed + call, np.where(within, share / up, per_byte)
+    fixed = pick(within, (ranks - 1) * near, fixed)
+    return fixed + call, pick(within, share / up, per_byte)
 
 
 def _slowed(c: Case, k: Constants, total: Floats, last: Floats, window: Floats) -> Floats:
-    exposed = np.where(c.dp_overlap > 0, np.maximum(last, total - window), total)
+    exposed = pick(c.dp_overlap > 0, np.maximum(last, total - window), total)
     return exposed + k.held.c_sm * (total - exposed)

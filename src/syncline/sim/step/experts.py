@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncline.sim.step.case import Case, Floats
+from syncline.sim.step.case import Case, Floats, pick
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.kernels import gemm_s, memory_s
 from syncline.sim.step.layer import LayerTime, block_products, elements, products_s
+from syncline.sim.step.network import long_s, scattered_Bps
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,11 +25,14 @@ class ExpertTime:
 def expert_part(c: Case, k: Constants) -> ExpertTime:
     """Return what a layer with experts adds to its attention; zeros where the model has none."""
     has = c.experts > 0
+    if not np.any(has):  # most models: nothing to price
+        none = np.zeros(())
+        return ExpertTime(LayerTime(none, none, none), none, none)
     experts = np.maximum(c.experts, 1.0)
     local = np.maximum(experts / c.ep, 1.0)
     # Every rank of the EP group sends its share of tokens; routing is balanced, so each expert gets the mean. With
     # sequence parallelism (or experts spread over the TP ranks) a rank routes its own slice of the tokens.
-    mine = c.tokens / np.where(c.sequence_parallel > 0, c.tp, 1.0)
+    mine = c.tokens / pick(c.sequence_parallel > 0, c.tp, 1.0)
     per_expert = mine * c.top_k / local
     slow = np.maximum(per_expert, 1e-9) / (per_expert + k.fitted.m0)
     one = np.ones(())
@@ -36,15 +40,15 @@ def expert_part(c: Case, k: Constants) -> ExpertTime:
         c, k, block_products(c, c.expert_ffn, one), per_expert, c.rate_gemm * slow, local
     )
     shared_f, shared_b, _ = products_s(c, k, block_products(c, c.shared_ffn, c.tp), c.tokens, c.rate_gemm)
-    router = gemm_s(c, k, mine, np.where(has, c.experts, 0.0), c.hidden, 4.0, c.rate_bf16)
-    visited = mine * c.top_k * (8 * c.hidden + (2 + c.gated) * c.expert_ffn * (1 + c.fp8 / 3))
+    router = gemm_s(c, k, mine, pick(has, c.experts, 0.0), c.hidden, 4.0, c.rate_bf16)
+    visited = mine * c.top_k * (c.expert_passes * c.hidden + (2 + c.gated) * c.expert_ffn * (1 + c.fp8 / 3))
     moved = memory_s(c, k, visited + c.tokens * elements(c, c.shared_ffn, attention=False))
     forward, backward = forward + shared_f + router + moved, backward + shared_b + 2 * router + 2 * moved
-    redo = c.redo_gemm * (forward - np.where(c.redo_last > 0, 0.0, last))
-    time = LayerTime(np.where(has, forward, 0.0), np.where(has, backward, 0.0), np.where(has, redo, 0.0))
+    redo = c.redo_gemm * (forward - pick(c.redo_last > 0, 0.0, last))
+    time = LayerTime(pick(has, forward, 0.0), pick(has, backward, 0.0), pick(has, redo, 0.0))
     # Each local expert adds launches and bookkeeping; t_host is the time with 8 of them.
     host = k.fitted.t_host * c.host_share * (4 + local) / 12
-    return ExpertTime(time, np.where(has & (c.ep > 1), exchange_s(c, k, mine), 0.0), np.where(has, host, 0.0))
+    return ExpertTime(time, pick(has & (c.ep > 1), exchange_s(c, k, mine), 0.0), pick(has, host, 0.0))
 
 
 def exchange_s(c: Case, k: Constants, tokens: Floats) -> Floats:
@@ -55,12 +59,16 @@ def exchange_s(c: Case, k: Constants, tokens: Floats) -> Floats:
     # A token's experts fall on domains at random: of `domains`, this many distinct ones are visited.
     visited = domains * (1 - (1 - 1 / domains) ** c.top_k)
     remote = size * visited * (domains - 1) / domains
-    local = size * c.top_k * (1 - 1 / c.ep) / np.where(domains > 1, domains, 1.0)
-    spread = size * c.top_k * np.where(domains > 1, 1.0, 0.0) * (1 - 1 / ranks_inside)
-    up, out = k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * c.nic_Bps
-    return np.where(domains > 1, np.maximum(remote / out, spread / up), local / up) + k.held.tp_call_s
+    local = size * c.top_k * (1 - 1 / c.ep) / pick(domains > 1, domains, 1.0)
+    spread = size * c.top_k * pick(domains > 1, 1.0, 0.0) * (1 - 1 / ranks_inside)
+    up, out = k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * scattered_Bps(c, c.ep)
+    return (
+        pick(domains > 1, np.maximum(remote / out, spread / up), local / up)
+        + k.held.tp_call_s
+        + long_s(c, c.ep, np.ones(()))
+    )
 
 
 def expert_params(c: Case) -> Floats:
     """Return the routed parameters that one rank holds in one layer with experts."""
-    return np.where(c.experts > 0, c.experts / c.ep * (2 + c.gated) * c.hidden * c.expert_ffn, 0.0)
+    return pick(c.experts > 0, c.experts / c.ep * (2 + c.gated) * c.hidden * c.expert_ffn, 0.0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from syncline.sim.step.case import Case, Floats
+from syncline.sim.step.case import Case, Floats, pick
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.kernels import ALIGNED, TILE, UNALIGNED, attention_s, gemm_s, memory_s
 
@@ -36,21 +36,21 @@ def attention_products(c: Case) -> list[Product]:
     """Return the linear layers around attention; the last is the output projection."""
     plain = c.kv_rank == 0
     width = (c.heads + c.kv_heads) * c.qk_size + c.kv_heads * c.v_size
-    queries = np.where(c.q_rank > 0, c.q_rank, c.hidden)
+    queries = pick(c.q_rank > 0, c.q_rank, c.hidden)
     nope = c.qk_size - c.rope_size
     return [
-        (np.where(plain, width / c.tp, 0.0), c.hidden),
-        (np.where(plain, 0.0, c.q_rank), c.hidden),
-        (np.where(plain, 0.0, c.heads * c.qk_size / c.tp), queries),
-        (np.where(plain, 0.0, c.kv_rank + c.rope_size), c.hidden),
-        (np.where(plain, 0.0, c.heads * (nope + c.v_size) / c.tp), c.kv_rank),
+        (pick(plain, width / c.tp, 0.0), c.hidden),
+        (pick(plain, 0.0, c.q_rank), c.hidden),
+        (pick(plain, 0.0, c.heads * c.qk_size / c.tp), queries),
+        (pick(plain, 0.0, c.kv_rank + c.rope_size), c.hidden),
+        (pick(plain, 0.0, c.heads * (nope + c.v_size) / c.tp), c.kv_rank),
         (c.hidden, c.heads * c.v_size / c.tp),
     ]
 
 
 def block_products(c: Case, ffn: Floats, tp: Floats) -> list[Product]:
     """Return the linear layers of a feed-forward block."""
-    return [((1 + c.gated) * ffn / tp, np.where(ffn > 0, c.hidden, 0.0)), (np.where(ffn > 0, c.hidden, 0.0), ffn / tp)]
+    return [((1 + c.gated) * ffn / tp, pick(ffn > 0, c.hidden, 0.0)), (pick(ffn > 0, c.hidden, 0.0), ffn / tp)]
 
 
 def products_s(
@@ -69,11 +69,19 @@ def products_s(
 
 def elements(c: Case, ffn: Floats, attention: bool = True) -> Floats:
     """Return the elements that one token's memory-bound operations touch in one layer, forward."""
-    shared = np.where(c.sequence_parallel > 0, c.tp, 1.0)
+    shared = pick(c.sequence_parallel > 0, c.tp, 1.0)
     heads = c.heads * c.qk_size if attention else np.zeros(())
     plain = (11.0 * c.hidden / shared if attention else 0.0) + (4 * heads + (2 + c.gated) * ffn) / c.tp
     casts = (2.0 * c.hidden / shared if attention else 0.0) + (heads + ffn) / c.tp
-    return plain + c.fp8 * casts
+    return plain + c.fp8 * casts + c.frozen * _adapted(c, ffn, attention)
+
+
+def _adapted(c: Case, ffn: Floats, attention: bool) -> Floats:
+    """Return what low-rank adapters on every projection touch: its input once more, its output twice for their sum."""
+    width = (c.heads + c.kv_heads) * c.qk_size + c.kv_heads * c.v_size
+    around = (c.hidden + 2 * width + c.heads * c.v_size + 2 * c.hidden) / c.tp if attention else np.zeros(())
+    block = (c.hidden + 2 * (1 + c.gated) * ffn + ffn + 2 * c.hidden) / c.tp
+    return around + np.where(ffn > 0, block, 0.0)
 
 
 def dense_layer(c: Case, k: Constants, ffn: Floats) -> LayerTime:
@@ -82,15 +90,15 @@ def dense_layer(c: Case, k: Constants, ffn: Floats) -> LayerTime:
     forward, backward, last = products_s(c, k, products, c.tokens, c.rate_gemm)
     core, core_back = attention_s(c, k)
     moved = memory_s(c, k, c.tokens * elements(c, ffn))
-    redone = c.redo_gemm * np.maximum(forward - np.where(c.redo_last > 0, 0.0, last), 0.0)
+    redone = c.redo_gemm * np.maximum(forward - pick(c.redo_last > 0, 0.0, last), 0.0)
     redo = redone + c.redo_attention * core + c.redo_memory * moved
     return LayerTime(forward + core + moved, backward + core_back + 2 * moved, redo)
 
 
 def head_s(c: Case, k: Constants) -> tuple[Floats, Floats]:
     """Return forward and backward of the output layer and the loss, for one micro-batch."""
-    width = np.where(c.pads_vocab > 0, np.ceil(c.vocab / c.tp / TILE) * TILE, c.vocab / c.tp)
-    rate = c.rate_bf16 * np.where(np.mod(width, ALIGNED) == 0, 1.0, UNALIGNED)
+    width = pick(c.pads_vocab > 0, np.ceil(c.vocab / c.tp / TILE) * TILE, c.vocab / c.tp)
+    rate = c.rate_bf16 * pick(np.mod(width, ALIGNED) == 0, 1.0, UNALIGNED)
     forward = gemm_s(c, k, c.tokens, width, c.hidden, 2.0, rate)
     backward = gemm_s(c, k, c.tokens, c.hidden, width, 2.0, rate)
     backward = backward + (1 - c.frozen) * gemm_s(c, k, width, c.hidden, c.tokens, c.wgrad_bytes, rate)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from syncline.codec.names import PLAIN
 from syncline.errors import SimulationError
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.machine import Machine
+from syncline.sim.step.network import group_Bps
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
 from syncline.workload.volumes import wire_share
@@ -51,7 +54,8 @@ def layers_cost(job: Job, machine: Machine, k: Constants, gradient_bytes: float)
     compute = 3 * forward + samples * traffic * 0.5
     group = min(ranks, machine.domain)
     up, out = k.fitted.e_nvl * machine.nvlink_Bps, k.fitted.e_net * max(machine.nic_Bps, 1.0)
-    one_way = up if ranks <= machine.domain else min(up, group * out)
+    ring = k.fitted.e_net * float(group_Bps(machine, np.asarray(float(ranks)), float(ranks)))
+    one_way = up if ranks <= machine.domain else min(up, max(ring, 1.0))
     wire = gradient_bytes * wire_share(job.sync.codec, gradient_bytes)
     reduce_s = 2 * (ranks - 1) / ranks * wire * model.replicated_params / one_way if ranks > 1 else 0.0
     if job.sync.method == "parameter-server" and ranks > 1:  # the servers' ports carry what all push and pull

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from syncline import units
+from syncline.describe import units
 from syncline.sim.step.case import Case
 from syncline.sim.step.machine import Machine
 

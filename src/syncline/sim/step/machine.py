@@ -12,8 +12,11 @@ import yaml
 
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import Catalog, Gpu, HostModel, LinkType, load_catalog
-from syncline.fabric.fabric import NETWORK_TIERS, Fabric, Kind, Tier
+from syncline.fabric.fabric import Fabric
 from syncline.fabric.spec import ClusterSpec
+from syncline.sim.reach import fabric_reach
+from syncline.sim.step.reach import Reach, layout_reach
+from syncline.workload.parallel import Parallel
 
 #: Latency of one exchange beyond a scale-up domain, by transport: a round of NCCL, or of kernel TCP.
 HOP_S = {
@@ -47,10 +50,9 @@ class Machine:
     power_scale: float = 1.0
     matures: int = 9999  # year from which NVIDIA's own recipes had kernels tuned to this part
     head64: dict[str, float] = field(default_factory=dict)  # speed of attention kernels at head size 64, 128 = 1
-    long_s: float = 0.0  # one way over lines between sites that data-parallel rings cross
-    stage_Bps: float = 0.0  # between stages where that is less than `nic_Bps`; 0: the same
-    stage_wait_s: float = 0.0
+    host_Bps: float = 25e9  # to the memory of the host, one way
     derate: float = 1.0  # of this part against others of its architecture, because of a lower power limit
+    reach: Reach = field(default_factory=lambda: Reach(1.0, 0.0, 1))  # what ranks get beyond their ports
 
     def rate(self, precision: str) -> float:
         """Return the sustained rate of matrix products in a precision, or raise where the part has no such unit."""
@@ -109,9 +111,19 @@ def machine_of(
         hbm_Bps=gpu.memory_Bps * _sustained()["hbm_share"] / dies,
         attention=facts["attention"], nvlink_Bps=up_Bps / dies, nic_Bps=nic_Bps, domain=domain * dies,
         gpus_per_host=model.num_gpus * dies, hop_s=hop_s, num_gpus=num_gpus, upper_Bps=nic_Bps / oversubscription,
+        host_Bps=_host_Bps(gpu, catalog) / dies,
         derate=min(facts["power"] / facts["base_power"], 1.0), head64=facts.get("head64", {}),
-        matures=int(facts.get("matures", 9999)),
+        matures=int(facts.get("matures", 9999)), reach=Reach(nic_Bps, hop_s, domain * dies),
     )  # fmt: skip
+
+
+#: Grace and its GPUs share NVLink-C2C, 450 GB/s each way for one or two of them; copies reach about nine tenths.
+C2C_Bps = {"GH": 400e9, "GB": 200e9}
+
+
+def _host_Bps(gpu: Gpu, catalog: Catalog) -> float:
+    """Return the rate between a GPU and the memory of its host, one way."""
+    return C2C_Bps.get(gpu.name[:2], catalog.pcie(gpu.pcie).usable_Bps)
 
 
 def network_Bps(model: HostModel, link: LinkType | None) -> float:
@@ -153,19 +165,22 @@ def machine_from_spec(spec: ClusterSpec, num_gpus: int = 0) -> Machine:
 def machine_from_fabric(fabric: Fabric) -> Machine:
     """Return one rank's share of a built cluster: rates of its own links, the slowest host where they differ."""
     machine = machine_from_spec(fabric.spec, fabric.num_gpus)
-    links, devices = fabric.links, fabric.devices
-    up = links.up & np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS])
-    leaves_host = up & (devices.host[links.src] >= 0) & (devices.kind[links.src] == Kind.NIC)
-    sent = np.bincount(
-        devices.host[links.src[leaves_host]], weights=links.rate_Bps[leaves_host], minlength=fabric.num_hosts
-    )
-    gpus = np.bincount(fabric.gpu_host, minlength=fabric.num_hosts)
-    per_gpu = float((sent / np.maximum(gpus, 1)).min()) if fabric.num_hosts else 0.0
-    nic = min(machine.nic_Bps, per_gpu / max(machine.gpu.num_dies, 1)) if per_gpu else machine.nic_Bps
-    spine = up & (devices.level[links.src] == 1) & (devices.level[links.dst] == 2)
-    total_up = float(links.rate_Bps[spine].sum())
-    upper = nic if not total_up else min(nic, total_up / max(fabric.num_gpus, 1))
-    wan = links.up & (links.tier == Tier.WAN)
-    if wan.any():  # replicas on several sites exchange over the long links, both directions counted once
-        upper = min(upper, float(links.rate_Bps[wan].sum()) / 2 / max(fabric.num_gpus, 1))
-    return replace(machine, nic_Bps=nic, upper_Bps=upper)
+    dies = max(machine.gpu.num_dies, 1)
+    found = fabric_reach(fabric)
+    nic = machine.nic_Bps
+    if found.hosts.num > 1 and found.hosts.exit_Bps.any():
+        found.even_hosts_Bps()  # says so where a host is cut off
+        nic = min(nic, float((found.hosts.even_Bps / np.maximum(found.hosts.gpus, 1)).min()) / dies)
+    reach = layout_reach(fabric, nic, machine.hop_s, machine.domain, dies)
+    return replace(machine, nic_Bps=nic, upper_Bps=nic, reach=reach)
+
+
+def reached(machine: Machine, fabric: Fabric, split: Parallel) -> Machine:
+    """Return the machine with ranks placed as a split says."""
+    return replace(machine, reach=reach_of(fabric, machine, split.placement))
+
+
+def reach_of(fabric: Fabric, machine: Machine | None = None, placement: str = "packed") -> Reach:
+    """Return the reach of a fabric: its racks, pods and sites, and what leads out of them."""
+    machine = machine or machine_from_fabric(fabric)
+    return replace(machine.reach, placement=placement)

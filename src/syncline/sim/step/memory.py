@@ -1,6 +1,8 @@
-"""Memory of the fullest rank: parameters, gradients, optimizer, activations by schedule, buffers, fragmentation.
+"""Memory of the fullest rank as frameworks allocate it: state, activations by schedule, logits, buffers, fragmentation.
 
-In columns, like the price: a search asks both of thousands of configurations at once.
+In columns, like the price: a search asks both of thousands of configurations at once. Every stage of a pipeline is one
+of three: the first (embedding, most micro-batches in flight), the second (no embedding, two fewer chunks in flight) and
+the last (output layer and logits, fewest in flight). The fullest of them decides; `docs/method/memory.md` derives it.
 """
 
 from __future__ import annotations
@@ -9,16 +11,20 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from syncline.sim.step.case import Case, Floats
-from syncline.sim.step.cost import expert_holders, layer_params, owned_params, stage_expert_params, stage_params
+from syncline.sim.step.case import Case, Floats, pick
+from syncline.sim.step.cost import expert_holders, layer_params
 from syncline.sim.step.experts import expert_params
+from syncline.sim.step.kept import kept_per_token, working_per_token
 
-#: CUDA context, cuBLAS and cuDNN workspaces, NCCL channels of a few communicators; nvidia-smi of small jobs.
-FIXED_BYTES = 2.0 * 2**30
-#: Caching allocators leave holes; peak reserved over peak allocated is a few per cent.
-FRAGMENTATION = 0.04
-#: What of a part's memory the driver leaves to a process.
-USABLE = 0.985
+#: CUDA context and loaded kernels (0.5 GiB on Hopper), cuBLAS and cuDNN workspaces (32 MiB a stream and more).
+CONTEXT_BYTES = 0.7 * 2**30
+#: Of one NCCL communicator: 16 to 24 channels with 4 MiB a connection (NCCL_BUFFSIZE) and buffers of LL and LL128.
+COMMUNICATOR_BYTES = 0.3 * 2**30
+#: What of a part's memory the driver leaves to processes: 79.1 GiB of an "80 GB" H100, as PyTorch's errors print it.
+USABLE = 0.9885
+
+#: Parameters of one bucket that Megatron reduces at once: at least 40 million.
+BUCKET = 40e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,55 +46,124 @@ class Memory:
         return {f.name: float(getattr(self, f.name)) for f in fields(Memory) if f.name != "fits"}
 
 
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What one stage holds: layers, parameters of its ends on one rank, and layers times micro-batches in flight."""
+
+    layers: Floats
+    ends: Floats
+    in_flight: Floats
+    embedded: Floats  # micro-batches whose embedding output is in flight too
+    head: Floats  # 1 where it has the output layer
+
+
 def memory(c: Case) -> Memory:
     """Return the memory of the fullest rank in every column."""
-    dense, routed = stage_params(c), stage_expert_params(c)
-    ranks, expert_ranks = c.shard_ranks, expert_holders(c)
-    sharded = dense / ranks + routed / expert_ranks
-    held = np.where(c.shard_params > 0, sharded, dense + routed)
-    # Layers in flight: the one in use and the one being fetched; with a pipeline the stage stays gathered.
-    fetched = np.where(expert_ranks > 1, expert_params(c), 0.0)  # experts that every rank holds whole are not fetched
-    ends = (c.embedding_params + c.head_params) / c.tp
-    gathered = np.where(c.pp > 1, dense + routed, 2 * (layer_params(c) + fetched) + ends)
-    parameters = c.weight_bytes * (held + np.where(c.shard_params > 0, gathered, 0.0))
-    gradients = c.main_grad_bytes * np.where(c.shard_grads > 0, sharded, dense + routed)
-    # FSDP holds the whole gradient of what is being reduced: a layer, or the stage of a pipeline.
-    layer = layer_params(c) + fetched
-    whole = np.where(c.pp > 1, dense, layer)
-    gradients = gradients + np.where(c.shard_params > 0, c.grad_bytes * whole, 0.0)
-    # PyTorch's sharded optimizer keeps the fp32 parameter itself: no low-precision copy beside the master.
-    optimizer = c.optimizer_bytes * owned_params(c) - np.where(c.shard_params > 0, c.weight_bytes * sharded, 0.0)
-    activations = activation_bytes(c)
-    logits = np.where(c.pp > 1, 0.0, 8.0 * c.tokens * c.vocab / c.tp)
-    buffers = FIXED_BYTES + 0.1 * gathered * (c.dp * c.cp > 1)
-    # So does ZeRO 2 with a layer, which it scatters as soon as the backward is through.
-    buffers = buffers + c.grad_bytes * layer * ((c.shard_grads > 0) & (c.shard_params == 0))
-    moving = activations + logits
-    fragmentation = FRAGMENTATION * moving
-    total = parameters + gradients + optimizer + moving + buffers + fragmentation
+    per_layer, routed = layer_params(c), expert_params(c) * c.moe_layers / c.layers
+    kept, remade = kept_per_token(c)
+    working = c.tokens * working_per_token(c)
+    found = [_held(c, stage, per_layer, routed, kept, remade, working) for stage in stages(c)]
+    parts: tuple[Floats, ...] = found[0]
+    if len(found) > 1:
+        totals = [sum(each) for each in found]
+        fullest = np.maximum(np.maximum(totals[0], totals[1]), totals[2])
+        parts = tuple(
+            pick(totals[0] == fullest, first, pick(totals[1] == fullest, second, last))
+            for first, second, last in zip(*found, strict=True)
+        )
+    parameters, gradients, optimizer, activations, logits = parts
+    buffers = _buffers(c, per_layer + routed)
+    fragmentation = c.fragmentation * (activations + logits)
+    total = parameters + gradients + optimizer + activations + logits + buffers + fragmentation
     fits = (total <= USABLE * c.memory_bytes).astype(np.float64)
     return Memory(parameters, gradients, optimizer, activations, logits, buffers, fragmentation, total, fits)
 
 
-def activation_bytes(c: Case) -> Floats:
-    """Return what is kept of the forward for the backward, on the stage that keeps most."""
-    shared = np.where(c.sequence_parallel > 0, c.tp, 1.0)
-    share = c.moe_layers / c.layers
-    # Per token: two normalisation inputs and two layer inputs of the hidden size, q, k, v and their output.
-    hidden = 8.0 * c.hidden / shared
-    attention = 2.0 * (c.heads * (c.qk_size + c.v_size) + c.kv_heads * (c.qk_size + c.v_size)) / c.tp
-    scores = np.where((c.flash > 0) | (c.redo_attention > 0), 0.0, 5.0 * c.heads * c.sequence / c.tp)
-    dense = 2.0 * (2 + c.gated) * c.ffn / c.tp
-    visited = (
-        c.top_k * (2.0 * c.hidden + 2.0 * (2 + c.gated) * c.expert_ffn) / np.where(c.sequence_parallel > 0, c.tp, 1.0)
-    )
-    rich = visited + 2.0 * (2 + c.gated) * c.shared_ffn / c.tp
-    block = (1 - share) * dense + share * rich
-    whole = hidden + attention + scores + block
-    # What is repeated is not kept, except each layer's input, and one layer while it is being repeated.
-    kept = whole - c.redo_gemm * (whole - 2.0 * c.hidden / shared)
-    layers = c.layers / c.pp
-    in_flight = np.where(c.gpipe > 0, c.num_micro, np.minimum(c.num_micro, c.pp * (1 + (c.pp - 1) / c.pp / c.virtual)))
-    in_flight = np.where(c.virtual > 1, in_flight, np.where(c.gpipe > 0, c.num_micro, np.minimum(c.num_micro, c.pp)))
-    stored = c.tokens * (kept * layers * np.where(c.pp > 1, in_flight, 1.0) + 2.0 * c.hidden / shared)
-    return stored + np.where(c.redo_gemm > 0, c.tokens * (whole - kept), 0.0)
+Parts = tuple[Floats, Floats, Floats, Floats, Floats]
+
+
+def _held(
+    c: Case, stage: Stage, per_layer: Floats, routed: Floats, kept: Floats, remade: Floats, working: Floats
+) -> Parts:
+    """Return parameters, gradients, optimizer state, activations and logits of one stage."""
+    dense, experts = stage.layers * per_layer + stage.ends, stage.layers * routed
+    ranks, expert_ranks = c.shard_ranks, expert_holders(c)
+    sharded = dense / ranks + experts / expert_ranks
+    whole = dense + experts
+    layer = per_layer + pick(expert_ranks > 1, routed, 0.0)  # experts that every rank holds whole are not fetched
+    # FSDP holds the layer in use and the one being fetched; with a pipeline the stage stays gathered.
+    gathered = pick(c.pp > 1, whole, 2 * layer + stage.ends)
+    split = c.shard_params > 0
+    parameters = c.weight_bytes * pick(split, sharded + gathered, whole)
+    gradients = c.main_grad_bytes * pick(c.shard_grads > 0, sharded, whole)
+    # FSDP holds the whole gradient of what is being reduced: a layer, or the stage of a pipeline; ZeRO 2 a layer.
+    reduced = pick(c.pp > 1, dense, layer)
+    gradients = gradients + c.grad_bytes * pick(split, reduced, pick(c.shard_grads > 0, layer, 0.0))
+    owned = pick(c.sharded_state > 0, sharded, whole)
+    # PyTorch's sharded optimizer keeps the fp32 parameter itself: no low-precision copy beside the master.
+    optimizer = c.optimizer_bytes * owned - pick(split, c.weight_bytes * sharded, 0.0)
+    optimizer = optimizer * (1 - c.offload_state)
+    shared = pick(c.sequence_parallel > 0, c.tp, 1.0)
+    # What is offloaded leaves two layers behind: the one in use and the one on its way.
+    stored = stage.in_flight * kept
+    stored = pick(c.offload_kept > 0, np.minimum(stored, 2 * kept + (1 - c.offload_kept) * stored), stored)
+    once = remade + stage.embedded * (2.0 + c.dropout) * c.hidden / shared
+    activations = c.tokens * (stored + once)
+    # The loss: fp32 probabilities, bf16 logits and their gradient. It is gone before the layers' own backward begins.
+    logits = stage.head * 8.0 * c.tokens * c.vocab / c.tp
+    return parameters, gradients, optimizer, activations + np.maximum(working - logits, 0.0), logits
+
+
+def stages(c: Case) -> tuple[Stage, ...]:
+    """Return the stages that may be the fullest: one without a pipeline, else the first, the second and the last."""
+    ends = (c.embedding_params + c.head_params) / c.tp
+    one = np.ones(())
+    if not np.any(c.pp > 1):
+        return (Stage(c.layers, ends, c.layers, one, one),)
+    first, middle, last = stage_layers(c.layers, c.pp, c.even_head)
+    m, v, pp = c.num_micro, c.virtual, c.pp
+    gpipe, chunked = c.gpipe > 0, c.virtual > 1
+    around = np.minimum(m, pp) * (v - 1) / v  # of chunks after the first, when those are interleaved
+
+    def held(layers: Floats, behind: Floats, lead: Floats) -> Floats:
+        """Layers in flight `behind` the first stage; `lead` is the slot that the embedding takes of the first chunk."""
+        plain = pick(gpipe, m, np.minimum(m, np.maximum(pp - behind, 1)))
+        slots = layers + lead
+        loop = around * slots + np.minimum(m, np.maximum(2 * (pp - behind) - 1, 1)) * np.maximum(slots / v - lead, 0.0)
+        return pick(chunked, loop, plain * layers)
+
+    alone = c.pp == 1
+    zero = np.zeros(())
+    head = pick(c.head_params > 0, c.head_params, c.embedding_params) / c.tp
+    begun = pick(gpipe, m, np.minimum(m, pick(chunked, 2 * pp - 1, pp)))
+    return (
+        Stage(
+            pick(alone, c.layers, first), pick(alone, ends, c.embedding_params / c.tp),
+            pick(alone, c.layers, held(first, zero, c.even_head)), pick(alone, 1.0, begun),
+            alone.astype(np.float64),
+        ),
+        Stage(pick(pp > 2, middle, 0.0), zero, pick(pp > 2, held(middle, one, zero), 0.0), zero, zero),
+        Stage(pick(alone, 0.0, last), pick(alone, 0.0, head),
+              pick(alone, 0.0, held(last, pp - 1, zero)), zero, pick(alone, 0.0, 1.0)),
+    )  # fmt: skip
+
+
+def stage_layers(layers: Floats, pp: Floats, even_head: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the layers of the first, the middle and the last stage; `workload/stages.py` writes the same out."""
+    slots = (layers + 2) / pp
+    least = np.floor(layers / pp)
+    over = layers - pp * least
+    middle = least + (over > 0)
+    # What does not divide goes to the middle stages, then to the first: the output layer's stage gets it last.
+    first = least + (over > pp - 2)
+    last = least + (over > pp - 1)
+    even = even_head > 0
+    return pick(even, slots - 1, first), pick(even, slots, middle), pick(even, slots - 1, last)
+
+
+def _buffers(c: Case, layer: Floats) -> Floats:
+    """Return context, workspaces, communicators, and buckets of gradients on their way."""
+    replicas = c.dp * c.cp
+    groups = 1.0 + (c.tp > 1) + (c.pp > 1) + (replicas > 1) + (c.cp > 1) + (c.ep > 1)
+    buckets = pick((replicas > 1) & (c.shard_params == 0), c.main_grad_bytes * np.minimum(layer, BUCKET), 0.0)
+    return CONTEXT_BYTES + COMMUNICATOR_BYTES * groups + buckets

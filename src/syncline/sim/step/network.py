@@ -1,11 +1,21 @@
-"""Communication of a rank's groups: which part of a group shares a scale-up domain, at what rate it exchanges."""
+"""Communication of a rank's groups: which part of a group shares a scale-up domain, at what rate it exchanges.
+
+A group is every `stride`-th rank. A ring of it enters and leaves every cell that it passes through once, so of a cell
+with C ranks in order `min(stride, C)` rings leave, and share what leads out (`sim/reach.py`): each has
+`exit / min(stride, C)`, never more than its members' own ports. The same holds for neighbours of a pipeline. Of an
+all-to-all every rank of the cell sends out the share of its bytes that goes to others.
+"""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import numpy as np
 
-from syncline.sim.step.case import Case, Floats
+from syncline.sim.step.case import Case, Floats, pick
 from syncline.sim.step.constants import Constants
+from syncline.sim.step.machine import Machine
 
 
 def inside(c: Case, ranks: Floats, stride: Floats) -> Floats:
@@ -13,22 +23,106 @@ def inside(c: Case, ranks: Floats, stride: Floats) -> Floats:
     return np.clip(np.floor(c.domain / stride), 1.0, ranks)
 
 
+def all_ranks(c: Case) -> Floats:
+    """Return the ranks of the job."""
+    return c.tp * c.pp * c.dp * c.cp
+
+
+def out_Bps(c: Case, ranks: Floats, stride: Floats) -> Floats:
+    """Return what one ring of a group gets of the network: its members' ports, or its part of a cell's way out."""
+    g = inside(c, ranks, stride)
+    rate = g * c.nic_Bps
+    span = ranks * stride
+    if np.any(c.hashed < 1):
+        rate = pick(all_ranks(c) > c.rack_gpus, rate * c.hashed, rate)
+    for gpus, exit_Bps in ((c.rack_gpus, c.rack_Bps), (c.pod_gpus, c.pod_Bps)):
+        if np.any(exit_Bps < np.inf):
+            rate = np.minimum(rate, _ring_share(c, gpus, exit_Bps, span, stride))
+    if np.any(c.site_Bps < np.inf):
+        cell, stages = _site_cell(c)
+        leaves = crosses_site(c, ranks, stride)
+        rate = pick(leaves, np.minimum(rate, c.site_Bps / (np.minimum(stride, cell) * stages)), rate)
+    return rate
+
+
+def _ring_share(c: Case, gpus: Floats, exit_Bps: Floats, span: Floats, stride: Floats) -> Floats:
+    """Return one ring's part of what leaves a cell; infinite where the group stays inside."""
+    total = all_ranks(c)
+    uneven = np.mod(gpus, np.maximum(np.minimum(span, gpus), 1.0)) != 0  # some group straddles the border
+    leaves = (total > gpus) & ((span > gpus) | uneven)
+    in_order = pick(leaves, exit_Bps / np.minimum(stride, gpus), np.inf)
+    if not np.any(c.dealt > 0):
+        return in_order
+    # Neighbouring hosts are in different cells: every host's rings leave.
+    used = _used(c, gpus)
+    dealt = exit_Bps / (np.maximum(used / c.domain, 1.0) * np.minimum(stride, c.domain))
+    apart = (span > c.domain) & ((total > gpus) | (c.dealt_over > 0))
+    return pick(c.dealt > 0, pick(apart, dealt, np.inf), in_order)
+
+
+def _used(c: Case, gpus: Floats) -> Floats:
+    """Return the ranks of the job in one cell: fewer than it holds where the job is dealt over all cells."""
+    share = pick(c.dealt_over > 0, np.minimum(all_ranks(c) / np.maximum(c.dealt_over, 1.0), 1.0), 1.0)
+    return np.maximum(gpus * share, np.minimum(c.domain, gpus))
+
+
+def splits_replicas(c: Case) -> Floats:
+    """Return 1 where the sites of a job hold different replicas, 0 where they hold different stages."""
+    sites = _sites(c)
+    staged = (c.staged > 0) & (np.mod(c.pp, sites) == 0)
+    return pick((np.mod(c.dp * c.cp, sites) == 0) & ~staged, 1.0, 0.0)
+
+
+def _sites(c: Case) -> Floats:
+    return np.maximum(np.ceil(all_ranks(c) / c.site_gpus), 1.0)
+
+
+def _site_cell(c: Case) -> tuple[Floats, Floats]:
+    """Return the ranks of one stage (or of whole stages) at a site, and how many stages have their rings there."""
+    replicas = splits_replicas(c) > 0
+    cell = pick(replicas, c.tp * c.cp * c.dp / _sites(c), c.site_gpus)
+    return cell, pick(replicas, c.pp, 1.0)
+
+
+def crosses_site(c: Case, ranks: Floats, stride: Floats) -> Floats:
+    """Return where a group has ranks at several sites."""
+    cell, _ = _site_cell(c)
+    span = ranks * stride
+    uneven = np.mod(cell, np.maximum(np.minimum(span, cell), 1.0)) != 0
+    apart: Floats = (all_ranks(c) > c.site_gpus) & (ranks > 1) & ((span > cell) | uneven)
+    return apart
+
+
+def long_s(c: Case, ranks: Floats, stride: Floats) -> Floats:
+    """Return the latency, one way, of the lines between sites that a group crosses; 0 where it crosses none."""
+    if not np.any(c.site_s > 0):
+        return np.zeros(())
+    return pick(crosses_site(c, ranks, stride), c.site_s, 0.0)
+
+
+def group_Bps(machine: Machine, ranks: Floats, total: float) -> Floats:
+    """Return what one ring of consecutive ranks gets of the network, in a job of `total` ranks on a machine."""
+    columns = {"tp": 1.0, "pp": 1.0, "cp": 1.0, "dp": total, "domain": machine.domain, "nic_Bps": machine.nic_Bps}
+    layout = SimpleNamespace(**{name: np.asarray(value) for name, value in (columns | machine.reach.columns()).items()})
+    return out_Bps(cast(Case, layout), ranks, np.ones(()))
+
+
 def rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
     """Return at what rate a rank of the group gathers or scatters.
 
-    Inside a domain: its scale-up links. Beyond, the ranks of the group in one domain carry its ring together, so `g`
-    of them have `g` network shares, but never more than the scale-up links behind them.
+    Inside a domain: its scale-up links. Beyond, the ranks of the group in one domain carry its ring together, but never
+    at more than the scale-up links behind them, nor more than cells let out.
     """
-    g = inside(c, ranks, stride)
-    up, out = k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * c.nic_Bps
-    return np.where(g >= ranks, up, np.minimum(up, g * out))
+    up, out = k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * out_Bps(c, ranks, stride)
+    return pick(inside(c, ranks, stride) >= ranks, up, np.minimum(up, out))
 
 
 def call_s(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
     """Return the fixed time of one exchange of a group; 0 for a group of one."""
     beyond = inside(c, ranks, stride) < ranks
-    fixed = k.held.tp_call_s + np.where(beyond, c.hop_s * np.log2(np.maximum(ranks, 2.0)), 0.0)
-    return np.where(ranks > 1, fixed, 0.0)
+    fixed = k.held.tp_call_s + pick(beyond, c.hop_s * np.log2(np.maximum(ranks, 2.0)), 0.0)
+    # The long way is crossed twice in all.
+    return pick(ranks > 1, fixed + 2 * long_s(c, ranks, stride), 0.0)
 
 
 def gather_s(c: Case, k: Constants, size_bytes: Floats, ranks: Floats, stride: Floats) -> Floats:
@@ -41,13 +135,14 @@ def tp_exchange_s(c: Case, k: Constants) -> Floats:
     size = 2 * c.tokens * c.hidden
     one = np.ones(())
     exchange = 2 * (c.tp - 1) / c.tp * size / rate_Bps(c, k, c.tp, one) + call_s(c, k, c.tp, one)
-    return np.where(c.tp > 1, exchange, 0.0)
+    return pick(c.tp > 1, exchange, 0.0)
 
 
 def ring_attention_s(c: Case, k: Constants) -> Floats:
     """Return the time to pass keys and values once around the CP group, one layer, forward."""
     size = (c.qk_size + c.v_size) * c.kv_heads / c.tp * c.tokens * (c.cp - 1) * 2
-    return np.where(c.cp > 1, size / neighbour_Bps(c, k, c.cp, c.tp), 0.0)
+    wait = (c.cp - 1) * long_s(c, c.cp, c.tp)
+    return pick(c.cp > 1, size / neighbour_Bps(c, k, c.cp, c.tp) + wait, 0.0)
 
 
 def head_exchange_s(c: Case, k: Constants) -> Floats:
@@ -55,10 +150,46 @@ def head_exchange_s(c: Case, k: Constants) -> Floats:
     width = (c.heads + c.kv_heads) * (c.qk_size + c.v_size) / c.tp
     size = (c.cp - 1) / c.cp * 2 * c.tokens * width
     exchange = size / neighbour_Bps(c, k, c.cp, c.tp) + 2 * call_s(c, k, c.cp, c.tp)
-    return np.where(c.cp > 1, exchange, 0.0)
+    return pick(c.cp > 1, exchange, 0.0)
 
 
 def neighbour_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
     """Return the rate between neighbours of a group: scale-up only where the whole group shares a domain."""
     within = inside(c, ranks, stride) >= ranks
-    return np.where(within, k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * c.nic_Bps)
+    out = np.minimum(c.nic_Bps, out_Bps(c, ranks, stride))
+    return pick(within, k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * out)
+
+
+def scattered_Bps(c: Case, ranks: Floats) -> Floats:
+    """Return what a rank has for the bytes that an all-to-all sends out of its domain, its group in rank order."""
+    rate = c.nic_Bps
+    if np.any(c.hashed < 1):
+        rate = pick(all_ranks(c) > c.rack_gpus, rate * c.hashed, rate)
+    beyond = np.maximum(ranks - np.minimum(c.domain, ranks), 1.0)
+    for gpus, exit_Bps in ((c.rack_gpus, c.rack_Bps), (c.pod_gpus, c.pod_Bps)):
+        if np.any(exit_Bps < np.inf):
+            used = _used(c, gpus)
+            inside_cell = pick(c.dealt > 0, np.minimum(c.domain, ranks), np.minimum(gpus, ranks))
+            away = (ranks - inside_cell) / beyond
+            apart = (all_ranks(c) > gpus) | (c.dealt_over > 0)
+            limit = exit_Bps / (used * np.maximum(away, 1e-12))
+            rate = pick(apart & (away > 0), np.minimum(rate, limit), rate)
+    if np.any(c.site_Bps < np.inf):
+        cell, _ = _site_cell(c)
+        away = (ranks - np.minimum(cell, ranks)) / beyond
+        limit = c.site_Bps / (all_ranks(c) / _sites(c) * np.maximum(away, 1e-12))
+        rate = pick((all_ranks(c) > c.site_gpus) & (away > 0), np.minimum(rate, limit), rate)
+    return rate
+
+
+def stage_line_Bps(c: Case) -> Floats:
+    """Return a rank's part of the lines between sites where stages are split over them; infinite where not."""
+    if not np.any(c.site_Bps < np.inf):
+        return np.full((), np.inf)
+    split = (all_ranks(c) > c.site_gpus) & (c.pp > 1)
+    replicas = splits_replicas(c) > 0
+    # With replicas at sites a pipeline crosses only where one of them straddles the border.
+    straddles = np.mod(c.site_gpus, np.minimum(c.tp * c.pp * c.cp, c.site_gpus)) != 0
+    senders = pick(replicas, c.tp * c.cp, c.tp * c.cp * c.dp)
+    crossing = split & (~replicas | straddles)
+    return pick(crossing, c.site_Bps / senders, np.inf)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from syncline import __version__
 from syncline.fabric.fabric import Fabric
 from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.executed.run_graph import run_graph
 from syncline.sim.step.machine import Machine, machine_from_fabric
-from syncline.sim.step.run_graph import run_graph
+from syncline.sim.step.network import group_Bps
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
+from syncline.version import __version__
 from syncline.workload.graph import Floats, Ints, Op, Workload
 
 Bools = npt.NDArray[np.bool_]
@@ -22,15 +23,25 @@ MOVES = (Op.COLLECTIVE, Op.SEND, Op.RECV)
 OWN_WORK = (SpanKind.COMPUTE, SpanKind.OTHER)
 
 
-def replay(workload: Workload, fabric: Fabric | Machine | None = None, constants: Constants | None = None) -> Timeline:
-    """Return a traced step as a timeline: as recorded, or with its communication priced on a fabric."""
+def replay(
+    workload: Workload,
+    fabric: Fabric | Machine | None = None,
+    constants: Constants | None = None,
+    times: tuple[Floats, Floats] | None = None,
+) -> Timeline:
+    """Return a traced step as a timeline: as recorded, or with its communication priced on a fabric.
+
+    `times` are starts and ends that another level found (`execute_trace`).
+    """
     k = constants or default_constants()
     machine = machine_from_fabric(fabric) if isinstance(fabric, Fabric) else fabric
     duration = np.nan_to_num(workload.duration_s, nan=0.0)
     if machine is not None:
         duration = priced(workload, machine, k)
-    start, end = run_graph(workload, duration)
+    start, end = times if times is not None else run_graph(workload, duration)
     kind = SourceKind.SIMULATED_ANALYTIC if machine is not None else SourceKind.RECORDED
+    if times is not None:
+        kind = SourceKind.SIMULATED_FLOW
     builder = TimelineBuilder(Source(kind, "syncline replay", __version__, ignores=IGNORES), dict(workload.metadata))
     names = np.array([builder.name(text) for text in workload.names], dtype=np.int32)
     if len(workload):
@@ -48,16 +59,22 @@ def priced(workload: Workload, machine: Machine, k: Constants) -> Floats:
     estimate = workload.flops / (k.fitted.e_gemm * machine.rate("bf16")) + k.held.gap_s
     compute = np.where(np.isnan(measured), estimate, measured)
     ranks = np.maximum(workload.ranks, 1).astype(np.float64)
-    up, out = k.fitted.e_nvl * machine.nvlink_Bps, k.fitted.e_net * max(machine.nic_Bps, 1.0)
-    within = np.minimum(ranks, machine.domain)
-    rate = np.where(ranks <= machine.domain, up, np.minimum(up, within * out))
-    factor = np.array([_factor(name) for name in workload.names])[workload.label]
+    up = k.fitted.e_nvl * machine.nvlink_Bps
+    out = np.maximum(k.fitted.e_net * group_Bps(machine, ranks, float(max(workload.num_ranks, 1))), 1.0)
+    rate = np.where(ranks <= machine.domain, up, np.minimum(up, out))
     fixed = k.held.tp_call_s + np.where(ranks > machine.domain, machine.hop_s * np.log2(np.maximum(ranks, 2)), 0.0)
     moves = np.isin(workload.kind, MOVES)
-    part = np.where(workload.kind == Op.COLLECTIVE, factor * (ranks - 1) / ranks, 1.0)
-    sent = np.where(ranks > 1, part * workload.size_bytes / rate + fixed, 0.0)
+    sent = np.where(ranks > 1, sent_bytes(workload) / rate + fixed, 0.0)
     sent[_received(workload)] = 0.0
     return np.where(moves & ~unpriced(workload), sent, compute)
+
+
+def sent_bytes(workload: Workload) -> Floats:
+    """Return what a rank sends in each operation that moves bytes: an all-reduce's buffer crosses the ring twice."""
+    ranks = np.maximum(workload.ranks, 1).astype(np.float64)
+    factor = np.array([_factor(name) for name in workload.names])[workload.label]
+    part = np.where(workload.kind == Op.COLLECTIVE, factor * (ranks - 1) / ranks, 1.0)
+    return np.asarray(part * workload.size_bytes)
 
 
 def unpriced(workload: Workload) -> Bools:

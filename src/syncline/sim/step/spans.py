@@ -6,21 +6,18 @@ whole length earlier, though not before the compute it belongs to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from syncline import __version__
-from syncline.sim.step.run_graph import run_graph
+from syncline.sim.step.collectives import priced_collectives
+from syncline.sim.step.executed.run_graph import run_graph
+from syncline.sim.step.step import IGNORES, StepResult
 from syncline.sim.step.tiers import by_tier
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
+from syncline.version import __version__
 from syncline.workload.graph import AXES, Floats, Op, Workload, previous_in_stream
 from syncline.workload.grid import grid_of
 from syncline.workload.step_graph import step_graph
 from syncline.workload.volumes import volumes
-
-if TYPE_CHECKING:
-    from syncline.sim.step.step import StepResult
 
 MAX_ITEMS = 60_000
 _KINDS = {Op.COMPUTE: SpanKind.COMPUTE, Op.COLLECTIVE: SpanKind.COLLECTIVE, Op.SEND: SpanKind.SEND,
@@ -29,9 +26,12 @@ Op.RECV: SpanKind.RECV,
 
 
 def step_timeline(result: StepResult) -> Timeline:
-    """Return the step of a result, one rank per pipeline stage; very long ones are drawn with fewer micro-batches."""
-    from syncline.sim.step.step import IGNORES
+    """Return the step as spans of one rank per pipeline stage."""
+    return _layers_timeline(result) if result.case is None else _graph_timeline(result)
 
+
+def _graph_timeline(result: StepResult) -> Timeline:
+    """Return the step of a graph; very long ones are drawn with fewer micro-batches."""
     job, split = result.job, result.job.parallel
     most = max(2 * split.pp, MAX_ITEMS // (2 * split.pp * split.virtual))
     workload = step_graph(job, max_micro=most)
@@ -41,7 +41,8 @@ def step_timeline(result: StepResult) -> Timeline:
     source = Source(SourceKind.SIMULATED_ANALYTIC, "syncline step", __version__, ignores=IGNORES)
     drawn = int(workload.metadata["drawn_micro_batches"])
     about = {"step_time_s": result.step_time_s, "micro_batches": job.num_micro, "drawn_micro_batches": drawn,
-             "ranks": "one per pipeline stage"}  # fmt: skip
+             "ranks": "one per pipeline stage",
+             "collectives": [kind.to_json() for kind in priced_collectives(result)]}  # fmt: skip
     builder = TimelineBuilder(source, about)
     kinds = np.array([_KINDS[Op(i)] for i in range(len(Op))])[workload.kind]
     names = np.array([builder.name(text) for text in workload.names], dtype=np.int32)
@@ -54,10 +55,8 @@ def step_timeline(result: StepResult) -> Timeline:
     return builder.build()
 
 
-def layers_timeline(result: StepResult) -> Timeline:
+def _layers_timeline(result: StepResult) -> Timeline:
     """Return the step of a model that is a list of layers: forward, backward, what is exchanged, the optimizer."""
-    from syncline.sim.step.step import IGNORES
-
     parts = result.parts_s
     source = Source(SourceKind.SIMULATED_ANALYTIC, "syncline step", __version__, ignores=IGNORES)
     builder = TimelineBuilder(source, {"step_time_s": result.step_time_s, "ranks": "one of all"})

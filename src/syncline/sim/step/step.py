@@ -2,39 +2,38 @@
 
 result = step(load("h100-64-rail"), load_job("job.yaml"))
 result.step_time_s, result.mfu, result.limit
-save(result.timeline(), "step.json")
+save(step_timeline(result), "step.json")
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from syncline.codec.names import PLAIN
+from syncline.describe.plain import JsonObject
 from syncline.fabric.fabric import Fabric
 from syncline.sim.step.build import build_case
 from syncline.sim.step.case import Case
-from syncline.sim.step.constants import Constants, default_constants, expected_error
+from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.cost import StepCost, step_cost
+from syncline.sim.step.floor import check_floor, floor_s
 from syncline.sim.step.layers_cost import layers_cost
 from syncline.sim.step.limit import limit_of
-from syncline.sim.step.machine import Machine, machine_from_fabric
+from syncline.sim.step.machine import Machine, machine_from_fabric, reached
 from syncline.sim.step.memory import memory
-from syncline.sim.step.reach import reached
 from syncline.sim.step.storage import Storage, storage_of
 from syncline.sim.step.tiers import comm_bytes
+from syncline.sim.uncertainty import Spread, StepFacets, generation_of, memory_spread, step_spread
 from syncline.workload.grid import grid_of
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
-from syncline.workload.parallel import check_split
+from syncline.workload.parallel import check_feed, check_split
 from syncline.workload.shape import Shape
 from syncline.workload.software import Facts, facts_of
 from syncline.workload.volumes import volumes
-
-if TYPE_CHECKING:
-    from syncline.timeline import Timeline
 
 #: What this model cannot see; printed with its numbers.
 IGNORES = (
@@ -63,6 +62,7 @@ class StepResult:
     storage: Storage
     warnings: tuple[str, ...] = ()
     warm_up_s: float | None = None
+    floor_s: float = 0.0  # no run of this step can beat it; 0 where no fabric was given
     case: Case | None = field(default=None, repr=False)
     cost: StepCost | None = field(default=None, repr=False)
 
@@ -98,22 +98,36 @@ class StepResult:
             flops = model.flops_per_token(self.job.batch.sequence) * self.job.batch.global_ * self.job.batch.sequence
         return flops / (self.step_time_s * self.num_gpus * self.peak_flops)
 
-    def timeline(self) -> Timeline:
-        """Return the step as spans of one rank per pipeline stage."""
-        from syncline.sim.step.spans import layers_timeline, step_timeline
+    @property
+    def spread(self) -> Spread:
+        """How far off the step time may be, from published runs of the same kind."""
+        return self._spread(stated_of(self.job, self.facts))
 
-        return layers_timeline(self) if self.case is None else step_timeline(self)
+    @property
+    def calibrated_spread(self) -> Spread:
+        """The same after a run of this system was measured; also of two splits of one job against each other."""
+        return self._spread("calibrated")
 
-    def to_json(self) -> dict[str, Any]:
+    def _spread(self, stated: str) -> Spread:
+        gpu = self.machine.gpu
+        generation = generation_of(gpu.architecture, gpu.vendor)
+        return step_spread(StepFacets(kind_of(self.job), stated, generation, self.job.precision, self.num_gpus))
+
+    @property
+    def memory_spread(self) -> Spread:
+        """How far off the memory of the fullest GPU may be."""
+        return memory_spread(self.facts.framework)
+
+    def to_json(self) -> JsonObject:
         """Return the result as `syncline step --json` prints it."""
         split = self.job.parallel
-        experts = isinstance(self.job.model, Shape) and self.job.model.moe is not None
         return {
             "job": self.job.name,
             "model": self.job.model.name,
             "gpu": self.machine.gpu.name,
             "gpus": self.num_gpus,
             "step_time_s": self.step_time_s,
+            "bound_s": self.floor_s,
             "warm_up": None if self.warm_up_s is None else {"steps": self.job.sync.warmup, "step_s": self.warm_up_s},
             "token": "sample" if isinstance(self.job.model, LayerList) else "token",
             "tokens_per_s": self.tokens_per_s,
@@ -129,10 +143,26 @@ class StepResult:
             "limit": self.limit,
             "storage": self.storage.to_json(),
             "assumed": self.facts.assumed,
-            "error": expected_error(experts),
+            "interval": self.spread.of(self.step_time_s),
+            "memory_interval": self.memory_spread.of(self.memory_bytes["total"]),
             "ignores": list(IGNORES),
             "warnings": list(self.warnings),
         }
+
+
+def kind_of(job: Job) -> str:
+    """Return what kind of model a job trains: dense, experts or layers."""
+    if isinstance(job.model, LayerList):
+        return "layers"
+    return "dense" if job.model.moe is None else "experts"
+
+
+def stated_of(job: Job, facts: Facts) -> str:
+    """Return how much a job says of its software: plain, software (framework), described (kernels and overlap too)."""
+    if job.software.framework == "auto":
+        return "plain"
+    overlap = {"overlap.tp", "overlap.dp", "compiled"} - set(facts.assumed)
+    return "described" if overlap and "attention" not in facts.assumed else "software"
 
 
 def step(fabric: Fabric | Machine, job: Job, constants: Constants | None = None) -> StepResult:
@@ -148,7 +178,7 @@ def step(fabric: Fabric | Machine, job: Job, constants: Constants | None = None)
 
 
 def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None) -> StepResult:
-    k = constants or default_constants()
+    k, built = constants or default_constants(), fabric if isinstance(fabric, Fabric) else None
     machine = fabric if isinstance(fabric, Machine) else machine_from_fabric(fabric)
     dies = max(machine.gpu.num_dies, 1)
     job = job.on(machine.num_gpus * dies)
@@ -158,6 +188,7 @@ def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None) -> St
     if isinstance(job.model, LayerList):
         return _layers_step(job, machine, k, num_gpus)
     check_split(job.model, job.parallel)
+    check_feed(job.parallel, job.num_micro)
     job = choose_recompute(job, machine)
     facts = facts_of(job)
     case = build_case(job, machine, facts)
@@ -169,8 +200,10 @@ def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None) -> St
     total += storage.stall_s
     fits = bool(held.fits)
     sent = comm_bytes(volumes(job), grid_of(job.parallel), machine)
+    floor = check_floor(total, floor_s(built, job, machine, num_gpus), job.name) if built is not None else 0.0
     return StepResult(
-        job=job, machine=machine, facts=facts, num_gpus=num_gpus, step_time_s=total, parts_s=parts, comm_bytes=sent,
+        floor_s=floor, job=job, machine=machine, facts=facts, num_gpus=num_gpus, step_time_s=total, parts_s=parts,
+        comm_bytes=sent,
         memory_bytes=held.as_dict(), fits=fits, limit=limit_of(parts, total, machine, case, fits), storage=storage,
         warnings=_warnings(job, machine, case, held.total), case=case, cost=cost,
     )  # fmt: skip
@@ -183,7 +216,9 @@ def choose_recompute(job: Job, machine: Machine) -> Job:
     """Return the job with `recompute: auto` replaced by the least that fits in memory."""
     if job.recompute != "auto":
         return job
-    for kind in ("none", "selective-op", "full"):
+    by_operation = facts_of(job).framework == "pytorch"
+    blocks = ("partial-25", "partial-50", "partial-75")
+    for kind in ("none", *(("selective-op",) if by_operation else blocks)):
         candidate = job.model_copy(update={"recompute": kind})
         if memory(build_case(candidate, machine)).fits:
             return candidate

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from syncline.describe.plain import JsonObject
 from syncline.workload.job import Job
 
 #: A checkpoint holds bf16 weights, the fp32 copy and two moments.
@@ -22,7 +22,7 @@ class Storage:
     checkpoint_s: float | None
     stall_s: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {
             "read_bytes_per_step": self.read_bytes,
             "read_needed_Bps": self.read_needed_Bps,

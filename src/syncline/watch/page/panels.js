@@ -1,49 +1,68 @@
-// The parts that are text: cards, alerts, the list of links, collectives, health.
-function alertLinks() { const found = new Set(); if (!S.frame || !S.layout) return found; const index = S.index || (S.index = new Map());
-  if (index.layout !== S.layout) { index.clear(); S.layout.names.forEach((n, i) => index.set(n, i)); index.layout = S.layout; }
-  for (const a of S.frame.alerts) if (index.has(a.place)) found.add(index.get(a.place)); return found; }
-
-function card(value, label, kind = "") { return `<div class="card ${kind}" title="${label}"><b>${value}</b><span>${label}</span></div>`; }
-function drawCards() {
-  const f = S.frame; if (!f || !S.use) return; let sum = 0, cap = 0, peak = 0, known = 0;
-  for (let i = 0; i < S.num; i++) if (S.capacity[i] > 0 && S.rate[i] >= 0) { sum += S.rate[i]; cap += S.capacity[i]; known++; if (S.peak[i] > peak) peak = S.peak[i]; }
-  const total = name => { let s = 0; for (const v of S.sparse[name].values()) s += v; return s; };
-  const down = [...S.sparse.up.values()].filter(v => v === 0).length, steps = f.job.steps, last = steps.slice(-5), mid = key => last.length ? last.map(s => s[key]).sort((a, b) => a - b)[last.length >> 1] : NaN;
-  const step = mid("step_s"), share = mid("network_share"), planned = (S.hello.expected || {}).step_s, money = f.alerts.reduce((s, a) => Math.max(s, a.cost_usd_per_hour || 0), 0);
-  const critical = f.alerts.filter(a => a.severity === "critical").length, average = known ? sum / cap : NaN, drops = total("drops_per_s");
-  $("cards").innerHTML = card(f.alerts.length || "none", f.alerts.length ? `alerts, ${critical} critical` : "alerts", critical ? "crit" : f.alerts.length ? "warn" : "ok")
-    + card(money > 0 ? "$" + money.toFixed(money < 10 ? 2 : 0) : "–", "lost an hour (worst alert)")
-    + card(`${S.num - down} / ${S.num}`, "links up", down ? "crit" : "") + card(percent(average), "average use (60–80 % good)", average > .8 ? "warn" : "")
-    + card(percent(peak || NaN), "highest peak", peak > .95 ? "warn" : "") + card(`${total("bursts").toFixed(0)} · ${drops.toFixed(drops < 10 ? 1 : 0)}`, "bursts · drops a second", drops > 1 ? "warn" : "")
-    + card(time(step), planned ? `step (plan ${time(planned)}, ${difference(step / planned - 1)})` : "step", planned && step > 1.25 * planned ? "warn" : "")
-    + card(percent(share), "exposed network of a step", share > .25 ? "warn" : "");
-}
-function difference(share) { if (isNaN(share)) return "–"; const p = Math.round(100 * share); return `${p > 0 ? "+" : ""}${p || 0} %`; }
-let alertsKey = "";
-function drawAlerts() {
-  const alerts = S.frame ? S.frame.alerts : [], now = S.frame ? S.frame.wall_s : 0;
-  $("alert-count").textContent = alerts.length ? `${alerts.length} active` : "";
-  const recent = S.travel === null ? S.events.filter(e => e.event === "cleared" && now - e.wall_s < 120).slice(0, 6) : [];
-  const html = (alerts.length ? "" : `<li class="none">Nothing to report.</li>`) + alerts.map(a => item(a, now)).join("") + recent.map(e => `<li class="gone" data-place="${escape(e.place)}"><span class="rule">✓ ${escape(e.rule)}</span> <span class="place">${escape(e.place)}</span> <span class="meta">cleared ${clock(e.wall_s)}</span></li>`).join("");
-  if (html !== alertsKey) { alertsKey = html; $("alerts").innerHTML = html; }
-}
-function item(a, now) {
-  const cost = a.cost_usd_per_hour != null ? ` · $${a.cost_usd_per_hour.toFixed(2)} an hour` : "";
-  return `<li class="${a.severity}" data-place="${escape(a.place)}" title="${escape([a.meaning, a.fix].filter(Boolean).join("\n"))}"><span class="rule">${a.severity === "critical" ? "▲" : "△"} ${escape(a.rule)}</span> <span class="place">${escape(a.place)}</span>
-    <div>${escape(a.observed)}${a.expected ? `, expected ${escape(a.expected)}` : ""}</div><div class="meta">since ${clock(a.since_s)} (${ago(Math.max(0, now - a.since_s))})${cost}${a.evidence.length ? " · " + escape(a.evidence.join("; ")) : ""}</div><div class="meta">${escape(a.meaning)}</div></li>`;
-}
-// The list shows what fits the window, whatever the number of links.
+// The panels that are made of elements: cards, alerts, links, collectives, the gap, what is not here yet.
 const ROW = 26;
+const RANK = {critical: 0, warning: 1, unknown: 2, ok: 3};
+function drawCards() {
+  const f = S.frame, known = [...S.use].filter(u => u >= 0), mean = known.length ? known.reduce((a, b) => a + b, 0) / known.length : NaN, down = S.sparse.up ? S.sparse.up.size : 0;
+  const s = f.job.steps, last = s[s.length - 1], planned = (S.hello.expected || {}).step_s, cost = Math.max(0, ...f.alerts.filter(a => !noteOf(a)).map(a => a.cost_usd_per_hour || 0));
+  const card = (name, value, bad) => el("span", {class: bad ? "bad" : ""}, name + " ", el("b", {}, value));
+  fill("cards", card("alerts", String(f.alerts.filter(a => !a.cause && !noteOf(a)).length), f.alerts.some(a => a.severity === "critical" && !noteOf(a))), cost > 0 ? card("losing", money(cost) + " an hour", true) : null,
+    card("links", `${S.num - down} of ${S.num} up`, down > 0), isNaN(mean) ? null : card("average use", percent(mean)), last ? card("step", time(last.step_s) + (planned ? ` (predicted ${time(planned)})` : ""), planned && last.step_s > 1.25 * planned) : null,
+    f.job.phase ? card("the job says", f.job.phase) : null);
+}
+// One cause, its effects beneath; the worst cause first and open, with its fix in view.
+function grouped(alerts) {
+  const byKey = new Map(alerts.map(a => [`${a.host || ""}|${a.rule}|${a.place}`, a])), effects = new Map(), roots = [];
+  for (const a of alerts) { const cause = a.cause ? byKey.get(`${a.host || ""}|${a.cause}`) : undefined; if (cause && cause !== a) { const k = alertKey(cause); if (!effects.has(k)) effects.set(k, []); effects.get(k).push(a); } else roots.push(a); }
+  const weight = a => Math.max(a.cost_usd_per_hour || 0, ...(effects.get(alertKey(a)) || []).map(e => e.cost_usd_per_hour || 0));
+  roots.sort((a, b) => Number(!!noteOf(a)) - Number(!!noteOf(b)) || (RANK[a.severity] ?? 2) - (RANK[b.severity] ?? 2) || weight(b) - weight(a) || (a.since_s || 0) - (b.since_s || 0));
+  return roots.map(a => ({alert: a, effects: effects.get(alertKey(a)) || [], cost: weight(a)}));
+}
+const severityClass = a => a.severity === "critical" ? "critical" : a.severity === "warning" ? "warning" : "unknown";
+function alertBody({alert: a, effects, cost}) {
+  const note = noteOf(a), key = alertKey(a), seen = a.expected ? `${a.observed}; expected ${a.expected}` : a.observed;
+  const act = (kind, text) => el("button", {type: "button", "data-act": kind, "data-key": key}, text);
+  return [
+    el("p", {}, seen + ".", a.since_s ? ` Since ${clock(a.since_s)} (${ago(S.frame.wall_s - a.since_s)}).` : ""),
+    a.fix ? el("p", {class: "fix"}, el("b", {}, "Fix: "), a.fix) : null, a.meaning ? el("p", {}, a.meaning) : null,
+    a.evidence && a.evidence.length ? el("p", {class: "evidence"}, "Evidence: " + a.evidence.join("; ")) : null,
+    effects.length ? el("ul", {class: "effects"}, effects.slice(0, 6).map(e => el("li", {}, `${e.rule} at ${e.place}: ${e.observed}`)), effects.length > 6 ? el("li", {}, `and ${effects.length - 6} more effects`) : null) : null,
+    note ? el("p", {class: "said"}, `${note.kind} by ${note.by || "somebody"} at ${clock(note.at_s)}${note.until_s ? `, until ${new Date(note.until_s * 1000).toLocaleString([], {hour12: false})}` : ""}: ${note.reason}`) : null,
+    el("div", {class: "acts"}, S.index.has(a.place) ? act("show", "Show the link") : null, note ? act("none", "Take the note back") : [act("acknowledged", "Acknowledge"), act("silenced", "Silence")]),
+  ];
+}
+function alertHead({alert: a, cost}) {
+  return [el("span", {class: "sev"}, a.severity), el("span", {class: "place"}, a.place), el("span", {class: "rule"}, a.rule + (a.host && !a.place.startsWith(a.host) ? ` · ${a.host}` : "")), cost > 0 ? el("span", {class: "cost"}, `${money(cost)} an hour`) : null];
+}
+let alertsKey = "", alertsAt = 0;
+function drawAlerts() {
+  const groups = grouped(S.frame.alerts), key = groups.map(g => alertKey(g.alert) + g.alert.severity + g.effects.length + (noteOf(g.alert) ? noteOf(g.alert).kind : "")).join() + S.travel + S.events.length;
+  if (key === alertsKey && performance.now() - alertsAt < 1000) return; alertsKey = key; alertsAt = performance.now();
+  const box = $("alerts"), open = new Set([...box.querySelectorAll("details[open]")].map(d => d.dataset.key)), focus = document.activeElement, held = box.contains(focus) ? [focus.dataset.key, focus.dataset.act] : null;
+  const made = groups.slice(0, 40).map((group, n) => { const a = group.alert, note = noteOf(a), k = alertKey(a), cls = `alert ${severityClass(a)}${note ? " quiet" : ""}`;
+    return n === 0 && !note ? el("article", {class: cls, "data-place": a.place, "data-key": k}, el("div", {class: "top"}, alertHead(group)), alertBody(group))
+      : el("details", {class: cls, "data-place": a.place, "data-key": k, open: open.has(k)}, el("summary", {"data-key": k, "data-act": "summary"}, alertHead(group).flatMap(node => [node, " "]), el("span", {}, a.observed + (note ? ` (${note.kind})` : ""))), alertBody(group)); });
+  const active = groups.filter(g => !noteOf(g.alert)).length;
+  fill("alerts", active ? null : el("div", {class: "calm"}, "Nothing to report: every link and rank that is watched runs as it should."), made, groups.length > 40 ? el("p", {}, `and ${groups.length - 40} more`) : null,
+    S.events.length ? el("ul", {class: "events", "aria-label": "What happened"}, S.events.slice(0, 4).map(e => el("li", {}, `${clock(e.wall_s)} ${e.event} ${e.rule} ${e.place}`))) : null);
+  if (held && held[0] !== undefined) { const again = [...box.querySelectorAll("[data-key]")].find(node => node.dataset.key === held[0] && node.dataset.act === held[1]); if (again) again.focus(); }
+  // The worst thing selects itself, until the reader chooses.
+  if (!S.chosen && groups.length && S.index.has(groups[0].alert.place) && S.index.get(groups[0].alert.place) !== S.selected) select(S.index.get(groups[0].alert.place), true);
+}
+const COLUMNS = [["name", "link", "c-name"], ["use", "use", "c-use"], ["peak", "peak", "c-peak"], ["rate", "rate", "c-rate"], ["drops", "drops/s", "c-drops"]];
+function drawColumns() {
+  fill("link-columns", COLUMNS.map(([id, text, cls]) => el("div", {role: "columnheader", class: cls, "aria-sort": S.sort === id ? (S.down ? "descending" : "ascending") : "none"}, el("button", {type: "button", "data-sort": id}, text + (S.sort === id ? (S.down ? " ↓" : " ↑") : "")))));
+}
 let orderKey = "", orderAt = 0;
 function chooseOrder() {
   // A list that jumps twice a second cannot be read: it is sorted anew every three seconds, or when asked.
-  const asked = `${S.filter}|${S.sort}|${S.layout && S.layout.version}|${S.travel}`;
-  if (!S.layout || !S.use || (asked === orderKey && performance.now() - orderAt < 3000)) return; orderKey = asked; orderAt = performance.now(); const words = S.filter.toLowerCase().split(/\s+/).filter(Boolean), order = [];
-  for (let i = 0; i < S.num; i++) if (words.every(w => matches(i, w))) order.push(i);
-  const by = {use: i => S.use[i], peak: i => S.peak[i], bursts: i => S.sparse.bursts.get(i) || 0, drops: i => S.sparse.drops_per_s.get(i) || 0}[S.sort];
-  if (by) { const key = new Float64Array(S.num); for (const i of order) { const v = by(i); key[i] = v >= 0 ? v : -1; if (isDown(i)) key[i] = 1e9; } order.sort((a, b) => key[b] - key[a] || a - b); }
-  else order.sort((a, b) => S.layout.names[a].localeCompare(S.layout.names[b], undefined, {numeric: true}));
-  S.order = order; $("link-count").textContent = order.length === S.num ? `${S.num}` : `${order.length} of ${S.num}`;
+  const asked = `${S.filter}|${S.sort}|${S.down}|${S.zoom}|${S.layout && S.layout.version}|${S.travel}`;
+  if (!S.layout || !S.use || (asked === orderKey && performance.now() - orderAt < 3000)) return; orderKey = asked; orderAt = performance.now();
+  const words = S.filter.toLowerCase().split(/\s+/).filter(Boolean), order = [], group = S.zoom >= 0 && viewOf() === "groups" ? S.layout.picture.group_of : null;
+  for (let i = 0; i < S.num; i++) if ((!group || group[i] === S.zoom) && words.every(w => matches(i, w))) order.push(i);
+  const by = {use: i => S.use[i] >= 0 ? S.use[i] : -1, peak: i => S.peak[i], rate: i => S.rate[i], drops: i => S.sparse.drops_per_s.get(i) || 0}[S.sort], sign = S.down ? 1 : -1, bad = alertLinks();
+  if (by) { const key = new Float64Array(S.num); for (const i of order) { const v = by(i); key[i] = v >= 0 ? v : -1; if (S.down && (isDown(i) || bad.has(i))) key[i] += 1e18; } order.sort((a, b) => sign * (key[b] - key[a]) || a - b); }
+  else order.sort((a, b) => -sign * S.layout.names[a].localeCompare(S.layout.names[b], undefined, {numeric: true}));
+  S.order = order; if (S.selected < 0 && order.length && !S.selectedName) select(order[0], true); $("link-count").textContent = order.length === S.num ? `${S.num}` : `${order.length} of ${S.num}`;
 }
 function matches(i, word) {
   if (word.startsWith(">") && word.length > 1) return S.use[i] * 100 > +word.slice(1) || S.peak[i] * 100 > +word.slice(1);
@@ -52,38 +71,70 @@ function matches(i, word) {
   return S.lower[i].includes(word);
 }
 const pool = [];
+function newRow() {
+  const cell = (cls, ...inside) => el("div", {role: "cell", class: cls}, ...inside), row = el("div", {class: "row", role: "row"}, cell("c-name", el("bdi")), el("div", {role: "cell", class: "track c-use"}, el("i"), el("u")), cell("c-peak"), cell("c-rate"), cell("c-drops"));
+  $("pad").append(row); pool.push(row);
+}
 function drawLinks() {
   const list = $("links"), pad = $("pad"); pad.style.height = S.order.length * ROW + "px";
   const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 4), count = Math.min(S.order.length - first, Math.ceil(list.clientHeight / ROW) + 8);
-  while (pool.length < count) { const row = document.createElement("div"); row.className = "row"; row.setAttribute("role", "option");
-    row.innerHTML = `<span class="n"><bdi></bdi></span><span class="track"><i></i><u></u></span><span class="v"></span>`; pad.append(row); pool.push(row); }
+  while (pool.length < count) newRow();
   pool.forEach((row, k) => {
-    row.hidden = k >= count; if (row.hidden) return; const i = S.order[first + k], u = S.use[i], p = S.peak[i], down = isDown(i), drops = S.sparse.drops_per_s.get(i);
-    row.style.top = (first + k) * ROW + "px"; row.dataset.link = i; row.id = "link-" + i; row.className = "row" + (down ? " down" : ""); row.setAttribute("aria-selected", i === S.selected);
-    const [name, bar, mark, value] = [row.firstChild.firstChild, row.children[1].children[0], row.children[1].children[1], row.children[2]];
-    if (name.textContent !== S.layout.names[i]) { name.textContent = S.layout.names[i]; row.title = S.layout.names[i]; }
-    bar.style.width = Math.min(100, 100 * (u || 0)) + "%"; bar.style.background = colour(u); mark.style.left = p >= 0 ? `calc(${Math.min(100, 100 * p)}% - 2px)` : "-9px";
-    value.className = drops || down ? "v flag" : "v"; value.textContent = down ? "down" : drops ? drops.toFixed(0) + " dr/s" : u >= 0 ? (100 * u).toFixed(0) + " %" : S.rate[i] >= 0 ? rate(S.rate[i]) : "–";
+    row.hidden = k >= count; row.style.display = row.hidden ? "none" : ""; if (row.hidden) return; const i = S.order[first + k], u = S.use[i], p = S.peak[i], down = isDown(i), drops = S.sparse.drops_per_s.get(i);
+    row.style.top = (first + k) * ROW + "px"; row.dataset.link = i; row.id = "link-" + i; row.setAttribute("aria-selected", i === S.selected); row.setAttribute("aria-rowindex", first + k + 1);
+    const [name, track, peak, speed, lost] = row.children, [bar, mark] = track.children;
+    if (name.firstChild.textContent !== S.layout.names[i]) { name.firstChild.textContent = S.layout.names[i]; row.title = S.layout.names[i]; }
+    bar.style.width = Math.min(100, 100 * (u >= 0 ? u : 0)) + "%"; bar.style.background = colour(u); mark.style.left = p >= 0 ? `calc(${Math.min(100, 100 * p)}% - 2px)` : "-9px"; track.title = u >= 0 ? percent(u) : "capacity not known";
+    peak.textContent = p >= 0 ? percent(p) : "–"; speed.textContent = down ? "down" : rate(S.rate[i]); speed.className = "c-rate" + (down ? " flag" : u >= 0 ? "" : " unknown"); lost.textContent = drops ? drops.toFixed(drops < 10 ? 1 : 0) : ""; lost.className = "c-drops" + (drops ? " flag" : "");
   });
-  $("links").setAttribute("aria-activedescendant", S.selected >= 0 ? "link-" + S.selected : "");
 }
 function drawCollectives() {
-  const rows = S.frame ? S.frame.job.collectives : [];
-  if (!S.collective || !rows.some(c => c.key === S.collective)) S.collective = rows.length ? rows[0].key : S.collective;
-  $("collectives").innerHTML = rows.length ? `<table><tr><th>collective</th><th>p50</th><th>p99</th><th>predicted</th><th>gap</th></tr>` + rows.slice(0, 12).map(c => {
-    const gap = c.predicted_s ? c.transfer_s / c.predicted_s - 1 : NaN; return `<tr data-key="${escape(c.key)}" aria-selected="${c.key === S.collective}"><td>${escape(c.key)}</td><td>${time(c.p50_s)}</td><td>${time(c.p99_s)}</td><td>${time(c.predicted_s)}</td>
-      <td class="${gap > .25 ? "slow" : gap <= .25 ? "fine" : ""}">${difference(gap)}</td></tr>`; }).join("") + "</table>" : "";
+  const rows = S.frame.job.collectives; $("panel-collectives").hidden = !rows.length; if (!rows.length) return;
+  if (!S.collective || !rows.some(c => c.key === S.collective)) S.collective = rows[0].key;
+  const focus = document.activeElement, held = $("collectives").contains(focus) ? focus.dataset.coll : undefined;
+  fill("collectives", el("table", {}, el("thead", {}, el("tr", {}, ["collective", "p50", "p99", "predicted", "gap"].map(t => el("th", {scope: "col"}, t)))), el("tbody", {}, rows.slice(0, 16).map(c => {
+    const gap = c.predicted_s ? c.transfer_s / c.predicted_s - 1 : NaN;
+    return el("tr", {"data-coll": c.key, "aria-selected": c.key === S.collective}, el("td", {}, el("button", {type: "button", "data-coll": c.key}, c.key)), el("td", {}, time(c.p50_s)), el("td", {}, time(c.p99_s)), el("td", {}, c.predicted_s ? time(c.predicted_s) : "not predicted"), el("td", {class: gap > .25 ? "slow" : gap <= .25 ? "fine" : ""}, difference(gap))); }))));
+  if (held !== undefined) { const again = [...$("collectives").querySelectorAll("button")].find(b => b.dataset.coll === held); if (again) again.focus(); }
+}
+// Where the gap to the prediction is, and what it costs an hour.
+function drawGap() {
+  const x = S.hello.expected || {}, job = S.frame.job, steps = job.steps.slice(-5), middle = v => v.slice().sort((a, b) => a - b)[v.length >> 1], rows = [];
+  if (!x.source) { $("panel-gap").hidden = true; document.querySelector("main").classList.remove("with-gap"); return; }
+  $("gap-source").textContent = x.source; let step = NaN;
+  if (steps.length && x.step_s) { step = middle(steps.map(s => s.step_s)); rows.push(["step", step, x.step_s, 1]); const e = middle(steps.map(s => s.exposed_s)); if (x.exposed_s !== null && x.exposed_s !== undefined) rows.push(["exposed network", e, x.exposed_s, 1]); if (x.step_s && x.exposed_s !== null) rows.push(["computing and the rest", step - e, x.step_s - x.exposed_s, 1]); }
+  const colls = job.collectives.filter(c => c.predicted_s).map(c => [c.key, c.transfer_s, c.predicted_s, c.num]); colls.sort((a, b) => b[3] * (b[1] - b[2]) - a[3] * (a[1] - a[2])); rows.push(...colls.slice(0, 5));
+  const late = (S.layout.predicted_Bps || []).map((p, i) => [i, p]).filter(([i, p]) => p > 0 && S.rate[i] >= 0).map(([i, p]) => [S.layout.names[i], S.peakRate[i] >= 0 ? Math.max(S.rate[i], 0) : S.rate[i], p]).sort((a, b) => Math.abs(b[1] / b[2] - 1) - Math.abs(a[1] / a[2] - 1)).slice(0, 2);
+  const lost = step > x.step_s ? 1 - x.step_s / step : 0, usd = x.usd_per_hour ? lost * x.usd_per_hour : 0, worst = rows.filter(r => r[0] !== "step").sort((a, b) => b[3] * (b[1] - b[2]) - a[3] * (a[1] - a[2]))[0];
+  const sum = !rows.length && !late.length ? "Nothing that was predicted has been seen yet." : lost > .02 ? `The step takes ${difference(step / x.step_s - 1)} against the plan${usd ? `, ${money(usd)} an hour` : ""}; most of it in ${worst ? worst[0] : "the step"}.` : step <= x.step_s * 1.02 ? "The step keeps to its prediction." : "Measured beside predicted:";
+  const line = (name, now, planned, show) => { const gap = now / planned - 1; return el("tr", {}, el("td", {}, name), el("td", {}, show(now)), el("td", {}, show(planned)), el("td", {class: gap > .25 ? "slow" : "fine"}, difference(gap))); };
+  fill("gap", el("p", {class: "sum"}, sum), rows.length || late.length ? el("table", {}, el("thead", {}, el("tr", {}, ["", "measured", "predicted", "gap"].map(t => el("th", {scope: "col"}, t || el("span", {class: "sr"}, "what"))))), el("tbody", {}, rows.map(r => line(r[0], r[1], r[2], time)), late.map(r => el("tr", {}, el("td", {}, r[0]), el("td", {}, rate(r[1])), el("td", {}, rate(r[2])), el("td", {}, difference(r[1] / r[2] - 1)))))) : null);
+  $("panel-gap").hidden = false; document.querySelector("main").classList.add("with-gap");
+}
+// A panel without anything to show takes one line, which names the command that would fill it.
+const FILLS = {
+  "panel-collectives": ["Collectives", "train with syncline.torch.synchronize, or --inspector FOLDER (NCCL), --flight-recorder FOLDER (PyTorch)"], "panel-steps": ["Steps", "train with syncline.torch.synchronize"],
+  "panel-heat": ["Rank to rank", "train with syncline.torch.synchronize"], gap: ["Beside what was predicted", "syncline plan CLUSTER JOB --save plan.json, then --expect plan.json"], bursts: ["Peaks within a millisecond", "--bursts 'eth.*'"], past: ["Time travel", "--history watch.db"], rate: ["Use in per cent", "--links links.yaml or --cluster cluster.yaml (capacities are not known)"],
+};
+let emptyKey = "";
+function drawEmpties() {
+  const job = S.frame.job; $("panel-steps").hidden = !job.steps.length; $("panel-heat").hidden = !job.pairs_Bps.length;
+  const missing = ["panel-collectives", "panel-steps", "panel-heat"].filter(id => $(id).hidden && !S.hello.replay);
+  if (!(S.hello.expected || {}).source && S.hello.mode === "live") missing.push("gap"); if (!S.hello.replay && !S.extent.first_s) missing.push("past");
+  if (S.num && ![...S.peakRate].some(p => p >= 0)) missing.push("bursts"); if (S.num && ![...S.capacity].some(c => c > 0)) missing.push("rate");
+  const key = missing.join(); if (key === emptyKey) return; emptyKey = key; $("panel-empty").hidden = !missing.length;
+  fill("empties", missing.map(id => el("li", {}, FILLS[id][0] + ": ", el("code", {}, FILLS[id][1]))));
 }
 function drawNotes() {
   const f = S.frame, h = f.health || {}, problems = Object.entries(h.problems || {}).map(([k, v]) => `${k}: ${v}`), past = h.history || {};
   if (past.problem) problems.push("history: " + past.problem);
-  $("health").textContent = $("health").title = [h.host, h.cpu_share >= 0 ? `agent ${(100 * h.cpu_share).toFixed(1)} % of a core` : "", h.sampled ? `1 ms on ${h.sampled.length} interfaces (${h.sampler})` : "", h.num_hosts ? `${h.num_hosts} hosts` : "", ...problems].filter(Boolean).join(" · ");
+  $("health").textContent = [h.host, h.cpu_share >= 0 ? `agent ${(100 * h.cpu_share).toFixed(1)} % of a core` : "", h.sampled ? `1 ms on ${h.sampled.length} interfaces (${h.sampler})` : "", h.num_hosts ? `${h.num_hosts} hosts` : "", ...problems].filter(Boolean).join(" · ");
   const s = f.job.steps, last = s[s.length - 1]; $("step-note").textContent = last ? `step ${last.step}, ${last.num_ranks} ranks` : "";
   if (S.selected >= 0) { const i = S.selected, extra = [["bursts", "bursts"], ["drops_per_s", "drops/s"], ["errors_per_s", "errors/s"], ["pauses_per_s", "pauses/s"], ["backlog_bytes", "B waiting"]].map(([k, t]) => S.sparse[k].has(i) ? `${S.sparse[k].get(i)} ${t}` : "").filter(Boolean);
-    $("link-name").textContent = [S.selectedName, isDown(i) ? "DOWN" : rate(S.rate[i]) + (S.capacity[i] > 0 ? ` of ${rate(S.capacity[i])}` : ""), ...extra].filter(Boolean).join(" · "); }
+    $("link-name").textContent = [S.selectedName, isDown(i) ? "DOWN" : rate(S.rate[i]) + (S.capacity[i] > 0 ? ` of ${rate(S.capacity[i])}` : ", capacity not known"), ...extra].filter(Boolean).join(" · "); }
 }
 function legend() {
-  const ramp = [0, .2, .4, .6, .8, .95, 1.05].map(u => loadColour(u)).join(); $("scale").innerHTML = `0 %<i class="ramp" style="background:linear-gradient(90deg,${ramp});margin-left:4px"></i>100 % &nbsp; ▲ alert &nbsp; ┄ down`;
-  const key = (c, t) => `<i style="background:var(${c})"></i>${t}`; $("link-key").innerHTML = key("--bar", "mean") + key("--peak", "peak") + `<i class="dash"></i>predicted`;
-  $("step-key").innerHTML = key("--compute", "computing") + key("--exposed", "exposed network") + key("--other", "other") + `<i class="dash"></i>predicted`;
+  drawScale(); const key = (cls, t) => el("span", {class: cls}, t);
+  fill("link-key", key("k-bar", "mean"), key("k-peak", "peak"), key("dash", "predicted"));
+  fill("step-key", key("k-compute", "computing"), key("k-exposed", "exposed network"), key("k-other", "other"), key("dash", "predicted"));
 }

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.finding import Finding
 from syncline.watch.burst import Burst
 from syncline.watch.frame import Frame
 from syncline.watch.job import union
+from syncline.watch.links import LinkTable
 from syncline.watch.prediction import Prediction
+from syncline.watch.rules.cause import causes
 from syncline.watch.rules.hold import Change, Hold
 from syncline.watch.rules.job_rules import (
     CollectiveTail,
@@ -36,14 +39,14 @@ from syncline.watch.rules.link_rules import (
 )
 from syncline.watch.rules.past import Past
 from syncline.watch.rules.rail_rules import RailDead, RailImbalance, Retransmissions
-from syncline.watch.rules.rule import Context, Rule
+from syncline.watch.rules.rule import Context, WatchRule
 from syncline.watch.rules.thresholds import Thresholds
 
 RECENT_S = 60.0
 EXPLAINED_S = 10.0
 """How long communication is remembered, counted back from the moment until which all is told."""
 MAX_ALERTS = 500
-RULES: tuple[Rule, ...] = (
+RULES: tuple[WatchRule, ...] = (
     LinkDown(), RailDead(), LinkDegraded(), LinkLoss(), LinkErrors(), LinkPause(), LinkMicroburst(), LinkAverage(),
     LinkPeak(), RailImbalance(), Retransmissions(), Straggler(), SlowerThanPlanned(), SlowerThanBefore(),
     CollectiveTail(), NetworkShare(), Stalled(),
@@ -61,22 +64,26 @@ class AlertEvent:
     finding: Finding
     wall_s: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the event as the history and the page keep it."""
         return {"event": self.change.value, "wall_s": self.wall_s, "alert": alert_json(self.finding)}
 
 
-def alert_json(finding: Finding) -> dict[str, Any]:
-    """Return a finding as an alert: with the cost of an hour, as people who watch a job ask for it."""
+def alert_json(finding: Finding, cause: tuple[str, str] | None = None) -> dict[str, Any]:
+    """Return a finding as an alert: with the cost of an hour, and the alert that explains it where there is one."""
     day = finding.cost_usd_per_day
-    return {**finding.to_json(), "cost_usd_per_hour": None if day is None else day / 24}
+    hour = None if day is None else day / 24
+    return {**finding.to_json(), "cost_usd_per_hour": hour, "cause": "|".join(cause) if cause else ""}
 
 
 class RuleEngine:
     """Holds the state of every rule; feed it frames in order."""
 
     def __init__(
-        self, thresholds: Thresholds | None = None, prediction: Prediction | None = None, rules: Sequence[Rule] = RULES
+        self,
+        thresholds: Thresholds | None = None,
+        prediction: Prediction | None = None,
+        rules: Sequence[WatchRule] = RULES,
     ) -> None:
         self._thresholds = thresholds or Thresholds()
         self._prediction = prediction or Prediction()
@@ -95,6 +102,10 @@ class RuleEngine:
         self._explained: list[tuple[float, float]] = []
         self._past = {name: Past() for name in _PASTS}
         self._has_spans = False
+        self._table: LinkTable | None = None
+        self._rail_of: dict[str, int] = {}
+        self.problems: dict[str, str] = {}
+        """Rules that failed at the last look, and how: one of them must not silence the others."""
         self.money = (self._prediction.num_gpus, self._prediction.usd_per_gpu_hour)
 
     def update(
@@ -108,10 +119,17 @@ class RuleEngine:
     ) -> list[AlertEvent]:
         """Take a frame (and bursts, communication spans, TCP rates); return what changed."""
         self._remember(frame, bursts or {}, busy)
+        if frame.table is not self._table:
+            self._table = frame.table
+            self._rail_of = dict(zip(frame.table.names, frame.table.rail.tolist(), strict=True))
         context = self._context(frame, tcp, speed_Bps or {})
         events: list[AlertEvent] = []
         for rule in self._rules:
-            events += self._apply(rule, context)
+            try:
+                events += self._apply(rule, context)
+                self.problems.pop(rule.id, None)
+            except Exception as error:
+                self.problems[rule.id] = f"failed: {type(error).__name__}: {error}"[:300]
         self._learn(frame, tcp, context)
         self._recent.append(frame)
         while self._recent and frame.mono_s - self._recent[0].mono_s > RECENT_S:
@@ -122,7 +140,13 @@ class RuleEngine:
         """Return what is raised now, the worst and oldest first."""
         return tuple(sorted(self._alerts.values(), key=lambda f: (-f.severity, f.since_s or 0.0)))[:MAX_ALERTS]
 
-    def _apply(self, rule: Rule, context: Context) -> list[AlertEvent]:
+    def alerts_json(self) -> tuple[dict[str, Any], ...]:
+        """Return what is raised now as the page reads it, each with its cause."""
+        found = self.alerts()
+        cause = causes(found, self._rail_of)
+        return tuple(alert_json(finding, cause.get((finding.rule, finding.place))) for finding in found)
+
+    def _apply(self, rule: WatchRule, context: Context) -> list[AlertEvent]:
         found, hold, frame = rule.look(context), self._holds[rule.id], context.frame
         events = []
         for place, change, since_s in hold.update(frame.mono_s, found.bad, found.between):

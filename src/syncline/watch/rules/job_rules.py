@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
+from syncline.describe.units import show_time
 from syncline.finding import Action, Finding, Severity
-from syncline.units import show_time
 from syncline.watch.job import CollectiveStat, JobState
-from syncline.watch.rules.rule import Context, Floats, Verdict
+from syncline.watch.rules.link_rules import far_below
+from syncline.watch.rules.rule import Context, Floats, RuleVerdict
 from syncline.watch.rules.thresholds import Thresholds
+from syncline.watch.spans.event import Phase
 
 RECENT = 5
-NONE = Verdict({}, set())
+NONE = RuleVerdict({}, set())
 MIN_SLOW = 3
 """Slow runs that make a tail: one or two in ten seconds are an incident, not a distribution."""
 
@@ -24,6 +27,15 @@ def likely_cause(context: Context) -> str:
     found = [f"{rule} at {place}" for rule in causes for place in sorted(context.active.get(rule, ()))]
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     return f"Likely because of {', '.join(found[:3])}{more}." if found else ""
+
+
+def suspects(context: Context) -> str:
+    """Return where to look when no alert explains a slow job: at links far below their past, else elsewhere."""
+    found = far_below(context)
+    if found:
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        return f"Far below their past: {', '.join(found[:3])}{more}; they, or those who send over them, are slow."
+    return "Every link seen here runs near its past: look at the ranks (stragglers), then at other hosts."
 
 
 def recent_step_s(context: Context) -> float | None:
@@ -39,7 +51,7 @@ class SlowerThanPlanned:
     raise_after_s = 3.0
     clear_after_s = None
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         t, prediction = context.thresholds, context.prediction
         bad: dict[str, Callable[[], Finding]] = {}
         between: set[str] = set()
@@ -54,7 +66,7 @@ class SlowerThanPlanned:
                 bad[place] = _slow(context, self.id, place, now, planned, f"predicted by {prediction.source}")
             elif now > (1 + t.regression_ratio) / 2 * planned:
                 between.add(place)
-        return Verdict(bad, between)
+        return RuleVerdict(bad, between)
 
 
 class SlowerThanBefore:
@@ -64,7 +76,7 @@ class SlowerThanBefore:
     raise_after_s = 3.0
     clear_after_s = None
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         t = context.thresholds
         bad: dict[str, Callable[[], Finding]] = {}
         between: set[str] = set()
@@ -84,7 +96,7 @@ class SlowerThanBefore:
                 bad[place] = _slow(context, self.id, place, now, before, "median of the last minutes")
             elif now > (1 + t.regression_ratio) / 2 * before:
                 between.add(place)
-        return Verdict(bad, between)
+        return RuleVerdict(bad, between)
 
 
 def _slow(context: Context, rule: str, place: str, now: float, usual: float, basis: str) -> Callable[[], Finding]:
@@ -97,8 +109,7 @@ def _slow(context: Context, rule: str, place: str, now: float, usual: float, bas
             show_time(now),
             f"{show_time(usual)} ({basis})",
             evidence=(f"{now / usual - 1:+.0%} over the last {RECENT}",),
-            meaning=likely_cause(context)
-            or "No link is in trouble here: look at the ranks (stragglers), then at other hosts.",
+            meaning=likely_cause(context) or suspects(context),
             fix="Open the collective in the page and see which link left its predicted line first.",
             action=Action.INSPECT,
             confidence=0.9,
@@ -115,7 +126,7 @@ class CollectiveTail:
     raise_after_s = 3.0
     clear_after_s = 10.0
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         t = context.thresholds
         bad: dict[str, Callable[[], Finding]] = {}
         between: set[str] = set()
@@ -128,7 +139,7 @@ class CollectiveTail:
                 bad[c.key] = self._teller(context, c, limit)
             elif ratio > 0.8 * limit:
                 between.add(c.key)
-        return Verdict(bad, between)
+        return RuleVerdict(bad, between)
 
     def _teller(self, context: Context, c: CollectiveStat, limit: float) -> Callable[[], Finding]:
         def tell() -> Finding:
@@ -155,7 +166,7 @@ class NetworkShare:
     raise_after_s = 3.0
     clear_after_s = 10.0
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         t, prediction = context.thresholds, context.prediction
         steps = context.frame.job.steps[-RECENT:]
         if len(steps) < RECENT:
@@ -179,7 +190,7 @@ class NetworkShare:
                 cost_usd_per_day=context.usd_per_day(max(0.0, share - limit)),
             )
 
-        return Verdict({"step": tell} if share > limit else {}, {"step"} if share > 0.9 * limit else set())
+        return RuleVerdict({"step": tell} if share > limit else {}, {"step"} if share > 0.9 * limit else set())
 
 
 class Straggler:
@@ -189,7 +200,7 @@ class Straggler:
     raise_after_s = 0.0  # several steps have decided already
     clear_after_s = None
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         t, ranks = context.thresholds, context.frame.job.ranks
         steps = context.frame.job.steps[-RECENT:]
         if len(ranks) < 2 or np.isnan(context.past["late"].quantile(0.95)).all():
@@ -208,7 +219,7 @@ class Straggler:
                     bad[ranks[i].place] = self._teller(context, i, float(late[i]), limit, step_s)
                 elif late[i] > 0.6 * limit:
                     between.add(ranks[i].place)
-        return Verdict(bad, between)
+        return RuleVerdict(bad, between)
 
     def _limit(self, context: Context, i: int, late: Floats, least: float) -> float:
         """Return how late a rank may be: well beyond the middle of the others, now and at worst in the past minute.
@@ -247,38 +258,91 @@ class Straggler:
 
 def silence_s(job: JobState, thresholds: Thresholds) -> float:
     """Return how long the spans of a job may stay away: some of its steps."""
-    usual = float(np.median([step.step_s for step in job.steps])) if job.steps else 0.0
+    if len(job.steps) < 3:
+        longest = max((c.p99_s for c in job.collectives), default=0.0)
+        return max(thresholds.stalled_without_steps_s, thresholds.stalled_steps * longest)
+    usual = float(np.median([step.step_s for step in job.steps]))
     return max(thresholds.stalled_least_s, thresholds.stalled_steps * usual)
 
 
 class Stalled:
-    """A job that reported steps and has fallen silent."""
+    """A job that told of itself and has fallen silent, without saying that it starts, saves, evaluates or has ended.
+
+    The alert stays up until the job tells of itself again: a hang does not mend itself by lasting.
+    """
 
     id = "job.stalled"
     raise_after_s = 0.0
     clear_after_s = 1.0
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         t, job = context.thresholds, context.frame.job
-        if len(job.steps) < 3:
+        now_s = context.frame.mono_s
+        failed = sorted(rank for rank, said in job.phases.items() if said.phase is Phase.FAILED)
+        if failed:
+            return RuleVerdict({"job": partial(self._failed, context, failed)}, set())
+        known = {rank.rank for rank in job.ranks}
+        ended = {rank for rank, said in job.phases.items() if said.phase is Phase.END}
+        if known and known <= ended:
             return NONE
-        usual = float(np.median([s.step_s for s in job.steps]))
-        silent = context.frame.mono_s - job.last_span_s
-        if not silence_s(job, t) < silent < 600:
+        away = [said.at_s for said in job.phases.values() if said.phase is not Phase.END]
+        if away:
+            longest_s = now_s - min(away)
+            if longest_s > t.phase_longest_s:
+                return RuleVerdict({"job": partial(self._away, context, job.phase, longest_s)}, set())
             return NONE
+        silent_s = now_s - job.last_span_s
+        if not np.isfinite(silent_s) or silent_s <= silence_s(job, t):
+            return NONE
+        missing = sorted(known - ended) if ended else []
+        return RuleVerdict({"job": partial(self._silent, context, silent_s, missing)}, set())
 
-        def tell() -> Finding:
-            return Finding(
-                self.id,
-                Severity.CRITICAL,
-                "job",
-                f"no span for {show_time(silent)}",
-                f"one every {show_time(usual)}",
-                evidence=(f"last step told of: {job.steps[-1].step}, by {job.steps[-1].num_ranks} ranks",),
-                meaning=likely_cause(context) or "It ended, hangs in a collective, or writes a checkpoint.",
-                fix="Look for a rank that is gone; the flight recorder tells who has not entered the collective.",
-                action=Action.INSPECT,
-                cost_usd_per_day=context.usd_per_day(1.0),
-            )
+    def _silent(self, context: Context, silent_s: float, missing: list[int]) -> Finding:
+        job = context.frame.job
+        usual_s = float(np.median([s.step_s for s in job.steps])) if job.steps else 0.0
+        evidence = [hang.text for hang in job.hangs[:3]]
+        if job.steps:
+            evidence.append(f"last step told of: {job.steps[-1].step}, by {job.steps[-1].num_ranks} ranks")
+        if missing:
+            evidence.append(f"the others have ended, but not rank {', '.join(map(str, missing[:8]))}")
+        meaning = f"{job.hangs[0].text[0].upper()}{job.hangs[0].text[1:]}." if job.hangs else likely_cause(context)
+        return self._finding(
+            context,
+            f"no span for {show_time(silent_s)}",
+            f"one every {show_time(usual_s)}" if usual_s else "collectives now and then",
+            tuple(evidence),
+            meaning or "It hangs in a collective, or was killed; it did not say that it ended, saves or evaluates.",
+            "Look for a rank that is gone; a flight recorder dump (--flight-recorder) tells who has not entered.",
+        )
 
-        return Verdict({"job": tell}, set())
+    def _failed(self, context: Context, ranks: list[int]) -> Finding:
+        shown = ", ".join(map(str, ranks[:8]))
+        return self._finding(
+            context, f"rank {shown} ended with an error", "an end without one", (f"{len(ranks)} ranks said so",),
+            "An exception ended the training there; the other ranks wait for it or end too.",
+            "Read that rank's log: its last lines have the exception.",
+        )  # fmt: skip
+
+    def _away(self, context: Context, phase: str, longest_s: float) -> Finding:
+        limit = show_time(context.thresholds.phase_longest_s)
+        return self._finding(
+            context, f"{phase} for {show_time(longest_s)}", f"under {limit}", (f"the job said {phase}, nothing since",),
+            "What the job said it does takes longer than such things take.",
+            "Look at the storage it writes to, and at the log of rank 0.",
+        )  # fmt: skip
+
+    def _finding(
+        self, context: Context, observed: str, expected: str, evidence: tuple[str, ...], meaning: str, fix: str
+    ) -> Finding:
+        return Finding(
+            self.id,
+            Severity.CRITICAL,
+            "job",
+            observed,
+            expected,
+            evidence=evidence,
+            meaning=meaning,
+            fix=fix,
+            action=Action.INSPECT,
+            cost_usd_per_day=context.usd_per_day(1.0),
+        )

@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from syncline.describe.units import show_rate, show_time
 from syncline.finding import Action, Finding, Severity
-from syncline.units import show_rate, show_time
 from syncline.watch.burst import Burst
-from syncline.watch.rules.rule import Context, Verdict
+from syncline.watch.rules.rule import Context, RuleVerdict
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -20,10 +20,10 @@ LONG_S = 10.0
 """How long must have been seen before an average over half a minute says anything."""
 
 
-def verdict(context: Context, bad: Mask, between: Mask, tell: Callable[[int], Finding]) -> Verdict:
+def verdict(context: Context, bad: Mask, between: Mask, tell: Callable[[int], Finding]) -> RuleVerdict:
     """Return masks over the table of links as a verdict."""
     names = context.frame.table.names
-    return Verdict(
+    return RuleVerdict(
         {names[i]: partial(tell, int(i)) for i in np.flatnonzero(bad)},
         {names[i] for i in np.flatnonzero(between & ~bad)},
     )
@@ -31,8 +31,10 @@ def verdict(context: Context, bad: Mask, between: Mask, tell: Callable[[int], Fi
 
 def planned_use(context: Context) -> Floats:
     """Return the share of every link that the plan uses; 0 where it says nothing."""
-    table, planned_Bps = context.frame.table, context.prediction.link_rate_Bps
-    rates = np.array([planned_Bps.get(name, 0.0) for name in table.names])
+    table, prediction = context.frame.table, context.prediction
+    if not prediction.link_rate_Bps:
+        return np.zeros(len(table))
+    rates = np.array([prediction.rate_of(name) or 0.0 for name in table.names])
     return np.nan_to_num(rates / table.capacity_Bps)
 
 
@@ -43,7 +45,7 @@ class LinkDown:
     raise_after_s = None
     clear_after_s = 2.0
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         load, table = context.frame.load, context.frame.table
         carried = context.past["rate"].quantile(0.9) if "rate" in context.past else np.full(len(table), np.nan)
         # One that never carried anything is a spare port, unless someone said what it is.
@@ -68,27 +70,32 @@ class LinkDown:
 
 
 class LinkDegraded:
-    """A link negotiated less than it had, or works but never gets near the rate it used to reach."""
+    """A link negotiated less than it had, or works but never gets near the rate it used to reach, however slow it is.
+
+    It has work when packets wait for it, when it carries a fair part of what it does in a busy second, or when the job
+    is overdue and it carries a steady trickle: the worse a link, the less it carries, so that carrying little excuses
+    nothing. A quiet moment (no queue, a job in time) says nothing of a link's rate.
+    """
 
     id = "link.degraded"
     raise_after_s = None
     clear_after_s = None
 
-    MOMENT_S, PATIENCE_S = 0.6, 3.0
+    MOMENT_S, PATIENCE_S, QUEUE_S = 0.6, 3.0, 1.0
+    STEADY = 0.5
+    """A trickle is steady when its mean is this share of its own short peaks."""
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         backlog = context.mean("backlog_bytes", 2.0)  # seen by chance, when a look falls into a collective
         # Where packets wait, the link is what is slow; where none do, or nobody sees them, its senders may be.
         now, lately = (context.highest("peak_Bps", over_s) for over_s in (self.MOMENT_S, self.PATIENCE_S))
         ceiling = np.where(backlog > 0, now, lately)
         carried = context.mean("rate_Bps", self.MOMENT_S)
-        usual = context.past["peak"].quantile(0.5)
-        usual_rate = context.past["rate"].quantile(0.9)
-        nominal = np.fmin(usual, table.capacity_Bps)
-        # It has work: it carries a fair part of what it does in a busy second; a quiet moment says nothing of its rate.
-        working = carried > 0.25 * usual_rate
-        busy = working & (ceiling > 0.02 * nominal) & (context.frame.load.up > 0)
+        nominal = np.fmin(context.past["peak"].quantile(0.5), table.capacity_Bps)
+        working = (carried > 0.25 * context.past["rate"].quantile(0.9)) & (ceiling > 0.02 * nominal)
+        queued = context.share_of_looks("backlog_bytes", self.QUEUE_S) >= 0.5
+        busy = (working | queued | self._trickles(context, nominal)) & (context.frame.load.up > 0)
         slow = busy & (ceiling < t.degraded_share * nominal)
         slow &= ~_fed(slow, backlog)
         negotiated = np.array([context.speed_Bps.get(device, np.nan) for device in table.devices])
@@ -96,7 +103,7 @@ class LinkDegraded:
         between = busy & (ceiling < (1 + t.degraded_share) / 2 * nominal) | ~busy
 
         def tell(i: int) -> Finding:
-            share = ceiling[i] / nominal[i]
+            share = ceiling[i] / nominal[i] if nominal[i] > 0 else float("nan")
             if fell[i]:
                 observed, expected = show_rate(negotiated[i]), show_rate(table.capacity_Bps[i])
                 evidence = f"negotiated {observed}"
@@ -119,6 +126,33 @@ class LinkDegraded:
 
         return verdict(context, slow | fell, between, tell)
 
+    def _trickles(self, context: Context, nominal: Floats) -> Mask:
+        """Tell which links carry a steady trickle while the job is overdue: held up, and nobody sees a queue."""
+        if not is_overdue(context):
+            return np.zeros(len(nominal), bool)
+        mean, peak = context.mean("rate_Bps", 2.0), context.highest("peak_Bps", 2.0)
+        return (mean > self.STEADY * peak) & (mean > 0.001 * nominal)
+
+
+def is_overdue(context: Context) -> bool:
+    """Tell whether the job should have told of a step by now, and has not said that it does something else."""
+    job = context.frame.job
+    if len(job.steps) < 3 or job.phase:
+        return False
+    usual_s = float(np.median([step.step_s for step in job.steps]))
+    return context.frame.mono_s - job.last_span_s > 1.5 * usual_s + 0.5
+
+
+def far_below(context: Context) -> list[str]:
+    """Return the links that for seconds have stayed under half of what they usually reach, with how far."""
+    peak, usual = context.highest("peak_Bps", 3.0), context.past["peak"].quantile(0.5)
+    rate, usual_rate = context.mean("rate_Bps", 3.0), context.past["rate"].quantile(0.5)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(np.isnan(usual), rate / usual_rate, peak / usual)
+    found = np.flatnonzero((share < 0.5) & (usual_rate > 0))
+    names = context.frame.table.names
+    return [f"{names[i]} at {share[i]:.0%} of its past" for i in found[np.argsort(share[found])]]
+
 
 def _fed(slow: Mask, backlog: Floats) -> Mask:
     """Tell which slow links may only carry what a slow one lets through: those without a queue, beside one with one.
@@ -136,10 +170,10 @@ class LinkAverage:
     raise_after_s = 5.0
     clear_after_s = 10.0
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         if context.seen_s() < LONG_S:
-            return Verdict({}, set())
+            return RuleVerdict({}, set())
         use = context.mean("rate_Bps", t.average_over_s) / table.capacity_Bps
         high = np.maximum(t.average_high, 1.1 * planned_use(context))
         low = high - (t.average_high - t.average_clear)
@@ -168,10 +202,10 @@ class LinkPeak:
     raise_after_s = 5.0
     clear_after_s = 10.0
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         if context.seen_s() < LONG_S:
-            return Verdict({}, set())
+            return RuleVerdict({}, set())
         share = context.mean("saturated", t.average_over_s)
         # A link that the plan keeps busy for most of the step is at its ceiling for as long, and should be.
         limit = np.maximum(t.peak_share_of_time, 1.25 * planned_use(context))
@@ -203,10 +237,10 @@ class LinkMicroburst:
     OVER_S = 2.0
     SLACK_S = 0.02
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         if context.seen_s() < 5.0:
-            return Verdict({}, set())  # collectives under way when watching began will be told of only now
+            return RuleVerdict({}, set())  # collectives under way when watching began will be told of only now
         until = self._judged_until(context)
         foreign = {name: self._foreign(context, name, until) for name in context.bursts if name in table.index}
         counts = np.zeros(len(table))
@@ -272,7 +306,7 @@ class LinkLoss:
     raise_after_s = None
     clear_after_s = None
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         drops = context.mean("drops_per_s", 0.8)
         usual = np.nan_to_num(context.past["drops"].quantile(0.95))
@@ -302,7 +336,7 @@ class LinkErrors:
     raise_after_s = 0.0
     clear_after_s = None
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         frames = context.window(t.errors_over_s)
         count = np.array([f.load.errors_per_s * f.interval_s for f in frames]).sum(axis=0)
@@ -331,7 +365,7 @@ class LinkPause:
     raise_after_s = 2.0
     clear_after_s = None
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         pauses, rate = context.mean("pauses_per_s", 5.0), np.nan_to_num(context.mean("rate_Bps", 5.0))
         is_port = np.array([":" in device for device in table.devices], bool)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from syncline.describe.units import show_rate
 from syncline.finding import Action, Finding, Severity
-from syncline.units import show_rate
-from syncline.watch.rules.rule import Context, Verdict
+from syncline.watch.rules.rule import Context, RuleVerdict
 
 
 class RailDead:
@@ -16,11 +16,11 @@ class RailDead:
     raise_after_s = None
     clear_after_s = 2.0
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         table = context.frame.table
         rails = np.unique(table.rail[table.rail >= 0])
         if len(rails) < 2:
-            return Verdict({}, set())
+            return RuleVerdict({}, set())
         rate = np.nan_to_num(context.mean("rate_Bps", 1.2))
         usual = np.nan_to_num(context.past["rate"].quantile(0.5))
         per = {int(r): (rate[table.rail == r].sum(), usual[table.rail == r].sum()) for r in rails}
@@ -33,7 +33,7 @@ class RailDead:
             silent = before > 0 and now < 0.02 * before and working > 0.2 * before
             if num_down == len(members) or silent:
                 bad[f"rail {r}"] = self._teller(context, r, len(members), num_down, now, before)
-        return Verdict(bad, set())
+        return RuleVerdict(bad, set())
 
     def _teller(self, context: Context, rail: int, num: int, down: int, now: float, before: float):  # type: ignore[no-untyped-def]
         def tell() -> Finding:
@@ -61,17 +61,17 @@ class RailImbalance:
     raise_after_s = 3.0
     clear_after_s = None
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         table, t = context.frame.table, context.thresholds
         rails = np.unique(table.rail[table.rail >= 0])
         if len(rails) < 2:
-            return Verdict({}, set())
+            return RuleVerdict({}, set())
         rate, usual = np.nan_to_num(context.mean("rate_Bps", 5.0)), np.nan_to_num(context.past["rate"].quantile(0.5))
         now = np.array([rate[table.rail == r].sum() for r in rails])
         before = np.array([usual[table.rail == r].sum() for r in rails])
         capacity = np.array([np.nansum(table.capacity_Bps[table.rail == r]) for r in rails])
         if now.max() < t.rail_least_share * capacity.max() or now.max() <= 0:
-            return Verdict({}, set())
+            return RuleVerdict({}, set())
         ratio = now.max() / max(now.min(), 1e-9)
         always = before.max() / max(before.min(), 1e-9) if before.min() > 0 else 1.0
         limit = max(t.rail_ratio, 1.2 * always)
@@ -92,7 +92,7 @@ class RailImbalance:
             )
 
         place = f"rail {light}"
-        return Verdict({place: tell} if ratio > limit else {}, {place} if ratio > 0.9 * limit else set())
+        return RuleVerdict({place: tell} if ratio > limit else {}, {place} if ratio > 0.9 * limit else set())
 
 
 class Retransmissions:
@@ -102,7 +102,7 @@ class Retransmissions:
     raise_after_s = 1.0
     clear_after_s = None
 
-    def look(self, context: Context) -> Verdict:
+    def look(self, context: Context) -> RuleVerdict:
         t = context.thresholds
         sent, again = context.tcp
         share = again / sent if sent > 100 else 0.0
@@ -125,4 +125,4 @@ class Retransmissions:
             )
 
         bad = share > limit and again > 5
-        return Verdict({"host": tell} if bad else {}, {"host"} if share > 0.5 * limit else set())
+        return RuleVerdict({"host": tell} if bad else {}, {"host"} if share > 0.5 * limit else set())

@@ -20,14 +20,14 @@ from syncline.watch.rules.thresholds import Thresholds
 Floats = npt.NDArray[np.float64]
 
 
-class Verdict(NamedTuple):
+class RuleVerdict(NamedTuple):
     """Where a rule is bad now (with a way to tell of it), and where it is neither bad nor good."""
 
     bad: dict[str, Callable[[], Finding]]
     between: set[str]
 
 
-class Rule(Protocol):
+class WatchRule(Protocol):
     """One rule. Stateless but for what the context keeps."""
 
     @property
@@ -39,7 +39,7 @@ class Rule(Protocol):
     @property
     def clear_after_s(self) -> float | None: ...
 
-    def look(self, context: Context) -> Verdict: ...
+    def look(self, context: Context) -> RuleVerdict: ...
 
 
 @dataclass
@@ -97,6 +97,13 @@ class Context:
             top = np.where(known, values, -np.inf).max(axis=0)
             self._kept["highest", column, seconds] = np.where(known.any(axis=0), top, np.nan)
         return self._kept["highest", column, seconds]
+
+    def share_of_looks(self, column: str, seconds: float) -> Floats:
+        """Return in which share of the looks of the last seconds a column was above zero."""
+        if ("share", column, seconds) not in self._kept:
+            values = np.array([getattr(f.load, column) for f in self.window(seconds)])
+            self._kept["share", column, seconds] = (values > 0).mean(axis=0)
+        return self._kept["share", column, seconds]
 
     def is_troubled(self, rule: str, names: tuple[str, ...]) -> npt.NDArray[np.bool_]:
         """Tell for each name whether the rule's alert is up there."""

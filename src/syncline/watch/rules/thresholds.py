@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from syncline.describe.document import read_document, read_text
 from syncline.errors import WatchError
-from syncline.fabric.document import read_document, read_text
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Thresholds:
     regression_least_s: float = 1e-3
     stalled_steps: float = 8.0
     stalled_least_s: float = 3.0
+    stalled_without_steps_s: float = 60.0
+    phase_longest_s: float = 1800.0
     raise_after_s: float = 0.5
     clear_after_s: float = 5.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from syncline.watch.metric import METRICS, Key, Reading
-from syncline.watch.sources.source import Root
+from syncline.watch.sources.source import SourceTree
 
 _CLASS = "sys/class/infiniband"
 _WORDS = ("port_rcv_data", "port_xmit_data")
@@ -18,7 +18,7 @@ class InfinibandSource:
 
     name = "infiniband"
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: SourceTree) -> None:
         self.problem = ""
         self._root = root
 

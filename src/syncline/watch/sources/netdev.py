@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from syncline.errors import WatchError
+from syncline.host.netlink import FIELDS, Netlink
 from syncline.watch.metric import Key, Reading
-from syncline.watch.netlink import FIELDS, Netlink
-from syncline.watch.sources.source import Root
+from syncline.watch.sources.source import SourceTree
 
 _PROC_FIELDS = (
     "rx_bytes", "rx_packets", "rx_errors", "rx_dropped", None, None, None, None,
@@ -21,7 +21,9 @@ class NetdevSource:
     Devices of a namespace are called `prefix/eth0`, so that several switches of a lab can be read by one agent.
     """
 
-    def __init__(self, root: Root, *, pattern: str = r"(?!lo$).*", netns: str | None = None, prefix: str = "") -> None:
+    def __init__(
+        self, root: SourceTree, *, pattern: str = r"(?!lo$).*", netns: str | None = None, prefix: str = ""
+    ) -> None:
         self.name = f"netdev {prefix}".strip()
         self.problem = ""
         self._root = root

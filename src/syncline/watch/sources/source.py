@@ -24,7 +24,7 @@ class Source(Protocol):
         ...
 
 
-class Root:
+class SourceTree:
     """The file tree that sources read: `/` on a host, a captured or invented tree elsewhere."""
 
     def __init__(self, path: str | os.PathLike[str] = "/") -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from syncline.watch.metric import Key, Reading
-from syncline.watch.sources.source import Root
+from syncline.watch.sources.source import SourceTree
 
 _WANTED = {
     ("Tcp", "OutSegs"): "tcp.out_segments",
@@ -17,7 +17,7 @@ class TcpSource:
 
     name = "tcp"
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: SourceTree) -> None:
         self.problem = ""
         self._root = root
 

@@ -6,8 +6,8 @@ import contextlib
 import socket
 
 from syncline.errors import WatchError
+from syncline.host.netlink import NETLINK_SOCK_DIAG, Netlink
 from syncline.watch.metric import Key, Reading
-from syncline.watch.netlink import NETLINK_SOCK_DIAG, Netlink
 
 MAX_PEERS = 256
 MAX_CONNECTIONS = 20_000

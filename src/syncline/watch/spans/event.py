@@ -1,18 +1,36 @@
-"""A span as it comes in while a job runs, read from a JSON object without trusting any of it."""
+"""A span as it comes in while a job runs, read from JSON without trusting any of it."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from enum import StrEnum
+from typing import Annotated, Literal, Protocol
+
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from syncline.timeline import SpanKind
 from syncline.watch.clock import Clock
+from syncline.watch.foreign import MAX_RANK, Foreign
 
 MAX_NAME = 80
-MAX_RANK = 1 << 20
+MAX_BYTES = 1 << 62
+MAX_MOMENT_S = 1e11
+"""Later than any clock: 3,000 years."""
+AHEAD_S = 60.0
+"""A span that ends so far in the future is a lie or another clock's; it would hide all that comes after it."""
 _KINDS = {kind.name.lower(): kind for kind in SpanKind}
+
+
+class Phase(StrEnum):
+    """What a job says it is doing when it is not training, so that its silence is not taken for a hang."""
+
+    START = "start"
+    TRAIN = "train"
+    CHECKPOINT = "checkpoint"
+    EVALUATION = "evaluation"
+    END = "end"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -27,60 +45,110 @@ class SpanEvent:
     size_bytes: int = 0
     step: int = -1
     peer: int = -1
+    group: str = ""
+    codec: str = ""
 
     @property
     def duration_s(self) -> float:
         return self.end_s - self.start_s
 
 
+@dataclass(frozen=True)
+class PhaseEvent:
+    """A rank entered a phase."""
+
+    rank: int
+    phase: Phase
+    at_s: float
+
+
+@dataclass(frozen=True)
+class PendingEvent:
+    """A collective that a rank has entered or is still to enter, as a flight recorder tells: not finished."""
+
+    rank: int
+    name: str
+    group: str
+    number: int
+    size_bytes: int
+    is_started: bool
+
+
+Event = SpanEvent | PhaseEvent | PendingEvent
+
+
 class SpanSource(Protocol):
-    """One origin of spans. `read` gives what is new since the last call and never raises; `num_bad` counts refusals."""
+    """One origin of events. `read` gives what is new since the last call; `num_bad` counts refusals."""
 
     name: str
     problem: str
     num_bad: int
 
-    def read(self) -> list[SpanEvent]: ...
+    def read(self) -> Sequence[Event]: ...
 
     def close(self) -> None: ...
 
 
-def event_of(data: object, clock: Clock) -> SpanEvent | None:
-    """Return the span in a JSON object, or None if it is not one.
+def _cut(value: object) -> object:
+    return value[:MAX_NAME] if isinstance(value, str) else value
+
+
+def _small(value: object) -> object:
+    """Return a whole number, or -1 for what is none or too large: it only says something more about a good span."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_RANK else -1
+
+
+def _size(value: object) -> object:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_BYTES else 0
+
+
+Name = Annotated[str, BeforeValidator(_cut)]
+Moment = Annotated[float, Field(ge=-MAX_MOMENT_S, le=MAX_MOMENT_S, strict=True, allow_inf_nan=False)]
+Rank = Annotated[int, Field(ge=0, lt=MAX_RANK, strict=True)]
+
+
+class _Span(Foreign):
+    rank: Rank
+    name: Name
+    start_s: Moment
+    end_s: Moment
+    kind: Annotated[str, Field(max_length=20)] = "collective"
+    clock: Name = "monotonic"
+    size_bytes: Annotated[int, BeforeValidator(_size)] = 0
+    step: Annotated[int, BeforeValidator(_small)] = -1
+    peer: Annotated[int, BeforeValidator(_small)] = -1
+    group: Name = ""
+    codec: Name = ""
+
+
+class _Mark(Foreign):
+    phase: Phase
+    rank: Rank
+    at_s: Moment
+    clock: Literal["monotonic", "wall"] = "monotonic"
+
+
+_ONE: TypeAdapter[_Mark | _Span] = TypeAdapter(_Mark | _Span)
+
+
+def event_of(data: object, clock: Clock, now_s: float | None = None) -> SpanEvent | PhaseEvent | None:
+    """Return the span or phase in a JSON object, or None if it is not one.
 
     Times are seconds: monotonic as `start_s` and `end_s`, or Unix times when `"clock": "wall"` stands with them.
     """
-    if not isinstance(data, Mapping):
+    try:
+        record = _ONE.validate_python(data)
+    except (ValidationError, RecursionError):
         return None
-    start_s, end_s = _number(data, "start_s"), _number(data, "end_s")
-    rank, name = _whole(data, "rank"), data.get("name")
-    kind = _KINDS.get(str(data.get("kind", "collective")).lower())
-    if start_s is None or end_s is None or end_s < start_s or kind is None or not isinstance(name, str):
-        return None
-    if rank is None or not 0 <= rank < MAX_RANK:
-        return None
-    if data.get("clock") == "wall":
+    latest_s = (clock.now().mono_s if now_s is None else now_s) + AHEAD_S
+    if isinstance(record, _Mark):
+        at_s = clock.from_wall(record.at_s) if record.clock == "wall" else record.at_s
+        return PhaseEvent(record.rank, record.phase, at_s) if at_s <= latest_s else None
+    kind = _KINDS.get(record.kind.lower())
+    start_s, end_s = record.start_s, record.end_s
+    if record.clock == "wall":
         start_s, end_s = clock.from_wall(start_s), clock.from_wall(end_s)
-    size, step, peer = (_whole(data, key) for key in ("size_bytes", "step", "peer"))
-    return SpanEvent(
-        rank,
-        kind,
-        name[:MAX_NAME],
-        start_s,
-        end_s,
-        max(0, size or 0),
-        -1 if step is None else max(-1, step),
-        -1 if peer is None or peer >= MAX_RANK else max(-1, peer),
-    )
-
-
-def _number(data: Mapping[str, Any], key: str) -> float | None:
-    value = data.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if kind is None or end_s < start_s or end_s > latest_s:
         return None
-    return float(value)
-
-
-def _whole(data: Mapping[str, Any], key: str) -> int | None:
-    value = data.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62 else None
+    extra = (record.size_bytes, record.step, record.peer, record.group, record.codec)
+    return SpanEvent(record.rank, kind, record.name, start_s, end_s, *extra)

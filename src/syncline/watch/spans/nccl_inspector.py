@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
-import json
 import os
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field
 
 from syncline.timeline import SpanKind
 from syncline.watch.clock import Clock
-from syncline.watch.spans.event import MAX_RANK, SpanEvent
+from syncline.watch.foreign import Foreign, admit
+from syncline.watch.spans.event import AHEAD_S, MAX_MOMENT_S, Name, Rank, SpanEvent
 from syncline.watch.spans.tail import Tail
 
 SUFFIXES = (".log", ".json", ".jsonl")
-_KEYS = (("coll_perf", "coll"), ("p2p_perf", "p2p"))
+Micros = Annotated[float, Field(ge=0, lt=1e12)]
+Size = Annotated[int, Field(ge=0, lt=1 << 62)]
+
+
+class _Header(Foreign):
+    rank: Rank
+
+
+class _Stamp(Foreign):
+    dump_timestamp_us: Annotated[float, Field(ge=0, lt=MAX_MOMENT_S * 1e6)] | None = None
+
+
+class _Collective(Foreign):
+    name: Name = Field(alias="coll")
+    took_us: Micros = Field(alias="coll_exec_time_us")
+    size: Size = Field(0, alias="coll_msg_size_bytes")
+
+
+class _Peer(Foreign):
+    name: Name = Field(alias="p2p")
+    took_us: Micros = Field(alias="p2p_exec_time_us")
+    size: Size = Field(0, alias="p2p_msg_size_bytes")
+
+
+class InspectorRecord(Foreign):
+    """One line of NCCL Inspector: who, what it took, and when that was written down."""
+
+    header: _Header | None = None
+    rank: Rank | None = None
+    metadata: _Stamp = _Stamp()
+    coll_perf: _Collective | None = None
+    p2p_perf: _Peer | None = None
 
 
 class InspectorSpans:
@@ -31,10 +64,7 @@ class InspectorSpans:
         for _, line in self._tail.new_lines():
             if not line.strip():
                 continue
-            try:
-                event = inspector_event(json.loads(line), self._clock)
-            except (ValueError, RecursionError):
-                event = None
+            event = inspector_event(line, self._clock)
             if event is None:
                 self.num_bad += 1
             else:
@@ -45,23 +75,19 @@ class InspectorSpans:
         """Nothing is held open between looks."""
 
 
-def inspector_event(data: Any, clock: Clock) -> SpanEvent | None:
+def inspector_event(line: bytes, clock: Clock) -> SpanEvent | None:
     """Return the collective of one record, or None if it is not one; it ended when it was dumped, at the latest."""
-    if not isinstance(data, dict):
+    try:
+        record = admit(InspectorRecord, line)
+    except (ValueError, RecursionError):
         return None
-    header = data.get("header", data)
-    for part, word in _KEYS:
-        perf = data.get(part)
-        if not isinstance(perf, dict) or not isinstance(header, dict):
-            continue
-        rank: Any = header.get("rank")
-        took_us: Any = perf.get(f"{word}_exec_time_us")
-        size, name = perf.get(f"{word}_msg_size_bytes", 0), perf.get(word)
-        numbers = isinstance(took_us, (int, float)) and isinstance(size, int) and isinstance(rank, int)
-        if not numbers or not isinstance(name, str) or not 0 <= rank < MAX_RANK or not 0 <= took_us < 1e12 or size < 0:
-            return None
-        stamp_us = data["metadata"].get("dump_timestamp_us") if isinstance(data.get("metadata"), dict) else None
-        end_s = clock.from_wall(stamp_us / 1e6) if isinstance(stamp_us, (int, float)) else clock.now().mono_s
-        kind = SpanKind.SEND if part == "p2p_perf" else SpanKind.COLLECTIVE
-        return SpanEvent(rank, kind, name[:80], end_s - took_us / 1e6, end_s, size)
-    return None
+    perf = record.coll_perf or record.p2p_perf
+    rank = record.header.rank if record.header is not None else record.rank
+    if perf is None or rank is None:
+        return None
+    now_s, stamp_us = clock.now().mono_s, record.metadata.dump_timestamp_us
+    end_s = clock.from_wall(stamp_us / 1e6) if stamp_us is not None else now_s
+    if end_s > now_s + AHEAD_S:
+        return None
+    kind = SpanKind.SEND if record.coll_perf is None else SpanKind.COLLECTIVE
+    return SpanEvent(rank, kind, perf.name, end_s - perf.took_us / 1e6, end_s, perf.size)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
+
 from syncline.errors import SynclineError
 from syncline.timeline import SpanKind, Timeline, load
 from syncline.watch.clock import Clock
@@ -49,6 +51,29 @@ class TimelineSpans:
 
 def events_of(timeline: Timeline, shift_s: float = 0.0) -> list[SpanEvent]:
     """Return a timeline's spans as events, its clock moved by `shift_s`."""
+    s = timeline.spans
+    if not (s.kind == SpanKind.COLLECTIVE).any() and len(s):
+        return _events(timeline, shift_s) + _whole_collectives(timeline, shift_s)
+    return _events(timeline, shift_s)
+
+
+def _whole_collectives(timeline: Timeline, shift_s: float) -> list[SpanEvent]:
+    """Return the collectives that a simulated timeline names, as every rank's own: from its first span to its last."""
+    told = timeline.metadata.get("collectives")
+    rows = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+    if len(rows) != 1:
+        return []
+    s, row = timeline.spans, rows[0]
+    size = row.get("size_bytes")
+    name, size = str(row.get("name")), size if isinstance(size, int) else 0
+    begin = {rank: float(s.start_s[s.rank == rank].min()) for rank in np.unique(s.rank).tolist()}
+    return [
+        SpanEvent(rank, SpanKind.COLLECTIVE, name, begin[rank] + shift_s, timeline.end_s + shift_s, size)
+        for rank in begin
+    ]
+
+
+def _events(timeline: Timeline, shift_s: float) -> list[SpanEvent]:
     s = timeline.spans
     columns = (s.rank, s.kind, s.name, s.start_s, s.end_s, s.size_bytes, s.step, s.peer)
     return [

@@ -7,6 +7,7 @@ times a second: a thread takes them as they come. The writer's side is `syncline
 from __future__ import annotations
 
 import contextlib
+import grp
 import json
 import os
 import socket
@@ -16,20 +17,25 @@ from collections import deque
 from pathlib import Path
 
 from syncline.errors import WatchError
-from syncline.runtime.span_writer import socket_path
+from syncline.runtime.span_writer import SYSTEM_SOCKET, socket_path
 from syncline.watch.clock import Clock
-from syncline.watch.spans.event import SpanEvent, event_of
+from syncline.watch.spans.event import PhaseEvent, SpanEvent, event_of
 
 DATAGRAM_BYTES = 1 << 16
 MAX_DATAGRAMS = 4096
 """Kept between two looks; more are lost, so that a flood cannot fill the memory."""
 MAX_PER_READ = 20_000
+DEFAULT_GROUP = "syncline"
+"""Where the host has a group of this name, its members may report to an agent of root's."""
 
 
 class SocketSpans:
-    """Listens at a path; anyone who may write there can report spans, so its folder's permissions are the door."""
+    """Listens at a path: for this user's jobs, and for those of a group where one is given.
 
-    def __init__(self, path: str | os.PathLike[str], clock: Clock) -> None:
+    A root agent without a group hears root's jobs alone, and says so.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], clock: Clock, group: str = "") -> None:
         self.name = "socket"
         self.problem = ""
         self.num_bad = 0
@@ -38,14 +44,22 @@ class SocketSpans:
         self._clock = clock
         self._closing = False
         self._came: deque[bytes] = deque(maxlen=MAX_DATAGRAMS)
+        gid = _group_id(group)
         _clear(self.path)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        before = os.umask(0o177)  # nobody gets in between bind and chmod
         try:
             self._socket.bind(str(self.path))
-            os.chmod(self.path, 0o660)
+            if gid is not None:
+                os.chown(self.path, -1, gid)
+                os.chmod(self.path, 0o660)
         except OSError as error:
             self._socket.close()
-            raise WatchError(f"cannot listen for spans: {error.strerror}.", where=str(path)) from None
+            raise WatchError(f"cannot listen for spans: {error.strerror or error}.", where=str(path)) from None
+        finally:
+            os.umask(before)
+        if os.getuid() == 0 and gid is None:
+            self.problem = "only root's jobs can report here: name a group with --spans-group"
         self._thread = threading.Thread(target=self._listen, name="syncline-spans", daemon=True)
         self._thread.start()
 
@@ -61,27 +75,33 @@ class SocketSpans:
             self.num_lost += len(self._came) == MAX_DATAGRAMS
             self._came.append(datagram)
 
-    def read(self) -> list[SpanEvent]:
-        """Return the spans that came in; stops at a bound, so that a flood cannot hold the agent."""
-        events: list[SpanEvent] = []
-        while self._came and len(events) < MAX_PER_READ:
+    def read(self) -> list[SpanEvent | PhaseEvent]:
+        """Return what came in; stops at a bound, so that a flood cannot hold the agent."""
+        events: list[SpanEvent | PhaseEvent] = []
+        now_s = self._clock.now().mono_s
+        num_seen = 0
+        while self._came and num_seen < MAX_PER_READ:
             try:
                 data = json.loads(self._came.popleft())
             except (ValueError, RecursionError):
                 self.num_bad += 1
                 continue
             for item in data if isinstance(data, list) else [data]:
-                event = event_of(item, self._clock)
+                num_seen += 1
+                event = event_of(item, self._clock, now_s)
                 if event is None:
                     self.num_bad += 1
                 else:
                     events.append(event)
+        if events:
+            self.problem = ""  # whoever reports can report
         return events
 
     def close(self) -> None:
         """Stop listening and remove the socket."""
         self._closing = True
-        self._socket.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._socket.close()
         self.path.unlink(missing_ok=True)
@@ -90,9 +110,22 @@ class SocketSpans:
 def free_socket() -> str:
     """Return where a job of this user looks for its agent, if nobody listens there and it can be; else ""."""
     path = socket_path()
+    if path == SYSTEM_SOCKET:
+        with contextlib.suppress(OSError):
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     if not path or _is_heard(Path(path)) or not os.access(Path(path).parent, os.W_OK):
         return ""
     return path
+
+
+def _group_id(group: str) -> int | None:
+    """Return the number of a group; None for no group. Root's agent takes the group `syncline` where there is one."""
+    try:
+        return grp.getgrnam(group).gr_gid if group else grp.getgrnam(DEFAULT_GROUP).gr_gid if os.getuid() == 0 else None
+    except KeyError:
+        if group:
+            raise WatchError(f'this host has no group "{group}".', hint="See `getent group`.") from None
+        return None
 
 
 def _is_heard(path: Path) -> bool:
@@ -108,7 +141,7 @@ def _is_heard(path: Path) -> bool:
 def _clear(path: Path) -> None:
     """Remove a socket that an agent killed earlier left behind; nothing else is removed."""
     with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(path.stat().st_mode):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
             raise WatchError("this is not a socket, and will not be replaced.", where=str(path))
         if _is_heard(path):
             raise WatchError("another agent listens here.", where=str(path), hint="Give --spans-socket another path.")

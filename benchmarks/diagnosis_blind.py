@@ -1,0 +1,81 @@
+"""How well logs are told that nobody had seen when the rules were written.
+
+    python benchmarks/run.py diagnosis_blind
+
+Each set was collected before the rules of that day were changed, with the cause that its thread found, and scored once
+before the change; the kept results of those days are the blind figures, and later ones of the same set are not blind.
+
+A log is `named` where a finding is of its kind, `related` where a finding is a symptom of it or a wider word for it,
+`wrong` where something else is said to be the matter, `open` where lines that look like errors are shown without a
+cause, and `silent` where nothing is. Calibration is counted over first causes: how often what was said with which
+confidence was right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from syncline.diagnose import Diagnosis, diagnose, shipped_rules
+from syncline.finding import Severity
+
+FOLDER = Path(__file__).resolve().parents[1] / "tests" / "diagnose" / "blind"
+UNEXPLAINED = "log.unexplained"
+
+
+def verdict(kind: str, found: Diagnosis, kinds: dict[str, dict[str, list[str]]]) -> str:
+    """Say what became of a log of this kind."""
+    rules = {finding.rule for finding in found.findings if finding.severity is not Severity.OK}
+    if kind == "healthy":
+        return "false alarm" if rules else "silent"
+    if rules & set(kinds[kind]["named"]):
+        return "named"
+    if rules & set(kinds[kind]["related"]):
+        return "related"
+    if rules - {UNEXPLAINED}:
+        return "wrong"
+    return "open" if rules else "silent"
+
+
+def score(name: str) -> dict[str, Any]:
+    """Count what is said of one set."""
+    logs = yaml.safe_load((FOLDER / f"{name}.yaml").read_text("utf-8"))
+    kinds = yaml.safe_load((FOLDER / "kinds.yaml").read_text("utf-8"))
+    book = shipped_rules()
+    counts: dict[str, Counter[str]] = {"faults": Counter(), "healthy": Counter()}
+    bins: dict[str, list[bool]] = defaultdict(list)
+    misses = []
+    for log in logs:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "excerpt.log"
+            path.write_text(log["log"], "utf-8")
+            found = diagnose([path], rules=book)
+        told = verdict(log["kind"], found, kinds)
+        counts["healthy" if log["kind"] == "healthy" else "faults"][told] += 1
+        if told not in ("named", "silent") or (told == "silent" and log["kind"] != "healthy"):
+            misses.append(f"{told}: {log['kind']} {log['source']} ({', '.join(f.rule for f in found.findings)})")
+        for cause in found.causes[:1]:
+            if cause.finding.rule != UNEXPLAINED and cause.finding.severity is not Severity.OK:
+                right = log["kind"] != "healthy" and cause.finding.rule in kinds[log["kind"]]["named"]
+                bins[f"{cause.finding.confidence or 0.9:.1f}"].append(right)
+    total = sum(counts["faults"].values())
+    return {
+        "faults": total,
+        **{
+            f"{key}_percent": 100 * counts["faults"][key] / total
+            for key in ("named", "related", "wrong", "open", "silent")
+        },
+        "healthy": sum(counts["healthy"].values()),
+        "healthy_silent": counts["healthy"]["silent"],
+        "said_with_confidence": {key: {"said": len(hits), "right": sum(hits)} for key, hits in sorted(bins.items())},
+        "not_named": misses,
+    }
+
+
+def run() -> dict[str, Any]:
+    """Return the figures of every set."""
+    return {path.stem: score(path.stem) for path in sorted(FOLDER.glob("*.yaml")) if path.stem != "kinds"}

@@ -1,0 +1,132 @@
+"""Random fabrics, jobs and faults: every answer against its bound, its neighbours and another level.
+
+    python benchmarks/run.py one_truth              2,000 cases
+    NUM_CASES=200 python benchmarks/run.py one_truth
+
+For each case: no estimate of `simulate`, `nccl` or `step` beats its bound (the models raise where one does); a fabric
+with the fault repaired, twice the uplinks or none of the oversubscription is never slower by more than 1 %; and the
+step's closed form stands beside its execution at flow level. Larger gaps are named by what is largest in the step.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from syncline.errors import SynclineError
+from syncline.fabric import Fabric, build
+from syncline.fabric.spec import ClusterSpec
+from syncline.sim.nccl import from_fabric, predict
+from syncline.sim.step import step
+from syncline.sim.step.executed.execute import execute
+from syncline.workload.read_job import load_job
+
+NUM_CASES = int(os.environ.get("NUM_CASES", "2000"))
+MODELS = ("llama3-8b", "llama3-70b", "mixtral-8x7b")
+SLOWER = 1.01
+
+
+def cluster(rng: np.random.Generator) -> dict[str, Any]:
+    """Return the description of a random cluster; `over` and `faults` can be taken back."""
+    hosts = int(rng.choice([4, 8, 16, 32]))
+    topology = str(rng.choice(["leaf-spine", "rail-optimized", "fat-tree", "rail-only", "dragonfly", "torus", "sites"]))
+    over = str(rng.choice(["1:1", "2:1", "4:1", "8:1"]))
+    link = str(rng.choice(["NDR", "HDR"]))
+    if topology == "sites":
+        site = {"hosts": hosts // 2, "host": "dgx-h100", "network": f"rail-optimized {link}"}
+        rate = str(rng.choice(["100Gbps", "400Gbps"]))
+        return {"sites": [{"name": "a", **site}, {"name": "b", **site}], "wan": {"rate": rate, "latency": "2ms"}}
+    network: Any = {"topology": topology, "link": link, "oversubscription": over}
+    if topology == "leaf-spine":
+        network["hosts_per_leaf"] = int(rng.choice([2, 4]))
+    if topology in ("rail-only", "dragonfly"):
+        network = f"{topology} {link}"
+    if topology == "torus":
+        network = {"topology": "torus", "link": link, "shape": [2, 2, hosts // 4], "of": "hosts"}
+    return {"hosts": hosts, "host": "dgx-h100", "network": network}
+
+
+def fault(rng: np.random.Generator, fabric: Fabric) -> list[dict[str, Any]]:
+    """Return no fault, or one slow or failed link of the network."""
+    network = np.flatnonzero((fabric.links.tier >= 3) & (fabric.links.tier <= 5))
+    if rng.random() < 0.4 or not len(network):
+        return []
+    link = int(rng.choice(network))
+    name = fabric.link_name(link).replace("->", "<->")
+    return [{"link": name, "which": 0} | ({"rate": "50Gbps"} if rng.random() < 0.6 else {})]
+
+
+def job(rng: np.random.Generator, num_gpus: int) -> dict[str, Any]:
+    """Return a random job that divides on so many GPUs."""
+    model = str(rng.choice(MODELS))
+    tp, pp = int(rng.choice([1, 2, 4, 8])), int(rng.choice([1, 2, 4]))
+    pp = pp if tp * pp <= num_gpus else 1
+    parallel: dict[str, Any] = {"tp": tp, "pp": pp, "zero": str(rng.choice(["none", "1", "fsdp"]))}
+    if parallel["zero"] == "fsdp":
+        parallel["pp"] = 1
+    if model == "mixtral-8x7b":
+        parallel["ep"] = int(rng.choice([1, 8]))
+    batch = {"global": int(rng.choice([1, 2, 4])) * num_gpus, "sequence": 4096, "micro": 1}
+    return {"model": model, "parallel": parallel, "batch": batch}
+
+
+def better(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a cluster that is nowhere worse: no faults, no oversubscription."""
+    network = data.get("network")
+    plain = (
+        {**network, "oversubscription": "1:1"}
+        if isinstance(network, dict) and "oversubscription" in network
+        else network
+    )
+    return {**data, "faults": [], **({"network": plain} if plain is not None else {})}
+
+
+def one(seed: int) -> dict[str, Any] | None:
+    """Return what one case showed; None where the description or the job is refused."""
+    rng = np.random.default_rng(seed)
+    data = cluster(rng)
+    try:
+        healthy = build(ClusterSpec.model_validate(data))
+        data = {**data, "faults": fault(rng, healthy)}
+        fabric, whole = (build(ClusterSpec.model_validate(each)) for each in (data, better(data)))
+        described = load_job(job(rng, fabric.num_gpus))
+        found, ideal = step(fabric, described), step(whole, described)
+        executed = execute(fabric, found).step_time_s
+    except SynclineError as error:
+        if "bug of" in str(error):
+            raise
+        return None
+    systems = [from_fabric(each) for each in (fabric, whole)]
+    nccl = [float(predict(system, "all_reduce", [2.0**28]).time_us[0]) for system in systems]
+    parts = {name: value for name, value in found.parts_s.items() if name not in ("compute", "fixed")}
+    return {
+        "seed": seed,
+        "gap": executed / found.step_time_s - 1,
+        "below": bool(executed < found.floor_s * (1 - 1e-9)),
+        "slower_when_better": bool(ideal.step_time_s > SLOWER * found.step_time_s or nccl[1] > SLOWER * nccl[0]),
+        "topology": data["network"]["topology"]
+        if isinstance(data.get("network"), dict)
+        else str(data.get("network", "sites")),
+        "largest": max(parts, key=parts.__getitem__),
+    }
+
+
+def run() -> dict[str, Any]:
+    """Return how the cases came out."""
+    rows = [row for row in map(one, range(NUM_CASES)) if row is not None]
+    gaps = np.abs([row["gap"] for row in rows])
+    large = [row for row in rows if abs(row["gap"]) > 0.30]
+    return {
+        "cases": NUM_CASES,
+        "answered": len(rows),
+        "below_bound": [row["seed"] for row in rows if row["below"]],
+        "slower_when_better": [row["seed"] for row in rows if row["slower_when_better"]],
+        "gap_median": float(np.median(gaps)),
+        "gap_p90": float(np.quantile(gaps, 0.9)),
+        "gap_worst": float(gaps.max()),
+        "gaps_over_30_percent": dict(Counter(f"{row['topology']}: {row['largest']}" for row in large)),
+        "worst": sorted(large, key=lambda row: -abs(row["gap"]))[:20],
+    }

@@ -1,0 +1,213 @@
+"""The native wire against gloo: dense all-reduce, training steps, rails that fail, faults, GPUs; one command.
+
+    sudo python benchmarks/wire.py --out results            everything that this machine can do
+    sudo python benchmarks/wire.py --out results --only dense rails --quick
+
+Ranks run in network namespaces made with pyroute2; cables are shaped with tbf. Each measurement is one JSON file in the
+folder; summary.txt says what they come to. Peers take turns in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+from rig.rails_rig import RailsRig, is_possible  # noqa: E402
+
+NUM_HOSTS = 4
+RATES_BPS: tuple[float | None, ...] = (None, 1e9, 10e9, 25e9)
+PARTS = ("dense", "steps", "rails", "faults", "gpu")
+
+
+def main() -> int:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--quick", action="store_true", help="few repetitions: whether it runs, not how fast")
+    chosen = parser.parse_args()
+    why = is_possible()
+    if why and set(chosen.only) != {"faults"}:
+        print(f"wire.py: {why}; run it as root, or with --only faults.", file=sys.stderr)
+        return 2
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}"
+    lines = [f"{machine}, {time.strftime('%Y-%m-%d %H:%M')}"]
+    for part in chosen.only:
+        rows = {"dense": dense, "steps": steps, "rails": rails, "faults": faults, "gpu": gpu}[part](chosen.quick)
+        (chosen.out / f"{part}.json").write_text(json.dumps(rows, indent=1) + "\n")
+        lines += [f"\n{part}", *map(told, rows)]
+        (chosen.out / "summary.txt").write_text("\n".join(lines) + "\n")
+        print("\n".join(lines[-len(rows) - 1 :]), flush=True)
+    return 0
+
+
+def ranks(rig: RailsRig, task: dict[str, Any], num_rails: int = 1, timeout_s: float = 1800.0) -> list[dict[str, Any]]:
+    """Run a task on one rank a host and return what rank 0 printed."""
+    port = str(random.randrange(20000, 60000))  # noqa: S311
+    names = ",".join(f"eth{rail}" for rail in range(num_rails))
+    processes = []
+    for rank in range(NUM_HOSTS):
+        environment = {"RANK": str(rank), "WORLD_SIZE": str(NUM_HOSTS), "MASTER_ADDR": "10.7.0.1", "MASTER_PORT": port,
+                       "GLOO_SOCKET_IFNAME": "eth0", "SYNCLINE_RAILS": names, "OMP_NUM_THREADS": "1",
+                       "LOCAL_WORLD_SIZE": "1", "SYNCLINE_WIRE_THREADS": threads(),
+                       "PYTHONPATH": str(HERE)}  # fmt: skip
+        command = [sys.executable, str(HERE / "rig" / "wire_rank.py"), json.dumps(task)]
+        processes.append(rig.start(rank, command, environment, sys.executable))
+    printed, _ = processes[0].communicate(timeout=timeout_s)
+    for process in processes[1:]:
+        process.wait(timeout=60)
+    if any(process.returncode for process in processes):
+        raise RuntimeError(f"a rank ended with status {[process.returncode for process in processes]}")
+    return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+
+
+def threads() -> str:
+    """Return the wire's threads of a rank: half of the processors, shared by the hosts that are here."""
+    return os.environ.get("SYNCLINE_WIRE_THREADS", str(max(1, min(4, (os.cpu_count() or 1) // (NUM_HOSTS + 1)))))
+
+
+def dense(quick: bool) -> list[dict[str, Any]]:
+    """All-reduce of 64 MiB."""
+    rows = []
+    size = 64 << 20
+    with RailsRig(NUM_HOSTS) as rig:
+        for rate in RATES_BPS:
+            if rate is not None:  # the first has no shaper yet
+                rig.shape(rate)
+            task = {"what": "dense", "size_bytes": size, "turns": 2 if quick else 15, "rate_bps": rate}
+            found = ranks(rig, task)
+            bound = 0.0 if rate is None else 2 * (NUM_HOSTS - 1) / NUM_HOSTS * size * 8 / rate
+            gloo = next(row for row in found if row["way"] == "gloo")
+            for row in found:
+                row["bound_s"], row["of_bound"] = bound, bound / row["median_s"]
+                row["times_gloo"], row["cpu_of_gloo"] = gloo["median_s"] / row["median_s"], row["cpu_s"] / gloo["cpu_s"]
+            rows += found
+            print("\n".join(map(told, found)), flush=True)
+    return rows
+
+
+def steps(quick: bool, device: str = "cpu") -> list[dict[str, Any]]:
+    """The training step of a GPT of 25.4M parameters, batch 1 x 128."""
+    methods = ["compute", "ddp", "fp32/native", "bf16/native", "int8/native", "int8/point-to-point", "int4", "sign"]
+    task = {"what": "steps", "methods": methods, "rounds": 1 if quick else 3, "steps": 3 if quick else 10,
+            "warm_up": 3, "batch": 1, "length": 128, "device": device}  # fmt: skip
+    return _steps(task, RATES_BPS[1:2] if quick else RATES_BPS[1:])
+
+
+def gpu(quick: bool) -> list[dict[str, Any]]:
+    """Four ranks on one GPU: a GPT of 350M parameters in gloo groups."""
+    probe = [sys.executable, "-c", "import torch; print(torch.cuda.is_available())"]
+    if "True" not in subprocess.run(probe, capture_output=True, text=True, check=False).stdout:
+        return [{"what": "gpu", "skipped": "torch sees no CUDA device"}]
+    model = {"width": 1024, "depth": 28, "num_heads": 16}
+    task = {"what": "gpu", "methods": ["compute", "ddp", "bf16/native", "int8/native", "int4/native", "sign/native"],
+            "rounds": 1, "steps": 2 if quick else 5, "warm_up": 2, "batch": 4, "length": 255, "device": "cuda:0",
+            "model": model}  # fmt: skip
+    return _steps(task, RATES_BPS[2:3] if quick else RATES_BPS[1:3])
+
+
+def _steps(task: dict[str, Any], rates: tuple[float | None, ...]) -> list[dict[str, Any]]:
+    rows = []
+    with RailsRig(NUM_HOSTS) as rig:
+        for rate in rates:
+            if rate is not None:
+                rig.shape(rate)
+            found = ranks(rig, {**task, "rate_bps": rate}, timeout_s=7200.0)
+            compute = next(row for row in found if row["method"] == "compute")
+            ddp = next(row for row in found if row["method"] == "ddp")
+            for row in found:
+                sent_s = row["wire_bytes"] * 8 / rate if rate else 0.0
+                row["bound_s"] = max(compute["median_s"], sent_s)
+                # Nothing can be sent before the first gradient is there: the forward pass comes before the bytes.
+                row["bound_with_forward_s"] = max(compute["median_s"], compute["forward_s"] + sent_s)
+                row["of_bound"] = row["bound_s"] / row["median_s"]
+                row["of_bound_with_forward"] = row["bound_with_forward_s"] / row["median_s"]
+                row["times_ddp"] = ddp["median_s"] / row["median_s"]
+            rows += found
+            print("\n".join(map(told, found)), flush=True)
+    return rows
+
+
+def rails(quick: bool) -> list[dict[str, Any]]:
+    """Two rails: both well, one cut and mended at random moments, one slowed to a tenth."""
+    rows = []
+    for name in ("one rail", "both", "cut", "slow"):
+        num_rails = 1 if name == "one rail" else 2
+        with RailsRig(NUM_HOSTS, num_rails) as rig:
+            rig.shape(10e9)
+            over = threading.Event()
+            cuts = [0]
+            helper = threading.Thread(target=_disturb, args=(rig, name, over, cuts, 3 if quick else 50))
+            seconds = 8 if quick else 150 if name == "cut" else 20
+            helper.start()
+            try:
+                task = {"what": "rails", "name": name, "size_bytes": 16 << 20, "seconds": seconds}
+                found = ranks(rig, task, num_rails)
+            finally:
+                over.set()
+                helper.join()
+        rows += [{**row, "num_cuts": cuts[0]} for row in found]
+    return rows
+
+
+def _disturb(rig: RailsRig, name: str, over: threading.Event, cuts: list[int], most: int) -> None:
+    chance = random.Random(7)  # noqa: S311
+    if over.wait(4.0):  # let the ranks meet
+        return
+    if name == "slow":
+        rig.shape(1e9, rail=1)
+    while name == "cut" and cuts[0] < most and not over.is_set():
+        host = chance.randrange(NUM_HOSTS)
+        rig.cut(host, 1)
+        cuts[0] += 1
+        over.wait(chance.uniform(0.1, 1.5))
+        rig.mend(host, 1)
+        over.wait(chance.uniform(0.2, 1.5))
+
+
+def faults(quick: bool) -> list[dict[str, Any]]:
+    """Faults on the wire, from the tests: 0 wrong numbers, 0 hangs."""
+    count = 100 if quick else 1000
+    began = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/runtime/wire/test_wire_faults.py"]
+    done = subprocess.run(command, cwd=HERE.parent, env={**os.environ, "SYNCLINE_NUM_FAULTS": str(count)},
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    return [{"what": "faults", "num_faults": count, "passed": done.returncode == 0,
+             "seconds": time.monotonic() - began, "tail": done.stdout[-2000:]}]  # fmt: skip
+
+
+def told(row: dict[str, Any]) -> str:
+    """Return a measurement on one line."""
+    rate = "unshaped" if row.get("rate_bps") is None else f"{row['rate_bps'] / 1e9:g} Gb/s"
+    if "skipped" in row:
+        return f"  skipped: {row['skipped']}"
+    if row["what"] == "dense":
+        return (f"  {rate:9} {row['way']:5} {row['median_s'] * 1e3:8.1f} ms, {row['of_bound']:.1%} of the bound, "
+                f"{row['times_gloo']:.2f} x gloo, CPU {row['cpu_of_gloo']:.2f} of gloo's, "
+                f"same bits: {row['same_and_right']}")  # fmt: skip
+    if row["what"] == "faults":
+        return f"  {row['num_faults']} faults: {'all passed' if row['passed'] else 'FAILED'} in {row['seconds']:.0f} s"
+    if row["what"] == "rails":
+        ranks_ = row["ranks"]
+        return (f"  {row['name']:8} median {max(r['median_s'] for r in ranks_) * 1e3:.1f} ms, longest "
+                f"{max(r['longest_s'] for r in ranks_) * 1e3:.0f} ms, {row['num_cuts']} cuts, wrong elements "
+                f"{sum(r['wrong_elements'] for r in ranks_)}, by rail {ranks_[0]['bytes_by_rail']}")  # fmt: skip
+    return (f"  {rate:9} {row['method']:20} {row['median_s'] * 1e3:8.1f} ms, {row['of_bound']:.0%} of the bound, "
+            f"{row['of_bound_with_forward']:.0%} with forward, {row['times_ddp']:.2f} x ddp, same bits: "
+            f"{row['same_bits']}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"use strict";
+(() => {
+  const box = document.getElementById("sliders");
+  if (!box) return;
+  const SVG = "http://www.w3.org/2000/svg";
+  const field = (root, name) => root.querySelector(`[name=${name}]`);
+  const put = (id, text) => { document.getElementById(id).textContent = text; };
+  const told = (s) => s >= 1 ? s.toFixed(2) + " s" : s >= 1e-3 ? (s * 1e3).toPrecision(3) + " ms" : (s * 1e6).toPrecision(3) + " µs";
+  const size = (b) => b >= 2 ** 30 ? (b / 2 ** 30).toPrecision(3) + " GiB" : (b / 2 ** 20).toPrecision(3) + " MiB";
+  const draw = (parent, name, attributes, text) => {
+    const made = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    if (text !== undefined) made.textContent = text;
+    parent.append(made);
+  };
+
+  /* The time of a ring at a size between two of the table: straight in logarithms. */
+  function ringAt(table, point, bytes) {
+    const at = Math.min(Math.max(Math.log2(bytes / table.sizes[0]) / 2, 0), table.sizes.length - 1);
+    const low = Math.min(Math.floor(at), table.sizes.length - 2), part = at - low;
+    return Math.exp(Math.log(point.ring_s[low]) * (1 - part) + Math.log(point.ring_s[low + 1]) * part);
+  }
+
+  /* An all-to-all's bound is a latency and a rate: a straight line. */
+  function pairsAt(table, point, bytes) {
+    const [first, last] = [table.sizes[0], table.sizes[table.sizes.length - 1]];
+    const [a, b] = point.pairs_s;
+    return a + (b - a) * (bytes - first) / (last - first);
+  }
+
+  function curve(table, point, bytes) {
+    const svg = document.getElementById("curve");
+    svg.replaceChildren();
+    const xs = table.sizes.map(Math.log2), all = table.points.flatMap((p) => p.ring_s).map(Math.log);
+    const x = (b) => 50 + 570 * (Math.log2(b) - xs[0]) / (xs[xs.length - 1] - xs[0]);
+    const low = Math.min(...all), high = Math.max(...all);
+    const y = (s) => 190 - 170 * (Math.log(s) - low) / (high - low);
+    draw(svg, "rect", { width: 640, height: 220, fill: "#f7f8fa" });
+    draw(svg, "polyline", { fill: "none", stroke: "#3f51b5", "stroke-width": 2,
+      points: table.sizes.map((b, i) => `${x(b).toFixed(1)},${y(point.ring_s[i]).toFixed(1)}`).join(" ") });
+    table.sizes.forEach((b, i) => {
+      draw(svg, "text", { x: x(b), y: 210, "text-anchor": "middle", "font-size": 11 }, size(b));
+      draw(svg, "circle", { cx: x(b), cy: y(point.ring_s[i]), r: 3, fill: "#3f51b5" });
+    });
+    const now = ringAt(table, point, bytes);
+    draw(svg, "circle", { cx: x(bytes), cy: y(now), r: 6, fill: "#b3261e" });
+    draw(svg, "text", { x: 12, y: 16, "font-size": 12 }, "all-reduce time by size, logarithmic");
+  }
+
+  function show(table) {
+    const pick = (name) => Number(field(box, name).value);
+    const rate = table.rates[pick("rate")], ratio = table.ratios[pick("ratio")], fault = table.faults[pick("fault")];
+    const bytes = table.sizes[0] * 2 ** pick("size");
+    const point = table.points.find((p) => p.rate === rate && p.ratio === ratio && p.fault === fault);
+    const words = { rate, size: size(bytes), ratio: `${ratio}:1`, fault: `${fault * 100} %` };
+    for (const [name, text] of Object.entries(words)) field(box, name).nextElementSibling.textContent = text;
+    put("ring", told(ringAt(table, point, bytes)));
+    put("ring-link", point.ring_link);
+    put("pairs", told(pairsAt(table, point, bytes)));
+    put("pairs-link", point.pairs_link);
+    put("step", told(point.step_s));
+    put("step-link", `${told(point.waiting_s)} of it waiting for gradients`);
+    curve(table, point, bytes);
+  }
+
+  /* What rank r holds of chunk c after a number of rounds of a ring all-reduce: how many contributions. */
+  function held(n, round, rank, chunk) {
+    if (round <= n - 1) {
+      const distance = (rank - chunk + n) % n;
+      return distance <= round ? distance + 1 : 1;
+    }
+    const owner = (chunk + n - 1) % n;
+    const away = (rank - owner + n) % n;
+    return away <= round - (n - 1) ? n : (rank - chunk + n) % n + 1;
+  }
+
+  function rounds() {
+    const root = document.getElementById("ring-sliders"), svg = document.getElementById("rounds");
+    const n = Number(field(root, "ranks").value), last = 2 * (n - 1);
+    field(root, "round").max = last;
+    const round = Math.min(Number(field(root, "round").value), last);
+    field(root, "ranks").nextElementSibling.textContent = n;
+    field(root, "round").nextElementSibling.textContent = `${round} of ${last}`;
+    svg.replaceChildren();
+    const side = Math.min(36, 230 / n);
+    for (let rank = 0; rank < n; rank++) {
+      draw(svg, "text", { x: 8, y: 20 + side * (rank + 0.65), "font-size": 11 }, `rank ${rank}`);
+      for (let chunk = 0; chunk < n; chunk++) {
+        const many = held(n, round, rank, chunk);
+        draw(svg, "rect", { x: 60 + side * chunk, y: 20 + side * rank, width: side - 2, height: side - 2,
+          fill: many === n ? "#1b7f3b" : "#3f51b5", "fill-opacity": many === n ? 1 : 0.12 + 0.7 * many / n });
+        draw(svg, "text", { x: 60 + side * (chunk + 0.46), y: 20 + side * (rank + 0.65), "text-anchor": "middle",
+          "font-size": 11, fill: many > n / 2 ? "#fff" : "#222" }, many);
+      }
+    }
+  }
+
+  const here = document.querySelector("script[src*='sliders.js']").src;
+  fetch(new URL("../interactive/table.json", here)).then((answer) => answer.json()).then((table) => {
+    box.addEventListener("input", () => show(table));
+    show(table);
+  });
+  document.getElementById("ring-sliders").addEventListener("input", rounds);
+  rounds();
+})();

@@ -1,0 +1,25 @@
+"""CUBIC against RFC 9438: in its Reno-friendly region the mean window is sqrt(3 / (2 p)) packets."""
+
+from __future__ import annotations
+
+import numpy as np
+from figure import Figure, Point
+
+from syncline.sim.packet import PacketOptions, Watching, messages, simulate
+from syncline.sim.packet.dumbbell import Dumbbell
+
+
+def figures() -> list[Figure]:
+    points = []
+    shape = Dumbbell(1, access_Bps=50e9, trunk_Bps=50e9, latency_s=20e-6)
+    network = shape.network()
+    for loss in (1e-3, 3e-4, 1e-4):
+        # Three links destroy packets, on the way there only: acknowledgements are cumulative.
+        options = PacketOptions("cubic", loss=loss / 3, payload_bytes=1434, seed=4)
+        load = messages([shape.sender(0)], [shape.receiver(0)], 4e9)
+        outcome = simulate(network, [load], options, watching=Watching(20e-6, flows=(0,)), until_s=0.4)
+        assert outcome.sampled is not None
+        window = outcome.sampled.flow_window_bytes[2000:, 0] / 1434
+        points.append(Point(f"loss {loss:g}", float(np.sqrt(1.5 / loss)), float(window.mean())))
+    source = "RFC 9438, section 4.3 and 5.1: AVG_W = sqrt(3 / (2 p)) where CUBIC follows Reno"
+    return [Figure("CUBIC: mean window by loss", source, "packets", tuple(points))]

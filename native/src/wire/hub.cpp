@@ -1,0 +1,413 @@
+// Messages and frames: what is due, what is under way, what must go again.
+#include "hub.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "worker.hpp"
+
+namespace syncline::wire {
+namespace {
+
+constexpr std::size_t kMostEvents = 1000;
+constexpr std::size_t kMostAcks = 64;
+
+// Copy a stretch of a message, [offset, offset + size) of its parts laid end to end, from `from`.
+void put(const Part (&parts)[2], std::uint32_t offset, const std::uint8_t* from, std::size_t size) {
+    std::size_t at = offset;
+    for (const Part& part : parts) {
+        if (at < part.size && size > 0) {
+            const std::size_t some = std::min(size, part.size - at);
+            std::memcpy(part.data + at, from, some);
+            from += some;
+            size -= some;
+            at += some;
+        }
+        at -= std::min(at, part.size);
+    }
+}
+
+}  // namespace
+
+double now_s() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void Hub::tell(int peer, int rail, std::string what) {
+    if (events.size() < kMostEvents) events.push_back({now_s(), peer, rail, std::move(what)});
+}
+
+void Hub::open(int peer_rank, std::uint32_t tag, Listener* listener, std::uint32_t key, Part prefix) {
+    Peer& peer = peers[static_cast<std::size_t>(peer_rank)];
+    const std::pair id{tag, peer.in_number[tag]++};
+    InMessage& message = peer.inbox[id];
+    message.listener = listener;
+    message.key = key;
+    message.part[0] = prefix;
+    if (message.total > 0 && message.num_committing == 0) place(peer, message);
+    deliver(peer, id);
+}
+
+bool Hub::unopen(int peer_rank, std::uint32_t tag, Listener* listener) {
+    Peer& peer = peers[static_cast<std::size_t>(peer_rank)];
+    const std::uint32_t last = peer.in_number[tag] - 1;
+    const auto found = peer.inbox.find({tag, last});
+    if (found == peer.inbox.end() || found->second.listener != listener) return true;
+    InMessage& message = found->second;
+    if (message.num_committing > 0) return false;
+    --peer.in_number[tag];
+    if (message.total == 0) {
+        peer.inbox.erase(found);
+        return true;
+    }
+    if (message.is_placed && !message.is_refused) {
+        message.parked.resize(message.total);
+        std::uint8_t* at = message.parked.data();
+        std::size_t left = message.total;
+        for (const Part& part : message.part) {
+            const std::size_t some = std::min(left, part.size);
+            std::memcpy(at, part.data, some);
+            at += some;
+            left -= some;
+        }
+    }
+    message.listener = nullptr;
+    message.is_placed = message.is_refused = message.is_told = false;
+    message.part[0] = message.part[1] = {};
+    return true;
+}
+
+void Hub::put_back(int peer_rank, std::uint32_t tag, const Part (&parts)[2], std::uint32_t total) {
+    Peer& peer = peers[static_cast<std::size_t>(peer_rank)];
+    InMessage& message = peer.inbox[{tag, --peer.in_number[tag]}];
+    message.total = message.received = total;
+    message.parked.resize(total);
+    std::uint8_t* at = message.parked.data();
+    std::size_t left = total;
+    for (const Part& part : parts) {
+        const std::size_t some = std::min(left, part.size);
+        std::memcpy(at, part.data, some);
+        at += some;
+        left -= some;
+    }
+}
+
+// Ask where the bytes go, now that their number is known, and bring those that were parked.
+void Hub::place(Peer& peer, InMessage& message) {
+    if (message.is_placed || message.listener == nullptr) return;
+    message.part[1] = message.listener->place(message.key, peer.rank, message.total);
+    message.is_placed = true;
+    message.is_refused = message.total > message.part[0].size + message.part[1].size;
+    if (message.is_refused || message.parked.empty()) return;  // what does not fit is kept for who asks next
+    put(message.part, 0, message.parked.data(), message.parked.size());
+    message.parked = {};
+}
+
+void Hub::deliver(Peer& peer, std::pair<std::uint32_t, std::uint32_t> id) {
+    const auto found = peer.inbox.find(id);
+    if (found == peer.inbox.end()) return;
+    InMessage& message = found->second;
+    if (message.listener == nullptr || message.num_committing > 0 || message.total == 0) return;
+    place(peer, message);
+    if (message.received < message.total || message.is_told) return;
+    Listener* listener = message.listener;
+    const std::uint32_t key = message.key, total = message.total;
+    if (message.is_refused) {
+        message.is_told = true;
+    } else {
+        peer.inbox.erase(found);
+    }
+    listener->arrived(key, peer.rank, total);
+    changed.notify_all();
+}
+
+OutPointer Hub::send(int peer_rank, std::uint32_t tag, int priority, Listener* listener, std::uint32_t key, Part prefix,
+                     Part payload) {
+    Peer& peer = peers[static_cast<std::size_t>(peer_rank)];
+    auto message = std::make_shared<OutMessage>();
+    *message = {peer_rank, tag, peer.out_number[tag]++, key, priority, listener, {prefix, payload}};
+    message->total = static_cast<std::uint32_t>(prefix.size + payload.size);
+    for (std::uint32_t at = 0; at < message->total; at += options.frame_bytes) {
+        const std::uint64_t sequence = peer.next_sequence++;
+        peer.flight[sequence] = {message, at, std::min(options.frame_bytes, message->total - at)};
+        peer.ready.emplace(-priority, sequence);
+        ++message->num_unacknowledged;
+    }
+    wake_lines(peer);
+    return message;
+}
+
+void Hub::release(const OutPointer& message) {
+    if (!message || message->is_over || message->num_unacknowledged == 0) return;
+    Peer& peer = peers[static_cast<std::size_t>(message->peer)];
+    for (auto it = peer.flight.begin(); it != peer.flight.end();) {
+        if (it->second.message != message) {
+            ++it;
+            continue;
+        }
+        if (it->second.line >= 0) {
+            Line& line = *lines[static_cast<std::size_t>(it->second.line)];
+            line.in_flight -= std::min<std::size_t>(line.in_flight, it->second.length);
+        }
+        it = peer.flight.erase(it);
+    }
+    message->num_unacknowledged = 0;
+    maybe_over(message);
+}
+
+void Hub::forget(const OutPointer& message) {
+    if (!message) return;
+    message->listener = nullptr;
+    release(message);
+}
+
+void Hub::maybe_over(const OutPointer& message) {
+    if (message->is_over || message->num_unacknowledged > 0 || message->num_being_written > 0) return;
+    message->is_over = true;
+    if (message->listener != nullptr) message->listener->sent(message->key, message->peer);
+    changed.notify_all();
+}
+
+Outcome Hub::trouble_with(int peer) const {
+    if (!broken.empty()) return {Status::closed, -1, -1, broken};
+    const std::string& lost = peers[static_cast<std::size_t>(peer)].lost;
+    if (!lost.empty()) return {Status::lost, peer, -1, lost};
+    return {};
+}
+
+bool Hub::is_quiet() const {
+    for (const Peer& peer : peers) {
+        if (peer.lost.empty() && !peer.flight.empty()) return false;
+    }
+    for (const auto& line : lines) {
+        if (line->is_up && !line->acks.empty()) return false;
+    }
+    return true;
+}
+
+void Hub::add_task(int priority, std::function<void()> run) {
+    task_order_.emplace(-priority, num_tasks_);
+    tasks_[num_tasks_++] = std::move(run);
+    for (const auto& worker : workers) {
+        if (worker->is_idle()) {
+            worker->wake();
+            return;
+        }
+    }
+}
+
+std::function<void()> Hub::pop_task() {
+    const std::lock_guard hold(mutex);
+    if (task_order_.empty()) return {};
+    const auto found = tasks_.find(std::get<1>(task_order_.top()));
+    auto run = std::move(found->second);
+    tasks_.erase(found);
+    task_order_.pop();
+    return run;
+}
+
+bool Hub::has_tasks() {
+    const std::lock_guard hold(mutex);
+    return !task_order_.empty();
+}
+
+void Hub::wake_lines(const Peer& peer) {
+    for (const int id : peer.lines) {
+        Line& line = *lines[static_cast<std::size_t>(id)];
+        if (line.is_up && !line.is_dirty.exchange(true)) workers[static_cast<std::size_t>(line.worker)]->wake();
+    }
+}
+
+bool Hub::can_send(const Peer& peer, const Line& line) const {
+    if (!line.is_up || line.is_stalled || peer.ready.empty()) return false;
+    return line.in_flight < window(line);
+}
+
+// With several lines each takes no more than it soon delivers, so that a slow one holds nothing up.
+std::size_t Hub::window(const Line& line) const {
+    const Peer& peer = peers[static_cast<std::size_t>(line.peer)];
+    int num_up = 0;
+    for (const int id : peer.lines) num_up += lines[static_cast<std::size_t>(id)]->is_up ? 1 : 0;
+    if (num_up < 2) return std::size_t{64} << 20;
+    const double room = line.rate_Bps * (2 * line.least_delay_s + 0.005);
+    return std::max<std::size_t>(2 * options.frame_bytes, static_cast<std::size_t>(std::min(room, 64e6)));
+}
+
+bool Hub::next_going(Line& line, std::uint64_t epoch, std::vector<Going>& out, std::size_t limit_bytes) {
+    const std::lock_guard hold(mutex);
+    if (!line.is_up || line.epoch != epoch) return false;
+    Peer& peer = peers[static_cast<std::size_t>(line.peer)];
+    const auto control = [&](FrameKind kind, std::uint64_t sequence = 0) -> Going& {
+        Going& going = out.emplace_back();
+        going.header.kind = static_cast<std::uint8_t>(kind);
+        going.header.sequence = sequence;
+        return going;
+    };
+    for (std::size_t from = 0; from < line.acks.size(); from += kMostAcks) {
+        const std::size_t count = std::min(kMostAcks, line.acks.size() - from);
+        Going& going = control(FrameKind::ack);
+        const auto begin = line.acks.begin() + static_cast<std::ptrdiff_t>(from);
+        going.words.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
+    }
+    line.acks.clear();
+    for (const std::uint64_t sequence : line.agains) control(FrameKind::again, sequence);
+    line.agains.clear();
+    if (std::exchange(line.ping, false)) control(FrameKind::ping);
+    if (std::exchange(line.pong, false)) control(FrameKind::pong);
+    for (std::size_t bytes = 0; bytes < limit_bytes && can_send(peer, line);) {
+        const std::uint64_t sequence = std::get<1>(peer.ready.top());
+        peer.ready.pop();
+        const auto found = peer.flight.find(sequence);
+        if (found == peer.flight.end() || found->second.line >= 0) continue;  // received by now, or sent already
+        OutFrame& frame = found->second;
+        if (line.in_flight == 0) line.last_heard_s = line.measured_from_s = now_s(), line.measured_bytes = 0;
+        frame.line = line.id;
+        frame.sent_s = now_s();
+        line.in_flight += frame.length;
+        ++frame.message->num_being_written;
+        Going& going = control(FrameKind::data, sequence);
+        going.message = frame.message;
+        going.header.tag = frame.message->tag;
+        going.header.number = frame.message->number;
+        going.header.offset = frame.offset;
+        going.header.length = frame.length;
+        going.header.total = frame.message->total;
+        std::size_t at = frame.offset, left = frame.length;
+        for (std::size_t k = 0; k < 2; ++k) {
+            const Part& part = frame.message->part[k];
+            if (at < part.size) {
+                going.part[k] = {part.data + at, std::min(left, part.size - at)};
+                left -= going.part[k].size;
+                at = part.size;
+            }
+            at -= part.size;
+        }
+        bytes += frame.length;
+    }
+    if (line.bye && out.empty()) {
+        line.bye = false;
+        control(FrameKind::bye);
+    }
+    return can_send(peer, line);
+}
+
+void Hub::written(Line& line, Going& going) {
+    if (!going.message) return;
+    const std::lock_guard hold(mutex);
+    line.sent_bytes += going.header.length + sizeof(FrameHeader);
+    --going.message->num_being_written;
+    maybe_over(going.message);
+    going.message.reset();
+}
+
+void Hub::unwritten(std::vector<Going>& goings, std::size_t from) {
+    const std::lock_guard hold(mutex);
+    for (std::size_t k = from; k < goings.size(); ++k) {
+        if (!goings[k].message) continue;
+        --goings[k].message->num_being_written;
+        maybe_over(goings[k].message);
+    }
+    goings.clear();
+}
+
+bool Hub::is_known(const Peer& peer, std::uint64_t sequence) const {
+    return sequence < peer.floor || peer.beyond.contains(sequence);
+}
+
+bool Hub::begin_commit(Line& line, const FrameHeader& header, Commit& commit) {
+    const std::lock_guard hold(mutex);
+    Peer& peer = peers[static_cast<std::size_t>(line.peer)];
+    line.received_bytes += header.length + sizeof header;
+    line.last_heard_s = now_s();
+    commit = {};
+    if (header.total == 0 || header.offset > header.total || header.length > header.total - header.offset) return false;
+    if (is_known(peer, header.sequence)) {
+        line.acks.push_back(header.sequence);
+        return true;
+    }
+    peer.beyond.insert(header.sequence);
+    while (peer.beyond.erase(peer.floor) > 0) ++peer.floor;
+    commit.id = {header.tag, header.number};
+    commit.peer = line.peer;
+    InMessage& message = peer.inbox[commit.id];
+    message.total = header.total;
+    if (message.listener != nullptr && message.num_committing == 0) place(peer, message);
+    const bool is_parked = !message.is_placed || message.is_refused;
+    if (is_parked && message.parked.empty()) message.parked.resize(header.total);
+    ++message.num_committing;
+    commit.message = &message;
+    if (!is_parked) {
+        commit.to[0] = message.part[0];
+        commit.to[1] = message.part[1];
+    } else {
+        commit.to[0] = {message.parked.data(), message.parked.size()};
+    }
+    return true;
+}
+
+void Hub::end_commit(Line& line, const FrameHeader& header, Commit& commit) {
+    const std::lock_guard hold(mutex);
+    Peer& peer = peers[static_cast<std::size_t>(commit.peer)];
+    --commit.message->num_committing;
+    commit.message->received += header.length;
+    line.acks.push_back(header.sequence);
+    deliver(peer, commit.id);
+}
+
+void Hub::ask_again(Line& line, const FrameHeader& header) {
+    const std::lock_guard hold(mutex);
+    ++line.wrong;
+    if (line.wrong == 1) tell(line.peer, line.rail, "bytes changed on the way; such pieces are asked for again");
+    if (is_known(peers[static_cast<std::size_t>(line.peer)], header.sequence)) {
+        line.acks.push_back(header.sequence);
+    } else {
+        line.agains.push_back(header.sequence);
+    }
+}
+
+void Hub::measure(Line& line, const OutFrame& frame, double now) {
+    const double delay = std::max(1e-6, now - frame.sent_s);
+    line.least_delay_s = line.least_delay_s == 0.0 ? delay : std::min(line.least_delay_s * 1.01, delay);
+    line.measured_bytes += frame.length;
+    const double took = now - line.measured_from_s;
+    if (took < 0.01) return;
+    const double rate = static_cast<double>(line.measured_bytes) / took;
+    line.rate_Bps = line.rate_Bps == 0.0 ? rate : 0.5 * line.rate_Bps + 0.5 * rate;
+    line.measured_from_s = now;
+    line.measured_bytes = 0;
+}
+
+void Hub::acknowledged(Line& line, const std::vector<std::uint64_t>& sequences) {
+    const std::lock_guard hold(mutex);
+    Peer& peer = peers[static_cast<std::size_t>(line.peer)];
+    const double now = now_s();
+    for (const std::uint64_t sequence : sequences) {
+        const auto found = peer.flight.find(sequence);
+        if (found == peer.flight.end()) continue;
+        const OutFrame frame = found->second;
+        peer.flight.erase(found);
+        if (frame.line >= 0) {
+            Line& carrier = *lines[static_cast<std::size_t>(frame.line)];
+            carrier.in_flight -= std::min<std::size_t>(carrier.in_flight, frame.length);
+            measure(carrier, frame, now);
+        }
+        if (--frame.message->num_unacknowledged == 0) maybe_over(frame.message);
+    }
+    if (!peer.ready.empty()) wake_lines(peer);
+}
+
+void Hub::resend(Line& line, std::uint64_t sequence) {
+    const std::lock_guard hold(mutex);
+    Peer& peer = peers[static_cast<std::size_t>(line.peer)];
+    const auto found = peer.flight.find(sequence);
+    if (found == peer.flight.end() || found->second.line != line.id) return;
+    line.in_flight -= std::min<std::size_t>(line.in_flight, found->second.length);
+    found->second.line = -1;
+    ++line.resent;
+    peer.ready.emplace(-found->second.message->priority, sequence);
+    wake_lines(peer);
+}
+
+}  // namespace syncline::wire

@@ -1,0 +1,455 @@
+#include "lane.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "coder.hpp"
+
+namespace syncline::wire {
+namespace {
+
+Part part_of(Prefix& prefix) { return {reinterpret_cast<std::uint8_t*>(&prefix), sizeof prefix}; }
+
+std::string hex(std::uint32_t number) {
+    char text[16];
+    std::snprintf(text, sizeof text, "%#x", number);
+    return text;
+}
+
+}  // namespace
+
+LaneState::LaneState(Hub& hub, LaneSpec spec)
+    : hub_(hub),
+      spec_(std::move(spec)),
+      rank_(hub.options.rank),
+      size_(hub.options.size),
+      is_plain_(is_plain(spec_.coder)),
+      sides_(static_cast<std::size_t>(size_)) {
+    const auto count = static_cast<std::size_t>(size_);
+    if (spec_.bounds.size() != count + 1 || spec_.payload_bytes.size() != count) {
+        throw std::invalid_argument("a lane needs a shard for every rank");
+    }
+    if (!std::is_sorted(spec_.bounds.begin(), spec_.bounds.end()) || spec_.bounds.front() != 0) {
+        throw std::invalid_argument("shards of a lane must follow each other from 0");
+    }
+    for (int k = 1; k < size_; ++k) peers_.push_back((rank_ + k) % size_);
+    sum_.resize(payload_bytes(rank_));
+    for (const int peer : peers_) {
+        Side& one = side(peer);
+        if (!is_plain_) one.out.resize(payload_bytes(peer));
+        one.in.resize(payload_bytes(rank_));
+        if (!is_plain_ && !spec_.scatter_only) one.sum_in.resize(payload_bytes(peer));
+        sent_bytes_ += static_cast<std::int64_t>(sizeof(Prefix) + payload_bytes(peer));
+        if (!spec_.scatter_only) sent_bytes_ += static_cast<std::int64_t>(sizeof(Prefix) + payload_bytes(rank_));
+    }
+}
+
+std::size_t LaneState::payload_bytes(int shard) const {
+    return static_cast<std::size_t>(spec_.payload_bytes[static_cast<std::size_t>(shard)]);
+}
+
+std::uint32_t LaneState::key(int shard) const {
+    return posting_.keys.empty() ? 0 : posting_.keys[static_cast<std::size_t>(shard)];
+}
+
+Prefix LaneState::prefix(std::uint32_t flags, int origin, int detail) const {
+    return {kLaneProtocol,  spec_.codec, spec_.layout, posting_.sequence, posting_.step, flags,
+            static_cast<std::uint32_t>(origin), static_cast<std::uint32_t>(detail)};
+}
+
+void LaneState::open_first() {
+    for (const int peer : peers_) {
+        Side& one = side(peer);
+        one.has_shard = false;
+        one.is_open = true;
+        hub_.open(peer, 2 * spec_.tag, this, kShards, part_of(one.shard_prefix));
+    }
+}
+
+// Whoever has this tag next gets what came for it, also what came already.
+bool LaneState::hand_over() {
+    if (is_handed_over_) return true;
+    if (num_tasks_ > 0) return false;
+    for (const int peer : peers_) {
+        Side& one = side(peer);
+        if (!hub_.unopen(peer, 2 * spec_.tag, this) || !hub_.unopen(peer, 2 * spec_.tag + 1, this)) return false;
+        if (one.has_shard && is_decided_ && one.shard_total <= sizeof(Prefix) + one.in.size()) {
+            const Part parts[2] = {part_of(one.shard_prefix), {one.in.data(), one.in.size()}};
+            hub_.put_back(peer, 2 * spec_.tag, parts, one.shard_total);
+        }
+        one.has_shard = false;
+    }
+    is_handed_over_ = true;
+    return true;
+}
+
+bool LaneState::leave(bool waits) {
+    if (!hand_over()) return false;
+    std::vector<OutPointer> sent = told_;
+    for (const int peer : peers_) {
+        sent.push_back(side(peer).shard_out);
+        sent.push_back(side(peer).sum_out);
+    }
+    // Others need what was sent last, though this rank needs nothing more.
+    for (const OutPointer& message : sent) {
+        if (!message) continue;
+        if (!message->is_over && waits && hub_.trouble_with(message->peer).status == Status::fine) return false;
+        hub_.forget(message);
+        if (message->num_being_written > 0) return false;
+    }
+    const auto found = hub_.lanes.find(spec_.tag);
+    if (found != hub_.lanes.end() && found->second == this) hub_.lanes.erase(found);
+    return true;
+}
+
+// Run without the lock, on a thread of the wire; what follows from it is done with the lock.
+void LaneState::run(void (LaneState::*work)(int), int argument) {
+    ++num_tasks_;
+    hub_.add_task(spec_.priority, [this, work, argument] { (this->*work)(argument); });
+}
+
+void LaneState::post(Posting posting) {
+    if (!posting.keys.empty() && posting.keys.size() != sides_.size()) {
+        throw std::invalid_argument("a key is needed for every shard, or none");
+    }
+    posting_ = std::move(posting);
+    outcome_ = told_by_ = {};
+    bad_.clear();
+    spans_.clear();
+    is_encoded_ = is_decided_ = is_reducing_ = is_reduced_ = is_told_ = false;
+    for (const int peer : peers_) {
+        Side& one = side(peer);
+        one.has_sum = one.is_decoded = one.is_placed = false;
+        one.shard_out.reset();
+        if (!spec_.scatter_only) hub_.open(peer, 2 * spec_.tag + 1, this, kSums, part_of(one.sum_prefix));
+    }
+    num_to_encode_ = size_;
+    if (posting_.fail) {
+        send_shards(kFailed, spec_.origin, 0);
+        fail({Status::failed, spec_.origin, -1, "this rank"});
+    } else if (posting_.trouble) {
+        send_shards(kNotFinite, posting_.trouble->first, posting_.trouble->second);
+        decide();
+    } else {
+        for (const int peer : peers_) run(&LaneState::do_encode, peer);
+        run(&LaneState::do_check, rank_);
+    }
+}
+
+void LaneState::took(Work work, int peer, double began_s, std::int64_t size) {
+    spans_.push_back({work, peer, began_s, now_s(), size});
+}
+
+void LaneState::do_encode(int peer) {
+    const double began = now_s();
+    const std::int64_t at = low(peer), count = length(peer);
+    float* values = posting_.values + at;
+    float* residual = posting_.residual == nullptr ? nullptr : posting_.residual + at;
+    bool finite;
+    if (sends_in_place()) {
+        finite = is_finite(values, count);
+    } else {
+        if (side(peer).out.empty()) side(peer).out.resize(payload_bytes(peer));  // plain, with a residual
+        finite = encode(spec_.coder, {values, residual, count}, key(peer), side(peer).out.data());
+    }
+    const std::lock_guard hold(hub_.mutex);
+    took(Work::encode, peer, began, 4 * count);
+    encoded(peer, finite);
+}
+
+void LaneState::do_check(int shard) {
+    const bool finite = is_finite(posting_.values + low(shard), length(shard));
+    const std::lock_guard hold(hub_.mutex);
+    encoded(shard, finite);
+}
+
+void LaneState::encoded(int shard, bool finite) {
+    --num_tasks_;
+    if (!finite) bad_.push_back(shard);
+    if (--num_to_encode_ == 0) {
+        if (bad_.empty()) {
+            send_shards(0, 0, 0);
+        } else {
+            // The own shard first, then as they are sent: the same rank names the same parameter whatever its threads do.
+            std::sort(bad_.begin(), bad_.end(),
+                      [this](int a, int b) { return (a - rank_ + size_) % size_ < (b - rank_ + size_) % size_; });
+            posting_.trouble = {spec_.origin, find(bad_.front())};
+            send_shards(kNotFinite, posting_.trouble->first, posting_.trouble->second);
+        }
+        decide();
+    }
+    hub_.changed.notify_all();
+}
+
+int LaneState::find(int shard) const {
+    const float* values = posting_.values + low(shard);
+    std::int64_t bad = 0;
+    for (std::int64_t i = 0; i < length(shard); ++i) {
+        if (!std::isfinite(values[i])) {
+            bad = i;
+            break;
+        }
+    }
+    const std::int64_t element = spec_.offset + low(shard) + bad;
+    const auto end = std::upper_bound(spec_.ends.begin(), spec_.ends.end(), element);
+    const auto place = static_cast<int>(end - spec_.ends.begin());
+    return spec_.ends.empty() ? 0 : std::min(place, static_cast<int>(spec_.ends.size()) - 1);
+}
+
+void LaneState::send_shards(std::uint32_t flags, int origin, int detail) {
+    is_encoded_ = true;
+    posted_s_ = now_s();
+    shard_prefix_ = prefix(flags, origin, detail);
+    for (const int peer : peers_) {
+        Part payload{};
+        if (flags == 0) {
+            auto* values = reinterpret_cast<std::uint8_t*>(posting_.values + low(peer));
+            payload = {sends_in_place() ? values : side(peer).out.data(), payload_bytes(peer)};
+        }
+        side(peer).shard_out =
+            hub_.send(peer, 2 * spec_.tag, spec_.priority, this, kShards, part_of(shard_prefix_), payload);
+    }
+}
+
+Part LaneState::place(std::uint32_t key, int peer, std::uint32_t total) {
+    Side& one = side(peer);
+    if (key == kShards) {
+        one.shard_total = total;
+        return {one.in.data(), one.in.size()};
+    }
+    one.sum_total = total;
+    if (total <= sizeof(Prefix)) return {};
+    // A sum has my shard in it: what is still to be acknowledged of that has come.
+    hub_.release(one.shard_out);
+    const bool in_place = is_plain_ && one.shard_out && one.shard_out->num_being_written == 0 &&
+                          posting_.residual == nullptr;
+    one.is_placed = in_place;
+    if (in_place) return {reinterpret_cast<std::uint8_t*>(posting_.values + low(peer)), payload_bytes(peer)};
+    if (one.sum_in.empty()) one.sum_in.resize(payload_bytes(peer));
+    return {one.sum_in.data(), one.sum_in.size()};
+}
+
+void LaneState::arrived(std::uint32_t key, int peer, std::uint32_t total) {
+    Side& one = side(peer);
+    if (key == kShards) {
+        one.has_shard = true;
+        one.is_open = false;
+        one.shard_total = total;
+        one.shard_s = now_s();
+        decide();
+    } else {
+        one.has_sum = true;
+        one.sum_total = total;
+        one.sum_s = now_s();
+        const Outcome judgement = judged(one.sum_prefix, total, payload_bytes(peer), peer);
+        if (judgement.status != Status::fine && !is_decided_) {
+            told_by_ = judgement;  // what this rank finds itself says more
+        } else if (judgement.status != Status::fine) {
+            fail(judgement);
+        } else if (one.is_placed) {
+            one.is_decoded = true;
+        } else {
+            run(&LaneState::do_decode, peer);
+        }
+    }
+    hub_.changed.notify_all();
+}
+
+Outcome LaneState::judged(const Prefix& got, std::uint32_t total, std::size_t payload, int peer) const {
+    if (total < sizeof(Prefix)) return {Status::disagreed, peer, -1, "fewer bytes came than a message has"};
+    if (got.protocol == kLaneProtocol && (got.flags & kFailed) != 0) {
+        return {Status::failed, static_cast<int>(got.origin), -1, ""};
+    }
+    const Prefix due = prefix(0, 0, 0);
+    const std::pair<const char*, std::pair<std::uint32_t, std::uint32_t>> fields[] = {
+        {"start mark", {got.protocol, due.protocol}}, {"codec or version", {got.codec, due.codec}},
+        {"parameters of the bucket", {got.layout, due.layout}}, {"sequence", {got.sequence, due.sequence}},
+        {"step", {got.step, due.step}}};
+    for (const auto& [name, numbers] : fields) {
+        if (numbers.first != numbers.second) {
+            return {Status::disagreed, peer, -1,
+                    std::string(name) + " is " + hex(numbers.first) + " and " + hex(numbers.second) + " was due"};
+        }
+    }
+    if ((got.flags & kNotFinite) != 0) {
+        return {Status::troubled, static_cast<int>(got.origin), static_cast<int>(got.detail), ""};
+    }
+    if (total != sizeof(Prefix) + payload) {
+        return {Status::disagreed, peer, -1,
+                "length is " + hex(total) + " and " + hex(static_cast<std::uint32_t>(sizeof(Prefix) + payload)) + " was due"};
+    }
+    return {};
+}
+
+// Once everything that peers sent is there: go on, or end as all ranks do alike.
+void LaneState::decide() {
+    if (is_decided_ || !is_encoded_) return;
+    for (const int peer : peers_) {
+        if (!side(peer).has_shard) return;
+    }
+    is_decided_ = true;
+    Outcome found;
+    if (posting_.trouble) found = {Status::troubled, posting_.trouble->first, posting_.trouble->second, ""};
+    for (const int peer : peers_) {
+        const Side& one = side(peer);
+        const Outcome judgement = judged(one.shard_prefix, one.shard_total, payload_bytes(rank_), peer);
+        if (judgement.status == Status::fine) continue;
+        if (judgement.status != Status::troubled) {
+            fail(judgement);
+            return;
+        }
+        if (found.status == Status::fine || judgement.rank < found.rank) found = judgement;
+    }
+    if (found.status != Status::fine) {
+        outcome_ = found;
+        for (const int peer : peers_) hub_.unopen(peer, 2 * spec_.tag + 1, this);  // no sums will come
+        open_first();
+        hub_.changed.notify_all();
+        return;
+    }
+    if (told_by_.status != Status::fine) {
+        fail(told_by_);
+        return;
+    }
+    maybe_reduce();
+}
+
+// The sum's memory is free once the last one has been received by all.
+void LaneState::maybe_reduce() {
+    if (!is_decided_ || is_reducing_ || is_over()) return;
+    for (const int peer : peers_) {
+        const OutPointer& last = side(peer).sum_out;
+        if (last && !last->is_over) return;
+    }
+    is_reducing_ = true;
+    run(&LaneState::do_reduce, rank_);
+}
+
+void LaneState::do_reduce(int) {
+    const double began = now_s();
+    const std::int64_t at = low(rank_), count = length(rank_);
+    float* residual = posting_.residual == nullptr ? nullptr : posting_.residual + at;
+    std::vector<const std::uint8_t*> payloads;
+    for (const int peer : peers_) payloads.push_back(side(peer).in.data());
+    const float share = 1.0f / static_cast<float>(size_);
+    const bool owes = residual != nullptr;
+    codec::Reduction all{payloads.data(), static_cast<std::int64_t>(payloads.size()), posting_.values + at, residual,
+                         count, sum_.data(), owes ? 1.0f : share, owes ? share : 1.0f};
+    if (spec_.scatter_only) {
+        all.residual = nullptr;
+        all.payload = nullptr;
+        all.before = posting_.scale;
+        all.after = 1.0f;
+    }
+    reduce(spec_.coder, all, key(rank_));
+    const std::lock_guard hold(hub_.mutex);
+    --num_tasks_;
+    took(Work::reduce, rank_, began, 4 * count);
+    summed_s_ = now_s();
+    is_reduced_ = true;
+    open_first();
+    if (!spec_.scatter_only && !is_over()) send_sums();
+    hub_.changed.notify_all();
+}
+
+void LaneState::send_sums() {
+    sum_prefix_ = prefix(0, 0, 0);
+    for (const int peer : peers_) {
+        side(peer).sum_out = hub_.send(peer, 2 * spec_.tag + 1, spec_.priority, this, kSums, part_of(sum_prefix_),
+                                       {sum_.data(), sum_.size()});
+    }
+}
+
+void LaneState::do_decode(int owner) {
+    const double began = now_s();
+    const float scale = posting_.residual == nullptr ? 1.0f : 1.0f / static_cast<float>(size_);
+    decode(spec_.coder, side(owner).sum_in.data(), {posting_.values + low(owner), length(owner), false, scale});
+    const std::lock_guard hold(hub_.mutex);
+    --num_tasks_;
+    took(Work::decode, owner, began, 4 * length(owner));
+    side(owner).is_decoded = true;
+    hub_.changed.notify_all();
+}
+
+void LaneState::sent(std::uint32_t key, int) {
+    if (key == kSums) maybe_reduce();
+}
+
+void LaneState::fail(Outcome outcome) {
+    if (outcome_.status != Status::fine && outcome_.status != Status::troubled) return;
+    outcome_ = std::move(outcome);
+    if (!is_told_ && !spec_.scatter_only) {
+        is_told_ = true;
+        fail_prefix_ = prefix(kFailed, spec_.origin, 0);
+        for (const int peer : peers_) {
+            told_.push_back(hub_.send(peer, 2 * spec_.tag + 1, spec_.priority + 1, this, kFailure, part_of(fail_prefix_), {}));
+        }
+    }
+    hub_.changed.notify_all();
+}
+
+std::vector<WorkSpan> LaneState::take_spans() {
+    std::vector<WorkSpan> all = std::exchange(spans_, {});
+    for (const int peer : peers_) {
+        const Side& one = side(peer);
+        if (is_decided_) all.push_back({Work::shards, peer, posted_s_, std::max(posted_s_, one.shard_s), one.shard_total});
+        if (one.has_sum) all.push_back({Work::sums, peer, summed_s_, std::max(summed_s_, one.sum_s), one.sum_total});
+    }
+    return all;
+}
+
+bool LaneState::is_done() const {
+    if (num_tasks_ > 0) return false;
+    if (is_over() && outcome_.status != Status::troubled) return true;
+    if (!is_encoded_ || !is_decided_) return false;
+    for (const int peer : peers_) {
+        const Side& one = sides_[static_cast<std::size_t>(peer)];
+        if (one.shard_out && !one.shard_out->is_over) return false;
+        if (outcome_.status == Status::fine && !spec_.scatter_only && !one.is_decoded) return false;
+    }
+    return is_reduced_ || is_over();
+}
+
+Outcome LaneState::trouble_with_peers() const {
+    for (const int peer : peers_) {
+        const Side& one = sides_[static_cast<std::size_t>(peer)];
+        const bool waits = (!is_decided_ && !one.has_shard) ||
+                           (is_decided_ && !spec_.scatter_only && !is_over() && !one.has_sum) ||
+                           (one.shard_out && !one.shard_out->is_over);
+        const Outcome trouble = hub_.trouble_with(peer);
+        if (trouble.status == Status::closed || (waits && trouble.status != Status::fine)) return trouble;
+    }
+    return {};
+}
+
+int LaneState::first_late() const {
+    for (const int peer : peers_) {
+        const Side& one = sides_[static_cast<std::size_t>(peer)];
+        if (!is_decided_ ? !one.has_shard : !one.has_sum) return peer;
+    }
+    return peers_.empty() ? rank_ : peers_.front();
+}
+
+void LaneState::take_back(const float* values, float* residual) {
+    std::vector<float> sent;
+    for (const int peer : peers_) {
+        if (side(peer).out.empty()) continue;
+        const std::int64_t at = low(peer), count = length(peer);
+        sent.assign(static_cast<std::size_t>(count), 0.0f);
+        decode(spec_.coder, side(peer).out.data(), {sent.data(), count, false, 1.0f});
+        for (std::int64_t i = 0; i < count; ++i) {
+            float was = sent[static_cast<std::size_t>(i)];
+            if (spec_.coder.owes_all && std::isnan(was)) was = 0.0f;
+            const float change = was - values[at + i];
+            if (std::isfinite(change)) residual[at + i] += change;
+        }
+    }
+}
+
+}  // namespace syncline::wire

@@ -1,0 +1,97 @@
+"""How the verbs of `syncline bench` begin: as one of many ranks, or by starting them here."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import typer
+
+from syncline.cli.output import err
+
+if TYPE_CHECKING:
+    from syncline.fabric import Fabric
+    from syncline.runtime.group import Group
+
+
+def start_here(context: typer.Context, local: int | None) -> None:
+    """Start this command N times on this machine, unless this process is one of them, and end with its status."""
+    from syncline.runtime.launch import detect
+
+    if local is None or detect(os.environ) is not None:
+        return
+    from syncline.bench.local import run_here
+
+    status, complaint = run_here(_again(context), local)
+    if complaint:
+        err().print(complaint, soft_wrap=True)
+    raise typer.Exit(status)
+
+
+def _again(context: typer.Context) -> list[str]:
+    """Return the words that call this command with the same options, less --local."""
+    words = ["bench", str(context.info_name)]
+    for option in context.command.params:
+        value = context.params.get(str(option.name))
+        if option.name == "local" or value in (None, False) or value == option.default:
+            continue
+        words += [option.opts[0]] if value is True else [option.opts[0], str(value)]
+    return words
+
+
+def join(backend: str | None) -> Group:
+    """Join the ranks that were launched together."""
+    from syncline.errors import UsageError
+    from syncline.runtime.group import Group
+    from syncline.runtime.launch import detect
+
+    launch = detect(os.environ)
+    if launch is None:
+        raise UsageError("no launcher started this process.",
+                         hint="Use torchrun, srun or mpirun, or add --local 4 for a try on this machine.")  # fmt: skip
+    if launch.num_ranks < 2:
+        raise UsageError("a collective needs at least two ranks.", hint="Start more processes.")
+    # A rank waits in the network, where Python answers no signal, and leaves nothing behind: it ends at once.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return Group.join(launch, backend=backend or Group.usual_backend())
+
+
+def teller(group: Group) -> Callable[[str], None]:
+    """Return what tells people how far things are: rank 0, on a terminal."""
+    console = err()
+    if group.rank != 0 or not console.is_terminal:
+        return lambda text: None
+    return lambda text: console.print(f"\r\x1b[K{text}", end="")
+
+
+def described(cluster: str) -> Fabric:
+    """Return the cluster that ranks run on: as described, and inside a lab at the rates the lab gives its links."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from syncline.errors import UsageError
+    from syncline.fabric import load
+    from syncline.fabric.fabric import NETWORK_TIERS
+
+    fabric = load(cluster)
+    text = os.environ.get("SYNCLINE_LAB_SCALE", "")
+    if not text:
+        return fabric
+    try:
+        scale = float(text)
+    except ValueError:
+        raise UsageError(f'SYNCLINE_LAB_SCALE is "{text}", which is no number.', where="environment") from None
+    network = np.isin(fabric.links.tier, [int(tier) for tier in NETWORK_TIERS])
+    rate = np.where(network, fabric.links.rate_Bps * scale, fabric.links.rate_Bps)
+    return replace(fabric, links=replace(fabric.links, rate_Bps=rate))
+
+
+def flat(num_hosts: int) -> Fabric:
+    """Return hosts on one switch, for when no cluster is described: it says who there is, and predicts nothing."""
+    from syncline.fabric import ClusterSpec, build
+
+    network = {"topology": "leaf-spine", "link": "100GbE", "hosts_per_leaf": num_hosts, "spines": 1}
+    return build(ClusterSpec.model_validate({"hosts": num_hosts, "host": "1 x H100", "network": network}))

@@ -1,0 +1,1 @@
+"""What several verbs share about the packet level."""

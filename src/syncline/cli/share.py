@@ -1,0 +1,40 @@
+"""`syncline share`: several jobs on one cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from syncline.cli.output import JsonOption, examples, tell
+
+EPILOG = examples(
+    "syncline share h100-64-rail jobs.yaml",
+    "syncline share cluster.yaml jobs.yaml --html share.html --json",
+)
+app = typer.Typer(help="Share a cluster: who gets which hosts, when bursts come, what each job loses.", epilog=EPILOG)
+
+Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset (`syncline fabric list`).")]
+JobsFile = Annotated[Path, typer.Argument(metavar="JOBS", help="The jobs (docs/guides/share.md has the keys).")]
+Html = Annotated[Path | None, typer.Option(help="Write a page with the timeline of every job.")]
+
+
+# A group reads no options after its arguments unless told so.
+@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+def share(cluster: Cluster, jobs: JobsFile, html: Html = None, json: JsonOption = False) -> None:
+    """Say what several jobs on one cluster cost each other, and how to steer their bursts.
+
+    Each job's executed steps run at flow level beside the others': slowdown against running alone, with and without
+    steering, the busiest links, and what of them may be given away; epoch by epoch as jobs arrive and leave and parts
+    fail. Slots are used by the jobs through SYNCLINE_SLOTS and `syncline.torch.StepSlots`.
+    """
+    from syncline.describe.files import check_writable
+    from syncline.questions.share import share as ask
+
+    if html is not None:
+        check_writable(html)
+    answer = ask(cluster, jobs)
+    if html is not None:
+        answer.page(html)
+    tell(answer, json, html)

@@ -1,0 +1,33 @@
+"""Where the `syncline` command begins: its own manual at once, everything else through `app`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+from syncline.cli.verbs import manual
+from syncline.version import __version__
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and exit with its status."""
+    words = sys.argv[1:]
+    completing = "_SYNCLINE_COMPLETE" in os.environ  # the shell asks, and Typer answers
+    if not completing and (not words or words in (["--help"], ["-h"])):
+        sys.exit(_printed(manual()))
+    if words == ["--version"]:
+        sys.exit(_printed(f"syncline {__version__}\n"))
+    from syncline.cli.app import main as run
+
+    run()
+
+
+def _printed(text: str) -> int:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0

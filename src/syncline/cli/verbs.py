@@ -1,0 +1,76 @@
+"""The verbs of the command, in the order the manual shows them, and the manual of the command itself.
+
+Nothing heavy is imported here: `syncline --help` is printed before anything else is loaded.
+"""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+
+#: Verb -> its one line of help. The verb `fabric` is the Typer `app` in syncline/cli/fabric.py.
+VERBS: dict[str, str] = {
+    "fabric": "Describe, draw and price a cluster.",
+    "schedule": "Build, draw, prove and price collective schedules.",
+    "simulate": "Simulate a collective on a cluster, size by size.",
+    "compare-algorithms": "Which algorithm wins at which size on a cluster.",
+    "rehearse": "Predict, run and compare on an emulated cluster.",
+    "calibrate": "Fit the model to a measured step, collective or host.",
+    "scenario": "Several jobs, tenants and failures on one cluster.",
+    "share": "Several jobs on one cluster: hosts, slots, slowdowns.",
+    "step": "Predict one training step of a job on a cluster.",
+    "preview": "Preview a training script on a cluster, without a GPU.",
+    "volumes": "Say how many bytes a job sends, by kind of parallelism.",
+    "plan": "Find the best way to run a job and what to change first.",
+    "design": "Find the fabric for a job and a budget.",
+    "place": "Map a job's ranks to the GPUs of an allocation.",
+    "cost": "Say what a cluster and its jobs cost, owned or rented.",
+    "audit": "Check a host, or many, for what slows training.",
+    "capture": "Write down what an audit reads, to audit elsewhere.",
+    "discover": "Write a cluster description from what is there.",
+    "nccl": "What to set for NCCL, and whether it took effect.",
+    "diagnose": "Say what went wrong first, from logs of any size.",
+    "bench": "Measure collectives against what they should give.",
+    "lab": "Run commands on an emulated copy of a cluster.",
+    "tune": "Find how a training script should synchronise.",
+    "watch": "Watch a host or a run, the prediction beside it.",
+    "top": "Watch at a terminal.",
+    "serve": "Plan in a browser: a form for a cluster and a job.",
+    "validate": "Compare predictions with published measurements.",
+}
+
+HELP = """Plan, rehearse, run, check and watch the network side of distributed AI training.
+
+Describe a cluster and a job once; every verb works from that description. Each verb has its own manual:
+`syncline VERB --help`. Add --json to any command for one JSON object instead of text.
+"""
+EXAMPLES = ("syncline --version", "syncline --install-completion")
+OPTIONS = {
+    "--version": "Print the version and stop.",
+    "--install-completion": "Install completion for the current shell.",
+    "--show-completion": "Show completion for the current shell, to copy it or customize the installation.",
+    "-h, --help": "Show this message and exit.",
+}
+MAX_WIDTH = 100
+
+
+def manual() -> str:
+    """Return the manual of `syncline` for this terminal, to the letter as Typer prints it."""
+    width = max(min(shutil.get_terminal_size().columns, MAX_WIDTH) - 2, 50)
+    intro = "\n\n".join(_filled(part, width, "  ") for part in HELP.strip().split("\n\n"))
+    sections = (("Options", OPTIONS), ("Commands", VERBS))
+    tables = "\n".join(f"{title}:\n{_table(rows, width)}" for title, rows in sections)
+    lines = "\n".join(f"    {line}" for line in EXAMPLES)
+    return f"Usage: syncline [OPTIONS] COMMAND [ARGS]...\n\n{intro}\n\n{tables}\n  Examples:\n{lines}\n"
+
+
+def _table(rows: dict[str, str], width: int) -> str:
+    first = max(map(len, rows)) + 2
+    return "".join(
+        f"  {name:{first}}{_filled(text, width - 2 - first, '').replace(chr(10), chr(10) + ' ' * (first + 2))}\n"
+        for name, text in rows.items()
+    )
+
+
+def _filled(text: str, width: int, indent: str) -> str:
+    return textwrap.fill(" ".join(text.split()), width, initial_indent=indent, subsequent_indent=indent)

@@ -1,0 +1,45 @@
+"""Plain values: what JSON can hold, and strict JSON of anything that has such a form."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+
+JsonObject = dict[str, Any]
+"""A document on its way out as JSON: made from typed answers, checked against the schemas in docs/reference/schemas."""
+
+
+def json_text(payload: Mapping[str, object], *, ascii_only: bool = False) -> str:
+    """Return `payload` as strict JSON; NumPy values become plain ones, and a number that does not exist is null."""
+    return json.dumps(plain(payload), indent=2, ensure_ascii=ascii_only, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON would read it back."""
+    if hasattr(value, "tolist"):  # NumPy arrays and scalars, without importing NumPy to ask
+        value = value.tolist()
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {_key(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form: {value!r}")
+
+
+def _key(key: object) -> str:
+    if isinstance(key, Enum):
+        return str(key.value)
+    if isinstance(key, (str, int)) and not isinstance(key, bool):
+        return str(key)
+    raise TypeError(f"a JSON key must be a string, not {key!r}")

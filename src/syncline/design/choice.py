@@ -1,0 +1,169 @@
+"""Choices: every fabric that is looked at, as a short description that builds.
+
+for choice in space(Wanted(hosts=("dgx-h100",), num_gpus=(1024,))):
+    fabric = choice.build()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from syncline.describe.document import Document
+from syncline.errors import CatalogError
+from syncline.fabric import Fabric
+from syncline.fabric.build import build
+from syncline.fabric.catalog import Catalog, HostModel, LinkType, Nic, Switch, load_catalog
+from syncline.fabric.load import parse_cluster
+
+RATIOS = (1.0, 2.0, 4.0)
+TREES = ("fat-tree", "rail-optimized")
+RACK_HOSTS = 4
+"""Hosts under a leaf on top of their rack, where access cables are copper."""
+SLOWEST = 0.5
+"""Links below this share of the host's own are left out: nobody buys such a host for them."""
+
+
+@dataclass(frozen=True, order=True)
+class FabricChoice:
+    """One fabric: hosts, cards, links, switches and how they are joined."""
+
+    host: str
+    num_hosts: int
+    nic: str
+    nics: int
+    link: str
+    topology: str
+    oversubscription: float
+    switch: str
+    planes: int = 1
+    uplink: str = ""
+    copper: bool = False
+
+    @property
+    def key(self) -> str:
+        """What names this choice in a state file."""
+        return "|".join(str(value) for value in vars(self).values())
+
+    @property
+    def label(self) -> str:
+        ratio = "" if self.topology == "rail-only" else f" {self.oversubscription:g}:1"
+        plane = f", {self.planes} planes" if self.planes > 1 else ""
+        up = f", uplinks {self.uplink}" if self.uplink else ""
+        copper = ", copper to the rack's leaf" if self.copper else ""
+        return f"{self.topology}{ratio}, {self.nics} x {self.link} a host, {self.switch}{plane}{up}{copper}"
+
+    def described(self, num_hosts: int = 0) -> dict[str, Any]:
+        """Return the cluster description."""
+        network: dict[str, Any] = {"topology": self.topology, "link": self.link, "switch": self.switch}
+        if self.topology != "rail-only":
+            network["oversubscription"] = self.oversubscription
+        if self.uplink:
+            network["uplink"] = self.uplink
+        if self.copper:
+            network |= {"hosts_per_leaf": RACK_HOSTS, "lengths": {"access": "2.5m"}}
+        if self.planes > 1:
+            network = {"topology": "multi-plane", "planes": self.planes, "plane": network}
+        host: dict[str, Any] = {"model": self.host, "nic": self.nic, "nics": self.nics, "link": self.link}
+        if self.planes > 1:
+            host["ports_per_nic"] = self.planes
+        price = _host_price(load_catalog(), self)
+        if price is not None:
+            host["price_usd"] = price
+        return {"name": "design", "hosts": num_hosts or self.num_hosts, "host": host, "network": network}
+
+    def build(self, num_hosts: int = 0) -> Fabric:
+        """Build it, or raise the FabricError that says why it cannot be."""
+        return build(parse_cluster(Document(self.described(num_hosts), {}, "design")))
+
+
+def space(hosts: Sequence[str], num_gpus: Sequence[int], links: Sequence[str] = ()) -> Iterator[FabricChoice]:
+    """Lay out every choice for these hosts and numbers of GPUs; `links` narrows it to some link types."""
+    catalog = load_catalog()
+    for name in hosts:
+        host = catalog.host(name)
+        for total in num_gpus:
+            for link in _links(catalog, host, links):
+                yield from _of_link(catalog, host, total // host.num_gpus, link)
+
+
+def _of_link(catalog: Catalog, host: HostModel, num_hosts: int, link: LinkType) -> Iterator[FabricChoice]:
+    nic = _nic(catalog, host, link, 1)
+    twin = _nic(catalog, host, link, 2)
+    for nics in sorted({host.num_gpus, max(1, host.num_gpus // 2)}, reverse=True):
+        for switch in _switches(catalog, link):
+            if nic is not None:
+                base = (host.name, num_hosts, nic.name, nics, link.name)
+                yield FabricChoice(*base, "rail-only", 1.0, switch.name)
+                for ratio in RATIOS:
+                    for tree in TREES:
+                        yield FabricChoice(*base, tree, ratio, switch.name)
+                    yield FabricChoice(*base, "fat-tree", ratio, switch.name, copper=True)
+                    for uplink in _uplinks(catalog, link, switch):
+                        yield FabricChoice(*base, "rail-optimized", ratio, switch.name, uplink=uplink.name)
+            if twin is not None:
+                for ratio in RATIOS:
+                    yield FabricChoice(host.name, num_hosts, twin.name, nics, link.name, "rail-optimized", ratio,
+                                       switch.name, planes=2)  # fmt: skip
+
+
+def _links(catalog: Catalog, host: HostModel, told: Sequence[str]) -> list[LinkType]:
+    if told:
+        return [catalog.link(name) for name in told]
+    own = catalog.link(host.link) if host.link else None
+    found = []
+    for part in catalog.parts("link"):
+        assert isinstance(part, LinkType)
+        near = own is None or own.rate_Bps * SLOWEST <= part.rate_Bps <= own.rate_Bps * 1.001
+        if part.family in ("infiniband", "ethernet") and part.rdma and part.wire is None and near:
+            found.append(part)
+    return found
+
+
+def _nic(catalog: Catalog, host: HostModel, link: LinkType, ports: int) -> Nic | None:
+    """Return the host's own card where it can, else the cheapest that has so many ports of this link."""
+    own = catalog.nic(host.nic) if host.nic else None
+    if own is not None and link.name in own.links and own.num_ports >= ports:
+        return own
+    fits = [part for part in catalog.parts("nic") if isinstance(part, Nic) and link.name in part.links
+            and part.num_ports == ports and part.price_usd is not None
+            and part.max_Bps >= ports * link.rate_Bps * 0.999]  # fmt: skip
+    return min(fits, key=lambda part: part.price_usd or 0.0, default=None)
+
+
+def _switches(catalog: Catalog, link: LinkType) -> list[Switch]:
+    found = []
+    for part in catalog.parts("switch"):
+        assert isinstance(part, Switch)
+        if part.reconfiguration_s is None and part.price_usd is not None and part.vendor != "hpe":
+            try:
+                ports = catalog.num_ports(part, link)
+            except CatalogError:
+                continue
+            found.append((part, ports))
+    return [part for part, ports in found if not any(_better(other, part, ports) for other in found)]
+
+
+def _better(other: tuple[Switch, int], part: Switch, ports: int) -> bool:
+    """Whether a switch has as many ports at no higher price and power, and is not the same in all three."""
+    rival, theirs = other
+    mine = (-ports, part.price_usd or 0.0, part.power_w)
+    them = (-theirs, rival.price_usd or 0.0, rival.power_w)
+    return them != mine and all(a <= b for a, b in zip(them, mine, strict=True))
+
+
+def _uplinks(catalog: Catalog, link: LinkType, switch: Switch) -> list[LinkType]:
+    """Return the faster link of the same family that the switch has as well."""
+    rates = [catalog.link(mode.link) for mode in switch.modes]
+    faster = [one for one in rates if one.family == link.family and one.rate_Bps > link.rate_Bps * 1.5]
+    return [min(faster, key=lambda one: one.rate_Bps)] if faster else []
+
+
+def _host_price(catalog: Catalog, choice: FabricChoice) -> float | None:
+    """Return the host's price with these cards instead of its own; None where it has no price."""
+    host = catalog.host(choice.host)
+    if host.price_usd is None or not host.price_includes_nics or host.nic is None:
+        return host.price_usd
+    old = host.num_nics * (catalog.nic(host.nic).price_usd or 0.0)
+    return host.price_usd - old + choice.nics * (catalog.nic(choice.nic).price_usd or 0.0)

@@ -1,0 +1,281 @@
+"""Search: price every choice, plan the jobs on those that may win, and keep what nothing else beats.
+
+Building and pricing a fabric takes milliseconds, planning a job on it most of a second. So a choice is built and
+priced first; its step cannot be shorter than on a network of the same cards without oversubscription, which is
+planned once for each kind of card. A choice that loses to another with that bound is never planned. Fabrics on which
+the model sees the same network share one plan.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from syncline.describe.document import read_text
+from syncline.describe.files import write_text
+from syncline.describe.plain import JsonObject
+from syncline.design.choice import FabricChoice
+from syncline.design.resilience import remains
+from syncline.errors import PlanError, SynclineError
+from syncline.fabric import Fabric
+from syncline.fabric.catalog import load_catalog
+from syncline.plan.answer import ask
+from syncline.plan.block import PlanQuestion
+from syncline.plan.cost import Assumptions, own
+from syncline.plan.search import search as plan_search
+from syncline.plan.space import USUAL
+from syncline.workload.job import Job
+
+FORMAT = "syncline design 1"
+OPTICAL = ("multimode", "single_mode", "aoc")
+SAVE_EVERY = 50
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a design must keep to; None: no limit."""
+
+    budget_usd: float | None = None
+    power_w: float | None = None
+    racks: int | None = None
+    days: float | None = None
+    tokens: float | None = None
+    after_one: float = 0.0
+    """The least share that must remain after a failed switch."""
+
+    def broken(self, point: DesignPoint) -> str:
+        """Return which limit a point breaks, or nothing."""
+        days = self.tokens * point.s_per_token / 86_400 if self.tokens else 0.0
+        checks = (
+            ("budget", self.budget_usd, point.capital_usd), ("power", self.power_w, point.power_w),
+            ("racks", self.racks, point.racks), ("deadline", self.days, days),
+        )  # fmt: skip
+        if point.after_one < self.after_one:
+            return "resilience"
+        return next((name for name, limit, value in checks if limit is not None and value > limit), "")
+
+
+@dataclass(frozen=True)
+class DesignPoint:
+    """One fabric with its price, power and resilience, and how fast the jobs run on it."""
+
+    choice: FabricChoice
+    num_gpus: int
+    capital_usd: float
+    network_usd: float
+    optics_usd: float
+    usd_per_year: float
+    power_w: float
+    racks: int
+    after_one: float
+    after_two: float
+    worst: str
+    s_per_token: float = 0.0
+    """Seconds a token, the mean over the jobs by their weights."""
+    plans: tuple[str, ...] = ()
+    step_s: tuple[float, ...] = ()
+    executed_s: tuple[float | None, ...] = ()
+
+    @property
+    def usd_per_token(self) -> float:
+        """What a token costs when the cluster trains all year."""
+        return self.usd_per_year / (365.25 * 86_400) * self.s_per_token
+
+    def beats(self, other: DesignPoint) -> bool:
+        """Whether this is at least as good in everything and better in something."""
+        return self.at_least(other) and self._figures() != other._figures()
+
+    def at_least(self, other: DesignPoint) -> bool:
+        """Whether this is as good as another in time, cost, power and resilience, or better."""
+        return all(a <= b for a, b in zip(self._figures(), other._figures(), strict=True))
+
+    def _figures(self) -> tuple[float, ...]:
+        return self.s_per_token, self.usd_per_year, self.power_w, -self.after_one
+
+    def to_json(self) -> JsonObject:
+        return asdict(self) | {"label": self.choice.label, "usd_per_token": self.usd_per_token}
+
+
+@dataclass
+class Found:
+    """What a search has looked at."""
+
+    points: list[DesignPoint] = field(default_factory=list)
+    impossible: dict[str, str] = field(default_factory=dict)
+    over: dict[str, int] = field(default_factory=dict)
+    num_choices: int = 0
+    num_bounded: int = 0
+    num_planned: int = 0
+    complete: bool = True
+
+    def front(self) -> list[DesignPoint]:
+        """Return the points that no other beats, cheapest token first."""
+        kept = [p for p in self.points if not any(other.beats(p) for other in self.points)]
+        return sorted(kept, key=lambda p: (p.usd_per_token, p.choice))
+
+
+@dataclass
+class Designer:
+    """A search under way: the jobs with their weights, the limits, and what has been planned already."""
+
+    jobs: Sequence[tuple[Job, float]]
+    limits: Limits = field(default_factory=Limits)
+    assumptions: Assumptions | None = None
+    state: Path | None = None
+    _planned: dict[Any, tuple[float, str, float]] = field(default_factory=dict)
+    _ideals: dict[tuple[str, int, int, str, int], float] = field(default_factory=dict)
+    _kept: dict[str, JsonObject] = field(default_factory=dict)
+
+    def run(self, choices: Iterable[FabricChoice], progress: Progress | None = None) -> Found:
+        """Look at every choice; an interrupt ends the search early with what was found."""
+        self._read()
+        found = Found()
+        every = list(choices)
+        found.num_choices = len(every)
+        try:
+            built = [pair for choice in every if (pair := self._priced(choice, found)) is not None]
+            # Cheap ones first: they bound the dear ones.
+            built.sort(key=lambda pair: pair[0].usd_per_year)
+            for number, (point, fabric) in enumerate(built):
+                self._look(point, fabric, found)
+                if progress:
+                    progress(number + 1, len(built))
+                if number % SAVE_EVERY == SAVE_EVERY - 1:
+                    self._write()
+        except KeyboardInterrupt:
+            found.complete = False
+        self._write()
+        return found
+
+    def _priced(self, choice: FabricChoice, found: Found) -> tuple[DesignPoint, Fabric] | None:
+        try:
+            fabric = choice.build()
+        except SynclineError as error:
+            found.impossible[choice.label] = error.message
+            return None
+        owned, left = own(fabric, self.assumptions), remains(fabric)
+        point = DesignPoint(
+            choice, fabric.num_gpus, owned.capital_usd, owned.network_usd, _optics_usd(fabric), owned.usd_per_year,
+            owned.rated_power_w, owned.num_racks, left.after_one, left.after_two, left.worst,
+        )  # fmt: skip
+        broken = self.limits.broken(point)
+        if broken:
+            found.over[broken] = found.over.get(broken, 0) + 1
+            return None
+        return point, fabric
+
+    def _look(self, point: DesignPoint, fabric: Fabric, found: Found) -> None:
+        kept = self._kept.get(point.choice.key)
+        if kept is not None:
+            whole = replace(point, s_per_token=kept["s_per_token"], plans=tuple(kept["plans"]),
+                            step_s=tuple(kept["step_s"]))  # fmt: skip
+        else:
+            card = (point.choice.host, point.num_gpus, point.choice.nics, point.choice.link, point.choice.planes)
+            if card in self._ideals and self._loses(replace(point, s_per_token=self._ideals[card]), found):
+                return
+            asked = [ask(fabric, job.model_copy(update={"gpus": None})) for job, _ in self.jobs]
+            if card not in self._ideals:
+                self._ideals[card] = self._mean([self._ideal(*one) for one in asked])
+                if self._loses(replace(point, s_per_token=self._ideals[card]), found):
+                    return
+            whole = self._with_plans(point, [self._best(*one) for one in asked])
+            self._kept[point.choice.key] = {
+                "s_per_token": whole.s_per_token, "plans": list(whole.plans), "step_s": list(whole.step_s)
+            }  # fmt: skip
+            found.num_planned += 1
+        broken = self.limits.broken(whole)
+        if broken:
+            found.over[broken] = found.over.get(broken, 0) + 1
+            return
+        if not any(other.at_least(whole) for other in found.points):
+            found.points.append(whole)
+
+    def _loses(self, bound: DesignPoint, found: Found) -> bool:
+        """Whether a point is beaten even if it ran as fast as its cards allow."""
+        beaten = any(other.at_least(bound) for other in found.points)
+        found.num_bounded += beaten
+        return beaten
+
+    def _with_plans(self, point: DesignPoint, best: list[tuple[float, str, float]]) -> DesignPoint:
+        return replace(
+            point, s_per_token=self._mean([one[0] for one in best]), plans=tuple(one[1] for one in best),
+            step_s=tuple(one[2] for one in best),
+        )  # fmt: skip
+
+    def _mean(self, values: Sequence[float]) -> float:
+        weights = [weight for _, weight in self.jobs]
+        return sum(v * w for v, w in zip(values, weights, strict=True)) / sum(weights)
+
+    def _ideal(self, question: PlanQuestion, num_gpus: int) -> float:
+        """Return the seconds a token on a network of these cards that is nowhere narrower than they are."""
+        free = float("inf")
+        reach = replace(question.reach, rack_gpus=free, rack_Bps=free, pod_gpus=free, pod_Bps=free)
+        return self._best(replace(question, reach=reach), num_gpus)[0]
+
+    def _best(self, question: PlanQuestion, num_gpus: int) -> tuple[float, str, float]:
+        """Return seconds a token, the split and the step of the best plan; equal networks are planned once."""
+        if not question.reach.oversubscribed:
+            free = float("inf")
+            wide = replace(question.reach, rack_gpus=free, rack_Bps=free, pod_gpus=free, pod_Bps=free)
+            question = replace(question, reach=wide)
+        key = (question.job.name, question.job.model.name, question.machine.gpu.name, question.reach, num_gpus)
+        if key not in self._planned:
+            looked = plan_search(question, num_gpus, axes=USUAL, keep=1)
+            if not looked.best:
+                raise PlanError(
+                    f"{question.job.model.name} fits on none of {num_gpus:,} {question.machine.gpu.name}.",
+                    hint="Ask for more GPUs, or name a host with more memory.",
+                )
+            best = looked.best[0]
+            tokens = question.job.batch.global_ * question.job.batch.sequence
+            self._planned[key] = (best.step_s / tokens, best.decision.label.split(";")[0], best.step_s)
+        return self._planned[key]
+
+    def _read(self) -> None:
+        if self.state is None or not self.state.exists():
+            return
+        try:
+            data = json.loads(read_text(self.state))
+        except ValueError:
+            data = None
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise PlanError("is not the state of a design.", where=str(self.state), hint="Name another file.")
+        if data.get("jobs") != self._names():
+            raise PlanError(
+                f"holds a design for {', '.join(data.get('jobs', []))}.", where=str(self.state),
+                hint="Name another file, or remove it.",
+            )  # fmt: skip
+        self._kept = dict(data["points"])
+
+    def _write(self) -> None:
+        if self.state is not None:
+            text = json.dumps({"format": FORMAT, "jobs": self._names(), "points": self._kept}, allow_nan=False)
+            write_text(self.state, text + "\n")
+
+    def _names(self) -> list[str]:
+        return [f"{job.name} {job.model.name} {job.batch.global_}x{job.batch.sequence} {w:g}" for job, w in self.jobs]
+
+
+def _optics_usd(fabric: Fabric) -> float:
+    """Return what optical cables and modules cost."""
+    catalog = load_catalog()
+    links = fabric.links
+    total = 0.0
+    for number, name in enumerate(fabric.cables):
+        try:
+            cable = catalog.cable(name)
+        except SynclineError:
+            continue
+        if cable.kind in OPTICAL:
+            mine = (links.cable == number).nonzero()[0][::2]
+            total += float(
+                (
+                    links.num_cables[mine]
+                    * (2 * cable.price_per_end_usd + cable.price_per_m_usd * links.length_m[mine])
+                ).sum()
+            )
+    return total

@@ -1,0 +1,176 @@
+"""Collectives that timed out, compared within their process group.
+
+PyTorch says it in pieces: the watchdog's line (rank, sequence number, operation), and lines that carry the group and
+where the rank stands in it (last enqueued, last completed). Numbers count within a group, so ranks of two groups are
+never compared; where no line names the group, numbers that lie close together are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from syncline.diagnose.tally import Evidence, MatchRow, Tally
+from syncline.diagnose.verdict import CheckVerdict, some
+
+SIGNAL = "signal.watchdog"
+NEAR = 8
+YOUNG = 100
+
+
+@dataclass
+class _Stand:
+    """Where one rank stands in one group."""
+
+    rank: str
+    seq: str = ""
+    op: str = ""
+    enqueued: int | None = None
+    completed: int | None = None
+    evidence: list[Evidence] = field(default_factory=list)
+
+    def take(self, row: MatchRow) -> None:
+        self.seq = self.seq or row.get("seq")
+        self.op = self.op or row.get("op")
+        self.enqueued = int(row.get("enqueued")) if row.get("enqueued") else self.enqueued
+        self.completed = int(row.get("completed")) if row.get("completed") else self.completed
+        self.evidence.append(row.evidence)
+
+    @property
+    def call(self) -> str:
+        return f"{self.op or 'work'} #{self.seq}" if self.seq else self.op or "a collective"
+
+    @property
+    def last(self) -> int | None:
+        """The last collective this rank has entered."""
+        if self.enqueued is not None:
+            return self.enqueued
+        return int(self.seq) if self.seq else None
+
+
+def _rank(row: MatchRow) -> str:
+    """Return the rank of the whole job where the line has it, else the rank in its group."""
+    return row.evidence.context.rank or row.get("rank")
+
+
+def stands(rows: Iterable[MatchRow]) -> dict[str, dict[str, _Stand]]:
+    """Return group -> rank -> where it stands; the group "" holds what no line gives a group."""
+    rows = sorted(rows, key=lambda row: (row.evidence.order, row.evidence.line))
+    found: dict[str, dict[str, _Stand]] = defaultdict(dict)
+    for row in rows:
+        if row.get("group"):
+            found[row.get("group")].setdefault(_rank(row), _Stand(_rank(row))).take(row)
+    known = {(stand.rank, stand.seq): stand for ranks in found.values() for stand in ranks.values()}
+    for row in rows:
+        if row.get("group"):
+            continue
+        if (stand := known.get((_rank(row), row.get("seq")))) is not None:  # the same work, named by another line
+            stand.take(row)
+        elif row.get("seq") or not any(_rank(row) in ranks for ranks in found.values()):
+            found[""].setdefault(_rank(row), _Stand(_rank(row))).take(row)
+    return {group: ranks for group, ranks in found.items() if ranks}
+
+
+@dataclass(frozen=True)
+class _Split:
+    """How the ranks of a group part."""
+
+    text: str
+    ranks: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
+    confidence: float
+
+
+def _split(group: str, ranks: Mapping[str, _Stand]) -> _Split | None:
+    """Return how the ranks of one group differ, or None where they wait together."""
+    told = {rank: stand for rank, stand in ranks.items() if stand.seq or stand.enqueued is not None}
+    if len(told) < 2:
+        return None
+    where = f" in group {group}" if group else ""
+    ops: dict[str, set[str]] = defaultdict(set)
+    for stand in told.values():
+        if stand.seq and stand.op:
+            ops[stand.seq].add(stand.op)
+    mixed = next((seq for seq, names in ops.items() if len(names) > 1), None)
+    if mixed is not None and group:
+        here = {rank: stand for rank, stand in told.items() if stand.seq == mixed}
+        text = f"#{mixed}{where} is " + ", ".join(f"{stand.op} on rank {rank}" for rank, stand in _few(here))
+        return _Split(text, tuple(here), _lines(here.values()), 0.9)
+    last = {rank: stand.last for rank, stand in told.items() if stand.last is not None}
+    if len(set(last.values())) < 2 or not (group or _one_counter(told.values())):
+        return None
+    low = min(last.values())
+    behind = tuple(rank for rank, value in last.items() if value == low)
+    ahead = next(rank for rank, value in last.items() if value != low)
+    if len(behind) == len(last):
+        return None
+    waits = Counter(stand.call for rank, stand in told.items() if rank not in behind).most_common(1)[0][0]
+    did = ranks[behind[0]]
+    stood = f"entered nothing after #{low}" if did.enqueued is not None else f"waits in {did.call}"
+    text = f"rank {some(behind)} is behind{where}: it {stood}, while rank {ahead} and others wait in {waits}"
+    shown = _lines([ranks[behind[0]], ranks[ahead]])
+    return _Split(text, behind, shown, 0.85 if group else 0.7)
+
+
+def _one_counter(found: Iterable[_Stand]) -> bool:
+    """Say whether numbers that no line gives a group can be of one: close together, and large where operations differ.
+
+    Communicators count on their own, so two of them are close only by chance, or while they are young.
+    """
+    found = list(found)
+    numbers = [stand.last for stand in found if stand.last is not None]
+    same = len({stand.op for stand in found}) == 1
+    return max(numbers) - min(numbers) <= NEAR and (same or min(numbers) > YOUNG)
+
+
+def _few(ranks: Mapping[str, _Stand]) -> list[tuple[str, _Stand]]:
+    seen: dict[str, tuple[str, _Stand]] = {}
+    for rank, stand in ranks.items():
+        seen.setdefault(stand.op, (rank, stand))
+    return list(seen.values())[:4]
+
+
+def _lines(found: Iterable[_Stand]) -> tuple[Evidence, ...]:
+    return tuple(stand.evidence[0] for stand in found)[:4]
+
+
+def _tallied(tallies: Mapping[str, Tally]) -> dict[str, dict[str, _Stand]]:
+    return stands(tallies[SIGNAL].rows.values()) if SIGNAL in tallies else {}
+
+
+def diverged(tallies: Mapping[str, Tally]) -> list[CheckVerdict]:
+    """Groups whose ranks stand in different collectives: one verdict each, the rank that fell behind named."""
+    found = []
+    for group, ranks in _tallied(tallies).items():
+        if split := _split(group, ranks):
+            place = f"rank {some(split.ranks, 12)}" + (f" group {group}" if group else "")
+            found.append(CheckVerdict(split.text, place, split.evidence, split.confidence))
+    return found
+
+
+def watchdog(tallies: Mapping[str, Tally]) -> list[CheckVerdict]:
+    """Groups whose ranks wait together (or one only), in one verdict: the group that timed out first stands first."""
+    whole = {group: ranks for group, ranks in _tallied(tallies).items() if _split(group, ranks) is None}
+    if not whole or diverged(tallies):
+        return []
+    order = sorted(whole, key=lambda group: _when(whole[group]))
+    parts = [_told(group, whole[group]) for group in order[:4]]
+    text = "; then ".join(parts) + (f" and {len(order) - 4} more groups" if len(order) > 4 else "")
+    names = {rank for ranks in whole.values() for rank in ranks if rank}
+    place = f"rank {some(names, limit=12)}" if names else ""
+    lines = tuple(stand.evidence[0] for group in order for stand in whole[group].values())[:4]
+    return [CheckVerdict(text, place, lines, None if len(order) == 1 else 0.6)]
+
+
+def _told(group: str, ranks: Mapping[str, _Stand]) -> str:
+    num = max(1, len([rank for rank in ranks if rank]))
+    calls = Counter(stand.call for stand in ranks.values()).most_common(1)[0][0]
+    where = f" of group {group}" if group else ""
+    return f"{num} rank{'s' if num > 1 else ''} timed out{where} in {calls}"
+
+
+def _when(ranks: Mapping[str, _Stand]) -> tuple[bool, float, int, int]:
+    first = [stand.evidence[0] for stand in ranks.values()]
+    times = [line.context.time_s for line in first if line.context.time_s is not None]
+    return not times, min(times, default=0.0), min(e.order for e in first), min(e.line for e in first)

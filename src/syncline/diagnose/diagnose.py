@@ -1,0 +1,203 @@
+"""Logs in, first causes out: one pass over every file, then a verdict on what the rules have seen."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from syncline.describe.plain import JsonObject
+from syncline.diagnose import flight
+from syncline.diagnose.causes import Cause, arrange
+from syncline.diagnose.context import plain
+from syncline.diagnose.judge import judge
+from syncline.diagnose.read_rules import shipped_rules
+from syncline.diagnose.rule import LogRule, Matcher
+from syncline.diagnose.scan import Scanner
+from syncline.diagnose.source import Sources, Unread
+from syncline.diagnose.tally import Tally
+from syncline.fabric import Fabric
+from syncline.finding import Finding, Severity, worst
+
+_ALL_ROWS = {"signal.bench", "signal.error"}
+Entry = tuple[Tally, Matcher]
+MAX_LINES = 200_000
+"""Lines of one rule that are looked at in one file; a flood says nothing new after that."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What went wrong, first causes first, and what was and was not read."""
+
+    causes: tuple[Cause, ...]
+    unread: tuple[Unread, ...]
+    num_files: int
+    num_bytes: int
+    num_lines: int
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Every finding, each cause before its effects."""
+        return [finding for cause in self.causes for finding in cause.all()]
+
+    @property
+    def severity(self) -> Severity:
+        """The worst finding's; unknown where nothing could be read, or nothing is wrong in what could."""
+        if self.nothing_read or (self.unread and not self.causes):
+            return Severity.UNKNOWN
+        return worst(self.findings)
+
+    @property
+    def nothing_read(self) -> bool:
+        """Say whether no byte of any log was read, though logs were named."""
+        return not self.num_files or (not self.num_bytes and bool(self.unread))
+
+    def to_json(self) -> JsonObject:
+        return {
+            "severity": self.severity.label,
+            "causes": [cause.to_json() for cause in self.causes],
+            "unread": [{"path": item.path, "reason": item.reason} for item in self.unread],
+            "num_files": self.num_files,
+            "num_bytes": self.num_bytes,
+            "num_lines": self.num_lines,
+        }
+
+
+def diagnose(
+    paths: Sequence[str | Path],
+    *,
+    rules: Mapping[str, LogRule] | None = None,
+    cluster: Fabric | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Diagnosis:
+    """Read logs (files, folders, "-" for stdin) and say what went wrong; `cluster` sharpens the environment lint."""
+    sources = Sources(paths, on_bytes=on_bytes)
+    reading = read(sources, shipped_rules() if rules is None else rules)
+    causes = arrange(judge(reading.tallies, cluster))
+    return Diagnosis(causes, tuple(sources.unread), sources.num_files, sources.num_bytes, reading.num_lines)
+
+
+def read(sources: Sources, book: Mapping[str, LogRule]) -> Reading:
+    """Return what the rules have seen in all sources."""
+    reading = Reading(book)
+    for name, blocks in sources:
+        reading.read(name, blocks, sources.unread)
+    return reading
+
+
+class Reading:
+    """The tallies of all rules while files go by."""
+
+    def __init__(self, book: Mapping[str, LogRule]) -> None:
+        self.tallies = {rule.id: Tally(rule, all_rows=rule.id in _ALL_ROWS) for rule in book.values()}
+        self.num_lines = 0
+        self._order = -1
+        texts: dict[str, list[Entry]] = {}
+        for tally in self.tallies.values():
+            for matcher in tally.rule.matchers:
+                for text in matcher.texts:
+                    texts.setdefault(text, []).append((tally, matcher))
+        self._texts = list(texts)
+        self._wanted = list(texts.values())
+
+    def read(self, name: str, blocks: Iterator[bytes], unread: list[Unread]) -> None:
+        """Take in one file."""
+        self._order += 1
+        first = next(blocks, b"")
+        if flight.is_pickle(first):
+            unread.append(Unread(name, "a pickle, which could run code; dump the flight recorder as JSON"))
+        elif flight.is_flight(first):
+            self._read_flight(name, chain([first], blocks), unread)
+        elif first:
+            self._scan(name, chain([first], blocks))
+
+    def _scan(self, name: str, blocks: Iterable[bytes]) -> None:
+        wanted = [list(entries) for entries in self._wanted]
+        seen: Counter[str] = Counter()
+
+        def found(line: int, text: str, indices: Sequence[int]) -> None:
+            shown = plain(text)
+            taken = False
+            for index, entry, match in _matches(shown, indices, wanted):
+                tally, matcher = entry
+                rule = tally.rule
+                if rule.leftover and taken:
+                    continue  # a rule has this line already
+                taken |= not rule.signal or rule.takes
+                tally.add(match, name, line, shown, self._order)
+                seen[rule.id] += 1
+                once = rule.signal and not matcher.pattern.groupindex and not rule.max_lines
+                if once or (
+                    seen[rule.id] == (rule.max_lines or MAX_LINES) and rule.id not in _ALL_ROWS - {"signal.error"}
+                ):
+                    _stop(index, entry, wanted, whole=not once)
+            for index in indices:
+                if not wanted[index]:
+                    scanner.drop(index)
+
+        scanner = Scanner(self._texts, found)
+        scanner.scan(blocks)
+        self.num_lines += scanner.num_lines
+
+    def _read_flight(self, name: str, blocks: Iterable[bytes], unread: list[Unread]) -> None:
+        parts, size = [], 0
+        for block in blocks:
+            size += len(block)
+            if size > flight.MAX_BYTES:
+                unread.append(Unread(name, f"a flight-recorder dump above {flight.MAX_BYTES >> 20} MiB"))
+                return
+            parts.append(block)
+        try:
+            rows = list(flight.rows(name, self._order, b"".join(parts)))
+        except (ValueError, RecursionError) as error:
+            unread.append(Unread(name, f"not a flight-recorder dump that can be read: {error}"))
+            return
+        tally = self.tallies.get("signal.flight")
+        for number, row in enumerate(rows if tally else ()):
+            assert tally is not None
+            tally.rows[(self._order, number)] = row
+
+
+def _matches(
+    text: str, indices: Sequence[int], wanted: Sequence[Sequence[Entry]]
+) -> Iterator[tuple[int, Entry, re.Match[str]]]:
+    """Yield what holds on a line; the rules that want only what others leave come last."""
+    tried: set[int] = set()
+    late: list[tuple[int, Entry, re.Match[str]]] = []
+    for index in indices:
+        for entry in list(wanted[index]):
+            tally, matcher = entry
+            if id(matcher) in tried:
+                continue
+            tried.add(id(matcher))
+            match = matcher.pattern.search(text)
+            if match is None or not _within(matcher, match):
+                continue
+            if tally.rule.leftover:
+                late.append((index, entry, match))
+            else:
+                yield index, entry, match
+    yield from late[:1]
+
+
+def _stop(index: int, entry: Entry, wanted: list[list[Entry]], *, whole: bool) -> None:
+    """Look for a text no more where once in a file is enough; with `whole`, for all texts of its rule."""
+    tally, _ = entry
+    if whole:
+        for entries in wanted:
+            entries[:] = [other for other in entries if other[0] is not tally]
+    elif entry in wanted[index]:
+        wanted[index].remove(entry)
+
+
+def _within(matcher: Matcher, match: re.Match[str]) -> bool:
+    for name, low, high in matcher.limits:
+        try:
+            if not low <= float(match[name]) <= high:
+                return False
+        except (TypeError, ValueError):
+            return False
+    return True

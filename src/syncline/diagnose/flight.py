@@ -1,0 +1,68 @@
+"""PyTorch flight-recorder dumps as JSON: the last collectives of each rank, as rows the checks can compare.
+
+Only JSON is read. The recorder's own files are pickles, which could run code; `dump_nccl_trace_json` of PyTorch, or
+its `fr_trace` tool with `-j`, writes JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from syncline.diagnose.context import Context
+from syncline.diagnose.tally import Evidence, MatchRow
+
+MAX_BYTES = 256 << 20
+KEPT = 4
+"""The last collectives kept of each rank and process group."""
+_RANK = re.compile(r"(?:rank|trace)_?(\d+)|(\d+)(?:\.json)?$", re.IGNORECASE)
+
+
+def is_flight(head: bytes) -> bool:
+    """Say whether a file begins like a dump in JSON."""
+    start = head.lstrip()[:1] == b"{"
+    return start and b'"entries"' in head[: 1 << 20] and (b'"pg_config"' in head or b"collective_seq_id" in head)
+
+
+def is_pickle(head: bytes) -> bool:
+    """Say whether a file begins like a pickled dump."""
+    return head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05" and b"collective_seq_id" in head[: 1 << 20]
+
+
+def rows(path: str, order: int, content: bytes) -> Iterator[MatchRow]:
+    """Yield the last collectives of each process group of one dump, or raise ValueError."""
+    data = json.loads(content)
+    entries = data.get("entries") if isinstance(data, dict) else None
+    if not isinstance(entries, list):
+        raise ValueError('a flight-recorder dump has a list "entries"')
+    rank = str(data["rank"]) if isinstance(data.get("rank"), int) else _rank_of(path)
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:
+        if isinstance(entry, dict) and isinstance(entry.get("collective_seq_id"), int):
+            groups.setdefault(_group(entry), []).append(entry)
+    for group, found in groups.items():
+        for entry in sorted(found, key=lambda e: e["collective_seq_id"])[-KEPT:]:
+            yield _row(path, order, rank, group, entry)
+
+
+def _row(path: str, order: int, rank: str, group: str, entry: dict[str, Any]) -> MatchRow:
+    op = str(entry.get("profiling_name", "")).removeprefix("nccl:") or "?"
+    values = {
+        "rank": rank, "group": group, "seq": str(entry["collective_seq_id"]), "op": op,
+        "sizes": json.dumps(entry.get("input_sizes", [])), "state": str(entry.get("state", "")),
+    }  # fmt: skip
+    text = f"rank {rank} group {group}: #{values['seq']} {op} {values['sizes']} {values['state']}"
+    return MatchRow(values, "", Evidence(path, 1, text, Context(rank=rank), order))
+
+
+def _group(entry: dict[str, Any]) -> str:
+    name = entry.get("process_group", entry.get("pg_name", entry.get("pg_id", "")))
+    return " ".join(str(part) for part in name) if isinstance(name, list) else str(name)
+
+
+def _rank_of(path: str) -> str:
+    name = path.rsplit("/", 1)[-1]
+    found = _RANK.search(name)
+    return (found[1] or found[2]) if found else name

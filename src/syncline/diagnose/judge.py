@@ -1,0 +1,175 @@
+"""From tallies to findings: which rules hold, given what the others have seen, and what the environment says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from syncline.audit.environment import Site, lint
+from syncline.diagnose.causes import RankedFinding
+from syncline.diagnose.checks import CHECKS
+from syncline.diagnose.rule import SYMPTOMS, LogRule
+from syncline.diagnose.tally import Evidence, MatchRow, Tally
+from syncline.diagnose.unexplained import unexplained
+from syncline.diagnose.verdict import CheckVerdict, some
+from syncline.fabric import Fabric
+from syncline.finding import Action, Finding, Severity
+
+SMALL = 8
+"""A job of so many ranks fits one host."""
+
+# What a setting leads to. The lint's own rules are in `environment_rules.py`.
+_ENV_EXPLAINS = {
+    "nccl.env.rdma-off": ("net.rdma.missing", "net.efa.missing", "net.mixed"),
+    "nccl.env.rdma-off-unknown": ("net.rdma.missing", "net.efa.missing", "net.mixed"),
+    "nccl.env.gid-index": ("rdma.gid.invalid", "rdma.peer.unreachable", "rdma.route.missing"),
+    "nccl.env.gdr-off": ("gdr.unused",),
+    "nccl.env.wrong-interface": ("net.interface.wrong", "net.bootstrap.refused"),
+    "nccl.env.mismatch-ignored": ("torch.watchdog.timeout",),
+}
+
+
+def judge(tallies: Mapping[str, Tally], cluster: Fabric | None) -> list[RankedFinding]:
+    """Return what holds, each with the line it was first seen on."""
+    verdicts = {name: _verdicts(tally, tallies) for name, tally in tallies.items()}
+    holds: dict[str, bool] = {}
+    for name in tallies:
+        _holds(name, tallies, verdicts, holds, ())
+    symptoms = frozenset(tally.rule.id for tally in tallies.values() if tally.rule.symptom)
+    found = []
+    for name, tally in tallies.items():
+        if not tally.rule.signal and holds[name]:
+            found += [_found(tally.rule, verdict, symptoms) for verdict in verdicts[name]]
+    found += _environment(tallies, cluster)
+    told = any(one.finding.severity is Severity.CRITICAL or one.explains >= symptoms for one in found
+               if one.finding.rule not in symptoms)  # fmt: skip
+    cause = any(one.finding.rule not in symptoms for one in found)
+    return found if told else found + unexplained(tallies, has_symptom=bool(found) and not cause, has_cause=cause)
+
+
+def _verdicts(tally: Tally, tallies: Mapping[str, Tally]) -> list[CheckVerdict]:
+    if tally.rule.check:
+        return CHECKS[tally.rule.check](tallies)
+    if not tally.holds():
+        return []
+    return [CheckVerdict(_observed(tally), some(name for name in tally.places if name), tuple(tally.evidence))]
+
+
+def _holds(
+    name: str,
+    tallies: Mapping[str, Tally],
+    verdicts: Mapping[str, list[CheckVerdict]],
+    holds: dict[str, bool],
+    above: tuple[str, ...],
+) -> bool:
+    """Say whether a rule holds, given what it requires and excludes; a ring of rules counts as not holding."""
+    if name in holds:
+        return holds[name]
+    if name in above:
+        return False
+    rule = tallies[name].rule
+
+    def other(id_: str) -> bool:
+        return _holds(id_, tallies, verdicts, holds, (*above, name))
+
+    met = bool(verdicts[name]) and not (rule.multi_host and one_host(tallies))
+    met = met and all(other(id_) for id_ in rule.requires)
+    met = met and (not rule.requires_any or any(other(id_) for id_ in rule.requires_any))
+    met = met and not any(other(id_) for id_ in rule.excludes)
+    met = met and all(other(id_) and _precedes(tallies[id_], tallies[name]) for id_ in rule.before)
+    holds[name] = met
+    return met
+
+
+def one_host(tallies: Mapping[str, Tally]) -> bool:
+    """Say whether the logs show a job on one host.
+
+    NCCL says so, all its ranks started there, or it is small and no second host is seen.
+    """
+    nodes = {row.get("nodes") for row in _signal(tallies, "signal.nodes")}
+    if nodes:
+        return nodes == {"1"}
+    rows = _signal(tallies, "signal.init")
+    total = max((int(row.get("nranks")) for row in rows), default=0)
+    hosts = {e.context.host for tally in tallies.values() for e in tally.evidence} - {""}
+    seen = {row.get("rank") for row in rows if int(row.get("nranks")) == total}
+    if not total or len(hosts | {row.host for row in rows}) > 1:
+        return False
+    return len(seen) == total or (total <= SMALL and not _signal(tallies, "signal.channel"))
+
+
+def _signal(tallies: Mapping[str, Tally], name: str) -> list[MatchRow]:
+    return list(tallies[name].rows.values()) if name in tallies else []
+
+
+def _precedes(a: Tally, b: Tally) -> bool:
+    if not a.evidence or not b.evidence:
+        return False
+    first, second = a.evidence[0], b.evidence[0]
+    if first.order == second.order:
+        return first.line < second.line
+    times = first.context.time_s, second.context.time_s
+    return times[0] is None or times[1] is None or times[0] <= times[1]
+
+
+def _observed(tally: Tally) -> str:
+    parts = [tally.rule.title]
+    if tally.rule.distinct:
+        values = tally.values.get(tally.rule.distinct.group, {})
+        parts.append(f"({some(values)})")
+    elif tally.count > 1:
+        places = sum(1 for name in tally.places if name)
+        parts.append(f"({tally.count:,} lines" + (f", {places} places)" if places > 1 else ")"))
+    return " ".join(parts)
+
+
+def _found(rule: LogRule, verdict: CheckVerdict, symptoms: frozenset[str]) -> RankedFinding:
+    times = [e.context.unix_s for e in verdict.evidence if e.context.unix_s is not None]
+    finding = Finding(
+        rule=rule.id,
+        severity=rule.severity,
+        place=verdict.place,
+        observed=verdict.observed if rule.check == "" else f"{rule.title}: {verdict.observed}",
+        evidence=tuple(str(e) for e in verdict.evidence),
+        meaning=rule.meaning,
+        fix=rule.fix,
+        reference=rule.reference,
+        action=rule.action,
+        confidence=verdict.confidence if verdict.confidence is not None else rule.confidence,
+        since_s=min(times) if times else None,
+    )
+    explains = frozenset(rule.explains) - {SYMPTOMS}
+    explains |= symptoms - {rule.id} if SYMPTOMS in rule.explains else frozenset()
+    return RankedFinding(finding, _first(verdict.evidence), explains)
+
+
+def _first(evidence: tuple[Evidence, ...]) -> Evidence | None:
+    timed = [e for e in evidence if e.context.time_s is not None]
+    return min(timed, key=lambda e: e.context.time_s or 0.0) if timed else evidence[0] if evidence else None
+
+
+def _environment(tallies: Mapping[str, Tally], cluster: Fabric | None) -> list[RankedFinding]:
+    """Lint the variables that the logs say were set, all hosts together; a value that differs is shown once each."""
+    rows = list(tallies["signal.env"].rows.values()) if "signal.env" in tallies else []
+    env = {row.get("name"): row.get("value").rstrip(".") for row in reversed(rows)}
+    lines = {row.get("name"): row.evidence for row in reversed(rows)}
+    site = Site.of(cluster) if cluster is not None else Site()
+    found = []
+    for finding in lint(env, site, nccl=_release(tallies)) if env else []:
+        shown = [lines[name] for name in re.findall(r"\b([A-Z][A-Z0-9_]+)=", finding.observed) if name in lines]
+        if not shown:  # about a variable that is missing, which a log cannot show
+            continue
+        detailed = Finding(
+            finding.rule, finding.severity, shown[0].context.host or "environment", finding.observed, finding.expected,
+            tuple(str(e) for e in shown), finding.meaning, finding.fix, finding.reference, Action.CONFIGURE,
+            finding.confidence,
+        )  # fmt: skip
+        found.append(RankedFinding(detailed, shown[0], frozenset(_ENV_EXPLAINS.get(finding.rule, ()))))
+    return found
+
+
+def _release(tallies: Mapping[str, Tally]) -> tuple[int, int] | None:
+    for row in tallies["signal.version"].rows.values() if "signal.version" in tallies else ():
+        major, minor = row.get("version").split(".")[:2]
+        return int(major), int(minor)
+    return None

@@ -1,0 +1,102 @@
+"""How well faults are diagnosed: recall and precision, over all that the library can plant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from syncline.diagnose import Diagnosis, diagnose
+from syncline.drill.fault import KnownFault, known_faults
+from syncline.drill.healthy import Logs, healthy_logs
+
+# What any broken job leaves behind; a planted fault may show it without being asked to.
+CONSEQUENCES = frozenset({"nccl.peer.closed", "nccl.abort", "rdma.flushed", "torch.watchdog.timeout"})
+
+
+@dataclass(frozen=True)
+class Score:
+    """Counts over (case, rule): found as it should be, missed, and found without reason; and first causes right."""
+
+    num_cases: int
+    hits: int
+    misses: tuple[str, ...]
+    extras: tuple[str, ...]
+    first_right: int
+
+    @property
+    def recall(self) -> float:
+        return self.hits / max(1, self.hits + len(self.misses))
+
+    @property
+    def precision(self) -> float:
+        return self.hits / max(1, self.hits + len(self.extras))
+
+
+def diagnose_logs(logs: Logs) -> Diagnosis:
+    """Diagnose logs held in memory."""
+    with TemporaryDirectory() as folder:
+        for name, lines in logs.items():
+            (Path(folder) / name).write_text("\n".join(lines) + "\n", "utf-8")
+        return diagnose([folder])
+
+
+def measure_logs(pairs: bool = False) -> Score:
+    """Plant every fault in healthy logs (with `pairs`, every two neighbours together) and count what is found."""
+    return _score(_cases(pairs))
+
+
+def _cases(pairs: bool) -> Iterator[tuple[str, tuple[KnownFault, ...]]]:
+    faults = [f for f in known_faults().values() if f.log]
+    if not pairs:
+        for fault in faults:
+            yield fault.id, (fault,)
+        return
+    whole = [f for f in faults if all(change.get("at") != "alone" for change in f.log)]
+    for a, b in zip(whole, whole[7:] + whole[:7], strict=True):
+        yield f"{a.id}+{b.id}", (a, b)
+
+
+def _score(cases: Iterable[tuple[str, tuple[KnownFault, ...]]]) -> Score:
+    hits, first, number = 0, 0, 0
+    misses: list[str] = []
+    extras: list[str] = []
+    for name, faults in cases:
+        logs = healthy_logs()
+        for fault in faults:
+            logs = fault.planted(logs)
+        diagnosis = diagnose_logs(logs)
+        found = {finding.rule for finding in diagnosis.findings}
+        wanted = {rule for fault in faults for rule in fault.rules}
+        number += 1
+        hits += len(found & wanted)
+        misses += [f"{name}: {rule}" for rule in sorted(wanted - found)]
+        extras += [f"{name}: {rule}" for rule in sorted(found - wanted - CONSEQUENCES)]
+        first += bool(diagnosis.causes) and diagnosis.causes[0].finding.rule in {fault.first for fault in faults}
+    return Score(number, hits, tuple(misses), tuple(extras), first)
+
+
+def measure_trees() -> Score:
+    """Plant every fault that has a plant in the captured trees where it makes sense, audit them, and count."""
+    from syncline.audit.audit import audit
+    from syncline.audit.samples import HOSTS
+    from syncline.audit.samples.plants import PLANTS
+    from syncline.host.root import Root
+
+    plants = {plant.name: plant for plant in PLANTS}
+    hits, first, number = 0, 0, 0
+    misses: list[str] = []
+    extras: list[str] = []
+    for fault in known_faults().values():
+        plant = plants.get(fault.plant)
+        for host in plant.hosts if plant else ():
+            assert plant is not None
+            found = {f.rule for f in audit(Root.of(plant.into(HOSTS[host]()).tree()), plant.expect).findings}
+            name = f"{fault.id} on {host}"
+            number += 1
+            hits += len(found & plant.rules)
+            misses += [f"{name}: {rule}" for rule in sorted(plant.rules - found)]
+            extras += [f"{name}: {rule}" for rule in sorted(found - plant.rules)]
+            first += found == plant.rules
+    return Score(number, hits, tuple(misses), tuple(extras), first)

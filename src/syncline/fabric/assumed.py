@@ -1,0 +1,55 @@
+"""What a cluster file leaves open and was filled in: said before any answer that rests on it."""
+
+from __future__ import annotations
+
+from syncline.describe import units
+from syncline.fabric.catalog import Catalog, HostModel, load_catalog
+from syncline.fabric.spec import ClusterSpec, HostSpec
+
+
+def assumed_of(spec: ClusterSpec) -> tuple[str, ...]:
+    """Return in words what was assumed about the hosts of a description.
+
+    >>> from syncline.fabric.load import parse_cluster, described
+    >>> assumed_of(parse_cluster(described({"hosts": 4, "host": "8 x A100", "network": "leaf-spine 100GbE"})))[0]
+    '8 NICs a host, one a GPU: 100 Gb/s a GPU. If the hosts have fewer, say so: `nics: 1` under `host:`'
+    """
+    catalog = load_catalog().with_parts(spec.parts) if spec.parts else load_catalog()
+    sites = [(spec.hosts, spec.network)] if spec.hosts else [(site.hosts, site.network) for site in spec.sites]
+    found: dict[str, None] = {}
+    for hosts, network in sites:
+        link = str(getattr(network, "link", None) or "")
+        for group in hosts:
+            found |= dict.fromkeys(_of_host(group.host, link, catalog))
+    return tuple(found)
+
+
+def _of_host(host: HostSpec, link: str, catalog: Catalog) -> list[str]:
+    model = host.resolve(catalog)
+    found = []
+    own = catalog.link(model.link).name if model.link else ""
+    named = catalog.link(link).name if link else own
+    if host.nics is None and model.num_nics and (host.model is None or named != own):
+        rate = catalog.link(named or own).rate_Bps * model.num_ports / model.num_gpus
+        each = ", one a GPU" if model.num_nics == model.num_gpus else ""
+        found.append(
+            f"{model.num_nics} NICs a host{each}: {units.show_rate(rate)} a GPU. "
+            "If the hosts have fewer, say so: `nics: 1` under `host:`"
+        )
+    if host.model is None:
+        found.append(_base(host, model, catalog))
+    return [text for text in found if text]
+
+
+def _base(host: HostSpec, model: HostModel, catalog: Catalog) -> str:
+    """Say which host of the catalogue a bare GPU was put into."""
+    gpu = catalog.gpu(model.gpu)
+    if any(isinstance(h, HostModel) and catalog.gpu(h.gpu) == gpu for h in catalog.parts("host")):
+        return ""
+    joined = f"{units.show_bandwidth(catalog.scale_up_Bps(gpu))} a GPU between them"
+    if host.scale_up in (None, "pcie", "none") and model.scale_up_topology in ("pcie", "none"):
+        joined = f"joined by PCIe, {units.show_bandwidth(catalog.pcie(gpu.pcie).usable_Bps / 2)} a GPU"
+    return (
+        f"no host of the catalogue has {gpu.name}: a two-socket server with {model.num_gpus} of them, {joined}. "
+        "Say `scale_up: nvswitch` under `host:` if they are joined otherwise"
+    )

@@ -1,0 +1,185 @@
+"""Import and export of fabrics: NCCL topology XML, Slurm topologies, topograph labels, GraphML; simulators' files in.
+
+    export(fabric, "slurm-conf", "topology.conf")
+    spec = import_fabric("topology.conf", host="dgx-h100")
+    spec = import_fabric("dump.xml")                        # an NCCL dump knows its own hardware
+
+Formats are recognised by content; `formats()` lists them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from syncline.describe.document import read_document, read_text
+from syncline.describe.files import write_text
+from syncline.errors import DescriptionError, SynclineError, UsageError
+from syncline.fabric.fabric import Fabric
+from syncline.fabric.formats.graph_cluster import graph_cluster
+from syncline.fabric.formats.graphml import MAX_BYTES, parse_graph, write_graphml
+from syncline.fabric.formats.nccl_check import NcclReport, check_nccl_topology
+from syncline.fabric.formats.nccl_host import NcclHost, describe, to_host
+from syncline.fabric.formats.nccl_write import nccl_topology
+from syncline.fabric.formats.nccl_xml import NcclTopology, parse_nccl, read_nccl, write_nccl
+from syncline.fabric.formats.simulators import detect_simulator, parse_simulator
+from syncline.fabric.formats.slurm import parse_slurm_conf, parse_slurm_yaml, write_slurm_conf, write_slurm_yaml
+from syncline.fabric.formats.topograph import parse_topograph, write_topograph
+from syncline.fabric.formats.tree import TreeSwitch, tree_cluster
+from syncline.fabric.spec import ClusterSpec
+
+__all__ = [
+    "Format", "NcclHost", "NcclReport", "NcclTopology", "check_nccl_topology", "describe", "detect", "export",
+    "export_text", "formats", "import_fabric", "nccl_topology", "parse_nccl", "read_nccl", "to_host", "write_nccl",
+]  # fmt: skip
+
+_TAG = re.compile(r"<\s*([A-Za-z_][\w:.-]*)")
+_COMMENT = re.compile(r"<!--.*?-->|<\?.*?\?>", re.DOTALL)
+_SLURM = re.compile(r"^\s*(SwitchName|BlockName|BlockSizes)\s*=", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format: what it is called, what it holds, and whether reading it takes a host model."""
+
+    name: str
+    about: str
+    needs_host: bool
+    write: Callable[..., str]
+
+
+_FORMATS = {
+    format_.name: format_
+    for format_ in (
+        Format(
+            "nccl",
+            "NCCL topology XML of one host (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE)",
+            False,
+            lambda fabric, host=0, **more: write_nccl(nccl_topology(fabric, host, **more)),
+        ),
+        Format("slurm-conf", "Slurm topology.conf: a tree of switches", True, write_slurm_conf),
+        Format(
+            "slurm-block",
+            "Slurm topology.conf: blocks of hosts",
+            True,
+            lambda fabric: write_slurm_conf(fabric, plugin="block"),
+        ),
+        Format("slurm-yaml", "Slurm topology.yaml: tree and blocks", True, write_slurm_yaml),
+        Format("topograph", "Kubernetes labels as topograph sets them", True, write_topograph),
+        Format("graphml", "GraphML multigraph of every device and cable", False, write_graphml),
+    )
+}
+
+
+def formats() -> tuple[Format, ...]:
+    """Return every format that can be written and read."""
+    return tuple(_FORMATS.values())
+
+
+def export_text(fabric: Fabric, format: str, **options: Any) -> str:
+    """Return the fabric as text of that format; options are those of the format's writer (`host=3` for NCCL)."""
+    return _format(format).write(fabric, **options)
+
+
+def export(fabric: Fabric, format: str, path: str | os.PathLike[str], **options: Any) -> None:
+    """Write the fabric to a file; an old file stays whole until the new one is complete."""
+    write_text(Path(path), export_text(fabric, format, **options))
+
+
+def import_fabric(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    host: str | dict[str, Any] | None = None,
+    link: str | None = None,
+    gpu: str | None = None,
+    nic: str | None = None,
+    oversubscription: float = 1.0,
+    topology: str | None = None,
+) -> ClusterSpec:
+    """Read a file of any known format as a cluster description.
+
+    `host` (a catalogue host, or "8 x H100") is needed by formats that know no hardware; `link`, `gpu` and `nic` say
+    what a file leaves open; `topology` picks one of a `topology.yaml`.
+    """
+    text, source = read_text(Path(path), limit=MAX_BYTES), str(path)
+    if (simulator := _simulator(format, text)) is not None:
+        return parse_simulator(simulator, text, source, host)
+    name = _format(format).name if format else detect(text, source)
+    if name == "nccl":
+        return to_host(parse_nccl(text, source), name=Path(path).stem, gpu=gpu, nic=nic, link=link)
+    if name == "graphml":
+        return graph_cluster(parse_graph(text, source), host)
+    if host is None:
+        raise UsageError(
+            f"{name} says nothing of the hosts' hardware.", where=source, hint='Name a host model such as "dgx-h100".'
+        )
+    return tree_cluster(
+        _tree(name, text, source, topology),
+        host,
+        name=Path(path).stem,
+        link=link,
+        oversubscription=oversubscription,
+        source=f"{name} {source}",
+    )
+
+
+SIMULATORS = ("htsim", "ns3", "astra-sim")
+"""Formats of simulators, which are read only."""
+
+
+def _simulator(format: str | None, text: str) -> str | None:
+    if format is not None:
+        return format if format in SIMULATORS else None
+    return detect_simulator(text)
+
+
+def detect(text: str, source: str = "the file") -> str:
+    """Return the name of the format of a text, by what it contains."""
+    head = _COMMENT.sub("", text[:200_000]).lstrip("\ufeff \t\r\n")
+    if head.startswith("<"):
+        tag = _TAG.search(head)
+        name = {"system": "nccl", "graphml": "graphml"}.get(tag.group(1).rpartition(":")[2] if tag else "")
+        if name:
+            return name
+    elif _SLURM.search(text):
+        return "slurm-conf"
+    elif (name := _detect_yaml(text, source)) is not None:
+        return name
+    known = "; ".join(f"{f.name} ({f.about})" for f in formats())
+    raise DescriptionError("the format is none that is known.", where=source, detail=f"Known: {known}.")
+
+
+def _detect_yaml(text: str, source: str) -> str | None:
+    try:
+        data = read_document(text, source).data
+    except SynclineError:
+        return None
+    if isinstance(data, list):
+        return "slurm-yaml" if data and isinstance(data[0], dict) and "topology" in data[0] else None
+    if not isinstance(data, dict):
+        return None
+    if data.get("kind") in ("List", "NodeList", "Node"):
+        return "topograph"
+    values = [value for value in data.values() if isinstance(value, dict)]
+    labels = any("topology" in str(key) or "topograph" in str(key) for value in values for key in value)
+    return "topograph" if labels else None
+
+
+def _tree(name: str, text: str, source: str, topology: str | None) -> tuple[TreeSwitch, ...]:
+    if name == "slurm-yaml":
+        return parse_slurm_yaml(text, source, topology)
+    return parse_topograph(text, source) if name == "topograph" else parse_slurm_conf(text, source)
+
+
+def _format(name: str) -> Format:
+    if name not in _FORMATS:
+        raise UsageError(
+            f'there is no format "{name}".',
+            hint=f"Formats: {', '.join((*_FORMATS, *SIMULATORS))} (the last three are read only).",
+        )
+    return _FORMATS[name]

@@ -1,0 +1,337 @@
+"""What an NCCL topology says about a host, and the host as a cluster description.
+
+    host = describe(read_nccl("dump.xml"))
+    host.gpus[0].sm, host.nics[0].speed_Mbps, host.path(0, 3)      # 90, 400000, "PXB"
+    build(to_host(read_nccl("ndv5-topo.xml"), gpu="H100"))         # files for virtual machines do not name the GPU
+
+Ways between devices are worked out as NCCL does (`nccl_paths`); parts are known by their PCI numbers, or else by `sm`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from syncline.describe.safe_xml import Element
+from syncline.errors import DescriptionError
+from syncline.fabric.catalog import Catalog, HostModel, LinkType, load_catalog
+from syncline.fabric.formats.nccl_paths import ORDER, NcclGraph, Place, integer
+from syncline.fabric.formats.nccl_xml import NcclTopology
+from syncline.fabric.spec import ClusterSpec
+
+DEFAULT_SPEED_MBPS = 10_000
+"""What NCCL assumes of a network card that reports no speed."""
+
+
+@dataclass(frozen=True)
+class NcclGpu:
+    """One GPU: `sm`, `dev` and `rank` are -1 where the file leaves them to NCCL."""
+
+    bus_id: str
+    numa: int
+    dev: int
+    rank: int
+    sm: int
+    part: str
+    num_nvlinks: int
+    nvlinks: tuple[tuple[str, int], ...]
+    """Target and number of links: another GPU's bus id, or an NVSwitch's."""
+    c2c_Bps: float
+    pcie: str
+
+
+@dataclass(frozen=True)
+class NcclNic:
+    """One network card with the nets NCCL sees on it; speed 0 where the file leaves it to NCCL."""
+
+    bus_id: str
+    numa: int
+    part: str
+    nets: tuple[str, ...]
+    speed_Mbps: int
+    infiniband: bool
+    pcie: str
+
+
+@dataclass(frozen=True)
+class NcclHost:
+    """GPUs, NICs, processors and the ways between them, as NCCL would work them out."""
+
+    gpus: tuple[NcclGpu, ...]
+    nics: tuple[NcclNic, ...]
+    num_numa: int
+    cpu: Element
+    num_nvswitches: int
+    paths: tuple[tuple[str, ...], ...]
+    """`paths[g][n]`: kind of the path between GPU g and NIC n."""
+    gpu_paths: tuple[tuple[str, ...], ...]
+    gpus_per_switch: int
+    nics_per_switch: int
+
+    def path(self, gpu: int, nic: int) -> str:
+        """Return PIX, PXB, P2C, PHB, SYS or DIS."""
+        return self.paths[gpu][nic]
+
+    @property
+    def nic_path(self) -> str:
+        """The kind of path from the worst-placed GPU to its nearest NIC."""
+        if not self.nics:
+            return "SYS"
+        return max((min(row, key=ORDER.index) for row in self.paths), key=ORDER.index)
+
+
+def describe(topology: NcclTopology) -> NcclHost:
+    """Return what the topology says about its (first) host."""
+    graph = NcclGraph(topology)
+    gpu_ids, nic_ids = graph.gpus, graph.nics
+    if not gpu_ids:
+        raise DescriptionError(
+            "the topology names no GPU: it has neither <gpu> elements nor <pci> of class 0x03.",
+            where=topology.source,
+            hint="Dump one on the machine itself: NCCL_TOPO_DUMP_FILE=dump.xml with any NCCL job.",
+        )
+    cpus = [element for element in topology.root.elements if element.tag == "cpu"]
+    numa = {id(below): integer(cpu.get("numaid")) for cpu in cpus for below in cpu.walk()}
+    switches = {
+        link.get("target") for gpu in topology.all("gpu") for link in gpu.elements if link.get("tclass") == "0x068000"
+    }
+    per_gpu, per_nic = _per_switch(graph)
+    return NcclHost(
+        gpus=tuple(_gpu(graph.places[i], numa) for i in gpu_ids),
+        nics=tuple(_nic(graph.places[i], numa) for i in nic_ids),
+        num_numa=len(cpus),
+        cpu=cpus[0],
+        num_nvswitches=len(switches),
+        paths=tuple(tuple(graph.path(g, n).kind for n in nic_ids) for g in gpu_ids),
+        gpu_paths=tuple(tuple(graph.path(a, b).kind for b in gpu_ids) for a in gpu_ids),
+        gpus_per_switch=per_gpu,
+        nics_per_switch=per_nic,
+    )
+
+
+def to_host(
+    topology: NcclTopology,
+    *,
+    name: str = "nccl-host",
+    gpu: str | None = None,
+    nic: str | None = None,
+    link: str | None = None,
+    catalog: Catalog | None = None,
+) -> ClusterSpec:
+    """Return a one-host cluster like the topology; `gpu`, `nic` and `link` say what the file does not.
+
+    The host is a part of its own (`parts:`), made like the catalogue's nearest host of that GPU, so its PCIe tree,
+    sockets, scale-up links and NICs follow the file and only prices and power are the catalogue's.
+    """
+    catalog = catalog or load_catalog()
+    host = describe(topology)
+    part = catalog.gpu(gpu or _known_gpu(host, topology)).name
+    base = _nearest_host(part, len(host.gpus), catalog)
+    row: dict[str, Any] = {
+        "name": name,
+        "like": base.name,
+        "source": f"NCCL topology {topology.source}",
+        "gpu": part,
+        "num_gpus": len(host.gpus),
+        "num_sockets": min(8, host.num_numa),
+        "cpu": base.cpu.model_dump(exclude_defaults=True) | _cpu(host.cpu),
+        "gpus_per_pcie_switch": host.gpus_per_switch,
+        "nics_per_pcie_switch": host.nics_per_switch,
+        "nic_path": _nic_path(host),
+        "nic_path_cap_Bps": None,
+        "nic_path_cap_source": "",
+        "notes": _notes(host),
+    }
+    row |= _scale_up(host, base.scale_up_switch, base.num_scale_up_switches, base.scale_up_topology, catalog, part)
+    row |= _network(host, nic or base.nic, link or base.link, catalog, forced=(nic, link))
+    if host.gpus[0].pcie:
+        row["gpu_pcie"] = host.gpus[0].pcie
+    cluster = {"name": name, "hosts": [{"count": 1, "host": {"model": name}}], "parts": {"host": [row]}}
+    return ClusterSpec.model_validate(cluster | {"source": f"NCCL topology {topology.source}"})
+
+
+def _nearest_host(gpu: str, num_gpus: int, catalog: Catalog) -> HostModel:
+    """Return the catalogue's host that is most like it: the same GPU, as many, or else PCIe cards of any kind."""
+
+    def distance(model: HostModel) -> tuple[bool, bool, int]:
+        other = catalog.gpu(model.gpu).name != gpu
+        return other, other and model.scale_up_topology != "pcie", abs(model.num_gpus - num_gpus)
+
+    return min((part for part in catalog.parts("host") if isinstance(part, HostModel)), key=distance)
+
+
+def _gpu(place: Place, numa: dict[int, int]) -> NcclGpu:
+    pci = place.element
+    assert pci is not None
+    inner = next((child for child in pci.elements if child.tag == "gpu"), Element("gpu"))
+    links = [e for e in inner.elements if e.tag in ("nvlink", "xgmi")]
+    c2c = sum(integer(e.get("bw")) * integer(e.get("count")) for e in inner.elements if e.tag == "c2c")
+    return NcclGpu(
+        bus_id=pci.get("busid"),
+        numa=numa[id(pci)],
+        dev=integer(inner.get("dev"), -1),
+        rank=integer(inner.get("rank"), -1),
+        sm=integer(inner.get("sm"), -1),
+        part=_part("gpu", pci),
+        num_nvlinks=sum(integer(e.get("count"), 1) for e in links),
+        nvlinks=tuple((e.get("target"), integer(e.get("count"), 1)) for e in links),
+        c2c_Bps=c2c * 1e6,
+        pcie=_pcie(pci),
+    )
+
+
+def _nic(place: Place, numa: dict[int, int]) -> NcclNic:
+    pci = place.element
+    assert pci is not None
+    nets = [e for top in (pci, *place.functions) for e in top.walk() if e.tag == "net"]
+    speeds = [integer(net.get("speed")) for net in nets if net.get("speed")]
+    known = [speed if speed > 0 else DEFAULT_SPEED_MBPS for speed in speeds]
+    return NcclNic(
+        bus_id=pci.get("busid"),
+        numa=numa[id(pci)],
+        part=_part("nic", pci),
+        nets=tuple(net.get("name") for net in nets),
+        speed_Mbps=max(known, default=0),
+        infiniband=pci.get("class").startswith("0x0207"),
+        pcie=_pcie(pci),
+    )
+
+
+@functools.cache
+def pci_ids() -> dict[str, dict[Any, str]]:
+    """Return the table of PCI numbers: kind -> "vendor:device" -> part of the catalogue."""
+    text = (resources.files("syncline.fabric.formats") / "data" / "pci_ids.yaml").read_text("utf-8")
+    table: dict[str, dict[Any, str]] = yaml.safe_load(text)
+    return table
+
+
+def _part(kind: str, pci: Element) -> str:
+    numbers = (pci.get("vendor").removeprefix("0x"), pci.get("device").removeprefix("0x"))
+    return pci_ids()[kind].get(":".join(numbers).lower(), "")
+
+
+def _pcie(pci: Element) -> str:
+    """Return the catalogue's name of a PCIe link, or "" where the file does not say."""
+    speeds = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6}
+    generation = speeds.get(pci.get("link_speed").split(" ")[0].removesuffix(".0"), 0)
+    lanes = integer(pci.get("link_width"))
+    return f"PCIe{generation} x{lanes}" if generation >= 3 and lanes in (4, 8, 16) else ""
+
+
+def _per_switch(graph: NcclGraph) -> tuple[int, int]:
+    """Return how many GPUs and NICs share one PCIe switch: those below the same bridge under the processor."""
+    tops: dict[str, Counter[int]] = {"GPU": Counter(), "NIC": Counter()}
+    for i, place in enumerate(graph.places):
+        if place.kind in tops:
+            tops[place.kind][_top(graph, i)] += 1
+    gpus, nics = tops["GPU"], tops["NIC"]
+    per_gpu = 0 if -1 in gpus else max(gpus.values(), default=0)
+    shared = [nics[top] for top in nics if top in gpus]
+    per_nic = max(shared, default=0) if per_gpu else 0
+    return per_gpu, per_nic
+
+
+def _top(graph: NcclGraph, start: int) -> int:
+    """Return the bridge just below the processor, or -1 for a device on the root complex."""
+    here, top = start, -1
+    seen = {start}
+    while True:
+        above = [
+            to
+            for to, link, _ in graph.places[here].links
+            if link == "PCI" and to not in seen and graph.places[to].kind in ("PCI", "CPU") and to < here
+        ]
+        if not above or graph.places[above[0]].kind == "CPU":
+            return top if above else -1
+        here = top = above[0]
+        seen.add(here)
+
+
+def _known_gpu(host: NcclHost, topology: NcclTopology) -> str:
+    parts = {gpu.part or pci_ids()["sm"].get(gpu.sm, "") for gpu in host.gpus} - {""}
+    if not parts:
+        raise DescriptionError(
+            f"the topology has {len(host.gpus)} GPUs but does not say which.",
+            where=topology.source,
+            hint='Name the GPU, such as "H100": files for virtual machines leave it to NCCL.',
+        )
+    return min(parts)
+
+
+def _cpu(cpu: Element) -> dict[str, Any]:
+    arch, vendor = cpu.get("arch"), cpu.get("vendor")
+    found: dict[str, Any] = {}
+    if arch in ("x86_64", "arm64", "ppc64"):
+        found["nccl_arch"] = arch
+    if vendor in ("GenuineIntel", "AuthenticAMD"):
+        found |= {"vendor": "intel" if vendor == "GenuineIntel" else "amd", "nccl_vendor": vendor}
+    for ours, theirs in (("nccl_family", "familyid"), ("nccl_model", "modelid")):
+        if cpu.get(theirs):
+            found[ours] = integer(cpu.get(theirs))
+    return found
+
+
+def _nic_path(host: NcclHost) -> str:
+    return {"P2C": "C2C", "PIX": "PIX", "PXB": "PXB", "PHB": "PHB"}.get(host.nic_path, "SYS")
+
+
+def _scale_up(
+    host: NcclHost, switch: str | None, num_switches: int, topology: str, catalog: Catalog, part: str
+) -> dict[str, Any]:
+    """Say how GPUs are joined; a file without any <gpu> leaves that to NCCL, and then the catalogue's host stands."""
+    if all(gpu.sm < 0 for gpu in host.gpus):
+        return {}
+    peers = {bus for gpu in host.gpus for bus, _ in gpu.nvlinks} & {gpu.bus_id for gpu in host.gpus}
+    if host.num_nvswitches and catalog.gpu(part).scale_up:
+        count = max(1, host.num_nvswitches if host.num_nvswitches > 1 else num_switches)
+        return {
+            "scale_up_topology": "nvswitch",
+            "scale_up_switch": switch or "NVSwitch3",
+            "num_scale_up_switches": count,
+        }
+    alone = {"scale_up_switch": None, "num_scale_up_switches": 0, "scale_up_domain_gpus": 0}
+    if not peers:
+        return alone | {"scale_up_topology": "pcie"}
+    pairs = sum(len({bus for bus, _ in gpu.nvlinks} & peers) for gpu in host.gpus)
+    if pairs == len(host.gpus) * (len(host.gpus) - 1):
+        return alone | {"scale_up_topology": "mesh"}
+    return alone | {"scale_up_topology": "cube_mesh" if topology == "cube_mesh" else "ring"}
+
+
+def _network(
+    host: NcclHost, nic: str | None, link: str | None, catalog: Catalog, forced: tuple[str | None, str | None]
+) -> dict[str, Any]:
+    if not host.nics:
+        return {"nic": None, "link": None, "num_nics": 0}
+    found = host.nics[0]
+    speed = max(card.speed_Mbps for card in host.nics)
+    part = forced[0] or next((card.part for card in host.nics if card.part), None) or nic
+    if part is None:
+        part = next(p.name for p in catalog.parts("nic"))
+    known = catalog.nic(part)
+    name = forced[1] or (_link(known.links, speed, found.infiniband, catalog) if speed else None)
+    if name is None:
+        name = link if link in known.links else known.links[0]
+    ports = max(1, max(len(card.nets) for card in host.nics))
+    return {"nic": known.name, "link": name, "num_nics": len(host.nics), "ports_per_nic": min(ports, 8)}
+
+
+def _link(names: tuple[str, ...], speed_Mbps: int, infiniband: bool, catalog: Catalog) -> str | None:
+    """Return the card's link type of that speed, of the family that the PCI class says."""
+    types: list[LinkType] = [catalog.link(name) for name in names]
+    right = [t for t in types if round(t.rate_Bps * 8 / 1e6) == speed_Mbps]
+    same = [t for t in right if (t.family == "infiniband") == infiniband]
+    return next((t.name for t in (*same, *right)), None)
+
+
+def _notes(host: NcclHost) -> str:
+    links = sorted({gpu.num_nvlinks for gpu in host.gpus})
+    return (
+        f"{len(host.gpus)} GPUs with {'/'.join(map(str, links))} scale-up links, {host.num_nvswitches} NVSwitch targets"
+        f", {len(host.nics)} NICs, {host.num_numa} NUMA domains, NIC path {host.nic_path}"
+    )

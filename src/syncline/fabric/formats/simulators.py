@@ -1,0 +1,233 @@
+"""Topology files of network simulators as clusters, cable by cable: htsim, ns-3 (HPCC, ASTRA-sim, SimAI), ASTRA-sim.
+
+* htsim `.topo`: fat-trees of two or three tiers by radix, speed and latency of each tier
+* ns-3 `topology.txt`: `nodes switches links`, the switches, then `a b rate delay error`; SimAI's first line also says
+  how many GPUs a server has and which switches are NVSwitches, which become hosts
+* ASTRA-sim `network.yml`: dimensions of `Switch`
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pydantic import ValidationError
+
+from syncline.describe import units
+from syncline.describe.document import read_document
+from syncline.errors import DescriptionError, SynclineError
+from syncline.fabric.catalog import load_catalog
+from syncline.fabric.spec import ClusterSpec
+
+_HTSIM = re.compile(r"^\s*Tiers\s+\d+\s*$", re.IGNORECASE | re.MULTILINE)
+_MOST_CABLES = 2_000_000
+
+
+def detect_simulator(text: str) -> str | None:
+    """Return htsim, ns3 or astra-sim where a text is a topology of theirs."""
+    if _HTSIM.search(text) and re.search(r"^\s*Nodes\s+\d+", text, re.IGNORECASE | re.MULTILINE):
+        return "htsim"
+    if re.search(r"^\s*npus_count\s*:", text, re.MULTILINE):
+        return "astra-sim"
+    first = text.lstrip().splitlines()[0].split() if text.strip() else []
+    if len(first) in (3, 6) and all(word.isdecimal() for word in first[: 3 if len(first) == 3 else 5]):
+        return "ns3"
+    return None
+
+
+def parse_simulator(kind: str, text: str, source: str, host: str | dict[str, Any] | None = None) -> ClusterSpec:
+    """Return the cluster of a topology file; `host` replaces what the file says or leaves open of hosts."""
+    found = {"htsim": _htsim, "ns3": _ns3, "astra-sim": _astra}[kind](text, source)
+    if host is not None:
+        found["host"] = host
+    if len(found["network"]["cables"]) > _MOST_CABLES:
+        raise DescriptionError("the file describes millions of cables.", where=source)
+    try:
+        return ClusterSpec.model_validate(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise DescriptionError(f"the topology makes no cluster: {first['msg']}.", where=source) from None
+
+
+def _cluster(hosts: int, host: Any, switches: list[dict[str, Any]], cables: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"hosts": hosts, "host": host, "network": {"topology": "explicit", "switches": switches, "cables": cables}}
+
+
+def _host(number: int, hosts: int) -> str:
+    return f"host-{number:0{max(2, len(str(hosts - 1)))}d}"
+
+
+def _cable(a: str, b: str, rate_Bps: float, latency_s: float, count: int = 1) -> dict[str, Any]:
+    row = {"a": a, "b": b, "rate": rate_Bps, "latency": latency_s}
+    return row if count == 1 else row | {"count": count}
+
+
+def _htsim(text: str, source: str) -> dict[str, Any]:
+    head, tiers = _read_htsim(text, source)
+    hosts, count = head["nodes"], head["tiers"]
+    if count not in (2, 3) or len(tiers) != count:
+        raise DescriptionError(f"{len(tiers)} of {count} tiers are described; htsim has two or three.", where=source)
+
+    def of(tier: int, name: str, default: int | None = None) -> int:
+        if name not in tiers[tier] and default is None:
+            raise DescriptionError(f"tier {tier} has no {name}.", where=source)
+        return tiers[tier].get(name, default if default is not None else 0)
+
+    down, up = of(0, "radix_down"), of(0, "radix_up")
+    pod = head.get("podsize", hosts) if count == 3 else hosts
+    if hosts % down or hosts % pod or pod % down:
+        raise DescriptionError(f"{hosts} nodes do not fill leaves of {down} and pods of {pod}.", where=source)
+    leaves, per_pod = hosts // down, pod // down
+    bundle = of(1, "bundle", 1)
+    aggs_per_pod = up // bundle
+    switches = [{"name": f"tor-{i}", "level": 1, "group": i // per_pod} for i in range(leaves)]
+
+    def wire(tier: int) -> tuple[float, float]:
+        below = of(tier - 1, "switch_latency_ns", 0) / 2 if tier else 0.0
+        latency = of(tier, "downlink_latency_ns") + of(tier, "switch_latency_ns", 0) / 2 + below
+        return of(tier, "downlink_speed_gbps") * 1.25e8, latency * 1e-9
+
+    cables = [_cable(f"{_host(i, hosts)}/nic-0", f"tor-{i // down}", *wire(0)) for i in range(hosts)]
+    pods = hosts // pod
+    switches += [{"name": f"agg-{i}", "level": 2, "group": i // aggs_per_pod} for i in range(pods * aggs_per_pod)]
+    cables += [
+        _cable(f"tor-{leaf}", f"agg-{leaf // per_pod * aggs_per_pod + j}", *wire(1), bundle)
+        for leaf in range(leaves) for j in range(aggs_per_pod)
+    ]  # fmt: skip
+    if count == 3:
+        ups, core_bundle = of(1, "radix_up"), of(2, "bundle", 1)
+        each = ups // core_bundle
+        switches += [{"name": f"core-{i}", "level": 3} for i in range(aggs_per_pod * each)]
+        cables += [
+            _cable(f"agg-{agg}", f"core-{agg % aggs_per_pod * each + j}", *wire(2), core_bundle)
+            for agg in range(pods * aggs_per_pod) for j in range(each)
+        ]  # fmt: skip
+    return _cluster(hosts, {"gpu": "H100", "gpus": 1, "nics": 1}, switches, cables)
+
+
+def _read_htsim(text: str, source: str) -> tuple[dict[str, int], list[dict[str, int]]]:
+    head: dict[str, int] = {}
+    tiers: list[dict[str, int]] = []
+    at = head
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        if len(words) != 2 or not words[1].isdecimal():
+            raise DescriptionError(f'"{line.strip()[:60]}" is no name and number.', where=f"{source}:{number}")
+        name, value = words[0].lower(), int(words[1])
+        if name == "tier":
+            at = {}
+            tiers.append(at)
+        else:
+            at[name] = value
+    if "nodes" not in head or "tiers" not in head:
+        raise DescriptionError("the file says neither Nodes nor Tiers.", where=source)
+    return head, tiers
+
+
+def _ns3(text: str, source: str) -> dict[str, Any]:
+    lines = [line.split() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    head = lines[0]
+    if len(head) == 6:
+        nodes, per_server, num_nvswitches, others, links = (int(word) for word in head[:5])
+        num_switches, gpu = num_nvswitches + others, head[5]
+    else:
+        nodes, num_switches, links = (int(word) for word in head)
+        per_server, num_nvswitches, gpu = 1, 0, "H100"
+    names = [int(word) for word in lines[1][:num_switches]] if num_switches else []
+    nvswitches, switches = set(names[:num_nvswitches]), names[num_nvswitches:]
+    ends = nodes - num_switches
+    rows = lines[2 : 2 + links] if num_switches else lines[1 : 1 + links]
+    if len(names) != num_switches or len(rows) != links:
+        raise DescriptionError(f"the file promises {links} links and has {len(rows)}.", where=source)
+    if ends % per_server:
+        raise DescriptionError(f"{ends} GPUs do not fill servers of {per_server}.", where=source)
+    hosts, taken, cables = ends // per_server, dict.fromkeys(range(ends), 0), []
+    joined = sum(
+        1
+        for row in rows
+        if (int(row[0]) < ends) != (int(row[1]) < ends) and not nvswitches & {int(row[0]), int(row[1])}
+    )
+    per_gpu = max(1, joined // max(ends, 1))
+
+    def end(node: int) -> str:
+        if node >= ends:
+            return f"switch-{node}"
+        taken[node] += 1
+        if taken[node] > per_gpu:
+            raise DescriptionError(f"node {node} has more network links than the others.", where=source)
+        nic = node % per_server * per_gpu + taken[node] - 1
+        return f"{_host(node // per_server, hosts)}/nic-{nic}"
+
+    for row in rows:
+        a, b = int(row[0]), int(row[1])
+        if nvswitches & {a, b}:
+            continue  # inside a host
+        try:
+            rate, delay = units.rate(row[2]), units.time(row[3])
+        except (SynclineError, IndexError):
+            raise DescriptionError(f'"{" ".join(row)}" is no link: a b rate delay error.', where=source) from None
+        if len(row) > 4 and float(row[4]) > 0:
+            raise DescriptionError(
+                f"the link {a} - {b} loses packets ({row[4]}), and a cluster file has no loss.", where=source,
+                hint="Write 0 there and simulate with --loss LINK=RATE.",
+            )  # fmt: skip
+        cables.append(_cable(end(a), end(b), rate, delay))
+    level = _levels(rows, ends, switches, nvswitches)
+    host = {"gpu": _known_gpu(gpu), "gpus": per_server, "nics": per_server * per_gpu}
+    return _cluster(hosts, host, [{"name": f"switch-{n}", "level": level[n]} for n in switches], cables)
+
+
+def _known_gpu(name: str) -> str:
+    """Return the GPU's name where the catalogue has it; an H100 stands in for what it does not know."""
+    try:
+        load_catalog().gpu(name)
+    except SynclineError:
+        return "H100"
+    return name
+
+
+def _levels(rows: list[list[str]], ends: int, switches: list[int], nvswitches: set[int]) -> dict[int, int]:
+    """Return how many switches lie between each switch and the nearest GPU, from 1."""
+    found: dict[int, int] = {}
+    near = {node for row in rows for node in map(int, row[:2]) if min(map(int, row[:2])) < ends and node >= ends}
+    at, level = near - nvswitches, 1
+    while at:
+        found |= dict.fromkeys(at, level)
+        ahead = {
+            b for row in rows for a, b in (map(int, row[:2]), map(int, reversed(row[:2]))) if a in at and b >= ends
+        }
+        at, level = ahead - found.keys() - nvswitches, level + 1
+    return {switch: min(found.get(switch, 1), 9) for switch in switches}
+
+
+def _astra(text: str, source: str) -> dict[str, Any]:
+    data = read_document(text, source).data
+    names = ("topology", "npus_count", "bandwidth", "latency")
+    columns: dict[str, list[Any]] = {
+        name: data[name] for name in names if isinstance(data, dict) and isinstance(data.get(name), list)
+    }
+    if len(columns) != len(names) or len({len(column) for column in columns.values()}) != 1:
+        raise DescriptionError("topology, npus_count, bandwidth and latency must be lists of one length.", where=source)
+    for kind in columns["topology"]:
+        if str(kind) != "Switch":
+            raise DescriptionError(
+                f"the dimension {kind} joins chips without a switch.", where=source,
+                hint="Only Switch dimensions are read; describe rings and meshes as `topology: torus`.",
+            )  # fmt: skip
+    counts = [int(count) for count in columns["npus_count"]]
+    total = 1
+    for count in counts:
+        total *= count
+    switches, cables, stride = [], [], 1
+    for dim, count in enumerate(counts):
+        rate, latency = float(columns["bandwidth"][dim]) * 1e9, float(columns["latency"][dim]) * 1e-9
+        for npu in range(total):
+            # NPUs that differ in this dimension only share a switch.
+            group = npu // (stride * count) * stride + npu % stride
+            if npu // stride % count == 0:
+                switches.append({"name": f"dim-{dim}-{group}", "level": 1, "group": group, "rail": -1})
+            cables.append(_cable(f"{_host(npu, total)}/nic-{dim}", f"dim-{dim}-{group}", rate, latency))
+        stride *= count
+    return _cluster(total, {"gpu": "H100", "gpus": 1, "nics": len(counts)}, switches, cables)

@@ -1,0 +1,228 @@
+"""Devices and links as columns: the part of a fabric that builders know, without the description it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.errors import FabricError
+
+IntArray = NDArray[np.int32]
+LongArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+
+class Kind(IntEnum):
+    """What a device is."""
+
+    GPU = 0
+    NIC = 1
+    SWITCH = 2
+    NVSWITCH = 3
+    PCIE = 4
+    CPU = 5
+    OCS = 6
+
+
+class Tier(IntEnum):
+    """Which layer of the machine a link belongs to."""
+
+    SCALE_UP = 0
+    PCIE = 1
+    SOCKET = 2
+    ACCESS = 3
+    LEAF_SPINE = 4
+    SPINE_CORE = 5
+    GROUP_LOCAL = 6
+    GROUP_GLOBAL = 7
+    WAN = 8
+    OPTICAL = 9
+
+    @property
+    def label(self) -> str:
+        """The name shown to people and used in JSON."""
+        return self.name.lower().replace("_", "-")
+
+
+NETWORK_TIERS = frozenset(
+    {Tier.ACCESS, Tier.LEAF_SPINE, Tier.SPINE_CORE, Tier.GROUP_LOCAL, Tier.GROUP_GLOBAL, Tier.WAN, Tier.OPTICAL}
+)
+_HOST_PART_NAMES = {Kind.GPU: "gpu", Kind.NIC: "nic", Kind.NVSWITCH: "nvswitch", Kind.PCIE: "pcie", Kind.CPU: "cpu"}
+
+
+@dataclass(frozen=True, eq=False)
+class Devices:
+    """Columns of devices; row i is device i.
+
+    `local` counts devices of one kind inside their host. `level` is 0 for endpoints, 1 for leaf switches, 2 for
+    spines, 3 for cores. `group` is the pod, scalable unit or dragonfly group of a switch and the rack (hosts behind
+    the same leaf switches) of a host's devices. `rail` is the rail a NIC or leaf serves, or -1.
+    """
+
+    kind: NDArray[np.uint8]
+    host: IntArray
+    local: NDArray[np.int16]
+    part: NDArray[np.int16]
+    level: NDArray[np.int8]
+    group: IntArray
+    rail: NDArray[np.int16]
+    site: NDArray[np.int16]
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Columns of directed links; links 2k and 2k+1 are one cable's two directions.
+
+    `latency_s` covers the cable and half the crossing of the device at either end, so that a path adds up. `medium`
+    indexes `Fabric.media`, `cable` indexes `Fabric.cables` (-1: on a board). A bond of several cables between two
+    devices is one link of their summed rate with `num_cables` > 1. A link that is not `up` carries nothing but is
+    still counted and drawn.
+    """
+
+    src: IntArray
+    dst: IntArray
+    rate_Bps: FloatArray
+    latency_s: FloatArray
+    tier: NDArray[np.uint8]
+    medium: NDArray[np.int16]
+    cable: NDArray[np.int16]
+    length_m: NDArray[np.float32]
+    num_cables: NDArray[np.int16]
+    up: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    @staticmethod
+    def reverse(link: int) -> int:
+        """Return the other direction of the same cable."""
+        return link ^ 1
+
+
+@dataclass(frozen=True, eq=False)
+class Wiring:
+    """Devices and links with their names: what builders draft, before the description is put beside it."""
+
+    name: str
+    devices: Devices
+    links: Links
+    parts: tuple[str, ...]
+    media: tuple[str, ...]
+    cables: tuple[str, ...]
+    host_names: tuple[str, ...]
+    switch_names: tuple[str, ...]
+    facts: Mapping[str, float | int | str] = field(default_factory=lambda: MappingProxyType({}))
+    """What the builder knows and a count of cables does not show, such as `max_endpoints`."""
+
+    @property
+    def num_hosts(self) -> int:
+        return len(self.host_names)
+
+    @property
+    def num_gpus(self) -> int:
+        return len(self.gpus)
+
+    @cached_property
+    def gpus(self) -> IntArray:
+        """Device ids of all GPUs, by host and then by local index."""
+        return self._of_kind(Kind.GPU)
+
+    @cached_property
+    def nics(self) -> IntArray:
+        """Device ids of all NICs."""
+        return self._of_kind(Kind.NIC)
+
+    @cached_property
+    def switches(self) -> IntArray:
+        """Device ids of all network switches (NVSwitches and optical switches are not among them)."""
+        return self._of_kind(Kind.SWITCH)
+
+    @cached_property
+    def gpu_host(self) -> IntArray:
+        """The host of each GPU, in the order of `gpus`."""
+        return self.devices.host[self.gpus]
+
+    @cached_property
+    def rack_of_host(self) -> IntArray:
+        """The rack of each host: hosts with the same number sit behind the same leaf switches."""
+        racks = np.zeros(self.num_hosts, dtype=np.int32)
+        inside = self.devices.host >= 0
+        racks[self.devices.host[inside]] = self.devices.group[inside]
+        return racks
+
+    @cached_property
+    def site_of_host(self) -> NDArray[np.int16]:
+        """The site of each host."""
+        sites = np.zeros(self.num_hosts, dtype=np.int16)
+        inside = self.devices.host >= 0
+        sites[self.devices.host[inside]] = self.devices.site[inside]
+        return sites
+
+    def gpu(self, host: int, local: int = 0) -> int:
+        """Return the device id of one GPU of one host."""
+        mine = self.gpus[self.gpu_host == host]
+        if not 0 <= local < len(mine):
+            raise FabricError(f"host {host} of {self.name} has {len(mine)} GPUs; there is no GPU {local}.")
+        return int(mine[local])
+
+    def device_name(self, device: int) -> str:
+        """Return the name of a device: `host-03/gpu-1`, `leaf-07`."""
+        host = int(self.devices.host[device])
+        if host < 0:
+            return self.switch_names[self._switch_rank[device]]
+        kind = Kind(int(self.devices.kind[device]))
+        return f"{self.host_names[host]}/{_HOST_PART_NAMES[kind]}-{self.devices.local[device]}"
+
+    def device(self, name: str) -> int:
+        """Return the id of the device of that name."""
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise FabricError(
+                f'{self.name} has no device "{name}".',
+                hint=f'Names look like "{self.device_name(int(self.gpus[0]))}"'
+                + (f' and "{self.switch_names[0]}".' if self.switch_names else "."),
+            ) from None
+
+    def link_name(self, link: int) -> str:
+        """Return the name of a directed link: `leaf-03 -> spine-01`."""
+        return f"{self.device_name(int(self.links.src[link]))} -> {self.device_name(int(self.links.dst[link]))}"
+
+    def out_links(self, device: int) -> IntArray:
+        """Return the ids of the links that leave a device."""
+        start, order = self.adjacency
+        return order[start[device] : start[device + 1]]
+
+    @cached_property
+    def adjacency(self) -> tuple[NDArray[np.int64], IntArray]:
+        """Out-links of every device as compressed rows: `order[start[d]:start[d + 1]]`."""
+        order = np.argsort(self.links.src, kind="stable").astype(np.int32)
+        counts = np.bincount(self.links.src, minlength=len(self.devices))
+        return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), order
+
+    def _of_kind(self, kind: Kind) -> IntArray:
+        return np.flatnonzero(self.devices.kind == kind).astype(np.int32)
+
+    @cached_property
+    def _switch_rank(self) -> dict[int, int]:
+        named = np.flatnonzero(self.devices.host < 0)
+        return {int(device): rank for rank, device in enumerate(named)}
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        return {self.device_name(i): i for i in range(len(self.devices))}
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.name!r}, hosts={self.num_hosts}, gpus={self.num_gpus}, "
+            f"switches={len(self.switches)}, links={len(self.links)})"
+        )

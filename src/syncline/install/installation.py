@@ -1,0 +1,226 @@
+"""The Installation: everything that is written for a fabric, from racks to the files of each switch and host."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from io import StringIO
+from pathlib import Path
+
+from syncline.describe.files import write_text
+from syncline.describe.plain import JsonObject
+from syncline.errors import FabricError, UsageError
+from syncline.fabric import Fabric
+from syncline.install.addresses import AddressPlan, addresses
+from syncline.install.cables import CableBill, CableRow, bill_of, schedule, to_csv
+from syncline.install.hosts import lldp_expected, netplan, qos_script, udev_rules
+from syncline.install.names import SYSTEMS, file_name, port_name
+from syncline.install.qos import CLASSES, SwitchBuffer, buffers
+from syncline.install.rack import Floor, Room, floor
+from syncline.install.switch.eos import eos_config
+from syncline.install.switch.frr import classes_nft, frr_conf, sysctl_conf
+from syncline.install.switch.nvue import nvue_commands
+from syncline.install.switch.opensm import opensm_files
+from syncline.install.switch.sonic import config_db, config_why
+from syncline.install.switch.view import SwitchView, views
+from syncline.install.wiring import Wiring, link_type, wiring
+
+MANAGED_BY_OTHERS = {
+    "efa": "the cloud runs these switches",
+    "slingshot": "the HPE fabric manager configures Slingshot switches",
+    "omnipath": "the Omni-Path fabric manager configures these switches",
+    "wan": "a carrier's line",
+}
+FILE_LIMIT = 200_000
+
+
+@dataclass(frozen=True, eq=False)
+class Installation:
+    """A fabric as it is put up. `files` are all texts by their path below the folder they are written to."""
+
+    fabric: Fabric
+    wiring: Wiring
+    floor: Floor
+    cables: tuple[CableRow, ...]
+    plan: AddressPlan | None
+    buffers: Mapping[str, SwitchBuffer]
+    switches: tuple[SwitchView, ...]
+    files: Mapping[str, str]
+    skipped: Mapping[str, str]
+
+    @cached_property
+    def cable_bill(self) -> tuple[CableBill, ...]:
+        return bill_of(self.cables)
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write every file, making folders as needed; returns their paths."""
+        try:
+            for parent in sorted({(folder / name).parent for name in self.files}):
+                parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f'cannot write to "{folder}": {error.strerror}.', hint="Name a folder.") from None
+        for name, text in self.files.items():
+            write_text(folder / name, text)
+        return [folder / name for name in self.files]
+
+    def differences(self, folder: Path) -> tuple[str, ...]:
+        """Return how the files in a folder differ from these: missing, or the first line that is another."""
+        if not folder.is_dir():
+            raise UsageError(f'there is no folder "{folder}".', hint="Name what --out wrote.")
+        found = []
+        for name, wanted in self.files.items():
+            path = folder / name
+            if not path.is_file():
+                found.append(f"{name}: missing")
+                continue
+            have = path.read_text(encoding="utf-8", errors="replace")
+            if have != wanted:
+                pairs = zip([*have.splitlines(), ""], [*wanted.splitlines(), ""], strict=False)
+                line, pair = next(((n, p) for n, p in enumerate(pairs, 1) if p[0] != p[1]), (0, ("", "")))
+                found.append(f'{name} line {line}: "{pair[0].strip()}" instead of "{pair[1].strip()}"')
+        return tuple(found)
+
+    def to_json(self) -> JsonObject:
+        power = sum(rack.power_w for rack in self.floor.racks)
+        return {
+            "cluster": self.fabric.name,
+            "racks": len(self.floor.racks),
+            "power_w": power,
+            "heaviest_kg": max((rack.weight_kg for rack in self.floor.racks), default=0.0),
+            "cables": len(self.cables),
+            "cable_price_usd": sum(line.price_usd for line in self.cable_bill),
+            "longest_cable_m": max((row.length_m for row in self.cables), default=0.0),
+            "cable_bill": [line.to_json() for line in self.cable_bill],
+            "systems": dict(Counter(view.system for view in self.switches)),
+            "ecmp_width": {
+                tier: max(view.ecmp_width for view in self.switches if view.tier == tier)
+                for tier in dict.fromkeys(view.tier for view in self.switches)
+            },
+            "classes": [
+                {"name": c.name, "dscp": list(c.dscp), "queue": c.queue, "lossless": c.lossless, "ecn": c.ecn,
+                 "weight_percent": c.weight, "why": c.why} for c in CLASSES
+            ] if self.plan else [],
+            "buffers": [self.buffers[name].to_json() for name in _one_of_each(self.buffers)],
+            "assumed": [f"height and weight of {part}" for part in self.floor.assumed],
+            "files": len(self.files),
+            "skipped": dict(self.skipped),
+        }  # fmt: skip
+
+
+def install(fabric: Fabric, room: Room | None = None, *, system: str = "auto") -> Installation:
+    """Work out racks, cables, addresses and configurations of a fabric.
+
+    `system` is what runs on Ethernet switches: sonic, nvue, eos or frr; `auto` takes what the vendor ships.
+    """
+    if system != "auto" and system not in ("sonic", "nvue", "eos", "frr"):
+        raise UsageError(f'--system cannot be "{system}".', hint="It is one of auto, sonic, nvue, eos, frr.")
+    wired = wiring(fabric)
+    if not wired.wires:
+        raise FabricError(f"{fabric.name} has no network cables to lay.", hint="Describe a network.")
+    running, skipped = _systems(wired, system)
+    stand = floor(wired, room or Room())
+    cables = schedule(wired, stand, running)
+    lengths = {number: row.length_m for number, row in enumerate(cables)}
+    ethernet = any(kind not in ("opensm", "none") for kind in running.values())
+    plan = addresses(wired) if running else None
+    used = buffers(wired, lengths) if ethernet else {}
+    seen = views(wired, plan, used, running, lengths) if plan else ()
+    files = {"racks.csv": _racks_csv(stand), "cables.csv": to_csv(cables)}
+    files |= _switch_files(seen, fabric)
+    if ethernet and plan:
+        files |= {"addresses.csv": plan.to_csv()} | _host_files(fabric, plan, seen)
+    if len(files) > FILE_LIMIT:
+        raise FabricError(f"{len(files):,} files; at most {FILE_LIMIT:,} are written.", hint="Build one pod of it.")
+    return Installation(fabric, wired, stand, cables, plan if ethernet else None, used, seen, files, skipped)
+
+
+def _systems(wired: Wiring, told: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what runs on every switch, and why some get no configuration."""
+    running, skipped = {}, {}
+    for name in wired.switch_names:
+        family, model = _family(wired, name), wired.switch_model(name)
+        if model is None:
+            running[name] = "none"
+            skipped[f"configuration of {name}"] = "the catalogue has no such switch"
+        elif family == "infiniband":
+            running[name] = "opensm"
+        elif family in MANAGED_BY_OTHERS:
+            running[name] = "none"
+            skipped["switch configurations"] = MANAGED_BY_OTHERS[family]
+        else:
+            usual = {"nvidia": "nvue", "arista": "eos"}.get(model.vendor, "sonic")
+            running[name] = usual if told == "auto" else told
+    assert set(running.values()) <= set(SYSTEMS)
+    return running, skipped
+
+
+def _family(wired: Wiring, name: str) -> str:
+    for _, _, wire in wired.of_device.get(name, ()):
+        link = link_type(wired, wire)
+        if link is not None:
+            return link.family
+    return "wan"
+
+
+def _switch_files(seen: tuple[SwitchView, ...], fabric: Fabric) -> dict[str, str]:
+    files: dict[str, str] = {}
+    for view in seen:
+        folder = f"switches/{file_name(view.name)}"
+        if view.system == "sonic":
+            files[f"{folder}/config_db.json"] = config_db(view)
+            files[f"{folder}/config_db.why.md"] = config_why(view)
+            files[f"{folder}/frr.conf"] = frr_conf(view, with_addresses=False)
+        elif view.system == "nvue":
+            files[f"{folder}/nvue.sh"] = nvue_commands(view)
+        elif view.system == "eos":
+            files[f"{folder}/startup-config"] = eos_config(view)
+        elif view.system == "frr":
+            files[f"{folder}/frr.conf"] = frr_conf(view)
+            files[f"{folder}/sysctl.conf"] = sysctl_conf(view)
+            files[f"{folder}/classes.nft"] = classes_nft(view)
+    subnet = [view for view in seen if view.system == "opensm"]
+    if subnet:
+        files |= {f"opensm/{name}": text for name, text in opensm_files(subnet, fabric.host_names).items()}
+    return files
+
+
+def _host_files(fabric: Fabric, plan: AddressPlan, seen: tuple[SwitchView, ...]) -> dict[str, str]:
+    by_host: dict[str, list[tuple[int, int]]] = {}
+    ports = list(plan.ports.values())
+    for at, port in enumerate(ports):
+        by_host.setdefault(port.host, []).append((int(port.nic.rpartition("-")[2]), at))
+    names = {(view.name, p.port.number): port_name(view.system, p.port) for view in seen for p in view.ports}
+    files = {}
+    for host in fabric.host_names:
+        mine = [ports[at] for _, at in sorted(by_host.get(host, ()))]
+        if mine:
+            folder = f"hosts/{file_name(host)}"
+            files[f"{folder}/60-fabric.yaml"] = netplan(host, mine)
+            files[f"{folder}/70-rails.rules"] = udev_rules(host, mine)
+            files[f"{folder}/qos.sh"] = qos_script(host, mine)
+            files[f"{folder}/lldp.json"] = lldp_expected(mine, names)
+    return files
+
+
+def _racks_csv(stand: Floor) -> str:
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("rack", "u", "height_u", "device", "part", "power_w", "weight_kg"))
+    for rack in stand.racks:
+        for place in reversed(rack.places):
+            body = place.body
+            writer.writerow(
+                (rack.name, place.bottom_u, body.height_u, body.name, body.part, body.power_w, body.weight_kg)
+            )
+    return out.getvalue()
+
+
+def _one_of_each(used: Mapping[str, SwitchBuffer]) -> list[str]:
+    """Return one switch of each kind of buffer: most of a tier are alike."""
+    kinds: dict[tuple[object, ...], str] = {}
+    for name, buffer in used.items():
+        kinds.setdefault((buffer.part, buffer.ports), name)
+    return list(kinds.values())

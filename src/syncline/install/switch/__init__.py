@@ -1,0 +1,1 @@
+"""Configurations of switches, one file a system."""

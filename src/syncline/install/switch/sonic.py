@@ -1,0 +1,167 @@
+"""SONiC: `config_db.json`. JSON has no comments, so `config_db.why.md` says the reason of each table."""
+
+from __future__ import annotations
+
+import json
+from math import log2
+
+from syncline.describe.plain import JsonObject
+from syncline.install.names import CAGE_LANES
+from syncline.install.qos import ALPHA, CLASSES, MAX_MARK_PERCENT, MTU_BYTES, TRAINING
+from syncline.install.switch.view import SwitchPort, SwitchView
+
+_TYPES = {1: "ToRRouter", 2: "LeafRouter", 3: "SpineRouter"}
+"""SONiC's words for tiers: what we call a spine is a LeafRouter there."""
+_WHY = {
+    "DEVICE_METADATA": "who the switch is; routing comes from frr.conf (split); ecmp_hash_seed differs by tier",
+    "LOOPBACK_INTERFACE": "the router id, reachable over every uplink",
+    "PORT": "speed, FEC and MTU of each port in use; the description is the other end",
+    "INTERFACE": "host ports have their /31; ports to switches only IPv6 link-local addresses (BGP unnumbered)",
+    "DEVICE_NEIGHBOR": "what LLDP must show; a difference is a cable in the wrong port",
+    "CABLE_LENGTH": "dynamic buffers compute headroom from it",
+    "DSCP_TO_TC_MAP": "the mark decides the class; anything unknown is default",
+    "TC_TO_QUEUE_MAP": "a queue for each class, of the same number",
+    "TC_TO_PRIORITY_GROUP_MAP": "only the training class has a priority group of its own",
+    "MAP_PFC_PRIORITY_TO_QUEUE": "a pause of priority 3 stops queue 3",
+    "SCHEDULER": "what a queue is promised when all are busy; control is strict",
+    "WRED_PROFILE": "marks instead of drops: from one round trip of data on",
+    "QUEUE": "which scheduler and which marks a queue has",
+    "PORT_QOS_MAP": "PFC on the training class only: a pause of others would spread without need",
+    "PFC_WD": "a queue paused for 200 ms is drained: a broken NIC must not stop the fabric",
+    "BUFFER_POOL": "what is left of the buffer after headroom",
+    "BUFFER_PROFILE": "headroom (xoff) as computed; dynamic_th -3 is alpha 1/8",
+    "BUFFER_PG": "the training class is lossless, group 0 is not",
+    "SWITCH_HASH": "queue pairs of one pair of hosts differ in the UDP source port alone: it must be hashed",
+}
+
+
+def config_db(view: SwitchView) -> str:
+    """Return `config_db.json` of one switch."""
+    return json.dumps(tables(view), indent=2) + "\n"
+
+
+def config_why(view: SwitchView) -> str:
+    """Return why each table is as it is, with the arithmetic of the buffer."""
+    rows = [f"- `{table}`: {_WHY[table]}." for table in tables(view)]
+    sums = [f"- {line}" for line in view.buffer.lines] if view.buffer else ["- The catalogue has no buffer size."]
+    head = f"# {view.name}: why config_db.json is as it is"
+    return "\n".join([head, "", *rows, "", "## Buffer arithmetic", "", *sums]) + "\n"
+
+
+def tables(view: SwitchView) -> JsonObject:
+    """Return the tables as SONiC reads them: every value is text."""
+    names = [port.name for port in view.ports]
+    found: JsonObject = {
+        "DEVICE_METADATA": {"localhost": {
+            "hostname": view.name.replace("/", "-"), "hwsku": view.model.name,
+            "type": _TYPES.get(view.level, "LeafRouter"),
+            "bgp_asn": str(view.address.asn), "docker_routing_config_mode": "split",
+            "ecmp_hash_seed": str(view.hash_seed), "buffer_model": "traditional",
+        }},
+        "LOOPBACK_INTERFACE": {"Loopback0": {}, f"Loopback0|{view.address.loopback}/32": {}},
+        "PORT": {port.name: _port(port) for port in view.ports},
+        "INTERFACE": _interfaces(view),
+        "DEVICE_NEIGHBOR": {p.name: {"name": p.far_device.replace("/", "-"), "port": p.far_port} for p in view.ports},
+        "CABLE_LENGTH": {"AZURE": {port.name: f"{max(1, round(port.length_m + 0.49))}m" for port in view.ports}},
+        "SWITCH_HASH": {"GLOBAL": {"ecmp_hash": ["SRC_IP", "DST_IP", "IP_PROTOCOL", "L4_SRC_PORT", "L4_DST_PORT"]}},
+    }  # fmt: skip
+    return found | _classes(view, names) | _buffers(view)
+
+
+def _port(port: SwitchPort) -> JsonObject:
+    first = (port.port.cage - 1) * CAGE_LANES + port.port.lane * (CAGE_LANES // port.port.lanes) + 1
+    lanes = range(first, first + CAGE_LANES // port.port.lanes)
+    return {
+        "alias": f"etp{port.port.cage}" + ("abcdefgh"[port.port.lane] if port.port.lanes > 1 else ""),
+        "lanes": ",".join(str(lane) for lane in lanes), "index": str(port.port.cage),
+        "speed": str(round(port.rate_Bps * 8 / 1e6)), "mtu": str(MTU_BYTES),
+        "admin_status": "up", "fec": "rs", "description": f"{port.far_device} {port.far_port}",
+    }  # fmt: skip
+
+
+def _interfaces(view: SwitchView) -> JsonObject:
+    found: JsonObject = {}
+    for port in view.ports:
+        if port.host:
+            found |= {port.name: {}, f"{port.name}|{port.host.leaf_address}/31": {}}
+        else:
+            found[port.name] = {"ipv6_use_link_local_only": "enable"}
+    return found
+
+
+def _classes(view: SwitchView, names: list[str]) -> JsonObject:
+    dscp = {str(value): "0" for value in range(64)}
+    dscp |= {str(value): str(one.queue) for one in CLASSES for value in one.dscp}
+    queues = {str(n): str(n) for n in range(8)}
+    groups = {str(n): str(n) if n == TRAINING.queue else "0" for n in range(8)}
+    marks = _marks(view)
+    found: JsonObject = {
+        "DSCP_TO_TC_MAP": {"AZURE": dscp},
+        "TC_TO_QUEUE_MAP": {"AZURE": queues},
+        "TC_TO_PRIORITY_GROUP_MAP": {"AZURE": groups},
+        "MAP_PFC_PRIORITY_TO_QUEUE": {"AZURE": queues},
+        "SCHEDULER": {
+            f"scheduler.{one.name}": {"type": "DWRR", "weight": str(one.weight)} if one.weight else {"type": "STRICT"}
+            for one in CLASSES
+        },
+        "WRED_PROFILE": marks,
+        "QUEUE": {},
+        "PORT_QOS_MAP": {name: {
+            "dscp_to_tc_map": "AZURE", "tc_to_queue_map": "AZURE", "tc_to_pg_map": "AZURE",
+            "pfc_to_queue_map": "AZURE", "pfc_enable": str(TRAINING.queue), "pfcwd_sw_enable": str(TRAINING.queue),
+        } for name in names},
+        "PFC_WD": {"GLOBAL": {"POLL_INTERVAL": "200"}} | {
+            name: {"action": "drop", "detection_time": "200", "restoration_time": "400"} for name in names
+        },
+    }  # fmt: skip
+    for port in view.ports:
+        for one in CLASSES:
+            row = {"scheduler": f"scheduler.{one.name}"}
+            profile = f"ECN_{round(port.rate_Bps * 8 / 1e9)}G"
+            if one.ecn and profile in marks:
+                row["wred_profile"] = profile
+            found["QUEUE"][f"{port.name}|{one.queue}"] = row
+    return found
+
+
+def _marks(view: SwitchView) -> JsonObject:
+    if view.buffer is None:
+        return {}
+    found: JsonObject = {}
+    for rate, low in view.buffer.mark_from_bytes.items():
+        row = {"ecn": "ecn_all"}
+        for colour in ("green", "yellow", "red"):
+            row |= {
+                f"wred_{colour}_enable": "true", f"{colour}_min_threshold": str(low),
+                f"{colour}_max_threshold": str(view.buffer.mark_all_bytes[rate]),
+                f"{colour}_drop_probability": str(MAX_MARK_PERCENT),
+            }  # fmt: skip
+        found[f"ECN_{round(rate * 8 / 1e9)}G"] = row
+    return found
+
+
+def _buffers(view: SwitchView) -> JsonObject:
+    if view.buffer is None:
+        return {}
+    profiles: JsonObject = {
+        "ingress_lossy": {"pool": "ingress_pool", "size": "0", "dynamic_th": "3"},
+    }
+    groups: JsonObject = {}
+    exponent = str(round(log2(ALPHA)))
+    for buffer, _ in view.buffer.ports:
+        name = _profile(buffer.rate_Bps, buffer.length_m)
+        profiles[name] = {
+            "pool": "ingress_pool", "size": "0", "xoff": str(buffer.headroom_bytes), "dynamic_th": exponent,
+        }  # fmt: skip
+    for port in view.ports:
+        groups[f"{port.name}|0"] = {"profile": "ingress_lossy"}
+        groups[f"{port.name}|{TRAINING.queue}"] = {"profile": _profile(port.rate_Bps, port.length_m)}
+    pool = {
+        "type": "ingress", "mode": "dynamic", "size": str(view.buffer.shared_bytes),
+        "xoff": str(view.buffer.headroom_bytes),
+    }  # fmt: skip
+    return {"BUFFER_POOL": {"ingress_pool": pool}, "BUFFER_PROFILE": profiles, "BUFFER_PG": groups}
+
+
+def _profile(rate_Bps: float, length_m: float) -> str:
+    return f"lossless_{round(rate_Bps * 8 / 1e9)}G_{f'{length_m:g}'.replace('.', 'p')}m"

@@ -1,0 +1,177 @@
+"""Wiring: every network cable of a fabric, from port to port.
+
+Ports of a switch are numbered from 1: first those towards hosts, then those towards the tier above, so that a
+technician finds uplinks together. A cage that is broken out holds ports of one rate only.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from syncline.errors import CatalogError, FabricError
+from syncline.fabric import Fabric
+from syncline.fabric.catalog import Catalog, LinkType, Switch, load_catalog
+from syncline.fabric.fabric import NETWORK_TIERS, Kind, Tier
+
+MAX_CABLES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Port:
+    """One end of a cable. `cage` counts from 1, `lane` from 0 within a cage that is broken out into `lanes`."""
+
+    device: str
+    number: int
+    cage: int
+    lane: int
+    lanes: int
+
+
+@dataclass(frozen=True)
+class Wire:
+    """One cable between two ports; `a` is the end nearer the hosts, `link` the fabric's directed link from a to b."""
+
+    a: Port
+    b: Port
+    link: int
+    tier: Tier
+    rate_Bps: float
+    up: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Wiring:
+    """All network cables, and the ports of each device in the order of their numbers."""
+
+    fabric: Fabric
+    catalog: Catalog
+    wires: tuple[Wire, ...]
+
+    @cached_property
+    def of_device(self) -> dict[str, tuple[tuple[Port, Port, Wire], ...]]:
+        """For each device: (its own port, the port at the other end, the cable), by port number."""
+        found: dict[str, list[tuple[Port, Port, Wire]]] = defaultdict(list)
+        for wire in self.wires:
+            found[wire.a.device].append((wire.a, wire.b, wire))
+            found[wire.b.device].append((wire.b, wire.a, wire))
+        return {name: tuple(sorted(rows, key=lambda row: row[0].number)) for name, rows in found.items()}
+
+    def switch_model(self, name: str) -> Switch | None:
+        """Return the catalogue's entry of a switch, or None where the description only names it."""
+        return _model(self.fabric, self.catalog, self.fabric.device(name))
+
+    def level(self, name: str) -> int:
+        """Return the tier of a switch: 1 is a leaf."""
+        return int(self.fabric.devices.level[self.fabric.device(name)])
+
+    @cached_property
+    def switch_names(self) -> tuple[str, ...]:
+        """Return the packet switches, leaves first."""
+        devices = self.fabric.devices
+        named = sorted(self.fabric.switches.tolist(), key=lambda d: (int(devices.level[d]), d))
+        return tuple(self.fabric.device_name(d) for d in named)
+
+
+def wiring(fabric: Fabric) -> Wiring:
+    """Give every network cable its two ports."""
+    catalog = load_catalog().with_parts(fabric.spec.parts) if fabric.spec.parts else load_catalog()
+    links = fabric.links
+    rows = np.flatnonzero(np.isin(links.tier, [int(t) for t in NETWORK_TIERS]) & (np.arange(len(links)) % 2 == 0))
+    total = int(links.num_cables[rows].sum())
+    if total > MAX_CABLES:
+        raise FabricError(
+            f"{fabric.name} has {total:,} network cables; {MAX_CABLES:,} can be scheduled.",
+            hint="Build one pod or one site of it.",
+        )
+    ends = [_lower_first(fabric, int(link)) for link in rows for _ in range(int(links.num_cables[link]))]
+    given = _Numbers(fabric, catalog)
+    given.assign(ends)
+    wires = []
+    for at, (link, a, b) in enumerate(ends):
+        rate = float(links.rate_Bps[link] / links.num_cables[link])
+        wires.append(
+            Wire(given.port(a, at), given.port(b, at), link, Tier(int(links.tier[link])), rate, bool(links.up[link]))
+        )
+    return Wiring(fabric, catalog, tuple(wires))
+
+
+def link_type(wiring: Wiring, wire: Wire) -> LinkType | None:
+    """Return what runs over a cable: the access link or the uplink of its site's network; None where only a rate is."""
+    fabric = wiring.fabric
+    site = int(fabric.devices.site[fabric.links.src[wire.link]])
+    network = fabric.spec.sites[site].network if fabric.spec.sites else fabric.spec.network
+    network = getattr(network, "plane", network)
+    if wire.tier is Tier.WAN or network is None or not network.link:
+        return None
+    name = network.link if wire.tier is Tier.ACCESS else network.uplink or network.link
+    return wiring.catalog.link(name)
+
+
+def _lower_first(fabric: Fabric, link: int) -> tuple[int, int, int]:
+    a, b = int(fabric.links.src[link]), int(fabric.links.dst[link])
+    level = fabric.devices.level
+    return (link, a, b) if level[a] <= level[b] else (link ^ 1, b, a)
+
+
+def _model(fabric: Fabric, catalog: Catalog, device: int) -> Switch | None:
+    try:
+        return catalog.switch(fabric.parts[fabric.devices.part[device]])
+    except CatalogError:
+        return None
+
+
+class _Numbers:
+    """Port numbers being given out, device by device."""
+
+    def __init__(self, fabric: Fabric, catalog: Catalog) -> None:
+        self.fabric, self.catalog = fabric, catalog
+        self.found: dict[tuple[int, int], Port] = {}
+
+    def port(self, device: int, cable: int) -> Port:
+        return self.found[device, cable]
+
+    def assign(self, ends: list[tuple[int, int, int]]) -> None:
+        """Number the ports of every device: towards hosts first, then up, each rate on cages of its own."""
+        mine: dict[int, list[tuple[bool, float, int]]] = defaultdict(list)
+        links = self.fabric.links
+        for at, (link, a, b) in enumerate(ends):
+            rate = float(links.rate_Bps[link] / links.num_cables[link])
+            mine[a].append((True, rate, at))
+            mine[b].append((False, rate, at))
+        for device, rows in mine.items():
+            is_switch = self.fabric.devices.kind[device] == Kind.SWITCH
+            numbered = self._switch(device, rows) if is_switch else self._plain(device, rows)
+            for at, port in numbered:
+                self.found[device, at] = port
+
+    def _plain(self, device: int, rows: list[tuple[bool, float, int]]) -> Iterator[tuple[int, Port]]:
+        name = self.fabric.device_name(device)
+        for number, (_, _, at) in enumerate(sorted(rows, key=lambda row: row[2]), start=1):
+            yield at, Port(name, number, number, 0, 1)
+
+    def _switch(self, device: int, rows: list[tuple[bool, float, int]]) -> Iterator[tuple[int, Port]]:
+        name = self.fabric.device_name(device)
+        model = _model(self.fabric, self.catalog, device)
+        cage, lane, last, number = 1, 0, 0, 0
+        for _, rate, at in sorted(rows, key=lambda row: (row[0], row[2])):
+            lanes = ports_per_cage(self.catalog, model, rate) if model else 1
+            if lane and (lanes != last or lane >= last):
+                cage, lane = cage + 1, 0
+            number, last = number + 1, lanes
+            yield at, Port(name, number, cage, lane, lanes)
+            lane += 1
+            if lane >= lanes:
+                cage, lane = cage + 1, 0
+
+
+def ports_per_cage(catalog: Catalog, model: Switch, rate_Bps: float) -> int:
+    """Return how many ports of a rate one cage of a switch gives: its ports at that rate over those at its fastest."""
+    modes = [(catalog.link(mode.link).rate_Bps, mode.num_ports) for mode in model.modes]
+    cages = max(modes)[1]
+    fitting = [ports for rate, ports in sorted(modes) if rate >= rate_Bps * 0.999]
+    return max(1, fitting[0] // cages) if fitting else 1

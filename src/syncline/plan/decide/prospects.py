@@ -1,0 +1,173 @@
+"""Does a run keep its deadline and its budget, what is the cheapest and the fastest that does, and what if none does?
+
+    seen = prospects(question, best, money, prices)
+    seen.now.forecast.end, seen.cheapest, seen.fastest, seen.needed
+
+Options are the cluster's GPUs or a part of them, at the price of owning and of every cloud that rents them. Where none
+is likely enough to meet the goal, larger clusters of the same hosts are tried until some are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from syncline.describe.plain import JsonObject
+from syncline.errors import SynclineError
+from syncline.plan.block import PlanQuestion
+from syncline.plan.decide.forecast import Forecast, forecast
+from syncline.plan.decide.uncertain import inputs_of
+from syncline.plan.money import Money
+from syncline.plan.plan import Plan
+from syncline.plan.search import search
+from syncline.plan.space import Axes
+
+#: An option meets a goal if it is at least this likely to keep both deadline and budget.
+LIKELY = 0.8
+FEWER = (1 / 8, 1 / 4, 1 / 2, 3 / 4)
+MORE = (1.25, 1.5, 2, 3, 4, 6, 8)
+LARGER_TRIED = 3
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to run the job: so many GPUs, paid for in one way."""
+
+    num_gpus: int
+    basis: str
+    step_time_s: float
+    label: str
+    forecast: Forecast
+    capital_usd: float = 0.0  # of what must be bought first
+
+    @property
+    def meets(self) -> bool:
+        """Whether both deadline and budget are likely kept, what must be bought first included."""
+        budget = self.forecast.goal.budget
+        return self.forecast.chance >= LIKELY and (budget is None or self.capital_usd <= budget)
+
+    def to_json(self) -> JsonObject:
+        """Return the option as plain data."""
+        f = self.forecast
+        return {
+            "gpus": self.num_gpus, "basis": self.basis, "step_time_s": self.step_time_s, "split": self.label,
+            "days": f.days, "days_90": list(f.days_90), "usd": f.usd, "usd_90": list(f.usd_90),
+            "end": None if f.end is None else f.end.isoformat(), "chance_deadline": f.chance_deadline,
+            "chance_budget": f.chance_budget, "chance_both": f.chance, "meets": self.meets,
+            "capital_usd": self.capital_usd,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Prospects:
+    """The run as planned, the options beside it, and what would meet the goal if none of them does."""
+
+    now: Option
+    options: tuple[Option, ...]
+    larger: tuple[Option, ...]
+
+    @property
+    def _meeting(self) -> list[Option]:
+        return [option for option in self.options if option.meets]
+
+    @property
+    def cheapest(self) -> Option | None:
+        return min(self._meeting, key=lambda option: option.forecast.usd, default=None)
+
+    @property
+    def fastest(self) -> Option | None:
+        return min(self._meeting, key=lambda option: (option.forecast.days, option.forecast.usd), default=None)
+
+    @property
+    def needed(self) -> tuple[Option, ...]:
+        """What to buy and what to rent, smallest first, where nothing that is there meets the goal."""
+        return tuple(option for option in self.larger if option.meets)
+
+    def to_json(self) -> JsonObject:
+        """Return what `syncline plan --json` gives as `run`."""
+
+        def shown(option: Option | None) -> JsonObject | None:
+            return None if option is None else option.to_json()
+
+        return self.now.forecast.to_json() | {
+            "likely": LIKELY, "meets": self.now.meets, "cheapest": shown(self.cheapest), "fastest": shown(self.fastest),
+            "options": [option.to_json() for option in self.options],
+            "needed": [option.to_json() for option in self.needed],
+            "larger": [option.to_json() for option in self.larger],
+        }  # fmt: skip
+
+
+def prospects(question: PlanQuestion, best: Plan, money: Money, axes: Axes) -> Prospects:
+    """Return the prospects of the run that a job is for."""
+    now = run_option(question, best, money)
+    near = replace(axes, zero=(best.decision.zero,), sp=(True,), tp_overlap=(True,), dp_overlap=(True,), codec=())
+    purses = _purses(money)
+    used = best.decision.num_gpus
+    options = [now]
+    options += [
+        _option(question, best, purse, used, best.predicted.step_time_s, best.decision.label)
+        for purse in purses
+        if purse.basis != money.basis
+    ]
+    for count in _counts(question, used, FEWER):
+        options += _priced(question, best, purses, count, near)
+    larger: list[Option] = []
+    if not any(option.meets for option in options):
+        for count in _counts(question, best.num_gpus, MORE):
+            larger += _priced(question, best, purses, count, near)
+            if len({option.num_gpus for option in larger if option.meets}) >= LARGER_TRIED:
+                break
+    return Prospects(now, tuple(options), tuple(larger))
+
+
+def run_option(question: PlanQuestion, best: Plan, money: Money) -> Option:
+    """Return the run on the GPUs of a plan at the price of its cluster."""
+    step_s = best.predicted.step_time_s
+    return _option(question, best, money, best.num_gpus, step_s, best.decision.label, swings=True)
+
+
+def _purses(money: Money) -> list[Money]:
+    """Return the money of a job owned and at every cloud that rents its GPUs, as asked first."""
+    account, use = money.account, money.assumptions.utilisation
+    found = [replace(money, basis="owned", usd_per_gpu_hour=account.owned.usd_per_gpu_hour)]
+    found += [
+        replace(money, basis=f"rented: {quote.label}", usd_per_gpu_hour=quote.usd_per_used_gpu_hour(use))
+        for quote in account.quotes
+    ]
+    return sorted(found, key=lambda purse: (purse.basis != money.basis, purse.usd_per_gpu_hour))
+
+
+def _counts(question: PlanQuestion, num_gpus: int, factors: Sequence[float]) -> list[int]:
+    per_host = question.machine.gpus_per_host
+    whole = {max(1, round(num_gpus * factor / per_host)) * per_host for factor in factors}
+    return sorted(whole - {num_gpus})
+
+
+def _priced(question: PlanQuestion, best: Plan, purses: Sequence[Money], count: int, axes: Axes) -> list[Option]:
+    asked = replace(question, job=question.job.model_copy(update={"gpus": None}))
+    try:
+        looked = search(asked, count, axes=axes, keep=1)
+    except SynclineError:  # the batch does not divide
+        return []
+    if not looked.best:
+        return []
+    top = looked.best[0]
+    return [_option(question, best, purse, count, top.step_s, top.decision.label) for purse in purses]
+
+
+def _option(
+    question: PlanQuestion, best: Plan, money: Money, num_gpus: int, step_s: float, label: str, swings: bool = False
+) -> Option:
+    job = question.job
+    work_s = (job.tokens or 0.0) / best.tokens_per_step * step_s
+    found = money.recovery(step_s, num_gpus)
+    inputs = inputs_of(money, best.predicted)
+    seen = forecast(job, work_s, found, num_gpus, money.usd_per_gpu_hour, inputs, swings)
+    return Option(num_gpus, money.basis, step_s, label, seen, _capital(money, num_gpus))
+
+
+def _capital(money: Money, num_gpus: int) -> float:
+    """Return the price of the GPUs that are not there yet, with their part of the network."""
+    owned = money.account.owned
+    extra = max(0, num_gpus - owned.num_gpus)
+    return owned.capital_usd / owned.num_gpus * extra if money.owned else 0.0

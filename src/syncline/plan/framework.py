@@ -1,0 +1,214 @@
+"""Frameworks that start a planned job: which words they have, and the rules that every split must obey.
+
+    named_framework("megatron").keep(rows, job)      # the rows it accepts
+    named_framework("torchtitan").axes(USUAL)        # the words it has
+
+Rules are stated with where the framework says so; `plan/launch.py` writes the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.errors import PlanError
+from syncline.plan.space import Axes, Rows
+from syncline.workload.job import Job
+from syncline.workload.shape import Shape
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One demand on the numbers of a split: a name, what it says, who says so, and the rows that obey."""
+
+    name: str
+    text: str
+    source: str
+    obeys: Callable[[Rows, Job, Shape], Any]
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A framework as a planner sees it."""
+
+    name: str
+    title: str
+    rules: tuple[Rule, ...]
+    zero: tuple[str, ...]
+    schedule: tuple[str, ...]
+    recompute: tuple[str, ...]
+    offload: tuple[str, ...]
+
+    def axes(self, axes: Axes) -> Axes:
+        """Return the words of a search that this framework has."""
+        words = {name: self._both(name, axes) for name in ("zero", "schedule", "recompute", "offload")}
+        return replace(axes, **words)
+
+    def _both(self, name: str, axes: Axes) -> Any:
+        has: tuple[str, ...] = getattr(self, name)
+        return tuple(word for word in getattr(axes, name) if word in has) or has[:1]
+
+    def keep(self, rows: Rows, job: Job) -> Rows:
+        """Return the rows that obey every rule."""
+        shape = job.model
+        if not isinstance(shape, Shape):
+            raise PlanError(f"{job.model.name} is a list of layers; no framework is known for it.")
+        for rule in self.rules:
+            mask = np.broadcast_to(rule.obeys(rows, job, shape), len(rows))
+            if len(rows) and not mask.any():
+                raise PlanError(
+                    f"{self.title} cannot run {shape.name} with this batch on this number of GPUs.",
+                    detail=f"Rule {rule.name}: {rule.text} ({rule.source}).",
+                    hint="Change the batch or the number of GPUs, or plan for another framework.",
+                )
+            rows = rows.take(mask)
+        return rows
+
+
+def _one_of(*names: str) -> Callable[[Rows, Job, Shape], Any]:
+    def obeys(rows: Rows, job: Job, shape: Shape) -> Mask:
+        found = np.ones(len(rows), dtype=bool)
+        for name in names:
+            found &= getattr(rows, name) == 1
+        return found
+
+    return obeys
+
+
+_MCORE = "megatron/core/transformer/transformer_config.py, __post_init__"
+_TITAN = "torchtitan/distributed"
+KV_HEADS = Rule(
+    "kv-heads",
+    "tp divides the attention heads and the KV heads",
+    _MCORE,
+    lambda rows, job, shape: (shape.heads % rows.tp == 0) & (shape.num_kv_heads % rows.tp == 0),
+)
+WIDTHS = Rule(
+    "widths",
+    "tp divides the width of feed-forward blocks and of experts' shared part",
+    "megatron/core/tensor_parallel",
+    lambda rows, job, shape: (
+        (shape.ffn_size % rows.tp == 0) & ((shape.moe.shared_ffn if shape.moe else 0) % rows.tp == 0)
+    ),
+)
+SEQUENCE = Rule(
+    "sequence",
+    "the sequence divides by tp (sequence parallelism) and by 2 cp (balanced ring attention)",
+    "megatron/training/arguments.py; torchtitan/distributed/context_parallel.py",
+    lambda rows, job, shape: job.batch.sequence % (rows.tp * np.where(rows.cp > 1, 2 * rows.cp, 1)) == 0,
+)
+GROUPS = Rule(
+    "interleaved-micro-batches",
+    "micro-batches of an interleaved pipeline are a multiple of its depth",
+    "megatron/core/pipeline_parallel/schedules.py",
+    lambda rows, job, shape: (rows.virtual == 1) | (rows.num_micro % rows.pp == 0),
+)
+EXPERTS = Rule(
+    "experts",
+    "ep divides the experts, and tp x cp x dp divides by ep",
+    "megatron/core/parallel_state.py",
+    lambda rows, job, shape: (
+        ((shape.moe.experts if shape.moe else 1) % rows.ep == 0) & (rows.tp * rows.cp * rows.dp % rows.ep == 0)
+    ),
+)
+CHUNKS = Rule(
+    "virtual-stages",
+    "chunks of an interleaved pipeline are even, embedding and output layer counted or not",
+    "megatron/core/transformer/pipeline_parallel_layer_layout.py",
+    lambda rows, job, shape: (
+        (rows.virtual == 1)
+        | (shape.layers % (rows.pp * rows.virtual) == 0)
+        | ((shape.layers + 2) % (rows.pp * rows.virtual) == 0)
+    ),
+)
+STAGED = Rule(
+    "stages",
+    "a pipeline has at least as many micro-batches as stages",
+    "torch.distributed.pipelining, schedules",
+    lambda rows, job, shape: (rows.pp == 1) | (rows.num_micro >= rows.pp * rows.virtual),
+)
+DENSE_TITAN = Rule(
+    "experts",
+    "ep divides dp_shard x cp x tp and the experts",
+    f"{_TITAN}/parallel_dims.py",
+    lambda rows, job, shape: (
+        ((shape.moe.experts if shape.moe else 1) % rows.ep == 0) & (rows.dp * rows.cp * rows.tp % rows.ep == 0)
+    ),
+)
+ZERO_ONLY = Rule(
+    "data-parallel",
+    "a DeepSpeed config alone splits the state, not the model: tp, pp, cp and ep are 1",
+    "deepspeed/runtime/config.py",
+    _one_of("tp", "pp", "cp", "ep"),
+)
+MESH = Rule(
+    "mesh",
+    "no pipeline, one micro-batch of each device a step (gradient accumulation aside)",
+    "MaxText/configs/base.yml",
+    _one_of("pp"),
+)
+
+_PARALLEL = (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, EXPERTS)
+FRAMEWORKS = {
+    framework.name: framework
+    for framework in (
+        Framework(
+            "megatron",
+            "Megatron-LM",
+            _PARALLEL,
+            ("1", "none"),
+            ("1f1b", "interleaved"),
+            ("none", "selective", "partial-25", "partial-50", "partial-75", "full"),
+            ("none", "optimizer"),
+        ),
+        Framework(
+            "nemo",
+            "NeMo (Megatron-Bridge)",
+            _PARALLEL,
+            ("1", "none"),
+            ("1f1b", "interleaved"),
+            ("none", "selective", "partial-25", "partial-50", "partial-75", "full"),
+            ("none", "optimizer"),
+        ),
+        Framework(
+            "torchtitan",
+            "torchtitan",
+            (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, STAGED, DENSE_TITAN),
+            ("3", "hsdp"),
+            ("1f1b", "interleaved", "gpipe"),
+            ("none", "selective-op", "full"),
+            ("none",),
+        ),
+        Framework(
+            "deepspeed",
+            "DeepSpeed",
+            (ZERO_ONLY,),
+            ("3", "2", "1", "none"),
+            ("1f1b",),
+            ("none", "full"),
+            ("none", "optimizer"),
+        ),
+        Framework(
+            "maxtext",
+            "MaxText",
+            (MESH, KV_HEADS, SEQUENCE, DENSE_TITAN),
+            ("3",),
+            ("1f1b",),
+            ("none", "full"),
+            ("none",),
+        ),
+    )
+}
+
+
+def named_framework(name: str) -> Framework:
+    """Return the framework of that name."""
+    if name not in FRAMEWORKS:
+        raise PlanError(f'--for "{name}" is not known.', hint=f"It is one of {', '.join(FRAMEWORKS)}.")
+    return FRAMEWORKS[name]

@@ -1,0 +1,70 @@
+"""Arguments of torchtitan for a planned job."""
+
+from __future__ import annotations
+
+from syncline.errors import PlanError
+from syncline.workload.job import Job
+from syncline.workload.shape import Shape
+from syncline.workload.software import facts_of
+from syncline.workload.stages import stage_layout
+
+#: Configurations that torchtitan 0.3 ships, by the model they are of.
+FLAVOURS = {
+    "llama3-8b": ("llama3", "llama3_8b"),
+    "llama3-70b": ("llama3", "llama3_70b"),
+    "llama3-405b": ("llama3", "llama3_405b"),
+    "qwen3-14b": ("qwen3", "qwen3_14b"),
+    "qwen3-32b": ("qwen3", "qwen3_32b"),
+    "qwen3-30b-a3b": ("qwen3", "qwen3_30b_a3b"),
+    "deepseek-v3": ("deepseek_v3", "deepseek_v3_671b"),
+}
+_SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
+_RECOMPUTE = {"none": "no-activation-checkpoint", "selective-op": "selective-ac", "full": "full-ac"}
+
+
+def torchtitan_arguments(job: Job, shape: Shape) -> list[str]:
+    """Return the options of `torchtitan.train`; pipelines name the modules of every chunk."""
+    if shape.name not in FLAVOURS:
+        raise PlanError(
+            f"torchtitan ships no configuration of {shape.name}.",
+            detail=f"It has {', '.join(FLAVOURS)}.",
+            hint="Plan one of those, or use --for megatron.",
+        )
+    module, config = FLAVOURS[shape.name]
+    values = torchtitan_values(job, shape)
+    found = ["--module", module, "--config", config]
+    found += [text for name, value in values.items() for text in (f"--{name}", str(value))]
+    if facts_of(job).compiled:
+        found.append("--compile.enable")
+    # A policy is a subcommand of the option parser, so it comes last.
+    return [*found, f"activation-checkpoint:{_RECOMPUTE[job.recompute]}"]
+
+
+def torchtitan_values(job: Job, shape: Shape) -> dict[str, object]:
+    """Return the numbers of `training` and `parallelism` by their dotted names."""
+    split, dp = job.parallel, job.parallel.dp or 1
+    shard = dp if split.zero != "hsdp" else max(split.shard_ranks // split.cp, 1)
+    pipeline = split.pp > 1
+    values: dict[str, object] = {
+        "training.local_batch_size": job.batch.micro * (job.num_micro if pipeline else 1),
+        "training.global_batch_size": job.batch.global_,
+        "training.seq_len": job.batch.sequence,
+        "parallelism.data_parallel_replicate_degree": dp // shard,
+        "parallelism.data_parallel_shard_degree": shard,
+        "parallelism.tensor_parallel_degree": split.tp,
+        "parallelism.context_parallel_degree": split.cp,
+        "parallelism.pipeline_parallel_degree": split.pp,
+        "parallelism.expert_parallel_degree": split.ep,
+    }
+    if pipeline:
+        laid = stage_layout(shape.layers, split.pp, split.virtual)
+        values["parallelism.pipeline_parallel_schedule"] = _SCHEDULES[split.schedule]
+        values["parallelism.pipeline_parallel_microbatch_size"] = job.batch.micro
+        values["parallelism.pipeline_parallel_layers_per_stage"] = max(max(chunks) for chunks in laid)
+        ends = int(shape.layers % (split.pp * split.virtual) != 0 and laid[0][0] < max(laid[1 % split.pp]))
+        values["parallelism.pipeline_parallel_first_stage_less_layers"] = ends
+        values["parallelism.pipeline_parallel_last_stage_less_layers"] = ends
+    else:
+        reshard = facts_of(job).reshard
+        values["parallelism.fsdp_reshard_after_forward"] = "always" if reshard else "never"
+    return values

@@ -1,0 +1,83 @@
+"""The plan checked before it is printed: the best plans executed at flow level on the fabric they are for.
+
+Closed forms rank thousands of plans; the few best are executed (`sim/step/executed/`), where collectives share links.
+Both times are shown. Where they differ by more than `TRUSTED`, the executed one is the answer and the order is redone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from syncline.describe import units
+from syncline.errors import SynclineError
+from syncline.fabric.fabric import Fabric
+from syncline.plan.money import Money
+from syncline.plan.plan import Plan
+from syncline.sim.step.constants import Constants
+from syncline.sim.step.executed.execute import execute
+from syncline.sim.step.step import StepResult
+
+TRUSTED = 0.15
+MOST_CHECKED = 3
+MOST_GPUS = 32_768
+Pair = tuple[Plan, StepResult]
+
+
+def checked(
+    fabric: Fabric, pairs: Sequence[Pair], constants: Constants, money: Money | None
+) -> tuple[tuple[Pair, ...], tuple[str, ...]]:
+    """Return plans with what executing them took, best first, and what to say about it."""
+    best = pairs[0][0].predicted.step_time_s
+    # Another view of the network may move a time by what communication has in it; slower plans than that stay behind.
+    near = [pair for pair in pairs[:MOST_CHECKED] if pair[0].predicted.step_time_s <= (1 + 2 * TRUSTED) * best]
+    if fabric.num_gpus > MOST_GPUS:
+        return tuple(pairs), (f"not executed at flow level: more than {MOST_GPUS:,} GPUs",)
+    found: list[Pair] = []
+    for plan, result in near:
+        try:
+            time_s = execute(fabric, result, constants).step_time_s
+        except SynclineError as error:
+            return tuple(pairs), (f"not executed at flow level: {error.message}",)
+        found.append((_with(plan, time_s, money), result))
+    rest = list(pairs[len(near) :])
+    off = max(abs(_gap(plan)) for plan, _ in found)
+    if off <= TRUSTED:
+        return (*found, *rest), ()
+    ranked = sorted(found, key=lambda pair: pair[0].predicted.step_time_s)
+    first = ranked[0][0]
+    note = f"executed at flow level, plans differ from the closed form by up to {off:.0%}; the executed times rank them"
+    if first.decision != pairs[0][0].decision:
+        took = units.show_time(_executed_s(found[0][0]))
+        note += f" (the closed form's best, {pairs[0][0].decision.label}, takes {took})"
+    return (*ranked, *rest), (note,)
+
+
+def _executed_s(plan: Plan) -> float:
+    return plan.predicted.executed_s or plan.predicted.step_time_s
+
+
+def _gap(plan: Plan) -> float:
+    p = plan.predicted
+    return (p.executed_s or p.step_time_s) / (p.closed_form_s or p.step_time_s) - 1
+
+
+def _moved(interval: Mapping[str, Any], factor: float) -> dict[str, Any]:
+    """Return an interval whose ends are `factor` times as far."""
+    return {name: [factor * end for end in ends] if name in ("p50", "p90") else ends for name, ends in interval.items()}
+
+
+def _with(plan: Plan, executed_s: float, money: Money | None) -> Plan:
+    """Return a plan with the time that executing it took, which is its answer where the two are far apart."""
+    p = plan.predicted
+    predicted = replace(p, executed_s=executed_s, closed_form_s=p.step_time_s)
+    if abs(executed_s / p.step_time_s - 1) <= TRUSTED:
+        return replace(plan, predicted=predicted)
+    faster = p.step_time_s / executed_s
+    predicted = replace(
+        predicted, step_time_s=executed_s, tokens_per_s=p.tokens_per_s * faster, mfu=p.mfu * faster,
+        exposed_comm_s=max(0.0, p.exposed_comm_s + executed_s - p.step_time_s), interval=_moved(p.interval, 1 / faster),
+    )  # fmt: skip
+    cost = money.cost(executed_s, plan.tokens_per_step, plan.cost.num_gpus) if money and plan.cost else plan.cost
+    return replace(plan, predicted=predicted, cost=cost)

@@ -1,0 +1,76 @@
+"""`python -m syncline.preview.capture SPEC`: run one rank of a script and write what it did."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+
+def main() -> None:
+    """Run the script named in the spec file; the answer is a file, the exit code is always 0."""
+    spec = json.loads(Path(sys.argv[1]).read_text())
+    out = Path(spec["out"])
+    os.environ.update(spec["env"])
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from syncline.preview.capture import cuda, device, fence, script, values, world
+    from syncline.preview.capture.log import Log
+    from syncline.preview.capture.memory import Memory
+    from syncline.preview.capture.memory import prepare as follow
+    from syncline.preview.capture.recorder import Recorder
+
+    fake = FakeTensorMode(allow_non_fake_inputs=True)  # before torch is told of a GPU: making one imports the compiler
+    log = Log()
+    memory = Memory(log)
+    log.facts.update(torch=torch.__version__, rank=int(os.environ["RANK"]), world=int(os.environ["WORLD_SIZE"]))
+
+    def done(status: str = "ok", error: str = "") -> NoReturn:
+        log.write(out, status, error)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # nothing of the script's own ending is wanted: no upload, no checkpoint, no wait for a thread
+
+    device.prepare()
+    cuda.prepare(log, spec["gpu"], int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), memory)
+    collectives = world.Collectives(log)
+    world.prepare(collectives)
+    follow(memory)
+    fence.prepare(log)
+    recorder = Recorder(log, memory, collectives, fake)
+    collectives.where = recorder.where
+    values.prepare(log, recorder.synced)
+    steps = script.Steps(log, recorder, memory, int(spec["steps"]), done)
+    steps.prepare()
+    script.compiled(recorder, log)
+    script.moved_modules(memory)
+    script.shapes_only(recorder)
+    script.backwards(recorder)
+    try:
+        with fake, recorder, script.Functions():
+            script.run(spec["command"])
+    except SystemExit as stopped:
+        if stopped.code not in (None, 0) and not steps.stepped:
+            done("crashed", f"the script exited with {stopped.code!r}")
+    except BaseException as error:
+        done("crashed", _words(error))
+    done()
+
+
+def _words(error: BaseException) -> str:
+    """Return the last line of a traceback and where in the script it was."""
+    traceback.print_exception(error)
+    last = "".join(traceback.format_exception_only(error)).strip().splitlines()[0]
+    here = str(Path(__file__).parent)
+    frames: list[Any] = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((here, "<"))]
+    own = [f for f in frames if "site-packages" not in f.filename and "/lib/python" not in f.filename]
+    place = own[-1] if own else frames[-1] if frames else None
+    return f"{last}\n{place.filename}:{place.lineno}" if place else last
+
+
+if __name__ == "__main__":
+    main()

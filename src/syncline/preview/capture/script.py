@@ -1,0 +1,262 @@
+"""The user's script, run as the launcher would run it, and watched: modules, optimizers, steps, attention, compile."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.optim import optimizer as optimizers
+from torch.overrides import TorchFunctionMode
+
+from syncline.preview.capture.log import Log
+from syncline.preview.capture.memory import Memory
+from syncline.preview.capture.recorder import Recorder
+
+WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_forward_module.")
+
+
+class Steps:
+    """Counts steps: one ends when a model is called after an optimizer has stepped."""
+
+    def __init__(self, log: Log, recorder: Recorder, memory: Memory, wanted: int, done: Callable[[], None]) -> None:
+        self.log, self.recorder, self.memory, self.wanted, self.done = log, recorder, memory, wanted, done
+        self.stepped = False
+        self.names: dict[int, str] = {}
+        self.depth = 0
+
+    def prepare(self) -> None:
+        hooks: Any = torch.nn.modules.module
+        hooks.register_module_forward_pre_hook(self._enter)
+        hooks.register_module_forward_hook(self._leave, always_call=True)
+        optimizers.register_optimizer_step_pre_hook(self._before)
+        optimizers.register_optimizer_step_post_hook(self._after)
+
+    def _enter(self, module: Any, _: Any) -> None:
+        if not self.recorder.modules and torch.is_grad_enabled() and torch._C._current_autograd_node() is None:
+            self._root(module)
+        name = self.names.get(id(module))
+        if name is None:
+            name = self.names[id(module)] = type(module).__name__
+        self.recorder.modules.append(name)
+
+    def _leave(self, *_: Any) -> None:
+        if self.recorder.modules:
+            self.recorder.modules.pop()
+
+    def _root(self, module: Any) -> None:
+        if id(module) not in self.names:
+            for name, each in module.named_modules():
+                for wrapper in WRAPPERS:
+                    name = name.replace(wrapper, "")
+                self.names[id(each)] = name or type(module).__name__
+            self.log.facts.setdefault("model", _described(module))
+            for parameter in module.parameters():
+                self.memory.label(parameter, "parameters")
+            for buffer in module.buffers():
+                self.memory.label(buffer, "buffers")
+        if self.stepped or not self.log.boundaries:
+            self.stepped = False
+            self.log.boundaries.append(len(self.log.ops))
+            if len(self.log.boundaries) > self.wanted:
+                self.done()
+
+    def _before(self, optimizer: Any, *_: Any) -> None:
+        self.recorder.phase = "optimizer"
+        self.log.facts.setdefault("optimizer", type(optimizer).__name__)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                self.memory.label(parameter, "parameters")
+                if parameter.grad is not None:
+                    self.memory.label(parameter.grad, "gradients")
+
+    def _after(self, optimizer: Any, *_: Any) -> None:
+        self.recorder.phase = "forward"
+        self.stepped = True
+        for state in list(optimizer.state.values()):
+            for value in state.values() if isinstance(state, dict) else ():
+                if isinstance(value, torch.Tensor):
+                    self.memory.label(value, "optimizer state")
+
+
+def _described(module: Any) -> dict[str, Any]:
+    """Return the size of a model: parameters, the widths of its largest table and the repeats of its longest list."""
+    sizes = {name: list(p.shape) for name, p in module.named_parameters()}
+    lists = [len(m) for m in module.modules() if isinstance(m, (torch.nn.ModuleList, torch.nn.ModuleDict))]
+    total = sum(p.numel() for p in module.parameters())
+    return {"class": type(module).__name__, "parameters": total, "layers": max(lists, default=0), "shapes": sizes}
+
+
+class Functions(TorchFunctionMode):
+    """Attention takes the kernel a GPU would; a random generator of a GPU that is not there is left out."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            return _attention(func, *args, **kwargs)
+        if func is torch.nn.functional.rms_norm and type(args[0]) is FakeTensor and args[0].is_cuda:
+            return _rms_norm(*args, **kwargs)
+        generator = kwargs.get("generator")
+        if generator is not None:
+            kwargs = {**kwargs, "generator": None}
+        return func(*args, **kwargs)
+
+
+def _attention(
+    func: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    fused = attn_mask is None and query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= 256
+    if type(query) is not FakeTensor or not (query.is_cuda and query.ndim == 4):
+        return func(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if enable_gqa and key.shape[1] != query.shape[1]:
+        repeat = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(repeat, 1), value.repeat_interleave(repeat, 1)
+    if fused:
+        flash = torch.ops.aten._scaled_dot_product_flash_attention.default
+        return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
+    efficient = torch.ops.aten._scaled_dot_product_efficient_attention.default
+    wants: bool = any(t.requires_grad for t in (query, key, value))
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        attn_mask = attn_mask.to(query.dtype)
+    if attn_mask is not None:
+        attn_mask = attn_mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    return efficient(query, key, value, attn_mask, wants, dropout_p, is_causal, scale=scale)[0]
+
+
+def _rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+    return torch.ops.aten._fused_rms_norm.default(x, normalized_shape, weight, eps)[0]
+
+
+def compiled(recorder: Recorder, log: Log) -> None:
+    """Let `torch.compile` mark what it was given; its pointwise operations are priced as fused."""
+
+    def mark(fn: Any) -> Any:
+        @wraps(fn)
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            recorder.compiled += 1
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                recorder.compiled -= 1
+
+        return inner
+
+    def compile(model: Any = None, **_: Any) -> Any:
+        log.note(
+            "torch.compile: run operator by operator; pointwise operations between matrix products priced as fused"
+        )
+        if model is None:
+            return compile
+        if isinstance(model, torch.nn.Module):
+            model.forward = mark(model.forward)
+            return model
+        return mark(model)
+
+    torch.compile = compile  # type: ignore[assignment]
+    torch.nn.Module.compile = lambda self, *_, **__: setattr(self, "forward", mark(self.forward))  # type: ignore[assignment, method-assign]
+
+
+def backwards(recorder: Recorder) -> None:
+    """Call all that the autograd engine runs the backward, its last callbacks too."""
+    run_backward = torch.autograd._engine_run_backward
+
+    def within(*args: Any, **kwargs: Any) -> Any:
+        before, recorder.phase = recorder.phase, "backward"
+        try:
+            return run_backward(*args, **kwargs)
+        finally:
+            recorder.phase = before
+
+    torch.autograd._engine_run_backward = torch.autograd.graph._engine_run_backward = within
+
+
+def shapes_only(recorder: Recorder) -> None:
+    """Leave out what DTensor does to whole tensors to learn their shapes."""
+    from torch.distributed.tensor._sharding_prop import ShardingPropagator
+
+    def quiet(fn: Any) -> Any:
+        @wraps(fn)
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            recorder.quiet += 1
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                recorder.quiet -= 1
+
+        return inner
+
+    for name, value in list(vars(ShardingPropagator).items()):
+        if callable(value) and "propagate" in name:
+            setattr(ShardingPropagator, name, quiet(value))
+
+
+def moved_modules(memory: Memory) -> None:
+    """Move modules by label: fake parameters cannot be swapped."""
+    kept: dict[int, tuple[Any, Any]] = {}
+    depth = [0]
+
+    def apply(self: Any, fn: Any, recurse: bool = True) -> Any:
+        depth[0] += 1
+        try:
+            return applied(self, fn, recurse)
+        finally:
+            depth[0] -= 1
+            if not depth[0]:
+                kept.clear()  # parameters that were tied have met; nothing else may keep the old ones
+
+    def applied(self: Any, fn: Any, recurse: bool) -> Any:
+        for child in self.children() if recurse else ():
+            child._apply(fn)
+        for key, old in list(self._parameters.items()):
+            if old is None:
+                continue
+            with torch.no_grad():
+                new = fn(old)
+            if new is old:
+                continue
+            if (
+                type(old) is FakeTensor
+                and type(new) is FakeTensor
+                and new.dtype == old.dtype
+                and old.fake_device.type != "meta"
+            ):
+                old.fake_device = new.fake_device
+                if new.fake_device.type == "cuda":
+                    memory.seen(old, "", "", "parameters")
+                continue
+            if id(old) not in kept or kept[id(old)][0] is not old:
+                kept[id(old)] = (old, torch.nn.Parameter(new, old.requires_grad))
+            self._parameters[key] = kept[id(old)][1]
+        for key, buffer in list(self._buffers.items()):
+            if buffer is not None:
+                self._buffers[key] = fn(buffer)
+        return self
+
+    torch.nn.Module._apply = apply  # type: ignore[method-assign, assignment]
+
+
+def run(command: dict[str, Any]) -> None:
+    """Run the script or module as `__main__`."""
+    target = command["script"]
+    if command["module"]:
+        sys.argv = [target, *command["args"]]
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(target, run_name="__main__", alter_sys=True)
+        return
+    sys.argv = [target, *command["args"]]
+    sys.path.insert(0, str(Path(target).resolve().parent))
+    runpy.run_path(target, run_name="__main__")

@@ -1,0 +1,374 @@
+"""A world of any size with one process in it: collectives are recorded, and return at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+from torch.utils._python_dispatch import _disable_current_modes
+
+from syncline.preview.capture import cuda
+from syncline.preview.capture.log import COLLECTIVE, RECV, SEND, Log
+
+NAME = "syncline_preview"
+FUNCTIONAL = {
+    "all_reduce": "all_reduce",
+    "all_reduce_": "all_reduce",
+    "all_gather_into_tensor": "all_gather",
+    "all_gather_into_tensor_out": "all_gather",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "reduce_scatter_tensor_out": "reduce_scatter",
+    "all_to_all_single": "all_to_all",
+    "broadcast": "broadcast",
+    "broadcast_": "broadcast",
+    "all_reduce_coalesced": "all_reduce",
+    "all_gather_into_tensor_coalesced": "all_gather",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter",
+}
+
+
+class Collectives:
+    """Writes collectives into the log."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.where: Callable[[], tuple[str, str, str, int]] = lambda: ("", "", "", 0)
+        self.of_tensor: dict[int, int] = {}
+
+    def add(self, what: str, ranks: tuple[int, ...], size: int, kind: str = COLLECTIVE, peer: int = -1) -> int:
+        """Record a collective on its group's own stream, after what the stream in use has launched."""
+        log = self.log
+        group = log.groups.setdefault(ranks, len(log.groups))
+        name = f"{kind if kind != COLLECTIVE else 'group'} {group}" + (f" {peer}" if peer >= 0 else "")
+        stream = log.streams.setdefault(name, len(log.streams))
+        module, line, phase, _ = self.where()
+        for op in log.reached(cuda.current()):
+            log.wait(stream, op)
+        return log.add(kind, stream, -1, module, line, phase, [what, group, size, peer])
+
+    def functional(self, func: Any, args: Any, kwargs: Any, outs: list[Any]) -> bool:
+        """Record a functional collective or a wait for one; return whether it was one."""
+        if func.namespace not in ("_c10d_functional", "_dtensor", "_c10d_functional_autograd"):
+            return False
+        name = func.overloadpacket.__name__
+        if name == "wait_tensor":
+            op = self.of_tensor.pop(args[0].untyped_storage()._cdata, None)
+            self.log.wait(cuda.current(), op)
+            return True
+        if name not in FUNCTIONAL:
+            return False
+        group = next(each for each in reversed([*args, *kwargs.values()]) if isinstance(each, str) and _is_group(each))
+        ranks = _ranks(c10d._resolve_process_group(group))  # type: ignore[arg-type]
+        given = args[0] if isinstance(args[0], (list, tuple)) else [args[0]]
+        what = FUNCTIONAL[name]
+        counted = outs if what == "all_gather" else given
+        op = self.add(what, ranks, sum(map(_bytes, counted)))
+        for each in outs:
+            self.of_tensor[each.untyped_storage()._cdata] = op
+        return True
+
+
+def _is_group(name: str) -> bool:
+    try:
+        c10d._resolve_process_group(name)  # type: ignore[arg-type]
+    except Exception:
+        return False
+    return True
+
+
+def _ranks(group: Any) -> tuple[int, ...]:
+    return tuple(sorted(dist.get_process_group_ranks(group)))
+
+
+def _bytes(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.element_size())
+
+
+class Work(dist.Work):
+    """A collective under way: to wait for it is to make the stream in use wait."""
+
+    def __init__(self, log: Log, op: int, result: Any) -> None:
+        super().__init__()
+        self.log, self.op, self.result = log, op, result
+
+    def wait(self, timeout: Any = None) -> bool:
+        self.log.wait(cuda.current(), self.op)
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def get_future(self) -> Any:
+        """Return a future; DDP's reducer takes it at once and waits for it when the backward is through."""
+        if torch._C._current_autograd_node() is not None:
+            torch.autograd.Variable._execution_engine.queue_callback(self.wait)
+        else:
+            self.wait()
+        future: Any = torch.futures.Future()
+        future.set_result(self.result)
+        return future
+
+
+class Group(dist.ProcessGroup):
+    """A process group of which one rank exists."""
+
+    collectives: Collectives
+
+    def __init__(self, rank: int, size: int) -> None:
+        super().__init__(rank, size)  # type: ignore[call-arg]
+        self._rank, self._size = rank, size
+        self.own_name, self.own_desc = "", "undefined"
+
+    def _done(self, what: str, size: int, result: Any, kind: str = COLLECTIVE, peer: int = -1) -> Work:
+        op = self.collectives.add(what, _ranks(self), size, kind, peer)
+        return Work(self.collectives.log, op, result)
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Work:
+        return self._done("all_reduce", sum(map(_bytes, tensors)), tensors)
+
+    allreduce_coalesced = allreduce
+
+    def reduce(self, tensors: Any, opts: Any = None) -> Work:
+        return self._done("reduce", sum(map(_bytes, tensors)), tensors)
+
+    def broadcast(self, tensors: Any, opts: Any = None) -> Work:
+        return self._done("broadcast", sum(map(_bytes, tensors)), tensors)
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        return self._done("all_gather", sum(_bytes(t) for each in outputs for t in each), outputs)
+
+    def all_gather_single(self, output: Any, given: Any, opts: Any = None) -> Work:
+        return self._done("all_gather", _bytes(output), [output])
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        return self._done("all_gather", sum(map(_bytes, outputs)), outputs)
+
+    allgather_into_tensor_coalesced = allgather_coalesced = all_gather_single_coalesced
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        return self._done("reduce_scatter", sum(_bytes(t) for each in inputs for t in each), outputs)
+
+    def reduce_scatter_single(self, output: Any, given: Any, opts: Any = None) -> Work:
+        return self._done("reduce_scatter", _bytes(given), [output])
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        return self._done("reduce_scatter", sum(map(_bytes, inputs)), outputs)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def all_to_all_single(
+        self, output: Any, given: Any, out_splits: Any = None, in_splits: Any = None, opts: Any = None
+    ) -> Work:
+        known = getattr(given, "_stand_in", None)
+        if known is not None:
+            output._stand_in = known
+        return self._done("all_to_all", _bytes(given), [output])
+
+    alltoall_base = all_to_all_single
+
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        return self._done("all_to_all", sum(map(_bytes, inputs)), outputs)
+
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        return self._done("gather", sum(map(_bytes, inputs)), outputs)
+
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        return self._done("scatter", sum(map(_bytes, outputs)), outputs)
+
+    def barrier(self, opts: Any = None) -> Work:
+        return self._done("barrier", 0, [])
+
+    def send(self, tensors: Any, dst: int, tag: int = 0) -> Work:
+        return self._done("send", sum(map(_bytes, tensors)), tensors, SEND, self._global(dst))
+
+    def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
+        return self._done("recv", sum(map(_bytes, tensors)), tensors, RECV, self._global(src))
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+        return self._done("recv", sum(map(_bytes, tensors)), tensors, RECV, self._global((self._rank - 1) % self._size))
+
+    def _global(self, rank: int) -> int:
+        return int(dist.get_global_rank(self, rank)) if self is not dist.group.WORLD else rank
+
+    def _start_coalescing(self, device: Any = None) -> None: ...
+
+    def _end_coalescing(self, device: Any = None) -> Work:
+        log = self.collectives.log
+        return Work(log, len(log.ops) - 1, [])
+
+    def _get_backend(self, device: Any = None) -> Any:
+        return self
+
+    def _set_group_name(self, name: str) -> None:
+        self.own_name = name
+        super()._set_group_name(name)
+
+    @property
+    def group_name(self) -> str:
+        return self.own_name
+
+    pg_name = group_name
+
+    def _set_group_desc(self, desc: str) -> None:
+        self.own_desc = desc
+
+    @property
+    def group_desc(self) -> str:
+        return self.own_desc
+
+    def _set_default_backend(self, backend: Any) -> None: ...
+
+    def _register_backend(self, *_: Any) -> None: ...
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    def name(self) -> str:
+        return NAME
+
+    supports_coalescing = False
+    supports_splitting = False
+
+    def eager_connect_single_device(self, *_: Any) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+
+def _muted(fn: Any) -> Any:
+    @wraps(fn)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes():
+            return fn(*args, **kwargs)
+
+    return plain
+
+
+def prepare(collectives: Collectives) -> None:
+    """Make `torch.distributed` speak to the world that the launcher described."""
+    Group.collectives = collectives
+    devices = ["cpu", "cuda"]
+    dist.Backend.register_backend(NAME, lambda store, rank, size, timeout: Group(rank, size), devices=devices)
+    asked = {"name": "nccl"}
+    start, new_group = dist.init_process_group, dist.new_group
+
+    def init(backend: Any = None, *_: Any, **given: Any) -> None:
+        asked["name"] = str(backend or given.get("backend") or "nccl").split(":")[-1]
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        with _disable_current_modes():
+            start(NAME, store=dist.HashStore(), rank=rank, world_size=size)
+
+    def group_of(ranks: Any = None, *_: Any, **given: Any) -> Any:
+        kept = {k: v for k, v in given.items() if k in ("use_local_synchronization", "group_desc")}
+        with _disable_current_modes():
+            return new_group(ranks, **kept)
+
+    for module in (dist, c10d):
+        put: Any = module
+        put.init_process_group, put.new_group = init, group_of
+        put.get_backend = lambda group=None: asked["name"]
+        put.is_nccl_available = lambda: True
+        put.all_gather_object, put.broadcast_object_list = _all_gather_object, lambda *_, **__: None
+        put.gather_object, put.scatter_object_list = _gather_object, _scatter_object
+        put.monitored_barrier = lambda *_, **__: None
+    c10d._store_based_barrier = lambda *_, **__: None
+    import torch.distributed.utils as utils
+
+    utils._verify_param_shape_across_processes = lambda *_, **__: None  # type: ignore[assignment]
+    import torch.nn.parallel.distributed as ddp
+
+    ddp._verify_param_shape_across_processes = lambda *_, **__: None  # type: ignore[assignment]
+    _buckets()
+    _meshes()
+
+
+class _Reducer(dist.Reducer):
+    """DDP's reducer, which need not rebuild buckets that are made as rebuilt ones are."""
+
+    def _rebuild_buckets(self) -> bool:
+        return False
+
+
+def _buckets() -> None:
+    """Make DDP's buckets as it rebuilds them after the first step: in the order in which gradients arrive."""
+    assign = dist._compute_bucket_assignment_by_size
+    first, cap = dist._DEFAULT_FIRST_BUCKET_BYTES, 25 * 2**20
+
+    def assigned(tensors: Any, limits: Any, sparse: Any = (), indices: Any = ()) -> Any:
+        if len(limits) > 1 or any(sparse) or indices:
+            return assign(tensors, limits, sparse, indices)
+        last = len(tensors) - 1
+        buckets, sizes = assign(list(reversed(tensors)), [first, _cap.get("bytes", cap)], [], [])
+        return [[last - i for i in bucket] for bucket in reversed(buckets)], list(reversed(sizes))
+
+    import torch.nn.parallel.distributed as ddp
+
+    helper = ddp.DistributedDataParallel._ddp_init_helper
+
+    def kept(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _cap["bytes"] = int(self.bucket_bytes_cap)
+        return helper(self, *args, **kwargs)
+
+    ddp.DistributedDataParallel._ddp_init_helper = kept  # type: ignore[method-assign]
+    for module in (dist, c10d):
+        put: Any = module
+        put._compute_bucket_assignment_by_size, put.Reducer = assigned, _Reducer
+
+
+_cap: dict[str, int] = {}
+
+
+def _meshes() -> None:
+    """Make device meshes with real tensors: they are read, not computed with."""
+    from torch.distributed.device_mesh import DeviceMesh
+
+    for name, value in list(vars(DeviceMesh).items()):
+        if isinstance(value, staticmethod):
+            setattr(DeviceMesh, name, staticmethod(_muted(value.__func__)))
+        elif callable(value) and (not name.startswith("__") or name in ("__init__", "__getitem__")):
+            setattr(DeviceMesh, name, _muted(value))
+        elif isinstance(value, property):
+            setattr(DeviceMesh, name, property(_muted(value.fget)))
+    from torch.distributed import device_mesh
+    from torch.distributed.tensor import DTensor
+
+    put: Any = DTensor
+    put.device = property(lambda self: self._local_tensor.device)
+    put.is_cuda = property(lambda self: self._local_tensor.is_cuda)
+
+    device_mesh.init_device_mesh = dist.init_device_mesh = _muted(device_mesh.init_device_mesh)
+
+
+def _all_gather_object(out: list[Any], given: Any, group: Any = None) -> None:
+    out[:] = [given] * len(out)
+
+
+def _gather_object(given: Any, out: Any = None, *_: Any, **__: Any) -> None:
+    if out:
+        out[:] = [given] * len(out)
+
+
+def _scatter_object(out: list[Any], given: Any = None, *_: Any, **__: Any) -> None:
+    if given:
+        out[0] = given[0]
+
+
+@contextmanager
+def no_modes() -> Iterator[None]:
+    """Run with real tensors."""
+    with _disable_current_modes():
+        yield

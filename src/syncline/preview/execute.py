@@ -1,0 +1,269 @@
+"""A captured step executed on a fabric: kernels take their price, collectives share links on the flow engine.
+
+Every collective is one task that crosses each link with what its Program puts there for all groups that do the same at
+that time (`sim/step/executed/footprint.py`). What runs beside a collective loses `c_sm` of the time they share, found
+in a second pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.codec.names import PLAIN
+from syncline.errors import SimulationError
+from syncline.fabric.fabric import Fabric
+from syncline.preview.graph import StepGraph, durations
+from syncline.preview.place import Longs, groups_of, stages
+from syncline.sim.flow.engine import Course, Paths, Tasks, run
+from syncline.sim.flow.routing import Routing
+from syncline.sim.reach import fabric_reach
+from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.executed.footprint import Floats, Rails, exchanged_pairs, gathered, passed
+from syncline.sim.step.machine import Machine
+from syncline.workload.graph import Op, previous_in_stream
+from syncline.workload.volumes import wire_share
+
+Bools = npt.NDArray[np.bool_]
+IGNORES = (
+    "queues and packet loss",
+    "stragglers",
+    "other jobs",
+    "data loading",
+    "differences between ranks that do the same",
+)
+TWICE, WHOLE = ("all_reduce",), ("broadcast", "reduce", "send", "recv", "gather", "scatter")
+
+
+@dataclass(frozen=True)
+class Network:
+    """What of the network is changed in a what-if."""
+
+    scale: float = 1.0
+    codec: str = PLAIN
+    free: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Executed:
+    """When each operation of two steps began and ended."""
+
+    graph: StepGraph
+    begin_s: Floats = field(repr=False)
+    end_s: Floats = field(repr=False)
+    limiting: dict[int, str] = field(default_factory=dict)  # row of a collective: the link that limited it
+
+    @property
+    def step_time_s(self) -> float:
+        """Return what the last step adds: from the end of the step before it to its own."""
+        last = self.graph.num_steps - 1
+        ends = [float(self.end_s[self.graph.step == step].max(initial=0.0)) for step in (last - 1, last)]
+        return ends[1] - ends[0] if last > 0 else ends[1]
+
+    def rows(self, kinds: tuple[int, ...], rank: int) -> Longs:
+        """Return the rows of the last step that are of these kinds, on a rank, beside the host's."""
+        graph, work = self.graph, self.graph.workload
+        chosen = (
+            np.isin(work.kind, kinds) & (work.rank == rank) & (graph.source >= 0) & (graph.step == graph.num_steps - 1)
+        )
+        return np.flatnonzero(chosen)
+
+
+def execute(
+    graph: StepGraph,
+    fabric: Fabric,
+    machine: Machine,
+    network: Network | None = None,
+    routing: Routing = "spray",
+    constants: Constants | None = None,
+) -> Executed:
+    """Return a captured step as the flow engine runs it on the fabric."""
+    world = graph.captures[0].world
+    if world > fabric.num_gpus * max(machine.gpu.num_dies, 1):
+        raise SimulationError(
+            f"the script runs {world:,} ranks, but {fabric.name} has {fabric.num_gpus:,} GPUs.",
+            hint="Name a larger cluster, or start fewer ranks.",
+        )
+    k = constants or default_constants()
+    laid = _Laid(graph, fabric, machine, k, network or Network(), routing)
+    delay = durations(graph)
+    size, path = laid.columns(delay)
+    first = _run(graph, laid, delay, size, path)
+    slowed = delay + k.held.c_sm * _beside(graph, first)
+    course = _run(graph, laid, slowed, size, path) if (slowed > delay).any() else first
+    links = laid.links()
+    limited = np.flatnonzero((path >= 0) & (course.bottleneck >= 0))
+    names = {row: laid.rails.link_name(int(links[course.bottleneck[row]])) for row in limited.tolist()}
+    return Executed(graph, course.begin_s, course.end_s, names)
+
+
+def _run(graph: StepGraph, laid: _Laid, delay: Floats, size: Floats, path: Longs) -> Course:
+    work = graph.workload
+    before = previous_in_stream(work.rank, work.stream)
+    start, deps = work.dep_start.tolist(), work.deps.tolist()
+    waits = [
+        [*deps[start[op] : start[op + 1]], *([last] if last >= 0 else [])] for op, last in enumerate(before.tolist())
+    ]
+    tasks = Tasks.of(
+        laid.paths(),
+        size_bytes=size,
+        first_path=np.maximum(path, 0),
+        num_paths=(path >= 0).astype(np.int32),
+        delay_s=delay,
+        wait_for=waits,
+    )
+    return run(laid.capacity(), tasks)
+
+
+class _Laid:
+    """The footprints of all groups that a captured step has."""
+
+    def __init__(
+        self, graph: StepGraph, fabric: Fabric, machine: Machine, k: Constants, network: Network, routing: Routing
+    ) -> None:
+        self.graph, self.machine, self.k, self.network = graph, machine, k, network
+        self.rails = Rails.of(fabric, k.fitted.e_net, k.fitted.e_nvl, routing)
+        self.devices = fabric.gpus.astype(np.int64)
+        hosts = fabric_reach(fabric).hosts
+        self.domain_of = np.full(len(fabric.devices), -1, np.int64)
+        inside = fabric.devices.host >= 0
+        self.domain_of[inside] = hosts.of_host[fabric.devices.host[inside]]
+        self.members = stages(graph.captures)
+        self.number: dict[tuple[str, int, int], int] = {}
+        self.table: list[Floats] = []
+
+    def columns(self, delay: Floats) -> tuple[Floats, Longs]:
+        """Return bytes and path of every operation, and write what a call costs into `delay`."""
+        graph, work = self.graph, self.graph.workload
+        size, path = np.zeros(len(work)), np.full(len(work), -1, np.int64)
+        for row in np.flatnonzero(graph.group >= 0).tolist():
+            what, n = work.names[int(work.label[row])], int(work.ranks[row])
+            if self.network.free or n < 2 or work.kind[row] == Op.RECV:
+                continue
+            delay[row] = self._call_s(row, n)
+            sent = sent_bytes(what, float(work.size_bytes[row]), n) * self._shrunk(row, what)
+            if sent > 0:
+                size[row], path[row] = sent, self._path(row, what)
+        return size, path
+
+    def _call_s(self, row: int, n: int) -> float:
+        rank = int(self.graph.workload.rank[row])
+        members = self.graph.captures[rank].groups[int(self.graph.group[row])]
+        beyond = len(set(self.domain_of[self._on(np.array(members))].tolist())) > 1
+        return self.k.held.tp_call_s + (self.machine.hop_s * float(np.log2(n)) if beyond else 0.0)
+
+    def _shrunk(self, row: int, what: str) -> float:
+        """Return the share of bytes that a codec leaves: of gradients that are summed."""
+        if self.network.codec == PLAIN or what not in ("all_reduce", "reduce_scatter"):
+            return 1.0
+        rank, source = int(self.graph.workload.rank[row]), int(self.graph.source[row])
+        backward = self.graph.captures[rank].ops[source].phase == "backward"
+        return wire_share(self.network.codec, 4.0) if backward else 1.0
+
+    def _on(self, ranks: Longs) -> Longs:
+        return np.asarray(self.devices[ranks // max(self.machine.gpu.num_dies, 1)])
+
+    def _path(self, row: int, what: str) -> int:
+        work = self.graph.workload
+        rank = int(work.rank[row])
+        kind = "pairs" if what == "all_to_all" else "send" if work.kind[row] == Op.SEND else "ring"
+        key = (kind, rank, int(self.graph.peer[row] if kind == "send" else self.graph.group[row]))
+        if key not in self.number:
+            self.number[key] = len(self.table)
+            self.table.append(self._footprint(*key))
+        return self.number[key]
+
+    def _footprint(self, kind: str, rank: int, other: int) -> Floats:
+        captured, members = self.graph.captures[rank], self.members[rank]
+        if kind == "send":
+            away = members + (other - captured.rank)
+            inside = (away >= 0) & (away < captured.world)
+            return passed(self.rails, self._on(members[inside]), self._on(away[inside]))
+        groups = self._on(groups_of(captured, other, members))
+        if kind == "ring":
+            return gathered(self.rails, groups, self.domain_of)
+        n = groups.shape[1]
+        near = (self.domain_of[groups[0]][:, None] == self.domain_of[groups[0]][None, :]).sum() - n
+        share = near / max(n * (n - 1), 1)
+        return exchanged_pairs(self.rails, groups, self.domain_of, 1 - share, share)
+
+    def links(self) -> Longs:
+        """Return the links that anything crosses; of those that carry alike, one."""
+        if not self.table:
+            return np.zeros(1, np.int64)
+        table = np.stack(self.table)
+        used = np.flatnonzero((table > 0).any(axis=0))
+        need = table[:, used] / np.maximum(self.rails.capacity_Bps[used], 1e-30)
+        weights = np.random.default_rng(7).random(len(table)) + 0.5
+        key = np.round(weights @ need / max(float((weights @ need).max(initial=0.0)), 1e-300), 12)
+        return np.asarray(used[np.unique(key, return_index=True)[1]])
+
+    def capacity(self) -> Floats:
+        scaled = self.rails.capacity_Bps[self.links()] * self.network.scale
+        if (scaled <= 0).any():
+            link = int(self.links()[int(np.argmin(scaled))])
+            raise SimulationError(f"{self.rails.link_name(link)} is down, and traffic of the script has no other way.")
+        return np.asarray(scaled)
+
+    def paths(self) -> Paths:
+        if not self.table:
+            return Paths.of([])
+        links = self.links()
+        rows = [np.flatnonzero(row[links] > 0) for row in self.table]
+        start = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
+        share = np.concatenate([row[links][crossed] for row, crossed in zip(self.table, rows, strict=True)])
+        return Paths(start, np.concatenate(rows).astype(np.int32), share)
+
+
+def sent_bytes(what: str, size_bytes: float, n: int) -> float:
+    """Return what a rank sends: an all-reduce's buffer crosses the ring twice.
+
+    >>> sent_bytes("all_reduce", 8.0, 4), sent_bytes("all_gather", 8.0, 4), sent_bytes("barrier", 0.0, 4)
+    (12.0, 6.0, 0.0)
+    """
+    if what in WHOLE:
+        return size_bytes
+    return (2.0 if what in TWICE else 1.0) * (n - 1) / n * size_bytes
+
+
+def _beside(graph: StepGraph, course: Course) -> Floats:
+    """Return for each kernel how long a collective of its rank ran beside it."""
+    work = graph.workload
+    found = np.zeros(len(work))
+    for rank in range(len(graph.captures)):
+        mine = work.rank == rank
+        moves = np.flatnonzero(mine & np.isin(work.kind, (Op.COLLECTIVE, Op.SEND)) & (course.end_s > course.begin_s))
+        kernels = np.flatnonzero(mine & (work.kind == Op.COMPUTE) & (graph.source >= 0))
+        busy = union(course.begin_s[moves], course.end_s[moves])
+        found[kernels] = covered(busy, course.begin_s[kernels], course.end_s[kernels])
+    return found
+
+
+def union(begin: Floats, end: Floats) -> Floats:
+    """Return disjoint intervals, in order, as rows."""
+    order = np.argsort(begin)
+    rows: list[list[float]] = []
+    for a, b in zip(begin[order].tolist(), end[order].tolist(), strict=True):
+        if rows and a <= rows[-1][1]:
+            rows[-1][1] = max(rows[-1][1], b)
+        else:
+            rows.append([a, b])
+    return np.array(rows, dtype=np.float64).reshape(-1, 2)
+
+
+def covered(intervals: Floats, begin: Floats, end: Floats) -> Floats:
+    """Return how much of each span [begin, end] the disjoint intervals cover."""
+    if not len(intervals):
+        return np.zeros(len(begin))
+    edges = intervals.ravel()
+    total = np.concatenate(([0.0], np.cumsum(np.diff(intervals, axis=1).ravel())))
+
+    def until(at: Floats) -> Floats:
+        place = np.searchsorted(edges, at, side="right")
+        whole = place // 2
+        inside = np.where(place % 2 == 1, at - edges[np.minimum(place - 1, len(edges) - 1)], 0.0)
+        return np.asarray(total[whole] + inside)
+
+    return until(end) - until(begin)

@@ -1,0 +1,91 @@
+"""Communication that nothing hides, by module and collective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from syncline.describe.plain import JsonObject
+from syncline.preview.execute import Executed, covered, sent_bytes, union
+from syncline.workload.graph import Op
+
+
+@dataclass(frozen=True)
+class CollectiveUse:
+    """One kind of collective on one group in a step of one rank."""
+
+    name: str
+    ranks: int
+    phase: str
+    calls: int
+    size_bytes: float  # of the buffers, in all
+    sent_bytes: float
+    total_s: float
+    exposed_s: float
+    module: str  # the one that exposes most
+    limiting_link: str
+
+    def to_json(self) -> JsonObject:
+        return dict(vars(self))
+
+
+def collectives(executed: Executed) -> tuple[CollectiveUse, ...]:
+    """Return the collectives of the last step, most exposed first, of the rank that exposes most."""
+    graph, work = executed.graph, executed.graph.workload
+    by_rank = [_of_rank(executed, rank) for rank in range(len(graph.captures))]
+    del graph, work
+    return max(by_rank, key=lambda uses: sum(use.exposed_s for use in uses), default=())
+
+
+def exposed_s(executed: Executed, rank: int = 0) -> float:
+    """Return how long, in the last step, a rank communicates and computes nothing."""
+    kernels, moves = executed.rows((Op.COMPUTE,), rank), executed.rows((Op.COLLECTIVE, Op.SEND), rank)
+    begin, end = executed.begin_s, executed.end_s
+    busy = union(begin[kernels], end[kernels])
+    talk = union(begin[moves], end[moves])
+    return float((talk[:, 1] - talk[:, 0]).sum() - covered(busy, talk[:, 0], talk[:, 1]).sum()) if len(talk) else 0.0
+
+
+def _of_rank(executed: Executed, rank: int) -> tuple[CollectiveUse, ...]:
+    graph, work = executed.graph, executed.graph.workload
+    captured = graph.captures[rank]
+    kernels, moves = executed.rows((Op.COMPUTE,), rank), executed.rows((Op.COLLECTIVE, Op.SEND), rank)
+    begin, end = executed.begin_s, executed.end_s
+    busy = union(begin[kernels], end[kernels])
+    spent = end[moves] - begin[moves]
+    bare = spent - covered(busy, begin[moves], end[moves])
+    whole = exposed_s(executed, rank)
+    bare = bare * (whole / bare.sum()) if bare.sum() > 0 else bare
+    keys: dict[tuple[str, int, str], list[int]] = {}
+    for place, row in enumerate(moves.tolist()):
+        op = captured.ops[int(graph.source[row])]
+        key = (work.names[int(work.label[row])], int(work.ranks[row]), op.phase)
+        keys.setdefault(key, []).append(place)
+    found = []
+    for (name, ranks, phase), places in keys.items():
+        rows = moves[places]
+        sizes = work.size_bytes[rows]
+        worst: dict[str, float] = {}
+        for place, row in zip(places, rows.tolist(), strict=True):
+            op = captured.ops[int(graph.source[row])]
+            module = captured.words[op.module] or captured.words[op.line]
+            worst[module] = worst.get(module, 0.0) + float(bare[place])
+        links = [executed.limiting[row] for row in rows.tolist() if row in executed.limiting]
+        link = max(set(links), key=links.count) if links else ""
+        sent = float(sum(sent_bytes(name, float(size), ranks) for size in sizes))
+        found.append(
+            CollectiveUse(
+                name,
+                ranks,
+                phase,
+                len(rows),
+                float(sizes.sum()),
+                sent,
+                float(spent[places].sum()),
+                float(np.asarray(bare)[places].sum()),
+                max(worst, key=lambda each: worst[each]),
+                link,
+            )
+        )
+    return tuple(sorted(found, key=lambda use: -use.exposed_s))

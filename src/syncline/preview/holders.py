@@ -1,0 +1,112 @@
+"""What fills a GPU's memory when it is fullest, and which line of the script asked for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syncline.describe.plain import JsonObject
+from syncline.preview.record import Capture
+from syncline.sim.step.memory import COMMUNICATOR_BYTES, CONTEXT_BYTES, USABLE
+
+COMMUNICATORS = 4
+"""Process groups of a usual script, with NCCL's buffers each."""
+BESIDE_BYTES = CONTEXT_BYTES + COMMUNICATORS * COMMUNICATOR_BYTES
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Allocations alive at the peak that belong together."""
+
+    label: str  # parameters, gradients, optimizer state, buffers, activations
+    size_bytes: int
+    count: int
+    module: str  # of the largest of them
+    line: str
+
+    def to_json(self) -> JsonObject:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class PeakMemory:
+    """The fullest moment of a rank, in steps after the warm-up."""
+
+    rank: int
+    peak_bytes: int
+    at_module: str
+    at_line: str
+    at_phase: str
+    holders: tuple[Holder, ...]
+    capacity_bytes: int
+    over_line: str  # where it first does not fit; empty if it always does
+
+    @property
+    def fits(self) -> bool:
+        """Whether the peak and what the driver and libraries take fit."""
+        return not self.over_line
+
+    def to_json(self) -> JsonObject:
+        return {
+            "rank": self.rank,
+            "peak_bytes": self.peak_bytes,
+            "at_module": self.at_module,
+            "at_line": self.at_line,
+            "at_phase": self.at_phase,
+            "holders": [each.to_json() for each in self.holders],
+            "fits": self.fits,
+            "capacity_bytes": self.capacity_bytes,
+            "context_bytes": int(BESIDE_BYTES),
+            "over_line": self.over_line,
+        }
+
+
+def peak_memory(captured: Capture, capacity_bytes: float) -> PeakMemory:
+    """Return the fullest moment of a captured rank, and who holds what then."""
+    room = USABLE * capacity_bytes - BESIDE_BYTES
+    alive: dict[int, int] = {}
+    used = peak = 0
+    at, over = 0, -1
+    held: dict[int, int] = {}
+    for number, (op, allocation, change) in enumerate(captured.memory):
+        alive[allocation] = alive.get(allocation, 0) + change
+        used += change
+        if alive[allocation] <= 0:
+            del alive[allocation]
+        if used > room and over < 0:
+            over = allocation
+        if used > peak and op >= captured.steady[0][0]:
+            peak, at, held = used, number, {}
+    if peak:
+        held = {}
+        for _, allocation, change in captured.memory[: at + 1]:
+            held[allocation] = held.get(allocation, 0) + change
+    words = captured.words
+    op, allocation, _ = captured.memory[at] if captured.memory else (0, 0, 0)
+    made = captured.allocations[allocation] if captured.allocations else None
+    phase = captured.ops[min(op, len(captured.ops) - 1)].phase if captured.ops else ""
+    line = words[captured.allocations[over].line] or words[captured.allocations[over].module] if over >= 0 else ""
+    return PeakMemory(
+        captured.rank,
+        peak,
+        words[made.module] if made else "",
+        words[made.line] if made else "",
+        phase,
+        _holders(captured, held),
+        int(capacity_bytes),
+        line or ("the start" if over >= 0 else ""),
+    )
+
+
+def _holders(captured: Capture, held: dict[int, int]) -> tuple[Holder, ...]:
+    parts: dict[str, dict[tuple[int, int], list[int]]] = {}
+    for allocation, size in held.items():
+        if size > 0:
+            made = captured.allocations[allocation]
+            label = made.label or "activations and temporaries"
+            parts.setdefault(label, {}).setdefault((made.module, made.line), []).append(size)
+    found = []
+    for label, places in parts.items():
+        module, line = max(places, key=lambda place: sum(places[place]))
+        sizes = [size for each in places.values() for size in each]
+        found.append(Holder(label, sum(sizes), len(sizes), captured.words[module], captured.words[line]))
+    return tuple(sorted(found, key=lambda each: -each.size_bytes))

@@ -1,0 +1,218 @@
+"""The command that starts a training job: which script, how many ranks, how many on a host.
+
+launch = read_launch(["torchrun", "--nnodes", "4", "--nproc-per-node=8", "train.py", "--lr", "1"], gpus_per_host=8)
+launch.world, launch.per_host, launch.script, launch.args      # 32, 8, "train.py", ("--lr", "1")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from syncline.errors import UsageError
+
+TORCHRUN_FLAGS = {"--standalone", "--no-python", "--module", "-m", "--run-path", "--use-env"}
+DEEPSPEED_FLAGS = {
+    "--module",
+    "--no_python",
+    "--no_local_rank",
+    "--no_ssh_check",
+    "--force_multi",
+    "--save_pid",
+    "--enable_each_rank_log",
+}
+ACCELERATE_FLAGS = {
+    "--cpu",
+    "--multi_gpu",
+    "--tpu",
+    "--use_mps_device",
+    "--use_deepspeed",
+    "--use_fsdp",
+    "--use_megatron_lm",
+    "--quiet",
+    "-q",
+    "--same_network",
+    "--module",
+    "-m",
+    "--no_python",
+    "--debug",
+    "--use_xpu",
+}
+SHORT = {"-N": "nodes", "-n": "ntasks", "-np": "ntasks", "-m": "module"}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A script and the world it is started in."""
+
+    launcher: str
+    script: str
+    args: tuple[str, ...]
+    world: int
+    per_host: int
+    module: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def of_rank(self, rank: int) -> dict[str, str]:
+        """Return the variables that the launcher would set for a rank."""
+        local, host = rank % self.per_host, rank // self.per_host
+        own = {
+            "RANK": rank,
+            "WORLD_SIZE": self.world,
+            "LOCAL_RANK": local,
+            "LOCAL_WORLD_SIZE": self.per_host,
+            "GROUP_RANK": host,
+            "NODE_RANK": host,
+            "GROUP_WORLD_SIZE": -(-self.world // self.per_host),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "29500",
+            "TORCHELASTIC_RUN_ID": "preview",
+            "TORCHELASTIC_RESTART_COUNT": 0,
+            "TORCHELASTIC_MAX_RESTARTS": 0,
+            "ROLE_RANK": rank,
+            "ROLE_WORLD_SIZE": self.world,
+        }
+        if self.launcher == "srun":
+            own |= {"SLURM_PROCID": rank, "SLURM_NTASKS": self.world, "SLURM_LOCALID": local, "SLURM_NODEID": host}
+        if self.launcher in ("mpirun", "mpiexec"):
+            own |= {
+                "OMPI_COMM_WORLD_RANK": rank,
+                "OMPI_COMM_WORLD_SIZE": self.world,
+                "OMPI_COMM_WORLD_LOCAL_RANK": local,
+            }
+        return {name: str(value) for name, value in own.items()} | self.environment
+
+    def resized(self, world: int) -> Launch:
+        """Return the same script in a world of another size."""
+        return replace(self, world=world, per_host=min(self.per_host, world))
+
+
+def read_launch(command: Sequence[str], gpus_per_host: int, world: int = 0) -> Launch:
+    """Return what a command line starts; `world` overrides its number of ranks."""
+    words = list(command)
+    environment: dict[str, str] = {}
+    while words and "=" in words[0] and not words[0].startswith("-") and "/" not in words[0].split("=")[0]:
+        name, value = words.pop(0).split("=", 1)
+        environment[name] = value
+    if not words:
+        raise UsageError(
+            "no training command was given.",
+            hint="Put it after `--`: syncline preview CLUSTER -- torchrun ... train.py",
+        )
+    found = _read(words, gpus_per_host)
+    found = replace(found, environment={**environment, **found.environment})
+    if world:
+        found = replace(found, world=world, per_host=min(found.per_host if found.world > 1 else gpus_per_host, world))
+    if not found.module and not Path(found.script).is_file():
+        raise UsageError(f'there is no script "{found.script}" here.', hint=f"Paths are relative to {os.getcwd()}.")
+    return found
+
+
+def _read(words: list[str], gpus_per_host: int) -> Launch:
+    name = Path(words[0]).name
+    if name == "torchrun" or words[1:3] in (["-m", "torch.distributed.run"], ["-m", "torch.distributed.launch"]):
+        return _torchrun(words[1 if name == "torchrun" else 3 :], gpus_per_host)
+    if name == "accelerate" and words[1:2] == ["launch"]:
+        return _accelerate(words[2:], gpus_per_host)
+    if name == "deepspeed":
+        return _deepspeed(words[1:], gpus_per_host)
+    if name in ("srun", "mpirun", "mpiexec"):
+        return _tasks(name, words[1:], gpus_per_host)
+    if name.startswith("python"):
+        rest = [word for word in words[1:] if word not in ("-u", "-O", "-B")]
+        module = rest[:1] == ["-m"]
+        rest = rest[1:] if module else rest
+        if not rest:
+            raise UsageError("python is started without a script.", hint="Give it one: -- python train.py")
+        return Launch("python", rest[0], tuple(rest[1:]), 1, 1, module)
+    if name.endswith(".py"):
+        return Launch("python", words[0], tuple(words[1:]), 1, 1)
+    raise UsageError(
+        f'"{words[0]}" is no launcher that is known.',
+        hint="Known: torchrun, python -m torch.distributed.run, accelerate launch, deepspeed, srun, mpirun, python.",
+    )
+
+
+def _options(words: list[str], flags: set[str], launcher: str) -> tuple[dict[str, str], list[str]]:
+    """Return a launcher's own options and what follows them: the script and its arguments."""
+    found: dict[str, str] = {}
+    rest: Iterator[str] = iter(words)
+    known = {flag.replace("_", "-") for flag in flags}
+    for word in rest:
+        if not word.startswith("-"):
+            return found, [word, *rest]
+        option, equals, value = word.partition("=")
+        option = option.replace("_", "-")
+        key = SHORT.get(option, option.lstrip("-"))
+        if equals:
+            found[key] = value
+        elif option in known:
+            found[key] = "1"
+        elif launcher == "srun" and len(option) > 2 and option[:2] in SHORT and option[1] != "-":
+            found[SHORT[option[:2]]] = option[2:]
+        else:
+            found[key] = next(rest, "")
+    raise UsageError(f"{launcher} is given no script.", hint="Put the script after the launcher's own options.")
+
+
+def _count(text: str, what: str) -> int:
+    try:
+        number = int(text.split(":")[-1])
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise UsageError(f'{what} must be a number from 1, got "{text}".', hint="Give the launcher a number.")
+    return number
+
+
+def _torchrun(words: list[str], gpus_per_host: int) -> Launch:
+    options, rest = _options(words, TORCHRUN_FLAGS, "torchrun")
+    each = options.get("nproc-per-node", "1")
+    per_host = gpus_per_host if each in ("gpu", "auto") else _count(each, "--nproc-per-node")
+    hosts = _count(options.get("nnodes", "1"), "--nnodes")
+    return Launch("torchrun", rest[0], tuple(rest[1:]), hosts * per_host, per_host, "module" in options)
+
+
+def _accelerate(words: list[str], gpus_per_host: int) -> Launch:
+    options, rest = _options(words, ACCELERATE_FLAGS, "accelerate launch")
+    config: dict[str, object] = {}
+    if "config-file" in options:
+        config = _config(Path(options["config-file"]))
+    world = _count(options.get("num-processes", str(config.get("num_processes", gpus_per_host))), "--num_processes")
+    hosts = _count(options.get("num-machines", str(config.get("num_machines", 1))), "--num_machines")
+    precision = options.get("mixed-precision", str(config.get("mixed_precision", "")))
+    environment = {"ACCELERATE_MIXED_PRECISION": precision} if precision not in ("", "no") else {}
+    return Launch(
+        "accelerate", rest[0], tuple(rest[1:]), world, max(1, world // hosts), "module" in options, environment
+    )
+
+
+def _config(path: Path) -> dict[str, object]:
+    """Return the settings of an accelerate configuration file."""
+    import yaml
+
+    from syncline.describe.document import read_text
+
+    loaded = yaml.safe_load(read_text(path))
+    return dict(loaded) if isinstance(loaded, dict) else {}
+
+
+def _deepspeed(words: list[str], gpus_per_host: int) -> Launch:
+    options, rest = _options(words, DEEPSPEED_FLAGS, "deepspeed")
+    per_host = _count(options.get("num-gpus", str(gpus_per_host)), "--num_gpus")
+    hosts = _count(options.get("num-nodes", "1"), "--num_nodes")
+    return Launch("deepspeed", rest[0], tuple(rest[1:]), hosts * per_host, per_host, "module" in options)
+
+
+def _tasks(name: str, words: list[str], gpus_per_host: int) -> Launch:
+    options, rest = _options(words, set(), name)
+    hosts = _count(options.get("nodes", "1"), "--nodes")
+    per_host = _count(options["ntasks-per-node"], "--ntasks-per-node") if "ntasks-per-node" in options else 0
+    tasks = _count(options["ntasks"], "--ntasks") if "ntasks" in options else hosts * (per_host or 1)
+    inner = _read(rest, gpus_per_host)
+    if inner.launcher == "torchrun":  # one launcher a host
+        return replace(inner, world=max(inner.world, hosts * inner.per_host))
+    per_host = per_host or min(-(-tasks // hosts), gpus_per_host)
+    return replace(inner, launcher=name, world=tasks, per_host=per_host)

@@ -1,0 +1,169 @@
+"""What a captured kernel takes on a GPU: products and attention by the step model's formulas, the rest by its bytes.
+
+A kernel that was timed on a real GPU (`--measure`) keeps that time, scaled by rates where the GPU is another.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from syncline.errors import SimulationError
+from syncline.fabric.catalog import load_catalog
+from syncline.preview.record import Kernel
+from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.kernels import ALIGNED, UNALIGNED, gemm_s, head_speed
+from syncline.sim.step.machine import Machine
+
+WIDTH = {
+    "float64": 8,
+    "int64": 8,
+    "complex64": 8,
+    "float32": 4,
+    "int32": 4,
+    "uint32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int16": 2,
+    "uint16": 2,
+}
+PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "linear", "_scaled_mm", "_grouped_mm", "_scaled_grouped_mm"}
+GATHERS = {"embedding", "index", "gather", "index_select", "_unsafe_index"}
+WRITES_ONLY = {
+    "zeros",
+    "ones",
+    "full",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "zero_",
+    "fill_",
+    "normal_",
+    "uniform_",
+    "randn",
+    "rand",
+    "randint",
+    "arange",
+    "randn_like",
+    "rand_like",
+    "new_zeros",
+    "new_ones",
+    "new_full",
+    "randint_like",
+    "bernoulli_",
+    "exponential_",
+    "scalar_tensor",
+    "_foreach_zero_",
+    "tril",
+    "triu",
+    "bernoulli",
+    "random_",
+    "trunc_normal_",
+}
+LEAST_S = 1.5e-6  # of a kernel that does next to nothing
+CONVOLUTION = 0.75  # of a product's rate: halos, and tiles that do not fill
+
+
+@dataclass(frozen=True)
+class KernelPrice:
+    """How long a kernel takes and why."""
+
+    seconds: float
+    kind: str  # product, attention, convolution, memory, host copy, unknown
+    bytes: float
+
+
+@dataclass(frozen=True, eq=False)
+class Pricer:
+    """Prices kernels on one machine; a kernel is priced once."""
+
+    machine: Machine
+    constants: Constants = field(default_factory=default_constants)
+
+    @cached_property
+    def pcie_Bps(self) -> float:
+        return float(load_catalog().pcie(self.machine.gpu.pcie).usable_Bps)
+
+    def price(self, kernel: Kernel) -> KernelPrice:
+        """Return the price of a kernel."""
+        name = kernel.name.split(".")[1] if "." in kernel.name else kernel.name
+        moved = touched_bytes(kernel, name)
+        if kernel.on_host:
+            return KernelPrice(moved / 2 / self.pcie_Bps + LEAST_S, "host copy", moved)
+        passes = moved / self.machine.hbm_Bps + max(LEAST_S, self.constants.held.gap_s)
+        if name in PRODUCTS:
+            return KernelPrice(max(self._product_s(kernel, name), passes), "product", moved)
+        if "attention" in name and kernel.flops:
+            return KernelPrice(max(self._attention_s(kernel, name), passes), "attention", moved)
+        if name.startswith("convolution") and kernel.flops:
+            work = kernel.flops / (CONVOLUTION * self.constants.fitted.e_gemm * self.rate(kernel))
+            return KernelPrice(max(work, passes) + self.constants.held.gap_s, "convolution", moved)
+        known = kernel.namespace in ("aten", "prims", "c10d", "_c10d_functional", "prim", "fsdp")
+        return KernelPrice(passes, "memory" if known else "unknown", moved)
+
+    def rate(self, kernel: Kernel) -> float:
+        """Return operations a second for the precision of a kernel's operands."""
+        dtype = next((t for _, t, _ in kernel.ins if t.startswith(("float", "bfloat"))), "bfloat16")
+        name = {"float16": "fp16", "bfloat16": "bf16", "float32": "tf32" if kernel.tf32 else "fp32"}.get(dtype, "fp8")
+        if dtype == "float64":
+            name = "fp32"
+        try:
+            return self.machine.rate(name)
+        except SimulationError:
+            return self.machine.rate("fp32" if name == "tf32" else "bf16")
+
+    def _product_s(self, kernel: Kernel, name: str) -> float:
+        matrices = [shape for shape, _, _ in kernel.ins if len(shape) >= 2]
+        if len(matrices) < 2 or not kernel.outs:
+            return kernel.flops / (self.constants.fitted.e_gemm * self.rate(kernel))
+        out = kernel.outs[0][0]
+        m, n = out[-2] if len(out) > 1 else 1, out[-1]
+        batch = math.prod(out[:-2])
+        depth = kernel.flops / max(2 * m * n * batch, 1)
+        rate = self.rate(kernel)
+        if any(side % ALIGNED for side in (n, int(depth))) and name != "_scaled_mm":
+            rate *= UNALIGNED
+        width = WIDTH.get(kernel.outs[0][1], 2)
+        one = np.asarray
+        rows = one(m * batch)  # tiles of a batch fill the GPU together
+        return float(gemm_s(self.machine, self.constants, rows, one(n), one(depth), float(width), one(rate)))
+
+    def _attention_s(self, kernel: Kernel, name: str) -> float:
+        k, machine = self.constants, self.machine
+        backward = "backward" in name
+        query = next(shape for shape, _, _ in kernel.ins[1 if backward else 0 :] if len(shape) == 4)
+        flops = useful_flops(kernel)
+        own = query[2]
+        speed = machine.attention.get("fa2", 0.6) * (1.0 if "flash" in name else 0.6)
+        rate = k.fitted.e_attn * self.rate(kernel) * speed * own / (own + k.held.attention_ramp)
+        rate *= float(head_speed(np.asarray(float(query[-1])), machine.head64.get("fa2", 0.75)))
+        slower = k.held.backward_attention if backward else 1.0
+        return slower * flops / rate + k.held.gap_s
+
+
+def useful_flops(kernel: Kernel) -> float:
+    """Return the operations of a kernel; of causal attention, those below the diagonal."""
+    causal = any(arg is True for arg in kernel.args[3:]) or kernel.kwargs.get("is_causal") is True
+    return kernel.flops * (0.5 if "attention" in kernel.name and causal else 1.0)
+
+
+def touched_bytes(kernel: Kernel, name: str) -> float:
+    """Return what a kernel reads and writes."""
+    read = [elements * WIDTH.get(dtype, 1) for _, dtype, elements in kernel.ins]
+    written = [elements * WIDTH.get(dtype, 1) for _, dtype, elements in kernel.outs]
+    if name in GATHERS:
+        return 2.0 * sum(written) + sum(read[1:])
+    if name in WRITES_ONLY:
+        return float(sum(written) or sum(read))
+    if name == "copy_":
+        return float(sum(read[1:2]) + sum(written))
+    if kernel.mutable and not written:
+        first = kernel.args[0] if kernel.args and isinstance(kernel.args[0], list) else [None]
+        own = sum(read[: len(first)])
+        return float(sum(read) + own * (3 if name.startswith("_fused_adam") else 1))
+    if name.startswith(("index_put", "scatter")):
+        return float(2 * sum(read[1:]))
+    return float(sum(read) + sum(written))

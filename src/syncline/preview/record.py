@@ -1,0 +1,133 @@
+"""A Capture: what one rank of a script did in a warm-up and two steps, as the child process wrote it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from syncline.describe.plain import JsonObject
+from syncline.errors import DescriptionError
+
+
+class CapturedOp(NamedTuple):
+    """One operation as the host launched it."""
+
+    kind: str  # kernel, collective, send, recv, sync
+    stream: int
+    signature: int
+    module: int  # index into words
+    line: int
+    phase: str
+    waits: list[int]
+    extra: object
+
+
+class Kernel(NamedTuple):
+    """What an operator was called with; equal calls share one."""
+
+    name: str
+    flops: int
+    ins: tuple[tuple[tuple[int, ...], str, int], ...]  # shape, dtype, elements in memory
+    outs: tuple[tuple[tuple[int, ...], str, int], ...]
+    args: list[object]
+    kwargs: JsonObject
+    tf32: bool
+    on_host: bool
+    mutable: bool
+    namespace: str
+
+
+class Allocation(NamedTuple):
+    """One storage on the GPU."""
+
+    size_bytes: int
+    op: int
+    module: int
+    line: int
+    label: str
+
+
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """One rank's run."""
+
+    rank: int
+    world: int
+    ops: tuple[CapturedOp, ...] = field(repr=False)
+    kernels: tuple[Kernel, ...] = field(repr=False)
+    words: tuple[str, ...] = field(repr=False)
+    streams: dict[int, str] = field(repr=False)
+    groups: tuple[tuple[int, ...], ...] = field(repr=False)
+    allocations: tuple[Allocation, ...] = field(repr=False)
+    memory: tuple[tuple[int, int, int], ...] = field(repr=False)  # operation, allocation, bytes
+    boundaries: tuple[int, ...] = ()
+    stand_ins: tuple[tuple[str, str, str, int], ...] = ()
+    notes: tuple[str, ...] = ()
+    facts: JsonObject = field(default_factory=dict)
+
+    @cached_property
+    def steps(self) -> tuple[tuple[int, int], ...]:
+        """Return first and last operation of each step."""
+        edges = [*self.boundaries, len(self.ops)] if self.boundaries else [0, len(self.ops)]
+        found = [(a, b) for a, b in itertools.pairwise(edges) if b > a]
+        return tuple(found)
+
+    @cached_property
+    def steady(self) -> tuple[tuple[int, int], ...]:
+        """Return the steps after the warm-up, or the only one."""
+        return self.steps[1:] or self.steps
+
+    @property
+    def peers(self) -> tuple[int, ...]:
+        """Return the ranks that this one sends to or receives from."""
+        found = {op.extra[3] for op in self.ops if op.kind in ("send", "recv") and isinstance(op.extra, list)}
+        return tuple(sorted(found))
+
+
+def read_capture(path: Path) -> Capture:
+    """Return the capture of a file that the child process wrote."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["syncline"] != "capture 1":
+            raise KeyError("syncline")
+        return _capture(data)
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        raise DescriptionError("is not a capture that syncline wrote.", where=str(path)) from None
+
+
+def _capture(data: JsonObject) -> Capture:
+    return Capture(
+        rank=data["facts"]["rank"],
+        world=data["facts"]["world"],
+        ops=tuple(CapturedOp(*row) for row in data["ops"]),
+        kernels=tuple(_kernel(spec) for spec in data["signatures"]),
+        words=tuple(data["words"]),
+        streams={int(k): v for k, v in data["streams"].items()},
+        groups=tuple(tuple(g) for g in data["groups"]),
+        allocations=tuple(Allocation(*row) for row in data["allocs"]),
+        memory=tuple((a, b, c) for a, b, c in data["memory"]),
+        boundaries=tuple(data["boundaries"]),
+        stand_ins=tuple((a, b, c, d) for a, b, c, d in data["stand_ins"]),
+        notes=tuple(data["notes"]),
+        facts=data["facts"],
+    )
+
+
+def _kernel(spec: JsonObject) -> Kernel:
+    ins, outs = (tuple((tuple(s), t, e) for s, t, e in spec[key]) for key in ("ins", "outs"))
+    return Kernel(
+        spec["op"],
+        spec["flops"],
+        ins,
+        outs,
+        spec["args"],
+        spec["kwargs"],
+        spec["tf32"],
+        spec["host"],
+        spec["mutable"],
+        spec["namespace"],
+    )

@@ -1,0 +1,170 @@
+"""What does a system really give, by one measured step or one sweep of NCCL, kept as a profile?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from syncline.bench.step_log import StepLog, read_step_log
+from syncline.describe import units
+from syncline.describe.plain import JsonObject
+from syncline.errors import UsageError
+from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.step import JobSource, job_of
+from syncline.sim.nccl.calibrate import calibrate as fit_collective
+from syncline.sim.nccl.describe import from_fabric
+from syncline.sim.nccl.measured import read_log, read_text
+from syncline.sim.nccl.predict import predict
+from syncline.sim.profile import MeasuredCollective, MeasuredStep, Profile, load_profile, save_profile
+from syncline.sim.step import StepResult
+from syncline.sim.step import step as price
+from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate, check_plausible
+from syncline.sim.step.traced import observed_trace
+
+
+@dataclass(frozen=True, eq=False)
+class StepProfile(Answer):
+    """A profile with one measured step more, and what the model says of that step before and after."""
+
+    profile: Profile
+    shipped: StepResult = field(repr=False)
+    calibrated: StepResult = field(repr=False)
+    seen: Observation
+    log: StepLog | None = None
+
+    def save(self, path: str | Path) -> None:
+        """Write the profile."""
+        save_profile(self.profile, path)
+
+    def to_json(self) -> JsonObject:
+        sigma = self.profile.steps.sigma()
+        return {
+            "cluster": self.profile.cluster, "gpu": self.profile.gpu, "job": self.calibrated.job.name,
+            "measured_s": self.seen.step_s, "measured_parts_s": self.seen.parts_s,
+            "read": str(self.log) if self.log else None,
+            "shipped_s": self.shipped.step_time_s, "calibrated_s": self.calibrated.step_time_s,
+            "multipliers": {
+                name: {"value": value, "log_sigma": sigma[name]}
+                for name, value in asdict(self.profile.steps.multipliers).items()
+            },
+            "measured_runs": len(self.profile.measured), "remarks": list(self._remarks()),
+        }  # fmt: skip
+
+    def _remarks(self) -> tuple[str, ...]:
+        assert self.shipped.case is not None
+        away = abs(math.log(self.seen.step_s / self.shipped.step_time_s))
+        if away < 3 * StepCalibration().log_sigma(self.shipped.case):
+            return ()
+        return ("further from the shipped model than systems of one description differ: check that the job file is "
+                "the job that ran",)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class CollectiveProfile(Answer):
+    """A profile with one sweep of nccl-tests more."""
+
+    profile: Profile
+    added: MeasuredCollective
+    rows: tuple[JsonObject, ...] = field(repr=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write the profile."""
+        save_profile(self.profile, path)
+
+    def to_json(self) -> JsonObject:
+        return {
+            "cluster": self.profile.cluster, "gpu": self.profile.gpu, "collective": self.added.op,
+            "ranks": self.added.ranks, "hosts": self.added.hosts, "log": self.added.source,
+            "scale": asdict(self.added.calibration.scale), "rows": list(self.rows),
+        }  # fmt: skip
+
+
+def calibrate_step(
+    cluster: Cluster,
+    job: JobSource,
+    *,
+    measured: str | float | None = None,
+    trace: str | Path | None = None,
+    log: str | Path | None = None,
+    steps: int | None = None,
+    profile: str | Path | None = None,
+) -> StepProfile:
+    """Fit five multipliers to one measured step of a job on a cluster.
+
+    Exactly one of `measured` ("4.6s"), `trace` and `log` is given; `profile` is one to add to.
+
+    >>> found = calibrate_step("h100-64-rail", "llama3-70b", measured="30s")
+    >>> found.profile.steps.multipliers.products > 1
+    True
+    """
+    given = {"--measured": measured, "--trace": trace, "--log": log}
+    if sum(value is not None for value in given.values()) != 1:
+        raise UsageError("give one measurement: --measured, --trace or --log.", hint="For example --measured 4.6s.")
+    described, fabric = job_of(job), built(cluster)
+    if described.kind == "decode":
+        raise UsageError("a decode job has no training step to calibrate.", hint="Give a job of kind: train.")
+    shipped = price(fabric, described)
+    if shipped.case is None:
+        raise UsageError(f"{described.model.name} is a list of layers; multipliers are those of a transformer.")
+    before = load_profile(profile) if profile is not None else Profile(fabric.name, shipped.machine.gpu.name)
+    before.check(shipped.machine.gpu.name)
+    read: StepLog | None = None
+    if log is not None:
+        read = read_step_log(read_text(log), str(log), described, shipped.num_gpus)
+        seen = Observation(read.step_s)
+    elif trace is not None:
+        seen = observed_trace(trace, steps=steps, pipelined=shipped.job.parallel.pp > 1)
+    else:
+        seen = Observation(_seconds(measured))
+    check_plausible(seen.step_s, shipped.step_time_s)
+    found = calibrate(before.steps, shipped.case, seen)
+    split = shipped.job.parallel
+    words = " ".join(f"{axis}{getattr(split, axis)}" for axis in ("tp", "pp", "cp", "dp", "ep"))
+    run = MeasuredStep(
+        described.name, shipped.num_gpus, described.precision, words, seen.step_s, shipped.step_time_s,
+        str(log or trace or "stated"),
+    )  # fmt: skip
+    after = replace(before, steps=found, measured=(*before.measured, run))
+    return StepProfile(after, shipped, price(fabric, described, found.constants()), seen, read)
+
+
+def calibrate_collective(
+    cluster: Cluster, log: str | Path, *, op: str = "", ranks: int | None = None, profile: str | Path | None = None
+) -> CollectiveProfile:
+    """Fit NCCL's model to one nccl-tests log of this cluster, on so many ranks (default: all)."""
+    fabric = built(cluster)
+    per_host = fabric.num_gpus // fabric.num_hosts
+    if ranks is not None and (ranks % per_host or not 0 < ranks <= fabric.num_gpus):
+        raise UsageError(
+            f"NCCL is modelled on whole hosts of {per_host} GPUs, up to {fabric.num_gpus}; {ranks} is not."
+        )
+    system = from_fabric(fabric, num_hosts=(ranks or fabric.num_gpus) // per_host)
+    series = read_log(read_text(log), str(log), op)
+    found = fit_collective(system, series)
+    gpu = price_gpu(fabric)
+    before = load_profile(profile) if profile is not None else Profile(fabric.name, gpu)
+    before.check(gpu)
+    added = MeasuredCollective(series.op, system.num_ranks, system.num_hosts, str(log), found)
+    plain = predict(system, series.op, series.sizes)
+    rows = tuple(
+        {"size_bytes": int(size), "measured_s": seen / 1e6, "shipped_s": was / 1e6}
+        for size, seen, was in zip(series.sizes, series.time_us, plain.time_us, strict=True)
+    )
+    return CollectiveProfile(before.with_collective(added), added, rows)
+
+
+def price_gpu(fabric: Cluster) -> str:
+    """Return the part whose rates a step on this cluster is priced with."""
+    from syncline.sim.step.machine import machine_from_fabric
+
+    return machine_from_fabric(built(fabric)).gpu.name
+
+
+def _seconds(text: str | float | None) -> float:
+    if isinstance(text, str) and text.strip().replace(".", "", 1).isdigit():
+        raise UsageError(f'--measured "{text}" has no unit.', hint=f"Write {text.strip()}s or {text.strip()}ms.")
+    value = units.time(text or 0.0)
+    if not value > 0:
+        raise UsageError(f"--measured must be above 0, got {text}.", hint="For example --measured 4.6s.")
+    return value

@@ -1,0 +1,94 @@
+"""Which algorithm wins at which size on a cluster, and where does the lead change?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from syncline.describe.plain import JsonObject
+from syncline.errors import UsageError
+from syncline.fabric import Fabric
+from syncline.program import place
+from syncline.program.levels import Level, nest
+from syncline.questions.algorithms import Entry
+from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.simulate import Sizes, read_sizes
+from syncline.sim.candidates import NAMES
+from syncline.sim.flow.estimate import Estimate
+from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
+from syncline.sim.sweep import Crossover, crossovers
+
+
+@dataclass(frozen=True, eq=False)
+class AlgorithmComparison(Answer):
+    """Every algorithm at every size: the fastest first, and the sizes at which the winner changes."""
+
+    collective: str
+    fabric: Fabric = field(repr=False)
+    num_ranks: int
+    level: str
+    sizes: tuple[int, ...]
+    ranked: tuple[tuple[Estimate, ...], ...] = field(repr=False)
+    crossovers: tuple[Crossover, ...] = ()
+    levels: tuple[Level, ...] = ()
+
+    @property
+    def winners(self) -> tuple[tuple[int, str], ...]:
+        """Size and the fastest algorithm there."""
+        return tuple((size, found[0].algorithm) for size, found in zip(self.sizes, self.ranked, strict=True))
+
+    @property
+    def ignores(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(text for found in self.ranked for one in found for text in one.ignores))
+
+    def to_json(self) -> JsonObject:
+        return {
+            "cluster": self.fabric.name,
+            "collective": self.collective,
+            "ranks": self.num_ranks,
+            "levels": [{"name": part.name, "size": part.size} for part in self.levels],
+            "level": self.level,
+            "ignores": list(self.ignores),
+            "winners": [
+                {"size_bytes": size, "algorithm": found[0].algorithm, "chunks": found[0].chunks}
+                for size, found in zip(self.sizes, self.ranked, strict=True)
+            ],
+            "crossovers": [{"size_bytes": c.size_bytes, "from": c.before, "to": c.after} for c in self.crossovers],
+            "rows": [estimate.row() for found in self.ranked for estimate in found],
+        }
+
+
+def compare_algorithms(
+    cluster: Cluster,
+    collective: str = "allreduce",
+    size: Sizes = "1KiB..4GiB",
+    *,
+    level: str = "flow",
+    routing: str = "ecmp",
+    transport: str = "rdma",
+    placement: str = "auto",
+    ranks: int | None = None,
+    seed: int = 0,
+    cross_rail: str = "fabric",
+    chunks: int = 0,
+) -> AlgorithmComparison:
+    """Price every algorithm at every size and say who wins where.
+
+    >>> compare_algorithms("h100-64-rail", "allreduce", "1KiB..2KiB", ranks=16).sizes
+    (1024, 2048)
+    """
+    if collective not in NAMES:
+        raise UsageError(f'no collective is called "{collective}".', hint=f"One of: {', '.join(NAMES)}.")
+    if level not in ("analytic", "flow"):
+        raise UsageError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow.")
+    entry = Entry(chunks=chunks)
+    entry.check()
+    fabric = built(cluster)
+    options = NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail)  # type: ignore[arg-type]
+    network = FlowNetwork(fabric, options)
+    placed = place(placement, fabric, ranks)
+    contest = entry.contest(fabric, NAMES[collective], placed, network)
+    sizes = tuple(read_sizes(size))
+    ranked = tuple(tuple(contest.all(s, level)) for s in sizes)
+    winners = [(s, found[0].algorithm) for s, found in zip(sizes, ranked, strict=True)]
+    changes = tuple(crossovers(winners, contest, level))
+    return AlgorithmComparison(collective, fabric, placed.num_ranks, level, sizes, ranked, changes, nest(placed).levels)

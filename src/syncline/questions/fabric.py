@@ -1,0 +1,32 @@
+"""What is a cluster: how much of what, how it is joined, and what it costs to buy?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from syncline.describe.plain import JsonObject
+from syncline.fabric import Fabric
+from syncline.fabric.inventory import Inventory
+from syncline.fabric.inventory import inventory as count
+from syncline.questions.answer import Answer, Cluster, built
+
+
+@dataclass(frozen=True, eq=False)
+class InventoryAnswer(Answer):
+    """Counts, bisection, oversubscription, price and power of a cluster; its page is its picture."""
+
+    fabric: Fabric = field(repr=False)
+    inventory: Inventory = field(repr=False)
+
+    def to_json(self) -> JsonObject:
+        return self.inventory.to_json()
+
+
+def inventory(cluster: Cluster) -> InventoryAnswer:
+    """Count, measure and price a cluster.
+
+    >>> inventory("h100-64-rail").inventory.num_gpus
+    512
+    """
+    fabric = built(cluster)
+    return InventoryAnswer(fabric, count(fabric))

@@ -1,0 +1,178 @@
+"""What a question may say about packets: loss, buffers, frames, marks, background load and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from syncline.sim.packet import LinkChange, Marks, PacketNetwork, PacketOptions, Progress
+    from syncline.sim.packet.loaded import Background
+
+DEFAULT_TRANSPORT = "dcqcn"
+#: Called with the words of a packet run: a block that shows how far it is.
+Shown = Callable[[str], AbstractContextManager["Callable[[Progress], None] | None"]]
+
+
+@dataclass(frozen=True)
+class PacketQuestion:
+    """What is asked of packets beyond the network itself, as people write it; None: not said."""
+
+    loss: Sequence[str] | None = None
+    buffer: str | None = None
+    payload: str | None = None
+    mtu: int | None = None
+    recovery: str | None = None
+    pfc: bool | None = None
+    ecn: str | None = None
+    background: str | None = None
+    fail: Sequence[str] | None = None
+    reroute: str | None = None
+
+    def refuse(self, level: str) -> None:
+        """Raise if any was given: they mean something to packets only."""
+        from syncline.errors import UsageError
+
+        for name, value in vars(self).items():
+            if value is not None and value != []:
+                option = "--no-pfc" if value is False else f"--{name}"
+                raise UsageError(f"{option} is about packets; level {level} has none.", hint="Add --level packet.")
+
+    def options(self, network: PacketNetwork, transport: str, routing: str, seed: int, **more: Any) -> PacketOptions:
+        """Return the options of a packet run; `rdma`, the flow level's default, is DCQCN here."""
+        from dataclasses import replace
+
+        from syncline.sim.packet import PacketOptions
+
+        changes = {} if self.recovery is None else {"recovery": self.recovery}
+        name = DEFAULT_TRANSPORT if transport == "rdma" else transport
+        chosen: Any = routing
+        found = PacketOptions(
+            name,
+            chosen,
+            seed,
+            changes=changes,
+            lossless=self.pfc,
+            marks=self._marks(),
+            **self._buffer(),
+            **self._loss(network),
+            **more,
+        )
+        return replace(found, payload_bytes=self._payload_bytes(found))
+
+    def changes(self, network: PacketNetwork) -> list[LinkChange]:
+        """Return the failures and repairs."""
+        from syncline.describe import units
+        from syncline.errors import UsageError
+        from syncline.sim.packet.events import link_changes
+
+        if self.reroute is not None and not self.fail:
+            raise UsageError("--reroute says when switches route around a failure.", hint="Add --fail PLACE@TIME.")
+        reroute_s = units.time(self.reroute or "1ms")
+        return link_changes(network, [event for text in self.fail or () for event in _events(text, reroute_s)])
+
+    def beside(self) -> Background | None:
+        """Return the background load, if any."""
+        from syncline.sim.packet.loaded import read_background
+
+        return None if self.background is None else read_background(self.background)
+
+    def shown(self) -> dict[str, Any]:
+        """Return what was given, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None and value != []}
+
+    def _buffer(self) -> dict[str, Any]:
+        from syncline.describe import units
+        from syncline.errors import UsageError
+
+        if self.buffer is None:
+            return {}
+        name, read = ("buffer_s", units.time) if self.buffer.endswith("s") else ("buffer_bytes", units.size)
+        if read(self.buffer) == 0:
+            raise UsageError("--buffer 0 leaves no packet a place to wait.", hint="Write 16MiB or 20us.")
+        return {name: read(self.buffer)}
+
+    def _marks(self) -> Marks | None:
+        """Read "4us..12us:0.2" as the depths at which marking begins and is full, and the chance there."""
+        from syncline.describe import units
+        from syncline.errors import UsageError
+        from syncline.sim.packet import Marks
+
+        if self.ecn is None:
+            return None
+        depths, _, chance = self.ecn.partition(":")
+        low, _, high = depths.partition("..")
+        low_s, high_s = units.time(low), units.time(high or low)
+        if not 0 < low_s <= high_s:
+            raise UsageError(f'--ecn "{self.ecn}" marks from no depth on.', hint="Write 5us, or 4us..12us:0.2.")
+        return Marks(low_s, high_s, _share("--ecn", chance or "1", self.ecn))
+
+    def _loss(self, network: PacketNetwork) -> dict[str, Any]:
+        everywhere, single = 0.0, {}
+        for text in self.loss or ():
+            place, equals, rate = text.rpartition("=")
+            if not equals:
+                everywhere = _share("--loss", text, text)
+                continue
+            for cable in _cables(network, place):
+                single[cable] = _share("--loss", rate, text)
+        return {"loss": everywhere, "link_loss": single}
+
+    def _payload_bytes(self, options: PacketOptions) -> int:
+        from syncline.describe import units
+        from syncline.errors import UsageError
+
+        if self.mtu is None:
+            return units.size(self.payload or "4KiB")
+        if self.payload is not None:
+            raise UsageError("--payload and --mtu both say how long packets are.", hint="Give one of them.")
+        header = max(options.header_bytes)
+        if not header + 64 <= self.mtu <= 65536:
+            raise UsageError(f"--mtu {self.mtu} is not from {header + 64} to 65536 bytes.", hint="Try 1500 or 9000.")
+        return self.mtu - header
+
+
+def _share(option: str, text: str, whole: str) -> float:
+    from syncline.errors import UsageError
+
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise UsageError(f'{option} "{whole}" has no chance from 0 to 1.', hint="Write it as 0.0001.")
+    return found
+
+
+def _cables(network: PacketNetwork, place: str) -> list[int]:
+    from syncline.sim.packet.events import cables
+
+    where = _where(place)
+    return cables(network, where.get("link"), where.get("device"), where.get("which"))
+
+
+def _where(place: str) -> dict[str, Any]:
+    """Read "leaf-00<->spine-01", one of several cables ("leaf-00<->spine-01#2") or a device as a scenario's keys."""
+    name, _, which = place.strip().partition("#")
+    if "->" not in name:
+        return {"device": place.strip()}
+    return {"link": name, "which": int(which)} if which.isdecimal() else {"link": place.strip()}
+
+
+def _events(text: str, reroute_s: float) -> list[Any]:
+    """Read "leaf-00<->spine-01@2ms..5ms" as a failure and its repair."""
+    from syncline.describe import units
+    from syncline.errors import UsageError
+    from syncline.sim.scenario import Event
+
+    place, at, times = text.rpartition("@")
+    begin, dots, end = times.partition("..")
+    if not at or not place.strip() or (dots and units.time(end) <= units.time(begin)):
+        raise UsageError(f'--fail "{text}" cannot be read.', hint="Write 'leaf-00 <-> spine-01@2ms..5ms' or NIC@2ms.")
+    where = _where(place)
+    events = [Event.model_validate({"at": units.time(begin), "rate": 0.0, "reroute": reroute_s, **where})]
+    if dots:
+        events.append(Event.model_validate({"at": units.time(end), "rate": "full", **where}))
+    return events

@@ -1,0 +1,260 @@
+"""What would this training script do on that cluster: run as it is, on a CPU, as one rank of its world?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from syncline.describe import units
+from syncline.describe.plain import JsonObject
+from syncline.errors import UsageError
+from syncline.fabric import Fabric
+from syncline.preview.child import capture
+from syncline.preview.execute import IGNORES, Executed, execute
+from syncline.preview.exposed import CollectiveUse, collectives, exposed_s
+from syncline.preview.graph import LAUNCH_S, StepGraph, step_graph
+from syncline.preview.holders import PeakMemory, peak_memory
+from syncline.preview.launch import Launch, read_launch
+from syncline.preview.price import Pricer
+from syncline.preview.record import Capture, read_capture
+from syncline.preview.same import differences
+from syncline.preview.what_if import DEFAULT, Alternative, Setting
+from syncline.questions.answer import Answer, Cluster, built
+from syncline.sim.flow.routing import Routing
+from syncline.sim.step.machine import machine_from_fabric
+from syncline.sim.uncertainty import Spread, StepFacets, generation_of, step_spread
+from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
+from syncline.workload.graph import Op
+
+MOST_STAGES = 64
+LAUNCH_BOUND = 4.0
+"""A step of less than so many launches' time a kernel is the host's as much as the GPU's."""
+HOST_50, HOST_90 = 2.0, 3.3
+"""Such steps took 1.0 to 3.0 times the prediction on one H200 (benchmarks/results, preview_real)."""
+HOST_WORDS = "the host launches small kernels, which took up to 3 times as long on an H200"
+
+
+@dataclass(frozen=True, eq=False)
+class PreviewAnswer(Answer):
+    """A step of a script on a cluster: its time, what waits, what fills the memory, and what would change it."""
+
+    fabric: Fabric = field(repr=False)
+    launch: Launch
+    captures: tuple[Capture, ...] = field(repr=False)
+    executed: Executed = field(repr=False)
+    collectives: tuple[CollectiveUse, ...]
+    memory: PeakMemory
+    alternatives: tuple[Alternative, ...]
+    checked: tuple[int, ...] = ()  # other ranks that were run and compared
+    differences: tuple[str, ...] = ()
+
+    @property
+    def step_time_s(self) -> float:
+        return self.executed.step_time_s
+
+    @property
+    def interval_s(self) -> tuple[float, float]:
+        """Return where nine of ten such steps lie."""
+        return self.step_time_s * self.spread.low_90, self.step_time_s * self.spread.high_90
+
+    @property
+    def spread(self) -> Spread:
+        """How far off the step time may be: as the kernel model on published runs, more where the host decides."""
+        gpu = machine_from_fabric(self.fabric).gpu
+        generation = generation_of(gpu.architecture, gpu.vendor)
+        found = step_spread(StepFacets("dense", "plain", generation, "bf16", self.launch.world))
+        if self.step_time_s > LAUNCH_BOUND * LAUNCH_S * self.operations:
+            return found
+        high_50, high_90 = max(found.high_50, HOST_50), max(found.high_90, HOST_90)
+        return replace(found, high_50=high_50, high_90=high_90, unmeasured=(*found.unmeasured, HOST_WORDS))
+
+    @property
+    def operations(self) -> int:
+        """Kernels of one step on the first rank."""
+        first = self.captures[0]
+        return sum(op.kind == "kernel" for op in first.ops[slice(*first.steady[-1])])
+
+    @property
+    def exposed_s(self) -> float:
+        """Return how long the first rank communicates and computes nothing."""
+        return max(exposed_s(self.executed, rank) for rank in range(len(self.captures)))
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest captured rank's memory suffices."""
+        return self.memory.fits
+
+    @property
+    def graph(self) -> StepGraph:
+        return self.executed.graph
+
+    @property
+    def timeline(self) -> Timeline:
+        """What every captured rank does in the two steps."""
+        return _timeline(self.executed)
+
+    def to_json(self) -> JsonObject:
+        first, graph = self.captures[0], self.graph
+        model = {k: v for k, v in first.facts.get("model", {}).items() if k != "shapes"}
+        low, high = self.interval_s
+        return {
+            "cluster": self.fabric.name,
+            "script": self.launch.script,
+            "launcher": self.launch.launcher,
+            "ranks": self.launch.world,
+            "model": model,
+            "optimizer": first.facts.get("optimizer", ""),
+            "torch": first.facts.get("torch", ""),
+            "captured_ranks": [c.rank for c in self.captures],
+            "checked_ranks": list(self.checked),
+            "differences": list(self.differences),
+            "steps": len(first.steady),
+            "operations": self.operations,
+            "step_time_s": self.step_time_s,
+            "interval_s": [low, high],
+            "interval": self.spread.of(self.step_time_s),
+            "flops_per_rank": graph.flops,
+            "exposed_s": self.exposed_s,
+            "kernels_s": graph.prices,
+            "collectives": [use.to_json() for use in self.collectives],
+            "memory": self.memory.to_json(),
+            "what_if": [each.to_json() for each in self.alternatives],
+            "unpriced": [{"name": n, "calls": c, "guessed_s": s} for n, (c, s) in graph.unpriced.items()],
+            "stand_ins": [{"what": w, "value": v, "line": at, "times": n} for w, v, at, n in first.stand_ins],
+            "notes": list(first.notes),
+            "ignores": list(IGNORES),
+        }
+
+
+def preview(
+    cluster: Cluster,
+    command: Sequence[str],
+    *,
+    world: int = 0,
+    what_if: Sequence[str] | None = None,
+    check: int = 0,
+    timeout: str = "10min",
+    memory: str = "16GiB",
+    routing: Routing = "spray",
+    keep: Path | None = None,
+    captured: Path | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> PreviewAnswer:
+    """Run a training command as one rank of its world, without a GPU, and predict its step on a cluster.
+
+    `command` is what would start the job: ["torchrun", "--nnodes", "8", "--nproc-per-node", "8", "train.py"]. Ranks
+    that the first passes activations to are run too (pipeline stages); `check` more are run to see that they do alike.
+    """
+    fabric = built(cluster)
+    machine = machine_from_fabric(fabric)
+    launch = read_launch(command, machine.gpus_per_host, world)
+    if launch.world > fabric.num_gpus * max(machine.gpu.num_dies, 1):
+        raise UsageError(
+            f"the command starts {launch.world:,} ranks, but {fabric.name} has {fabric.num_gpus:,} GPUs.",
+            hint="Name a larger cluster, or start fewer ranks.",
+        )
+    bounds = {"timeout_s": units.time(timeout), "memory_bytes": int(units.size(memory))}
+
+    def run(rank: int, of: Launch = launch) -> Capture:
+        tell(f"running rank {rank} of {of.world:,}")
+        return capture(of, rank, machine.gpu, keep=keep, **bounds)  # type: ignore[arg-type]
+
+    captures = _kept(captured, launch) if captured is not None else _stages(run, launch)
+    others = _others(launch, captures, check)
+    found = [text for rank in others for text in differences(captures, run(rank))]
+    pricer = Pricer(machine)
+    setting = Setting(captures, fabric, pricer, routing)
+    executed = execute(step_graph(captures, pricer), fabric, machine, routing=routing)
+    fullest = max(
+        (peak_memory(c, machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1)) for c in captures),
+        key=lambda m: m.peak_bytes,
+    )
+    changes = DEFAULT if what_if is None and launch.world > 1 else tuple(what_if or ())
+    table = tuple(
+        _world(change, launch, run, fabric, pricer, routing)
+        if change.startswith("world=")
+        else setting.alternative(change)
+        for change in changes
+    )
+    return PreviewAnswer(
+        fabric,
+        launch,
+        captures,
+        executed,
+        collectives(executed),
+        fullest,
+        table,
+        tuple(others),
+        tuple(found),
+    )
+
+
+def _stages(run: Callable[[int], Capture], launch: Launch) -> tuple[Capture, ...]:
+    """Run rank 0 and, one after the other, the ranks that it and they pass activations to."""
+    found = {0: run(0)}
+    while len(found) < MOST_STAGES:
+        wanted = sorted({p for c in found.values() for p in c.peers} - set(found))
+        if not wanted:
+            break
+        found[wanted[0]] = run(wanted[0])
+    return tuple(found[rank] for rank in sorted(found))
+
+
+def _kept(folder: Path, launch: Launch) -> tuple[Capture, ...]:
+    """Return what an earlier preview kept of the same command."""
+    found = tuple(sorted((read_capture(path) for path in folder.glob("rank*.json")), key=lambda c: c.rank))
+    if not found or found[0].world != launch.world:
+        raise UsageError(
+            f"{folder} holds no capture of {launch.world:,} ranks.", hint="Make one with --keep, of the same command."
+        )
+    return found
+
+
+def _others(launch: Launch, captures: tuple[Capture, ...], number: int) -> list[int]:
+    """Return ranks to compare: the last, the middle, and on."""
+    known = {c.rank for c in captures}
+    order = [launch.world - 1, launch.world // 2, launch.world // 4, 1, launch.world // 3]
+    return [rank for rank in dict.fromkeys(order) if rank not in known and rank > 0][:number]
+
+
+def _world(
+    change: str, launch: Launch, run: Callable[..., Capture], fabric: Fabric, pricer: Pricer, routing: Routing
+) -> Alternative:
+    size = change.partition("=")[2]
+    if not size.isdigit() or not 0 < int(size) <= fabric.num_gpus:
+        raise UsageError(
+            f'world= takes a number of ranks up to {fabric.num_gpus:,}, got "{size}".', hint="For example world=64."
+        )
+    other = launch.resized(int(size))
+    captures = _stages(lambda rank: run(rank, other), other)
+    ran = execute(step_graph(captures, pricer), fabric, pricer.machine, routing=routing)
+    return Alternative(change, ran.step_time_s, exposed_s(ran))
+
+
+_KINDS = (SpanKind.COMPUTE, SpanKind.COLLECTIVE, SpanKind.SEND, SpanKind.RECV, SpanKind.OTHER, SpanKind.WAIT)
+
+
+def _timeline(executed: Executed) -> Timeline:
+    from syncline.version import __version__
+
+    graph, work = executed.graph, executed.graph.workload
+    builder = TimelineBuilder(Source(SourceKind.SIMULATED_FLOW, "syncline preview", __version__, ignores=IGNORES), {})
+    names = []
+    for row in range(len(work)):
+        name, source = work.names[int(work.label[row])], int(graph.source[row])
+        captured = graph.captures[int(work.rank[row])]
+        module = captured.words[captured.ops[source].module] if source >= 0 else ""
+        names.append(builder.name(f"{module}: {name}" if module else name))
+    shown = (graph.source >= 0) | (work.kind == Op.WAIT)
+    at = shown.nonzero()[0]
+    builder.add_spans(
+        rank=work.rank[at].astype("int32"),
+        start_s=executed.begin_s[at],
+        end_s=executed.end_s[at],
+        kind=[_KINDS[int(kind)] for kind in work.kind[at]],
+        name=[names[row] for row in at],
+        stream=work.stream[at].astype("int16"),
+        size_bytes=work.size_bytes[at].astype("int64"),
+    )
+    return builder.build()

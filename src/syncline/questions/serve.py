@@ -1,0 +1,54 @@
+"""How should a load be served on a cluster, how long do users wait, and what does a token cost?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from syncline.describe.plain import JsonObject
+from syncline.errors import UsageError
+from syncline.plan.cost import load_assumptions, load_prices
+from syncline.plan.serve import Serving, plan_serving
+from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.step import JobSource, job_of
+
+
+@dataclass(frozen=True, eq=False)
+class ServeAnswer(Answer):
+    """The cheapest way to serve a load within its limits, and the runners-up."""
+
+    result: Serving = field(repr=False)
+
+    def to_json(self) -> JsonObject:
+        return self.result.to_json()
+
+
+def is_serving(job: str) -> bool:
+    """Say whether a job file is of kind serve."""
+    return Path(job).is_file() and job_of(job).kind == "serve"
+
+
+def serve(
+    cluster: Cluster,
+    job: JobSource,
+    *,
+    assumptions: str | Path | None = None,
+    assume: Mapping[str, object] | None = None,
+    prices: str | Path | None = None,
+) -> ServeAnswer:
+    """Plan a serving job: how its replicas are split, how many GPUs they take, how long users wait, what a token costs.
+
+    >>> load = {"rate": 4, "prompt": 1000, "answer": 200}
+    >>> answer = serve("h100-64-rail", {"kind": "serve", "model": "llama3-8b", "load": load})
+    >>> answer.result.best.num_gpus
+    1
+    """
+    described = job_of(job)
+    if described.kind != "serve":
+        raise UsageError(
+            f"{described.name} is a job of kind {described.kind}.", hint="Add `kind: serve` and a `load:`."
+        )
+    assumed, _ = load_assumptions(Path(assumptions) if assumptions else None, dict(assume or {}))
+    table = load_prices(Path(prices)) if prices else None
+    return ServeAnswer(plan_serving(built(cluster), described, assumed, table))

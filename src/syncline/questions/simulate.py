@@ -1,0 +1,268 @@
+"""What does a collective take on a cluster, size by size?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syncline.describe import units
+from syncline.describe.plain import JsonObject
+from syncline.errors import UsageError
+from syncline.fabric import Fabric
+from syncline.program import Placement, place
+from syncline.questions.algorithms import Entry
+from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.packets import PacketQuestion, Shown
+from syncline.schedule import Kind
+from syncline.sim.candidates import NAMES
+from syncline.sim.flow.estimate import Estimate, over_seeds
+from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
+from syncline.sim.sweep import Contest, sizes_between
+
+if TYPE_CHECKING:
+    from syncline.sim.packet import Outcome
+    from syncline.timeline import Timeline
+
+LEVELS = ("analytic", "flow", "packet")
+Sizes = str | int | Sequence[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation(Answer):
+    """A collective on a cluster: one row a size, and what the level that says so ignores."""
+
+    collective: str
+    fabric: Fabric = field(repr=False)
+    num_ranks: int
+    level: str
+    rows: tuple[Mapping[str, Any], ...] = field(repr=False)
+    ignores: tuple[str, ...] = field(repr=False)
+    #: What was asked beyond that, in the words of the command line: routing, transport, seed ...
+    how: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    spread: Mapping[str, Any] | None = field(default=None, repr=False)
+    #: The flows of the largest size, where the level has some.
+    contest: Contest | None = field(default=None, repr=False)
+    largest: Estimate | None = field(default=None, repr=False)
+    packets: Outcome | None = field(default=None, repr=False)
+
+    @property
+    def time_s(self) -> float:
+        """Time of the largest size."""
+        return float(self.rows[-1]["time_s"])
+
+    @property
+    def interval_s(self) -> tuple[float, float] | None:
+        """Where the time of the largest size lies in 9 of 10 cases, where the level says so."""
+        row = self.rows[-1]
+        return (float(row["low_s"]), float(row["high_s"])) if "low_s" in row else None
+
+    @property
+    def limiting_link(self) -> str:
+        """The link that limits the largest size."""
+        return str(self.rows[-1]["limiting_link"])
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm of the largest size."""
+        return str(self.rows[-1]["algorithm"])
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """What every rank and link does at the largest size."""
+        from syncline.sim.flow.chronicle import timeline
+        from syncline.sim.flow.flow import FlowJob, simulate
+
+        if self.packets is not None:
+            from syncline.sim.packet.chronicle import packet_timeline
+
+            return packet_timeline(self.packets)
+        if self.contest is None or self.largest is None:
+            raise UsageError("--algorithm nccl is a cost model without flows: it has no timeline.",
+                             hint="Name a family, or use auto.")  # fmt: skip
+        program = self.contest.at(self.largest).program
+        return timeline(simulate([FlowJob(program, self.largest.size_bytes)], self.contest.network, record=True))
+
+    def to_json(self) -> JsonObject:
+        spread = {} if self.spread is None else {"spread": self.spread}
+        return {"cluster": self.fabric.name, "ranks": self.num_ranks, **_ordered(self), **spread,
+                "collective": self.collective}  # fmt: skip
+
+
+def _ordered(answer: Simulation) -> dict[str, Any]:
+    """Return level and options in the order in which `--json` prints them."""
+    how = dict(answer.how)
+    first = {name: how.pop(name) for name in ("placement",) if name in how}
+    return {**first, "level": answer.level, **how, "ignores": list(answer.ignores), "rows": list(answer.rows)}
+
+
+def simulate(
+    cluster: Cluster,
+    collective: str,
+    size: Sizes = "1KiB..16GiB",
+    *,
+    algorithm: str = "auto",
+    chunks: int = 0,
+    servers: int = 0,
+    colocated: bool = False,
+    level: str = "flow",
+    routing: str = "ecmp",
+    transport: str = "rdma",
+    placement: str = "auto",
+    ranks: int | None = None,
+    seed: int = 0,
+    seeds: int = 0,
+    cross_rail: str = "fabric",
+    packets: PacketQuestion | None = None,
+    calibrate: str | Path | None = None,
+    profile: str | Path | None = None,
+    shown: Shown = lambda words: nullcontext(),
+) -> Simulation:
+    """Say what a collective takes on a cluster, which link limits it, and what the answer ignores.
+
+    `algorithm` is auto (the fastest), nccl, a family, or a file of your own; `chunks` is how many follow each other
+    through its rounds (0: as suits the size).
+
+    >>> answer = simulate("h100-64-rail", "allreduce", "1GiB", ranks=64)
+    >>> answer.num_ranks, answer.time_s > 0, answer.limiting_link != ""
+    (64, True, True)
+    """
+    kind = _kind(collective)
+    asked = packets or PacketQuestion()
+    if level not in LEVELS:
+        raise UsageError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow, packet.")
+    entry = Entry(algorithm, chunks, servers, colocated)
+    entry.check()
+    if calibrate and algorithm != "nccl":
+        raise UsageError("--calibrate fits the model of NCCL.", hint="Add --algorithm nccl.")
+    if profile and (calibrate or algorithm != "nccl"):
+        raise UsageError("--profile calibrates the model of NCCL.",
+                         hint="Leave --calibrate out." if calibrate else "Add --algorithm nccl.")  # fmt: skip
+    if level != "packet" or algorithm == "nccl":
+        asked.refuse("nccl" if algorithm == "nccl" else level)
+    fabric = built(cluster)
+    sizes = read_sizes(size)
+    if algorithm == "nccl":
+        if seeds:
+            raise UsageError("--algorithm nccl is a cost model without flows: it has no seeds.",
+                             hint="Name a family, or use auto.")  # fmt: skip
+        return _nccl(fabric, collective, kind, sizes, ranks, calibrate, profile)
+    placed = place(placement, fabric, ranks)
+    if level == "packet":
+        how = (transport, routing, seed, cross_rail)
+        return _packets(fabric, collective, sizes, placed, entry, how, asked, shown)
+    options = NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail)  # type: ignore[arg-type]
+    network = FlowNetwork(fabric, options)
+    contest = entry.contest(fabric, kind, placed, network)
+    found = [contest.best(s, level) for s in sizes]
+    return Simulation(
+        collective, fabric, placed.num_ranks, level,
+        rows=tuple(estimate.row() for estimate in found),
+        ignores=tuple(dict.fromkeys(text for estimate in found for text in estimate.ignores)),
+        how={"placement": placed.name, "routing": options.routing, "seed": options.seed,
+             "transport": options.transport},
+        spread=_spread(contest, found[-1], network, seeds) if seeds else None,
+        contest=contest, largest=found[-1],
+    )  # fmt: skip
+
+
+def read_sizes(size: Sizes) -> list[int]:
+    """Read "1KiB..16GiB" as sizes that double, one size, or sizes in bytes.
+
+    >>> read_sizes("1KiB..4KiB")
+    [1024, 2048, 4096]
+    """
+    if isinstance(size, int):
+        return [size]
+    if not isinstance(size, str):
+        return list(size)
+    low, dots, high = size.partition("..")
+    return sizes_between(units.size(low), units.size(high)) if dots else [units.size(low)]
+
+
+def _kind(collective: str) -> Kind:
+    if collective not in NAMES:
+        raise UsageError(f'no collective is called "{collective}".', hint=f"One of: {', '.join(NAMES)}.")
+    return NAMES[collective]
+
+
+def _spread(contest: Contest, best: Estimate, network: FlowNetwork, seeds: int) -> dict[str, Any]:
+    program = contest.at(best).program
+    found = over_seeds(program, network, best.size_bytes, range(seeds))
+    return {"size_bytes": best.size_bytes, "algorithm": best.algorithm} | found.to_json()
+
+
+def _packets(
+    fabric: Fabric,
+    collective: str,
+    sizes: list[int],
+    placed: Placement,
+    entry: Entry,
+    how: tuple[str, str, int, str],
+    asked: PacketQuestion,
+    shown: Shown,
+) -> Simulation:
+    from syncline.questions.traffic import packet_rows
+    from syncline.sim.flow.wired import wire
+    from syncline.sim.packet import packet_network
+    from syncline.sim.packet.levels import flow_options, shown_options
+
+    transport, routing, seed, cross_rail = how
+    network = packet_network(fabric)
+    options = asked.options(network, transport, routing, seed, cross_rail=cross_rail)
+    # The flow level beside the packets is that of `simulate` without `--level packet`; the plain one explains the rest.
+    near = FlowNetwork(fabric, shown_options(options, transport, routing))
+    told = entry.contest(fabric, NAMES[collective], placed, near)
+    answers = [told.best(size, "flow") for size in sizes]
+    plain = FlowNetwork(fabric, flow_options(options))
+    names = dict.fromkeys(answer.algorithm for answer in answers)
+    contest = Contest(plain, {name: wire(told.wired[name].program, plain) for name in names}, 0)
+    flows = [replace(contest, chunks=answer.chunks).one(answer.algorithm, answer.size_bytes) for answer in answers]
+    rows, outcome = packet_rows(
+        contest, flows, network, options, asked, shown, [answer.time_s for answer in answers]
+    )  # fmt: skip
+    return Simulation(
+        collective, fabric, placed.num_ranks, "packet",
+        rows=tuple(rows), ignores=tuple(rows[-1]["packet"]["ignores"]),
+        how={"placement": placed.name, "routing": routing, "seed": seed, "transport": options.transport,
+             "asked": asked.shown()},
+        contest=contest, largest=flows[-1], packets=outcome,
+    )  # fmt: skip
+
+
+def _nccl(
+    fabric: Fabric, collective: str, kind: Kind, sizes: list[int], ranks: int | None, log: str | Path | None,
+    profile: str | Path | None,
+) -> Simulation:  # fmt: skip
+    from syncline.sim.nccl.calibrate import calibrate
+    from syncline.sim.nccl.describe import from_fabric
+    from syncline.sim.nccl.measured import read_log, read_text
+    from syncline.sim.nccl.predict import IGNORES, predict
+    from syncline.sim.nccl.wire import wires
+    from syncline.sim.profile import load_profile
+    from syncline.sim.step.machine import machine_from_fabric
+
+    per_host = fabric.num_gpus // fabric.num_hosts
+    if ranks is not None and ranks % per_host:
+        raise UsageError(f"NCCL is modelled on whole hosts of {per_host} GPUs; {ranks} ranks are not.")
+    system = from_fabric(fabric, num_hosts=(ranks or fabric.num_gpus) // per_host)
+    fitted = calibrate(system, read_log(read_text(log), str(log), kind.value)) if log else None
+    if profile:
+        measured = load_profile(profile)
+        measured.check(machine_from_fabric(fabric).gpu.name)
+        fitted = measured.collective(kind.value, system.num_hosts)
+    prediction = predict(system, kind.value, sizes, calibration=fitted)
+    rows = tuple(
+        row
+        | {"wire_Bps": wire.rate_Bps, "limiting_link": wire.link, "utilisation": wire.utilisation}
+        | {"method": "nccl", "exact": False}
+        for row, wire in zip(prediction.rows(), wires(prediction, fabric), strict=True)
+    )
+    return Simulation(
+        collective, fabric, system.num_ranks, "nccl", rows, tuple(IGNORES),
+        how={"assumed": list(prediction.unverified), "interval_basis": list(prediction.basis),
+             "calibrated_on": str(log or profile) if fitted else None},
+    )  # fmt: skip

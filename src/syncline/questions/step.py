@@ -1,0 +1,205 @@
+"""How long is one training step of a job on a cluster, what limits it, and does it fit?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from syncline.describe.mistakes import blamed_on
+from syncline.describe.plain import JsonObject
+from syncline.errors import UsageError
+from syncline.fabric import Fabric
+from syncline.plan.named_job import named_job
+from syncline.questions.answer import Answer, Cluster, built
+from syncline.sim.profile import Profile, load_profile
+from syncline.sim.step import DecodeResult, StepResult, decode_step
+from syncline.sim.step import step as price
+from syncline.sim.step.executed.execute import Executed, execute
+from syncline.sim.step.executed.execute_trace import IGNORES as EXECUTED_IGNORES
+from syncline.sim.step.executed.execute_trace import ExecutedTrace, execute_trace
+from syncline.sim.step.replay import OWN_WORK, replay, unpriced
+from syncline.sim.uncertainty import Spread
+from syncline.timeline import Timeline
+from syncline.workload.job import Job
+from syncline.workload.read_job import load_job
+from syncline.workload.trace import is_trace, read_trace
+
+if TYPE_CHECKING:
+    from syncline.workload.graph import Workload
+
+JobSource = str | Path | Mapping[str, object] | Job
+"""A job file, the name of a job that ships, a description as a mapping, or a Job."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepPrediction(Answer):
+    """One training step: its time, what it waits for, its memory and what limits it."""
+
+    fabric: Fabric = field(repr=False)
+    result: StepResult
+    executed: Executed | None = None  # at flow level, where that was asked for
+    profile: Profile | None = None  # what was measured on this system, where a profile was given
+
+    @property
+    def step_time_s(self) -> float:
+        return self.executed.step_time_s if self.executed else self.result.step_time_s
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest rank's memory suffices."""
+        return self.result.fits
+
+    @property
+    def log_sigma(self) -> float | None:
+        """How sure a calibrated step is: one standard deviation of its logarithm; None without a profile."""
+        if self.profile is None or self.result.case is None:
+            return None
+        return self.profile.steps.log_sigma(self.result.case)
+
+    @property
+    def spread(self) -> Spread:
+        """How far off the step time may be; narrower where a step of this system was measured."""
+        return self.result.spread if self.profile is None else self.result.calibrated_spread
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """What every pipeline stage does."""
+        from syncline.sim.step.spans import step_timeline
+
+        return step_timeline(self.result)
+
+    def to_json(self) -> JsonObject:
+        data = {"cluster": self.fabric.name, "level": "flow" if self.executed else "analytic", **self.result.to_json()}
+        data["profile"] = self._profile()
+        data["interval"] = self.spread.of(self.step_time_s)
+        if self.executed is None:
+            return data
+        faster = self.result.step_time_s / self.executed.step_time_s
+        scaled = {name: data[name] * faster for name in ("tokens_per_s", "tokens_per_s_per_gpu", "mfu")}
+        times = {"analytic_step_time_s": self.result.step_time_s, "step_time_s": self.executed.step_time_s}
+        return data | scaled | times | {"executed": self.executed.to_json()}
+
+    def _profile(self) -> JsonObject | None:
+        """Return what a profile did to the prediction."""
+        if self.profile is None:
+            return None
+        return {
+            "file": self.profile.path, "measured_runs": len(self.profile.measured), "log_sigma": self.log_sigma,
+            "multipliers": asdict(self.profile.steps.multipliers),
+            "remarks": list(self.profile.remarks(self.result.job.precision)),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class DecodePrediction(Answer):
+    """One generated token: its time and what it is made of."""
+
+    result: DecodeResult
+
+    @property
+    def token_time_s(self) -> float:
+        return self.result.token_time_s
+
+    @property
+    def timeline(self) -> Timeline:
+        raise UsageError("a decode step has no timeline to write.", hint="Leave --trace and --html out.")
+
+    def to_json(self) -> JsonObject:
+        return self.result.to_json()
+
+
+@dataclass(frozen=True, eq=False)
+class TracePrediction(Answer):
+    """A traced step with its communication priced on another cluster, beside what was recorded."""
+
+    cluster: str
+    source: str
+    workload: Workload = field(repr=False)
+    recorded: Timeline = field(repr=False)
+    timeline: Timeline = field(repr=False)
+    executed: ExecutedTrace | None = field(default=None, repr=False)  # None: priced by closed forms
+
+    @property
+    def step_time_s(self) -> float:
+        return self.timeline.makespan_s
+
+    def to_json(self) -> JsonObject:
+        return {
+            "cluster": self.cluster, "trace": self.source, "operations": len(self.workload),
+            "ranks": self.workload.num_ranks, "comm_bytes": self.workload.total_bytes(),
+            "recorded_s": self.recorded.makespan_s, "step_time_s": self.timeline.makespan_s,
+            "recorded_exposed_comm_s": float(self.recorded.exposed_s(compute=OWN_WORK).max()),
+            "exposed_comm_s": float(self.timeline.exposed_s(compute=OWN_WORK).max()),
+            "kept_as_recorded": int(unpriced(self.workload).sum()),
+            "level": "flow" if self.executed else "analytic",
+            "collectives": list(self.executed.collectives) if self.executed else [],
+            "ignores": list(EXECUTED_IGNORES if self.executed else self.timeline.source.ignores),
+        }  # fmt: skip
+
+
+def step(
+    cluster: Cluster, job: JobSource, *, level: str | None = None, routing: str = "spray",
+    profile: str | Path | None = None,
+) -> StepPrediction | DecodePrediction | TracePrediction:  # fmt: skip
+    """Predict one training step of a job on a cluster, one token of a decode job, or a traced step.
+
+    `level` is "analytic" (closed forms, a job's default) or "flow" (executed on the fabric, a trace's default);
+    `profile` is a file of what was measured on this system (`calibrate_step`).
+
+    >>> answer = step("h100-64-rail", "llama3-70b")
+    >>> answer.step_time_s > 0, answer.fits
+    (True, False)
+    """
+    if isinstance(job, (str, Path)) and is_trace(Path(job)):
+        if profile is not None:
+            raise UsageError("a trace keeps its compute as measured: --profile is for a job file.",
+                             hint="Leave --profile out.")  # fmt: skip
+        workload = read_trace(Path(job))
+        name = cluster if isinstance(cluster, str) else built(cluster).name
+        on, ran = built(cluster), None
+        if _level(level or "flow") == "flow":
+            ran = execute_trace(workload, on, routing=routing)  # type: ignore[arg-type]
+        times = (ran.start_s, ran.end_s) if ran else None
+        return TracePrediction(
+            str(name), str(job), workload, replay(workload), replay(workload, on, times=times), ran
+        )  # fmt: skip
+    level = _level(level or "analytic")
+    described = job_of(job)
+    fabric = built(cluster)
+    with blamed_on(job if isinstance(job, (str, Path)) else described.name):
+        if described.kind == "serve":
+            raise UsageError("a serving job is planned, not stepped.", hint="Run `syncline plan CLUSTER JOB`.")
+        if described.kind == "decode":
+            if profile is not None:
+                raise UsageError("--profile calibrates training steps, not decode.", hint="Leave --profile out.")
+            return DecodePrediction(decode_step(fabric, described))
+        measured = load_profile(profile) if profile is not None else None
+        constants = measured.steps.constants() if measured is not None else None
+        found = price(fabric, described, constants)
+        if measured is not None:
+            measured.check(found.machine.gpu.name)
+        if level == "analytic":
+            return StepPrediction(fabric, found, profile=measured)
+        executed = execute(fabric, found, constants, routing=routing)  # type: ignore[arg-type]
+        return StepPrediction(fabric, found, executed, measured)
+
+
+def _level(name: str) -> str:
+    if name == "packet":
+        raise UsageError(
+            "a whole step is executed at flow level, not packet by packet.",
+            hint="Use --level flow, then `simulate COLLECTIVE --level packet` for the collective that limits it.",
+        )
+    if name not in ("analytic", "flow"):
+        raise UsageError(f'no level of a step is called "{name}".', hint="One of: analytic, flow.")
+    return name
+
+
+def job_of(job: JobSource) -> Job:
+    """Return the Job of a file, of a name that ships, of a mapping, or the Job itself."""
+    if isinstance(job, Job):
+        return job
+    return named_job(str(job)) if isinstance(job, (str, Path)) else load_job(job)

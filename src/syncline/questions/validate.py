@@ -1,0 +1,79 @@
+"""How far are predictions from published measurements?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from syncline.describe.plain import JsonObject
+from syncline.questions.answer import Answer
+from syncline.validate.collectives import Validation, validate_collectives
+from syncline.validate.training import TrainingValidation, validate_training
+
+SUBJECTS = ("collectives", "training", "intervals")
+
+
+@dataclass(frozen=True, eq=False)
+class CollectiveErrors(Answer):
+    """Errors of predicted collectives by system and size band."""
+
+    validation: Validation = field(repr=False)
+
+    def to_json(self) -> JsonObject:
+        return self.validation.to_json()
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingErrors(Answer):
+    """Errors of predicted training steps by source."""
+
+    validation: TrainingValidation = field(repr=False)
+
+    def to_json(self) -> JsonObject:
+        return self.validation.to_json()
+
+
+@dataclass(frozen=True, eq=False)
+class IntervalErrors(Answer):
+    """How many published measurements lie inside intervals that were made without them, by group."""
+
+    coverage: Mapping[str, JsonObject]
+    num_residuals: int
+    written: tuple[str, ...] = ()
+
+    def to_json(self) -> JsonObject:
+        return {
+            "judged": "each third of the publications by intervals made from the other two, predicted by constants "
+            "that never saw them",
+            "residuals": self.num_residuals, "groups": dict(self.coverage), "written": list(self.written),
+        }  # fmt: skip
+
+
+def intervals(*, anew: bool = False, write: bool = False) -> IntervalErrors:
+    """Say how often intervals hold; `anew` predicts every row again (half a minute), `write` also keeps the tables."""
+    from syncline.validate.intervals import crossed, write_tables
+    from syncline.validate.residuals import all_residuals, stored_residuals
+
+    rows = all_residuals() if anew or write else stored_residuals()
+    written = write_tables(rows) if write else ()
+    return IntervalErrors(crossed(rows), len(rows), tuple(str(path) for path in written))
+
+
+def validate(
+    subject: str, data: str | Path | None = None, systems: str | Path | None = None
+) -> CollectiveErrors | TrainingErrors | IntervalErrors:
+    """Predict every row of a file of published measurements ("collectives" or "training") and say how far off it is.
+
+    "intervals" says how many of all of them lie inside intervals that were made without them.
+    """
+    from syncline.errors import UsageError
+
+    if subject not in SUBJECTS:
+        raise UsageError(f'nothing is published here about "{subject}".', hint=f"One of: {', '.join(SUBJECTS)}.")
+    rows, described = (Path(path) if path else None for path in (data, systems))
+    if subject == "intervals":
+        return intervals()
+    if subject == "collectives":
+        return CollectiveErrors(validate_collectives(rows, described))
+    return TrainingErrors(validate_training(rows, described))

@@ -1,0 +1,88 @@
+"""What is rehearsed: which collectives at which sizes, and a small model that stands in for the real one.
+
+job = load_job("rehearsal.yaml")        # or Job() for the default
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from syncline.codec.names import scheme
+from syncline.describe.document import read_document, read_text
+from syncline.errors import DescriptionError, SynclineError
+from syncline.fabric.topology.network import Size, Strict
+from syncline.sim.emulate.host_fit import BOUNDS
+
+GUIDE = "docs/guides/rehearse.md"
+PLAIN = "ddp"
+
+
+class Model(Strict):
+    """A byte-level GPT: small enough for ranks that share a few cores, real enough to have a loss."""
+
+    width: int = Field(default=256, ge=32, le=4096)
+    depth: int = Field(default=4, ge=1, le=64)
+    batch: int = Field(default=2, ge=1, le=1024)
+    length: int = Field(default=64, ge=8, le=4096)
+
+
+class RehearsalJob(Strict):
+    """Everything a rehearsal runs; the sizes that are scored must not be those it was calibrated on."""
+
+    algorithms: tuple[str, ...] = ("ring", "halving-doubling", "direct", "tree", "hierarchical")
+    sizes: tuple[Size, ...] = (1 << 18, 1 << 20, 1 << 22)
+    calibrate_on: tuple[Size, ...] = (1 << 19, 1 << 21)
+    repeats: int = Field(default=5, ge=3, le=100)
+    model: Model = Model()
+    synchronisations: tuple[str, ...] = (PLAIN, "bf16", "int8", "sign", "topk:keep=0.01+int8")
+    steps: int = Field(default=6, ge=2, le=10_000)
+    train_steps: int = Field(default=20, ge=0, le=100_000)
+
+    @field_validator("synchronisations")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            return tuple(name if name == PLAIN else scheme(name).name for name in names)
+        except SynclineError as error:
+            raise ValueError(error.message) from None
+
+    @model_validator(mode="after")
+    def _apart(self) -> RehearsalJob:
+        both = sorted(set(self.sizes) & set(self.calibrate_on))
+        if both:
+            raise ValueError(f"{both[0]} bytes is calibrated on and scored; a prediction needs a size of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _enough(self) -> RehearsalJob:
+        num_points = len(self.algorithms) * len(self.calibrate_on)
+        if num_points < len(BOUNDS):
+            raise ValueError(
+                f"{len(self.algorithms)} algorithms at {len(self.calibrate_on)} calibrate_on sizes are {num_points} "
+                f"measurements, and calibration fits {len(BOUNDS)} costs; add sizes to calibrate_on, or algorithms"
+            )
+        return self
+
+
+def load_job(source: str | os.PathLike[str] | None) -> RehearsalJob:
+    """Return the job of a file, or the default."""
+    if source is None:
+        return RehearsalJob()
+    path = Path(source)
+    document = read_document(read_text(path), str(path))
+    try:
+        return RehearsalJob.model_validate(document.data)
+    except ValidationError as error:
+        raise _problem(document, error) from None
+
+
+def _problem(document: Any, error: ValidationError) -> DescriptionError:
+    first = max(error.errors(), key=lambda problem: len(problem["loc"]))
+    message = str(first["msg"]).removeprefix("Value error, ").removesuffix(".")
+    if first["type"] == "extra_forbidden":
+        message = f'unknown key "{first["loc"][-1]}"'
+    return DescriptionError(f"{message}.", where=document.where(tuple(first["loc"])), hint=f"See {GUIDE} for the keys.")

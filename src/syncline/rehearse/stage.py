@@ -1,0 +1,201 @@
+"""Where a rehearsal's ranks run: the hosts of a lab, or processes over loopback that the runtime itself slows down.
+
+with open_lab("cluster.yaml") as stage:                  # or open_loopback
+    answer = stage.run("worker", {"operations": [...]}, timeout_s=900)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from syncline.describe import units
+from syncline.errors import BenchError
+from syncline.fabric import Fabric, load
+from syncline.lab import Lab, Profile, Recording, draft
+from syncline.lab.profile import DEFAULT
+from syncline.program import Placement, place
+from syncline.rehearse.wiring import rates_out, wiring_of, wiring_of_rates
+from syncline.sim.emulate.emulation import Wiring
+
+LOOPBACK_IGNORES = "only what each rank sends is limited: switches, the receiving side and latency are not emulated"
+_LOOK_S = 0.05
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A rank that did not end well."""
+
+    rank: int
+    exit_code: int
+    stderr: str
+
+
+@dataclass(frozen=True, eq=False)
+class Stage(ABC):
+    """Ranks that can be given orders, with what is needed to predict what they do."""
+
+    cluster: str
+    placement: Placement
+    wiring: Wiring
+    scale: float
+    notes: tuple[str, ...]
+    folder: Path
+
+    is_loopback = False
+
+    def run(self, module: str, order: Mapping[str, Any], timeout_s: float) -> Any:
+        """Give every rank an order and return what rank 0 wrote."""
+        paper, answer = self.folder / "order.json", self.folder / "answer.json"
+        given = {"cluster": self.cluster, "ranks": self.placement.num_ranks, "send_Bps": self.send_Bps(), **order}
+        paper.write_text(json.dumps(given), "utf-8")
+        answer.unlink(missing_ok=True)
+        command = [sys.executable, "-m", f"syncline.rehearse.{module}", str(paper), str(answer)]
+        try:
+            failed = self._start(command, timeout_s)
+        except TimeoutError:
+            raise BenchError(f"the ranks of the rehearsal were not done after {timeout_s:.0f} s.") from None
+        if failed is None and not answer.exists():
+            failed = Failed(0, 0, "It wrote no answer.")
+        if failed is not None:
+            raise BenchError(f"rank {failed.rank} of the rehearsal failed with status {failed.exit_code}.",
+                             detail=failed.stderr[-1500:])  # fmt: skip
+        return json.loads(answer.read_text("utf-8"))
+
+    def send_Bps(self) -> list[float] | None:
+        """Return the rate to which each rank must hold itself; None where the network does it."""
+        return None
+
+    def counters(self) -> AbstractContextManager[Recording | None]:
+        """Return a recording of what links carry; nothing is recorded where nobody counts."""
+        return nullcontext()
+
+    @abstractmethod
+    def _start(self, command: Sequence[str], timeout_s: float) -> Failed | None:
+        """Run a command once a rank and wait; returns the rank that failed first, if any did."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabStage(Stage):
+    """The hosts of an open lab, one rank each."""
+
+    lab: Lab
+
+    def counters(self) -> AbstractContextManager[Recording | None]:
+        """Return a recording of every link of the lab."""
+        return self.lab.counters()
+
+    def _start(self, command: Sequence[str], timeout_s: float) -> Failed | None:
+        result = self.lab.run(command, timeout_s=timeout_s, num_ranks=self.placement.num_ranks)
+        if not result.exit_code:
+            return None
+        rank = next((rank for rank in result.ranks if rank.exit_code), result.ranks[0])
+        return Failed(rank.rank or 0, rank.exit_code, rank.stderr)
+
+
+@dataclass(frozen=True, eq=False)
+class LoopbackStage(Stage):
+    """Processes of this machine over loopback; each holds what it sends to the rate of its host's NIC."""
+
+    is_loopback = True
+
+    def send_Bps(self) -> list[float] | None:
+        """Return the rate of every rank."""
+        return [float(rate) for rate in self.wiring.rate_Bps]
+
+    def _start(self, command: Sequence[str], timeout_s: float) -> Failed | None:
+        port, size = _free_port(), self.placement.num_ranks
+        files = [(self.folder / f"stderr-{rank}").open("w+b") for rank in range(size)]
+        processes = [
+            subprocess.Popen(command, env=_environment(rank, size, port), stdout=subprocess.DEVNULL, stderr=file)  # noqa: S603
+            for rank, file in enumerate(files)
+        ]
+        try:
+            rank = _first_failure(processes, time.monotonic() + timeout_s)
+            if rank is None:
+                return None
+            files[rank].seek(0)
+            return Failed(rank, processes[rank].returncode, files[rank].read().decode(errors="replace"))
+        finally:
+            for process, file in zip(processes, files, strict=True):
+                process.kill()
+                process.wait()
+                file.close()
+
+
+@contextmanager
+def open_lab(
+    cluster: str, *, scale: float | None = None, hosts: int | None = None, profile: Profile = DEFAULT
+) -> Iterator[LabStage]:
+    """Build the lab of a cluster, with a folder for orders and answers; both are gone afterwards."""
+    fabric = load(cluster)
+    with tempfile.TemporaryDirectory() as folder, Lab(fabric, scale=scale, hosts=hosts, profile=profile) as lab:
+        seats = _seats(fabric, len(lab.host_names))
+        yield LabStage(_absolute(cluster), seats, wiring_of(lab), lab.blueprint.scale, lab.notes, Path(folder), lab)
+
+
+@contextmanager
+def open_loopback(
+    cluster: str, *, scale: float | None = None, hosts: int | None = None, why: str = ""
+) -> Iterator[Stage]:
+    """Make ready what ranks over loopback need; `why` says why there is no lab, where one was wanted."""
+    fabric = load(cluster)
+    blueprint = draft(fabric, scale=scale, hosts=hosts)
+    rates = rates_out(blueprint)
+    limit = units.show_rate(min(rates.values()))
+    notes = (*([f"no lab can be made here: {why.rstrip('.')}"] if why else []),
+             f"ranks talk over loopback, each held to {limit} by the runtime itself; {LOOPBACK_IGNORES}")  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        seats = _seats(fabric, len(rates))
+        yield LoopbackStage(
+            _absolute(cluster), seats, wiring_of_rates(rates), blueprint.scale, notes, Path(folder)
+        )  # fmt: skip
+
+
+def _absolute(cluster: str) -> str:
+    path = Path(cluster)
+    return str(path.resolve()) if path.exists() else cluster
+
+
+def _seats(fabric: Fabric, num_hosts: int) -> Placement:
+    """Return one rank a host, in the order of hosts."""
+    return place("spread", fabric, num_hosts)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _environment(rank: int, size: int, port: int) -> dict[str, str]:
+    """Return what a rank finds beside what is here: torchrun's variables, and one thread, as in a lab."""
+    values = {
+        "RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0",
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+    }  # fmt: skip
+    return os.environ | {name: str(value) for name, value in values.items()}
+
+
+def _first_failure(processes: Sequence[subprocess.Popen[bytes]], until_s: float) -> int | None:
+    """Wait until all have ended, or one has failed: its number; TimeoutError when it takes too long."""
+    while True:
+        codes = [process.poll() for process in processes]
+        failed = next((rank for rank, code in enumerate(codes) if code), None)
+        if failed is not None or None not in codes:
+            return failed
+        if time.monotonic() > until_s:
+            raise TimeoutError("the ranks of the rehearsal still run")
+        time.sleep(_LOOK_S)

@@ -1,0 +1,106 @@
+"""What each rank of a rehearsed training runs: a small GPT under several synchronisations, and what its work costs.
+
+python -m syncline.rehearse.training ORDER RESULT        (rank 0 writes RESULT)
+
+Times of work are the thread's own processor time, so that they do not depend on who else wanted the processor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from syncline.describe.plain import JsonObject
+from syncline.errors import BenchError
+from syncline.program.overlap import Work
+from syncline.program.pieces import piece_sizes
+from syncline.rehearse.worker import everyone, own_rate, run_once
+from syncline.runtime.group import Group
+from syncline.runtime.launch import detect
+from syncline.runtime.rehearsal import Moment, Trainer, codec_of, network_time, post_time, stage_times
+
+
+def work(order: JsonObject, group: Group) -> JsonObject:
+    """Measure what the work costs, then train under each synchronisation in turn.
+
+    Processors are not always as fast, nor always ours: the work is measured before and after each synchronisation.
+    """
+    limit = own_rate(order, group)
+    trainer = Trainer(order["model"], rank=group.rank, send_Bps=limit)
+    shown: JsonObject = {"programs": run_once(order, group)}
+    first = trainer.work(group)
+    costs = {**network_time(group, int(order.get("probe_bytes", 8 << 20))), "post_s": post_time(group)}
+    codecs = {}
+    for name in order["synchronisations"]:
+        codec = codec_of(name, limit)
+        if codec is not None:
+            codecs[name] = _codec_costs(trainer, codec, first.work.elements, group)
+    rows = []
+    moments = [_everyones(first, group), _everyones(trainer.work(group), group)]
+    for name in order["synchronisations"]:
+        began = time.monotonic()
+        steps = trainer.train(name, int(order["steps"]), int(order.get("warm_up", 3)))
+        shown["training_s"] = [began, time.monotonic()]
+        # Who begins a step early waits the longer in it; the mean over the ranks is what a step adds to the run.
+        times = group.numbers(steps.times_s).mean(axis=0).tolist()
+        loss = group.numbers(steps.losses).mean(axis=0)
+        moments.append(_everyones(trainer.work(group), group))
+        rows.append({
+            "synchronisation": name, "times_s": times, "step_s": statistics.median(times),
+            "losses": loss.tolist(), "wire_bytes": steps.wire_bytes, "work": _between(moments[-2:]),
+            "processor_s": float(group.numbers([steps.processor_s]).mean()),
+        })  # fmt: skip
+        shown["step"] = everyone(steps.timeline, group)
+    # What codecs and messages cost was measured between the first two moments.
+    return {"costs": costs, "work": _between(moments[:2]), "elements": list(first.work.elements), "codecs": codecs,
+            "rows": rows, "shown": shown}  # fmt: skip
+
+
+def _everyones(own: Moment, group: Group) -> Moment:
+    """Return the work on average over the ranks."""
+    row = [own.work.forward_s, *own.work.backward_s, own.work.optimizer_s]
+    forward, *backward, last = group.numbers(row).mean(axis=0).tolist()
+    return Moment(Work(forward, tuple(backward), own.work.elements, last), own.cores)
+
+
+def _between(moments: Sequence[Moment]) -> JsonObject:
+    """Return what the work was between two moments: their mean."""
+    before, after = (moment.work for moment in moments)
+    backward = [statistics.fmean(pair) for pair in zip(before.backward_s, after.backward_s, strict=True)]
+    # With fewer ranks than processors each has one to itself, however many there are.
+    cores = max(1.0, min(float(os.cpu_count() or 1), statistics.fmean(moment.cores for moment in moments)))
+    return {
+        "forward_s": (before.forward_s + after.forward_s) / 2, "backward_s": backward,
+        "optimizer_s": (before.optimizer_s + after.optimizer_s) / 2, "cores": cores,
+    }  # fmt: skip
+
+
+def _codec_costs(trainer: Trainer, codec: str, buckets: Sequence[int], group: Group) -> JsonObject:
+    """Return what a codec costs in each piece, and the optimizer after it, on average over the ranks."""
+    sizes = sorted({size for elements in buckets for size in piece_sizes(elements)})
+    stages = stage_times(codec, sizes, group.size)
+    rows = [seconds for each in stages for seconds in (each.send_s, each.reduce_s, each.collect_s)]
+    *means, optimizer_s = group.numbers([*rows, trainer.optimizer_time(codec)]).mean(axis=0).tolist()
+    pieces = [[size, *means[3 * k : 3 * k + 3]] for k, size in enumerate(sizes)]
+    return {"pieces": pieces, "optimizer_s": optimizer_s}
+
+
+def main(arguments: list[str]) -> None:
+    """Join the group that the environment describes, work, and let rank 0 write the result."""
+    launch = detect(os.environ)
+    if launch is None or len(arguments) != 2:
+        raise BenchError("a rehearsal's rank is started by the lab, with an order and a place for its result.")
+    with Group.join(launch, backend="gloo") as group:
+        began = time.monotonic()
+        found = work(json.loads(Path(arguments[0]).read_text("utf-8")), group)
+        if group.rank == 0:
+            Path(arguments[1]).write_text(json.dumps({**found, "took_s": time.monotonic() - began}), "utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,87 @@
+"""What each rank of a rehearsal runs: the operations of an order, one after the other, timed from a common start.
+
+python -m syncline.rehearse.worker ORDER RESULT        (rank 0 writes RESULT)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from syncline.bench.sweep import program_of
+from syncline.describe.plain import JsonObject
+from syncline.errors import BenchError
+from syncline.fabric import load
+from syncline.program import place
+from syncline.rehearse.shown import COLUMNS, Row
+from syncline.runtime.execute.executor import Executor
+from syncline.runtime.execute.record import gather
+from syncline.runtime.execute.trial import measure, once
+from syncline.runtime.group import Group
+from syncline.runtime.launch import detect
+from syncline.schedule import Kind
+from syncline.timeline import Timeline
+from syncline.timeline.spans import RULES, Spans
+
+
+def work(order: JsonObject, group: Group) -> list[JsonObject]:
+    """Do everything in the order and return a row an operation."""
+    placement = place("spread", load(order["cluster"]), int(order["ranks"]))
+    rows = []
+    with Executor(group, send_Bps=own_rate(order, group)) as executor:
+        for item in order["operations"]:
+            program = program_of(item["algorithm"], Kind(item["kind"]), placement, group.backend)
+            trial = measure(executor, program, int(item["size_bytes"]), warm_up=2, repeats=int(item["repeats"]))
+            times = trial.rank_s.max(axis=0)
+            rows.append({**item, "times_s": times.tolist(), "num_wrong": trial.num_wrong})
+    return rows
+
+
+def run_once(order: JsonObject, group: Group) -> list[JsonObject]:
+    """Run every program of an order once more, after a warm-up; returns its start and the spans of all ranks."""
+    items = order.get("programs", ())
+    if not items:
+        return []
+    placement = place("spread", load(order["cluster"]), int(order["ranks"]))
+    found = []
+    with Executor(group, send_Bps=own_rate(order, group)) as executor:
+        for item in items:
+            program = program_of(item["algorithm"], Kind(item["kind"]), placement, group.backend)
+            start_s, timeline = once(executor, program, int(item["size_bytes"]))
+            found.append({"start_s": start_s, "rows": everyone(timeline, group, start_s)})
+    return found
+
+
+def everyone(timeline: Timeline, group: Group, origin_s: float = 0.0) -> list[Row]:
+    """Return the spans of all ranks as rows, on every rank; names, which each rank numbers in its way, are left out."""
+    columns = {rule.name: timeline.spans.column(rule.name) for rule in RULES}
+    nameless = Spans(**columns | {"name": np.zeros(len(timeline.spans), np.int32)})
+    spans = gather(Timeline(timeline.source, nameless, ("",)), group).spans
+    rank, kind, start, end, *rest = (spans.column(name) for name in COLUMNS)
+    columns_of = (rank, kind, start + origin_s, end + origin_s, *rest)
+    return list(zip(*(column.tolist() for column in columns_of), strict=True))
+
+
+def own_rate(order: JsonObject, group: Group) -> float | None:
+    """Return the rate that an order holds this rank to; None: the network limits it."""
+    rates = order.get("send_Bps")
+    return float(rates[group.rank]) if rates else None
+
+
+def main(arguments: list[str]) -> None:
+    """Join the group that the environment describes, work, and let rank 0 write the result."""
+    launch = detect(os.environ)
+    if launch is None or len(arguments) != 2:
+        raise BenchError("a rehearsal's rank is started by the lab, with an order and a place for its result.")
+    with Group.join(launch, backend="gloo") as group:
+        rows = work(json.loads(Path(arguments[0]).read_text("utf-8")), group)
+        if group.rank == 0:
+            Path(arguments[1]).write_text(json.dumps(rows), "utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,113 @@
+"""The first page of a plan's report, for the person who pays: cost, date, risk, recommendation and alternatives."""
+
+from __future__ import annotations
+
+from html import escape
+
+from syncline.describe import units
+from syncline.plan.answer import PlanResult
+from syncline.plan.decide.forecast import Forecast, Swing
+from syncline.plan.decide.prospects import LIKELY, Option, Prospects
+from syncline.report.chart.tornado import tornado_svg
+from syncline.report.text.plan import do_first
+from syncline.report.text.run import advice, cost_words, end_words, sure, verdict
+
+MOST_OPTIONS, MOST_BARS = 7, 9
+
+
+def decision_section(answer: PlanResult) -> str:
+    """Return the answer about the run, one printed page; empty where the job does not say what it is for."""
+    if answer.run is None:
+        return ""
+    run, f = answer.run, answer.run.now.forecast
+    first = "".join(f"<li>{escape(text.partition('. ')[2] or text)}</li>" for text in do_first(answer))
+    return (
+        f'<section class="decision"><h1>{escape(_title(answer))}</h1>{_cards(f)}'
+        f'<p class="lead"><b>Recommendation:</b> {escape(advice(run))}.</p>'
+        f"<h2>Alternatives</h2>{_options(run)}"
+        f'<h2>What to do first</h2><ul class="plain">{first}</ul>{_taken(answer)}</section>'
+        f'<section class="decision"><h2>How far the cost moves with each assumption</h2>{_tornado(f)}'
+        f"{_sources(f)}</section>"
+    )
+
+
+def _title(answer: PlanResult) -> str:
+    p = answer.best
+    tokens = units.show_count(answer.question.job.tokens or 0.0)
+    return f"{p.model}, {tokens} tokens on {p.num_gpus:,} {p.gpu}"
+
+
+def _cards(f: Forecast) -> str:
+    cards = [
+        (units.show_money(f.usd), f"the run; nine of ten cases: {cost_words(f).partition('(')[2].rstrip(')')}"),
+        (str(f.end) if f.end is not None else f"{f.days:,.0f} days", end_words(f)),
+    ]
+    if f.chance_deadline is not None:
+        cards.append((sure(f.chance_deadline), f"deadline {f.goal.deadline}: {verdict(f.chance_deadline)}"))
+    if f.chance_budget is not None:
+        budget = units.show_money(f.goal.budget or 0.0)
+        cards.append((sure(f.chance_budget), f"budget {budget}: {verdict(f.chance_budget)}"))
+    cards.append((f"{f.goodput:.1%}", f"goodput: {f.interruptions:,.0f} interruptions expected"))
+    inner = "".join(f'<div class="card"><b>{escape(b)}</b><span>{escape(s)}</span></div>' for b, s in cards)
+    return f'<div class="cards">{inner}</div>'
+
+
+def _options(run: Prospects) -> str:
+    pool = (*run.options, *run.larger)
+    ranked = sorted(pool, key=lambda o: (o is not run.now, not o.meets, -round(o.forecast.chance, 2), o.forecast.usd))
+    rows = "".join(_option(option, option is run.now) for option in ranked[:MOST_OPTIONS])
+    heads = "".join(f"<th>{head}</th>" for head in ("days", "cost", "deadline", "budget", "to buy first"))
+    note = f"Bold: at least {LIKELY:.0%} likely to keep deadline and budget. Days and cost with nine of ten cases."
+    return f'<table><thead><tr><th class="t">option</th>{heads}</tr></thead>{rows}</table><p class="note">{note}</p>'
+
+
+def _option(option: Option, now: bool) -> str:
+    f = option.forecast
+    name = f"{option.num_gpus:,} GPUs, {option.basis}" + (" (as planned)" if now else "")
+    days = f"{f.days:,.0f} <span class='note'>{f.days_90[0]:,.0f}&ndash;{f.days_90[1]:,.0f}</span>"
+    low, high = (units.show_money(value) for value in f.usd_90)
+    cost = f"{units.show_money(f.usd)} <span class='note'>{low}&ndash;{high}</span>"
+    chances = "".join(f"<td>{'' if c is None else sure(c)}</td>" for c in (f.chance_deadline, f.chance_budget))
+    buy = units.show_money(option.capital_usd) if option.capital_usd else ""
+    tag = "b" if option.meets else "span"
+    named = f'<td class="t"><{tag}>{escape(name)}</{tag}></td>'
+    return f"<tr>{named}<td>{days}</td><td>{cost}</td>{chances}<td>{buy}</td></tr>"
+
+
+def _taken(answer: PlanResult) -> str:
+    if not answer.assumed:
+        return ""
+    items = "".join(f"<li>{escape(text)}</li>" for text in answer.assumed)
+    return f'<p><b>Not said in the cluster file, and assumed:</b></p><ul class="plain">{items}</ul>'
+
+
+def _tornado(f: Forecast) -> str:
+    widest = [s for s in f.swings if abs(s.usd[1] - s.usd[0]) > 0.001 * f.usd][:MOST_BARS]
+    rows = [(s.input.words, *s.usd) for s in widest]
+    return tornado_svg(rows, f.usd, units.show_money, "how far the cost of the run moves with each assumption")
+
+
+def _sources(f: Forecast) -> str:
+    rows = "".join(_source(f, swing) for swing in f.swings)
+    heads = "".join(f"<th>{head}</th>" for head in ("value", "range", "cost", "days"))
+    return (
+        f'<table class="sources"><thead><tr><th class="t">assumption</th>{heads}<th class="t">source</th></tr></thead>'
+        f"{rows}</table><p class='note'>Each alone, from one end of its range (eight of ten cases) to the other.</p>"
+    )
+
+
+def _source(f: Forecast, swing: Swing) -> str:
+    i = swing.input
+    moves = [f"{value / f.usd - 1:+.1%}" for value in swing.usd]
+    days = [f"{value - f.days:+.1f}" for value in swing.days]
+    exact = i.low == i.high
+    return (
+        f'<tr><td class="t">{escape(i.words)}</td><td>{_number(i.value)}&nbsp;{escape(i.unit)}</td>'
+        f"<td>{'as given' if exact else f'{_number(i.low)}&ndash;{_number(i.high)}'}</td>"
+        f"<td>{'' if exact else '<br>'.join(moves)}</td><td>{'' if exact else '<br>'.join(days)}</td>"
+        f'<td class="t note">{escape(i.source)}</td></tr>'
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

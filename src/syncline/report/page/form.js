@@ -1,0 +1,66 @@
+"use strict";
+const at = (id) => document.getElementById(id);
+let turn = 0, timer = 0;
+
+function choices() {
+  const found = {};
+  for (const field of at("form").elements) {
+    if (!field.name) continue;
+    found[field.name] = field.type === "number" ? Number(field.value) : field.value;
+  }
+  return found;
+}
+
+async function ask(path, body) {
+  const response = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body });
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.error || response.statusText);
+  return answer;
+}
+
+function offer(files) {
+  at("files").replaceChildren(...Object.entries(files).map(([name, text]) => {
+    const link = document.createElement("a");
+    link.href = "data:text/plain;charset=utf-8," + encodeURIComponent(text);
+    link.download = name;
+    link.textContent = name;
+    return link;
+  }));
+}
+
+function seconds(s) { return s >= 1 ? s.toFixed(2) + " s" : (1000 * s).toFixed(1) + " ms"; }
+
+async function refresh() {
+  const mine = ++turn, body = JSON.stringify(choices());
+  if (!at("form").checkValidity()) { at("state").textContent = "one of the numbers is out of range"; return; }
+  at("state").textContent = "drawing …";
+  try {
+    const cluster = await ask("api/cluster", body);
+    if (mine !== turn) return;
+    at("cluster").textContent = cluster.text;
+    at("cost").textContent = cluster.cost;
+    at("picture").src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(cluster.svg);
+    offer(cluster.files);
+    at("state").textContent = "planning …";
+    const plan = await ask("api/plan", body);
+    if (mine !== turn) return;
+    const best = plan.best;
+    at("headline").textContent = seconds(best.step_time_s) + " a step, " +
+      Math.round(best.tokens_per_s).toLocaleString("en") + " tokens/s";
+    at("plan").textContent = plan.text;
+    offer({ ...cluster.files, "plan.json": JSON.stringify(plan.plan, null, 1) });
+    at("error").hidden = true;
+    at("state").textContent = "done";
+  } catch (error) {
+    if (mine !== turn) return;
+    at("headline").textContent = "";
+    at("plan").textContent = "";
+    at("error").textContent = error.message;
+    at("error").hidden = false;
+    at("state").textContent = "no answer";
+  }
+}
+
+at("form").addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(refresh, 400); });
+at("form").addEventListener("submit", (event) => event.preventDefault());
+refresh();

@@ -1,0 +1,52 @@
+"""Clusters side by side as one table, ties marked; a sweep with a bar a value."""
+
+from __future__ import annotations
+
+from syncline.describe import units
+from syncline.plan.decide.side_by_side import SURE, ClusterComparison, ComparedCluster
+from syncline.report.text.plan import folded, per_million
+
+_BAR = 24
+
+
+def cluster_lines(found: ClusterComparison) -> list[str]:
+    """Return the table and what to read from it."""
+    wide = max(len(row.name) for row in found.rows)
+    runs = any(row.run is not None for row in found.rows)
+    head = f"  {'':<{wide}}  {'GPUs':>6} {'step':>9} {'tokens/s':>11} {'MFU':>6} {'waits':>6}"
+    head += f" {'$/GPU-h':>8} {'$/M tokens':>10}"
+    head += f" {'days':>6} {'run cost':>9}" if runs else ""
+    lines = [found.question, "", head + ("  tokens/s" if found.swept else "")]
+    most = max(row.tokens_per_s for row in found.rows)
+    for row in found.rows:
+        text = _row(row, wide, runs)
+        lines.append(text + (f"  {'#' * max(1, round(_BAR * row.tokens_per_s / most))}" if found.swept else ""))
+    lines += [f"  {name:<{wide}}  left out: {why}" for name, why in found.left_out]
+    said = [f"  {verdict(found)}", *(f"  assumed: {note}" for note in found.notes)]
+    ties = f"  = within what the step model can tell from the cheapest (under {SURE:.0%} sure which is cheaper)"
+    lines += ["", *said, *([ties] if any(row.tied for row in found.rows) else [])]
+    return [
+        part for line in lines[:1] + lines[1:] for part in (folded(line) if line.startswith("  assumed") else [line])
+    ]
+
+
+def verdict(found: ClusterComparison) -> str:
+    """Return which is cheapest, which is fastest, and which are ties."""
+    cheap, fast = found.cheapest, found.fastest
+    words = f"cheapest: {cheap.name} ({cheap.basis})"
+    tied = [row.name for row in found.rows if row.tied]
+    words += f", tied with {', '.join(tied)}" if tied else ""
+    return f"{words}; fastest: {fast.name}"
+
+
+def _row(row: ComparedCluster, wide: int, runs: bool) -> str:
+    price = f"{row.usd_per_gpu_hour:.2f}" if row.usd_per_gpu_hour is not None else "n/a"
+    token = per_million(row.cost_per_token_usd).removeprefix("$") if row.cost_per_token_usd is not None else "n/a"
+    mark = "=" if row.tied else " "
+    text = (
+        f"{mark:>1} {row.name:<{wide}}  {row.num_gpus:>6,} {units.show_time(row.step_time_s):>9} "
+        f"{row.tokens_per_s:>11,.0f} {row.mfu:>6.1%} {row.exposed_share:>6.1%} {price:>8} {token:>10}"
+    )
+    if runs and row.run is not None:
+        text += f" {row.run.days:>6,.0f} {units.show_money(row.run.usd):>9}"
+    return text

@@ -1,0 +1,241 @@
+"""A cost statement as one screen of text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+
+from syncline.describe import units
+from syncline.plan.cost.assumptions import Assumption
+from syncline.plan.cost.break_even import BreakEven
+from syncline.plan.cost.owning import Owning
+from syncline.plan.cost.statement import IGNORES, Charge, Statement
+from syncline.report.text.fabric import columns
+from syncline.report.text.interval import between
+from syncline.sim.uncertainty import price_spread
+
+_WRAP = 107
+
+
+def headline(account: Statement) -> list[str]:
+    """Return what it is and the answer in two sentences."""
+    models = " + ".join(f"{count:,} {gpu}" for gpu, count in account.gpus.items())
+    lines = [f"{account.name}: {models} in {account.owned.num_hosts:,} hosts", ""]
+    sure = price_spread().of(account.owned.usd_per_gpu_hour)
+    known = f"an owned GPU-hour, {between(sure, _cents)}; from {sure['basis']}"
+    return [*lines, *wrapped("answer", _answer(account)), *wrapped("interval", known)]
+
+
+def comparison_table(account: Statement) -> Table:
+    """Return owning against every cloud: price, saving, and where it breaks even."""
+    a = account.owned.assumptions
+    heads = ("", "$ a GPU-hour", "owning saves", "cheaper above", "after", "price of")
+    table = columns([], heads, right=(1, 2, 3, 4))
+    owned = f"owned, {a.years:g} years, {a.utilisation:.0%} used"
+    table.add_row(owned, _cents(account.owned.usd_per_gpu_hour), "", "", "", "the assumptions below")
+    for point in account.break_evens:
+        table.add_row(point.quote.label, *_against(point, a.utilisation))
+    return table
+
+
+def money_table(account: Statement) -> Table:
+    """Return where the money of an owner goes, with what each line follows from."""
+    owned, a = account.owned, account.owned.assumptions
+    left = f"over {a.years:g} years" + (f", resold at {a.resale:.0%}" if a.resale else "")
+    why = {
+        "hosts": f"{units.show_money(owned.hosts_usd)} {left}",
+        "network": f"{units.show_money(owned.network_usd)} {left}: {owned.network_share_of_capital:.0%} of capital, "
+        f"{owned.network_share_with_nics:.0%} with NICs, {owned.network_share_of_total:.0%} of all with its upkeep",
+        "financing": f"{a.financing_rate:.1%} a year",
+        "maintenance": f"{a.maintenance_rate:.1%} of capital a year",
+        "facility": f"{units.show_power(owned.rated_power_w)} x ${a.facility_usd_per_kW:,.0f}/kW over "
+        f"{a.facility_years:g} years; {_racks(owned)}",
+        "racks": f"{owned.num_racks:,} racks x ${a.rack_usd_per_month:,.0f} a month",
+        "power": f"{units.show_power(owned.mean_power_w)} on average x PUE {a.pue:g} x ${a.power_usd_per_kWh:g}/kWh",
+        "wan": f"lines between sites, ${a.wan_usd_per_Gbps_month:g} per Gb/s and month unless stated",
+        "people": f"{owned.num_ftes:.1f} people x {units.show_money(a.fte_usd_per_year)}, "
+        f"one for {a.hosts_per_fte:g} hosts",
+    }
+    total = owned.usd_per_year
+    rows = [
+        (name, units.show_money(usd), f"{usd / total:.0%}", why[name])
+        for name, usd in sorted(owned.yearly().items(), key=lambda item: -item[1])
+        if usd
+    ]
+    rows.append(("total", units.show_money(total), "", f"{units.show_money(owned.capital_usd)} to buy"))
+    return columns(rows, ("owned", "a year", "share", "from"), right=(1, 2))
+
+
+def _racks(owned: Owning) -> str:
+    others = owned.num_racks - owned.whole_racks
+    by_power = f"{others:,} racks of {owned.assumptions.rack_kW:g} kW"
+    if not owned.whole_racks:
+        return by_power
+    each = units.show_power(owned.whole_racks_power_w / owned.whole_racks)
+    return f"{owned.whole_racks:,} racks of {each} as sold" + (f" and {by_power} for the network" if others else "")
+
+
+def failure_lines(account: Statement) -> list[str]:
+    """Return what failures do: how often, the checkpoint interval, goodput and money."""
+    found = account.failures
+    often = f"an interruption every {_time(found.mttf_s)} of running at the rate of {found.rate.system}"
+    network = found.network_interruptions
+    share = f", {found.rate.network_share:.0%} of them the network's" if network is not None else ""
+    which = "best" if found.interval_is_best else "as assumed"
+    lost = ", ".join(f"{value:.1%} {name}" for name, value in found.lost_by.items())
+    return [
+        *wrapped("failures", f"{often}{share}; {account.cable_failures:,.1f} cables and switches fail a year"),
+        *wrapped(
+            "",
+            f"checkpoint every {_time(found.interval_s)} ({which}, {found.checkpoint_s:g} s each, "
+            f"{units.show_time(found.restart_s)} to restart): goodput {found.goodput:.1%}",
+        ),
+        *wrapped("", f"lost: {lost}; {units.show_money(found.lost_usd)} a year"),
+    ]
+
+
+def run_lines(account: Statement) -> list[str]:
+    """Return what the job costs, what a budget buys and when an upgrade pays back."""
+    lines: list[str] = []
+    if account.run is not None:
+        days = account.run_days
+        time = f"step {units.show_time(account.run.step_time_s)}" + (f", run {days:,.1f} days" if days else "")
+        lines += wrapped("job", f"{time}; goodput {account.failures.goodput:.1%} counted in tokens and runs")
+        lines += [line for charge in account.charges for line in wrapped("", _charge(charge))]
+    for number, (basis, bought) in enumerate(account.bought):
+        more = f", {bought.num_steps:,} steps" if bought.num_steps is not None else ""
+        more += f", {_count(bought.tokens)} tokens" if bought.tokens is not None else ""
+        text = f"{basis}: {bought.gpu_hours:,.0f} GPU-hours, {bought.days:,.1f} days of the cluster{more}"
+        lines += wrapped("" if number else "budget", text)
+    for number, (basis, upgrade) in enumerate(account.upgrades):
+        months = f"{upgrade.months:,.1f} months" if math.isfinite(upgrade.months) else "never"
+        worth = f"saves {upgrade.time_saved:.1%}, {units.show_money(upgrade.usd_per_day)} a day"
+        text = f"{basis}: {worth}; pays back: {months}"
+        lines += wrapped("" if number else "upgrade", text)
+    return lines
+
+
+def assumption_lines(account: Statement) -> list[str]:
+    """Return the assumptions by who answers for them, and what is left out."""
+    rows = [row for row in account.assumptions if row.value is not None]
+    mine = [row for row in rows if row.origin != "default"]
+    guessed = [row for row in rows if row.origin == "default" and row.source.startswith("assumed")]
+    sourced = [row for row in rows if row.origin == "default" and not row.source.startswith("assumed")]
+    lines = wrapped("yours", _values(mine)) if mine else []
+    lines += wrapped("assumed", _values(guessed))
+    lines += wrapped("sourced", f"{_values(sourced)}; prices: {account.prices_source}")
+    lines += [line for note in account.owned.notes for line in wrapped("note", note)]
+    if account.owned.unpriced:
+        lines += wrapped("no price", f"{', '.join(account.owned.unpriced)}: counted as 0")
+    return [*lines, *wrapped("left out", ", ".join(IGNORES))]
+
+
+def assumption_table(account: Statement) -> Table:
+    """Return every assumption with its source."""
+    rows = [(row.name, _value(row), row.unit, row.source) for row in account.assumptions]
+    return columns(rows, ("assumption", "value", "unit", "source"), right=(1,))
+
+
+def wrapped(label: str, text: str) -> list[str]:
+    """Return a labelled paragraph, its later lines under the first word."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and len(lines[-1]) + 1 + len(word) <= _WRAP:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return [f"  {label if not number else '':<10} {line}" for number, line in enumerate(lines)]
+
+
+def _answer(account: Statement) -> str:
+    owned = _cents(account.owned.usd_per_gpu_hour)
+    if not account.break_evens:
+        return f"A GPU-hour costs {owned} to own. No cloud in {account.prices_source} rents these GPUs."
+    a = account.owned.assumptions
+    point = account.break_evens[0]
+    rent = f"{_cents(point.quote.usd_per_used_gpu_hour(a.utilisation))} at {point.quote.cloud}, the cheapest rent"
+    rent = rent if len(account.break_evens) > 1 else rent.replace(", the cheapest rent", "")
+    if point.saving >= 0:
+        after = f"after {point.years:.1f} years" if math.isfinite(point.years) else "never"
+        use = f"above {point.utilisation:.0%} use over {a.years:g} years, or {after} at {a.utilisation:.0%} use"
+        use = use if point.utilisation > 0 else f"at any use, {after}"
+        return f"Own it: a GPU-hour costs {owned} against {rent} ({point.saving:.0%} less). Cheaper {use}."
+    if point.utilisation > 1:
+        return (
+            f"Rent it: a GPU-hour costs {owned} to own against {rent}, and no use over {a.years:g} years changes that."
+        )
+    need = f"{point.utilisation:.0%} use; {a.utilisation:.0%} is assumed"
+    return f"Rent it: a GPU-hour costs {owned} to own against {rent}. Owning needs {need}."
+
+
+def _against(point: BreakEven, utilisation: float) -> tuple[str, ...]:
+    lease = point.quote.leases[0].price
+    above = "never" if point.utilisation > 1 else f"{point.utilisation:.0%} use" if point.utilisation else "any use"
+    after = f"{point.years:.1f} years" if math.isfinite(point.years) else "never"
+    terms = f"committed, {point.quote.discount:.0%} off" if point.quote.committed else "on demand"
+    region = (
+        lease.regions[0] + (f" +{len(lease.regions) - 1}" if len(lease.regions) > 1 else "") if lease.region else ""
+    )
+    made = ", ".join(filter(None, (lease.date or "no date", terms, region)))
+    price = _cents(point.quote.usd_per_used_gpu_hour(utilisation))
+    return (price, f"{point.saving:.0%}", above, after, made)
+
+
+def _charge(charge: Charge) -> str:
+    parts = [f"{_cents(charge.usd_per_step)} a step"]
+    if charge.usd_per_token is not None:
+        parts.append(f"{_cents(charge.usd_per_token * 1e6)} a million tokens")
+    if charge.usd_per_run is not None:
+        parts.append(f"{units.show_money(charge.usd_per_run)} the run")
+    return f"{charge.basis}: {', '.join(parts)}"
+
+
+def _values(rows: Iterable[Assumption]) -> str:
+    return ", ".join(f"{row.name} {_value(row)}" for row in rows)
+
+
+def _value(row: Assumption) -> str:
+    if row.value is None:
+        return "-"
+    return f"{row.value:g}" if isinstance(row.value, float) and row.value < 1e5 else str(row.value).removesuffix(".0")
+
+
+def _cents(usd: float) -> str:
+    return f"${usd:,.2f}" if abs(usd) >= 0.1 else f"${usd:.3g}"
+
+
+def _count(number: float) -> str:
+    for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if number >= factor:
+            return f"{number / factor:.4g} {letter}"
+    return f"{number:,.0f}"
+
+
+def _time(time_s: float) -> str:
+    """Show a long time to the two digits it deserves."""
+    for unit_s, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
+        if time_s >= unit_s * 0.995:
+            number = time_s / unit_s
+            return f"{number:,.0f} {name}" if number >= 9.95 else f"{number:.1f} {name}"
+    return f"{time_s:.2g} seconds"
+
+
+def show_cost(console: Console, account: Statement, sources: bool = False) -> None:
+    """Print a statement; with `sources`, every assumption with its source."""
+
+    def lines(texts: list[str]) -> None:
+        console.print("\n".join(texts), soft_wrap=True)
+
+    lines([*headline(account), ""])
+    console.print(comparison_table(account))
+    console.print()
+    console.print(money_table(account))
+    lines(["", *failure_lines(account), *run_lines(account)])
+    if sources:
+        console.print()
+        console.print(assumption_table(account))
+    else:
+        lines(assumption_lines(account))

@@ -1,0 +1,20 @@
+"""How often intervals hold, as one screen of text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def coverage_lines(payload: Mapping[str, Any]) -> list[str]:
+    """Return one line a group: how many measurements lie inside, and how far off the predictions are."""
+    lines = [
+        f"{payload['residuals']:,} residuals; {payload['judged']}",
+        "",
+        f"{'':42} {'rows':>6} {'sources':>8} {'in 90 %':>8} {'in 50 %':>8} {'error, median / p90 in %':>25}",
+    ]
+    for name, row in payload["groups"].items():
+        error = f"{100 * row['median_error']:.1f} / {100 * row['p90_error']:.0f}"
+        shares = f"{row['in_90']:>8.1%} {row['in_50']:>8.1%}"
+        lines.append(f"{name:42} {row['rows']:>6,} {row['publications']:>8} {shares} {error:>25}")
+    return [*lines, *(f"wrote {path}" for path in payload["written"])]

@@ -1,0 +1,156 @@
+"""A fabric's inventory as one screen of text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from syncline.describe import units
+from syncline.fabric.bill import Bill, BillLine
+from syncline.fabric.inventory import Inventory
+
+
+def inventory_lines(inventory: Inventory) -> list[str]:
+    """Return the summary: what it is, what joins it, how fast, how far, how much."""
+    models = " + ".join(f"{count:,} {model}" for model, count in inventory.gpu_models.items())
+    hosts = _count(inventory.num_hosts, "host")
+    lines = [f"{inventory.name}: {models} in {hosts}, {inventory.topology}", ""]
+    lines += [_row("network", _network(inventory)), _row("bandwidth", _bandwidth(inventory))]
+    if inventory.hops:
+        lines.append(_row("paths", _paths(inventory)))
+    if inventory.nvlink_domains:
+        lines.append(_row("scale-up", _scale_up(inventory)))
+    if inventory.max_endpoints:
+        lines.append(_row("room", f"{inventory.num_endpoints:,} of at most {inventory.max_endpoints:,} endpoints used"))
+    if inventory.links_down:
+        lines.append(_row("faults", f"{_count(inventory.links_down, 'directed link')} down"))
+    lines.append(_row("price", _price(inventory.bill)))
+    lines.append(_row("power", f"{units.show_power(inventory.bill.power_w)} (hosts at their rated maximum)"))
+    return lines
+
+
+def bill_table(bill: Bill) -> Table:
+    """Return the bill of materials as a table; the numbers in its last column are those of `bill_notes`."""
+    table = columns([], ("part", "count", "each", "total", "power", "price from"), right=(1, 2, 3, 4))
+    sources = _sources(bill)
+    for line in bill.lines:
+        known = line.unit_price_usd is not None
+        each = units.show_money(line.unit_price_usd) if line.unit_price_usd is not None else "-"
+        total = units.show_money(line.price_usd) if known else "-"
+        note = f"[{sources.index(_source(line)) + 1}]" if known else "no price known"
+        table.add_row(line.part, f"{line.count:,}", each, total, units.show_power(line.power_w), note)
+    return table
+
+
+def bill_notes(bill: Bill) -> list[str]:
+    """Return where the prices of a bill come from."""
+    return [f"[{number}] {source}" for number, source in enumerate(_sources(bill), start=1)]
+
+
+def part_rows(part: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the fields of a catalogue part for people, without those that are empty."""
+    return [(key, shown) for key, value in part.items() if (shown := _field(key, value))]
+
+
+def columns(rows: Sequence[Sequence[str]], headings: Sequence[str], right: Collection[int] = ()) -> Table:
+    """Return plain rows as a borderless table; `right` numbers the columns of figures."""
+    table = Table(box=None, pad_edge=False)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _field(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {shown}" for name, item in value.items() if (shown := _field(name, item)))
+    if isinstance(value, list):
+        return "; ".join(_field(key, item) for item in value)
+    if isinstance(value, (int, float)):
+        unit = next((unit for unit in _SHOW if key.endswith(unit)), "")
+        return _SHOW[unit](value) if unit else f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    return str(value)
+
+
+_SHOW: Mapping[str, Callable[[float], str]] = {
+    "_Bps": units.show_rate,
+    "_s": units.show_time,
+    "_s_per_m": lambda value: f"{units.show_time(value)} per m",
+    "_bytes": units.show_size,
+    "_usd": units.show_money,
+    "_w": units.show_power,
+}
+
+
+def _sources(bill: Bill) -> list[str]:
+    return list(dict.fromkeys(_source(line) for line in bill.lines if line.unit_price_usd is not None))
+
+
+def _source(line: BillLine) -> str:
+    return f"estimate: {line.source}" if line.is_estimate else line.source
+
+
+def _row(label: str, text: str) -> str:
+    return f"  {label:<10} {text}"
+
+
+def _network(inventory: Inventory) -> str:
+    count = sum(inventory.switches.values())
+    if count == 0 and not inventory.cables and not inventory.num_optical_switches:
+        return "none"
+    tiers = " + ".join(f"{n:,} {name.removeprefix('switch ')}" for name, n in inventory.switches.items())
+    cables = sum(inventory.cables.values())
+    optical = inventory.num_optical_switches
+    texts = [f"{_count(count, 'switch')} ({tiers})" if count else "no switches"]
+    texts += [_count(optical, "optical switch")] if optical else []
+    texts += [f"{_count(inventory.num_ports, 'switch port')} in use"] if inventory.num_ports else []
+    texts += [_count(cables, "cable")] if cables else []
+    return ", ".join(texts)
+
+
+def _paths(inventory: Inventory) -> str:
+    hops = inventory.hops
+    passed = "chips" if inventory.topology == "torus" and not inventory.switches else "switches"
+    if not hops["pairs"]:
+        text = "none"
+    elif not hops["max"]:
+        text = "from NIC to NIC, without a switch"
+    else:
+        text = f"{hops['mean']:.1f} {passed} between two hosts on average, at most {hops['max']}"
+    return text + (
+        f"; {hops['cut_off']:,} of {hops['pairs'] + hops['cut_off']:,} pairs are cut off" if hops["cut_off"] else ""
+    )
+
+
+def _bandwidth(inventory: Inventory) -> str:
+    ratios = ", ".join(f"{tier} {ratio:.3g}:1" for tier, ratio in inventory.oversubscription.items())
+    rate = units.show_bandwidth(inventory.bisection.rate_Bps)
+    return f"bisection {rate} (halves: {inventory.bisection.split}); oversubscription {ratios or 'none'}"
+
+
+def _scale_up(inventory: Inventory) -> str:
+    return " + ".join(
+        f"{_count(number, 'NVLink domain')} of {_count(size, 'GPU')}"
+        for size, number in inventory.nvlink_domains.items()
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
+
+
+def _price(bill: Bill) -> str:
+    total, network = units.show_money(bill.price_usd), units.show_money(bill.network_price_usd)
+    if bill.unpriced and not bill.price_usd:
+        return f"not known: {', '.join(bill.unpriced)}"
+    if bill.unpriced:
+        return f"{total} without {', '.join(bill.unpriced)}, which have no price; network {network} (without NICs)"
+    share = bill.network_price_usd / bill.price_usd if bill.price_usd else 0.0
+    return f"{total}, of which network {network} ({share:.0%}, without NICs)"

@@ -1,0 +1,55 @@
+"""How a cluster is put up, as one screen of text."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from syncline.describe import units
+from syncline.install.installation import Installation
+from syncline.install.qos import CLASSES
+
+MOST_ARITHMETIC = 2
+
+
+def build_lines(found: Installation, num_files: int) -> list[str]:
+    """Return racks, cables, addresses, classes and the buffer's arithmetic."""
+    told = found.to_json()
+    racks = found.floor.racks
+    fullest = max(racks, key=lambda rack: rack.power_w)
+    lines = [
+        f"{found.fabric.name}: {found.fabric.num_hosts:,} hosts, {len(found.wiring.switch_names):,} switches, "
+        f"{len(found.cables):,} cables",
+        "",
+        f"  racks      {len(racks):,} in {max(rack.row for rack in racks) + 1} rows; fullest {fullest.name} draws "
+        f"{units.show_power(fullest.power_w)}, heaviest {told['heaviest_kg']:,.0f} kg",
+        f"  cables     {units.show_money(told['cable_price_usd'])}; longest {told['longest_cable_m']:g} m; "
+        + ", ".join(f"{count:,} {kind or 'of unknown kind'}" for kind, count in _kinds(found)),
+    ]
+    if found.plan:
+        leaves = [switch for switch in found.plan.switches.values() if switch.prefix]
+        lines.append(
+            f"  addresses  {len(found.plan.switches):,} loopbacks, {len(found.plan.ports):,} host ports in "
+            f"{len(leaves):,} prefixes, an AS a leaf (BGP unnumbered between switches)"
+        )
+    systems = ", ".join(f"{count:,} {system}" for system, count in told["systems"].items())
+    widths = ", ".join(f"{tier} {width}" for tier, width in told["ecmp_width"].items())
+    lines.append(f"  switches   {systems}; equal paths: {widths}")
+    lines += [f"  assumed    {text}" for text in told["assumed"]]
+    lines += [f"  left out   {what}: {why}" for what, why in found.skipped.items()]
+    if found.plan:
+        lines += ["", "class      DSCP  queue  share   loss    why"]
+        lines += [
+            f"{c.name:<9} {c.dscp[0]:>5}  {c.queue:>5}  {'strict' if c.weight is None else f'{c.weight} %':<6}  "
+            f"{'never' if c.lossless else 'may':<6}  {c.why}"
+            for c in CLASSES
+        ]
+    for buffer in told["buffers"][:MOST_ARITHMETIC]:
+        lines += ["", f"buffer of {buffer['switch']} ({buffer['part']}):"]
+        lines += [f"  {line}" for line in buffer["arithmetic"]]
+    return [*lines, "", f"{num_files:,} files: racks.csv, cables.csv, pictures, switches/, hosts/"]
+
+
+def _kinds(found: Installation) -> list[tuple[str, int]]:
+    names = {"dac": "copper", "aec": "active copper", "aoc": "active optical", "multimode": "multimode",
+             "single_mode": "single mode", "twisted_pair": "twisted pair", "wan": "WAN"}  # fmt: skip
+    return Counter(names.get(row.kind, row.kind) for row in found.cables).most_common()

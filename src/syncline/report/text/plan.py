@@ -1,0 +1,256 @@
+"""The answer of `syncline plan` as one screen of text: answer, limit, first three actions with their worth."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping
+
+from syncline.describe import units
+from syncline.plan.answer import PlanResult
+from syncline.plan.compare import Comparison
+from syncline.plan.money import Money
+from syncline.plan.plan import Plan
+from syncline.plan.sensitivity import Action
+from syncline.report.text.interval import between, interval_lines
+from syncline.report.text.run import option_table, recovery_line, run_lines
+
+GIB = 2**30
+NOT_THE_LIMIT = 0.03  # a network that costs less of the time is not what to work on
+_PARTS = {
+    "compute": "arithmetic", "tp": "tensor-parallel exchange", "cp": "context-parallel exchange",
+    "ep": "expert exchange", "host": "host routing",
+    "fsdp": "parameter gathering", "dp": "gradient exchange", "p2p": "between stages",
+    "bubble": "pipeline bubble", "optimizer": "optimizer", "fixed": "fixed", "codec": "encoding", "storage": "storage",
+}  # fmt: skip
+
+
+def part_name(part: str) -> str:
+    """Return a part of the step in words."""
+    return _PARTS.get(part, part)
+
+
+def plan_lines(answer: PlanResult) -> list[str]:
+    """Return the screen."""
+    plan = answer.best
+    lines = [headline(plan), ""]
+    lines += [f"  assumed    {text}" for text in answer.assumed]
+    lines += run_lines(answer.run) if answer.run is not None else []
+    lines += [f"  answer     {text}" for text in answer_lines(plan)[:1]]
+    lines += [f"             {text}" for text in answer_lines(plan)[1:]]
+    lines.append(f"  limit      {limit_line(plan)}")
+    lines.append(f"  time       {time_line(plan.predicted.parts_s, plan.predicted.step_time_s)}")
+    lines.append(f"  memory     {memory_line(plan)}")
+    lines.append(f"  cost       {cost_line(answer)}")
+    if answer.money is not None:
+        found = answer.money.recovery(plan.predicted.step_time_s, plan.num_gpus)
+        lines.append(f"  goodput    {recovery_line(found)}")
+    if answer.given is not None:
+        lines.append(f"  job file   {given_line(answer)}")
+    elif answer.given_problem:
+        lines.append(f"  job file   its own split does not work: {answer.given_problem}")
+    lines += ["", "  do first", *(f"    {text}" for text in do_first(answer))]
+    if answer.run is not None:
+        lines += ["", *option_table(answer.run)]
+    lines += ["", *other_lines(answer), *point_lines(answer), *foot_lines(answer)]
+    return [part for line in lines for part in folded(line)]
+
+
+def folded(line: str, width: int = 118) -> list[str]:
+    """Return a line in pieces that fit a screen, later ones under the first word of its text."""
+    start = re.match(r" {2}\w[\w ]{9} (?=\S)| {4}\d\. | *", line)
+    under = " " * (start.end() if start else 0)
+    return textwrap.wrap(line, width, subsequent_indent=under, break_on_hyphens=False) if len(line) > width else [line]
+
+
+def headline(plan: Plan) -> str:
+    """Return who is asked about what."""
+    idle = plan.num_gpus - plan.decision.num_gpus
+    spare = f" ({idle:,} idle)" if idle > 0 else ""
+    return (
+        f"{plan.model} on {plan.cluster}: {plan.num_gpus:,} {plan.gpu}{spare}, {plan.tokens_per_step:,} tokens a step"
+    )
+
+
+def answer_lines(plan: Plan) -> list[str]:
+    """Return how fast, and how the job is run."""
+    p = plan.predicted
+    lines = [f"{units.show_time(p.step_time_s)} a step, {p.tokens_per_s:,.0f} tokens/s, MFU {p.mfu:.1%} (predicted)"]
+    lines += interval_lines(p.interval, units.show_time) if p.interval else []
+    if p.executed_s is not None and p.closed_form_s is not None:
+        gap = p.executed_s / p.closed_form_s - 1
+        lines.append(
+            f"executed at flow level {units.show_time(p.executed_s)}, closed form {units.show_time(p.closed_form_s)} "
+            f"({gap:+.1%})"
+        )
+    lines.append(plan.decision.label)
+    if plan.decision.algorithm:
+        bucket = units.show_size(plan.decision.bucket_bytes)
+        lines.append(f"gradients by {plan.decision.algorithm} in buckets of {bucket}{_bought(plan)}; {_placed(plan)}")
+    return lines
+
+
+def _bought(plan: Plan) -> str:
+    """Return what the choice of algorithm and bucket saves, where that can be seen."""
+    saved = float((plan.exchange or {}).get("saved_s", 0.0))
+    if abs(saved) < 0.0005 * plan.predicted.step_time_s:
+        return ""
+    words = "less" if saved > 0 else "more"
+    return f" ({units.show_time(abs(saved))} {words} than a ring of 25 MiB)"
+
+
+def _placed(plan: Plan) -> str:
+    known = {
+        "packed": "ranks packed by rack",
+        "stages": "stages on different sites",
+        "spread": "hosts spread over racks",
+    }
+    return known.get(plan.decision.placement, f"ranks {plan.decision.placement}")
+
+
+def limit_line(plan: Plan) -> str:
+    """Return what limits the step, and what comes next."""
+    limit = plan.limit
+    link = f" over {limit['then_link']}" if limit.get("then_link") else ""
+    words = f"{limit['words']}, {limit['share']:.0%} of the step"
+    if limit["then"] != limit["what"]:
+        words += f"; then {limit['then_words']}{link}, {limit['then_share']:.1%}"
+    return words
+
+
+def time_line(parts: Mapping[str, float], total: float, most: int = 4) -> str:
+    """Return the largest parts of the step."""
+    ranked = sorted(((v, k) for k, v in parts.items() if v / total > 0.0005), reverse=True)
+    return ", ".join(f"{part_name(name)} {value / total:.1%}" for value, name in ranked[:most])
+
+
+def memory_line(plan: Plan) -> str:
+    """Return what the fullest GPU holds."""
+    p = plan.predicted
+    ranked = sorted(((v, k) for k, v in p.memory_by.items()), reverse=True)[:3]
+    largest = ", ".join(f"{name} {value / GIB:.0f}" for value, name in ranked)
+    share = p.memory_bytes / p.memory_available_bytes if p.memory_available_bytes else 0.0
+    sure = f"; {between(p.memory_interval, units.show_size)}" if p.memory_interval else ""
+    return (
+        f"{p.memory_bytes / GIB:.1f} of {p.memory_available_bytes / GIB:.0f} GiB a GPU ({share:.0%}): {largest}{sure}"
+    )
+
+
+def per_million(cost_per_token_usd: float) -> str:
+    """Return the price of a million tokens; they are cheap enough for a tenth of a cent to matter."""
+    usd = cost_per_token_usd * 1e6
+    return f"${usd:.3f}" if usd < 10 else units.show_money(usd)
+
+
+def cost_line(answer: PlanResult) -> str:
+    """Return the money of the best plan."""
+    cost = answer.best.cost
+    if cost is None:
+        return answer.notes[0] if answer.notes else "not priced"
+    step = units.show_money(cost.usd_per_step)
+    sure = answer.cost_interval
+    known = f" ({between(sure, per_million)})" if sure else ""
+    return (
+        f"{per_million(cost.cost_per_token_usd)} per million tokens{known}, {step} a step; "
+        f"{units.show_money(cost.usd_per_gpu_hour)} a GPU-hour ({cost.basis}), goodput {cost.goodput:.1%}"
+    )
+
+
+def given_line(answer: PlanResult) -> str:
+    """Return how the job file's own split does."""
+    assert answer.given is not None
+    given, best = answer.given, answer.best.predicted.step_time_s
+    fits = "" if given.fits else ", and does not fit in memory"
+    return f"its own split takes {units.show_time(given.step_time_s)}, {given.step_time_s / best - 1:+.1%}{fits}"
+
+
+def do_first(answer: PlanResult, most: int = 3) -> list[str]:
+    """Return what is worth doing, and whether the network is worth buying at all."""
+    worth = answer.worthwhile
+    lines = [f"{k}. {action_line(action, answer.money)}" for k, action in enumerate(worth[:most], 1)]
+    if not any(action.kind == "hardware" for action in worth):
+        lines.append(buy_nothing(answer))
+    return lines
+
+
+def buy_nothing(answer: PlanResult) -> str:
+    """Return why no hardware is among what to do first."""
+    if answer.network_bound is None:
+        return "buy nothing: no hardware that was tried earns its price"
+    bound = f"one without limits would save {answer.network_bound:.1%} of the time"
+    rented = answer.money is not None and not answer.money.owned
+    if answer.network_bound < NOT_THE_LIMIT:
+        return f"buy nothing: the network is not your limit ({bound})"
+    if rented:
+        return f"the network costs time ({bound}), but a rented one cannot be rebuilt: compare other instances"
+    return f"buy nothing: no network that was tried earns its price ({bound})"
+
+
+def action_line(action: Action, money: Money | None = None) -> str:
+    """Return one action with its worth."""
+    words = f"{action.words}: {action.saving:.1%} less time"
+    if action.usd_per_year is not None:
+        words += f", {units.show_money(action.usd_per_year)} a year"
+    if action.price_usd:
+        never = action.payback_years is None or action.payback_years > 99
+        back = "never pays back" if never else f"pays back in {action.payback_years or 0.0:.1f} years"
+        words += f"; costs {units.show_money(action.price_usd)}, {back}"
+    net = action.net_usd_per_year(money.assumptions.years) if money is not None else None
+    if net is not None:
+        words += f"; {units.show_money(net)} a year after price and risk ({action.chance:.0%} likely to work)"
+    return words + ("; changes training: check convergence" if action.kind == "numerics" else "")
+
+
+def other_lines(answer: PlanResult, most: int = 3) -> list[str]:
+    """Return the best plans with another split."""
+    best = answer.best.predicted.step_time_s
+    lines = [
+        f"  {'next best ' if not k else '          '} {o.predicted.step_time_s / best - 1:+.1%}"
+        f"{' (a tie)' if answer.is_tie(o) else ''}  {o.decision.label}"
+        for k, o in enumerate(answer.others[:most])
+    ]
+    if any(answer.is_tie(o) for o in answer.others[:most]):
+        known = f"a tie: within {answer.tie_within:.0%}, by which half of the published pairs of a sweep are off"
+        lines.append(f"{'':13}{known}")
+    return lines
+
+
+def point_lines(answer: PlanResult) -> list[str]:
+    """Return time against money by number of GPUs."""
+    if not answer.points:
+        return []
+    lines = ["", f"  {'GPUs':>8} {'step':>10} {'tokens/s':>12} {'per M tokens':>13}"]
+    for point in answer.points:
+        money = per_million(point.cost_per_token_usd)
+        step = units.show_time(point.step_time_s)
+        lines.append(f"  {point.num_gpus:>8,} {step:>10} {point.tokens_per_s:>12,.0f} {money:>13}  {point.label}")
+    return lines
+
+
+def foot_lines(answer: PlanResult) -> list[str]:
+    """Return how much was looked at, and what the model ignores."""
+    found = answer.found
+    rest = "" if found.complete else " before it was interrupted"
+    lines = ["", f"  looked at  {found.num_considered:,} configurations, {found.num_fitting:,} fit in memory{rest}"]
+    lines += [f"  placement  {text}" for text in answer.notes if text.startswith(("ranks placed", "one "))]
+    lines += [f"  warning    {text}" for text in answer.best.predicted.warnings]
+    return [*lines, f"  ignores    {', '.join(answer.to_json()['ignores'])}"]
+
+
+def comparison_lines(comparison: Comparison) -> list[str]:
+    """Return fabrics side by side, best first."""
+    lines = [comparison.question, ""]
+    heads = (
+        f"{'step':>9} {'scattered':>9} {'hashed':>9} {'tokens/s':>11} {'capital':>9} {'network':>9} {'$/M tokens':>10}"
+    )
+    lines.append(f"  {'fabric':<20} {'GPUs':>6} {heads}  split")
+    for row in comparison.rows:
+        money = per_million(row.cost_per_token_usd)
+        lines.append(
+            f"  {row.name:<20} {row.num_gpus:>6,} {units.show_time(row.step_time_s):>9} "
+            f"{units.show_time(row.scattered_step_time_s):>9} {units.show_time(row.hashed_step_time_s):>9} "
+            f"{row.tokens_per_s:>11,.0f} "
+            f"{units.show_money(row.capital_usd):>9} {units.show_money(row.network_usd):>9} {money:>10}  {row.short}"
+        )
+    lines += [f"  {name:<20} {why}" for name, why in comparison.left_out]
+    return [*lines, "", *(f"  {note}" for note in comparison.notes)]

@@ -1,0 +1,125 @@
+"""A previewed script as text: how long a step takes, what waits, what fills the memory, what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from syncline.describe import units
+
+MOST_ROWS = 12
+
+
+def preview_lines(data: Mapping[str, Any]) -> list[str]:
+    """Return a preview for people."""
+    low, high = (units.show_time(each) for each in data["interval_s"])
+    wider = data["interval"]["unmeasured"]
+    memory = data["memory"]
+    share = data["exposed_s"] / max(data["step_time_s"], 1e-12)
+    return [
+        f"{data['script']}: {_model(data['model'])} on {data['ranks']:,} ranks of {data['cluster']}",
+        "",
+        f"  step        {units.show_time(data['step_time_s'])}  ({low} to {high}; {data['operations']:,} kernels, "
+        f"{data['flops_per_rank'] / 1e12:,.1f} TFLOP a rank)",
+        *(f"              wide because {each}" for each in wider),
+        f"  exposed     {units.show_time(data['exposed_s'])} ({share:.1%}) of communication hides behind nothing",
+        f"  memory      {_gib(memory['peak_bytes'])} of {_gib(memory['capacity_bytes'])} GiB allocated at the peak"
+        f"{_at(memory)}; {_fits(memory)}",
+        *_collectives(data["collectives"]),
+        *_memory(memory),
+        *_kernels(data["kernels_s"]),
+        *_what_if(data["what_if"], data["step_time_s"]),
+        *_said(data),
+    ]
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:,.1f}"
+
+
+def _model(model: Mapping[str, Any]) -> str:
+    if not model:
+        return "a model"
+    count = model["parameters"]
+    shown = f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.1f}M"
+    return f"{model['class']} of {shown} parameters"
+
+
+def _at(memory: Mapping[str, Any]) -> str:
+    place = memory["at_line"] or memory["at_module"]
+    return f", in the {memory['at_phase'] or 'step'}" + (f" at {place}" if place else "")
+
+
+def _fits(memory: Mapping[str, Any]) -> str:
+    spare = _gib(memory["context_bytes"])
+    if memory["fits"]:
+        return f"fits beside {spare} GiB for the driver and libraries"
+    return f"OUT OF MEMORY at {memory['over_line']} ({spare} GiB are the driver's and libraries')"
+
+
+def _collectives(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not rows:
+        return ["", "  no communication"]
+    head = ("phase", "ranks", "calls", "sent a rank", "takes", "exposed")
+    return ["", _row("communication", head, "most in, limited by"), *(_collective(row) for row in rows[:MOST_ROWS])]
+
+
+def _collective(row: Mapping[str, Any]) -> str:
+    cells = (
+        row["phase"], f"{row['ranks']:,}", f"{row['calls']:,}", units.show_size(row["sent_bytes"]),
+        units.show_time(row["total_s"]), units.show_time(row["exposed_s"]),
+    )  # fmt: skip
+    return _row(row["name"], cells, ", ".join(filter(None, (row["module"], row["limiting_link"]))))
+
+
+def _row(name: str, cells: Sequence[str], rest: str) -> str:
+    phase, ranks, calls, sent, takes, exposed = cells
+    return f"  {name:16} {phase:9} {ranks:>6} {calls:>6} {sent:>12} {takes:>10} {exposed:>10}  {rest}"
+
+
+def _memory(memory: Mapping[str, Any]) -> list[str]:
+    return ["", "  what holds the memory at the peak", *map(_holder, memory["holders"])]
+
+
+def _holder(row: Mapping[str, Any]) -> str:
+    place = row["line"] or row["module"]
+    most = f", most from {place}" if place else ""
+    return f"    {row['label']:28} {_gib(row['size_bytes']):>8} GiB  {row['count']:>6,} tensors{most}"
+
+
+def _kernels(parts: Mapping[str, float]) -> list[str]:
+    shown = ", ".join(
+        f"{name} {units.show_time(seconds)}" for name, seconds in sorted(parts.items(), key=lambda each: -each[1])
+    )
+    return ["", f"  kernels (by the step model): {shown}"]
+
+
+def _what_if(rows: Sequence[Mapping[str, Any]], now: float) -> list[str]:
+    if not rows:
+        return []
+    return ["", f"  {'what if':28} {'step':>10} {'':>8} {'exposed':>10}", *(_alternative(row, now) for row in rows)]
+
+
+def _alternative(row: Mapping[str, Any], now: float) -> str:
+    step, change = row["step_time_s"], row["step_time_s"] / now - 1
+    return f"    {row['change']:26} {units.show_time(step):>10} {change:>+8.1%} {units.show_time(row['exposed_s']):>10}"
+
+
+def _said(data: Mapping[str, Any]) -> list[str]:
+    """Return what was assumed: stand-ins, guesses, ranks that stand for others."""
+    captured = ", ".join(map(str, data["captured_ranks"][:8])) + (", ..." if len(data["captured_ranks"]) > 8 else "")
+    ran = f"  ran rank {captured} of {data['ranks']:,} with torch {data['torch']}"
+    lines = ["", f"{ran}, {data['steps']} steps after the warm-up"]
+    if data["checked_ranks"]:
+        found = "; ".join(data["differences"]) or "the same"
+        lines.append(f"  compared with rank {', '.join(map(str, data['checked_ranks']))}: {found}")
+    lines += [
+        f"  stand-in: {row['what']} at {row['line'] or '?'} gave {row['value']}, {row['times']} times"
+        for row in data["stand_ins"][:MOST_ROWS]
+    ]
+    lines += [
+        f"  not priced: {row['name']}, {row['calls']} calls; {units.show_time(row['guessed_s'])} guessed by bytes"
+        for row in data["unpriced"]
+    ]
+    lines += [f"  note: {text}" for text in data["notes"]]
+    return [*lines, f"  ignores: {', '.join(data['ignores'])}"]

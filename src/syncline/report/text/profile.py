@@ -1,0 +1,49 @@
+"""What a calibration found, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from syncline.describe import units
+
+WORDS = {
+    "products": "matrix products", "attention": "attention", "memory": "passes over memory",
+    "exchange": "exchanges", "host": "host",
+}  # fmt: skip
+
+
+def step_profile_lines(data: Mapping[str, Any]) -> list[str]:
+    """Return a calibrated step for people: before, after, and the multipliers with how sure they are."""
+    measured, shipped, now = data["measured_s"], data["shipped_s"], data["calibrated_s"]
+    runs = data["measured_runs"]
+    lines = [
+        f"{data['job']} on {data['cluster']} ({data['gpu']}): measured {units.show_time(measured)}",
+        *([f"  read        {data['read']}"] if data["read"] else []),
+        f"  shipped     {units.show_time(shipped)}  ({shipped / measured - 1:+.1%})",
+        f"  calibrated  {units.show_time(now)}  ({now / measured - 1:+.1%})",
+        "",
+        f"  times as long as the model says, after {runs} measured run{'s' if runs != 1 else ''}",
+    ]
+    for name, found in data["multipliers"].items():
+        sigma = found["log_sigma"]
+        lines.append(f"    {WORDS[name]:22} {found['value']:5.2f}  within {sigma:.0%} (one sigma)")
+    return [*lines, *(f"  remark: {text}" for text in data["remarks"])]
+
+
+def collective_profile_lines(data: Mapping[str, Any]) -> list[str]:
+    """Return a calibrated collective for people."""
+    rows = data["rows"]
+    lines = [
+        f"{data['collective']} on {data['ranks']} ranks of {data['cluster']} ({data['hosts']} hosts): "
+        f"{len(rows)} sizes of {data['log']}",
+        "",
+        "        size    measured     shipped",
+    ]
+    for row in rows:
+        off = row["shipped_s"] / row["measured_s"] - 1
+        lines.append(
+            f"  {units.show_size(row['size_bytes']):>10}  {units.show_time(row['measured_s']):>10}  "
+            f"{units.show_time(row['shipped_s']):>10}  {off:+.1%}"
+        )
+    return lines

@@ -1,0 +1,149 @@
+"""What a job is for, as lines of text: when it ends, what it costs, how likely that is, and what would do better."""
+
+from __future__ import annotations
+
+from syncline.describe import units
+from syncline.plan.cost.recovery import Recovery
+from syncline.plan.decide.forecast import Forecast, Interval
+from syncline.plan.decide.prospects import LIKELY, Option, Prospects
+
+_MOST_OPTIONS = 6
+
+
+def run_lines(run: Prospects) -> list[str]:
+    """Return the answer about the run, the technical part not in it."""
+    f = run.now.forecast
+    lines = [f"  run        {units.show_count(f.goal.tokens or 0.0)} tokens: {end_words(f)}; {cost_words(f)}"]
+    lines += [f"             {text}" for text in goal_lines(f)]
+    lines.append(f"  advice     {advice(run)}")
+    return lines
+
+
+def end_words(f: Forecast) -> str:
+    """Return when the run ends, with the interval that holds nine of ten cases."""
+    low, high = f.days_90
+    words = f"{f.days:,.0f} days ({low:,.0f} to {high:,.0f})"
+    if f.end is not None:
+        words = f"ends {f.end} ({f.day(low)} to {f.day(high)}), after {words}"
+    return words
+
+
+def cost_words(f: Forecast) -> str:
+    """Return what the run costs."""
+    return f"{units.show_money(f.usd)} ({_money(f.usd_90)})"
+
+
+def goal_lines(f: Forecast) -> list[str]:
+    """Return whether deadline and budget hold."""
+    lines = []
+    if f.chance_deadline is not None and f.goal.days_allowed is not None:
+        last = f" ({f.goal.last_day})" if f.goal.last_day is not None else ""
+        spare = f.goal.days_allowed - f.days
+        room = f"{spare:,.0f} days to spare" if spare >= 0 else f"{-spare:,.0f} days late"
+        lines.append(f"deadline {f.goal.days_allowed:,.0f} days{last}: {verdict(f.chance_deadline)}, {room}")
+    if f.chance_budget is not None and f.goal.budget is not None:
+        spare = f.goal.budget - f.usd
+        room = f"{units.show_money(abs(spare))} {'to spare' if spare >= 0 else 'short'}"
+        lines.append(f"budget {units.show_money(f.goal.budget)}: {verdict(f.chance_budget)}, {room}")
+    lines.append("intervals in brackets hold 9 of 10 cases, as far as the ranges of the assumptions do")
+    return lines
+
+
+def verdict(chance: float) -> str:
+    """Return a chance in words and as a number.
+
+    >>> verdict(0.97), verdict(0.5), verdict(0.0)
+    ('holds (97 %)', 'uncertain (50 %)', 'does not hold (under 1 %)')
+    """
+    words = "holds" if chance >= LIKELY else "does not hold" if chance <= 1 - LIKELY else "uncertain"
+    return f"{words} ({sure(chance)})"
+
+
+def sure(chance: float) -> str:
+    """Return a chance as a number that claims no more than is known."""
+    return "over 99 %" if chance > 0.99 else "under 1 %" if chance < 0.01 else f"{100 * chance:.0f} %"
+
+
+def advice(run: Prospects) -> str:
+    """Return what to do about the run in one sentence."""
+    asked = run.now.forecast.goal.deadline is not None or run.now.forecast.goal.budget is not None
+    cheapest, fastest = run.cheapest, run.fastest
+    if cheapest is not None and fastest is not None:
+        goal = "that meets the goal" if asked else "of those tried"
+        if cheapest is run.now and fastest is run.now:
+            return f"as planned: nothing {goal} is cheaper or faster"
+        words = f"cheapest {goal}: {option_words(cheapest)}"
+        same = (cheapest.num_gpus, cheapest.basis) == (fastest.num_gpus, fastest.basis)
+        return words if same else f"{words}; fastest: {option_words(fastest)}"
+    if run.needed:
+        picks = [min(found, key=lambda option: option.forecast.usd) for found in _by_basis(run.needed)]
+        return "nothing here meets the goal; " + ", or ".join(_get(option) for option in picks[:2])
+    most = max(run.larger, key=lambda option: option.forecast.chance, default=run.now)
+    chance = 100 * most.forecast.chance
+    return f"nothing that was tried meets the goal; nearest: {option_words(most)}, {chance:.0f} % likely"
+
+
+def option_words(option: Option) -> str:
+    """Return an option in a few words."""
+    f = option.forecast
+    end = f"by {f.end}" if f.end is not None else f"in {f.days:,.0f} days"
+    return f"{option.num_gpus:,} GPUs ({option.basis}) {end} for {units.show_money(f.usd)}"
+
+
+def option_table(run: Prospects) -> list[str]:
+    """Return the options side by side, those that meet the goal first."""
+    # Where nothing meets the goal, what is larger matters more than what is smaller.
+    pool = (*run.options, *run.larger)
+    ranked = sorted(pool, key=lambda o: (o is not run.now, not o.meets, -round(o.forecast.chance, 2), o.forecast.usd))
+    lines = [f"  {'options':<38} {'days':>13} {'cost':>20} {'deadline':>9} {'budget':>7}"]
+    for option in ranked[:_MOST_OPTIONS]:
+        f = option.forecast
+        name = f"{option.num_gpus:,} GPUs, {option.basis.removeprefix('rented: ')}"
+        days = f"{f.days:,.0f} ({f.days_90[0]:,.0f}-{f.days_90[1]:,.0f})"
+        usd = f"{units.show_money(f.usd)} ({_money(f.usd_90)})"
+        mark = "*" if option.meets else " "
+        lines.append(
+            f"{mark:>3} {name:<36} {days:>13} {usd:>24} {_chance(f.chance_deadline):>6} {_chance(f.chance_budget):>7}"
+        )
+    note = f"* at least {LIKELY:.0%} likely to keep deadline and budget."
+    return [*lines, f"    {note} Fewer GPUs of an owned cluster: the others do other work."]
+
+
+def recovery_line(found: Recovery) -> str:
+    """Return where goodput comes from."""
+    every = f"{found.interval_s / 60:.0f} min" if found.interval_s >= 90 else f"{found.interval_s:.0f} s"
+    how = "behind the steps" if found.asynchronous else "while training waits"
+    write = f"{units.show_size(found.state_bytes)} written {how} in {units.show_time(_two(found.write_s))}"
+    stated = "" if "storage" in found.stated else " (storage assumed)"
+    often = found.mttf_s / 3600
+    fails = f"{often:,.0f} h" if often < 100 else f"{often / 24:,.0f} days"
+    return (
+        f"{found.goodput:.1%}: a failure every {fails} (rate of {found.rate.system}), "
+        f"{(found.begin_s + found.load_s) / 60:.0f} min to restart, checkpoint every {every}, {write}{stated}"
+    )
+
+
+def _two(value: float) -> float:
+    return float(f"{value:.2g}")
+
+
+def _get(option: Option) -> str:
+    verb = f"buy {units.show_money(option.capital_usd)} of hosts and network:" if option.capital_usd else "rent:"
+    return f"{verb} {option_words(option)}, {sure(option.forecast.chance)} likely"
+
+
+def _by_basis(options: tuple[Option, ...]) -> list[list[Option]]:
+    owned = [option for option in options if option.basis == "owned"]
+    rented = [option for option in options if option.basis != "owned"]
+    return [found for found in (owned, rented) if found]
+
+
+def _chance(chance: float | None) -> str:
+    return "" if chance is None else f"{100 * chance:.0f} %"
+
+
+def _money(interval: Interval) -> str:
+    low, high = (units.show_money(value) for value in interval)
+    if low[-2:] == high[-2:] and low[-2] == " ":
+        low = low[:-2]
+    return f"{low} to {high}"

@@ -1,0 +1,1 @@
+"""Ranks that live, hang or are lost: heartbeats, verdicts, agreement, checkpoints."""

@@ -1,0 +1,181 @@
+"""Who is dead, silent, hung, cut off or slow, from what ranks say of themselves and of each other; no clock, no socket.
+
+It is a ladder. A process that its host disowns, or one that said why it ends, is lost at once. A rank that is silent or
+stands still is first named and waited for, as a switch that restarts or a slow disk would have it, and lost only when
+that has lasted for `patience_s`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from syncline.runtime.alive.heartbeat import BUSY, CLOSED, COMPUTING, WAITING, Beat
+
+SILENCE_SHARE = 0.6
+"""Of `watch_s`: how long silence or standing still must last to be named, so that it is within `watch_s`."""
+PATIENCE_STEPS = 3.0
+"""Standing still is judged after so many usual steps, where that is longer: a slow wire is not a broken one."""
+REFUSALS = 2
+SLOW_SHARE = 0.2
+"""Of the usual step: who holds the others up by less is not called slow."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of those who are watched, as people know it: its rank in the run, and its host."""
+
+    rank: int
+    host: str
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} on {self.host}"
+
+
+@dataclass(frozen=True)
+class BeatRecord:
+    """What is known of another rank: its last beat, its age, and how often its host said that it is gone."""
+
+    beat: Beat
+    age_s: float
+    refused: int = 0
+
+
+@dataclass(frozen=True)
+class RankVerdict:
+    """What is wrong: "dead", "silent", "hung", "network", "closed" or "told" (another rank found it), with which rank.
+
+    `lasted_s` is for how long that has been so; `is_final`: it is waited for no longer.
+    """
+
+    kind: str
+    rank: int
+    text: str
+    hint: str = ""
+    lasted_s: float = 0.0
+    is_final: bool = True
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A rank that holds the others up in every step: by how long, and whether it computes or sends too slowly."""
+
+    rank: int
+    host: str
+    reason: str
+    late_s: float
+    step_s: float
+
+    def line(self) -> str:
+        """Return it on one line."""
+        share = self.late_s / self.step_s if self.step_s else 0.0
+        what = {"compute": "computes longer", "network": "is reached more slowly", "both": "computes and sends longer"}
+        return (
+            f"rank {self.rank} on {self.host} {what[self.reason]} than the others: {self.late_s:.3g} s of every "
+            f"{self.step_s:.3g} s step ({share:.0%}); reason: {self.reason}"
+        )
+
+
+def judge(
+    own: Beat, heard: Mapping[int, BeatRecord], members: Sequence[Member], watch_s: float, patience_s: float = 0.0
+) -> RankVerdict | None:
+    """Return what is wrong, or None; every rank that hears the others comes to it, or is told.
+
+    What has lasted for less than `patience_s` is not final: it is to be told and waited for.
+    """
+    limit = SILENCE_SHARE * watch_s
+    told = next((h.beat for h in heard.values() if h.beat.cause), None)
+    if told is not None:
+        return RankVerdict("told", told.rank, told.cause)
+    found = _gone(heard, members) or _silent(own, heard, members, limit) or _still(own, heard, members, limit)
+    if found is None or found.kind in ("dead", "closed"):
+        return found
+    return replace(found, is_final=found.lasted_s >= max(limit, patience_s))
+
+
+def _gone(heard: Mapping[int, BeatRecord], members: Sequence[Member]) -> RankVerdict | None:
+    for rank, h in heard.items():
+        if h.beat.state != CLOSED and h.refused >= REFUSALS:
+            text = f"{members[rank]} is dead: its host answers that the process is gone."
+            return RankVerdict("dead", rank, text, "Look for its last words, an OOM kill or a signal, on that host.")
+    return None
+
+
+def _silent(
+    own: Beat, heard: Mapping[int, BeatRecord], members: Sequence[Member], limit_s: float
+) -> RankVerdict | None:
+    open_ranks = {rank: h for rank, h in heard.items() if h.beat.state != CLOSED}
+    silent = [rank for rank, h in open_ranks.items() if h.age_s > limit_s]
+    if not silent:
+        return None
+    if len(silent) == len(open_ranks) >= 2:
+        lasted_s = min(h.age_s for h in open_ranks.values())
+        text = f"{members[own.rank]} hears nobody: it is cut off, or all other ranks are gone."
+        return RankVerdict("network", own.rank, text, f"Check the link of {members[own.rank].host}.", lasted_s)
+    rank = silent[0]
+    age = heard[rank].age_s
+    hearing = [
+        r for r, h in heard.items() if r not in silent and h.age_s <= limit_s / 2 and _hears(h.beat, rank, limit_s)
+    ]
+    if hearing:
+        text = (
+            f"ranks do not agree who is silent: {members[own.rank]} has not heard {members[rank]} for {age:.1f} s, and "
+            f"{members[hearing[0]]} has."
+        )
+        hint = f"Check the path between {members[own.rank].host} and {members[rank].host}."
+        return RankVerdict("network", rank, text, hint, age)
+    text = f"{members[rank]} is lost: nobody has heard it for {age:.1f} s."
+    return RankVerdict("silent", rank, text, "Its process is gone or stopped, or its host is down or cut off.", age)
+
+
+def _hears(beat: Beat, rank: int, limit_s: float) -> bool:
+    return len(beat.ages) > rank and beat.ages[rank] <= limit_s / 2
+
+
+def _still(own: Beat, heard: Mapping[int, BeatRecord], members: Sequence[Member], limit_s: float) -> RankVerdict | None:
+    beats = {own.rank: own, **{rank: h.beat for rank, h in heard.items()}}
+    steps = [beat.step_s for beat in beats.values() if beat.step_s > 0]
+    if not steps or any(beat.state == BUSY for beat in beats.values()):
+        return None  # the first step compiles and connects: how long it takes says nothing
+    patience_s = max(limit_s, PATIENCE_STEPS * median(steps))
+    waiting = [beat for beat in beats.values() if beat.state == WAITING and beat.still_s > patience_s]
+    if not waiting:
+        return None
+    for beat in sorted(beats.values(), key=lambda beat: beat.step):
+        who = members[beat.rank]
+        if beat.state == CLOSED:
+            text = f"{who} has ended at step {beat.step} while rank {members[waiting[0].rank].rank} still waits for it."
+            return RankVerdict(
+                "closed", beat.rank, text, "Give every rank the same number of steps, or use model.join()."
+            )
+        if beat.state == COMPUTING and beat.still_s > patience_s:
+            where = f", in {beat.at}" if beat.at else ""
+            text = f"{who} hangs: alive, but without progress for {beat.still_s:.1f} s at step {beat.step}{where}."
+            hint = "Wrap what takes long on purpose in handle.busy()."
+            return RankVerdict("hung", beat.rank, text, hint, beat.still_s)
+    if len(waiting) == len(beats):
+        lasted_s = min(beat.still_s for beat in waiting)
+        text = f"every rank waits and nothing arrives: no progress for {lasted_s:.1f} s."
+        hint = "All ranks are alive: the connections that carry gradients are stuck."
+        return RankVerdict("network", own.rank, text, hint, lasted_s)
+    return None
+
+
+def stragglers(beats: Mapping[int, Beat], members: Sequence[Member]) -> list[Straggler]:
+    """Return the ranks that hold the others up, the worst first, from the beats of at least three ranks."""
+    timed = {rank: beat for rank, beat in beats.items() if beat.step_s > 0 and len(beat.waits) == len(members)}
+    if len(timed) < 3:
+        return []
+    step_s = median(beat.step_s for beat in timed.values())
+    waited = {rank: median(beat.waits[rank] for r, beat in timed.items() if r != rank) for rank in timed}
+    found = []
+    for rank, beat in timed.items():
+        others = [other for other in timed if other != rank]
+        lag_s = max(0.0, beat.compute_s - median(timed[other].compute_s for other in others))
+        late_s = waited[rank] - median(waited[other] for other in others)
+        compute, network = lag_s > SLOW_SHARE * step_s, late_s - lag_s > SLOW_SHARE * step_s
+        if compute or network:
+            reason = "both" if compute and network else "compute" if compute else "network"
+            found.append(Straggler(members[rank].rank, members[rank].host, reason, max(lag_s, late_s), step_s))
+    return sorted(found, key=lambda straggler: -straggler.late_s)

@@ -1,0 +1,390 @@
+"""The watchdog of a handle: a thread that sends and hears heartbeats, names who is late, and ends waits for the lost.
+
+It is independent of the training thread and of the connections that carry gradients. A rank that is slow, silent or
+stands still is named in the log ("syncline.watchdog") and waited for. When one is dead, or has been silent for longer
+than patience lasts, everything that waits is given an error that names rank and host; the others are told, so all
+raise the same.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import multiprocessing.util
+import os
+import socket
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any, Protocol
+
+from syncline.errors import LostRankError, SynchronizationError, SynclineError
+from syncline.runtime.alive.agreement import exchange_json
+from syncline.runtime.alive.heartbeat import (
+    BUSY,
+    CLOSED,
+    COMPUTING,
+    WAITING,
+    Beat,
+    Datagrams,
+    Post,
+    StoreBeats,
+    read_beat,
+)
+from syncline.runtime.alive.verdict import SILENCE_SHARE, BeatRecord, Member, RankVerdict, Straggler, judge, stragglers
+from syncline.runtime.sync.step import Step
+from syncline.runtime.wire.team import Team
+
+BEATS = 20
+"""Beats in `watch_s`."""
+HELLO_S = 3.0
+GOODBYES = 3
+RECENT = 8
+SLOW_LOOKS = 3
+"""Looks, `watch_s` apart, at which a rank must hold the others up before it is called slow."""
+VAGUE_LOOKS = 4
+"""Looks at the beats of the others before a failure that may be theirs is told as this rank's own."""
+BROKEN = ("closed by peer", "connection reset", "broken pipe", "connection refused", "remote process exited")
+"""Words of backends for a connection whose other end is gone."""
+
+log = logging.getLogger("syncline.watchdog")
+
+
+class WatchedHandle(Protocol):
+    """What a watchdog looks at and can stop."""
+
+    @property
+    def steps(self) -> Sequence[Step]: ...
+
+    def break_off(self, failure: BaseException) -> None: ...
+
+
+@dataclass(frozen=True)
+class Roll:
+    """Who takes part: this rank's place, all members in their places, and how beats travel."""
+
+    rank: int
+    members: tuple[Member, ...]
+    token: str
+    post: Post
+
+
+class Watchdog:
+    """Watches the ranks of one team until it is closed."""
+
+    def __init__(self, watched: WatchedHandle, roll: Roll, watch_s: float, patience_s: float = 0.0) -> None:
+        self.roll = roll
+        self.watch_s = watch_s
+        self.patience_s = patience_s
+        self.verdict: RankVerdict | None = None
+        self.waits_for: RankVerdict | None = None
+        """Who is silent or stands still just now, and is waited for."""
+        self.looks_for_slow = True
+        self._told_s = 0.0
+        self._looks = 0
+        self._slow: dict[int, int] = {}
+        # Whoever forgets a handle must not have it kept by its watchdog.
+        self._watched = weakref.ref(watched)
+        self._heard = {rank: Beat(rank) for rank in range(len(roll.members)) if rank != roll.rank}
+        now = time.monotonic()
+        self._heard_s = dict.fromkeys(self._heard, now)
+        self._mark, self._moved_s = -1, now
+        self._busy = 0
+        self._state, self._cause = "", ""
+        self._found, self._stop = threading.Event(), threading.Event()
+        self._trainer = threading.get_ident()
+        self._thread = threading.Thread(target=self._run, name="syncline-watchdog", daemon=True)
+        self._thread.start()
+        # Processes of multiprocessing do not come to atexit; both may be called, and the second does nothing.
+        self._finalizer = multiprocessing.util.Finalize(self, _at_exit_of(self), exitpriority=100)
+        atexit.register(self._at_exit)
+
+    @property
+    def interval_s(self) -> float:
+        """The time between beats."""
+        return self.watch_s / BEATS
+
+    # What the handle asks
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """Tell the others that this rank does something long on purpose: nobody is called hung meanwhile."""
+        self._busy += 1
+        self._say()
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            self._moved_s = time.monotonic()
+            self._say()
+
+    def stragglers(self) -> list[Straggler]:
+        """Return the ranks that hold the others up, with the reason."""
+        return stragglers({self.roll.rank: self.own(), **self._heard}, self.roll.members)
+
+    def explain(self, failure: BaseException) -> BaseException:
+        """Return the failure, or what lies behind it where that is a lost rank; the others are told."""
+        if isinstance(failure, LostRankError):
+            return failure
+        is_vague = self._hear_first(failure)
+        if self.verdict is not None and (is_vague or self.verdict.kind != "told"):
+            return _error(self.verdict)
+        left = [beat for beat in self._heard.values() if beat.state == CLOSED]
+        if is_vague and left:
+            who, own = self.roll.members[left[0].rank], self.roll.members[self.roll.rank]
+            text = f"{who} has ended at step {left[0].step} while rank {own.rank} still waits for it."
+            self._tell(text)
+            return LostRankError(text, hint="Give every rank the same number of steps, or use model.join().")
+        self._tell(f"{self.roll.members[self.roll.rank]} failed: {_first_line(failure)}")
+        return failure
+
+    def _hear_first(self, failure: BaseException) -> bool:
+        """Tell whether a failure is vague, after listening for what lies behind it.
+
+        A connection that breaks says less than the beats will in a moment: whose process is gone, or what it said. To
+        blame the rank that met it first would be wrong, so nothing is told before the others had time to be found.
+        """
+        is_vague = type(failure) is SynchronizationError or _is_broken_connection(failure)
+        if is_vague:
+            enough, end_s = self._looks + VAGUE_LOOKS, time.monotonic() + self.watch_s
+            while self._looks < enough and time.monotonic() < end_s and not self._stop.is_set():
+                if self._found.wait(self.interval_s / 2):
+                    break
+        return is_vague
+
+    def close(self, *, tells: bool = True) -> None:
+        """Say goodbye, or why this rank ends where an exception is on its way, and end the thread."""
+        if self._stop.is_set():
+            return
+        atexit.unregister(self._at_exit)
+        self._finalizer.cancel()
+        if tells:
+            self._tell_why(_in_flight())
+        self._state = CLOSED
+        for _ in range(GOODBYES):
+            self._say()
+        self._stop.set()
+        self._thread.join(2.0)
+        self.roll.post.close()
+
+    def _at_exit(self) -> None:
+        """Say why this process ends: peers that wait for it then need not guess."""
+        self._tell_why(getattr(sys, "last_value", None))
+        self.close()
+
+    def _tell_why(self, error: BaseException | None) -> None:
+        """Tell the others what this rank's own code raised; a failure that all have heard of is not told again."""
+        if error is None:
+            return
+        self._hear_first(error)
+        if self.verdict is None:
+            self._tell(f"{self.roll.members[self.roll.rank]} failed: {_first_line(error)}")
+
+    # The thread
+
+    def _run(self) -> None:
+        next_s = last_s = looked_s = time.monotonic()
+        trusted_s = next_s
+        while not self._stop.is_set() and self._watched() is not None:
+            self._take(self.roll.post.hear(min(self.interval_s, next_s - time.monotonic())))
+            now = time.monotonic()
+            if now - last_s > 4 * self.interval_s:
+                trusted_s = now + 2 * self.interval_s  # this process itself stood still: the others did not
+            last_s = now
+            if now < next_s:
+                continue
+            next_s = now + self.interval_s
+            self._say()
+            if self.verdict is None and not self._state and now >= trusted_s:
+                self._conclude(judge(self.own(), self._views(now), self.roll.members, self.watch_s, self.patience_s))
+                self._looks += 1
+            if self.looks_for_slow and now >= looked_s + self.watch_s:
+                looked_s = now
+                self._look_for_slow()
+
+    def _take(self, messages: list[bytes]) -> None:
+        for data in messages:
+            beat = read_beat(data, self.roll.token, len(self.roll.members))
+            if beat is not None and beat.rank != self.roll.rank:
+                self._heard[beat.rank] = beat
+                self._heard_s[beat.rank] = time.monotonic()
+                self.roll.post.refused.pop(beat.rank, None)
+
+    def _views(self, now: float) -> dict[int, BeatRecord]:
+        refused = self.roll.post.refused
+        return {r: BeatRecord(beat, now - self._heard_s[r], refused.get(r, 0)) for r, beat in self._heard.items()}
+
+    def _conclude(self, verdict: RankVerdict | None) -> None:
+        if verdict is None or not verdict.is_final:
+            self._wait_for(verdict)
+            return
+        self.verdict, self.waits_for = verdict, None
+        self._tell(verdict.text)
+        self._found.set()
+        log.error("%s", verdict.text)
+        if verdict.kind == "told":
+            # What all ranks meet (a NaN, another codec) this one finds itself in a moment, with its own words.
+            self._stop.wait(2 * self.interval_s)
+        watched = self._watched()
+        if watched is not None:
+            watched.break_off(_error(verdict))
+
+    def _wait_for(self, verdict: RankVerdict | None) -> None:
+        """Say who is waited for, and again each time that has lasted twice as long; and that it is over."""
+        before, self.waits_for = self.waits_for, verdict
+        if verdict is None:
+            if before is not None:
+                log.warning("%s answers again, after %.1f s.", self.roll.members[before.rank], before.lasted_s)
+            self._told_s = 0.0
+        elif verdict.lasted_s >= 2 * self._told_s:
+            self._told_s = verdict.lasted_s
+            text = verdict.text.replace(" is lost: ", " is silent: ")
+            log.warning("%s Waiting for it, up to %.0f s in all. %s", text, self.patience_s, verdict.hint)
+
+    def _look_for_slow(self) -> None:
+        """Name a rank that holds the others up, once, when it has done so for a while."""
+        found = {one.rank: one for one in self.stragglers()}
+        self._slow = {rank: self._slow.get(rank, 0) + 1 for rank in found}
+        for rank, count in self._slow.items():
+            if count == SLOW_LOOKS:
+                log.warning("%s", found[rank].line())
+
+    def _tell(self, cause: str) -> None:
+        self._cause = self._cause or cause
+        for _ in range(GOODBYES):
+            self._say()
+
+    def _say(self) -> None:
+        self.roll.post.say(self.own().to_bytes(self.roll.token))
+
+    def own(self) -> Beat:
+        """Return what this rank says of itself now."""
+        now = time.monotonic()
+        watched = self._watched()
+        steps = [] if watched is None else list(watched.steps)
+        last = steps[-1] if steps else None
+        mark = 0 if last is None else (last.number + 1) * 1_000_000 + len(last.spans) + last.num_changes
+        if mark != self._mark:
+            self._mark, self._moved_s = mark, now
+        waiting = last is not None and last.is_waiting
+        state = self._state or (BUSY if self._busy else WAITING if waiting else COMPUTING)
+        still_s = now - self._moved_s
+        over = [step for step in steps if step.ended_s and step.number > 0][-RECENT:]
+        beat = Beat(self.roll.rank, -1 if last is None else last.number, mark, state, still_s, cause=self._cause[:600])
+        if over:
+            beat = replace(beat, **_usual(over, len(self.roll.members)))
+        if state == COMPUTING and still_s > SILENCE_SHARE * self.watch_s / 2:
+            beat = replace(beat, at=_where(self._trainer))
+        return replace(beat, ages=tuple(
+            0.0 if rank == self.roll.rank else round(now - self._heard_s[rank], 3)
+            for rank in range(len(self.roll.members))
+        ))  # fmt: skip
+
+
+def start_watchdog(watched: WatchedHandle, team: Team, watch_s: float, patience_s: float = 0.0) -> Watchdog | None:
+    """Return a watchdog over the ranks of a team; every rank calls it. None where there is nobody to watch."""
+    if team.size == 1 or watch_s <= 0:
+        return None
+    return Watchdog(watched, _meet(team), watch_s, patience_s)
+
+
+def _meet(team: Team) -> Roll:
+    """Exchange names and addresses, and see whether datagrams pass between all ranks."""
+    post = Datagrams(team.rank)
+    try:
+        return _introduce(post, team)
+    except BaseException:
+        post.close()
+        raise
+
+
+def _introduce(post: Datagrams, team: Team) -> Roll:
+    said = {"host": os.environ.get("SYNCLINE_LAB_HOST") or socket.gethostname(), "address": post.address}
+    everyone = exchange_json({**said, "token": os.urandom(8).hex()}, team)
+    members = tuple(Member(rank, str(one["host"])) for rank, one in zip(team.names, everyone, strict=True))
+    token = str(everyone[0]["token"])
+    post.connect([(str(one["address"][0]), int(one["address"][1])) for one in everyone])
+    passed = _hello(post, team, token)
+    if all(bool(one["passed"]) for one in exchange_json({"passed": passed}, team)):
+        return Roll(team.rank, members, token, post)
+    post.close()
+    return Roll(team.rank, members, token, StoreBeats(team.store, team.rank, team.size, token))
+
+
+def _hello(post: Datagrams, team: Team, token: str) -> bool:
+    """Greet until every other rank was heard; whether that happened."""
+    missing = set(range(team.size)) - {team.rank}
+    end_s = time.monotonic() + HELLO_S
+    beat = Beat(team.rank).to_bytes(token)
+    post.say(beat)
+    while missing and time.monotonic() < end_s:
+        post.say(beat)
+        for data in post.hear(0.05):
+            heard = read_beat(data, token, team.size)
+            missing -= {heard.rank} if heard else set()
+    post.say(beat)
+    return not missing
+
+
+def _usual(steps: list[Step], num_ranks: int) -> dict[str, Any]:
+    reports = [step.report(1.0) for step in steps]
+    waits = tuple(median(step.waits.get(rank, 0.0) for step in steps) for rank in range(num_ranks))
+    return {
+        "step_s": median(report.step_s for report in reports),
+        "compute_s": median(report.compute_s for report in reports),
+        "waits": tuple(round(wait, 6) for wait in waits),
+    }
+
+
+def _where(thread: int) -> str:
+    """Return the line that a thread of this process is in, outside torch."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None and "/torch/" in frame.f_code.co_filename and frame.f_back is not None:
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    return f"{os.path.basename(frame.f_code.co_filename)} line {frame.f_lineno} ({frame.f_code.co_name})"
+
+
+def _error(verdict: RankVerdict) -> LostRankError:
+    return LostRankError(verdict.text, hint=verdict.hint)
+
+
+def _first_line(failure: BaseException) -> str:
+    if isinstance(failure, SynclineError):
+        return failure.message.split("\n", 1)[0]
+    text = str(failure).split("\n", 1)[0]
+    return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
+
+
+def _is_broken_connection(failure: BaseException) -> bool:
+    """Tell whether a failure only says that somebody else could not be reached any more, as gloo's and NCCL's do."""
+    if isinstance(failure, ConnectionError):
+        return True
+    text = str(failure).lower()
+    return isinstance(failure, RuntimeError) and any(sign in text for sign in BROKEN)
+
+
+def _in_flight() -> BaseException | None:
+    """Return the exception that is on its way up through this thread, or that ends it; None: it ends well."""
+    error = sys.exc_info()[1]
+    if isinstance(error, SystemExit):
+        error = error.__context__ if error.code else None
+    return error
+
+
+def _at_exit_of(watchdog: Watchdog) -> Callable[[], None]:
+    """Return what says goodbye for a watchdog, without keeping it."""
+    known = weakref.ref(watchdog)
+
+    def at_exit() -> None:
+        found = known()
+        if found is not None:
+            found.close()
+
+    return at_exit

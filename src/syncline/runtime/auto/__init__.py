@@ -1,0 +1,1 @@
+"""A choice of synchronisation that is measured, tried and held."""

@@ -1,0 +1,77 @@
+"""Flows between pairs of ranks, many pairs at once: what a tournament of links is made of.
+
+test = PairTest(group, size_bytes=4 << 20)
+test.play([(0, 3), (1, 2)])            # bytes per second from 0 to 3 and from 1 to 2, in every rank's hands
+
+A flow begins at an instant all ranks agreed on and ends when the receiver has it all; the rate is the payload's, in the
+best of the repetitions: other work on the hosts only makes a flow slower, a slow link makes all of them slow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from syncline.errors import ExecutionError
+from syncline.runtime.execute.executor import DEADLINE_S, sleep_until
+from syncline.runtime.execute.lane import Message
+from syncline.runtime.execute.posting import Deadline, Post
+from syncline.runtime.group import Group
+
+Floats = NDArray[np.float64]
+_TAG = 1 << 30
+
+
+class PairTest:
+    """Measures rounds of flows; each rank sends to at most one other and receives from at most one."""
+
+    def __init__(
+        self, group: Group, size_bytes: int, *, repeats: int = 3, warm_up: int = 2, deadline_s: float = DEADLINE_S,
+        lead_s: float = 0.02,
+    ) -> None:  # fmt: skip
+        self.group = group
+        self.size_bytes = size_bytes
+        self.repeats = repeats
+        self.warm_up = warm_up
+        self.deadline_s = deadline_s
+        self.lead_s = lead_s
+        self.seconds: list[Floats] = []
+        """Times of every repetition of every flow so far, one array a round (flows x repetitions)."""
+        self._post = Post(group)
+        self._out = torch.zeros(size_bytes, dtype=torch.uint8, device=group.device)
+        self._in = torch.zeros(size_bytes, dtype=torch.uint8, device=group.device)
+
+    def play(self, flows: Sequence[tuple[int, int]]) -> list[float]:
+        """Return the rate of each flow of one round."""
+        sends = [dst for src, dst in flows if src == self.group.rank]
+        receives = [src for src, dst in flows if dst == self.group.rank]
+        if len(sends) > 1 or len(receives) > 1:
+            raise ExecutionError(f"rank {self.group.rank} has {len(sends)} flows out and {len(receives)} in; one each.")
+        out = [self._message(sends[0], self._out)] if sends else []
+        coming = [self._message(receives[0], self._in)] if receives else []
+        took = [self._once(coming, out) for _ in range(self.warm_up + self.repeats)][self.warm_up :]
+        table = self.group.numbers(took)
+        self.seconds.append(np.array([table[dst] for _, dst in flows]))
+        return [self.size_bytes / float(row.min()) for row in self.seconds[-1]]
+
+    def _message(self, peer: int, wire: torch.Tensor) -> Message:
+        return Message(peer, peer, _TAG, reduce=False, rows=(), wire=wire, packed=False)
+
+    def _once(self, coming: list[Message], out: list[Message]) -> float:
+        """Run the flows once; returns the seconds until this rank had received, 0 where nothing came."""
+        self._post.next_run()
+        together = not self.group.tagged
+        works = [] if together else [self._post.post_receive(message) for message in coming]
+        start_s = self.group.agree_start_s(self.lead_s)
+        sleep_until(start_s)
+        deadline = Deadline(self.deadline_s)
+        works += self._post.post_batch(coming, out) if together else [self._post.post_send(message) for message in out]
+        took = 0.0
+        for message, work in zip((*coming, *out), works, strict=True):
+            self._post.wait(work, message, deadline, lambda: "pair test")
+            took = took or time.monotonic() - start_s
+        return took if coming else 0.0

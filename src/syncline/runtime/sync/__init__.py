@@ -1,0 +1,1 @@
+"""Gradient synchronisation: buckets in a codec, averaged behind the backward pass, for DDP and FSDP2."""

@@ -1,0 +1,207 @@
+"""DistributedDataParallel: its communication hook enqueues buckets and returns futures; the rest is the handle's.
+
+Sparse gradients (of embeddings) are averaged as DDP does: no codec knows them. Complex ones travel as pairs of reals.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from syncline.errors import SynchronizationError
+from syncline.runtime.alive.replicas import compare, fingerprints
+from syncline.runtime.sync.bucket import Layout, Order
+from syncline.runtime.sync.overflow import ScaleFollower, Scaler, StepSkipper
+from syncline.runtime.sync.reducer import check_free, renew
+from syncline.runtime.sync.settings import Settings
+from syncline.runtime.sync.step import Step
+from syncline.runtime.sync.streams import future_of
+from syncline.runtime.sync.synchronizer import Synchronizer
+from syncline.runtime.sync.turns import Turns
+from syncline.runtime.wire.links import GroupLinks
+
+Future = torch.futures.Future[torch.Tensor]
+
+
+class GradBucket(Protocol):
+    """What DDP hands to a hook."""
+
+    def index(self) -> int: ...
+
+    def is_last(self) -> bool: ...
+
+    def buffer(self) -> torch.Tensor: ...
+
+    def parameters(self) -> list[torch.Tensor]: ...
+
+
+class DdpSynchronizer(Synchronizer):
+    """Synchronises a DDP model until it is closed; afterwards the model averages as plain DDP does."""
+
+    def __init__(
+        self, model: DistributedDataParallel, settings: Settings, links: GroupLinks, scaler: Scaler | None = None
+    ) -> None:
+        check_free(model)
+        super().__init__(settings, links, "ddp")
+        # DDP holds this handle where the garbage collector does not look: a strong way back would keep both for ever.
+        self._weak_model = weakref.ref(model)
+        self._group = model.process_group
+        self._names = {id(p): name for name, p in model.module.named_parameters() if p.requires_grad}
+        self._layouts: dict[tuple[int, ...], Layout] = {}
+        self._step: Step | None = None
+        self._follower = None if scaler is None else ScaleFollower(scaler, self.rescale)
+        self._num_backwards = 0
+        self._checked = -1
+        self._closed = False
+        self._turns = Turns(p for p in model.module.parameters() if p.requires_grad)
+        self._hooks: list[Any] = [self._turns]
+        if settings.nan == "skip":
+            trained = [p for p in model.module.parameters() if p.requires_grad]
+            self._hooks.append(StepSkipper(trained, lambda: self._step is not None and self._step.skipped))
+        self.turn_on(model)
+
+    def turn_on(self, model: DistributedDataParallel) -> None:
+        """Average this model's gradients from the next backward on."""
+        self._is_on = True
+        self._before_forward = model.register_forward_pre_hook(outside_graphs(self._forward))
+        model.register_comm_hook(self, _hook)
+
+    def turn_off(self, model: DistributedDataParallel) -> None:
+        """Let DDP average from the next backward on."""
+        self._is_on = False
+        self._before_forward.remove()
+        renew(model)
+
+    @property
+    def turns(self) -> Turns:
+        """The optimizer steps that the model has had."""
+        return self._turns
+
+    def bucket(self, bucket: GradBucket) -> Future:
+        """Enqueue a bucket and return the future of its average."""
+        if self._closed:
+            return _plain(bucket, self._group)
+        _refuse_capture()
+        if bucket.index() == 0 or self._step is None:
+            self._step = self.open_step()
+            self._at_end_of_backward(self._step)
+        buffer = bucket.buffer()
+        if buffer.is_sparse:
+            return _plain(bucket, self._group)
+        future = future_of(buffer)
+
+        def done(failure: BaseException | None) -> None:
+            if failure is None:
+                future.set_result(buffer)
+            else:
+                future.set_exception(failure)  # type: ignore[arg-type]
+
+        values = torch.view_as_real(buffer).view(-1) if buffer.is_complex() else buffer
+        self.average(Order(bucket.index(), values, self._layout(bucket), self._step, done, bucket.is_last()))
+        # Through `then` a failure becomes one that DDP itself raises, where no end of backward can raise it.
+        return future.then(lambda done: done.wait())
+
+    def close(self) -> None:
+        """Turn synchronisation off: the model goes on as plain DDP."""
+        if self._closed:
+            return
+        self._closed = True
+        model = self._weak_model()
+        for hook in self._hooks:
+            hook.remove()
+        super().close()
+        if model is not None:
+            model.require_backward_grad_sync = True
+            if self._is_on:
+                self.turn_off(model)
+
+    def open_step(self) -> Step:
+        """Return a new step; it knows how many optimizer steps went before, unless ranks may differ in that."""
+        step = super().open_step()
+        step.turn = 0 if joining(self._weak_model()) else self._turns.count
+        return step
+
+    def summary(self) -> str:
+        """Return the last step on one line, and when warming up ends."""
+        return super().summary() + self.settings.warming_up(self._last().number)
+
+    def check_replicas(self) -> None:
+        """Compare the parameters of all ranks and raise on every rank if any differ; every rank calls it."""
+        model = self._weak_model()
+        if model is not None:
+            trained = {name: p for name, p in model.module.named_parameters() if p.requires_grad}
+            compare(fingerprints(list(trained.values())), list(trained), self.links.team, self._num_steps)
+
+    def _forward(self, module: Any, inputs: Any) -> None:
+        """Before each forward: count accumulation, follow the scaler, compare replicas now and then."""
+        if not torch.is_grad_enabled():
+            return
+        if self.settings.accumulate > 1:
+            self._num_backwards += 1
+            module.require_backward_grad_sync = self._num_backwards % self.settings.accumulate == 0
+        self.begin()
+        if self._follower is not None:
+            self._follower.look()
+        every = 0 if joining(module) else self.settings.check_every
+        if every and self._num_steps and self._num_steps % every == 0 and self._checked != self._num_steps:
+            self._checked = self._num_steps
+            self.check_replicas()
+
+    def _at_end_of_backward(self, step: Step) -> None:
+        engine: Any = torch.autograd.Variable._execution_engine
+        try:
+            engine.queue_callback(lambda: self.settle(step))
+        except RuntimeError:
+            # Outside backward: a rank that has joined early shadows the others, and DDP waits for the futures.
+            return
+
+    def _layout(self, bucket: GradBucket) -> Layout:
+        parameters = bucket.parameters()
+        key = tuple(map(id, parameters))
+        layout = self._layouts.get(key)
+        if layout is None:
+            names = tuple(self._names[i] for i in key)
+            shapes = [(*p.shape, 2) if p.is_complex() else tuple(p.shape) for p in parameters]
+            layout = self._layouts[key] = Layout(names, tuple(shapes))
+        return layout
+
+
+def joining(model: Any) -> bool:
+    """Whether a model is inside `join()`: ranks whose data has ended take no part in what others gather."""
+    return bool(getattr(getattr(model, "_join_config", None), "enable", False))
+
+
+def _refuse_capture() -> None:
+    """Refuse a CUDA graph: what it replays is what the device does, and messages are sent by this process."""
+    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        raise SynchronizationError(
+            "backward is being captured in a CUDA graph, and gradients that syncline sends cannot be replayed.",
+            hint="Capture forward and the optimizer only, or close() the handle and capture plain DDP.",
+        )
+
+
+def _plain(bucket: GradBucket, group: dist.ProcessGroup) -> Future:
+    """Average as DDP does without a hook."""
+    buffer = bucket.buffer().div_(dist.get_world_size(group))
+    work = dist.all_reduce(buffer, group=group, async_op=True)
+    assert work is not None
+    future: Future = work.get_future().then(lambda done: done.value()[0])
+    return future
+
+
+def outside_graphs(call: Any) -> Any:
+    """Return a call that a compiler leaves out of its graphs."""
+    disable: Any = torch.compiler.disable
+    return disable(call)
+
+
+def _hook(state: DdpSynchronizer, bucket: Any) -> Future:
+    return state.bucket(bucket)
+
+
+# DDP compares an annotation with the class itself, and annotations are texts here.
+_hook.__annotations__.clear()

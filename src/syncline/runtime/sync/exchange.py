@@ -1,0 +1,321 @@
+"""Compressed all-reduce of one piece of a bucket: encoded shards out, decode and sum, encoded sums out, decode.
+
+Each rank owns one shard. It sends every other rank that rank's shard, encoded; adds what it receives to its own shard,
+which is never encoded for itself; and sends the encoded sum to all. Every rank, the owner too, then takes the values
+that the encoded sum decodes to, so replicas stay equal bit for bit. With error feedback one residual as long as the
+piece holds both kinds of error: what was lost of my contribution to others' shards, and of the sum in my own shard.
+Both count 1/size in the average, so residuals of all ranks add up, whatever the number of ranks.
+
+    exchange.send()      front thread: encode and post
+    exchange.reduce()    back thread: wait, sum, encode, post
+    exchange.collect()   back thread: wait, decode
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from syncline.codec.scheme import Scheme
+from syncline.errors import AgreementError, SynchronizationError
+from syncline.program.pieces import shard_bounds
+from syncline.runtime.sync.finite import is_finite
+from syncline.runtime.sync.step import Step
+from syncline.runtime.sync.tensors import take_back, tensor_codec
+from syncline.runtime.wire.message import EVERYONE, FAILED, NONFINITE, Box, OtherStepError, Stamp
+from syncline.runtime.wire.wire import Wire
+from syncline.timeline import SpanKind
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What a rank said instead of contributing: its rank and the bucket's parameter (-1: it failed otherwise)."""
+
+    rank: int
+    parameter: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an exchange stands: its tag and layout on the wire, this rank's number, how to name an element."""
+
+    tag: int
+    layout: int
+    codec: int
+    origin: int
+    find: Callable[[torch.Tensor], int]
+    """Return the index, in the bucket, of the parameter that holds the first bad element of a shard (-1: none)."""
+    ends: tuple[int, ...] = ()
+    """Where each parameter of the bucket ends, in elements, and where this exchange begins among them."""
+    offset: int = 0
+    priority: int = 0
+    """What is larger goes first: buckets that the next forward needs first come last."""
+
+
+class Averaged(Protocol):
+    """An exchange as a level inside it, or one in factors, sees it."""
+
+    sent_bytes: int
+    inside_bytes: int
+
+    @property
+    def goes_beyond(self) -> bool: ...
+
+    def bind(self, values: torch.Tensor) -> None: ...
+
+    def send(self, step: Step, trouble: Trouble | None = None) -> None: ...
+
+    def fail(self, step: Step) -> None: ...
+
+    def reduce(self) -> Trouble | None: ...
+
+    def collect(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def forget(self) -> None: ...
+
+
+class Exchange:
+    """One piece with everything it needs, allocated once: shards, slots, encoder states, residual.
+
+    `beyond` makes the exchange that averages this rank's shard further out (across hosts, say) before the sum is sent
+    back to the ranks of this group.
+    """
+
+    ordered = False
+
+    def __init__(
+        self,
+        values: torch.Tensor,
+        residual: torch.Tensor | None,
+        scheme: Scheme,
+        wire: Wire,
+        place: Place,
+        beyond: Callable[[torch.Tensor], Averaged] | None = None,
+        bounds: list[tuple[int, int]] | None = None,
+    ) -> None:
+        self.wire = wire
+        self.codec = tensor_codec(scheme, values.device)
+        self._bounds = bounds = bounds or shard_bounds(values.numel(), wire.size)
+        self._shards = [values[low:high] for low, high in bounds]
+        self._beyond = None if beyond is None else beyond(self.own)
+        self._residuals = [None if residual is None else residual[low:high] for low, high in bounds]
+        # Streams differ by tag and by rank, so that random rounding is independent everywhere.
+        seed = (place.tag * wire.size + wire.rank) * wire.size
+        self._states = [self.codec.new_state(high - low, seed=seed + k) for k, (low, high) in enumerate(bounds)]
+        sizes = [scheme.wire_bytes(high - low) for low, high in bounds]
+        own, largest = sizes[wire.rank], max(sizes)
+        device = values.device
+        self._out, self._in = Box(sizes, device=device), Box([own] * wire.size, largest, device)
+        self._sum, self._sums = Box([own], largest, device), Box(sizes, device=device)
+        self._place = place
+        self._step: Step
+        self._tags = (2 * place.tag, 2 * place.tag + 1)
+        self._stamp = Stamp(place.codec, place.layout, 0, 0)
+        self._trouble: Trouble | None = None
+        self._posted_s = self._summed_s = 0.0
+        self.sent_bytes = sum(len(self._out[p].tensor) + len(self._sum[0].tensor) for p in wire.peers)
+        self.inside_bytes = 0
+        if self._beyond is not None:
+            self.inside_bytes, self.sent_bytes = self.sent_bytes + self._beyond.inside_bytes, self._beyond.sent_bytes
+
+    def bind(self, values: torch.Tensor) -> None:
+        """Work on this memory from now on."""
+        self._shards = [values[low:high] for low, high in self._bounds]
+        if self._beyond is not None:
+            self._beyond.bind(self.own)
+
+    @property
+    def goes_beyond(self) -> bool:
+        """Whether there is a level outside this one."""
+        return self._beyond is not None
+
+    @property
+    def own(self) -> torch.Tensor:
+        """The shard this rank sums."""
+        return self._shards[self.wire.rank]
+
+    def send(self, step: Step, trouble: Trouble | None = None) -> None:
+        """Encode what others own and post it; where something is not finite, only that is said."""
+        self._next(step)
+        self.wire.open(self._tags[0], self._in)
+        self._trouble = trouble or self._encode_all()
+        self._posted_s = began = time.perf_counter()
+        for peer in self.wire.peers:
+            due = self._due(0, self.wire.rank, peer)
+            if self._trouble is None:
+                self._out[peer].seal(due)
+            else:
+                self._out[peer].seal(due, NONFINITE, self._trouble.rank, self._trouble.parameter)
+            self.wire.scatter(self._tags[0], peer, self._out)
+        self._step.record(SpanKind.SEND, "post shards", began, time.perf_counter(), self.sent_bytes)
+
+    def fail(self, step: Step) -> None:
+        """Tell every peer, in place of `send`, that this rank cannot go on."""
+        self._next(step)
+        self.wire.open(self._tags[0], self._in)
+        for peer in self.wire.peers:
+            self._out[peer].seal(self._due(0, self.wire.rank, peer), FAILED, self._place.origin)
+            self.wire.scatter(self._tags[0], peer, self._out)
+
+    def reduce(self) -> Trouble | None:
+        """Add what peers sent to the own shard and post the encoded sum; or say who had trouble, on all ranks alike."""
+        try:
+            trouble = self.receive()
+            if self._beyond is not None:
+                if trouble is None:
+                    self.add_up(1.0 / self.wire.size)
+                trouble = self._go_beyond(self._beyond, trouble)
+        except SynchronizationError:
+            with contextlib.suppress(RuntimeError):  # a lost peer cannot be told
+                self._sum[0].seal(self._due(1, self.wire.rank), FAILED, self._place.origin)
+                self.wire.open(self._tags[1], self._sums)
+                self.wire.gather(self._tags[1], self._sum)
+            raise
+        if trouble is None:
+            self._post_sum()
+        return trouble
+
+    def receive(self) -> Trouble | None:
+        """Wait for every peer's shard; say who had trouble, on all ranks alike."""
+        trouble = self._trouble
+        for peer in self.wire.peers:
+            trouble = _first(trouble, self._receive(0, peer, self._in))
+        self._arrived("shards on the wire", self._posted_s, self._in)
+        return trouble
+
+    def add_up(self, scale: float) -> None:
+        """Add what peers sent to the own shard, then multiply."""
+        began = time.perf_counter()
+        self.codec.add_up(self._received(), self.own, scale=scale)
+        self._step.record(SpanKind.REDUCE, "decode and sum", began, time.perf_counter(), self.own.nbytes)
+
+    def collect(self) -> None:
+        """Take the values that every owner's encoded sum decodes to, divided by the number of ranks."""
+        _, scale = self._scales()
+        for owner in self.wire.peers:
+            self._receive(1, owner, self._sums)
+            if owner == self.wire.peers[-1]:
+                self._arrived("sums on the wire", self._summed_s, self._sums)
+            began = time.perf_counter()
+            self.codec.decode(self._sums[owner].payload, self._shards[owner], scale=scale)
+            self._step.record(SpanKind.DECODE, "decode sum", began, time.perf_counter(), self._shards[owner].nbytes)
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait until nothing of this exchange is under way, so that its buffers may be used again."""
+        for tag in self._tags:
+            self.wire.finish(tag)
+
+    def forget(self) -> None:
+        """Take the residual back to what it was before `send`: what was sent is not used, nor are these gradients."""
+        if self._beyond is not None:
+            self._beyond.forget()
+        if self._trouble is not None:
+            return
+        self._take_back()
+
+    def _arrived(self, name: str, posted_s: float, box: Box) -> None:
+        size = sum(len(box[peer].tensor) for peer in self.wire.peers)
+        self._step.record(SpanKind.RECV, name, posted_s, time.perf_counter(), size)
+
+    def _next(self, step: Step) -> None:
+        last = self._stamp
+        self._stamp = Stamp(last.codec, last.layout, last.sequence + 1, step.stamp)
+        self._step = step
+
+    def _due(self, stage: int, sender: int, receiver: int = EVERYONE) -> Stamp:
+        """Return what a message of this stage and step must say of itself."""
+        stamp = self._stamp
+        return Stamp(stamp.codec, stamp.layout, stamp.sequence, stamp.step, self._tags[stage], sender, receiver)
+
+    def _encode_all(self) -> Trouble | None:
+        """Encode every peer's shard; where one is not finite, leave the residuals as they were and say which.
+
+        Nothing is posted before all are encoded: every peer hears of trouble in any shard.
+        """
+        if not is_finite(self.own):
+            return Trouble(self._place.origin, self._place.find(self.own))
+        finite = []
+        for peer in self.wire.peers:
+            began = time.perf_counter()
+            shard, payload = self._shards[peer], self._out[peer].payload
+            finite.append(self.codec.encode(shard, payload, self._states[peer], self._residuals[peer]))
+            self._step.record(SpanKind.ENCODE, "encode shard", began, time.perf_counter(), shard.nbytes)
+        bad = next((peer for peer, is_so in zip(self.wire.peers, finite, strict=True) if not is_so), None)
+        if bad is None:
+            return None
+        self._take_back()
+        return Trouble(self._place.origin, self._place.find(self._shards[bad]))
+
+    def _take_back(self) -> None:
+        for peer in self.wire.peers:
+            residual = self._residuals[peer]
+            if residual is not None:
+                take_back(self.codec, self._shards[peer], self._out[peer].payload, residual)
+
+    def _received(self) -> list[torch.Tensor]:
+        return [self._in[peer].payload for peer in self.wire.peers]
+
+    def _scales(self) -> tuple[float, float]:
+        """Return what the sum is multiplied by before it is encoded, and what it decodes to: one makes it the mean.
+
+        A residual is kept of the sum itself, so that it means the same whatever the number of ranks.
+        """
+        share = 1.0 / self.wire.size
+        return (share, 1.0) if self._residuals[self.wire.rank] is None else (1.0, share)
+
+    def _go_beyond(self, beyond: Averaged, trouble: Trouble | None) -> Trouble | None:
+        beyond.send(self._step, trouble)
+        trouble = beyond.reduce()
+        if trouble is None:
+            beyond.collect()
+        else:
+            beyond.finish()
+        return trouble
+
+    def _post_sum(self) -> None:
+        """Sum, encode and take what that decodes to, in one pass; what came from beyond is a sum already."""
+        own, rank = self.own, self.wire.rank
+        self.wire.open(self._tags[1], self._sums)
+        received, (before, after) = self._received(), self._scales()
+        if self._beyond is not None:
+            received, before = [], 1.0
+        began = time.perf_counter()
+        self.codec.reduce(
+            received, own, self._sum[0].payload, self._states[rank], self._residuals[rank], before=before, after=after
+        )
+        self._summed_s = time.perf_counter()
+        self._step.record(SpanKind.REDUCE, "sum and encode", began, self._summed_s, own.nbytes)
+        self._sum[0].seal(self._due(1, rank))
+        self.wire.gather(self._tags[1], self._sum)
+
+    def _receive(self, stage: int, peer: int, box: Box) -> Trouble | None:
+        """Wait for one message; what it says, if it is the one that was due."""
+        began = time.perf_counter()
+        try:
+            self.wire.wait(self._tags[stage], peer)
+        except RuntimeError as error:
+            raise SynchronizationError(f"rank {peer} did not answer.", detail=str(error).split("\n")[0]) from error
+        self._step.waited(peer, time.perf_counter() - began)
+        try:
+            receiver = EVERYONE if stage else self.wire.rank
+            flags, origin, parameter = box[peer].open(self._due(stage, peer, receiver))
+        except OtherStepError as error:
+            raise error.between(peer, self.wire.rank) from None
+        except AgreementError as error:
+            raise AgreementError(f"what rank {peer} sent is not what was due: {error.message}.") from None
+        if flags & FAILED:
+            raise SynchronizationError(f"rank {origin} failed and said so.", hint=f"See the error of rank {origin}.")
+        return Trouble(origin, parameter) if flags & NONFINITE else None
+
+
+def _first(one: Trouble | None, other: Trouble | None) -> Trouble | None:
+    both = [trouble for trouble in (one, other) if trouble is not None]
+    return min(both, key=lambda trouble: trouble.rank, default=None)

@@ -1,0 +1,193 @@
+"""The exchange of `exchange.py` as a lane of the native wire: posted, and waited for.
+
+Encoding, sending, summing and decoding happen on the wire's threads, in the order of what arrives; the bits are those
+of the exchange in Python, which is its twin and does what lanes do not: codecs that pick elements, CUDA tensors, levels
+inside the outermost.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from syncline.codec.block import Block
+from syncline.codec.cast import Cast
+from syncline.codec.fp8 import Fp8
+from syncline.codec.scheme import EncodeState, Scheme
+from syncline.codec.sign import Sign
+from syncline.errors import AgreementError, SynchronizationError
+from syncline.program.pieces import shard_bounds
+from syncline.runtime.sync.exchange import Place, Trouble
+from syncline.runtime.sync.step import BACK, FRONT, Step
+from syncline.runtime.wire.native_wire import CLOSED, DISAGREED, FAILED, FINE, TROUBLED, NativeWire, Said
+from syncline.runtime.wire.wire import Wire
+from syncline.timeline import SpanKind
+
+_CASTS = {"fp16": 0, "bf16": 1, "fp32": 2}
+_ENCODE, _SHARDS, _REDUCE, _SUMS, _DECODE = range(5)
+_SPANS = {
+    _ENCODE: (FRONT, SpanKind.ENCODE, "encode shard"),
+    _REDUCE: (BACK, SpanKind.REDUCE, "sum and encode"),
+    _DECODE: (BACK, SpanKind.DECODE, "decode sum"),
+}
+
+
+def coder_of(scheme: Scheme) -> tuple[str, list[int]] | None:
+    """Return what the native coder of a scheme is called, and its parameters; None: it has none."""
+    if isinstance(scheme, Block):
+        return "block", [scheme.bits, scheme.block, int(scheme.rounding == "stochastic")]
+    if isinstance(scheme, Sign):
+        return "sign", [scheme.block]
+    if isinstance(scheme, Cast):
+        return "cast", [_CASTS[scheme.name]]
+    if isinstance(scheme, Fp8):
+        return "fp8", [("e4m3", "e5m2").index(scheme.format), scheme.block]
+    return None
+
+
+def runs_natively(scheme: Scheme, wire: Wire, device: torch.device) -> bool:
+    """Whether an exchange of this scheme is a lane of this wire."""
+    return isinstance(wire, NativeWire) and wire.size > 1 and device.type == "cpu" and coder_of(scheme) is not None
+
+
+class NativeExchange:
+    """One piece as a lane; `scatter_only` leaves the sum of the own shard with its owner."""
+
+    ordered = False
+    goes_beyond = False
+    inside_bytes = 0
+
+    def __init__(
+        self,
+        values: torch.Tensor,
+        residual: torch.Tensor | None,
+        scheme: Scheme,
+        wire: NativeWire,
+        place: Place,
+        *,
+        scatter_only: bool = False,
+    ) -> None:
+        self.wire = wire
+        self._values, self._residual = values, residual
+        self._bounds = _equal(values.numel(), wire.size) if scatter_only else shard_bounds(values.numel(), wire.size)
+        coder = coder_of(scheme)
+        assert coder is not None, "runs_natively was asked before"
+        self._lane = wire.core.lane(
+            place.tag,
+            [0, *(high for _, high in self._bounds)],
+            [scheme.wire_bytes(high - low) for low, high in self._bounds],
+            *coder,
+            owes_all=scheme.owes_all,
+            scatter_only=scatter_only,
+            priority=place.priority,
+            codec=place.codec,
+            layout=place.layout,
+            origin=place.origin,
+            ends=list(place.ends),
+            offset=place.offset,
+        )
+        self.sent_bytes = int(self._lane.sent_bytes)
+        self._states: list[EncodeState] = []
+        if isinstance(scheme, Block) and scheme.rounding == "stochastic":
+            seed = (place.tag * wire.size + wire.rank) * wire.size
+            sizes = [high - low for low, high in self._bounds]
+            self._states = [scheme.new_state(size, seed=seed + k) for k, size in enumerate(sizes)]
+        self._sequence = 0
+        self._encoded = False
+        self._step: Step
+
+    def bind(self, values: torch.Tensor) -> None:
+        """Work on this memory from now on."""
+        self._values = values
+
+    @property
+    def own(self) -> torch.Tensor:
+        """The shard this rank sums."""
+        low, high = self._bounds[self.wire.rank]
+        return self._values[low:high]
+
+    def send(self, step: Step, trouble: Trouble | None = None, *, scale: float = 1.0) -> None:
+        """Post the piece, or say what trouble there is; nothing is waited for."""
+        self._post(step, scale, trouble=None if trouble is None else (trouble.rank, trouble.parameter))
+
+    def fail(self, step: Step) -> None:
+        """Tell every peer that this rank cannot go on."""
+        self._post(step, 1.0, fail=True)
+
+    def reduce(self) -> Trouble | None:
+        """Wait until the own shard is summed; or say who had trouble, on all ranks alike."""
+        return self._said(self._lane.wait_reduced(self.wire.timeout_s))
+
+    def collect(self) -> None:
+        """Wait until every sum has been taken."""
+        self._said(self._lane.wait_done(self.wire.timeout_s))
+        self._note()
+
+    def finish(self) -> None:
+        """Wait until nothing of this exchange is under way."""
+        self._said(self._lane.wait_done(self.wire.timeout_s))
+
+    def forget(self) -> None:
+        """Take the residual back to what it was before `send`."""
+        if self._residual is not None and self._encoded:
+            self.finish()
+            self._lane.take_back(self._values.numpy(), self._residual.numpy())
+
+    def run(self, step: Step, scale: float) -> Trouble | None:
+        """Leave `scale` times the sum of the own shard in `own`, where this is scatter only; or say who had trouble."""
+        self.send(step, scale=scale)
+        trouble = self.reduce()
+        self.finish()
+        if trouble is not None:
+            self.forget()
+        else:
+            self._note()
+        return trouble
+
+    def _post(self, step: Step, scale: float, *, fail: bool = False, trouble: tuple[int, int] | None = None) -> None:
+        self._step = step
+        self._sequence += 1
+        self._encoded = not fail and trouble is None
+        keys = [state.next_key() for state in self._states]
+        residual = None if self._residual is None else self._residual.numpy()
+        number, sequence = step.number & 0xFFFFFFFF, self._sequence & 0xFFFFFFFF
+        self._lane.post(self._values.numpy(), residual, sequence, number, keys, scale, fail, trouble)
+
+    def _said(self, said: Said) -> Trouble | None:
+        status, rank, parameter, text = said
+        if status == FINE:
+            return None
+        if status == TROUBLED:
+            return Trouble(rank, parameter)
+        if status == FAILED:
+            raise SynchronizationError(f"rank {rank} failed and said so.", hint=f"See the error of rank {rank}.")
+        if status == DISAGREED:
+            raise AgreementError(f"what rank {rank} sent is not what was due: {text}.")
+        if status == CLOSED:
+            raise SynchronizationError("the exchange was broken off.", detail=text)
+        detail = text or f"nothing came for {self.wire.timeout_s:g} s"
+        raise SynchronizationError(f"rank {rank} did not answer.", detail=detail)
+
+    def _note(self) -> None:
+        """Put what the wire's threads did into the step."""
+        shards, sums = [], []
+        for work, peer, began_s, ended_s, size in self._lane.spans():
+            if work == _SHARDS:
+                shards.append((ended_s, peer, began_s, size))
+            elif work == _SUMS:
+                sums.append((ended_s, peer, began_s, size))
+            else:
+                stream, kind, name = _SPANS[work]
+                self._step.spans.append((stream, began_s, ended_s, kind, name, size))
+        for name, arrived in (("shards on the wire", shards), ("sums on the wire", sums)):
+            until = 0.0
+            for ended_s, peer, began_s, _ in sorted(arrived):
+                self._step.waited(peer, max(0.0, ended_s - max(began_s, until)))
+                until = ended_s
+            if arrived:
+                began_s, size = min(row[2] for row in arrived), sum(row[3] for row in arrived)
+                self._step.spans.append((BACK, began_s, max(row[0] for row in arrived), SpanKind.RECV, name, size))
+
+
+def _equal(num_elements: int, num_shards: int) -> list[tuple[int, int]]:
+    size = num_elements // num_shards
+    return [(k * size, (k + 1) * size) for k in range(num_shards)]

@@ -1,0 +1,160 @@
+"""What the user chooses, checked once: codec, error feedback, what to do about NaN, how often to compare replicas."""
+
+from __future__ import annotations
+
+import difflib
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import syncline
+from syncline.codec.low_rank import LowRank
+from syncline.codec.names import scheme
+from syncline.codec.scheme import Scheme
+from syncline.errors import SynchronizationError
+from syncline.program.pieces import PIECE_BYTES
+from syncline.runtime.alive.pace import check_rate
+from syncline.runtime.wire.message import PROTOCOL
+
+NAN_POLICIES = ("raise", "skip", "pass")
+TRANSPORTS = ("auto", "native", "point-to-point", "collectives")
+# Casts and 8-bit blocks lose so little that a residual costs more time than it is worth; ternary is right on average
+# and can be off by more than its input, so that a residual would grow without end.
+NO_FEEDBACK = ("fp32", "fp16", "bf16", "fp8", "int8", "ternary")
+# These send one bit an element or less: what they leave out of the first gradients costs steps, and Adam's second
+# moment of elements that were never sent is 0, of which torch takes the root ten times slower than of other numbers.
+WARMED_UP = ("sign", "topk", "randomk", "powersgd")
+WARM_UP_STEPS = 100
+AS_NEEDED = -1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How gradients are synchronised.
+
+    codec         what is sent: "int8", "int4", "sign", "topk:keep=0.01+int8", "powersgd:rank=1", "bf16", "fp32" ...
+    feedback      keep what encoding lost and add it next time; None: where the codec needs it
+    nan           "raise" on every rank, "skip" the step on every rank, or "pass" it on as plain DDP would
+    accumulate    synchronise every so many backward passes; the others only add up
+    warmup        the first steps, which send int8 whatever the codec: gradients change fastest there; left out: 100
+                  where the codec sends one bit an element or less, else none
+    check_every   compare replicas every so many steps; 0: never
+    piece_bytes   a bucket is exchanged in pieces of this size, so that encoding and sending overlap
+    levels        ranks inside each level, innermost first; only the outermost is compressed
+    transport     "native" (syncline's own connections), "point-to-point" (gloo) or "collectives"; "auto": collectives
+                  on NCCL, else point-to-point
+    timeout_s     how long a peer's message may take
+    wait_s        how long a rank that is silent or stands still is waited for before every rank raises (a process that
+                  is gone is not waited for); None: timeout_s
+    watch_s       a rank that is dead, silent, slow or hung is named within this time; 0: heartbeats are not sent
+    rate_Bps      what a link carries, for the bound in reports; None: as measured
+    send_Bps      hold what this rank sends to this rate, in place of a slow link; None: as fast as it goes
+    history       steps of which the timeline is kept
+    """
+
+    codec: str = "int8"
+    feedback: bool | None = None
+    nan: str = "raise"
+    accumulate: int = 1
+    warmup: int = AS_NEEDED
+    check_every: int = 100
+    piece_bytes: int = PIECE_BYTES
+    levels: tuple[int, ...] = ()
+    transport: str = "auto"
+    timeout_s: float = 300.0
+    wait_s: float | None = None
+    watch_s: float = 10.0
+    rate_Bps: float | None = None
+    send_Bps: float | None = None
+    history: int = 16
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "codec", self.scheme.name)
+        _among("nan", self.nan, NAN_POLICIES)
+        _among("transport", self.transport, TRANSPORTS)
+        _at_least("accumulate", self.accumulate, 1)
+        if self.warmup == AS_NEEDED:
+            object.__setattr__(self, "warmup", WARM_UP_STEPS if self.family in WARMED_UP else 0)
+        _at_least("warmup", self.warmup, 0)
+        _at_least("check_every", self.check_every, 0)
+        _at_least("piece_bytes", self.piece_bytes, 4096)
+        _at_least("history", self.history, 1)
+        if self.send_Bps is not None:
+            check_rate(self.send_Bps)
+        if self.watch_s and not 1.0 <= self.watch_s <= 3600.0:
+            raise SynchronizationError(
+                f"watch_s={self.watch_s!r} must be 0, or from 1 to 3600 seconds.",
+                hint="A rank that stands still for less than half of it is not called lost.",
+            )
+        if self.levels and self.nan == "pass":
+            raise SynchronizationError(
+                'nan="pass" cannot be had with levels: other hosts have summed before they hear of it.',
+                hint='Use nan="raise" or nan="skip".',
+            )
+        if self.feedback is False and isinstance(self.scheme, LowRank):
+            raise SynchronizationError(
+                f'codec "{self.codec}" cannot do without error feedback.', hint="Leave feedback out."
+            )
+
+    @classmethod
+    def given(cls, options: Mapping[str, Any], **fixed: Any) -> Settings:
+        """Return the settings that a user's options ask for; one that is not known is named, with what was meant."""
+        known = [field.name for field in fields(cls)]
+        for name in options:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                meant = f'Did you mean "{near[0]}"? ' if near else ""
+                raise SynchronizationError(
+                    f'there is no option "{name}".', hint=f"{meant}Options: {', '.join(sorted(known))}."
+                )
+        return cls(**{**options, **fixed})
+
+    @property
+    def scheme(self) -> Scheme:
+        """The scheme that `codec` names."""
+        return scheme(self.codec)
+
+    @property
+    def family(self) -> str:
+        """The codec's name without its parameters; of a chain the first one's."""
+        return self.codec.partition("+")[0].partition(":")[0]
+
+    @property
+    def patience_s(self) -> float:
+        """How long a rank that is silent or stands still is waited for."""
+        return self.timeout_s if self.wait_s is None else self.wait_s
+
+    @property
+    def wire_timeout_s(self) -> float:
+        """How long a message is waited for: longer than patience lasts, so that heartbeats say who is lost first."""
+        return self.timeout_s + 2 * self.watch_s
+
+    @property
+    def uses_feedback(self) -> bool:
+        """Whether errors are kept and sent later."""
+        return self.family not in NO_FEEDBACK if self.feedback is None else self.feedback
+
+    def warming_up(self, step: int) -> str:
+        """Return what a summary says of a step that warms up: when that ends; nothing afterwards."""
+        return f"; warming up: {self.codec} from step {self.warmup}" if step < self.warmup else ""
+
+    def agreed(self) -> dict[str, Any]:
+        """Return what must be the same on every rank."""
+        own = {"rate_Bps", "send_Bps", "history", "timeout_s", "wait_s"}
+        chosen = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in own}
+        return {**chosen, "levels": list(self.levels), "version": syncline.__version__, "protocol": PROTOCOL}
+
+    def fingerprint(self, codec: str) -> int:
+        """Return the number every message carries, to show that its sender means the same by its bytes."""
+        return zlib.crc32(f"{codec}|{self.uses_feedback}|{syncline.__version__}|{PROTOCOL}".encode())
+
+
+def _among(what: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise SynchronizationError(f'{what}="{value}" is unknown.', hint=f"Known: {', '.join(known)}.")
+
+
+def _at_least(what: str, value: int, least: int) -> None:
+    if type(value) is not int or value < least:
+        raise SynchronizationError(f"{what}={value!r} must be a whole number from {least}.")

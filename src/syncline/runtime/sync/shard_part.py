@@ -1,0 +1,146 @@
+"""One group of parameters that FSDP2 shards together: what it calls in place of its own collectives.
+
+FSDP2 all-reduces across the replicas of a two-dimensional mesh itself, and before any hook. While such a model is
+synchronised its groups are shown the sharded dimension of their mesh alone, so that FSDP2 leaves the replicas to the
+hook that it has for them; parameters, and what is saved, keep the whole mesh.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from syncline.errors import SynchronizationError
+from syncline.runtime.sync.bucket import Layout
+from syncline.runtime.sync.geometry import Geometry, Sharding
+from syncline.runtime.sync.sharded import param_groups, sharded_modules
+
+
+class Owner(Protocol):
+    """The handle that does the work."""
+
+    def reduce_scatter(self, part: ShardPart, output: torch.Tensor, sent: torch.Tensor, mean: bool) -> None: ...
+
+    def all_reduce(self, part: ShardPart, output: torch.Tensor) -> None: ...
+
+    def wait_for(self, start: Callable[[], dist.Work]) -> None: ...
+
+
+def shard_parts(owner: Owner, model: Any) -> list[ShardPart]:
+    """Return a part for every group of parameters in a model."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    parts: list[ShardPart] = []
+    for name, module in sharded_modules(model):
+        for group in param_groups(module):
+            parts.append(ShardPart(owner, len(parts), name, group, names))
+    return parts
+
+
+class ShardPart:
+    """The parameters of one group, and FSDP2's reduce-scatter of their gradients."""
+
+    def __init__(self, owner: Owner, index: int, name: str, group: Any, names: dict[int, str]) -> None:
+        self._owner, self.index, self.name, self._group = owner, index, name, group
+        self._old: dict[str, Any] = {}
+        self.shardings: dict[str, Sharding] = {}
+        for parameter in group.fsdp_params:
+            known = names.get(id(parameter.sharded_param), f"{name}.{parameter._module_info.param_name}")
+            dim = int(getattr(getattr(parameter, "fsdp_placement", None), "dim", 0))
+            self.shardings[known] = Sharding(
+                tuple(parameter._orig_size), dim, tuple(parameter.padded_sharded_param_size)
+            )
+
+    def turn_on(self, replicated: bool) -> None:
+        """Take FSDP2's place, in its all-reduce across replicas or in its reduce-scatter."""
+        if replicated:
+            self._set("_all_reduce_hook", lambda output: self._owner.all_reduce(self, output))
+            if getattr(self._group.mesh_info, "replicate_process_group", None) is not None:
+                self._show_shards_alone()
+        else:
+            self._set("_reduce_scatter_comm", self)
+        for name, default in (
+            ("_all_gather_comm", "DefaultAllGather"),
+            ("_reduce_scatter_comm", "DefaultReduceScatter"),
+        ):
+            collective = getattr(self._group, name, None)
+            if type(collective).__name__ == default:
+                self._set(name, _Watched(collective, self._owner.wait_for))
+
+    def turn_off(self) -> None:
+        """Give FSDP2 its place back."""
+        for name, value in self._old.items():
+            setattr(self._group, name, value)
+        self._old.clear()
+
+    def layout(self, num_elements: int, geometry: Geometry) -> Layout:
+        """Return each rank's rows of each parameter as a matrix; one vector where a parameter had no gradient."""
+        a_shard = sum(math.prod(one.padded) for one in self.shardings.values())
+        count = num_elements // a_shard if a_shard else 0
+        if count * a_shard != num_elements:
+            return Layout((f"{self.name} ({geometry.held})",), ((num_elements,),))
+        names = tuple(geometry.name(name, k) for k in range(count) for name in self.shardings)
+        return Layout(names, tuple(one.padded for one in self.shardings.values()) * count)
+
+    def allocate(self, size: Any, *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """Return room for a reduce-scatter's input or output."""
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        group: dist.ProcessGroup,
+        op: Any,
+        async_op: bool = False,
+    ) -> None:
+        """Reduce and scatter; done when it returns."""
+        mean = op == dist.ReduceOp.AVG
+        if not mean and op != dist.ReduceOp.SUM:
+            raise SynchronizationError(
+                f'FSDP2 wants the gradients of "{self.name}" multiplied as they are summed, which codecs do not do.',
+                hint="Leave set_gradient_divide_factor out, and scale the loss.",
+            )
+        self._owner.reduce_scatter(self, output_tensor, input_tensor, mean)
+
+    def _set(self, name: str, value: Any) -> None:
+        self._old.setdefault(name, getattr(self._group, name))
+        setattr(self._group, name, value)
+
+    def _show_shards_alone(self) -> None:
+        from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo
+
+        whole = self._group.mesh_info
+        shards = FSDPMeshInfo(mesh=whole.mesh, shard_mesh_dim=whole.shard_mesh_dim)
+        if self._group.post_forward_mesh_info == whole:
+            self._set("post_forward_mesh_info", shards)
+        self._set("mesh_info", shards)
+
+
+class _Watched:
+    """A collective of FSDP2's own, waited for by a handle that knows who is lost."""
+
+    def __init__(self, collective: Any, wait: Callable[[Callable[[], dist.Work]], None]) -> None:
+        self._collective, self._wait = collective, wait
+        self.allocate = collective.allocate
+
+    def __call__(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        group: dist.ProcessGroup,
+        *others: Any,
+        async_op: bool = False,
+        **named: Any,
+    ) -> dist.Work | None:
+        def start(is_async: bool) -> Any:
+            return self._collective(output_tensor, input_tensor, group, *others, async_op=is_async, **named)
+
+        if async_op or output_tensor.device.type != "cpu":
+            work: dist.Work | None = start(async_op)
+            return work
+        self._wait(lambda: start(True))
+        return None

@@ -1,0 +1,147 @@
+"""Turning synchronisation on: recognise the model, make groups of its own, agree, and return the handle."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from syncline.errors import SynchronizationError
+from syncline.runtime.alive.agreement import agree, exchange_json
+from syncline.runtime.auto.auto import AutoSynchronizer
+from syncline.runtime.sync.ddp import DdpSynchronizer
+from syncline.runtime.sync.overflow import Scaler
+from syncline.runtime.sync.settings import Settings
+from syncline.runtime.sync.sharded import is_sharded, param_groups, shard_mesh, sharded_modules
+from syncline.runtime.sync.synchronizer import Synchronizer
+from syncline.runtime.sync.tuned import AUTO, CodecRequest, asked
+from syncline.runtime.wire.levels import members, resolve
+from syncline.runtime.wire.links import GroupLinks
+from syncline.runtime.wire.team import Team, agreed_name
+
+
+def synchronize(
+    model: nn.Module,
+    codec: str = AUTO,
+    *,
+    levels: object = None,
+    scaler: Scaler | None = None,
+    replicas: dist.ProcessGroup | None = None,
+    accuracy: str = "safe",
+    settings: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Synchronizer:
+    """Average gradients of a DDP or FSDP2 model; every rank calls it before the first backward.
+
+    handle = syncline.torch.synchronize(DistributedDataParallel(model))
+    ...
+    print(handle.summary(), handle.why())
+    handle.close()
+
+    What they travel in is found by measurement, in the class `accuracy` allows ("exact", "safe", "aggressive"), unless
+    `codec` names it; `settings` is the file that `syncline tune` wrote. With FSDP2, levels and send_Bps nothing is
+    measured: there it is int8, or fp32 if exact. `levels` are the ranks inside each level of a hierarchy ((8,), "host"
+    or a Fabric); `scaler` is the GradScaler, if there is one: overflows then skip the step on every rank. With FSDP2
+    `replicas` is the group of ranks that hold the same shard, over which `codec` averages while shards themselves are
+    reduced as FSDP2 does. The other options are those of `Settings`.
+    """
+    if not dist.is_initialized():
+        raise SynchronizationError(
+            "torch.distributed is not initialised.", hint="Call torch.distributed.init_process_group first."
+        )
+    module = getattr(model, "_orig_mod", model)
+    wanted = asked(codec, accuracy, settings)
+    if scaler is not None:
+        options.setdefault("nan", "skip")
+    if isinstance(module, DistributedDataParallel):
+        num_ranks = dist.get_world_size(module.process_group)
+        if replicas is not None:
+            raise SynchronizationError("replicas= belongs to FSDP2.", hint="Give levels= to average DDP in levels.")
+        nested = resolve(levels, num_ranks)
+        for what, given in (("levels", nested), ("send_Bps", options.get("send_Bps"))):
+            wanted = wanted.by_name(what) if given else wanted
+        handle: Synchronizer = _ddp(module, Settings.given(options, codec=wanted.base, levels=nested), scaler, wanted)
+    elif is_sharded(module):
+        wanted = wanted.by_name("FSDP2")
+        handle = _fsdp(module, Settings.given(options, codec=wanted.base), levels, replicas, scaler)
+    else:
+        raise SynchronizationError(
+            f"{type(module).__name__} is not a model syncline can synchronise.",
+            hint="Pass a DistributedDataParallel model, or one that fully_shard was applied to.",
+        )
+    handle.reason = wanted.reason
+    return handle
+
+
+def _ddp(
+    model: DistributedDataParallel, settings: Settings, scaler: Scaler | None, wanted: CodecRequest
+) -> DdpSynchronizer:
+    device = next(model.parameters()).device
+    links = GroupLinks(model.process_group, settings, device)
+    parameters = [[n, list(p.shape)] for n, p in model.module.named_parameters() if p.requires_grad]
+    agree({**settings.agreed(), **wanted.agreed(), "parameters": parameters}, links.team)
+    if wanted.chooses:
+        return AutoSynchronizer(model, settings, links, scaler, accuracy=wanted.accuracy, fixed=wanted.codecs)
+    return DdpSynchronizer(model, settings, links, scaler)
+
+
+def _replicas(levels: object, shard_group: dist.ProcessGroup) -> tuple[dist.ProcessGroup | None, tuple[int, ...]]:
+    """Return the ranks with this rank's shard, and the levels among them: the innermost level holds the shards."""
+    num_ranks = dist.get_world_size()
+    sizes = resolve(levels, num_ranks)
+    if not sizes:
+        return None, ()
+    inside, across = members(dist.get_rank(), num_ranks, sizes[:1])
+    sharded = dist.get_process_group_ranks(shard_group)
+    if sharded != inside or len(across) == 1:
+        raise SynchronizationError(
+            f"levels={levels!r} puts ranks {inside[0]} to {inside[-1]} of {num_ranks} inside, and this model is "
+            f"sharded over ranks {', '.join(map(str, sharded))}.",
+            hint="With FSDP2 shards lie inside the innermost level and replicas across: shard over one host's ranks.",
+        )
+    return dist.new_group(across, use_local_synchronization=True), sizes[1:]
+
+
+def _fsdp(
+    model: Any, settings: Settings, levels: object, replicas: dist.ProcessGroup | None, scaler: Scaler | None
+) -> Synchronizer:
+    from syncline.runtime.sync.fsdp import FsdpSynchronizer
+
+    if settings.send_Bps is not None:
+        raise SynchronizationError("send_Bps is not there for FSDP2.", hint="Pace DDP, or shape the link.")
+    parameters = [[name, list(p.shape)] for name, p in model.named_parameters() if p.requires_grad]
+    mesh = shard_mesh(model)
+    if mesh.replicas is not None and (levels is not None or replicas is not None):
+        raise SynchronizationError(
+            "this model's mesh has replicas already, and they are averaged in the codec.",
+            hint="Leave levels= and replicas= out.",
+        )
+    replicas = replicas or mesh.replicas
+    if levels is not None:
+        if replicas is not None:
+            raise SynchronizationError("levels and replicas say the same thing.", hint="Give one of them.")
+        replicas, outer = _replicas(levels, mesh.shards)
+        settings = dataclasses.replace(settings, levels=outer)
+    device = torch.device(param_groups(sharded_modules(model)[0][1])[0].device.type)
+    links = GroupLinks(mesh.shards, dataclasses.replace(settings, levels=()), device)
+    agree({**settings.agreed(), "parameters": parameters}, links.team)
+    if replicas is None:
+        return FsdpSynchronizer(model, settings, links, None, scaler)
+    across = GroupLinks(replicas, settings, device)
+    return FsdpSynchronizer(model, settings, links, across, scaler, _everyone(mesh.shards, replicas, across, settings))
+
+
+def _everyone(shards: dist.ProcessGroup, replicas: dist.ProcessGroup, across: GroupLinks, settings: Settings) -> Team:
+    """Return the ranks of all replicas together: when one of them is lost, all must hear of it."""
+    token = torch.tensor(list(bytes.fromhex(agreed_name(shards, across.device))), dtype=torch.uint8)
+    token = token.to(across.device)
+    dist.broadcast(token, group=replicas, group_src=0)
+    rows = exchange_json({"ranks": dist.get_process_group_ranks(shards)}, across.team)
+    ranks = sorted({int(rank) for row in rows for rank in row["ranks"]})
+    name = f"{bytes(token.tolist()).hex()}/everyone"
+    return Team(name, ranks, dist.get_rank(), across.device, settings.wire_timeout_s)

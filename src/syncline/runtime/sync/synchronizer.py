@@ -1,0 +1,287 @@
+"""The handle: what `synchronize` returns, and the one place that owns threads, buckets, residuals and steps."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from syncline.errors import SynchronizationError
+from syncline.fabric import Fabric
+from syncline.program import Program, packed
+from syncline.program.bucket import bucket_program
+from syncline.runtime.alive.verdict import Straggler
+from syncline.runtime.alive.watchdog import start_watchdog
+from syncline.runtime.auto.advice import BucketAdvice, advise
+from syncline.runtime.span_writer import SpanWriter, follow
+from syncline.runtime.sync.averagers import Averagers
+from syncline.runtime.sync.bucket import Bucket, Order
+from syncline.runtime.sync.conveyor import BucketJob, Conveyor
+from syncline.runtime.sync.settings import Settings
+from syncline.runtime.sync.step import Step, StepReport
+from syncline.runtime.sync.streams import SideStream
+from syncline.runtime.wire.links import GroupLinks
+from syncline.runtime.wire.native_wire import LineReport, wire_summary
+from syncline.runtime.wire.team import Team
+from syncline.timeline import Timeline
+
+STATE_VERSION = 1
+WARM_UP_CODEC = "int8"
+
+
+class Synchronizer:
+    """Averages buckets of gradients over the ranks of a group, in order, on threads of its own."""
+
+    def __init__(self, settings: Settings, links: GroupLinks, label: str, watched: Team | None = None) -> None:
+        """Make one over these links; `watched` are the ranks whose loss ends it, by default those of the links."""
+        self.settings = settings
+        self.links = links
+        self.rank, self.num_ranks = links.rank, links.num_ranks
+        self.steps: deque[Step] = deque(maxlen=settings.history)
+        self._averagers = Averagers(settings, links)
+        self._stream = SideStream(links.device)
+        self._conveyor = Conveyor(f"syncline-{label}", self._stream.entered)
+        self._buckets: dict[int, Bucket] = {}
+        self._codec = settings.codec
+        self._num_steps = 0
+        self._next_began_s = 0.0
+        self._rate_Bps = 0.0
+        self.reason = "as given"
+        self._writer = SpanWriter()
+        follow(self.rank)
+        try:
+            self._watchdog = start_watchdog(self, watched or links.team, settings.watch_s, settings.patience_s)
+        except BaseException:
+            self._conveyor.abandon()
+            self._writer.close()
+            raise
+        if self._watchdog is not None:
+            # Waits are noted by ranks of the outermost level: those that are watched only where there is no other.
+            self._watchdog.looks_for_slow = not settings.levels and watched is None
+
+    # Steps
+
+    def begin(self) -> None:
+        """Note that a step's computation begins here, which ends the one before."""
+        now = time.perf_counter()
+        self._end_step(now)
+        self._next_began_s = self._next_began_s or now
+
+    def open_step(self) -> Step:
+        """Return a new step, to which buckets can be given."""
+        self._end_step(self._next_began_s or time.perf_counter())
+        began = self._next_began_s or time.perf_counter()
+        step = Step(self._num_steps, self.rank, self._choose_codec(), began)
+        self._num_steps += 1
+        self._next_began_s = 0.0
+        self.steps.append(step)
+        return step
+
+    def _end_step(self, now_s: float) -> None:
+        """End the step before this moment, if it has not ended, and tell the agent of this host."""
+        if not self.steps or self.steps[-1].ended_s:
+            return
+        step = self.steps[-1]
+        step.ended_s = now_s
+        for wire in self.links.native():
+            wire.news()
+        if self._writer.is_heard():
+            # With levels most bytes go to few, and the others are numbered within their level.
+            everyone = () if self.settings.levels else range(self.num_ranks)
+            self._writer.send(step.told([peer for peer in everyone if peer != self.rank]))
+
+    def average(self, order: Order) -> None:
+        """Replace a buffer by its average over the ranks, some time later."""
+        if self._conveyor.failure is not None:
+            raise self.failure_of(self._conveyor.failure)
+        index, buffer, layout, step = order.index, order.buffer, order.layout, order.step
+        bucket = self._buckets.get(index)
+        if bucket is None or bucket.layout != layout or bucket.buffer.dtype != buffer.dtype:
+            bucket = self._buckets[index] = self._averagers.bucket(index, layout, buffer, step.codec)
+        bucket.begin(buffer, step)
+        self._stream.follow()
+        step.bucket_in(index, buffer.nbytes, order.last)
+        step.dense_bytes += 2 * (self.num_ranks - 1) * buffer.nbytes // self.num_ranks
+
+        def finished(failure: BaseException | None) -> None:
+            step.bucket_out()
+            order.done(None if failure is None else self.failure_of(failure))
+
+        self._conveyor.submit(BucketJob(list(bucket.pieces), finished))
+
+    def settle(self, step: Step) -> None:
+        """Wait for a step's buckets and raise what went wrong with any."""
+        step.wait()
+        if self._conveyor.failure is not None:
+            raise self.failure_of(self._conveyor.failure)
+
+    def failure_of(self, failure: BaseException) -> BaseException:
+        """Return the failure with where it happened; a lost rank behind it is named, and the others are told."""
+        if self._watchdog is not None:
+            failure = self._watchdog.explain(failure)
+        if isinstance(failure, SynchronizationError) and not failure.where:
+            failure.where = f"rank {self.rank}, step {max(0, self._num_steps - 1)}"
+        return failure
+
+    def break_off(self, failure: BaseException) -> None:
+        """End every wait with this failure, as the watchdog does when a rank is lost."""
+        self._conveyor.break_off(failure)
+        self.links.break_off(str(failure))
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the exchange; None: nothing has."""
+        return self._conveyor.failure
+
+    @property
+    def lost(self) -> int | None:
+        """The rank that was found dead, hung or gone; None: none is known by its number."""
+        verdict = None if self._watchdog is None else self._watchdog.verdict
+        return verdict.rank if verdict is not None and verdict.kind in ("dead", "silent", "hung", "closed") else None
+
+    @property
+    def residuals(self) -> dict[str, torch.Tensor]:
+        """What this rank owes the average, by parameter: views of what the exchanges use."""
+        return self._averagers.residuals.parts()
+
+    def abandon(self) -> None:
+        """Leave the connections as they are: threads that wait for a lost rank end with its time-out."""
+        if self._watchdog is not None:
+            self._watchdog.close(tells=False)
+        self._conveyor.abandon()
+        self.links.break_off("the handle was given up")
+
+    def busy(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context for what takes long on purpose on this rank: nobody is called hung meanwhile."""
+        return contextlib.nullcontext() if self._watchdog is None else self._watchdog.busy()
+
+    def synchronize(self) -> None:
+        """Make all replicas equal, where they are not after every step; every rank calls it, between two steps."""
+
+    # What happened
+
+    def stragglers(self) -> list[Straggler]:
+        """Return the ranks that hold the others up, with the reason: compute, network or both."""
+        return self._watchdog.stragglers() if self._watchdog is not None and self._watchdog.looks_for_slow else []
+
+    def why(self) -> str:
+        """Return on one line what gradients travel in, and why."""
+        return f"{self.settings.codec}: {self.reason}"
+
+    def observe(self, loss: torch.Tensor | float) -> None:
+        """Take this step's loss: where a codec was chosen by measurement, one under which it rises is left."""
+
+    def report(self) -> StepReport:
+        """Return the last complete step in numbers."""
+        step = self._last()
+        return dataclasses.replace(step.report(self._rate(step)), wire=wire_summary(self.lines()))
+
+    def summary(self) -> str:
+        """Return the last step on one line."""
+        return self.report().line()
+
+    def timeline(self) -> Timeline:
+        """Return the last complete step of this rank; `syncline.timeline.save` writes it for Perfetto."""
+        step = self._last()
+        return step.timeline(self._rate(step))
+
+    def program(self, fabric: Fabric) -> Program:
+        """Return what is done with each piece of a bucket, on the devices of a fabric that ranks fill in order.
+
+        Simulators price it: `syncline.sim`. Codecs of low rank exchange factors in place of the bucket.
+        """
+        codec = self.settings.scheme.price()
+        return bucket_program(packed(fabric, self.num_ranks), codec, self.settings.levels)
+
+    def lines(self) -> list[LineReport]:
+        """Return how each connection of the native wire does, rail by rail; what changed since is logged."""
+        return [line for wire in self.links.native() for line in wire.lines()]
+
+    def profile(self) -> BucketAdvice:
+        """Return which bucket size would be best, from the steps so far; the first one, which warms up, is left out."""
+        steps = [step for step in self.steps if step.ended_s and step.number > 0 and len(step.ready) > 0]
+        if not steps:
+            raise SynchronizationError("there is nothing to profile yet.", hint="Train a few steps first.")
+        return advise(steps, self._rate(steps[-1]))
+
+    def _last(self) -> Step:
+        complete = [step for step in self.steps if step.ended_s]
+        if complete:
+            return complete[-1]
+        if self.steps:
+            return self.steps[-1]
+        raise SynchronizationError("no step has been synchronised yet.", hint="Ask after the first backward.")
+
+    def _rate(self, step: Step) -> float:
+        if self.settings.rate_Bps is not None:
+            return self.settings.rate_Bps
+        self._rate_Bps = max(self._rate_Bps, step.received_Bps())
+        return self._rate_Bps
+
+    # State
+
+    def state_dict(self, *, local: bool = False) -> dict[str, Any]:
+        """Return what must outlive the process: residuals and factors by parameter name, and the step.
+
+        Every rank calls it. The residuals are what all ranks together owe the average, so the same on every rank, and
+        a run with another number of ranks can take them over. With `local` they are this rank's own, for the same rank.
+        """
+        parts = self._averagers.residuals.parts()
+        residuals = {name: part.clone() for name, part in parts.items()}
+        if not local:
+            for name in sorted(residuals):
+                self._averagers.team.all_reduce(residuals[name])
+                residuals[name].div_(self._averagers.num_owing)
+        return {
+            "version": STATE_VERSION,
+            "codec": self.settings.codec,
+            "num_ranks": self.num_ranks,
+            "num_owing": self._averagers.num_owing,
+            "local_to": self.rank if local else -1,
+            "step": self._num_steps,
+            "residuals": residuals,
+            "factors": {name: factor.clone() for name, factor in self._averagers.factors.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned, here or in a run with another number of ranks."""
+        if state.get("version") != STATE_VERSION:
+            raise SynchronizationError(
+                f"the saved state has version {state.get('version')!r}; this syncline reads {STATE_VERSION}."
+            )
+        owner = (state["local_to"], state["num_ranks"])
+        if owner[0] >= 0 and owner != (self.rank, self.num_ranks):
+            raise SynchronizationError(
+                f"the saved state is of rank {owner[0]} of {owner[1]}; this is rank {self.rank} of {self.num_ranks}.",
+                hint="Save with state_dict(), without local=True, to resume on another number of ranks.",
+            )
+        self._num_steps = int(state["step"])
+        self._averagers.load(state["residuals"], state["factors"])
+        self._buckets.clear()
+
+    def rescale(self, factor: float) -> None:
+        """Multiply what is owed, as when the scale of the loss changes; call it between steps."""
+        self._averagers.residuals.scale(factor)
+
+    def close(self) -> None:
+        """Finish what is under way, end the threads and give the buffers back; what was measured stays."""
+        if self._watchdog is not None:
+            self._watchdog.close()
+        self._conveyor.close()
+        self._writer.close()
+        if self.links.team.pace is not None:
+            self.links.team.pace.close()
+        self._buckets.clear()
+        self.links.close()
+
+    def _choose_codec(self) -> str:
+        codec = WARM_UP_CODEC if self._num_steps < self.settings.warmup else self.settings.codec
+        if codec != self._codec:
+            self._codec = codec
+            self._buckets.clear()
+        return codec

@@ -1,0 +1,123 @@
+"""Schemes on tensors: the seam between the exchange and where the numbers are.
+
+`tensor_codec(scheme, device)` gives the encoder of a device. On the CPU tensors share their memory with NumPy and the
+scheme itself does the work, with the interpreter's lock released; another device registers an encoder of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+
+from syncline.codec.scheme import F32, EncodeState, Scheme
+from syncline.errors import SynchronizationError
+
+
+class TensorCodec(Protocol):
+    """What the exchange asks of an encoder: the calls of `Scheme`, on flat float32 and uint8 tensors of one device."""
+
+    scheme: Scheme
+
+    def new_state(self, num_elements: int, *, seed: int = 0) -> EncodeState: ...
+
+    def encode(
+        self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
+    ) -> bool | torch.Tensor: ...
+
+    def decode(self, payload: torch.Tensor, out: torch.Tensor, *, add: bool = False, scale: float = 1.0) -> None: ...
+
+    def add_up(self, payloads: Sequence[torch.Tensor], own: torch.Tensor, *, scale: float = 1.0) -> None: ...
+
+    def reduce(
+        self,
+        payloads: Sequence[torch.Tensor],
+        own: torch.Tensor,
+        payload: torch.Tensor,
+        state: EncodeState,
+        residual: torch.Tensor | None,
+        *,
+        before: float = 1.0,
+        after: float = 1.0,
+    ) -> bool | torch.Tensor: ...
+
+
+class CpuCodec:
+    """A scheme on tensors of the CPU, without a copy."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        self.scheme = scheme
+
+    def new_state(self, num_elements: int, *, seed: int = 0) -> EncodeState:
+        """Return what one stream of encodes carries from step to step."""
+        return self.scheme.new_state(num_elements, seed=seed)
+
+    def encode(
+        self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
+    ) -> bool:
+        """Write values plus residual to the payload, leave the error in the residual, tell whether all was finite."""
+        return self.scheme.encode(values.numpy(), payload.numpy(), state, _array(residual))
+
+    def decode(self, payload: torch.Tensor, out: torch.Tensor, *, add: bool = False, scale: float = 1.0) -> None:
+        """Write what the payload says, times `scale`, or add it."""
+        self.scheme.decode(payload.numpy(), out.numpy(), add=add, scale=scale)
+
+    def add_up(self, payloads: Sequence[torch.Tensor], own: torch.Tensor, *, scale: float = 1.0) -> None:
+        """Add what the payloads say, then multiply."""
+        self.scheme.add_up([payload.numpy() for payload in payloads], own.numpy(), scale=scale)
+
+    def reduce(
+        self,
+        payloads: Sequence[torch.Tensor],
+        own: torch.Tensor,
+        payload: torch.Tensor,
+        state: EncodeState,
+        residual: torch.Tensor | None,
+        *,
+        before: float = 1.0,
+        after: float = 1.0,
+    ) -> bool:
+        """Add the payloads, encode the sum and take what it decodes to, as `Scheme.reduce` does."""
+        received = [part.numpy() for part in payloads]
+        return self.scheme.reduce(
+            received, own.numpy(), payload.numpy(), state, _array(residual), before=before, after=after
+        )
+
+
+_MAKERS: dict[str, Callable[[Scheme], TensorCodec]] = {"cpu": CpuCodec}
+
+
+def register(device_type: str, maker: Callable[[Scheme], TensorCodec]) -> None:
+    """Make `maker` the encoder of a kind of device ("cuda", say)."""
+    _MAKERS[device_type] = maker
+
+
+def tensor_codec(scheme: Scheme, device: torch.device) -> TensorCodec:
+    """Return the encoder of `scheme` for tensors of `device`."""
+    if device.type == "cuda" and "cuda" not in _MAKERS:
+        from syncline.runtime.sync.gpu.codec import CudaCodec  # needs Triton, which comes with torch for CUDA
+
+        register("cuda", CudaCodec)
+    maker = _MAKERS.get(device.type)
+    if maker is None:
+        raise SynchronizationError(
+            f'codec "{scheme.name}" has no encoder for tensors on "{device.type}".',
+            detail=f"There are encoders for: {', '.join(sorted(_MAKERS))}.",
+            hint="Move the model to one of these.",
+        )
+    return maker(scheme)
+
+
+def take_back(codec: TensorCodec, values: torch.Tensor, payload: torch.Tensor, residual: torch.Tensor) -> None:
+    """Make the residual what it was before these values were encoded, but for rounding; for steps that are dropped."""
+    sent = torch.empty_like(values)
+    codec.decode(payload, sent)
+    if codec.scheme.owes_all:
+        sent.nan_to_num_(0.0)
+    change = sent.sub_(values)
+    residual.add_(torch.where(torch.isfinite(change), change, 0.0))
+
+
+def _array(residual: torch.Tensor | None) -> F32 | None:
+    return None if residual is None else residual.numpy()

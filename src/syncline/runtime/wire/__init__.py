@@ -1,0 +1,1 @@
+"""How messages travel between ranks: gloo, collectives of a backend, or the native wire over several rails."""

@@ -1,0 +1,1 @@
+"""How collectives are done: one file a family, each with its cost law."""

@@ -1,0 +1,151 @@
+"""Cells and messages of an MSCCL program, turned into moves of chunks between vertices.
+
+A vertex has one place a chunk. The first place a GPU has for a chunk (its input, or else its output) is the rank
+itself; every further one (scratch, an output apart from the input, data on its way) is a helper at home on the GPU.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable
+
+from syncline.errors import NotProvedError, ScheduleError
+from syncline.schedule.formats.msccl_buffers import Buffers, Cell
+from syncline.schedule.kernel import Kernel, whole
+from syncline.schedule.moves import Op, Round, moves_round
+from syncline.schedule.schedule import Schedule, Strand
+
+Held = tuple[int, int]
+"""(vertex, chunk)."""
+
+MAX_MOVES = 1 << 22
+
+
+class Emitter:
+    """Knows what every cell holds, and writes down the moves with the round each can happen in."""
+
+    def __init__(self, buffers: Buffers) -> None:
+        self.buffers = buffers
+        self.num_ranks = buffers.collective.num_ranks
+        self.chunk_of: dict[Cell, int] = dict(buffers.inputs())
+        self.outputs = buffers.outputs()
+        self.main: dict[tuple[int, int], Cell] = {}
+        for cell, chunk in [*self.chunk_of.items(), *self.outputs.items()]:
+            self.main.setdefault((cell[0], chunk), cell)
+        self.lanes: dict[tuple[int, int], dict[Hashable, int]] = defaultdict(dict)
+        self.helper: dict[tuple[int, int], int] = {}
+        self.homes: list[int] = []
+        self.moves: list[tuple[int, int, int, int, int]] = []
+        self.written: dict[Held, int] = defaultdict(lambda: -1)
+        self.read: dict[Held, int] = defaultdict(lambda: -1)
+        self.messages: list[tuple[Held, int]] = []
+        self.flying: dict[Held, set[int]] = defaultdict(set)
+
+    def held(self, cell: Cell) -> Held:
+        """Return where the data of a cell is."""
+        if cell not in self.chunk_of:
+            raise NotProvedError(f"reads chunk {cell[2]} of buffer {cell[1]}, which nothing has been written to.")
+        return self._place(cell, self.chunk_of[cell])
+
+    def _place(self, cell: Cell, chunk: int) -> Held:
+        if self.main.get((cell[0], chunk)) == cell:
+            return cell[0], chunk
+        return self._lane(cell[0], chunk, cell)
+
+    def _lane(self, gpu: int, chunk: int, key: Hashable) -> Held:
+        lanes = self.lanes[gpu, chunk]
+        lane = lanes.setdefault(key, len(lanes))
+        if (gpu, lane) not in self.helper:
+            self.helper[gpu, lane] = self.num_ranks + len(self.homes)
+            self.homes.append(gpu)
+        return self.helper[gpu, lane], chunk
+
+    def post(self, held: Held, peer: int) -> int:
+        """Send what a place holds; return the number of the message."""
+        self.messages.append((held, peer))
+        self.flying[held].add(len(self.messages) - 1)
+        return len(self.messages) - 1
+
+    def _take(self, message: int) -> Held:
+        held, _ = self.messages[message]
+        self.flying[held].discard(message)
+        return held
+
+    def _move(self, src: Held, dst: Held, op: Op) -> None:
+        if src[1] != dst[1]:
+            raise NotProvedError(f"adds chunk {src[1]} to chunk {dst[1]}.")
+        if src == dst:
+            return
+        for message in sorted(self.flying.pop(dst, ())):  # sent but not received: it must not see the new data
+            peer = self.messages[message][1]
+            self.messages[message] = (self._lane(peer, dst[1], ("on its way", message)), peer)
+            self._write_down(dst, self.messages[message][0], Op.COPY)
+            self.flying[self.messages[message][0]].add(message)
+        self._write_down(src, dst, op)
+
+    def _write_down(self, src: Held, dst: Held, op: Op) -> None:
+        after = self.read[dst] + (1 if op is Op.COPY else 0)
+        number = max(self.written[src] + 1, self.written[dst] + 1, after, 0)
+        self.moves.append((number, src[0], dst[0], src[1], int(op)))
+        self.read[src] = max(self.read[src], number)
+        self.written[dst] = number
+        if len(self.moves) > MAX_MOVES:
+            raise ScheduleError(f"more than {MAX_MOVES:,} moves.")
+
+    def receive(self, message: int, cell: Cell) -> Held:
+        """Receive into a cell; return where it now is."""
+        src = self._take(message)
+        dst = self._place(cell, src[1])
+        self._move(src, dst, Op.COPY)
+        self.chunk_of[cell] = src[1]
+        return dst
+
+    def receive_sum(self, message: int, cell: Cell, target: Cell) -> Held:
+        """Receive, add what a cell holds, and put the sum in a target."""
+        src = self._take(message)
+        own = self.held(cell)
+        dst = self._place(target, own[1])
+        self._move(own, dst, Op.COPY)
+        self._move(src, dst, Op.REDUCE)
+        self.chunk_of[target] = own[1]
+        return dst
+
+    def pass_on(self, message: int, cell: Cell, gpu: int, key: Hashable, dies: bool) -> Held:
+        """Receive and add what a cell holds, keeping the sum only to send it; return where it is."""
+        src, own = self._take(message), self.held(cell)
+        if dies:  # the cell is overwritten next: nobody can tell whether the sum was left in it
+            self._move(src, own, Op.REDUCE)
+            return own
+        sum_ = self._lane(gpu, own[1], ("passing", key))
+        self._move(own, sum_, Op.COPY)
+        self._move(src, sum_, Op.REDUCE)
+        return sum_
+
+    def copy(self, cell: Cell, target: Cell) -> None:
+        """Copy a cell on the same GPU."""
+        src = self.held(cell)
+        self._move(src, self._place(target, src[1]), Op.COPY)
+        self.chunk_of[target] = src[1]
+
+    def add(self, cell: Cell, target: Cell) -> None:
+        """Add a cell to another on the same GPU."""
+        self._move(self.held(cell), self.held(target), Op.REDUCE)
+
+    def finish(self, name: str, where: str) -> Schedule:
+        """Return the schedule, with every result moved to its rank."""
+        for cell, chunk in self.outputs.items():
+            if self.chunk_of.get(cell) != chunk:
+                found = f"chunk {self.chunk_of[cell]}" if cell in self.chunk_of else "nothing"
+                raise NotProvedError(f"gpu {cell[0]} ends with {found} where chunk {chunk} must be "
+                                     f"(buffer {cell[1]}, chunk {cell[2]}).")  # fmt: skip
+            self._move(self._place(cell, chunk), (cell[0], chunk), Op.COPY)
+        goal, chunks = self.buffers.collective, self.buffers.num_chunks
+        kernel = Kernel(name, goal, chunks, self._rounds(), len(self.homes))
+        strand = Strand((whole(kernel),), chunks)
+        return Schedule(name, goal, (strand,), len(self.homes), tuple(self.homes), family="msccl")
+
+    def _rounds(self) -> tuple[Round, ...]:
+        by_round: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
+        for number, *move in self.moves:
+            by_round[number].append((move[0], move[1], move[2], move[3]))
+        return tuple(moves_round(*zip(*by_round[k], strict=True)) for k in sorted(by_round))

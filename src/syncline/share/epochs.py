@@ -1,0 +1,179 @@
+"""Epochs: the times between arrivals, departures and failures, in each of which the same jobs share the same links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from syncline.errors import SynclineError
+from syncline.fabric import Fabric
+from syncline.fabric.faults import FailedPart, apply_faults
+from syncline.place.allocation import Allocation, from_list
+from syncline.share.interleave import Steering, steer
+from syncline.share.jobs_file import Bursts, SharedCluster, SharedJob
+from syncline.share.pattern import Pattern, measured_pattern, training_pattern
+from syncline.share.together import Burst, Party
+from syncline.sim.step.constants import Constants
+from syncline.sim.step.executed.footprint import Rails
+from syncline.workload.job import Job
+
+MOST_LOST = 0.01
+"""What no job may lose for headroom to be given away."""
+HALVINGS = 5
+
+
+@dataclass(frozen=True)
+class JobShare:
+    """What became of one job in an epoch."""
+
+    name: str
+    tenant: str
+    hosts: tuple[str, ...]
+    num_gpus: int
+    alone_s: float
+    """A step with the healthy cluster to itself."""
+    step_s: float
+    unsteered_s: float
+    in_phase_s: float
+    offset_s: float
+    period_s: float
+    priority: int
+
+    @property
+    def slowdown(self) -> float:
+        return self.step_s / self.alone_s
+
+    @property
+    def unsteered_slowdown(self) -> float:
+        return self.unsteered_s / self.alone_s
+
+    @property
+    def in_phase_slowdown(self) -> float:
+        return self.in_phase_s / self.alone_s
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """A time in which nothing arrives, leaves, fails or is repaired."""
+
+    begin_s: float
+    end_s: float | None
+    jobs: tuple[JobShare, ...]
+    failed: tuple[str, ...]
+    stalled: str
+    """Why nothing moves, where a failure cuts a job in two."""
+    steering: Steering | None
+    headroom: float
+    """The part of links between switches that may be given away, costing no job more than a hundredth."""
+
+    @property
+    def how(self) -> str:
+        return self.steering.how if self.steering else "nothing"
+
+
+def epochs(
+    shared: SharedCluster, fabric: Fabric, given: Mapping[str, Allocation], job_of: Callable[[object], Job],
+    k: Constants,
+) -> list[Epoch]:  # fmt: skip
+    """Return what becomes of the jobs in each time between two changes."""
+    times = {0.0}
+    for job in shared.jobs:
+        times |= {job.arrives, *([job.leaves] if job.leaves is not None else [])}
+    for failure in shared.failures:
+        times |= {failure.at, *([failure.until] if failure.until is not None else [])}
+    ordered = sorted(times)
+    room = _Room(shared, fabric, given, job_of, k)
+    found = []
+    for begin, end in zip(ordered, [*ordered[1:], None], strict=True):
+        jobs = tuple(j for j in shared.jobs if j.arrives <= begin and (j.leaves is None or j.leaves > begin))
+        if jobs:
+            found.append(room.epoch(begin, end, jobs))
+    return found
+
+
+class _Room:
+    """Builds patterns once for each state of the fabric."""
+
+    def __init__(
+        self, shared: SharedCluster, fabric: Fabric, given: Mapping[str, Allocation],
+        job_of: Callable[[object], Job], k: Constants,
+    ) -> None:  # fmt: skip
+        self.shared, self.fabric, self.given, self.job_of, self.k = shared, fabric, given, job_of, k
+        self.laid: dict[tuple[FailedPart, ...], tuple[Fabric, Rails, dict[str, Pattern]]] = {}
+        self.alone: dict[str, float] = {}
+
+    def _at(self, faults: tuple[FailedPart, ...]) -> tuple[Fabric, Rails, dict[str, Pattern]]:
+        if faults not in self.laid:
+            fabric = apply_faults(self.fabric, faults)
+            share = self.shared.network.efficiency
+            rails = Rails.of(fabric, share or self.k.fitted.e_net, share or self.k.fitted.e_nvl)
+            self.laid[faults] = (fabric, rails, {})
+        return self.laid[faults]
+
+    def _pattern(self, job: SharedJob, faults: tuple[FailedPart, ...]) -> Pattern:
+        fabric, rails, known = self._at(faults)
+        if job.name not in known:
+            hosts = self.given[job.name]
+            if job.step is not None:
+                known[job.name] = measured_pattern(fabric, rails, hosts, job.step)
+            else:
+                known[job.name] = training_pattern(fabric, rails, hosts, self.job_of(job.job), self.k)
+        return known[job.name]
+
+    def _alone(self, job: SharedJob) -> float:
+        if job.name not in self.alone:
+            _, rails, _ = self._at(())
+            self.alone[job.name] = Party(rails, (self._pattern(job, ()),), (job.share,)).alone(0)
+        return self.alone[job.name]
+
+    def epoch(self, begin: float, end: float | None, jobs: tuple[SharedJob, ...]) -> Epoch:
+        active = [f for f in self.shared.failures if f.at <= begin and (f.until is None or f.until > begin)]
+        parts = tuple(FailedPart(**{n: getattr(f, n) for n in FailedPart.model_fields}) for f in active)
+        names = tuple(part.link or part.device or "" for part in parts)
+        healthy = tuple(self._alone(job) for job in jobs)
+        try:
+            fabric, rails, _ = self._at(parts)
+            patterns = tuple(self._pattern(job, parts) for job in jobs)
+            bursts = tuple(_burst(fabric, rails, each) for each in self.shared.traffic)
+            steering = steer(Party(rails, patterns, tuple(job.share for job in jobs), self.shared.tenants, bursts))
+        except SynclineError as error:  # cut in two: said, not raised, as the other epochs stand
+            return Epoch(begin, end, (), names, error.message, None, 0.0)
+        party = Party(rails, patterns, steering.shares, self.shared.tenants, bursts)
+        shown = tuple(self._shown(job, steering, i, patterns[i], healthy[i]) for i, job in enumerate(jobs))
+        return Epoch(begin, end, shown, names, "", steering, headroom(party, steering))
+
+    def _shown(self, job: SharedJob, steering: Steering, i: int, pattern: Pattern, alone_s: float) -> JobShare:
+        steered = steering.course.step_s if steering.how != "nothing" else steering.unsteered_s
+        slots = steering.slots[i]
+        return JobShare(
+            job.name, job.tenant, self.given[job.name].names, pattern.num_gpus, alone_s, steered[i],
+            steering.unsteered_s[i], steering.in_phase_s[i], slots.offset_s, slots.period_s,
+            steering.shares[i].priority,
+        )  # fmt: skip
+
+
+def headroom(party: Party, steering: Steering) -> float:
+    """Return the part of links between switches that may go before a job is a hundredth slower, by halving."""
+    low, high = 0.0, 0.99
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        course = party.run(steering.slots, steering.alone_s, given_away=middle)
+        slower = max(a / b for a, b in zip(course.step_s, steering.course.step_s, strict=True))
+        low, high = (middle, high) if slower <= 1 + MOST_LOST else (low, middle)
+    return low
+
+
+def _burst(fabric: Fabric, rails: Rails, traffic: Bursts) -> Burst:
+    src, dst = (_gpus(fabric, end) for end in (traffic.source, traffic.target))
+    a, b = np.repeat(src, len(dst)), np.tile(dst, len(src))
+    carried = rails.carried(a, b, np.full(len(a), 1 / len(a)))
+    share = replace(traffic.share, cap_Bps=traffic.share.cap_Bps)
+    return Burst(traffic.name, carried, traffic.rate, float(traffic.size or 0), float(traffic.every or 0),
+                 traffic.start, share)  # fmt: skip
+
+
+def _gpus(fabric: Fabric, hosts: str) -> np.ndarray:
+    given = from_list(fabric, hosts, "traffic")
+    return np.array([fabric.gpu(host) for host in given.hosts], dtype=np.int64)

@@ -1,0 +1,186 @@
+"""One program's time without simulating every message, exactly where that can be had.
+
+In this order:
+1. `recurrence`  no two flows can ever compete: a max-plus recurrence, exact (maxplus.py);
+2. `flows`       every flow of every round through the flow engine, where they are few enough: exact by definition;
+   `folded ...`  the same with ranks that cannot be told apart simulated as one: exact (symmetry.py);
+3. `periodic`    rounds that repeat are run until every rank is late by the same constant from one round to the next;
+                 the rest of the repetitions is that constant each: exact, since the state repeats;
+4. `barrier`     each different round is solved once as if all ranks began it together: a bound, and labelled so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from syncline.sim.flow.engine import Floats, run
+from syncline.sim.flow.expand import Expansion, Share, expand, no_waits
+from syncline.sim.flow.maxmin import Flows, max_min_rates
+from syncline.sim.flow.maxplus import contention_free, max_plus_end_s
+from syncline.sim.flow.symmetry import fold
+from syncline.sim.flow.wired import Wired
+from syncline.timeline.columns import sum_by
+
+FEW_FLOWS = 4_000
+"""Flows that are simulated one by one before folding is tried."""
+
+MAX_FLOWS = 400_000
+"""Flows that are simulated one by one where ranks cannot be folded."""
+
+MAX_TOGETHER = 20_000
+"""Flows of one round that are simulated one by one: with all of them in one network, each end changes all rates."""
+
+MAX_PERIODIC_FLOWS = 3_000_000
+"""Flows that are simulated in search of a steady state before the bound is used."""
+
+FIRST_ROUNDS = 24
+STEADY = 1e-9
+METHODS = ("auto", "recurrence", "flows", "folded", "periodic", "barrier")
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a program takes, how that was found, and whether it is exact for the flow model."""
+
+    time_s: float
+    method: str
+    exact: bool
+
+
+def price(wired: Wired, size_bytes: float, method: str = "auto") -> Price:
+    """Return the time of a program for a buffer of `size_bytes`."""
+    if method in ("auto", "recurrence") and _is_free(wired):
+        return Price(float(max_plus_end_s(wired, size_bytes).max(initial=0.0)), "recurrence", True)
+    if method == "flows" or (method == "auto" and wired.num_flows <= FEW_FLOWS):
+        return Price(_run(wired, size_bytes, None)[0], "flows", True)
+    if method in ("auto", "folded") and (small := _folded(wired)) is not None:
+        found = price(small, size_bytes)
+        if found.exact or method == "folded":
+            return Price(found.time_s, f"folded {found.method}", found.exact)
+    crowded = most_together(wired) > MAX_TOGETHER
+    if method == "auto" and wired.num_flows <= MAX_FLOWS and not crowded:
+        return Price(_run(wired, size_bytes, None)[0], "flows", True)
+    if method in ("auto", "periodic") and not crowded:
+        time_s = _periodic(wired, size_bytes)
+        if time_s is not None:
+            return Price(time_s, "periodic", True)
+        if wired.num_flows <= MAX_PERIODIC_FLOWS:
+            return Price(_run(wired, size_bytes, None)[0], "flows", True)
+    return Price(barrier_s(wired, size_bytes), "barrier", False)
+
+
+def most_together(wired: Wired) -> int:
+    """Return the flows of the largest round of each lane, added up."""
+    return sum(max((len(phase) for phase in lane.phases), default=0) for lane in wired.lanes)
+
+
+def _is_free(wired: Wired) -> bool:
+    """Whether flows never compete; kept on the wired program, as it does not depend on size."""
+    if "_free" not in wired.__dict__:
+        wired.__dict__["_free"] = contention_free(wired)
+    return bool(wired.__dict__["_free"])
+
+
+def _folded(wired: Wired) -> Wired | None:
+    """Return the folded program; kept on the wired program, as it does not depend on size."""
+    if "_small" not in wired.__dict__:
+        wired.__dict__["_small"] = fold(wired)
+    small: Wired | None = wired.__dict__["_small"]
+    return small
+
+
+def _run(wired: Wired, size_bytes: float, most: int | None) -> tuple[float, Expansion, Floats]:
+    work = Expansion()
+    start = work.add(no_waits(wired.num_vertices)) + np.arange(wired.num_vertices)
+    expand(work, wired, size_bytes, start, share=Share(), most=most)
+    course = run(wired.network.capacity_Bps, work.tasks(wired.wires.paths))
+    return course.makespan_s, work, course.end_s
+
+
+def _periodic(wired: Wired, size_bytes: float) -> float | None:
+    """Return the time from a run whose repeated rounds were cut short in their steady state, or None."""
+    repeats = {tuple(phase.repeat for phase in lane.phases) for lane in wired.lanes}
+    if len(repeats) != 1 or max(repeats.copy().pop(), default=0) <= FIRST_ROUNDS:
+        return None  # lanes in different phases at one time do not share one constant
+    per_round = sum(len(phase) for lane in wired.lanes for phase in lane.phases)
+    most = FIRST_ROUNDS
+    while most * per_round <= MAX_PERIODIC_FLOWS:
+        makespan, work, end_s = _run(wired, size_bytes, most)
+        skipped = _skipped_s(wired, work, end_s, most)
+        if skipped is not None:
+            return makespan + skipped
+        most *= 3
+    return None
+
+
+def _skipped_s(wired: Wired, work: Expansion, end_s: Floats, most: int) -> float | None:
+    """Return the time of the repetitions left out, if every cut phase had reached its steady state."""
+    total = 0.0
+    for j, phase in enumerate(wired.lanes[0].phases):
+        if phase.repeat <= most:
+            continue
+        steps = []
+        for i in range(len(wired.lanes)):
+            blocks = [b for b in work.blocks if b.lane == i and b.phase == j]
+            ready = np.stack([end_s[b.first_join : b.first_join + len(b.vertices)] for b in blocks])
+            steps.append(_constant(ready))
+        constants = [step for step in steps if step is not None]
+        if len(constants) != len(steps) or max(constants) - min(constants) > STEADY * max(constants):
+            return None
+        total += (phase.repeat - most) * max(constants)
+    return total
+
+
+def _constant(ready: Floats) -> float | None:
+    """Return the constant by which all ranks move on per round, once it held for longer than the ranks' drift.
+
+    While ranks are at most d rounds apart, the state of the system is made by the last d + 1 rounds. If these repeat,
+    shifted by one constant, the state does, and so does everything after it.
+    """
+    step = np.diff(ready, axis=0)
+    constant = float(step[-1].max())
+    if constant <= 0:
+        return None
+    drift = float(ready[-1].max() - ready[-1].min()) / constant
+    window = int(np.ceil(drift)) + 3
+    if window > len(step):
+        return None
+    tail = step[-window:]
+    return constant if float(tail.max() - tail.min()) <= STEADY * constant else None
+
+
+def barrier_s(wired: Wired, size_bytes: float) -> float:
+    """Return the time if all ranks began each round together and flows kept the rates they begin with.
+
+    Each different round is solved once. Lanes run side by side and are solved together, phase by phase.
+    """
+    total = 0.0
+    depth = max((len(lane.phases) for lane in wired.lanes), default=0)
+    for j in range(depth):
+        parts = [(i, lane.phases[j]) for i, lane in enumerate(wired.lanes) if j < len(lane.phases)]
+        connection = np.concatenate([wired.connection[i][j] for i, _ in parts])
+        size = np.concatenate([wired.flow_bytes(i, j, size_bytes) for i, _ in parts])
+        coding = np.concatenate([wired.coding_s(i, j, size_bytes) for i, _ in parts])
+        took = wired.latency_s[connection] + coding + size / _together_Bps(wired, connection)
+        posting = [wired.posting_s(i, j) for i, _ in parts]
+        busy = max((float(own.max(initial=0.0)) for own in posting if own is not None), default=0.0)
+        total += max(float(took.max(initial=0.0)), busy) * max(phase.repeat for _, phase in parts)
+    return total
+
+
+def _together_Bps(wired: Wired, connection: Floats) -> Floats:
+    rows = wired.wires.first[connection]
+    paths = wired.wires.paths.take(rows)
+    alone = np.diff(paths.start) == 0
+    if len(paths.share):
+        # The plain solver has no shares: a sprayed flow gets at least the least that its links give per share.
+        crossing = sum_by(paths.link, paths.share, len(wired.network.capacity_Bps))
+        fair = wired.network.capacity_Bps[paths.link] / np.maximum(crossing[paths.link], 1e-300)
+        rate = np.full(len(paths), np.inf)
+        np.minimum.at(rate, paths.row_of_crossing(), fair)
+        return rate
+    cap = np.where(alone, 1e30, np.inf)
+    rates = max_min_rates(wired.network.capacity_Bps, Flows(paths.start, paths.link), cap_Bps=cap).rate_Bps
+    return np.where(alone, np.inf, rates)

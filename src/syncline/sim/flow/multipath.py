@@ -1,0 +1,101 @@
+"""All equal-cost paths of many connections: to choose from (adaptive routing), or merged with shares (spraying).
+
+What lies between two leaves is the same for all pairs behind them, so it is looked up once per pair of leaves.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.fabric.fabric import Tier
+from syncline.fabric.route import Routes
+from syncline.sim.flow.engine import Paths
+from syncline.timeline.columns import sum_by
+
+MAX_PATHS = 4096
+"""Equal-cost paths of one connection that are spread over."""
+MAX_CHOICES = 256
+"""Of those, how many adaptive routing looks at: every k-th; fewer where connections are very many."""
+MAX_ROWS = 2_000_000
+
+Longs = NDArray[np.int64]
+Row = NDArray[np.int32]
+
+
+class MultiPath:
+    """Equal-cost paths over one fabric."""
+
+    def __init__(self, routes: Routes, cross_rail: Literal["fabric", "nvlink"], seed: int) -> None:
+        self.routes = routes
+        self.cross_rail: Literal["fabric", "nvlink"] = cross_rail
+        self.seed = seed
+        self._between: dict[tuple[int, int], list[Row]] = {}
+
+    def choices(self, src: Longs, dst: Longs) -> tuple[Paths, NDArray[np.int32]]:
+        """Return the paths of all connections, one after the other, and how many each has."""
+        most = max(8, min(MAX_CHOICES, MAX_ROWS // max(1, len(src))))
+        rows: list[Row] = []
+        count = np.empty(len(src), np.int32)
+        for i, (head, middles, tail) in enumerate(self._parts(src, dst)):
+            kept = middles[:: -(-len(middles) // most)]
+            rows.extend(np.concatenate((head, middle, tail)) for middle in kept)
+            count[i] = len(kept)
+        return Paths.of(rows), count
+
+    def sprayed(self, src: Longs, dst: Longs) -> Paths:
+        """Return one path per connection that crosses each link with the share of packets it gets."""
+        merged: dict[int, tuple[Row, NDArray[np.float64]]] = {}
+        links, shares, length = [], [], []
+        for head, middles, tail in self._parts(src, dst):
+            if id(middles) not in merged:
+                merged[id(middles)] = _merge(middles)
+            link, share = merged[id(middles)]
+            links += [head, link, tail]
+            shares += [np.ones(len(head)), share, np.ones(len(tail))]
+            length.append(len(head) + len(link) + len(tail))
+        start = np.concatenate(([0], np.cumsum(length))).astype(np.int64)
+        return Paths(start, np.concatenate(links).astype(np.int32), np.concatenate(shares))
+
+    def _parts(self, src: Longs, dst: Longs) -> list[tuple[Row, list[Row], Row]]:
+        """Return for each connection what comes before the choice, all ways between, and what comes after."""
+        base = self.routes.many(src, dst, seed=self.seed, cross_rail=self.cross_rail)
+        fabric = self.routes.fabric
+        tier, ends, begins = fabric.links.tier, fabric.links.dst, fabric.links.src
+        one_port = self._one_port()
+        none: list[Row] = [np.empty(0, np.int32)]
+        found = []
+        for i in range(len(src)):
+            row = base[i]
+            access = np.flatnonzero(tier[row] == Tier.ACCESS)
+            if not one_port or len(access) != 2:
+                between = (
+                    none if src[i] == dst[i] or (one_port and not len(access)) else self._all(int(src[i]), int(dst[i]))
+                )
+                found.append((row if between is none else none[0], between, none[0]))
+                continue
+            first, last = int(access[0]) + 1, int(access[1])
+            key = (int(ends[row[first - 1]]), int(begins[row[last]]))
+            if key not in self._between:
+                full = self._all(int(src[i]), int(dst[i]))
+                self._between[key] = [path[first : len(path) - (len(row) - last)] for path in full]
+            found.append((row[:first], self._between[key], row[last:]))
+        return found
+
+    def _all(self, a: int, b: int) -> list[Row]:
+        return self.routes.paths(a, b, limit=MAX_PATHS, cross_rail=self.cross_rail)
+
+    def _one_port(self) -> bool:
+        """Whether every NIC has one port, so that a path's ends leave no choice."""
+        links = self.routes.fabric.links
+        ports = np.bincount(
+            links.src[(links.tier == Tier.ACCESS) & links.up], minlength=len(self.routes.fabric.devices)
+        )
+        return bool((ports[self.routes.fabric.nics] <= 1).all()) and len(self.routes.fabric.nics) > 0
+
+
+def _merge(middles: list[Row]) -> tuple[Row, NDArray[np.float64]]:
+    link, at = np.unique(np.concatenate(middles), return_inverse=True)
+    return link.astype(np.int32), sum_by(at, np.full(len(at), 1.0 / len(middles)), len(link))

@@ -1,0 +1,262 @@
+"""Which links each connection of a program crosses, under the routing that users have.
+
+* `ecmp`      each connection keeps one of the equal-cost paths, drawn by a hash of its ends, channel and seed
+* `adaptive`  a flow takes the least loaded of the equal-cost paths when it starts
+* `spray`     packets go over all equal-cost paths in equal parts
+* `static`    the path that destination and rail fix (D-mod-k): the fabric manager's table, no hash
+
+A connection is an ordered pair of devices on a channel. Links that are half duplex, the copy through host memory and a
+transport's cost per byte become links too, so that the engine has to know nothing about them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.errors import SimulationError
+from syncline.fabric import Fabric
+from syncline.fabric.fabric import NETWORK_TIERS, Kind, Tier
+from syncline.fabric.route import Policy, Routes
+from syncline.sim.flow.engine import Paths
+from syncline.sim.flow.multipath import MultiPath
+from syncline.sim.flow.rails import on_rails
+from syncline.sim.transport import Transport, transport
+
+Routing = Literal["ecmp", "adaptive", "spray", "static"]
+ROUTINGS: tuple[str, ...] = get_args(Routing)
+Longs = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """How the network and the hosts treat flows."""
+
+    routing: Routing = "ecmp"
+    seed: int = 0
+    transport: str = "rdma"
+    gpudirect: bool | None = None
+    cross_rail: Literal["fabric", "nvlink"] = "fabric"
+    half_duplex: frozenset[Tier] = field(default_factory=frozenset)
+
+    def __post_init__(self) -> None:
+        if self.routing not in ROUTINGS:
+            raise SimulationError(f'no routing is called "{self.routing}".', hint=f"One of: {', '.join(ROUTINGS)}.")
+        transport(self.transport)
+
+    @property
+    def carrier(self) -> Transport:
+        """The transport, with the copy through host memory forced on or off."""
+        found = transport(self.transport)
+        return found if self.gpudirect is None else replace(found, gpudirect=self.gpudirect)
+
+
+@dataclass(frozen=True, eq=False)
+class Wires:
+    """Paths of connections: connection c may take paths `first[c] .. first[c] + count[c] - 1`; `latency_s` per path."""
+
+    paths: Paths
+    first: NDArray[np.int32]
+    count: NDArray[np.int32]
+    latency_s: Floats
+
+
+class FlowNetwork:
+    """A fabric as the flow engine sees it: link rates, and paths for connections."""
+
+    def __init__(self, fabric: Fabric, options: NetworkOptions | None = None) -> None:
+        self.fabric = fabric
+        self.options = options or NetworkOptions()
+        self.carrier = self.options.carrier
+
+    @cached_property
+    def routes(self) -> Routes:
+        """The fabric's routes."""
+        return Routes(self.fabric)
+
+    @cached_property
+    def num_links(self) -> int:
+        """Links of the fabric; the host links that a transport adds come after them."""
+        return len(self.fabric.links)
+
+    @cached_property
+    def capacity_Bps(self) -> Floats:
+        """Payload rate of every link, then of every NIC's host side in and out."""
+        links = self.fabric.links
+        rate = np.where(links.up, links.rate_Bps, 0.0)
+        network = np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS])
+        rate = np.where(network, rate * self.carrier.efficiency, rate)
+        if np.isinf(self.carrier.host_Bps):
+            return rate
+        return np.concatenate((rate, np.full(2 * len(self.fabric.devices), self.carrier.host_Bps)))
+
+    def link_name(self, link: int) -> str:
+        """Return the name of a link, or of the host cost of a NIC."""
+        if link < self.num_links:
+            return self.fabric.link_name(link)
+        device, inward = divmod(link - self.num_links, 2)
+        return f"{self.fabric.device_name(device)} host {'receive' if inward else 'send'}"
+
+    def wire(self, src: Longs, dst: Longs, channel: Longs, rail: Longs | None = None) -> Wires:
+        """Return the paths of connections between devices; a connection to itself crosses nothing.
+
+        `rail` binds connections to the NICs of a rail (-1: the sender's own NIC); that goes over one path.
+        """
+        if len(src) == 0:
+            return Wires(Paths.of([]), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0))
+        switch = self.fabric.devices.kind == Kind.SWITCH
+        bound = rail is not None and bool((rail >= 0).any())
+        if self.options.routing in ("adaptive", "spray") and not (bound or switch[src].any() or switch[dst].any()):
+            wires = self._many_paths(src, dst)
+        else:
+            wires = self._one_path(src, dst, channel, rail if bound else None)
+        return self._finish(wires)
+
+    def _one_path(self, src: Longs, dst: Longs, channel: Longs, rail: Longs | None) -> Wires:
+        switch = self.fabric.devices.kind == Kind.SWITCH
+        if switch[src].any() or switch[dst].any():
+            paths = self._with_switches(src, dst)
+        else:
+            static = self.options.routing == "static"
+            policy: Policy = "static" if static else "ecmp"
+            label = self.static_label[dst] if static else (src * 1_000_003 + dst) * 4_099 + channel
+            found = self.routes.many(
+                src, dst, seed=self.options.seed, policy=policy, flow=label, cross_rail=self.options.cross_rail
+            )
+            paths = Paths(found.start, found.links)
+            if rail is not None:
+                paths = on_rails(self.routes, paths, src, dst, rail, label, self.options.seed, policy)
+        count = np.ones(len(src), np.int32)
+        return Wires(paths, np.arange(len(src), dtype=np.int32), count, np.zeros(len(paths)))
+
+    @cached_property
+    def static_label(self) -> Longs:
+        """The number by which static tables spread a destination: its place at its leaf, then the leaf's number."""
+        links, devices = self.fabric.links, self.fabric.devices
+        rows = np.flatnonzero((links.tier == Tier.ACCESS) & (devices.kind[links.dst] == Kind.SWITCH))
+        leaf, place = _places(links.dst[rows])
+        label = np.zeros(len(devices), np.int64)
+        label[links.src[rows]] = place + (int(place.max(initial=0)) + 1) * leaf
+        nic = self.routes.inside.nic_of_gpu
+        return np.where(nic >= 0, label[np.maximum(nic, 0)], label)
+
+    def _many_paths(self, src: Longs, dst: Longs) -> Wires:
+        multi = MultiPath(self.routes, self.options.cross_rail, self.options.seed)
+        if self.options.routing == "spray":
+            paths, count = multi.sprayed(src, dst), np.ones(len(src), np.int32)
+        else:
+            paths, count = multi.choices(src, dst)
+        first = np.concatenate(([0], np.cumsum(count)[:-1])).astype(np.int32)
+        return Wires(paths, first, count, np.zeros(len(paths)))
+
+    def _with_switches(self, src: Longs, dst: Longs) -> Paths:
+        """Return paths that may begin or end at a switch (a reducing one)."""
+        rows = [self._to_switch(int(a), int(b)) for a, b in zip(src, dst, strict=True)]
+        return Paths.of(rows)
+
+    def _to_switch(self, a: int, b: int) -> NDArray[np.int32]:
+        kind = self.fabric.devices.kind
+        if a == b:
+            return np.empty(0, np.int32)
+        if kind[a] == Kind.SWITCH and kind[b] != Kind.SWITCH:
+            return (self._to_switch(b, a)[::-1] ^ 1).astype(np.int32)
+        if kind[a] != Kind.SWITCH and kind[b] != Kind.SWITCH:
+            return self.routes.path(a, b, seed=self.options.seed)
+        return shortest(self.fabric, a, b)
+
+    def _finish(self, wires: Wires) -> Wires:
+        """Add host copies and host costs, join half-duplex links, and sum the latencies."""
+        paths = wires.paths
+        if not self.carrier.gpudirect:
+            paths = self._through_hosts(paths)
+        latency = np.zeros(len(paths))
+        links = self.fabric.links
+        parts = links.latency_s[paths.link] * (paths.shares() if len(paths.share) else 1.0)
+        np.add.at(latency, paths.row_of_crossing(), parts)
+        crosses = np.zeros(len(paths), dtype=bool)
+        crosses[paths.row_of_crossing()[links.tier[paths.link] == Tier.ACCESS]] = True
+        latency += np.where(crosses, self.carrier.message_s, 0.0)
+        if not np.isinf(self.carrier.host_Bps):
+            paths = self._with_host_cost(paths)
+        if self.options.half_duplex:
+            halved = np.isin(links.tier, [int(tier) for tier in self.options.half_duplex])
+            low = np.minimum(paths.link, self.num_links - 1)
+            join = halved[low] & (paths.link < self.num_links)
+            paths = Paths(paths.start, np.where(join, paths.link & ~1, paths.link).astype(np.int32), paths.share)
+        return Wires(paths, wires.first, wires.count, latency)
+
+    def _through_hosts(self, paths: Paths) -> Paths:
+        """Let data that leaves by a NIC climb to host memory and come down again, at both ends."""
+        links, inside = self.fabric.links, self.routes.inside
+        share = paths.shares()
+        row = paths.row_of_crossing()
+        access = np.flatnonzero(links.tier[paths.link] == Tier.ACCESS)
+        extra: list[tuple[int, int, float]] = []
+        for at in access.tolist():
+            link = int(paths.link[at])
+            outward = links.dst[link] if self.fabric.devices.kind[links.src[link]] != Kind.NIC else links.src[link]
+            top = int(inside.parent_link[outward])
+            while top >= 0 and self.fabric.devices.kind[links.dst[top]] != Kind.CPU:
+                top = int(inside.parent_link[links.dst[top]])
+            if top >= 0:
+                extra.extend(((int(row[at]), top, float(share[at])), (int(row[at]), top ^ 1, float(share[at]))))
+        return _with_crossings(paths, extra)
+
+    def _with_host_cost(self, paths: Paths) -> Paths:
+        links = self.fabric.links
+        row, share = paths.row_of_crossing(), paths.shares()
+        nic = self.fabric.devices.kind == Kind.NIC
+        extra: list[tuple[int, int, float]] = []
+        for ends, inward in ((links.src, 0), (links.dst, 1)):
+            at = np.flatnonzero(nic[ends[paths.link]] & (links.tier[paths.link] == Tier.ACCESS))
+            host = self.num_links + 2 * ends[paths.link[at]] + inward
+            extra.extend(zip(row[at].tolist(), host.tolist(), share[at].tolist(), strict=True))
+        return _with_crossings(paths, extra)
+
+
+def _places(group: NDArray[np.int32]) -> tuple[Longs, Longs]:
+    """Return for each row the number of its group and its place within it."""
+    _, number = np.unique(group, return_inverse=True)
+    order = np.argsort(number, kind="stable")
+    first = np.searchsorted(number[order], np.arange(int(number.max(initial=-1)) + 1))
+    place = np.empty(len(group), np.int64)
+    place[order] = np.arange(len(group)) - first[number[order]]
+    return number.astype(np.int64), place
+
+
+def _with_crossings(paths: Paths, extra: list[tuple[int, int, float]]) -> Paths:
+    if not extra:
+        return paths
+    row = np.concatenate((paths.row_of_crossing(), np.array([e[0] for e in extra])))
+    link = np.concatenate((paths.link, np.array([e[1] for e in extra], dtype=np.int32)))
+    share = np.concatenate((paths.shares(), np.array([e[2] for e in extra])))
+    order = np.argsort(row, kind="stable")
+    start = np.searchsorted(row[order], np.arange(len(paths) + 1)).astype(np.int64)
+    return Paths(start, link[order].astype(np.int32), share[order])
+
+
+def shortest(fabric: Fabric, a: int, b: int) -> NDArray[np.int32]:
+    """Return a shortest path over links that are up, whatever the devices are."""
+    came: dict[int, int] = {a: -1}
+    edge = [a]
+    while edge and b not in came:
+        ahead = []
+        for device in edge:
+            for link in fabric.out_links(device):
+                there = int(fabric.links.dst[link])
+                if fabric.links.up[link] and there not in came:
+                    came[there] = int(link)
+                    ahead.append(there)
+        edge = ahead
+    if b not in came:
+        raise SimulationError(f"no path joins {fabric.device_name(a)} and {fabric.device_name(b)}.")
+    path = []
+    while b != a:
+        path.append(came[b])
+        b = int(fabric.links.src[came[b]])
+    return np.array(path[::-1], dtype=np.int32)

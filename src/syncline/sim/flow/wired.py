@@ -1,0 +1,191 @@
+"""A program on a network: every flow of every round with the connection it uses. The common ground of all solvers."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.codec.codec import Codec
+from syncline.errors import SimulationError
+from syncline.fabric.fabric import NETWORK_TIERS, Kind, Tier
+from syncline.program import Program, VendorStep
+from syncline.sim.flow.engine import Paths
+from syncline.sim.flow.rounds import Lane, lanes
+from syncline.sim.flow.routing import Floats, FlowNetwork, Wires
+from syncline.timeline.columns import sum_by
+
+Longs = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Wired:
+    """Lanes of one program with the connection of each flow: `connection[lane][phase][flow]` indexes `wires`."""
+
+    program: Program
+    network: FlowNetwork
+    lanes: tuple[Lane, ...]
+    wires: Wires
+    connection: tuple[tuple[Longs, ...], ...]
+    num_vertices: int
+    codec: Codec
+    busy_s: tuple[tuple[Floats | None, ...], ...] = ()  # each vertex's own time to post a round; None: one message each
+
+    @property
+    def num_flows(self) -> int:
+        """Count the flows of all rounds of all lanes."""
+        return sum(lane.num_flows for lane in self.lanes)
+
+    @property
+    def single_path(self) -> bool:
+        """Whether every connection has one path only."""
+        return bool((self.wires.count == 1).all())
+
+    @cached_property
+    def solo_Bps(self) -> Floats:
+        """The rate of each connection when it is alone (of its first path, if it has several)."""
+        paths = self.wires.paths
+        rate = self.network.capacity_Bps[paths.link] / paths.shares()
+        solo = np.full(len(paths), np.inf)
+        np.minimum.at(solo, paths.row_of_crossing(), rate)
+        return solo[self.wires.first]
+
+    @cached_property
+    def latency_s(self) -> Floats:
+        """The latency of each connection, with the transport's cost per message."""
+        return self.wires.latency_s[self.wires.first]
+
+    def flow_bytes(self, lane: int, phase: int, size_bytes: float) -> Floats:
+        """Return the wire bytes of each flow of a phase."""
+        return self.lanes[lane].phases[phase].share * (size_bytes * self.codec.wire_ratio)
+
+    def coding_s(self, lane: int, phase: int, size_bytes: float) -> Floats:
+        """Return the time that encoding and decoding each flow costs."""
+        return self.lanes[lane].phases[phase].share * (size_bytes * self.codec.host_s_per_byte())
+
+    def posting_s(self, lane: int, phase: int) -> Floats | None:
+        """Return how long each vertex is busy posting a phase's messages; None where each has one at most."""
+        return self.busy_s[lane][phase] if self.busy_s else None
+
+    def link_bytes(self, size_bytes: float) -> Floats:
+        """Return the bytes that every link carries in all rounds together; of links to choose from, none."""
+        per_connection = np.zeros(len(self.wires.first))
+        for i, lane in enumerate(self.lanes):
+            for j, phase in enumerate(lane.phases):
+                np.add.at(per_connection, self.connection[i][j], self.flow_bytes(i, j, size_bytes) * phase.repeat)
+        paths = self.wires.paths.take(self.wires.first)
+        carried = per_connection[paths.row_of_crossing()] * paths.shares()
+        if not self.single_path:
+            carried = np.where(self._unavoidable(paths), carried, 0.0)
+        return sum_by(paths.link, carried, len(self.network.capacity_Bps))
+
+    def _unavoidable(self, first: Paths) -> NDArray[np.bool_]:
+        """Return which crossings of the first paths are on every path that their connection may take."""
+        paths, count, width = self.wires.paths, self.wires.count, len(self.network.capacity_Bps)
+        owner = np.repeat(np.arange(len(count)), count)[paths.row_of_crossing()]
+        keys, times = np.unique(owner * width + paths.link, return_counts=True)
+        connection = first.row_of_crossing()
+        return np.asarray(times[np.searchsorted(keys, connection * width + first.link)] == count[connection])
+
+
+def wire(program: Program, network: FlowNetwork) -> Wired:
+    """Return a program of one step with the paths of all its flows."""
+    if len(program.steps) != 1:
+        raise SimulationError("programs of several steps are simulated as jobs that follow each other.")
+    step = program.steps[0]
+    if isinstance(step, VendorStep):
+        raise SimulationError(
+            f"{step.name} is left to its library; flows cannot be seen.", hint="Use --algorithm nccl."
+        )
+    schedule = step.proved.schedule
+    found = lanes(schedule)
+    device = _place_helpers(program, network, found, schedule.num_vertices)
+    width = len(network.fabric.devices)
+    keys = [
+        [(device[phase.src] * width + device[phase.dst]) * len(found) + number for phase in lane.phases]
+        for number, lane in enumerate(found)
+    ]
+    unique, index = _numbered([key for lane in keys for key in lane])
+    pair, channel = np.divmod(unique, len(found))
+    rail = np.array([-1 if lane.rail is None else lane.rail for lane in found], dtype=np.int64)
+    wires = network.wire(pair // width, pair % width, channel, rail[channel])
+    parts = iter(index)
+    connection = tuple(tuple(next(parts) for _ in lane) for lane in keys)
+    wired = Wired(program, network, found, wires, connection, schedule.num_vertices, step.codec)
+    return with_posting(wired)
+
+
+def fingerprint(wired: Wired) -> bytes:
+    """Return what two programs share whose flows, paths and codec are the same; kept on the wired program."""
+    if "_fingerprint" not in wired.__dict__:
+        digest = hashlib.blake2b(repr((wired.codec, wired.num_vertices, wired.program.collective)).encode())
+        paths, wires = wired.wires.paths, wired.wires
+        columns = [paths.start, paths.link, paths.share, wires.first, wires.count, wires.latency_s]
+        for lane, connections in zip(wired.lanes, wired.connection, strict=True):
+            for phase, connection in zip(lane.phases, connections, strict=True):
+                digest.update(f"{lane.rail} {phase.repeat} {phase.groups.shape}".encode())
+                columns += [phase.src, phase.dst, phase.share, phase.groups, connection]
+        for column in columns:
+            digest.update(np.ascontiguousarray(column).data)
+        wired.__dict__["_fingerprint"] = digest.digest()
+    found: bytes = wired.__dict__["_fingerprint"]
+    return found
+
+
+def with_posting(wired: Wired) -> Wired:
+    """Return the program with the time that posting its messages takes each vertex, where that costs anything."""
+    return replace(wired, busy_s=_busy_s(wired) if wired.network.carrier.post_s > 0 else ())
+
+
+def _busy_s(wired: Wired) -> tuple[tuple[Floats | None, ...], ...]:
+    """Return how long every vertex posts the messages of each phase that leave its host, one after the other."""
+    paths = wired.wires.paths.take(wired.wires.first)
+    real = paths.link < wired.network.num_links
+    network = np.zeros(len(paths.link), dtype=bool)
+    tiers = wired.network.fabric.links.tier[paths.link[real]]
+    network[real] = np.isin(tiers, [int(tier) for tier in NETWORK_TIERS])
+    outside = np.zeros(len(paths), dtype=bool)
+    outside[paths.row_of_crossing()[network]] = True
+    each = wired.network.carrier.post_s
+    known: dict[int, Floats | None] = {}
+    found = []
+    for lane, connections in zip(wired.lanes, wired.connection, strict=True):
+        for phase, connection in zip(lane.phases, connections, strict=True):
+            if id(phase) not in known:
+                sent = np.bincount(phase.src[outside[connection]], minlength=wired.num_vertices)
+                known[id(phase)] = sent.astype(np.float64) * each if sent.max(initial=0) > 1 else None
+        found.append(tuple(known[id(phase)] for phase in lane.phases))
+    return tuple(found)
+
+
+def _numbered(keys: list[Longs]) -> tuple[Longs, list[Longs]]:
+    """Return all keys that occur, sorted, and each column as numbers into them."""
+    unique = np.unique(np.concatenate([np.unique(key) for key in keys])) if keys else np.empty(0, np.int64)
+    return unique, [np.searchsorted(unique, key) for key in keys]
+
+
+def _place_helpers(program: Program, network: FlowNetwork, found: tuple[Lane, ...], num_vertices: int) -> Longs:
+    device = program.vertex_devices(0).astype(np.int64)
+    loose = np.flatnonzero(device < 0)
+    if len(loose) == 0:
+        return device
+    if getattr(program.steps[0], "proved").schedule.family != "in-network":  # noqa: B009
+        raise SimulationError(f"{len(loose)} helpers of {program.name} have no device.",
+                              hint="Give them devices in Placement.helpers, or let them live with ranks.")  # fmt: skip
+    fabric = network.fabric
+    devices, links = fabric.devices, fabric.links
+    access = np.flatnonzero((links.tier == Tier.ACCESS) & (devices.kind[links.dst] == Kind.SWITCH))
+    leaf_of = np.full(len(devices), -1, np.int64)
+    leaf_of[links.src[access][::-1]] = links.dst[access][::-1]
+    top = np.flatnonzero((devices.kind == Kind.SWITCH) & (devices.level == devices.level[fabric.switches].max()))
+    nic = network.routes.inside.nic_of_gpu
+    for phase in found[0].phases:
+        near = np.flatnonzero((phase.dst >= program.num_ranks) & (phase.src < program.num_ranks))
+        gpu = device[phase.src[near]]
+        device[phase.dst[near[::-1]]] = leaf_of[nic[gpu[::-1]]]
+    for order, helper in enumerate(np.flatnonzero(device < 0)):
+        device[helper] = top[order % len(top)]
+    return device

@@ -1,0 +1,98 @@
+"""NCCL on the fabric that was built: failed and slow ports, thin racks and pods, lines between sites, and floors.
+
+A description says what hosts have; the fabric says what is left of it (`sim/reach.py`). Rings are striped over the NICs
+of a host, so the slowest NIC that is up paces all of them, and a NIC that is down leaves its share to the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.fabric.fabric import Fabric, Kind, Tier
+from syncline.schedule.collective import Kind as Collective
+from syncline.sim.nccl.system import NcclSystem
+from syncline.sim.reach import Cells, FabricReach, fabric_reach
+
+Longs = NDArray[np.int64]
+_KINDS = {
+    "all_reduce": Collective.ALL_REDUCE, "all_gather": Collective.ALL_GATHER, "broadcast": Collective.BROADCAST,
+    "reduce_scatter": Collective.REDUCE_SCATTER, "all_to_all": Collective.ALL_TO_ALL, "reduce": Collective.REDUCE,
+}  # fmt: skip
+
+
+def on_fabric(system: NcclSystem, fabric: Fabric) -> NcclSystem:
+    """Return a described system with what the built fabric leaves its first hosts of ports, uplinks and NVLink."""
+    reach = fabric_reach(fabric)
+    hosts = np.arange(min(system.num_hosts, fabric.num_hosts), dtype=np.int64)
+    assumed = list(system.assumed)
+    found = replace(system, floor_us_per_byte=_floors(reach, system, hosts))
+    if system.num_islands > 1 and reach.hosts.num > 1:
+        found = _thin_levels(_ports(found, reach, hosts, assumed), reach, hosts)
+    return replace(_nvlink(found, fabric, hosts, assumed), assumed=tuple(assumed))
+
+
+def _ports(system: NcclSystem, reach: FabricReach, hosts: Longs, assumed: list[str]) -> NcclSystem:
+    cells = np.unique(reach.hosts.of_host[hosts])
+    nominal = system.num_nics * system.nic_rate_Bps / system.gpus_per_host
+    share = min(1.0, reach.even_hosts_Bps(hosts) / float(reach.hosts.gpus[cells].max()) / nominal)
+    if share >= 1 - 1e-9:
+        return system
+    worst = int(cells[np.argmin(reach.hosts.even_Bps[cells])])
+    name = reach.fabric.host_names[int(np.flatnonzero(reach.hosts.of_host == worst)[0])]
+    assumed.append(f"{name} has {share:.0%} of its ports (failed or slow) and paces all rings")
+    return replace(system, nic_rate_Bps=system.nic_rate_Bps * share, port_share=share)
+
+
+def _thin_levels(system: NcclSystem, reach: FabricReach, hosts: Longs) -> NcclSystem:
+    """Return the system with what racks, pods and sites that it spans let through."""
+    ring, pairs, limit, long_us = np.inf, np.inf, "", 0.0
+    own = system.num_nics * system.hosts_per_island * system.nic_rate_Bps
+    islands = system.num_islands
+    for cells in reach.outer:
+        inside = np.bincount(cells.of_host[hosts], minlength=cells.num) / system.hosts_per_island
+        used = np.flatnonzero(inside > 0)
+        if len(used) < 2:
+            continue
+        out = float(cells.even_Bps[used].min())
+        away = 1 - (inside[used] - 1) / max(islands - 1, 1)
+        each = float((cells.even_Bps[used] / np.maximum(inside[used] * away, 1e-9)).min())
+        if min(out, each) < min(ring, pairs, own):
+            limit = _words(cells)
+        ring, pairs, long_us = min(ring, out), min(pairs, each), max(long_us, cells.latency_s * 1e6)
+    return replace(
+        system, ring_cap_Bps=ring if ring < own else np.inf, pairs_cap_Bps=pairs if pairs < own else np.inf,
+        limit=limit, long_us=long_us,
+    )  # fmt: skip
+
+
+def _words(cells: Cells) -> str:
+    return {"site": "lines between sites", "group": "links between groups", "switch": "links between switches"}.get(
+        cells.name, f"uplinks of a {cells.name}"
+    )
+
+
+def _nvlink(system: NcclSystem, fabric: Fabric, hosts: Longs, assumed: list[str]) -> NcclSystem:
+    """Return the system with the scale-up rate of its slowest GPU, where some links are down or slow."""
+    links = fabric.links
+    mine = (links.tier == Tier.SCALE_UP) & (fabric.devices.kind[links.src] == Kind.GPU)
+    rate = np.where(links.up, links.rate_Bps, 0.0)
+    per_gpu = np.bincount(links.src[mine], weights=rate[mine], minlength=len(fabric.devices))[fabric.gpus]
+    used = per_gpu[np.isin(fabric.gpu_host, hosts)]
+    share = float(used.min() / per_gpu.max()) if len(used) and per_gpu.max() > 0 else 1.0
+    if share >= 1 - 1e-9 or system.nvlink_GBps == 0:
+        return system
+    assumed.append(f"the slowest GPU has {share:.0%} of its NVLinks and paces all rings")
+    return replace(system, nvlink_Bps=system.nvlink_GBps * 1e9 * max(share, 1e-6))
+
+
+def _floors(reach: FabricReach, system: NcclSystem, hosts: Longs) -> dict[str, float]:
+    """Return for each operation the us that a byte takes at least, whatever the algorithm."""
+    chosen = np.isin(reach.fabric.gpu_host, hosts)
+    devices = reach.fabric.gpus[chosen]
+    if system.num_hosts == 1:
+        devices = devices[: system.gpus_per_host]
+    whole = {op: reach.bound_s(kind, devices, 1.0, in_network=system.collnet) for op, kind in _KINDS.items()}
+    return {op: 1e6 * bound for op, bound in whole.items() if np.isfinite(bound)}

@@ -1,0 +1,203 @@
+"""Traffic from files: a CSV of our own, htsim's connection matrices, and the flow lists of HPCC's and SimAI's ns-3.
+
+traffic = read_flows("flows.csv", load("fat-tree-1024"))
+
+* CSV: a header with `start`, `source`, `destination`, `bytes` and, if wanted, `class`; a time without a unit is seconds
+* `.cm` (htsim): `0->1 id 1 start 0 size 2000000`, picoseconds; a oneshot trigger makes a flow wait for another
+* `flow.txt` (HPCC, SimAI): a count, then `source destination priority port bytes seconds`
+
+An end is a number (the n-th NIC of the cluster, in order) or the name of a NIC or GPU.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from syncline.describe import units
+from syncline.describe.document import read_text
+from syncline.errors import SimulationError, SynclineError
+from syncline.fabric import Fabric
+from syncline.sim.packet.traffic import Connections, Traffic, messages, senders
+
+MAX_BYTES = 256 << 20
+_COLUMNS = ("start", "source", "destination", "bytes")
+_CM_FLOW = re.compile(r"(\d+)->(\d+)((?:\s+\w+\s+\d+)*)\s*\Z")
+
+
+@dataclass(frozen=True)
+class FlowRow:
+    """One flow of a file: ends as written, bytes, seconds, class, and the row it waits for (-1: none)."""
+
+    source: str
+    destination: str
+    size_bytes: float
+    start_s: float
+    traffic_class: int = 0
+    after: int = -1
+
+
+def read_flows(path: str | os.PathLike[str], fabric: Fabric, *, connections: Connections = "own") -> Traffic:
+    """Read a file of flows as traffic of a cluster; the format is told by its content."""
+    where = str(path)
+    rows = parse_flows(read_text(Path(path), limit=MAX_BYTES), where)
+    if not rows:
+        raise SimulationError("the file has no flows.", where=where)
+    ends = senders(fabric)
+    names = {fabric.device_name(int(device)): int(device) for device in (*fabric.nics, *fabric.gpus)}
+
+    def device(text: str, row: int) -> int:
+        if text.isdecimal() and int(text) < len(ends):
+            return int(ends[int(text)])
+        if text in names:
+            return names[text]
+        raise SimulationError(
+            f'flow {row + 1} names "{text}", and {fabric.name} has no such end.', where=where,
+            hint=f"Number the {len(ends):,} NICs from 0, or write a name such as {next(iter(names))}.",
+        )  # fmt: skip
+
+    found = messages(
+        [device(each.source, i) for i, each in enumerate(rows)],
+        [device(each.destination, i) for i, each in enumerate(rows)],
+        [each.size_bytes for each in rows],
+        [each.start_s for each in rows],
+        after=[each.after for each in rows],
+        name=Path(path).name,
+        connections=connections,
+    )
+    return replace(found, traffic_class=np.array([each.traffic_class for each in rows], np.int64))
+
+
+def parse_flows(text: str, where: str = "the file") -> list[FlowRow]:
+    """Return the flows of a text, in the order of the file."""
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [(number, line) for number, line in lines if line and not line.startswith("#")]
+    if not lines:
+        return []
+    first = lines[0][1]
+    if re.match(r"Nodes\s+\d+", first, re.IGNORECASE):
+        return _parse_cm(lines, where)
+    if first.isdecimal():
+        return _parse_flow_txt(lines, where)
+    if "," in first:
+        return _parse_csv(text, where)
+    raise SimulationError(
+        f'line {lines[0][0]} reads "{first[:60]}": neither CSV, nor htsim\'s .cm, nor HPCC\'s flow.txt.', where=where,
+        hint=f"A CSV begins with {','.join(_COLUMNS)}.",
+    )  # fmt: skip
+
+
+def _parse_csv(text: str, where: str) -> list[FlowRow]:
+    table = csv.DictReader(line for line in io.StringIO(text) if not line.lstrip().startswith("#"))
+    head = [name.strip().lower() for name in table.fieldnames or ()]
+    table.fieldnames = head
+    missing = [name for name in _COLUMNS if name not in head]
+    if missing:
+        raise SimulationError(
+            f"the CSV has no column {missing[0]}.", where=where, hint=f"Its columns: {', '.join((*_COLUMNS, 'class'))}."
+        )
+    found = []
+    for number, row in enumerate(table, 1):
+        try:
+            start, size = _seconds(row["start"]), float(units.size(row["bytes"].strip()))
+            kind = int(row.get("class") or 0)
+        except (SynclineError, ValueError, AttributeError, TypeError) as error:
+            raise SimulationError(f"flow {number} cannot be read: {_first_line(error)}", where=where) from None
+        found.append(FlowRow(row["source"].strip(), row["destination"].strip(), size, start, kind))
+    return found
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return units.time(text.strip())
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _parse_flow_txt(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
+    count, found = int(lines[0][1]), []
+    for number, line in lines[1:]:
+        parts = line.split()
+        try:
+            source, destination, _, _, size, start = parts[:6]
+            found.append(FlowRow(str(int(source)), str(int(destination)), float(size), float(start)))
+        except ValueError:
+            raise SimulationError(
+                f'line {number} reads "{line[:60]}".', where=where,
+                hint="A line of flow.txt is: source destination priority port bytes seconds.",
+            ) from None  # fmt: skip
+    if len(found) != count:
+        raise SimulationError(f"line 1 promises {count:,} flows and {len(found):,} follow.", where=where)
+    return found
+
+
+def _parse_cm(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
+    flows: list[dict[str, int]] = []
+    ends: list[tuple[str, str]] = []
+    promised = -1
+    for number, line in lines:
+        word = line.split()[0].lower()
+        if word in ("nodes", "triggers"):
+            continue
+        if word == "connections":
+            promised = int(line.split()[1])
+        elif word == "trigger":
+            if "oneshot" not in line.lower():
+                raise SimulationError(
+                    f"line {number}: only oneshot triggers are read, not barriers or multishot ones.", where=where
+                )
+        elif (match := _CM_FLOW.match(line)) is not None:
+            parts = match.group(3).split()
+            flows.append(dict(zip(parts[::2], map(int, parts[1::2]), strict=True)))
+            ends.append((match.group(1), match.group(2)))
+        else:
+            raise SimulationError(f'line {number} reads "{line[:60]}".', where=where,
+                                  hint="A line of a .cm file is: 0->1 id 1 start 0 size 2000000.")  # fmt: skip
+    if promised >= 0 and promised != len(flows):
+        raise SimulationError(f"the file promises {promised:,} connections and has {len(flows):,}.", where=where)
+    fired_by = {
+        flow[key]: i
+        for i, flow in enumerate(flows)
+        for key in ("send_done_trigger", "recv_done_trigger")
+        if key in flow
+    }
+    order = _in_order(flows, fired_by, where)
+    place = {flow: at for at, flow in enumerate(order)}
+    found = []
+    for at in order:
+        flow = flows[at]
+        after = place[fired_by[flow["trigger"]]] if flow.get("trigger") else -1
+        found.append(FlowRow(*ends[at], flow.get("size", 0), flow.get("start", 0) * 1e-12, 0, after))
+    return found
+
+
+def _in_order(flows: list[dict[str, int]], fired_by: dict[int, int], where: str) -> list[int]:
+    """Return the flows so that each comes after the one it waits for."""
+    depth: dict[int, int] = {}
+    for i in range(len(flows)):
+        chain, at = [], i
+        while at not in depth:
+            if at in chain:
+                raise SimulationError("triggers wait for each other in a ring.", where=where)
+            chain.append(at)
+            trigger = flows[at].get("trigger")
+            if not trigger:
+                depth[at] = 0
+                break
+            if trigger not in fired_by:
+                raise SimulationError(f"no connection fires trigger {trigger}.", where=where)
+            at = fired_by[trigger]
+        for each in reversed(chain):
+            trigger = flows[each].get("trigger")
+            depth[each] = depth[fired_by[trigger]] + 1 if trigger else 0
+    return sorted(range(len(flows)), key=lambda i: (depth[i], i))

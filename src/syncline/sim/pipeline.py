@@ -1,0 +1,135 @@
+"""Into how many chunks a buffer of a given size is best cut, and a program cut so.
+
+A program of S rounds whose rounds need U seconds on their own links one after the other, and whose busiest link needs T
+in all, takes about
+
+    (S + c - 1) a + U/c + (1 - 1/c) T
+
+with c chunks that follow each other one round apart, where a is the latency of a round: the first chunk goes through
+alone, then one comes out every T/c. The best c is near sqrt((U - T) / a). Where U = T (a ring) cutting gains nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from syncline.errors import SimulationError
+from syncline.program.program import Step
+from syncline.schedule.schedule import pipelined
+from syncline.sim.analytic import link_need_s
+from syncline.sim.flow.fold import barrier_s
+from syncline.sim.flow.rounds import Lane, Phase, in_pieces
+from syncline.sim.flow.wired import Longs, Wired, with_posting
+
+MAX_CHUNKS = 128
+MAX_FLOWS = 1_000_000
+"""Flows of a pipeline that `auto` tries; past this fewer chunks are taken."""
+
+GAIN = 1.02
+"""A pipeline is tried where the rounds one after the other need this much more than the busiest link."""
+
+USUAL_CHUNKS = 8
+"""What families cut their own pipelines in, when nobody chooses: always one of the options where it might win."""
+
+_UNIT = 1 << 30
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What decides the number of chunks of one program: rounds, latencies, seconds a byte, and posting its messages."""
+
+    rounds: int
+    latency_s: float
+    round_latency_s: float
+    alone_s_per_byte: float
+    busiest_s_per_byte: float
+    flows: int
+    posting_s: float = 0.0
+
+    @property
+    def latency_bound_s(self) -> float:
+        """What the program takes for an empty buffer at least: the latency of one round."""
+        return self.round_latency_s
+
+    def bandwidth_s(self, size_bytes: int) -> float:
+        """Return what the busiest link needs: a lower bound, however the buffer is cut."""
+        return self.busiest_s_per_byte * size_bytes
+
+    def time_s(self, size_bytes: int, chunks: int) -> float:
+        """Return the quick guess."""
+        if chunks == 1:
+            return self.latency_s + self.alone_s_per_byte * size_bytes
+        waits = (self.rounds + chunks - 1) * self.round_latency_s
+        alone, busiest = self.alone_s_per_byte * size_bytes, self.busiest_s_per_byte * size_bytes
+        return max(waits + alone / chunks + (1 - 1 / chunks) * busiest, self.lower_s(size_bytes, chunks))
+
+    def lower_s(self, size_bytes: int, chunks: int) -> float:
+        """Return what no pipeline of so many chunks beats: its busiest link, a round, and its busiest sender."""
+        return max(self.bandwidth_s(size_bytes), self.latency_bound_s, chunks * self.posting_s)
+
+    def options(self, size_bytes: int, most: int = MAX_CHUNKS) -> list[int]:
+        """Return the numbers of chunks worth pricing: the best by the guess, and what is nearly as good."""
+        if self.rounds < 2 or self.alone_s_per_byte <= GAIN * self.busiest_s_per_byte:
+            return [1]
+        most = max(1, min(most, MAX_FLOWS // max(1, self.flows)))
+        tried = {c: self.time_s(size_bytes, c) for c in (1 << k for k in range(MAX_CHUNKS.bit_length())) if c <= most}
+        best = min(tried, key=tried.__getitem__)
+        usual = tried.get(USUAL_CHUNKS, np.inf) < 1.1 * tried[best]
+        return sorted({best, *([USUAL_CHUNKS] if usual else [])})
+
+
+def pace(wired: Wired) -> Pace:
+    """Return the pace of a program that is not cut."""
+    latency = barrier_s(wired, 0.0)
+    need = link_need_s(wired.link_bytes(_UNIT), wired.network.capacity_Bps)
+    return Pace(
+        max((lane.num_rounds for lane in wired.lanes), default=0),
+        latency,
+        float(wired.latency_s.max(initial=0.0)),
+        (barrier_s(wired, _UNIT) - latency) / _UNIT,
+        float(need.max(initial=0.0)) / _UNIT,
+        sum(len(phase) for lane in wired.lanes for phase in lane.phases),
+        max((_posting_s(wired, i) for i in range(len(wired.lanes))), default=0.0),
+    )
+
+
+def _posting_s(wired: Wired, lane: int) -> float:
+    """Return how long the busiest vertex posts the messages of a lane, in all its rounds."""
+    total = np.zeros(wired.num_vertices)
+    for j, phase in enumerate(wired.lanes[lane].phases):
+        busy = wired.posting_s(lane, j)
+        if busy is not None:
+            total += busy * phase.repeat
+    return float(total.max(initial=0.0))
+
+
+def wired_in_pieces(wired: Wired, chunks: int) -> Wired:
+    """Return the program with its buffer cut in `chunks` that follow each other one round apart, on the same paths."""
+    step = wired.program.steps[0]
+    if not isinstance(step, Step) or chunks < 1:
+        raise SimulationError(f"{wired.program.name} cannot be cut in {chunks} chunks.")
+    already = max(strand.pieces for strand in step.proved.schedule.strands)
+    if already > 1:
+        raise SimulationError(f"{wired.program.name} is cut in {already} pieces already.",
+                              hint="Leave the number of chunks out: the schedule says it.")  # fmt: skip
+    cut = replace(step, proved=replace(step.proved, schedule=pipelined(step.proved.schedule, chunks)))
+    lanes, connection = [], []
+    for lane, known in zip(wired.lanes, wired.connection, strict=True):
+        phases = in_pieces(lane.phases, chunks)
+        lanes.append(Lane(lane.channel, lane.rail, phases))
+        connection.append(_connections(wired, lane, known, phases))
+    program = replace(wired.program, steps=(cut,))
+    return with_posting(replace(wired, program=program, lanes=tuple(lanes), connection=tuple(connection)))
+
+
+def _connections(wired: Wired, lane: Lane, known: tuple[Longs, ...], phases: tuple[Phase, ...]) -> tuple[Longs, ...]:
+    """Return the connection of every flow of the cut phases: a pair of a lane always uses the same one."""
+    if not lane.phases:
+        return ()
+    width = wired.num_vertices
+    key = np.concatenate([phase.src * width + phase.dst for phase in lane.phases])
+    pairs, first = np.unique(key, return_index=True)
+    uses = np.concatenate(known)[first]
+    return tuple(uses[np.searchsorted(pairs, phase.src * width + phase.dst)] for phase in phases)

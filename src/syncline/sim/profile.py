@@ -1,0 +1,213 @@
+"""The profile of a system: what was measured on it, in one file that predictions of steps and collectives read.
+
+    profile = load_profile("profile.yaml")
+    profile.steps.constants()                      # for step_cost, plan and step
+    profile.collective("all_reduce", num_hosts=8)  # for NCCL's model
+    save_profile(profile, "profile.yaml")
+
+`syncline calibrate step` and `syncline calibrate collective` write it, each adding to what is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from syncline.describe.files import write_text
+from syncline.describe.mistakes import problem, read_described
+from syncline.describe.plain import JsonObject
+from syncline.errors import DescriptionError, UsageError
+from syncline.sim.nccl.calibration import NcclCalibration
+from syncline.sim.nccl.job import Scale
+from syncline.sim.step.calibrate import StepCalibration
+from syncline.sim.step.multipliers import NAMES, Multipliers
+
+FORMAT = "syncline profile 1"
+GUIDE = "docs/guides/calibrate.md"
+Factor = Annotated[float, Field(gt=0.01, lt=100, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """One run that a profile was made from."""
+
+    job: str
+    gpus: int
+    precision: str
+    split: str
+    measured_s: float
+    predicted_s: float  # by the model as it ships
+    source: str
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredCollective:
+    """One sweep of nccl-tests that a profile was made from."""
+
+    op: str
+    ranks: int
+    hosts: int
+    source: str
+    calibration: NcclCalibration
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """What was measured on one system."""
+
+    cluster: str
+    gpu: str
+    steps: StepCalibration = field(default_factory=StepCalibration)
+    measured: tuple[MeasuredStep, ...] = ()
+    collectives: tuple[MeasuredCollective, ...] = ()
+    path: str = ""
+
+    def check(self, gpu: str) -> None:
+        """Raise where the profile is of another part: its multipliers mean nothing there."""
+        if gpu != self.gpu:
+            raise UsageError(
+                f"the profile was measured on {self.gpu}, and this cluster has {gpu}.",
+                where=self.path, hint="Measure one step there: syncline calibrate step.",
+            )  # fmt: skip
+
+    def remarks(self, precision: str) -> tuple[str, ...]:
+        """Return what a prediction with this profile should say of its reach."""
+        seen = sorted({run.precision for run in self.measured})
+        if not seen or precision in seen:
+            return ()
+        return (f"the profile was measured in {', '.join(seen)}; {precision} products were not",)
+
+    def with_collective(self, added: MeasuredCollective) -> Profile:
+        """Return the profile with a sweep, in the place of an older one of the same operation and size."""
+        kept = tuple(c for c in self.collectives if (c.op, c.hosts) != (added.op, added.hosts))
+        return replace(self, collectives=(*kept, added))
+
+    def collective(self, op: str, num_hosts: int) -> NcclCalibration:
+        """Return the calibration of an operation on so many hosts; switch points move with scale, so no other."""
+        for found in self.collectives:
+            if (found.op, found.hosts) == (op, num_hosts):
+                return found.calibration
+        has = ", ".join(f"{c.op} on {c.hosts} hosts" for c in self.collectives) or "no collective"
+        raise UsageError(
+            f"the profile has no measured {op} on {num_hosts} hosts.", where=self.path, detail=f"It has {has}.",
+            hint="Add it: syncline calibrate collective CLUSTER LOG --out PROFILE.",
+        )  # fmt: skip
+
+    def to_json(self) -> JsonObject:
+        """Return the profile as its file has it."""
+        found: JsonObject = {"format": FORMAT, "cluster": self.cluster, "gpu": self.gpu}
+        if self.measured:
+            found["steps"] = {
+                "multipliers": {name: float(f"{v:.4g}") for name, v in asdict(self.steps.multipliers).items()},
+                "covariance": [[float(f"{v:.4g}") for v in row] for row in self.steps.covariance.tolist()],
+                "measured": [asdict(run) for run in self.measured],
+            }
+        if self.collectives:
+            found["collectives"] = [
+                {"op": c.op, "ranks": c.ranks, "hosts": c.hosts, "source": c.source,
+                 "scale": {name: float(f"{v:.5g}") for name, v in asdict(c.calibration.scale).items()},
+                 "sizes_bytes": np.exp(c.calibration.knots).round().astype(int).tolist(),
+                 "left": [float(f"{v:.4g}") for v in c.calibration.left.tolist()]}
+                for c in self.collectives
+            ]  # fmt: skip
+        return found
+
+
+def save_profile(profile: Profile, path: str | Path) -> None:
+    """Write a profile; the old file stays whole until the new one is complete."""
+    text = yaml.safe_dump(profile.to_json(), sort_keys=False, width=120, default_flow_style=None)
+    write_text(Path(path), f"# What was measured on this system; written by `syncline calibrate`, see {GUIDE}.\n{text}")
+
+
+def load_profile(path: str | Path) -> Profile:
+    """Read a profile; a damaged one is an error with its line."""
+    document = read_described(Path(path), GUIDE)
+    data = document.data if isinstance(document.data, dict) else {}
+    if data.get("format") != FORMAT:
+        raise DescriptionError("not a profile.", where=str(path), hint=f'A profile starts with "format: {FORMAT}".')
+    try:
+        read = _File.model_validate(data)
+    except ValidationError as error:
+        raise problem(document, error, GUIDE, _File) from None
+    steps = StepCalibration()
+    measured: tuple[MeasuredStep, ...] = ()
+    if read.steps is not None:
+        covariance = np.array(read.steps.covariance, dtype=np.float64)
+        if not _is_covariance(covariance):
+            raise DescriptionError(
+                f"steps.covariance must be {len(NAMES)} rows of {len(NAMES)}, symmetric and positive.",
+                where=document.where(("steps",)), hint="Do not edit it by hand: calibrate again.",
+            )  # fmt: skip
+        steps = StepCalibration(Multipliers(**read.steps.multipliers.model_dump()), covariance)
+        measured = tuple(MeasuredStep(**run.model_dump()) for run in read.steps.measured)
+    sweeps = tuple(_sweep(c, document.where(("collectives",))) for c in read.collectives)
+    return Profile(read.cluster, read.gpu, steps, measured, sweeps, str(path))
+
+
+def _is_covariance(found: Any) -> bool:
+    if found.shape != (len(NAMES), len(NAMES)) or not np.allclose(found, found.T, rtol=1e-2, atol=1e-9):
+        return False
+    return bool(np.linalg.eigvalsh((found + found.T) / 2).min() > 0)
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Multipliers(_Strict):
+    products: Factor = 1.0
+    attention: Factor = 1.0
+    memory: Factor = 1.0
+    exchange: Factor = 1.0
+    host: Factor = 1.0
+
+
+class _Run(_Strict):
+    job: str
+    gpus: Annotated[int, Field(ge=1)]
+    precision: str
+    split: str
+    measured_s: Positive
+    predicted_s: Positive
+    source: str
+
+
+class _Steps(_Strict):
+    multipliers: _Multipliers
+    covariance: list[list[float]]
+    measured: list[_Run] = []
+
+
+class _Sweep(_Strict):
+    op: str
+    ranks: Annotated[int, Field(ge=1)]
+    hosts: Annotated[int, Field(ge=1)]
+    source: str = ""
+    scale: dict[str, Factor]
+    sizes_bytes: list[Positive]
+    left: list[float]
+
+
+class _File(_Strict):
+    format: str
+    cluster: str
+    gpu: str
+    steps: _Steps | None = None
+    collectives: list[_Sweep] = []
+
+
+def _sweep(read: _Sweep, where: str) -> MeasuredCollective:
+    names = [f.name for f in fields(Scale)]
+    if sorted(read.scale) != sorted(names) or len(read.sizes_bytes) != len(read.left) or not read.left:
+        raise DescriptionError(
+            f"a collective has one `left` for each of its sizes and a scale of {', '.join(names)}.",
+            where=where, hint="Do not edit it by hand: calibrate again.",
+        )  # fmt: skip
+    calibration = NcclCalibration(Scale(**read.scale), np.log(np.array(read.sizes_bytes)), np.array(read.left))
+    return MeasuredCollective(read.op, read.ranks, read.hosts, read.source, calibration)

@@ -1,0 +1,266 @@
+"""What of the network a group of ranks gets: the one place that is asked, answered from the built Fabric.
+
+    reach = fabric_reach(fabric)
+    reach.cells                         # hosts, racks, pods, sites: what leaves each of them, over links that are up
+    reach.bound_s(Kind.ALL_REDUCE, devices, size_bytes)          # no execution can beat this
+
+A cell is a set of hosts that traffic must leave: a host (or NVLink domain), the hosts behind the same leaf switches, a
+pod or dragonfly group, a site. What leaves a cell follows from its links: oversubscription, planes, failed and slow
+cables are all in that one sum. Two rates matter:
+
+* `exit_Bps`   the sum of its links, which bounds every execution;
+* `even_Bps`   what it gives traffic that is spread evenly over them, as striping over NICs, ECMP and spraying do: the
+               number of cables times the slowest, which is what estimates use.
+
+`sim/step` has the closed forms for whole layouts in columns; they read the numbers of this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.errors import SimulationError
+from syncline.fabric.fabric import NETWORK_TIERS, Fabric, Kind, Tier
+from syncline.schedule.collective import Kind as Collective
+
+Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
+
+BORDER = 4
+"""Level of the routers between sites."""
+_INSIDE = {"rack": 1, "pod": 2, "site": 3}
+"""The highest level of switches that belong to a cell of each name."""
+_PARTS = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL, Collective.ALL_TO_ALLV)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """One level of the network: the cell of every host, and what leaves each cell, one direction."""
+
+    name: str
+    of_host: Longs
+    gpus: Longs
+    exit_Bps: Floats
+    even_Bps: Floats
+    latency_s: float = 0.0  # one way, out of a cell; counted for lines between sites only
+
+    @property
+    def num(self) -> int:
+        return len(self.gpus)
+
+    @property
+    def worst(self) -> int:
+        """The cell that has least for each of its GPUs."""
+        return int(np.argmin(self.even_Bps / np.maximum(self.gpus, 1)))
+
+    @property
+    def thin(self) -> bool:
+        """Whether some cell has no way out at all."""
+        return bool((self.exit_Bps <= 0).any())
+
+
+@dataclass(frozen=True, eq=False)
+class FabricReach:
+    """The cells of a fabric, from hosts outwards; a level that does not divide its hosts is left out."""
+
+    fabric: Fabric
+    hosts: Cells
+    outer: tuple[Cells, ...]
+
+    @property
+    def cells(self) -> tuple[Cells, ...]:
+        return (self.hosts, *self.outer)
+
+    def level(self, name: str) -> Cells | None:
+        """Return the cells of a name, if the fabric has such."""
+        return next((cells for cells in self.cells if cells.name == name), None)
+
+    @cached_property
+    def sent_Bps(self) -> Floats:
+        """What each GPU can send in all: its own links that are up, scale-up and PCIe together."""
+        links = self.fabric.links
+        inside = links.up & (self.fabric.devices.kind[links.src] == Kind.GPU)
+        sent = np.bincount(links.src[inside], weights=links.rate_Bps[inside], minlength=len(self.fabric.devices))
+        return np.asarray(sent[self.fabric.gpus])
+
+    def even_hosts_Bps(self, hosts: Longs | None = None) -> float:
+        """Return what the slowest host sends into the network when its traffic is striped over its ports.
+
+        Raises:
+            SimulationError: a host has no port that works.
+        """
+        even = self.hosts.even_Bps if hosts is None else self.hosts.even_Bps[np.unique(self.hosts.of_host[hosts])]
+        if len(even) and even.min() <= 0 and self.fabric.num_hosts > 1:
+            bad = int(np.flatnonzero(self.hosts.even_Bps[self.hosts.of_host] <= 0)[0])
+            raise SimulationError(
+                f"{self.fabric.host_names[bad]} has no network port that works.",
+                hint="Repair it, or leave the host out.",
+            )
+        return float(even.min()) if len(even) else 0.0
+
+    def bound_s(
+        self,
+        kind: Collective,
+        devices: Sequence[int] | NDArray[np.integer[Any]],
+        size_bytes: float,
+        *,
+        in_network: bool = False,
+    ) -> float:
+        """Return a time that no execution of a collective on these GPUs can beat.
+
+        Two arguments hold for every level. A cell with some of the ranks must send (or receive) what the others need
+        of it. And all cells together must send what a tree of them needs: an all-reduce over D cells joins D sums and
+        tells D the result, 2(D-1) buffers. Switches that reduce (`in_network`) spare the second.
+        """
+        n = len(devices)
+        if n < 2 or size_bytes <= 0:
+            return 0.0
+        position = np.searchsorted(self.fabric.gpus, np.asarray(devices, dtype=np.int64))
+        host = self.fabric.gpu_host[position].astype(np.int64)
+        # NVSwitches reduce too (NVLS), so of ranks only what each must send by itself counts.
+        floor = _floor(kind, np.ones(n, np.int64), self.sent_Bps[position], size_bytes, True)
+        for cells in self.cells:
+            members = np.bincount(cells.of_host[host], minlength=cells.num)
+            used = members > 0
+            if used.sum() > 1:
+                floor = max(floor, _floor(kind, members[used], cells.exit_Bps[used], size_bytes, in_network))
+        return floor
+
+    def limiting_cells(self, kind: Collective, devices: Sequence[int] | Longs) -> str:
+        """Return which level bounds a collective on these GPUs: `rank`, `host`, `rack` and so on."""
+        n = len(devices)
+        position = np.searchsorted(self.fabric.gpus, np.asarray(devices, dtype=np.int64))
+        host = self.fabric.gpu_host[position].astype(np.int64)
+        found = {"rank": _floor(kind, np.ones(n, np.int64), self.sent_Bps[position], 1.0, True)}
+        for cells in self.cells:
+            members = np.bincount(cells.of_host[host], minlength=cells.num)
+            used = members > 0
+            if used.sum() > 1:
+                found[cells.name] = _floor(kind, members[used], cells.exit_Bps[used], 1.0, False)
+        return max(found, key=found.__getitem__)
+
+
+def _floor(kind: Collective, members: Longs, exit_Bps: Floats, size_bytes: float, in_network: bool) -> float:
+    """Return the time that cells with so many of the ranks need at least to exchange what they must."""
+    n, num = int(members.sum()), len(members)
+    if (exit_Bps <= 0).any():
+        return float("inf")
+    others = n - members
+    if kind in (Collective.ALL_GATHER, Collective.REDUCE_SCATTER):
+        each = np.maximum(members, others) / n
+        total = float(others.sum()) / n
+    elif kind in (Collective.ALL_TO_ALL, Collective.ALL_TO_ALLV):
+        each = members * others / n
+        total = float(each.sum())
+    else:
+        each = np.ones(num)
+        total = 2.0 * (num - 1) if kind is Collective.ALL_REDUCE else float(num - 1)
+        if kind is Collective.SEND_RECV:
+            total = 1.0
+    alone = float((each / exit_Bps).max())
+    if kind not in (Collective.ALL_REDUCE, *_PARTS):
+        alone = float(1.0 / exit_Bps.max()) if kind is Collective.SEND_RECV else float((1.0 / exit_Bps).max())
+    together = 0.0 if in_network else total / float(exit_Bps.sum())
+    return size_bytes * max(alone, together)
+
+
+def fabric_reach(fabric: Fabric) -> FabricReach:
+    """Return what the cells of a fabric have; kept with the fabric, as it does not change."""
+    found = fabric.__dict__.get("_reach")
+    if found is None:
+        found = _reach(fabric)
+        fabric.__dict__["_reach"] = found
+    return found
+
+
+def _reach(fabric: Fabric) -> FabricReach:
+    links, devices = fabric.links, fabric.devices
+    node = np.where(devices.host >= 0, devices.host, fabric.num_hosts + np.arange(len(devices)))
+    outside = links.up & np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS])
+    hosts = _cells(fabric, "host", _domains(fabric), node, outside)
+    outer: list[Cells] = []
+    grouped = bool((links.tier == Tier.GROUP_LOCAL).any())
+    last = hosts.num + 1 if grouped else hosts.num  # a dragonfly's switch may serve one host, and limit it
+    for name, level in _INSIDE.items():
+        label = _components(fabric, node, outside & _within(fabric, level))
+        _, of_host = np.unique(label[: fabric.num_hosts], return_inverse=True)
+        num = int(of_host.max(initial=-1)) + 1
+        if 1 < num < last or (name == "site" and 1 < num == last):
+            shown = {"rack": "switch", "pod": "group"}.get(name, name) if grouped else name
+            outer.append(_cells(fabric, shown, of_host.astype(np.int64), node, outside, label))
+            last = num
+    return FabricReach(fabric, hosts, tuple(outer))
+
+
+def _within(fabric: Fabric, level: int) -> NDArray[np.bool_]:
+    """Return the links that stay inside cells whose switches are of a level at most."""
+    links, devices = fabric.links, fabric.devices
+    if level == _INSIDE["site"]:  # all but the lines between border routers
+        return np.asarray((devices.level[links.src] != BORDER) | (devices.level[links.dst] != BORDER))
+    low = np.maximum(devices.level[links.src], devices.level[links.dst]) <= level
+    beyond = {1: (Tier.WAN, Tier.GROUP_LOCAL, Tier.GROUP_GLOBAL), 2: (Tier.WAN, Tier.GROUP_GLOBAL)}[level]
+    return np.asarray(low & ~np.isin(links.tier, [int(tier) for tier in beyond]))
+
+
+def _domains(fabric: Fabric) -> Longs:
+    """Return the host, or the NVLink domain of several hosts, that each host is in."""
+    links, devices = fabric.links, fabric.devices
+    node = np.where(devices.host >= 0, devices.host, fabric.num_hosts + np.arange(len(devices)))
+    shared = links.up & (links.tier == Tier.SCALE_UP) & (len(fabric.nics) > 0)
+    label = _components(fabric, node, np.asarray(shared))
+    _, of_host = np.unique(label[: fabric.num_hosts], return_inverse=True)
+    return of_host.astype(np.int64)
+
+
+def _components(fabric: Fabric, node: Longs, chosen: NDArray[np.bool_]) -> Longs:
+    """Return a label for every node (hosts first): the smallest node that the chosen links join it to."""
+    a, b = node[fabric.links.src[chosen]].astype(np.int64), node[fabric.links.dst[chosen]].astype(np.int64)
+    apart = a != b
+    a, b = a[apart], b[apart]
+    label = np.arange(fabric.num_hosts + len(fabric.devices), dtype=np.int64)
+    while True:
+        low = np.minimum(label[a], label[b])
+        before = label.copy()
+        np.minimum.at(label, a, low)
+        np.minimum.at(label, b, low)
+        label = label[label]
+        if np.array_equal(label, before):
+            return label
+
+
+def _cells(
+    fabric: Fabric, name: str, of_host: Longs, node: Longs, outside: NDArray[np.bool_], label: Longs | None = None
+) -> Cells:
+    """Return cells with the rates of the links that leave them."""
+    links = fabric.links
+    num = int(of_host.max(initial=-1)) + 1
+    of_node = np.full(fabric.num_hosts + len(fabric.devices), -1, dtype=np.int64)
+    of_node[: fabric.num_hosts] = of_host
+    if label is not None:  # switches belong to the cell of the hosts they are joined to
+        first = np.full(len(of_node), -1, dtype=np.int64)
+        first[label[: fabric.num_hosts]] = of_host
+        of_node = first[label]
+    cell, other = of_node[node[links.src]], of_node[node[links.dst]]
+    leaves = outside & (cell >= 0) & (cell != other)
+    rows, at = np.flatnonzero(leaves), cell[leaves]
+    exit_Bps = np.bincount(at, weights=links.rate_Bps[rows], minlength=num).astype(np.float64)
+    cables = np.bincount(at, weights=links.num_cables[rows], minlength=num)
+    slowest = np.full(num, np.inf)
+    np.minimum.at(slowest, at, links.rate_Bps[rows] / np.maximum(links.num_cables[rows], 1))
+    even = np.where(cables > 0, cables * np.where(np.isfinite(slowest), slowest, 0.0), 0.0)
+    if name == "host":  # GPUs of a failed port share a neighbour's, which then carries two rings
+        all_network = np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS])
+        owned = np.flatnonzero(all_network & (cell >= 0) & (cell != other))
+        built = np.bincount(cell[owned], weights=links.num_cables[owned], minlength=num)
+        crowd = np.ceil(built / np.maximum(cables, 1))
+        even = np.where(cables > 0, built * np.where(np.isfinite(slowest), slowest, 0.0) / np.maximum(crowd, 1), 0.0)
+    gpus = np.bincount(of_host, weights=np.bincount(fabric.gpu_host, minlength=fabric.num_hosts), minlength=num)
+    wan = rows[links.tier[rows] == Tier.WAN]
+    latency = float(links.latency_s[wan].max()) if len(wan) and name == "site" else 0.0
+    return Cells(name, of_host, gpus.astype(np.int64), exit_Bps, np.minimum(even, exit_Bps), latency)

@@ -1,0 +1,1 @@
+"""Serving: prefill and decode under a load, and what the network costs of it."""

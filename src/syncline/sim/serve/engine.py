@@ -1,0 +1,169 @@
+"""One pass of a serving engine over a batch: prefill of some tokens, or one decoded token of every sequence.
+
+Like vLLM, SGLang and TensorRT-LLM: CUDA graphs, fused kernels, a one-shot all-reduce of their own inside a scale-up
+domain (small messages), NCCL beyond it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from syncline.errors import DescriptionError
+from syncline.fabric.fabric import Fabric
+from syncline.sim.nccl import from_fabric, predict
+from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.decode import cache_bytes_per_token
+from syncline.sim.step.machine import Machine, machine_from_fabric
+from syncline.workload.job import Job
+from syncline.workload.shape import Shape
+
+#: One-shot all-reduce over a crossbar: a barrier, reads of all peers, a barrier (measured by vLLM and TensorRT-LLM at 7
+#: to 12 us for 16 KiB on 8 H100; recalled).
+ONE_SHOT_S = 9e-6
+ONE_SHOT_BYTES = 512 * 1024
+#: Kernels of a layer inside a CUDA graph, and the gap between two of them.
+KERNELS, GRAPH_GAP_S = 7, 1.3e-6
+#: Scheduling, sampling and detokenising of one pass on the host, what is not hidden behind the GPU.
+HOST_S = 1.0e-3
+#: What of the memory engines leave to weights and cache (vLLM's gpu_memory_utilization).
+MEMORY_SHARE = 0.9
+#: A matrix product on few rows reaches this part of what a large one does.
+DECODE_GEMM = 0.7
+
+
+@dataclass(frozen=True)
+class Split:
+    """How one replica is laid out."""
+
+    tp: int
+    pp: int = 1
+
+    @property
+    def num_gpus(self) -> int:
+        return self.tp * self.pp
+
+
+class Engine:
+    """One replica: what its passes take. Times in seconds for the whole pass through all stages."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        job: Job,
+        split: Split,
+        machine: Machine | None = None,
+        constants: Constants | None = None,
+    ) -> None:
+        if not isinstance(job.model, Shape):
+            raise DescriptionError(f"{job.model.name} does not generate tokens.", hint="Name a transformer.")
+        self.shape, self.split, self.k = job.model, split, constants or default_constants()
+        self.machine = machine or machine_from_fabric(fabric)
+        self.precision = job.precision
+        self.width = {"fp8": 1.0, "fp4": 0.5, "fp32": 4.0, "tf32": 4.0}.get(job.precision, 2.0)
+        # Engines keep the cache in fp8 where weights are in fp8 or fp4 (NVIDIA's own checkpoints say so).
+        self._cache_share = (job.cache_bytes or (1 if job.precision in ("fp8", "fp4") else 2)) / 2
+        self.num_hosts = max(1, -(-split.num_gpus // self.machine.gpus_per_host))
+        self._fabric = fabric
+        self._reduced: dict[int, float] = {}
+
+    @property
+    def weight_bytes(self) -> float:
+        """Weights of one GPU."""
+        return self.width * self.shape.params / self.split.num_gpus
+
+    @property
+    def cache_bytes(self) -> float:
+        """Keys and values of one token on one GPU."""
+        return self._cache_share * cache_bytes_per_token(self.shape, self.split.tp) / self.split.pp
+
+    @property
+    def most_tokens(self) -> float:
+        """Tokens that the cache of one replica holds."""
+        free = MEMORY_SHARE * self.machine.gpu.memory_bytes - self.weight_bytes - 2 * 2**30
+        return max(0.0, free / self.cache_bytes)
+
+    def decode_parts(self, batch: float, context: float) -> dict[str, float]:
+        """Return the parts of one decoded token of `batch` sequences that have `context` tokens each."""
+        s, t = self.shape, self.split.tp
+        batch = max(batch / self.split.pp, 1.0)  # stages work on different parts of the batch at the same time
+        rate = DECODE_GEMM * self.k.fitted.e_gemm * self.machine.rate(self.precision)
+        read, work = self.width * self._awake(batch) / t, 2.0 * s.active_params * batch / t / rate
+        cache = batch * context * self._cache_share * cache_bytes_per_token(s, t) / self.machine.hbm_Bps
+        return {
+            "weights": max(read / self.machine.hbm_Bps, work),
+            "cache": cache,
+            "kernels": s.layers * KERNELS * GRAPH_GAP_S + HOST_S,
+            "network": self._network_s(batch),
+        }
+
+    def prefill_parts(self, tokens: float, length: float) -> dict[str, float]:
+        """Return the parts of the prefill of so many tokens, in prompts of a length."""
+        s, t = self.shape, self.split.tp
+        rate = self.k.fitted.e_gemm * self.machine.rate(self.precision)
+        attend = 2.0 * s.layers * s.heads * (s.qk_size + s.v_size) / 2 * length * tokens
+        attend_rate = self.k.fitted.e_attn * self.machine.rate("bf16")
+        body = max(
+            2.0 * s.active_params * tokens / t / rate, self.width * self._awake(tokens) / t / self.machine.hbm_Bps
+        )
+        return {
+            "weights": body,
+            "cache": attend / t / attend_rate,
+            "kernels": s.layers * KERNELS * GRAPH_GAP_S + HOST_S,
+            "network": self._network_s(tokens),
+        }
+
+    def send_cache_s(self, tokens: float) -> float:
+        """Return how long the cache of a prompt takes from a prefill replica to a decode replica over the network."""
+        per_gpu = tokens * self.cache_bytes
+        return per_gpu / max(self.k.fitted.e_net * self.machine.nic_Bps, 1.0) + 20e-6
+
+    def _awake(self, tokens: float) -> float:
+        """Return the parameters that a batch reads: of experts those that some token chose."""
+        s = self.shape
+        if not s.moe:
+            return float(s.params)
+        idle = (1 - s.moe.top_k / s.moe.experts) ** max(tokens, 1.0)
+        return float(s.params - idle * (s.params - s.active_params))
+
+    def _network_s(self, tokens: float) -> float:
+        """Return all exchanges of one pass: two all-reduces a layer, all-to-alls of experts, hops between stages."""
+        s, t = self.shape, self.split.tp
+        size = int(max(1.0, tokens) * s.hidden * 2)
+        routed = s.layers - s.moe.dense_layers if s.moe else 0
+        total = (2 * s.layers - routed) * self._all_reduce_s(size) if t > 1 else 0.0
+        total += 2 * routed * self._all_to_all_s(tokens) if routed and t > 1 else 0.0
+        if self.split.pp > 1:
+            inside = self.split.num_gpus <= self.machine.domain
+            rate = self.machine.nvlink_Bps if inside else self.k.fitted.e_net * self.machine.nic_Bps
+            total += (self.split.pp - 1) * (self.machine.hop_s + size / t / rate)
+        return total
+
+    def _all_to_all_s(self, tokens: float) -> float:
+        """Return one dispatch or combine: experts are spread over the replica's ranks, a token goes to `top_k`."""
+        s, t, m = self.shape, self.split.tp, self.machine
+        assert s.moe is not None
+        sent = tokens / t * s.moe.top_k * s.hidden * 1.5 * (t - 1) / t  # dispatched in fp8, combined in bf16
+        if t <= m.domain:
+            return ONE_SHOT_S + sent / (self.k.fitted.e_nvl * m.nvlink_Bps)
+        away = 1 - m.domain / t
+        return ONE_SHOT_S + m.hop_s + sent * away / max(self.k.fitted.e_net * m.nic_Bps, 1.0)
+
+    def _all_reduce_s(self, size: int) -> float:
+        t, m = self.split.tp, self.machine
+        if t <= m.domain and size <= ONE_SHOT_BYTES:
+            return ONE_SHOT_S + (t - 1) / t * size / (self.k.fitted.e_nvl * m.nvlink_Bps)
+        if t <= m.domain:
+            return 2 * ONE_SHOT_S + 2 * (t - 1) / t * size / (self.k.fitted.e_nvl * m.nvlink_Bps)
+        # Between powers of two: a search asks for hundreds of sizes.
+        below = 1 << (max(size, 2).bit_length() - 1)
+        low, high = self._nccl_s(below), self._nccl_s(2 * below)
+        return low + (high - low) * (size / below - 1)
+
+    def _nccl_s(self, size: int) -> float:
+        """Return NCCL's all-reduce over the ranks of several hosts."""
+        if size not in self._reduced:
+            t, m = self.split.tp, self.machine
+            hosts = -(-t // m.gpus_per_host)
+            system = from_fabric(self._fabric, num_hosts=hosts, gpus_per_host=t // hosts)
+            self._reduced[size] = float(predict(system, "all_reduce", [size]).time_us[0]) / 1e6
+        return self._reduced[size]

@@ -1,0 +1,99 @@
+"""A replica under a steady load, batched continuously: how many sequences it holds and how long users wait.
+
+A replica that gets requests at a rate spends a share of its time on prefill; in the rest it decodes one token of all
+sequences it holds, of which there are as many as arrive while one is being answered. Together they are one fixed point.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from syncline.sim.serve.engine import Engine
+from syncline.workload.load import Load
+
+#: Prompts are cut in chunks of this many tokens that decode passes take along (vLLM's and SGLang's default).
+CHUNK = 2048
+#: No replica is kept busier: queues grow without end.
+BUSIEST = 0.95
+#: Sequences of one batch at most: TensorRT-LLM's default.
+MOST_SEQUENCES = 2048
+
+
+@dataclass(frozen=True)
+class Steady:
+    """One replica in its steady state. `busy` above 1: it cannot keep up."""
+
+    rate: float
+    batch: float
+    busy: float
+    prefill_share: float
+    first_token_p50_s: float
+    first_token_p99_s: float
+    between_p50_s: float
+    between_p99_s: float
+    network_s: float  # of one decode pass
+    network_share: float  # of all the replica's time
+    cache_sent_s: float  # from prefill to decode, where they are apart
+
+    @property
+    def keeps_up(self) -> bool:
+        return self.busy <= BUSIEST
+
+
+def most_rate(engine: Engine, load: Load) -> float:
+    """Return the requests a second that one replica answers when it is never idle."""
+    batch = most_batch(engine, load)
+    if batch < 1:
+        return 0.0
+    prompt, answer = load.prompt.mean, load.answer.mean
+    decode = sum(engine.decode_parts(batch, _context(load)).values())
+    return 1.0 / (_prefill_s(engine, prompt) / engine.split.pp + answer * decode / batch)
+
+
+def most_batch(engine: Engine, load: Load) -> float:
+    """Return how many sequences the cache holds, at the mean they need while being answered."""
+    return min(MOST_SEQUENCES, engine.most_tokens / (load.prompt.mean + load.answer.mean))
+
+
+def steady(engine: Engine, load: Load, rate: float, apart: bool = False) -> Steady:
+    """Return one replica at so many requests a second; `apart`: prefill runs on other replicas (disaggregated)."""
+    prompt, answer = load.prompt.mean, load.answer.mean
+    prefill = _prefill_s(engine, prompt)
+    share = rate * prefill / engine.split.pp  # stages take different prompts at the same time
+    left = max(1.0 - (0.0 if apart else share), 1e-6)
+    most = most_batch(engine, load)
+    low, high = 0.0, max(most, 1.0)
+    for _ in range(60):  # the batch at which as many leave as arrive
+        batch = (low + high) / 2
+        took = sum(engine.decode_parts(max(batch, 1.0), _context(load)).values()) / left
+        low, high = (batch, high) if rate * answer * took > batch else (low, batch)
+    batch = max((low + high) / 2, 1.0)
+    parts = engine.decode_parts(batch, _context(load))
+    pass_s = sum(parts.values())
+    demand = rate * answer * pass_s / max(most, 1e-9)
+    busy = max(share, demand) if apart else share + demand
+    wait = _wait_s(min(share, 0.999), prefill, load.prompt.square)
+    sent = engine.send_cache_s(prompt) if apart else 0.0
+    chunk = 0.0 if apart else sum(engine.prefill_parts(min(CHUNK, prompt), prompt).values())
+    half = _prefill_s(engine, load.prompt.p50) + pass_s + sent
+    tail = _prefill_s(engine, load.prompt.p99) + pass_s + (engine.send_cache_s(load.prompt.p99) if apart else 0.0)
+    network = engine.prefill_parts(prompt, prompt)["network"]
+    late = wait * math.log(100 * max(share, 0.01))
+    return Steady(
+        rate, batch, busy, share, half + wait * math.log(2), tail + late, pass_s, pass_s + chunk, parts["network"],
+        (rate * network + (1 - share) * parts["network"] / pass_s) if not apart else parts["network"] / pass_s, sent,
+    )  # fmt: skip
+
+
+def _context(load: Load) -> float:
+    return load.prompt.mean + load.answer.mean / 2
+
+
+def _prefill_s(engine: Engine, prompt: float) -> float:
+    return sum(engine.prefill_parts(prompt, prompt).values())
+
+
+def _wait_s(busy: float, service_s: float, square: float) -> float:
+    """Return the mean wait of a queue with random arrivals (Pollaczek and Khinchine)."""
+    return busy / (1 - busy) * service_s * square / 2

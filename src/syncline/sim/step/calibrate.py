@@ -1,0 +1,122 @@
+"""A step model moved to one system by what was measured there: multipliers with their uncertainty.
+
+    found = calibrate(StepCalibration(), case, Observation(step_s=4.6))
+    found.multipliers, found.constants()
+    found.log_sigma(other_case)             # how sure the step of another split, size or scale is
+
+The most probable multipliers under Gaussian priors on their logarithms (MAP), found by Gauss-Newton; what one run
+leaves open stays as wide as its prior. A second run starts from what the first left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.errors import SimulationError
+from syncline.sim.step.case import Case
+from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.cost import StepCost, step_cost
+from syncline.sim.step.multipliers import NAMES, SIGMA, Multipliers
+
+Floats = npt.NDArray[np.float64]
+#: What the model of one run still misses after its multipliers, in log units: the noise of a measured step.
+STEP_NOISE = 0.03
+#: The same of a part of a step that a trace tells; kernels are sorted by name, and a trace slows the host.
+PART_NOISE = {"products": 0.06, "attention": 0.10, "memory": 0.15, "exchange": 0.20}
+#: Median error of other runs of a sweep after one was given is 3 % (benchmarks/calibrate_step.py): as a sigma.
+LEFT = 0.045
+#: A measured step that is so many times the predicted one is another job or another unit.
+PLAUSIBLE = 4.0
+_STEP = 0.02
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was measured of one job: its step, and where a trace tells them, parts of it on one rank."""
+
+    step_s: float
+    parts_s: dict[str, float] = field(default_factory=dict)  # by the multiplier that they set
+
+
+@dataclass(frozen=True, eq=False)
+class StepCalibration:
+    """Multipliers and the covariance of their logarithms; the priors where nothing was measured yet."""
+
+    multipliers: Multipliers = field(default_factory=Multipliers)
+    covariance: Floats = field(default_factory=lambda: np.diag(np.array(list(asdict(SIGMA).values())) ** 2))
+
+    def constants(self, base: Constants | None = None) -> Constants:
+        """Return the constants of this system."""
+        return self.multipliers.on(base or default_constants())
+
+    def sigma(self) -> dict[str, float]:
+        """Return how sure each multiplier is: one standard deviation of its logarithm."""
+        return dict(zip(NAMES, np.sqrt(np.diag(self.covariance)).tolist(), strict=True))
+
+    def log_sigma(self, case: Case, base: Constants | None = None) -> float:
+        """Return one standard deviation of the logarithm of another job's step, as far as multipliers make it."""
+        slope = _jacobian(case, self.multipliers.logs, base or default_constants(), ())[0]
+        return float(np.sqrt(slope @ self.covariance @ slope + LEFT**2))
+
+
+def calibrate(
+    before: StepCalibration, case: Case, seen: Observation, constants: Constants | None = None
+) -> StepCalibration:
+    """Return the calibration that a measured step adds to one before it."""
+    base = constants or default_constants()
+    names = tuple(name for name in PART_NOISE if seen.parts_s.get(name, 0.0) > 0)
+    noise = np.array([STEP_NOISE, *(PART_NOISE[name] for name in names)])
+    wanted = np.log([seen.step_s, *(seen.parts_s[name] for name in names)])
+    start = before.multipliers.logs
+    prior = np.linalg.inv(before.covariance)
+    x = start
+    for _ in range(12):
+        slopes = _jacobian(case, x, base, names) / noise[:, None]
+        off = (_logs(case, x, base, names) - wanted) / noise
+        move = np.linalg.solve(slopes.T @ slopes + prior, -(slopes.T @ off + prior @ (x - start)))
+        x = x + np.clip(move, -0.7, 0.7)
+        if np.abs(move).max() < 1e-6:
+            break
+    slopes = _jacobian(case, x, base, names) / noise[:, None]
+    return StepCalibration(Multipliers.of_logs(x), np.linalg.inv(slopes.T @ slopes + prior))
+
+
+def check_plausible(measured_s: float, predicted_s: float) -> None:
+    """Raise where a measured step cannot be that of the job: a wrong unit, batch or file."""
+    ratio = measured_s / predicted_s
+    if 1 / PLAUSIBLE < ratio < PLAUSIBLE:
+        return
+    times = f"{ratio:,.3g} times" if ratio > 1 else f"1/{1 / ratio:,.3g} of"
+    raise SimulationError(
+        f"the measured step of {measured_s:.4g} s is {times} the {predicted_s:.4g} s predicted for this job.",
+        detail="Multipliers stand for libraries and links, which never differ that much.",
+        hint="Check the unit, the global batch, the number of GPUs and the split in the job file.",
+    )
+
+
+def _logs(case: Case, x: Floats, base: Constants, parts: tuple[str, ...]) -> Floats:
+    constants = Multipliers.of_logs(x).on(base)
+    cost = step_cost(case, constants)
+    found = [float(cost.total), *(_part_s(case, constants, cost, name) for name in parts)]
+    return np.log(np.maximum(found, 1e-12))
+
+
+def _part_s(case: Case, constants: Constants, cost: StepCost, name: str) -> float:
+    """Return what a step spends on one kind of work on one rank; compute is linear in each of its multipliers."""
+    if name == "exchange":
+        return float(cost.exposed)
+    twice = Multipliers(**{name: 2.0}).on(constants)
+    return float(step_cost(case, twice).compute - cost.compute)
+
+
+def _jacobian(case: Case, x: Floats, base: Constants, parts: tuple[str, ...]) -> Floats:
+    at_x = _logs(case, x, base, parts)
+    columns = []
+    for index in range(len(x)):
+        moved = x.copy()
+        moved[index] += _STEP
+        columns.append((_logs(case, moved, base, parts) - at_x) / _STEP)
+    return np.stack(columns, axis=1)

@@ -1,0 +1,1 @@
+"""Steps and traces executed on the flow engine: every collective on its links, with contention."""

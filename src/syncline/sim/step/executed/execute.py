@@ -1,0 +1,162 @@
+"""The step executed: its graph on the flow engine, where collectives share links with each other.
+
+    executed = execute(fabric, step(fabric, job))
+    executed.step_time_s, executed.collectives[0].limiting_link
+
+Compute spans take what the step model says. Every collective is one task of the engine that crosses each link with what
+its Program puts there (`footprint.py`), so alone it takes as long as its busiest link and its calls need, and beside
+others less is left for it. What hides behind compute begins before that ends, as far as the step model hides it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from syncline.errors import SimulationError
+from syncline.fabric.fabric import Fabric
+from syncline.sim.flow.engine import Course, Paths, Tasks, run
+from syncline.sim.flow.routing import Routing
+from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.executed.footprint import Floats, Longs, Rails
+from syncline.sim.step.executed.stages import Stages
+from syncline.sim.step.executed.tasks import StepTasks
+from syncline.sim.step.step import StepResult
+from syncline.workload.step_graph import step_graph
+
+IGNORES = ("queues and packet loss", "stragglers", "other jobs", "drift between the ranks of a stage")
+MOST_MICRO = 48
+"""Micro-batches that are executed; past twice as many the rest is what each one more took."""
+
+
+@dataclass(frozen=True)
+class CollectiveTime:
+    """One kind of communication in an executed step, over all its calls of the busiest stage."""
+
+    name: str
+    calls: int
+    total_s: float
+    alone_s: float
+    limiting_link: str
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True, eq=False)
+class Executed:
+    """A step as the flow engine ran it."""
+
+    step_time_s: float
+    collectives: tuple[CollectiveTime, ...]
+    num_tasks: int
+    routing: str
+    ignores: tuple[str, ...] = IGNORES
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the execution as plain data."""
+        return {
+            "step_time_s": self.step_time_s, "routing": self.routing, "tasks": self.num_tasks,
+            "collectives": [each.to_json() for each in self.collectives], "ignores": list(self.ignores),
+        }  # fmt: skip
+
+
+def execute(
+    fabric: Fabric,
+    result: StepResult,
+    constants: Constants | None = None,
+    routing: Routing = "spray",
+    *,
+    devices: Longs | None = None,
+    rails: Rails | None = None,
+) -> Executed:
+    """Return a priced step as the flow engine runs it on the fabric.
+
+    `devices` are those of the ranks (tensor, context, data, stage, the first fastest) where the job's own placement is
+    not meant; `rails` are the links where they have been laid out already.
+    """
+    check_executable(result)
+    return execute_stages(
+        Stages(fabric, result, constants or default_constants(), routing, devices=devices, rails=rails)
+    )
+
+
+def check_executable(result: StepResult) -> None:
+    """Raise where a step has no graph that the flow engine could run."""
+    if result.case is None:
+        raise SimulationError(f"{result.job.model.name} is a list of layers; its step is not executed at flow level.",
+                              hint="Use --level analytic.")  # fmt: skip
+    if result.job.sync.method == "parameter-server":
+        raise SimulationError("a parameter server's step is not executed at flow level.", hint="Use --level analytic.")
+
+
+def execute_stages(stage: Stages) -> Executed:
+    """Return a step whose ranks have their devices as the flow engine runs it."""
+    result, k = stage.result, stage.k
+    m, pp = result.job.num_micro, result.job.parallel.pp
+    most = -(-MOST_MICRO // pp) * pp
+    if m <= 2 * most:
+        return _run(stage, result, k, m)
+    few, more = _run(stage, result, k, most), _run(stage, result, k, 2 * most)
+    each = (more.step_time_s - few.step_time_s) / most
+    scale = m / (2 * most)
+    scaled = tuple(
+        CollectiveTime(c.name, round(c.calls * scale), c.total_s * scale, c.alone_s * scale, c.limiting_link)
+        for c in more.collectives
+    )
+    return Executed(
+        more.step_time_s + each * (m - 2 * most), scaled, more.num_tasks, stage.rails.network.options.routing
+    )
+
+
+def _run(stages: Stages, result: StepResult, k: Constants, num_micro: int) -> Executed:
+    workload = step_graph(result.job, max_micro=num_micro)
+    built = StepTasks(stages, result, k, workload)
+    paths, links, capacity = fold_links(built.footprints(), stages.rails.capacity_Bps)
+    tasks = built.draft
+    rows = np.array(tasks.path, dtype=np.int64)
+    course = run(
+        capacity,
+        Tasks.of(
+            paths, size_bytes=tasks.size, first_path=np.maximum(rows, 0), num_paths=(rows >= 0).astype(np.int32),
+            delay_s=np.array(tasks.delay), wait_for=tasks.waits,
+        ),
+    )  # fmt: skip
+    found = tuple(_told(stages, built, course, name, links) for name in dict.fromkeys(built.label.values()))
+    return Executed(course.makespan_s, found, len(rows), stages.rails.network.options.routing)
+
+
+def fold_links(table: Floats, capacity_Bps: Floats) -> tuple[Paths, Longs, Floats]:
+    """Return a path for each row of bytes on links, over links of which those that carry alike are one."""
+    used = np.flatnonzero((table > 0).any(axis=0)) if len(table) else np.empty(0, np.int64)
+    table, capacity = table[:, used], capacity_Bps[used]
+    need = table / np.maximum(capacity, 1e-30)
+    weights = np.random.default_rng(7).random(len(table)) + 0.5
+    key = np.round(weights @ need / max(float((weights @ need).max(initial=0.0)), 1e-300), 12)
+    _, first = np.unique(key, return_index=True)
+    # A link that needs less than another for everything never limits.
+    rows, start, share = [], [0], []
+    for number in range(len(table)):
+        crossed = np.flatnonzero(table[number, first] > 0)
+        rows.append(crossed)
+        share.append(table[number, first][crossed])
+        start.append(start[-1] + len(crossed))
+    link = np.concatenate(rows).astype(np.int32) if rows else np.empty(0, np.int32)
+    joined = np.concatenate(share) if share else np.empty(0)
+    return Paths(np.array(start, dtype=np.int64), link, joined), used[first], capacity[first]
+
+
+def _told(stages: Stages, built: StepTasks, course: Course, name: str, links: Longs) -> CollectiveTime:
+    """Return what one kind of communication took on the stage that spent most on it."""
+    tasks = np.array([task for task, text in built.label.items() if text == name], dtype=np.int64)
+    took = course.end_s[tasks] - course.begin_s[tasks]
+    limit = course.bottleneck[tasks]
+    known = limit[limit >= 0]
+    link = stages.rails.link_name(int(links[int(np.bincount(known).argmax())])) if len(known) else ""
+    calls = max(1, len(tasks) // max(stages.job.parallel.pp, 1))
+    share = 1 / max(stages.job.parallel.pp, 1)
+    return CollectiveTime(
+        name, calls, float(took.sum()) * share, sum(built.alone[t] for t in tasks.tolist()) * share, link
+    )

@@ -1,0 +1,164 @@
+"""A traced step executed on a fabric: compute as measured, every collective on the flow engine beside the others.
+
+Ranks of the trace take the GPUs of the fabric in order; a group of n is n consecutive ranks, which traces of the usual
+tools number so. Each rank's part of a collective is a task that crosses links with its share of what the collective's
+Program puts there, so that ranks which come late make the others wait, and collectives slow each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from syncline.errors import SimulationError
+from syncline.fabric.fabric import Fabric
+from syncline.sim.flow.engine import Paths, Tasks, run
+from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, Routing
+from syncline.sim.reach import fabric_reach
+from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.executed.footprint import Floats, Longs, Rails, exchanged_pairs, gathered, passed
+from syncline.sim.step.machine import Machine, machine_from_fabric
+from syncline.sim.step.replay import sent_bytes, unpriced
+from syncline.workload.graph import Op, Workload, previous_in_stream
+
+IGNORES = ("what the host did", "queues and packet loss", "algorithm changes of the collective library")
+
+
+@dataclass(frozen=True, eq=False)
+class ExecutedTrace:
+    """When each operation of a trace begins and ends on a fabric, and what slowed its collectives."""
+
+    start_s: Floats
+    end_s: Floats
+    collectives: tuple[dict[str, Any], ...]
+    routing: str
+
+    @property
+    def step_time_s(self) -> float:
+        return float(self.end_s.max(initial=0.0))
+
+
+def execute_trace(
+    workload: Workload, fabric: Fabric, constants: Constants | None = None, routing: Routing = "spray"
+) -> ExecutedTrace:
+    """Return a traced step as the flow engine runs it."""
+    if workload.num_ranks > fabric.num_gpus:
+        raise SimulationError(
+            f"the trace has {workload.num_ranks:,} ranks, but {fabric.name} has {fabric.num_gpus:,} GPUs.",
+            hint="Name a larger cluster.",
+        )
+    k, machine = constants or default_constants(), machine_from_fabric(fabric)
+    laid = _Laid(fabric, workload, routing)
+    num = len(workload)
+    before = previous_in_stream(workload.rank, workload.stream)
+    kept = unpriced(workload)
+    delay, size, path = np.zeros(num), np.zeros(num), np.full(num, -1, np.int64)
+    sent = sent_bytes(workload)
+    for op in range(num):
+        kind = workload.kind[op]
+        if kind not in (Op.COLLECTIVE, Op.SEND) or kept[op] or workload.ranks[op] < 2:
+            delay[op] = 0.0 if kind == Op.RECV and not kept[op] else _compute_s(workload, op, machine, k)
+            continue
+        path[op], size[op] = laid.path(op), float(sent[op])
+        beyond = workload.ranks[op] > machine.domain
+        hop_s = machine.hop_s * np.log2(max(int(workload.ranks[op]), 2)) if beyond else 0.0
+        delay[op] = k.held.tp_call_s + hop_s
+    waits = [
+        [*workload.dependencies(op).tolist(), *([int(before[op])] if before[op] >= 0 else [])] for op in range(num)
+    ]
+    paths, links = laid.paths()
+    tasks = Tasks.of(
+        paths, size_bytes=size, first_path=np.maximum(path, 0), num_paths=(path >= 0).astype(np.int32), delay_s=delay,
+        wait_for=waits,
+    )  # fmt: skip
+    course = run(laid.rails.capacity_Bps[links] if len(links) else np.ones(1), tasks)
+    return ExecutedTrace(course.begin_s, course.end_s, _told(workload, course.begin_s, course.end_s, course.bottleneck,
+                                                             path, links, laid.rails), routing)  # fmt: skip
+
+
+def _compute_s(workload: Workload, op: int, machine: Machine, k: Constants) -> float:
+    measured = float(workload.duration_s[op])
+    return (
+        float(workload.flops[op]) / (k.fitted.e_gemm * machine.rate("bf16")) + k.held.gap_s
+        if np.isnan(measured)
+        else measured
+    )
+
+
+class _Laid:
+    """The footprints of the groups and pairs that a trace has."""
+
+    def __init__(self, fabric: Fabric, workload: Workload, routing: Routing) -> None:
+        network = FlowNetwork(fabric, NetworkOptions())
+        self.fabric, self.workload = fabric, workload
+        self.rails = Rails.on(fabric, network.capacity_Bps[: network.num_links], network.carrier.efficiency, routing)
+        self.gpus: Longs = fabric.gpus.astype(np.int64)
+        hosts = fabric_reach(fabric).hosts
+        self.domain_of = np.full(len(fabric.devices), -1, np.int64)
+        inside = fabric.devices.host >= 0
+        self.domain_of[inside] = hosts.of_host[fabric.devices.host[inside]]
+        self.number: dict[tuple[Any, ...], int] = {}
+        self.rows: list[Floats] = []
+        self.traced = np.unique(workload.rank)
+        owner = np.repeat(np.arange(len(workload)), np.diff(workload.dep_start))
+        received = workload.kind[owner] == Op.RECV
+        self.to = dict(zip(workload.deps[received].tolist(), workload.rank[owner[received]].tolist(), strict=True))
+
+    def path(self, op: int) -> int:
+        """Return the path of an operation, laid when it is first asked for."""
+        w = self.workload
+        rank, n = int(w.rank[op]), min(int(w.ranks[op]), self.fabric.num_gpus)
+        name = w.names[int(w.label[op])].replace("_", "").replace("-", "").lower()
+        key: tuple[Any, ...]
+        if w.kind[op] == Op.SEND:
+            key = ("send", rank, int(self.to.get(op, (rank + 1) % max(w.num_ranks, 2))))
+        else:
+            key = ("pairs" if name.startswith("alltoall") else "ring", rank // n * n, n)
+        if key not in self.number:
+            self.number[key] = len(self.rows)
+            self.rows.append(self._laid(key))
+        return self.number[key]
+
+    def _laid(self, key: tuple[Any, ...]) -> Floats:
+        what, first, last = key
+        if what == "send":
+            return passed(self.rails, self.gpus[[first]], self.gpus[[last]])
+        # A trace may have one rank of a group only, which then stands for all of them.
+        present = max(1, int(((self.traced >= first) & (self.traced < first + last)).sum()))
+        first = min(first, self.fabric.num_gpus - last)
+        group = self.gpus[first : first + last][None, :]
+        if what == "ring":
+            return gathered(self.rails, group, self.domain_of) / present
+        near = (self.domain_of[group[0]][:, None] == self.domain_of[group[0]][None, :]).sum() - last
+        inside = near / max(last * (last - 1), 1)
+        return exchanged_pairs(self.rails, group, self.domain_of, 1 - inside, inside) / present
+
+    def paths(self) -> tuple[Paths, Longs]:
+        """Return all paths over the links that any of them crosses."""
+        if not self.rows:
+            return Paths.of([]), np.empty(0, np.int64)
+        table = np.stack(self.rows)
+        links = np.flatnonzero((table > 0).any(axis=0))
+        crossed = [np.flatnonzero(row[links] > 0) for row in table]
+        start = np.concatenate(([0], np.cumsum([len(row) for row in crossed]))).astype(np.int64)
+        share = np.concatenate([table[i, links][row] for i, row in enumerate(crossed)])
+        return Paths(start, np.concatenate(crossed).astype(np.int32), share), links
+
+
+def _told(
+    workload: Workload, begin: Floats, end: Floats, bottleneck: Any, path: Longs, links: Longs, rails: Rails
+) -> tuple[dict[str, Any], ...]:
+    """Return, by name, what collectives took on the rank that spent most, and the link that slowed them."""
+    found = []
+    for number, name in enumerate(workload.names):
+        mine = np.flatnonzero((workload.label == number) & (path >= 0))
+        if not len(mine):
+            continue
+        spent = np.bincount(workload.rank[mine], weights=end[mine] - begin[mine])
+        known = bottleneck[mine][bottleneck[mine] >= 0]
+        link = rails.link_name(int(links[int(np.bincount(known).argmax())])) if len(known) else ""
+        per_rank = int(np.bincount(workload.rank[mine]).max())
+        found.append({"name": name, "calls": per_rank, "total_s": float(spent.max()), "limiting_link": link})
+    return tuple(found)

@@ -1,0 +1,243 @@
+"""What each collective of a step puts on every link: its Program, on all groups of a stage at once.
+
+The ranks of a stage work in step, so all groups along one axis begin together and the slowest sets the pace. Their
+Program (hierarchical where several members share a domain, a ring otherwise, every pair for an all-to-all) is laid on
+the routes of the fabric once; bytes are counted per byte that a rank sends. Links that carry the same of everything are
+one to the flow engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.fabric.fabric import NETWORK_TIERS, Fabric, Tier
+from syncline.schedule import Kind, hierarchical, ring, verify
+from syncline.schedule.schedule import Schedule
+from syncline.sim.flow.rounds import lanes
+from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, Routing
+from syncline.sim.reach import Cells, fabric_reach
+from syncline.sim.step.reach import Reach
+from syncline.timeline.columns import sum_by
+from syncline.workload.parallel import Parallel
+
+Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
+MAX_PAIRS = 4_000_000
+Flows = tuple[Longs, Longs, Floats]
+"""Who sends to whom, and how much."""
+_NO_FLOWS: Flows = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
+@dataclass(frozen=True, eq=False)
+class Rails:
+    """A fabric with the rates that steps sustain, and the routes over it.
+
+    With `spray`, traffic between switches is spread over all links that leave a cell (`sim/reach.py`), so what leaves a
+    rack, pod or site is one link here, after those of the fabric. Other routings keep the path of every flow.
+    """
+
+    network: FlowNetwork
+    capacity_Bps: Floats
+    balanced: tuple[Cells, ...] = ()
+
+    @classmethod
+    def of(cls, fabric: Fabric, e_net: float, e_nvl: float, routing: Routing = "spray") -> Rails:
+        """Return the links of a fabric at the shares of their rate that training was seen to reach."""
+        links = fabric.links
+        outside = np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS])
+        share = np.where(outside, e_net, np.where(links.tier == Tier.SCALE_UP, e_nvl, 1.0))
+        return cls.on(fabric, np.where(links.up, links.rate_Bps, 0.0) * share, e_net, routing)
+
+    @classmethod
+    def on(cls, fabric: Fabric, capacity_Bps: Floats, e_net: float, routing: Routing) -> Rails:
+        """Return the links of a fabric with given rates; cells let out `e_net` of theirs."""
+        cells = fabric_reach(fabric).outer if routing == "spray" else ()
+        network = FlowNetwork(
+            fabric, NetworkOptions("ecmp" if cells else routing, transport="ideal", cross_rail="nvlink")
+        )
+        ways = [np.concatenate((level.even_Bps, level.even_Bps)) * e_net for level in cells]
+        return cls(network, np.concatenate((capacity_Bps, *ways)), cells)
+
+    def link_name(self, link: int) -> str:
+        """Return the name of a link, or of all links that leave or enter a cell."""
+        fabric = self.network.fabric
+        link -= len(fabric.links)
+        if link < 0:
+            return fabric.link_name(link + len(fabric.links))
+        for level in self.balanced:
+            if link < 2 * level.num:
+                cell, inward = link % level.num, link >= level.num
+                host = fabric.host_names[int(np.flatnonzero(level.of_host == cell)[0])]
+                return f"links {'into' if inward else 'out of'} the {level.name} of {host}"
+            link -= 2 * level.num
+        raise IndexError(link)
+
+    def carried(self, src: Longs, dst: Longs, weight: Floats) -> Floats:
+        """Return what every link carries of flows between devices."""
+        apart = src != dst
+        src, dst, weight = src[apart], dst[apart], weight[apart]
+        width = len(self.network.fabric.devices)
+        pair, at = np.unique(src.astype(np.int64) * width + dst, return_inverse=True)
+        total = sum_by(at, weight, len(pair))
+        if not len(pair):
+            return np.zeros(len(self.capacity_Bps))
+        wires = self.network.wire(pair // width, pair % width, np.zeros(len(pair), np.int64))
+        paths = wires.paths.take(wires.first)
+        found = sum_by(paths.link, total[paths.row_of_crossing()] * paths.shares(), len(self.capacity_Bps))
+        return self._spread(found, pair // width, pair % width, total) if self.balanced else found
+
+    def _spread(self, found: Floats, src: Longs, dst: Longs, total: Floats) -> Floats:
+        """Return the load with what crosses links between switches laid on all that leave and enter the cells."""
+        fabric = self.network.fabric
+        between = np.isin(fabric.links.tier, [int(tier) for tier in BETWEEN])
+        found[: len(between)][between] = 0.0
+        first = len(between)
+        for level in self.balanced:
+            a, b = (level.of_host[fabric.devices.host[end]] for end in (src, dst))
+            away = a != b
+            found[first : first + level.num] += sum_by(a[away], total[away], level.num)
+            found[first + level.num : first + 2 * level.num] += sum_by(b[away], total[away], level.num)
+            first += 2 * level.num
+        return found
+
+
+BETWEEN = (Tier.LEAF_SPINE, Tier.SPINE_CORE, Tier.GROUP_LOCAL, Tier.GROUP_GLOBAL, Tier.WAN, Tier.OPTICAL)
+
+
+def devices_of(fabric: Fabric, split: Parallel, reach: Reach, dies: int = 1) -> Longs:
+    """Return the device of every rank, ranks ordered tensor, context, data, stage, placed as a split says."""
+    total = split.tp * split.cp * (split.dp or 1) * split.pp
+    seat = np.arange(total, dtype=np.int64)
+    gpus = fabric.gpus.astype(np.int64)
+    if total > reach.site_gpus:
+        seat = _over_sites(split, seat, int(reach.site_gpus))
+    if split.placement in ("spread", "scattered"):
+        gpus = _dealt(fabric, split.placement)
+    return np.asarray(gpus[seat // max(dies, 1)])
+
+
+def _over_sites(split: Parallel, rank: Longs, site_gpus: int) -> Longs:
+    """Return the seat of every rank where replicas, not stages, are what is split between sites."""
+    replicas = (split.dp or 1) * split.cp
+    sites = -(-len(rank) // site_gpus)
+    if replicas % sites or (split.placement == "stages" and split.pp % sites == 0):
+        return rank
+    tensor, rest = rank % split.tp, rank // split.tp
+    replica, stage = rest % replicas, rest // replicas
+    each = replicas // sites
+    site, local = replica // each, replica % each
+    return np.asarray(site * site_gpus + tensor + split.tp * (local + each * stage))
+
+
+def _dealt(fabric: Fabric, placement: str) -> Longs:
+    """Return the GPUs with hosts dealt to racks in turn, or in any order."""
+    hosts = np.arange(fabric.num_hosts)
+    if placement == "scattered":
+        order = np.random.default_rng(0).permutation(hosts)
+    else:
+        rack = fabric.rack_of_host.astype(np.int64)
+        turn = np.zeros(len(hosts), np.int64)
+        for number in np.unique(rack):
+            turn[rack == number] = np.arange(int((rack == number).sum()))
+        order = np.lexsort((rack, turn))
+    place = np.empty(len(hosts), np.int64)
+    place[order] = np.arange(len(hosts))
+    return np.asarray(fabric.gpus[np.argsort(place[fabric.gpu_host], kind="stable")], dtype=np.int64)
+
+
+def gathered(rails: Rails, groups: Longs, domain_of: Longs) -> Floats:
+    """Return what links carry of gathers (or scatters) on groups of devices, per byte that a rank sends."""
+    return rails.carried(*gather_flows(groups, domain_of))
+
+
+def exchanged_pairs(rails: Rails, groups: Longs, domain_of: Longs, out: float, inside: float) -> Floats:
+    """Return what links carry of an all-to-all, `out` bytes of a rank to other domains and `inside` to its own."""
+    return rails.carried(*exchange_flows(groups, domain_of, out, inside))
+
+
+def passed(rails: Rails, src: Longs, dst: Longs) -> Floats:
+    """Return what links carry when every rank sends one byte to its counterpart."""
+    return rails.carried(*pass_flows(src, dst))
+
+
+def gather_flows(groups: Longs, domain_of: Longs) -> Flows:
+    """Return who sends what to whom in gathers (or scatters) on groups, per byte that a rank sends.
+
+    As NCCL does, members of a domain are visited together, domains in the order of their first rank. Where domains hold
+    unequal numbers of a group's members, there is a ring for each member of the fullest, so that all ports are used.
+    """
+    num = groups.shape[1]
+    if num < 2:
+        return _NO_FLOWS
+    ordered, runs = _by_domain(groups, domain_of)
+    src, dst, share = [], [], []
+    for run in np.unique(runs, axis=0):
+        chosen = ordered[(runs == run).all(axis=1)]
+        sizes = run[run > 0]
+        turns = [np.arange(num)] if len(set(sizes.tolist())) == 1 else _turned(sizes)
+        schedule = _schedule(num, int(sizes[0]) if len(turns) == 1 else 1)
+        for lane in lanes(schedule):
+            for phase in lane.phases:
+                for turn in turns:
+                    src.append(chosen[:, turn[phase.src]].ravel())
+                    dst.append(chosen[:, turn[phase.dst]].ravel())
+                    share.append(np.tile(phase.share * phase.repeat / len(turns), len(chosen)))
+    weight = np.concatenate(share) * num / (num - 1)
+    return np.concatenate(src), np.concatenate(dst), weight
+
+
+def _by_domain(groups: Longs, domain_of: Longs) -> tuple[Longs, Longs]:
+    """Return groups with the members of a domain side by side, and how many each domain has, in their order."""
+    rows, num = groups.shape
+    near = domain_of[groups]
+    key = near + (np.arange(rows)[:, None] * (int(near.max(initial=0)) + 2) + 1)
+    _, at, of_member, count = np.unique(key.ravel(), return_index=True, return_inverse=True, return_counts=True)
+    first = at[of_member.ravel()].reshape(rows, num)  # where a member's domain comes first
+    runs = np.zeros(rows * num, np.int64)
+    runs[at] = count
+    runs = runs.reshape(rows, num)
+    runs = np.take_along_axis(runs, np.argsort(runs == 0, axis=1, kind="stable"), axis=1)
+    return np.take_along_axis(groups, np.argsort(first, axis=1, kind="stable"), axis=1), runs
+
+
+def _turned(sizes: Longs) -> list[Longs]:
+    """Return the orders of a group's members in which each domain is entered at another member.
+
+    >>> [turn.tolist() for turn in _turned(np.array([2, 1]))]
+    [[0, 1, 2], [1, 0, 2]]
+    """
+    starts = np.cumsum(sizes) - sizes
+    return [
+        np.concatenate([start + (np.arange(size) + turn) % size for start, size in zip(starts, sizes, strict=True)])
+        for turn in range(int(sizes.max()))
+    ]
+
+
+@lru_cache(maxsize=256)
+def _schedule(num: int, inside: int) -> Schedule:
+    """Return the Program of a gather: members of a domain first, then domains, or one ring."""
+    if 1 < inside < num and num % inside == 0:
+        return verify(hierarchical((num // inside, inside), Kind.ALL_GATHER)).schedule
+    return verify(ring(num, kind=Kind.ALL_GATHER)).schedule
+
+
+def exchange_flows(groups: Longs, domain_of: Longs, out: float, inside: float) -> Flows:
+    """Return who sends what to whom in an all-to-all: `out` bytes of a rank to other domains, `inside` to its own."""
+    num = groups.shape[1]
+    if num < 2:
+        return _NO_FLOWS
+    kept = groups[: max(1, MAX_PAIRS // (num * num))] if len(groups) * num * num > MAX_PAIRS else groups
+    a, b = np.nonzero(~np.eye(num, dtype=bool))
+    src, dst = kept[:, a].ravel(), kept[:, b].ravel()
+    near = domain_of[src] == domain_of[dst]
+    each = near.sum() / max(len(kept) * num, 1), (~near).sum() / max(len(kept) * num, 1)
+    return src, dst, np.where(near, inside / max(each[0], 1e-12), out / max(each[1], 1e-12))
+
+
+def pass_flows(src: Longs, dst: Longs) -> Flows:
+    """Return every rank sending one byte to its counterpart."""
+    return src, dst, np.ones(len(src))

@@ -1,0 +1,133 @@
+"""What the collectives of every stage of a step put on links, and what one call costs besides."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from syncline.errors import SimulationError
+from syncline.fabric.fabric import Fabric
+from syncline.sim.flow.routing import Routing
+from syncline.sim.reach import fabric_reach
+from syncline.sim.step.constants import Constants
+from syncline.sim.step.executed.footprint import (
+    Floats,
+    Flows,
+    Longs,
+    Rails,
+    devices_of,
+    exchange_flows,
+    gather_flows,
+    pass_flows,
+)
+from syncline.sim.step.network import call_s, long_s
+from syncline.sim.step.step import StepResult
+from syncline.workload.grid import Grid, grid_of
+
+
+class Stages:
+    """What the collectives of every stage put on links, and what one call costs besides."""
+
+    def __init__(
+        self, fabric: Fabric, result: StepResult, k: Constants, routing: Routing = "spray", *,
+        devices: Longs | None = None, rails: Rails | None = None,
+    ) -> None:  # fmt: skip
+        self.fabric, self.result, self.k = fabric, result, k
+        self.case, self.job = result.case, result.job
+        split = self.job.parallel
+        self.rails = rails or Rails.of(fabric, k.fitted.e_net, k.fitted.e_nvl, routing)
+        dies = max(result.machine.gpu.num_dies, 1)
+        reach = result.machine.reach
+        self.devices = devices_of(fabric, split, reach, dies) if devices is None else devices
+        hosts = fabric_reach(fabric).hosts
+        self.domain_of = np.full(len(fabric.devices), -1, np.int64)
+        inside = fabric.devices.host >= 0
+        self.domain_of[inside] = hosts.of_host[fabric.devices.host[inside]]
+        self.grid: Grid = grid_of(split.model_copy(update={"order": ("tp", "cp", "dp", "pp")}))
+        self.size = split.tp * split.cp * (split.dp or 1)
+        self.footprints: dict[tuple[str, int], Floats] = {}
+        # A step has thousands of operations of a few kinds: what a kind's calls cost is worked out once.
+        self._fixed_s: dict[tuple[str, float], float] = {}
+
+    def ranks(self, stage: int) -> Longs:
+        return self.devices[stage * self.size : (stage + 1) * self.size]
+
+    def groups(self, kind: str, stage: int) -> Longs:
+        """Return the groups of a kind of traffic within a stage, as devices."""
+        split, here = self.job.parallel, self.ranks(stage)
+        tp, replicas = split.tp, split.cp * (split.dp or 1)
+        if kind == "tensor":
+            return here.reshape(-1, tp)
+        if kind == "context":
+            return here.reshape(-1, split.cp, tp).swapaxes(1, 2).reshape(-1, split.cp)
+        if kind == "expert":
+            return here.reshape(-1, split.ep)
+        if kind == "data (experts)":
+            return here.reshape(-1, split.ep).T
+        shard = split.shard_ranks if split.sharded_params and split.pp == 1 else replicas
+        grid = here.reshape(replicas, tp)
+        if kind == "data (replicas)":
+            return grid.reshape(replicas // shard, shard * tp).T
+        if kind == "data (context)":
+            return here.reshape(-1, split.cp, tp).swapaxes(1, 2).reshape(-1, split.cp)
+        return grid.reshape(-1, shard, tp).swapaxes(1, 2).reshape(-1, shard)
+
+    def footprint(self, kind: str, stage: int) -> Floats:
+        """Return bytes on every link per byte that a rank sends."""
+        key = (kind, stage)
+        if key not in self.footprints:
+            self.footprints[key] = self.rails.carried(*self.flows(kind, stage))
+        return self.footprints[key]
+
+    def flows(self, kind: str, stage: int, domain_of: Longs | None = None) -> Flows:
+        """Return who sends what to whom of a byte that a rank sends; `domain_of` says which devices are near."""
+        pp, near = self.job.parallel.pp, self.domain_of if domain_of is None else domain_of
+        if kind.startswith("send"):
+            # Activations go on and gradients go back; with chunks the last stage hands on to the first.
+            there = (stage + (1 if kind == "send forward" else -1)) % pp
+            return pass_flows(self.ranks(stage), self.ranks(there))
+        groups = self.groups(kind, stage)
+        if kind == "expert":
+            return exchange_flows(groups, near, *self._expert_bytes())
+        return gather_flows(groups, near)
+
+    def _expert_bytes(self) -> tuple[float, float]:
+        """Return what leaves a rank's domain of one byte of an all-to-all's volume, and what stays, copies merged."""
+        c = self.case
+        assert c is not None
+        ep, top_k, near = float(c.ep), float(c.top_k), float(min(c.domain, c.ep))
+        domains = ep / near
+        volume = (ep - 1) / ep * top_k
+        if domains <= 1:
+            return 0.0, 1.0
+        visited = domains * (1 - (1 - 1 / domains) ** top_k)
+        return visited * (domains - 1) / domains / volume, top_k * (1 - 1 / near) / volume
+
+    def per_byte_s(self, kind: str, stage: int) -> float:
+        """Return how long the busiest link needs for each byte that a rank sends."""
+        carried = self.footprint(kind, stage)
+        used = carried > 0
+        if (self.rails.capacity_Bps[used] <= 0).any():
+            link = int(np.flatnonzero(used & (self.rails.capacity_Bps <= 0))[0])
+            raise SimulationError(f"{self.rails.link_name(link)} is down, and {kind} traffic has no other way.")
+        return float((carried[used] / self.rails.capacity_Bps[used]).max(initial=0.0))
+
+    def fixed_s(self, kind: str, calls: float) -> float:
+        """Return what the calls of an operation cost besides bytes."""
+        if (kind, calls) not in self._fixed_s:
+            self._fixed_s[kind, calls] = self._calls_s(kind, calls)
+        return self._fixed_s[kind, calls]
+
+    def _calls_s(self, kind: str, calls: float) -> float:
+        c, k = self.case, self.k
+        assert c is not None
+        one = np.ones(())
+        if kind.startswith("send"):
+            return calls * k.held.tp_call_s
+        ranks, stride = {
+            "tensor": (c.tp, one), "context": (c.cp, c.tp), "expert": (c.ep, one),
+            "data (experts)": (np.maximum(c.dp * c.cp * c.tp / c.ep, 1.0), c.ep),
+            "data (replicas)": (c.dp * c.cp / c.shard_ranks, c.tp * c.shard_ranks),
+        }.get(kind, (c.shard_ranks if c.fsdp else c.dp * c.cp, c.tp))  # fmt: skip
+        if kind == "expert":
+            return calls * (k.held.tp_call_s + float(long_s(c, ranks, stride)))
+        return calls * float(call_s(c, k, ranks, stride))

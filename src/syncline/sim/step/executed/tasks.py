@@ -1,0 +1,230 @@
+"""The graph of a step as tasks of the flow engine that wait for each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from syncline.sim.step.constants import Constants
+from syncline.sim.step.executed.footprint import Floats
+from syncline.sim.step.executed.stages import Stages
+from syncline.sim.step.kernels import attention_s
+from syncline.sim.step.network import inside
+from syncline.sim.step.spans import durations
+from syncline.sim.step.step import StepResult
+from syncline.workload.graph import Op, Workload, previous_in_stream
+from syncline.workload.volumes import volumes
+
+
+@dataclass
+class Draft:
+    """Tasks under construction."""
+
+    delay: list[float] = field(default_factory=list)
+    size: list[float] = field(default_factory=list)
+    path: list[int] = field(default_factory=list)
+    waits: list[list[int]] = field(default_factory=list)
+
+    def add(self, waits: list[int], delay: float = 0.0, size: float = 0.0, path: int = -1) -> int:
+        self.delay.append(max(delay, 0.0))
+        self.size.append(size if path >= 0 else 0.0)
+        self.path.append(path)
+        self.waits.append(waits)
+        return len(self.delay) - 1
+
+
+class StepTasks:
+    """The graph of a step as tasks that wait for each other."""
+
+    def __init__(self, stages: Stages, result: StepResult, k: Constants, workload: Workload) -> None:
+        self.stages, self.result, self.k, self.workload = stages, result, k, workload
+        self.draft, self.kinds = Draft(), {}  # type: tuple[Draft, dict[tuple[str, int], int]]
+        self.label: dict[int, str] = {}
+        self.alone: dict[int, float] = {}
+        self.per_byte_s: dict[tuple[str, int], float] = {}
+        compute, _ = durations(result, workload)
+        self.compute_s = compute
+        self.volumes = {volume.kind: volume for volume in volumes(result.job)}
+        self.begin: dict[int, int] = {}
+        self.end: dict[int, int] = {}
+        self.late: dict[int, int] = {}  # by stage: what its second operation waits for
+        self.first_backward: dict[int, int] = {}
+        self.rest: list[int] = []  # what need only be done by the end
+        self._build()
+
+    def footprints(self) -> Floats:
+        """Return what links carry of each kind and stage, per byte that a rank sends, in the order of `kinds`."""
+        rows = [self.stages.footprint(*key) for key in self.kinds]
+        return np.stack(rows) if rows else np.zeros((0, len(self.stages.rails.capacity_Bps)))
+
+    def _build(self) -> None:
+        w = self.workload
+        # Plain lists: a step has tens of thousands of operations, and reading one number out of an array is slow.
+        rank, label, kind = w.rank.tolist(), w.label.tolist(), w.kind.tolist()
+        start, waits = w.dep_start.tolist(), w.deps.tolist()
+        before = previous_in_stream(w.rank, w.stream).tolist()
+        for op in w.order().tolist():
+            stage, name = rank[op], w.names[label[op]]
+            named = waits[start[op] : start[op + 1]]
+            deps = [self.end[d] for d in named]
+            # Gathers of parameters have a communicator of their own: they wait for their compute, not for others.
+            own = name.startswith("fsdp")
+            if before[op] >= 0 and before[op] in self.end and not own:
+                deps.append(self.end[before[op]])
+            if kind[op] == Op.COMPUTE:
+                self._compute(op, stage, name, deps, first=before[op] < 0)
+            else:
+                self._moved(op, stage, name, deps, named, before[op])
+
+    def _compute(self, op: int, stage: int, name: str, deps: list[int], first: bool) -> None:
+        if not first and stage in self.late:
+            deps.append(self.late.pop(stage))
+        if name == "optimizer":
+            deps = [*deps, *self.rest]
+        self.begin[op] = self.draft.add(deps)
+        self.end[op] = self.draft.add([self.begin[op]], float(self.compute_s[op]))
+        if name == "backward":
+            self.first_backward.setdefault(stage, self.begin[op])
+
+    def _slowed(self, op: int) -> float:
+        """Return what gathers beside an operation cost it: some of the GPU, and the skew of their rings."""
+        if (
+            self.workload.names[int(self.workload.label[op])] not in ("forward", "backward")
+            or not self.stages.case
+            or not float(self.stages.case.fsdp)
+            or "data" not in self.volumes
+        ):
+            return 0.0
+        volume, job = self.volumes["data"], self.result.job
+        each = volume.size_bytes / (2 * job.num_micro) * self.stages.per_byte_s("data", 0)
+        case = self.stages.case
+        beyond = float(case.shard_ranks - inside(case, case.shard_ranks, case.tp))
+        skew = (2 + float(case.reshard)) / 2 * self.k.held.ring_hop_s * beyond * float(case.layers)
+        return self.k.held.c_sm * min(each, float(self.compute_s[op])) + skew
+
+    def _moved(self, op: int, stage: int, name: str, deps: list[int], named: list[int], before: int) -> None:
+        named_ends = [self.end[d] for d in named]
+        size = float(self.workload.size_bytes[op])
+        kind = self._kind(name, op)
+        path = self.kinds.setdefault((kind, stage), len(self.kinds))
+        fixed = self.stages.fixed_s(kind, self._calls(kind, name))
+        if (kind, stage) not in self.per_byte_s:
+            self.per_byte_s[kind, stage] = self.stages.per_byte_s(kind, stage)
+        alone = size * self.per_byte_s[kind, stage] + fixed
+        producer = next((d for d in named if d in self.begin), -1)
+        length = float(self.compute_s[producer]) if producer >= 0 else 0.0
+        word = name.split(" ")[0]
+        if word == "gradients":
+            self._gradients(op, stage, kind, name, deps, producer, (size, fixed, alone, path))
+        elif word == "parameters":
+            least = self.k.held.least_exposed if self._overlaps else 1.0
+            gate = self._task(deps, fixed, least * size, path, name, alone)
+            self.end[op] = gate
+            if least < 1:
+                self.late[stage] = self._task([gate], 0.0, (1 - least) * size, path, name, 0.0)
+        elif word == "send":
+            exposed = float(self.stages.case.p2p_exposed) if self.stages.case else 1.0
+            self.end[op] = self._task(
+                deps, exposed * fixed + self._line_s(stage, kind), exposed * size, path, name, alone
+            )
+            if exposed < 1:
+                self.rest.append(self._task([self.end[op]], 0.0, (1 - exposed) * size, path, name, 0.0))
+        else:
+            early = min(length, self._hidden_s(word, kind, alone, length))
+            if producer >= 0 and early > 0:
+                others = [d for d in deps if d != self.end[producer]]
+                mark = self.draft.add([self.begin[producer]], length - early)
+                deps = [*others, mark]
+            self.end[op] = self._task(deps, fixed, size, path, name, alone)
+            if word == "fsdp":  # with what it cost the compute beside it, and whatever else the stream has before it
+                joined = [self.end[op], *named_ends, *([self.end[before]] if before in self.end else [])]
+                self.end[op] = self.draft.add(joined, self._slowed(producer) if producer >= 0 else 0.0)
+
+    def _gradients(
+        self, op: int, stage: int, kind: str, name: str, deps: list[int], producer: int,
+        what: tuple[float, float, float, int],
+    ) -> None:  # fmt: skip
+        """Add an exchange that begins with the last backward (or, scattered after each, with the first)."""
+        size, fixed, alone, path = what
+        case = self.stages.case
+        if not self._overlaps or producer < 0:
+            self.end[op] = self._task(deps, fixed, size, path, name, alone)
+            return
+        least = self.k.held.least_exposed
+        start = self.begin[producer]
+        if case is not None and float(case.scatter_each) and stage in self.first_backward:
+            start = self.first_backward[stage]
+        early = self._task([start], fixed, (1 - least) * size, path, name, alone)
+        self.end[op] = self._task([*deps, early], 0.0, least * size, path, name, 0.0)
+
+    def _task(self, deps: list[int], fixed: float, size: float, path: int, name: str, alone: float) -> int:
+        task = self.draft.add(deps, fixed, size, path)
+        self.label[task] = name
+        self.alone[task] = alone
+        return task
+
+    @property
+    def _overlaps(self) -> bool:
+        return self.stages.case is not None and float(self.stages.case.dp_overlap) > 0
+
+    def _line_s(self, stage: int, kind: str) -> float:
+        """Return the way over lines between sites, where a stage's neighbour is at another."""
+        site = self.stages.fabric.site_of_host
+        host = self.stages.fabric.devices.host
+        there = (stage + (1 if kind == "send forward" else -1)) % self.result.job.parallel.pp
+        apart = site[host[self.stages.ranks(stage)[0]]] != site[host[self.stages.ranks(there)[0]]]
+        return self.result.machine.reach.site_s if apart else 0.0
+
+    def _hidden_s(self, word: str, kind: str, alone: float, length: float) -> float:
+        """Return how long before the end of its compute an exchange may begin."""
+        case, k = self.stages.case, self.k
+        assert case is not None
+        if word == "tensor":
+            return (1 - (k.fitted.x_tp if float(case.tp_overlap) else 1.0)) * alone
+        if word == "expert":
+            return (1 - k.fitted.x_ep) * alone
+        if word == "context" and not float(case.ulysses):
+            return self._attention_s
+        if word == "fsdp":
+            return min(length, alone * (1 - 1 / max(float(case.layers), 1.0)))
+        return 0.0
+
+    @cached_property
+    def _attention_s(self) -> float:
+        """Half of the attention of a chunk's layers: what keys and values pass behind."""
+        case = self.stages.case
+        assert case is not None
+        layers = float(case.layers / case.pp / case.virtual)
+        return layers * float(sum(attention_s(case, self.k))) / 2
+
+    def _kind(self, name: str, op: int) -> str:
+        word = name.split(" ")[0]
+        if name.startswith("send"):
+            return name
+        if word == "gradients":
+            return self._data_kind(int(self.workload.ranks[op]))
+        return {"fsdp": "data", "parameters": "data"}.get(word, word)
+
+    def _data_kind(self, ranks: int) -> str:
+        """Return which exchange of replicas this is, by the size of its group."""
+        per_micro = self.result.job.parallel.sharded_params and self.result.job.parallel.pp == 1
+        kinds = [kind for kind in ("data", "data (experts)", "data (replicas)") if kind in self.volumes]
+        kinds = [kind for kind in kinds if not (kind == "data" and per_micro)]
+        return next((kind for kind in kinds if self.volumes[kind].ranks == ranks), kinds[0])
+
+    def _calls(self, kind: str, name: str) -> float:
+        """Return how many calls an operation of the graph stands for."""
+        volume = self.volumes.get("pipeline" if kind.startswith("send") else kind)
+        if volume is None:
+            return 1.0
+        if kind.startswith("send") or name.split(" ")[0] in ("gradients", "parameters"):
+            return 1.0
+        job = self.result.job
+        return max(1.0, volume.calls / (2 * job.num_micro * job.parallel.virtual)) * self._layers(kind)
+
+    def _layers(self, kind: str) -> float:
+        case = self.stages.case
+        assert case is not None
+        return float(case.layers / case.virtual) if kind == "data" and float(case.fsdp) else 1.0

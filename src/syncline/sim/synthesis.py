@@ -1,0 +1,143 @@
+"""An all-reduce made for an irregular fabric: a failed rail, a slow NIC, hosts with different numbers of ranks.
+
+Every strand has one leader in each host: the host's ranks add up at it, the leaders all-reduce, and it hands the sum
+back. What each rank can carry out of and into its host follows from its routes (a NIC that two ranks must share counts
+once), and the shares are the maximum flow that all hosts can sustain at once:
+
+1. rail k carries what its slowest host can: a_k = min over hosts of c(h, k);
+2. where the weakest host has more, B = min over hosts of sum over k of c(h, k) > sum of a_k, the rest of each host's
+   capacity is filled rank by rank, and leaders of different rails meet.
+
+No all-reduce can move more than B into and out of the weakest host, so the shares are the best its NICs allow. The
+schedule is proved like any other.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.fabric.fabric import Tier
+from syncline.program import Placement
+from syncline.schedule.collective import Collective, Ints, Kind
+from syncline.schedule.family.kernels import kernel
+from syncline.schedule.kernel import Kernel, Stage
+from syncline.schedule.schedule import Schedule, Strand
+from syncline.sim.flow.routing import FlowNetwork
+
+Floats = NDArray[np.float64]
+PARTS = 1 << 16
+"""Shares are whole parts of this; what is less than one part is left out."""
+
+MAX_STRANDS = 32
+MAX_LEADERS_DIRECT = 64
+
+
+def synthesized(placement: Placement, network: FlowNetwork) -> Schedule | None:
+    """Return the all-reduce for these ranks, or None where every rank can carry as much as every other."""
+    hosts, local = _places(placement)
+    if len(hosts) < 2 or placement.num_ranks != len(np.unique(placement.device)):
+        return None
+    capacity = _capacity(placement, network, hosts, local)
+    if (capacity == capacity.max()).all() or not (capacity.sum(axis=1) > 0).all():
+        return None
+    strands = []
+    for channel, (share, leaders) in enumerate(_shares(capacity)):
+        ranks = np.array([hosts[h][k] for h, k in enumerate(leaders.tolist())])
+        strands.append(_strand(hosts, ranks, share, channel))
+    goal = Collective(Kind.ALL_REDUCE, placement.num_ranks)
+    return Schedule("synthesized", goal, tuple(strands), family="synthesized")
+
+
+def _places(placement: Placement) -> tuple[list[Ints], Ints]:
+    """Return the ranks of each host, and the place of each rank in its host."""
+    names, host = np.unique(placement.host, return_inverse=True)
+    groups = [np.flatnonzero(host == h) for h in range(len(names))]
+    local = np.zeros(placement.num_ranks, dtype=np.int64)
+    for group in groups:
+        local[group] = np.arange(len(group))
+    return groups, local
+
+
+def _capacity(placement: Placement, network: FlowNetwork, hosts: list[Ints], local: Ints) -> Floats:
+    """Return what each rank of each host can carry to and from the next host: the least rate on its way."""
+    after = [hosts[(h + 1) % len(hosts)] for h in range(len(hosts))]
+    here = np.concatenate(hosts)
+    peer = np.concatenate([other[np.arange(len(mine)) % len(other)] for mine, other in zip(hosts, after, strict=True)])
+    out, out_nic, wait = _ways(placement, network, here, peer)
+    back, back_nic, _ = _ways(placement, network, peer, here, into=True)
+    rate = np.minimum(out, back)
+    for nic in (out_nic, back_nic):  # ranks that share a NIC: the one nearest to it has it
+        order = np.lexsort((wait, nic))
+        again = order[1:][nic[order][1:] == nic[order][:-1]]
+        rate[again] = 0.0
+    table = np.zeros((len(hosts), max(len(group) for group in hosts)))
+    host = np.concatenate([np.full(len(group), h) for h, group in enumerate(hosts)])
+    table[host, local[here]] = rate
+    return table
+
+
+def _ways(
+    placement: Placement, network: FlowNetwork, src: Ints, dst: Ints, *, into: bool = False
+) -> tuple[Floats, Ints, Floats]:
+    """Return rate, the NIC's cable at `src` (at `dst` with `into`) and latency of the way between each two ranks."""
+    device = placement.device.astype(np.int64)
+    wires = network.wire(device[src], device[dst], np.zeros(len(src), dtype=np.int64))
+    paths = wires.paths.take(wires.first)
+    row, tier = paths.row_of_crossing(), network.fabric.links.tier
+    rate = np.full(len(src), np.inf)
+    np.minimum.at(rate, row, network.capacity_Bps[paths.link])
+    real = np.flatnonzero(paths.link < network.num_links)
+    access = real[tier[paths.link[real]] == Tier.ACCESS]
+    nic = -1 - np.arange(len(src))
+    ordered = access if into else access[::-1]  # the last one written stays: the last cable in, the first one out
+    nic[row[ordered]] = paths.link[ordered]
+    return rate, nic.astype(np.int64), wires.latency_s[wires.first]
+
+
+def _shares(capacity: Floats) -> list[tuple[Fraction, Ints]]:
+    """Return (share, leader of each host) of every strand; the shares add up to one."""
+    on_rail = capacity.min(axis=0)
+    total = float(capacity.sum(axis=1).min())
+    num_hosts = len(capacity)
+    wanted = [(float(rate), np.full(num_hosts, k)) for k, rate in enumerate(on_rail) if rate > 0]
+    missing = total - float(on_rail.sum())
+    if missing > 0.02 * total:
+        wanted += _filled(capacity - on_rail, missing)
+    wanted = sorted(wanted, key=lambda entry: -entry[0])[:MAX_STRANDS]
+    parts = [max(0, round(rate / sum(rate for rate, _ in wanted) * PARTS)) for rate, _ in wanted]
+    kept = [(part, leaders) for part, (_, leaders) in zip(parts, wanted, strict=True) if part]
+    return [(Fraction(part, sum(part for part, _ in kept)), leaders) for part, leaders in kept]
+
+
+def _filled(left: Floats, amount: float) -> list[tuple[float, Ints]]:
+    """Lay each host's remaining capacity side by side up to `amount` and cut where any host changes its leader."""
+    ends = np.minimum(np.cumsum(left, axis=1), amount)
+    cuts = np.unique(np.concatenate(([0.0], ends.ravel())))
+    cuts = cuts[np.concatenate(([True], np.diff(cuts) > 1e-6 * amount))]
+    found = []
+    for low, high in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+        leaders = np.argmax(ends > (low + high) / 2, axis=1)
+        found.append((high - low, leaders))
+    return found
+
+
+def _strand(hosts: list[Ints], leaders: Ints, share: Fraction, channel: int) -> Strand:
+    """Add up in hosts at the leaders, all-reduce over the leaders, hand the sum back."""
+    family = "direct" if len(leaders) <= MAX_LEADERS_DIRECT else "halving-doubling"
+    across = kernel(family, Kind.ALL_REDUCE, len(leaders))
+    num_chunks = across.num_chunks
+    up, down = ([_inside(hosts, leaders, size, kind, num_chunks) for size in sorted({len(g) for g in hosts} - {1})]
+                for kind in (Kind.REDUCE, Kind.BROADCAST))  # fmt: skip
+    middle = Stage(across, leaders[None, :], np.zeros(1, np.int64), ((num_chunks, 1),))
+    return Strand((*up, middle, *down), num_chunks, share, channel=channel)
+
+
+def _inside(hosts: list[Ints], leaders: Ints, size: int, kind: Kind, num_chunks: int) -> Stage:
+    """Return the stage of all hosts of one size, the leader the root of each."""
+    mine = [(group, lead) for group, lead in zip(hosts, leaders.tolist(), strict=True) if len(group) == size]
+    rows = [[lead, *(rank for rank in group.tolist() if rank != lead)] for group, lead in mine]
+    work: Kernel = kernel("direct", kind, size, root=0)
+    return Stage(work, np.array(rows), np.zeros(len(rows), np.int64), ((1, 1),), ((num_chunks, 1),))

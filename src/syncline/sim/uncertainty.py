@@ -1,0 +1,205 @@
+"""How far off a prediction may be: the factors between which 50 and 90 % of measurements lie, and what that rests on.
+
+    spread = step_spread(StepFacets("dense", "plain", "Hopper", "bf16", 512))
+    spread.of(4.6)              # {"p50": [4.3, 5.0], "p90": [3.7, 6.1], "basis": "...", ...}
+    spread.low_90, spread.high_90
+
+`data/uncertainty.yaml` holds quantiles of log(measured / predicted) of published measurements that the predicting
+constants never saw, by what is known of a case. `syncline validate intervals --write` makes it anew from residuals, so
+it follows the model. A case is looked up by all its facets; while fewer than three publications were measured, the last
+facet is dropped. A facet that nobody ever measured makes the interval wider, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from syncline.describe.plain import JsonObject
+
+#: How much wider, in log units, an interval is for each facet that nobody measured.
+UNMEASURED = 1.5
+#: And for each doubling of hosts or GPUs past the largest job that was.
+DOUBLING = 0.15
+ORDERS: Mapping[str, tuple[str, ...]] = {
+    "step": ("kind", "stated", "generation", "precision", "scale"),
+    "collective": ("stated", "reach", "band", "op", "generation"),
+    "memory": ("framework",),
+    "price": (),
+}
+#: Facets that are asked for together: both may have been measured, and never on one run.
+PAIRS: Mapping[str, tuple[str, str]] = {"step": ("kind", "generation"), "collective": ("op", "reach")}
+_WORDS = {
+    "dense": "dense models", "experts": "models with experts", "layers": "models that are lists of layers",
+    "plain": "jobs that do not state their software", "software": "jobs that state framework and year",
+    "described": "jobs that state software, kernels and overlap", "guessed": "rows that leave layout or precision open",
+    "calibrated": "calibrated by a measurement", "one": "one scale-up domain", "few": "up to 64 hosts",
+    "many": "more than 64 hosts", "XS": "up to 4 KiB", "S": "up to 256 KiB", "M": "below 256 MiB",
+    "L": "from 256 MiB", "16": "16-bit", "8": "8-bit", "4": "4-bit", "32": "32-bit",
+    "small": "up to 64 GPUs", "middle": "65 to 1,024 GPUs", "large": "more than 1,024 GPUs",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Factors on a prediction that hold 50 and 90 % of measurements, and on what they rest."""
+
+    low_90: float
+    low_50: float
+    high_50: float
+    high_90: float
+    num_rows: int
+    num_sources: int
+    of_what: str
+    unmeasured: tuple[str, ...] = ()
+    counted: str = "{rows:,} measurements of {sources} publications"
+
+    @property
+    def basis(self) -> str:
+        """What was measured, in words."""
+        rows = self.counted.format(rows=self.num_rows, sources=self.num_sources)
+        wider = f"; wider because {' and '.join(self.unmeasured)}" if self.unmeasured else ""
+        return f"{rows} ({self.of_what}){wider}"
+
+    def of(self, value: float) -> JsonObject:
+        """Return a value's intervals as `--json` prints them."""
+        return {
+            "p50": [value * self.low_50, value * self.high_50],
+            "p90": [value * self.low_90, value * self.high_90],
+            "basis": self.basis, "measurements": self.num_rows, "publications": self.num_sources,
+            "unmeasured": list(self.unmeasured),
+        }  # fmt: skip
+
+    def wider(self, factor: float, why: str = "") -> Spread:
+        """Return the spread `factor` times as wide in log units."""
+        logs = (factor * math.log(x) for x in (self.low_90, self.low_50, self.high_50, self.high_90))
+        low_90, low_50, high_50, high_90 = map(math.exp, logs)
+        said = (*self.unmeasured, why) if why else self.unmeasured
+        return replace(self, low_90=low_90, low_50=low_50, high_50=high_50, high_90=high_90, unmeasured=said)
+
+    def times(self, other: Spread) -> Spread:
+        """Return the spread of a product whose factors err independently: logs add in squares."""
+
+        def both(a: float, b: float, sign: int) -> float:
+            return math.exp(sign * math.hypot(math.log(a), math.log(b)))
+
+        return Spread(
+            both(self.low_90, other.low_90, -1), both(self.low_50, other.low_50, -1),
+            both(self.high_50, other.high_50, 1), both(self.high_90, other.high_90, 1),
+            self.num_rows, self.num_sources, f"{self.of_what}; and {other.of_what} ({other.num_rows} figures)",
+            (*self.unmeasured, *other.unmeasured), self.counted,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StepFacets:
+    """What is known of a step that decides how far off its prediction may be."""
+
+    kind: str  # dense, experts, layers
+    stated: str  # guessed, plain, software, described, calibrated
+    generation: str  # architecture of the part; "assumed rates" where nobody measured what it sustains
+    precision: str
+    num_gpus: int
+
+    def as_dict(self) -> dict[str, str]:
+        """Return the facets as the table has them."""
+        width = {"fp8": "8", "fp4": "4", "fp32": "32", "tf32": "32"}.get(self.precision, "16")
+        scale = "small" if self.num_gpus <= 64 else "middle" if self.num_gpus <= 1024 else "large"
+        return {"kind": self.kind, "stated": self.stated, "generation": self.generation, "precision": width,
+                "scale": scale}  # fmt: skip
+
+
+#: Architectures whose sustained rates are guesses, by `sim/data/gpu_sustained.yaml`.
+MEASURED_PARTS = ("Volta", "Ampere", "Hopper", "Blackwell")
+ASSUMED = "assumed rates"
+
+
+def generation_of(architecture: str, vendor: str) -> str:
+    """Return the generation of a part as the table has it: parts whose rates are guesses are one group."""
+    plain = architecture.removesuffix(" Ultra")
+    return plain if vendor == "nvidia" and plain in MEASURED_PARTS else ASSUMED
+
+
+def step_spread(facets: StepFacets) -> Spread:
+    """Return how far off the time of a step may be."""
+    return spread_in(_table()["step"], "step", facets.as_dict(), facets.num_gpus)
+
+
+def collective_spread(stated: str, reach: str, band: str, op: str, generation: str, num_hosts: int) -> Spread:
+    """Return how far off the time of one collective may be."""
+    facets = {"stated": stated, "reach": reach, "band": band, "op": op, "generation": generation}
+    return spread_in(_table()["collective"], "collective", facets, num_hosts)
+
+
+def memory_spread(framework: str) -> Spread:
+    """Return how far off the memory of the fullest GPU may be."""
+    return spread_in(_table()["memory"], "memory", {"framework": framework}, 1)
+
+
+def price_spread() -> Spread:
+    """Return how far the list price of a GPU-hour lies from the median of sellers."""
+    return spread_in(_table()["price"], "price", {}, 1)
+
+
+def spread_in(table: Mapping[str, Any], subject: str, facets: Mapping[str, str], size: int) -> Spread:
+    """Return the spread of the most specific group of a table that enough publications measured."""
+    order = ORDERS[subject]
+    wanted = [facets[name] for name in order]
+    key, cell = _found(table["cells"], wanted)
+    of_what = ", ".join(_SYSTEMS.get(part, words(part)) if subject == "collective" else words(part) for part in key)
+    of_what = of_what or _ALL[subject]
+    low_90, low_50, high_50, high_90 = (math.exp(float(x)) for x in cell["log"])
+    found = Spread(low_90, low_50, high_50, high_90, int(cell["rows"]), int(cell["sources"]), of_what,
+                   counted=_COUNTED[subject])  # fmt: skip
+    for name, value in zip(order, wanted, strict=True):
+        if value not in table["measured"].get(name, ()):
+            found = found.wider(UNMEASURED, f"no {_NOUNS[name]} {words(value)} was ever measured")
+    if subject in PAIRS and not found.unmeasured:
+        pair = [facets[name] for name in PAIRS[subject]]
+        if "|".join(pair) not in table["measured_pairs"]:
+            found = found.wider(UNMEASURED, f"{words(pair[0])} on {words(pair[1])} was never measured")
+    most = float(table["largest"])
+    if size > most > 0:
+        why = f"nothing larger than {most:,.0f} {'GPUs' if subject == 'step' else 'hosts'} was measured"
+        found = found.wider(1 + DOUBLING * math.log2(size / most), why)
+    if facets.get("generation") == ASSUMED:
+        found = replace(found, unmeasured=(*found.unmeasured, "what this part sustains is assumed"))
+    return found
+
+
+_COUNTED = {
+    "step": "{rows:,} runs of {sources} publications, none used in the fit",
+    "collective": "{rows:,} rows of {sources} systems, none used in the fit",
+    "memory": "{rows:,} measured peaks in {sources} tables", "price": "{rows:,} list prices of {sources} sellers",
+}  # fmt: skip
+_SYSTEMS = {"described": "systems described in full", "guessed": "systems known by their label"}
+_ALL = {"step": "all steps", "collective": "all collectives", "memory": "peak memory of PyTorch runs",
+        "price": "list prices of a GPU-hour against the median of their sellers"}  # fmt: skip
+_NOUNS = {"kind": "run of", "stated": "run of", "generation": "run on", "precision": "run in", "scale": "run on",
+          "reach": "row of", "band": "row of", "op": "row of", "framework": "peak memory of"}  # fmt: skip
+
+
+def words(value: str) -> str:
+    """Return a value of a facet in words."""
+    return _WORDS.get(value, value)
+
+
+def _found(cells: Mapping[str, Any], wanted: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, Any]]:
+    for length in range(len(wanted), -1, -1):
+        key = "|".join(wanted[:length])
+        if key in cells:
+            return tuple(wanted[:length]), cells[key]
+    raise KeyError("uncertainty.yaml has no cell for everything; run `syncline validate intervals --write`")
+
+
+@cache
+def _table() -> dict[str, Any]:
+    text = (files("syncline.sim") / "data" / "uncertainty.yaml").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded

@@ -1,0 +1,191 @@
+"""Which system a row was measured on: a systems file maps text of a row to a cluster description and its software."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from syncline.describe.document import read_document
+from syncline.errors import DescriptionError, SynclineError
+from syncline.fabric.catalog import load_catalog
+from syncline.fabric.load import parse_cluster, read_cluster
+from syncline.fabric.spec import ClusterSpec
+from syncline.sim.nccl.describe import from_spec, usual_release
+from syncline.sim.nccl.guess import guess, hosts_in
+from syncline.sim.nccl.measured import MeasuredRow, read_text
+from syncline.sim.nccl.system import NcclSystem
+
+_KEYS = {"system", "notes", "cluster", "software", "calibrate", "skip", "remark"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a systems file: which rows it speaks of, and what they ran on."""
+
+    system: str
+    notes: str = ""
+    cluster: Mapping[str, Any] | str = field(default_factory=dict)
+    software: Mapping[str, Any] = field(default_factory=dict)
+    calibrate: bool = True
+    skip: str = ""
+    remark: str = ""
+
+    def matches(self, row: MeasuredRow) -> bool:
+        """Say whether this entry speaks of a row."""
+        if self.system.lower() not in row.system.lower():
+            return False
+        return not self.notes or re.search(self.notes, f"{row.notes} {row.source}") is not None
+
+    @cached_property
+    def spec(self) -> ClusterSpec:
+        """The cluster description, validated once: given in place, or the name of a preset or of a file."""
+        if isinstance(self.cluster, str):
+            return parse_cluster(read_cluster(self.cluster))
+        data = {"hosts": 1, **self.cluster}
+        try:
+            return ClusterSpec.model_validate(data)
+        except ValidationError as error:
+            raise DescriptionError(f'cluster of "{self.system}": {error.errors()[0]["msg"]}.') from None
+
+
+@dataclass(frozen=True)
+class Described:
+    """A row's system, how it is known, and whether its rows may calibrate."""
+
+    system: NcclSystem
+    remark: str = ""
+    guessed: bool = False
+    calibrate: bool = True
+
+
+class Systems:
+    """The entries of a systems file, asked row by row."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = tuple(entries)
+        self._cache: dict[tuple[Any, ...], Described] = {}
+
+    def of(self, row: MeasuredRow) -> Described:
+        """Return the system of a row, or raise a SynclineError that says why it cannot be modelled."""
+        number = next((i for i, e in enumerate(self.entries) if e.matches(row)), -1)
+        known = (row.source, row.notes, row.system) if number < 0 else ()
+        key = (number, row.num_hosts, row.num_gpus, _in_switch(row), *known)
+        if key not in self._cache:
+            self._cache[key] = self._describe(number, row)
+        return self._cache[key]
+
+    def _describe(self, number: int, row: MeasuredRow) -> Described:
+        entry = self.entries[number] if number >= 0 else None
+        if entry is not None and entry.skip:
+            raise DescriptionError(entry.skip)
+        num_hosts = row.num_hosts or self._hosts(entry, row)
+        if row.num_gpus % num_hosts:
+            raise DescriptionError(f"{row.num_gpus} GPUs do not divide over {num_hosts} hosts.")
+        gpus = row.num_gpus // num_hosts
+        if entry is None:
+            system = guess(row.system, row.notes, num_hosts, gpus)
+            return Described(_for_type(system, row), "described by guess from its text", True)
+        said = "nccl" in {**entry.spec.software, **entry.software}
+        system = usual_release(from_spec(entry.spec, num_hosts, gpus, entry.software), said)
+        return Described(_for_type(system, row), entry.remark, False, entry.calibrate)
+
+    def _hosts(self, entry: Entry | None, row: MeasuredRow) -> int:
+        """Return the hosts of a row that does not say how many."""
+        if entry is None:
+            return hosts_in(row.system, row.notes, row.num_gpus)
+        model = (entry.spec.hosts or entry.spec.sites[0].hosts)[0].host.resolve(load_catalog())
+        return max(1, -(-row.num_gpus // model.num_gpus))
+
+
+def _in_switch(row: MeasuredRow) -> bool:
+    """Say whether NVLink switches can reduce this type: they add floats and wide integers, not bytes or fp8."""
+    return not re.fullmatch(r"u?int8(_t)?|char|(?:f|fp|float)8\w*", row.dtype.strip().lower())
+
+
+def _for_type(system: NcclSystem, row: MeasuredRow) -> NcclSystem:
+    if _in_switch(row) or row.op not in ("all_reduce", "reduce_scatter"):
+        return system
+    return replace(system, env={**system.env, "NCCL_NVLS_ENABLE": "0"})
+
+
+def read_systems(text: str, where: str) -> Systems:
+    """Read a systems file; errors name the entry.
+
+    A list of entries, or a mapping from the text of the system column to an entry; either may be under `systems`.
+    """
+    loaded = read_document(text, where).data
+    rows = loaded.get("systems", loaded) if isinstance(loaded, dict) else loaded
+    if isinstance(rows, dict) and all(isinstance(row, dict) for row in rows.values()):
+        rows = [_with_name(name, row) for name, row in rows.items()]
+    if not isinstance(rows, list):
+        raise DescriptionError("a systems file is a list of entries, each with `system` and `cluster`.", where=where)
+    return Systems([_entry(row, f"{where} entry {number}") for number, row in enumerate(rows, start=1)])
+
+
+def _with_name(name: Any, row: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of a mapping; what is no entry is the cluster description itself."""
+    return {"system": str(name), **(row if set(row) & (_KEYS - {"notes"}) else {"cluster": row})}
+
+
+def _entry(row: Any, where: str) -> Entry:
+    if not isinstance(row, dict) or not isinstance(row.get("system"), (str, int)) or row["system"] == "":
+        raise DescriptionError("an entry needs `system`: part of the text in the system column.", where=where)
+    unknown = {str(key) for key in row} - _KEYS
+    if unknown:
+        raise DescriptionError(
+            f'unknown key "{min(unknown)}".', where=where, hint=f"Known: {', '.join(sorted(_KEYS))}."
+        )
+    if "cluster" not in row and not row.get("skip"):
+        raise DescriptionError("an entry needs `cluster` (a cluster description) or `skip` (a reason).", where=where)
+    for key, kinds, wanted in _TYPES:
+        if row.get(key) is not None and not isinstance(row[key], kinds):
+            raise DescriptionError(f"`{key}` is {wanted}.", where=where)
+    values = {k: v for k, v in row.items() if v is not None}
+    entry = Entry(**{**values, "system": str(row["system"])})
+    try:
+        _pattern(entry.notes)
+        if not entry.skip:
+            entry.spec  # noqa: B018  validates the description now, not at the first row
+    except SynclineError as error:
+        error.where = error.where or where
+        raise
+    return entry
+
+
+_TYPES: tuple[tuple[str, tuple[type, ...], str], ...] = (
+    ("cluster", (dict, str), "a cluster description, or the name of a preset or file"),
+    ("software", (dict,), "a mapping"),
+    ("notes", (str,), "a regular expression"),
+    ("calibrate", (bool,), "true or false"),
+    ("skip", (str,), "a reason"),
+    ("remark", (str,), "a sentence"),
+)
+
+
+def _pattern(text: str) -> None:
+    """Refuse a pattern that does not compile or could take for ever."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise DescriptionError(f'notes "{text[:80]}" is not a pattern: {error}.') from None
+    if len(text) > 500 or re.search(r"[+*}]\)[+*{]", text):
+        raise DescriptionError(f'notes "{text[:80]}" may take for ever: a repeated group repeats inside.')
+
+
+def shipped(name: str) -> str:
+    """Return the text of a data file that ships with syncline."""
+    return (files("syncline.validate") / "data" / name).read_text(encoding="utf-8")
+
+
+def load_systems(path: str | Path | None) -> Systems:
+    """Read a systems file, or the one that ships."""
+    if path is None:
+        return read_systems(shipped("collectives-systems.yaml"), "collectives-systems.yaml")
+    return read_systems(read_text(path), str(path))

@@ -1,0 +1,98 @@
+"""What the text of a row says of the run: precision, recomputation, software and its year, adapters."""
+
+from __future__ import annotations
+
+import re
+
+from syncline.validate.training.accelerator import host_of, parts
+from syncline.validate.training.rows import PublishedRow
+
+_FIRST_YEAR = {"Pascal": 2018, "Volta": 2019, "Ampere": 2021, "Hopper": 2023, "Blackwell": 2025,
+               "Blackwell Ultra": 2025, "CDNA2": 2022, "CDNA3": 2024, "CDNA4": 2025, "TPU v3": 2021, "TPU v4": 2022,
+               "TPU v5e": 2023}  # fmt: skip
+_MLPERF = {"0.6": 2019, "0.7": 2020, "1.0": 2021, "1.1": 2021, "2.0": 2022, "2.1": 2022, "3.0": 2023, "3.1": 2023,
+           "4.0": 2024, "4.1": 2024, "5.0": 2025, "5.1": 2025}  # fmt: skip
+_PRECISIONS = (
+    ("fp4", r"fp4|mxfp4|float4"),
+    ("fp8", r"fp8|float8|e4m3|e5m2|hfp8|transformer engine"),
+    ("tf32", r"tf32"),
+    ("bf16", r"bf16|bfloat|brain"),
+    ("fp16", r"fp16|float16|half|f16"),
+    ("fp32", r"fp32|float32|single|full precision"),
+)
+_RECIPES = (
+    ("nvfp4", r"nvfp4"),
+    ("tensorwise", r"tensor-?wise|fp8-cs|current|delayed"),
+    ("rowwise", r"row-?wise|channel-?wise"),
+    ("block", r"block"),
+    ("mx", r"mxfp8|fp8-mx|mx-?fp8"),
+)
+#: A paper of the first half of a year tells of runs of the year before.
+_PAPER_MONTH = 6
+
+
+def precision_of(row: PublishedRow) -> str | None:
+    """Return the precision of the matrix products, or None where the row does not say."""
+    text = row.text("precision").lower()
+    return next((name for name, pattern in _PRECISIONS if re.search(pattern, text)), None)
+
+
+def recipe_of(row: PublishedRow) -> str | None:
+    """Return how a low precision is scaled, or None where the row does not say."""
+    text = row.text("precision").lower()
+    return next((name for name, pattern in _RECIPES if re.search(pattern, text)), None)
+
+
+def recompute_of(row: PublishedRow, torch_like: bool) -> str | None:
+    """Return what is repeated, or None where the row does not say."""
+    text = row.text("recompute").lower()
+    if not text:
+        stated = r"(?<!no )(?<!without )(?<!selective )(?:full|with|using)\s+(?:full )?(?:activation )?"
+        notes = row.text("notes").lower()
+        return "full" if re.search(rf"{stated}(?:checkpointing|recompute|recomputation)\b", notes) else None
+    if text.startswith(("none", "no", "false", "off", "0", "disabled")):
+        return "none"
+    if "selective" in text or "partial" in text:
+        return "selective-op" if torch_like else "selective"
+    whole = r"full|uniform|block|true|yes|\bon\b|^1$|every layer|all layers|checkpoint|remat|recomput"
+    return "full" if re.search(whole, text) else None
+
+
+def has_adapters(row: PublishedRow) -> bool:
+    """Say whether only adapters are trained (LoRA): the weights are frozen."""
+    text = f"{row.text('model')} {row.text('notes')} {row.text('source')}"
+    return bool(re.search(r"\b(?:q?lora|peft|adapters?)\b", text, re.IGNORECASE))
+
+
+def year_of(row: PublishedRow) -> int:
+    """Return the year of the software: of the paper, the container or the benchmark round, or else of the part."""
+    text = f"{row.text('source')} {row.text('notes')}"
+    if found := re.search(r"arxiv[ :]*(\d\d)(0[1-9]|1[0-2])\.\d{4,5}", text, re.IGNORECASE):
+        return 2000 + int(found.group(1)) - (int(found.group(2)) <= _PAPER_MONTH)
+    if found := re.search(r"MLPerf.*?v?(\d\.\d)", text):
+        return _MLPERF.get(found.group(1), 2025)
+    if found := re.search(r"(?<![\d.])(2[0-9])\.(0[1-9]|1[0-2])(?!\d)", text):
+        return 2000 + int(found.group(1))
+    if found := re.search(r"(?<!\d)(20[12]\d)(?:[-/.]?(?:0[1-9]|1[0-2]))?(?!\d)", text):
+        return int(found.group(1))
+    return _FIRST_YEAR.get(parts().gpu(host_of(row).gpu).architecture, 2024)
+
+
+def month_of(row: PublishedRow) -> int | None:
+    """Return the month of a container that a row names ("26.04 NeMo Container"), None where it names none."""
+    found = re.search(r"(?<![\d.])2[0-9]\.(0[1-9]|1[0-2])(?!\d)", f"{row.text('source')} {row.text('notes')}")
+    return int(found.group(1)) if found else None
+
+
+def framework_of(row: PublishedRow) -> str:
+    """Return the framework that a row's text points to."""
+    text = row.everything.lower()
+    if re.search(r"megatron-?deepspeed|gpt-neox|gptneox|bigscience", text):
+        return "deepspeed"
+    if re.search(
+        r"torchtitan|llm-foundry|fsdp|mosaic|pytorch/|litgpt|lightning|hugging|nanogpt|zero-?3|accelerate", text
+    ):
+        return "megatron" if "megatron" in text else "pytorch"
+    if re.search(r"\bnemo\b|nvidia/nemo|dgxc|mlperf", text):
+        return "nemo"
+    return "deepspeed" if "deepspeed" in text and "megatron-lm" not in text else "megatron"

@@ -1,0 +1,135 @@
+"""How a run was split and fed: what its row says, what follows from it, and what is left to choose."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from syncline.errors import DescriptionError
+from syncline.validate.training.number import counts_tokens, number_in
+from syncline.validate.training.rows import PublishedRow
+from syncline.workload.layer_list import LayerList
+from syncline.workload.parallel import divisors
+from syncline.workload.shape import Shape
+
+#: Tokens of a step where a throughput is published without its batch: what most models since GPT-3 used.
+USUAL_TOKENS = 4 * 2**20
+_SHARDED = re.compile(r"fsdp|zero[\s-]*(?:stage[\s-]*)?3|stage[\s-]*3|full[_\s]shard|fully sharded|hsdp|hybrid")
+
+
+def is_sharded(row: PublishedRow) -> bool:
+    """Say whether a row states that parameters are sharded and gathered layer by layer."""
+    return bool(_SHARDED.search(row.text("zero_or_fsdp").lower()))
+
+
+def zero_of(row: PublishedRow, year: int) -> dict[str, Any]:
+    """Return how the state of replicas is sharded, as fields of `parallel`."""
+    text = row.text("zero_or_fsdp").lower()
+    if is_sharded(row):
+        hybrid = "hsdp" in text or "hybrid" in text
+        size = re.search(r"(?:hsdp|hybrid|shard)[^\d]{0,12}(\d+)", text) if hybrid else None
+        return {"zero": "hsdp" if hybrid else "fsdp"} | ({"shard": int(size.group(1))} if size else {})
+    if "zero" in text or "distributed opt" in text:
+        found = re.search(r"(?:zero|stage)[\s-]*(?:stage[\s-]*)?([12])", text)
+        return {"zero": found.group(1) if found else "1"}
+    return {"zero": "none" if text in ("none", "no", "ddp", "dp") or year < 2022 else "1"}
+
+
+def stated_split(row: PublishedRow, num_gpus: int) -> dict[str, int] | None:
+    """Return tensor, pipeline, context, expert and data parallelism of a row, or None where it says nothing of them."""
+    tp, pp, cp = row.whole("tp"), row.whole("pp"), row.whole("cp", 1) or 1
+    stated_dp = row.whole("dp")
+    if tp is None and pp is None and not is_sharded(row) and stated_dp != num_gpus:
+        return None
+    tp, pp = max(tp or 1, 1), max(pp or 1, 1)
+    dp = stated_dp or max(num_gpus // (tp * pp * cp), 1)
+    if tp * pp * cp * dp != num_gpus:
+        raise DescriptionError(f"tp {tp} x pp {pp} x cp {cp} x dp {dp} is not {num_gpus} GPUs")
+    return {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": max(row.whole("ep", 1) or 1, 1)}
+
+
+def possible_splits(shape: Shape | LayerList, num_gpus: int, domain: int, total: int) -> Iterator[dict[str, int]]:
+    """Yield the splits that a tuned run of unknown layout could have had: TP inside a host, whole layers a stage."""
+    if isinstance(shape, LayerList):
+        yield {"tp": 1, "pp": 1, "cp": 1, "dp": num_gpus, "ep": 1}
+        return
+    for tp in (1, 2, 4, 8):
+        for pp in (p for p in divisors(shape.layers) if p <= 64):
+            dp, rest = divmod(num_gpus, tp * pp)
+            if rest == 0 and dp and tp <= domain and shape.heads % tp == 0 and total % dp == 0:
+                yield {"tp": tp, "pp": pp, "cp": 1, "dp": dp, "ep": _usual_experts(shape, dp * tp, domain)}
+
+
+def _usual_experts(shape: Shape, ranks: int, domain: int) -> int:
+    """Return the usual expert parallelism: as many experts apart as a host has GPUs."""
+    if not shape.moe:
+        return 1
+    return max(d for d in divisors(shape.moe.experts) if d <= domain and ranks % d == 0)
+
+
+def virtual_of(row: PublishedRow, facts: Mapping[str, Any], shape: Shape | LayerList, pp: int) -> int:
+    """Return the chunks per rank: from the notes, or the deepest interleaving that divides the layers."""
+    if pp == 1 or not isinstance(shape, Shape):
+        return 1
+    notes = row.text("notes")
+    for pattern in (r"\bVP\s*=?\s*(\d+)", r"interleave\s*=\s*(\d+)", r"virtual\w*\s*=\s*(\d+)", r"interleaved (\d+)\b"):
+        if found := re.search(pattern, notes):
+            return max(1, min(int(found.group(1)), (shape.layers + 2) // pp))
+    if (found := re.search(r"(\d+) layers? per virtual stage", notes)) and int(found.group(1)):
+        return max(1, shape.layers // pp // int(found.group(1)))
+    wanted = facts.get("virtual")
+    if isinstance(wanted, int):
+        return max(1, min(wanted, shape.layers // pp))
+    if wanted == "deepest":
+        return _deepest(shape.layers, pp)
+    interleaved = re.search(r"interleav", notes, re.IGNORECASE) and not re.search(r"no interleav", notes, re.IGNORECASE)
+    return 2 if interleaved and shape.layers // pp >= 2 else 1
+
+
+def _deepest(layers: int, pp: int) -> int:
+    for count in (layers, layers + 2):
+        if count % pp == 0:
+            return count // pp
+    return 1
+
+
+def batch_of(
+    row: PublishedRow, facts: Mapping[str, Any], split: Mapping[str, int], sequence: int
+) -> tuple[dict[str, int], str]:
+    """Return global and micro batch, and a remark where the global one was assumed."""
+    dp, pp = split["dp"], split["pp"]
+    micro, total = row.whole("micro_batch"), stated_total(row, sequence, dp)
+    rule, remark = facts.get("micro"), ""
+    if rule == "local" and micro:
+        return {"global": total or micro * dp, "micro": 1 if pp > 1 else micro}, ""
+    if total is None and micro:
+        total = micro * dp * (4 * pp if pp > 1 else 1)
+    if total is None:
+        if not re.match(r"tokens|mfu|hfu|model_|hw_|tflops|samples|seq|images", row.text("metric").lower()):
+            raise DescriptionError("neither global nor micro batch is published")
+        total = max(round(USUAL_TOKENS / sequence / dp), 4 if pp == 1 and sequence <= 4096 else 1) * dp
+        remark = f"batch not published: {total} sequences of {sequence} assumed"
+    share = max(total // dp, 1)
+    if not micro or (micro > share and share >= 1):
+        wanted = share if rule == "whole" or (micro and micro > share) else _usual_micro(rule, pp)
+        micro = max(d for d in divisors(share) if d <= max(wanted, 1))
+    return {"global": total, "micro": micro}, remark
+
+
+def stated_total(row: PublishedRow, sequence: int, dp: int) -> int | None:
+    """Return the global batch in sequences; a batch in tokens is divided by the sequence and fitted to the replicas."""
+    text = row.text("global_batch")
+    total = row.whole("global_batch")
+    if not total or total < 1:
+        return None
+    if not counts_tokens(text) and total < 2**20:
+        return total
+    tokens = number_in(text, binary=True) or float(total)
+    return max(round(tokens / sequence / dp), 1) * dp
+
+
+def _usual_micro(rule: Any, pp: int) -> int:
+    if isinstance(rule, Mapping):
+        return int(rule.get("pipeline", 1) if pp > 1 else rule.get("otherwise", 4))
+    return int(rule) if isinstance(rule, int) else (1 if pp > 1 else 4)

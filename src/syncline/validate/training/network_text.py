@@ -1,0 +1,168 @@
+"""What a row's free text says of the network: rates with their unit, of a GPU, a port or a host, or a question.
+
+    read_network("50 GB/s per GPU", host)          # 400 Gb/s a GPU
+    read_network("8x HDR 200Gb/s", host)           # eight ports of 200 Gb/s a host
+    read_network("504 GB/s GPU-PCIe", host)        # not the network: no rate
+    read_network("100GbE InfiniBand", host)        # two networks in one name: asked for
+
+GB and Gb differ by eight, so the case of the letter counts. A bare rate is that of a port or a host only where the
+host's usual ports say which; otherwise the reading is a question, and nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from syncline.fabric.catalog import HostModel
+
+#: Gb/s of one port.
+_NAMES = {"NDR200": 200.0, "NDR": 400.0, "HDR100": 100.0, "HDR": 200.0, "EDR": 100.0, "FDR": 56.0, "XDR": 800.0,
+          "OMNI-PATH": 100.0, "OMNIPATH": 100.0, "OPA": 100.0, "SLINGSHOT-11": 200.0, "SLINGSHOT 11": 200.0,
+          "SLINGSHOT-10": 100.0, "SLINGSHOT": 200.0}  # fmt: skip
+_UNIT = (
+    r"[KMGTkmgt](?:[Bb]it|[Bb]yte)?s?(?:[Bb])?(?:/s(?:ec)?|/S(?:ec)?|ps|PS)"
+    r"|[Gg][Bb]E|GE\b|G\b(?=\s*(?:Eth|IB|Inf|RoCE))"
+)
+_RATE = re.compile(
+    rf"(?:(?P<count>\d{{1,3}})\s*[x×]\s*(?P<between>[^,;:]*?))?(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>{_UNIT})"
+)
+_NAMED = re.compile(
+    r"(?:(?P<count>\d{1,3})\s*[x×]\s*(?:\w[\w-]*\s+){0,3}?)?(?<![A-Z])(?P<name>"
+    + "|".join(sorted(map(re.escape, _NAMES), key=len, reverse=True))
+    + r")(?![A-Z0-9])",
+    re.IGNORECASE,
+)
+_OF_GPU = re.compile(r"(?:\bper|/|\ba|\beach)\s*(?:GPU|device|chip|accelerator|rank)\b", re.IGNORECASE)
+_OF_PORT = re.compile(r"(?:\bper|/|\ba|\beach)\s*(?:NIC|port|rail|HCA|adapter|card|link)\b", re.IGNORECASE)
+_OF_HOST = re.compile(
+    r"node-?\s?(?:to-?)?node|inter-?node|inter-?host|\b(?:per|a)\s+(?:node|host|server|instance|VM|machine|DGX|HGX)",
+    re.IGNORECASE,
+)
+_ELSEWHERE = re.compile(r"PCI-?e|NVLink|NVSwitch|xGMI|Infinity Fabric|\bHBM|memory|\bdisk|\bSSD", re.IGNORECASE)
+_NETWORK = re.compile(
+    r"\bIB\b|InfiniBand|RoCE|Ethernet|\bEFA\b|\bNICs?\b|ConnectX|\bCX-?\d|BlueField|RDMA|Omni-?Path|Slingshot|\bHDR|\bNDR",
+    re.IGNORECASE,
+)
+_OTHER_USE = re.compile(r"\b(?:storage|management|mgmt|frontend|front-end|boot)\b", re.IGNORECASE)
+_COMPUTE = re.compile(r"\bcompute\b", re.IGNORECASE)
+_SCALE = {"k": 1e-6, "m": 1e-3, "g": 1.0, "t": 1e3}
+ASK = 'write it as "400 Gb/s per GPU", "8x 400 Gb/s" or "3200 Gb/s per host", or give `network:` in a --systems file'
+
+
+@dataclass(frozen=True)
+class NetworkReading:
+    """What a text says of the network: the share of one GPU, in words, or what must be asked."""
+
+    gpu_Bps: float | None = None
+    words: str = ""
+    question: str = ""
+
+
+@dataclass(frozen=True)
+class _Mention:
+    """One rate of a text: Gb/s as counted by `of` (gpu, port, host, or nothing said)."""
+
+    gbps: float
+    of: str
+    text: str
+    question: str = ""
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        return ("", "port", "host", "gpu").index(self.of), self.gbps
+
+
+def read_network(text: str, host: HostModel, port_gbps: float | None) -> NetworkReading:
+    """Return the network share of one GPU that a text states; `port_gbps` is the rate of the host's usual ports."""
+    mentions, passed = _mentions(text)
+    if not mentions:
+        return NetworkReading(words="".join(f'"{one}" is not the network' for one in passed[:1]))
+    # What says whose rate it is counts before what does not; of equals the largest is the compute network.
+    best = max(mentions, key=lambda mention: mention.rank)
+    if best.question:
+        return NetworkReading(question=f'"{best.text}" {best.question}; {ASK}')
+    return _share(best, host, port_gbps)
+
+
+def _mentions(text: str) -> tuple[list[_Mention], list[str]]:
+    """Return the rates of the network in a text, and the rates of something else."""
+    found: list[_Mention] = []
+    passed: list[str] = []
+    for clause in re.split(r"[,;\n]|\s\+\s|\s-\s", text):
+        if _OTHER_USE.search(clause) and not _COMPUTE.search(clause):
+            continue
+        rates = list(_RATE.finditer(clause))
+        for number, rate in enumerate(rates):
+            end = rates[number + 1].start() if number + 1 < len(rates) else len(clause)
+            if _is_elsewhere(clause, rate, clause[rate.end() : end]):
+                passed.append(clause.strip())
+            else:
+                found.append(_of_rate(clause, rate, clause[rate.end() : end]))
+        if not rates and (name := _NAMED.search(clause)) and not _ELSEWHERE.search(clause[name.end() :]):
+            found.append(_of_name(clause, name))
+    return [one for one in found if one.gbps > 0], passed
+
+
+def _is_elsewhere(clause: str, rate: re.Match[str], after: str) -> bool:
+    """Say whether a rate is that of PCIe, NVLink or memory: by the words after it, else by those before it."""
+    if _NETWORK.search(after) and not _ELSEWHERE.search(after):
+        return False
+    if _ELSEWHERE.search(after):
+        return True
+    before = clause[: rate.start()]
+    nearest = max((m.start() for m in _NETWORK.finditer(before)), default=-1)
+    return max((m.start() for m in _ELSEWHERE.finditer(before)), default=-2) > nearest or (
+        "PCI" in before and before.rstrip().endswith(":")
+    )
+
+
+def _of_rate(clause: str, rate: re.Match[str], after: str) -> _Mention:
+    gbps, question = _in_gbps(float(rate["number"]), rate["unit"])
+    if re.search(r"bi-?dir", after, re.IGNORECASE):
+        gbps /= 2
+    if rate["unit"].endswith("E") and re.search(r"InfiniBand|\bIB\b", clause, re.IGNORECASE):
+        question = "names Ethernet and InfiniBand in one and says neither port nor host"
+    shown = clause.strip()
+    if _OF_GPU.search(after):
+        return _Mention(gbps, "gpu", shown, question)
+    if rate["count"]:
+        return _Mention(int(rate["count"]) * gbps, "host", shown, question)
+    if _OF_HOST.search(clause):
+        return _Mention(gbps, "host", shown, question)
+    return _Mention(gbps, "port" if _OF_PORT.search(after) else "", shown, question)
+
+
+def _of_name(clause: str, name: re.Match[str]) -> _Mention:
+    gbps = _NAMES[name["name"].upper()]
+    if name["count"]:
+        return _Mention(int(name["count"]) * gbps, "host", clause.strip())
+    return _Mention(gbps, "gpu" if _OF_GPU.search(clause) else "port", clause.strip())
+
+
+def _in_gbps(number: float, unit: str) -> tuple[float, str]:
+    """Return Gb/s, and a question where the unit may be bits or bytes."""
+    scale = _SCALE[unit[0].lower()]
+    letter = next((c for c in unit[1:] if c in "Bb"), "b")
+    if unit.endswith(("E", "e")) or (letter == "b" and not (unit.islower() and "/" in unit and "bit" not in unit)):
+        return number * scale, ""
+    if letter == "B" and not unit.isupper():
+        return number * scale * 8, ""
+    return number * scale, f'may mean bits or bytes ("{unit}": Gb/s and GB/s differ by eight)'
+
+
+def _share(best: _Mention, host: HostModel, port_gbps: float | None) -> NetworkReading:
+    gbps, gpus, ports = best.gbps, host.num_gpus, max(host.num_ports, 1)
+    quoted = f'"{best.text}" read as '
+    if best.of == "gpu":
+        return NetworkReading(gbps * 1e9 / 8, f"{quoted}{gbps:g} Gb/s a GPU")
+    if best.of == "host":
+        return NetworkReading(gbps * 1e9 / 8 / gpus, f"{quoted}{gbps:g} Gb/s a host of {gpus} GPUs")
+    if best.of == "port" or gbps == port_gbps:
+        words = f"{quoted}{gbps:g} Gb/s a port, {ports} ports a host as {host.name} has"
+        return NetworkReading(gbps * ports * 1e9 / 8 / gpus, words)
+    if port_gbps and gbps == port_gbps * ports:
+        return NetworkReading(gbps * 1e9 / 8 / gpus, f"{quoted}{gbps:g} Gb/s a host, what {host.name} has in all")
+    return NetworkReading(
+        question=f'"{best.text}" does not say whether {gbps:g} Gb/s is of a GPU, a port or a host; {ASK}'
+    )

@@ -1,0 +1,155 @@
+"""Published runs ready to be compared: each with its job as a case, and its step time by its source's convention."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from syncline.errors import DescriptionError, SynclineError
+from syncline.sim.step.build import build_case
+from syncline.sim.step.case import Case, stack
+from syncline.sim.step.constants import Constants
+from syncline.sim.step.cost import step_cost
+from syncline.sim.step.layers_cost import layers_cost
+from syncline.validate.training.convert import convention_of, step_seconds
+from syncline.validate.training.read import Described, describe
+from syncline.validate.training.rows import PublishedRow, Run, runs_of
+from syncline.validate.training.systems import Entry
+from syncline.workload.layer_list import LayerList
+from syncline.workload.parallel import check_split
+from syncline.workload.shape import Shape
+from syncline.workload.software import facts_of
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """One run that can be predicted: `rows` are those of its metrics that convert, the scored one first."""
+
+    run: Run
+    described: Described
+    case: Case | None  # None: the model is a list of layers, priced apart
+    rows: tuple[tuple[PublishedRow, float], ...]
+
+    @property
+    def measured_s(self) -> float:
+        return self.rows[0][1]
+
+    @property
+    def source(self) -> str:
+        return family(self.run.source)
+
+    @property
+    def has_experts(self) -> bool:
+        model = self.described.job.model
+        return isinstance(model, Shape) and model.moe is not None
+
+    @property
+    def tokens_per_gpu(self) -> float:
+        """Tokens (samples where the model has none) of one step and GPU."""
+        batch = self.described.job.batch
+        per_sample = batch.sequence if self.case is not None else 1
+        return batch.global_ * per_sample / self.described.num_gpus
+
+    @property
+    def recalled(self) -> bool:
+        """Whether cells that matter (shape, layout) were recalled rather than read: never fitted to."""
+        return self.run.best.recalled
+
+    @property
+    def assumed(self) -> bool:
+        """Whether shape, layout, batch or rates had to be assumed: predicted, but never fitted to."""
+        return any(re.search(r"not published|assumed", remark) for remark in self.described.remarks)
+
+
+@dataclass(frozen=True)
+class Unmodelled:
+    """A row that is not predicted, and why."""
+
+    row: PublishedRow
+    reason: str
+
+
+def family(source: str) -> str:
+    """Return which publication a source belongs to: its name without table, commit and page."""
+    name = re.split(r" @|: | \(| p\d| Table| via ", source)[0].strip()
+    return name if len(name) > 3 else source
+
+
+def observe(rows: Sequence[PublishedRow], entries: Sequence[Entry]) -> tuple[list[Observed], list[Unmodelled]]:
+    """Return the runs that can be predicted, and the rows that cannot with the reason."""
+    seen: list[Observed] = []
+    lost: list[Unmodelled] = []
+    for run in runs_of(rows):
+        try:
+            described = describe(run.best, entries)
+            case = case_of_run(described)
+        except (SynclineError, ValueError, ArithmeticError) as error:
+            lost += [Unmodelled(row, reason_of(error)) for row in run.rows]
+            continue
+        kept: list[tuple[PublishedRow, float]] = []
+        for row in run.rows:
+            try:
+                kept.append((row, _seconds(row, described)))
+            except (SynclineError, ValueError, ArithmeticError) as error:
+                lost.append(Unmodelled(row, reason_of(error)))
+        if kept:
+            seen.append(Observed(run, described, case, tuple(kept)))
+    return seen, lost
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a row cannot be predicted, without a full stop; a hostile number is named, not passed on."""
+    text = error.message if isinstance(error, SynclineError) else f"its numbers cannot be used: {error}"
+    return text.rstrip(".") or "its numbers cannot be used"
+
+
+def case_of_run(described: Described) -> Case | None:
+    """Return the case of a run, None where its model is a list of layers; raise where it cannot be split or priced."""
+    job = described.job
+    if isinstance(job.model, LayerList):
+        layers_cost(job, described.machine, Constants(), 2.0)
+        return None
+    check_split(job.model, job.parallel)
+    case = build_case(job, described.machine)
+    if not np.isfinite(step_cost(case, Constants()).total):
+        raise DescriptionError("its numbers give no finite step time")
+    return case
+
+
+def _seconds(row: PublishedRow, d: Described) -> float:
+    convention = convention_of(row.text("metric"), d.convention, d.job)
+    seconds = step_seconds(row.text("metric"), row.value, d.job, d.num_gpus, convention, d.peak_flops, d.params)
+    if not 1e-9 < seconds < 1e9:
+        raise DescriptionError(f"a step of {seconds:.3g} s is not one that was measured")
+    return seconds
+
+
+def stacked(runs: Sequence[Observed]) -> Case:
+    """Return all cases as one; every run must have one."""
+    return stack([run.case for run in runs if run.case is not None])
+
+
+def predictions(runs: Sequence[Observed], constants: Constants) -> Floats:
+    """Return the predicted step times of runs, models that are lists of layers among them."""
+    out = np.empty(len(runs))
+    cases = np.array([run.case is not None for run in runs], dtype=bool)
+    if cases.any():
+        out[cases] = predicted_s(stacked(runs), constants)
+    for number, run in enumerate(runs):
+        if run.case is not None:
+            continue
+        described = run.described
+        facts = facts_of(described.job)
+        out[number] = layers_cost(described.job, described.machine, constants, facts.gradient_bytes).total
+    return out
+
+
+def predicted_s(case: Case, constants: Constants) -> Floats:
+    """Return the predicted step times of a stacked case."""
+    return np.asarray(step_cost(case, constants).total, dtype=np.float64)

@@ -1,0 +1,1 @@
+"""Many hosts on one page."""

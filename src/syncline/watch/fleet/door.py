@@ -1,0 +1,179 @@
+"""The door for frames of others: what another agent says is read with bounds, and becomes this program's own types.
+
+A field that this version does not know is left out (a newer agent may send it); a field that is missing, too large or
+of the wrong kind makes the frame one that is refused, with a sentence that says what was wrong with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from syncline.watch.foreign import MAX_RANK, Count, Foreign, MAX_RATE_Bps, Moment, Rank, Rate, Seconds, Text
+from syncline.watch.job import CollectiveStat, JobState, RankStat, StepStat
+from syncline.watch.links import LOAD_COLUMNS, Floats, LinkLoad, LinkTable
+
+MAX_LINKS = 200_000
+MAX_ALERTS = 200
+
+SEVERITIES = ("ok", "warning", "critical", "unknown")
+
+
+def _severity(value: object) -> object:
+    return value if value in SEVERITIES else "unknown"
+
+
+Sparse = Annotated[tuple[tuple[Annotated[int, Field(ge=0, lt=MAX_LINKS)], Moment], ...], Field(max_length=MAX_LINKS)]
+
+
+class ForeignAlert(Foreign):
+    """An alert of another agent; a severity that this version does not know is `unknown`, never shown as sent."""
+
+    rule: Text
+    place: Text
+    severity: Annotated[Literal["ok", "warning", "critical", "unknown"], BeforeValidator(_severity)] = "unknown"
+    observed: Text = ""
+    expected: Text = ""
+    evidence: Annotated[tuple[Text, ...], Field(max_length=50)] = ()
+    meaning: Annotated[str, Field(max_length=2000)] = ""
+    fix: Annotated[str, Field(max_length=2000)] = ""
+    reference: Text = ""
+    confidence: Annotated[float, Field(ge=0, le=1)] = 1.0
+    cost_usd_per_day: Moment | None = None
+    cost_usd_per_hour: Moment | None = None
+    since_s: Moment | None = None
+    cause: Text = ""
+
+
+class ForeignHealth(Foreign):
+    """Of an agent's own state only its host's name is used."""
+
+    host: Text = ""
+
+
+class _Collective(Foreign):
+    key: Text
+    name: Text
+    size_bytes: Count
+    num: Count
+    p50_s: Seconds
+    p99_s: Seconds
+    transfer_s: Seconds
+    recent_s: Seconds
+    predicted_s: Seconds | None = None
+    num_slow: Count = 0
+
+
+class _Step(Foreign):
+    step: Annotated[int, Field(ge=-1, lt=1 << 53)]
+    end_s: Moment
+    step_s: Seconds
+    compute_s: Seconds
+    exposed_s: Seconds
+    num_ranks: Annotated[int, Field(ge=0, le=MAX_RANK)]
+
+
+class _RankRow(Foreign):
+    rank: Rank
+    lateness_s: Moment
+    compute_s: Seconds
+    late_now_s: Moment = 0.0
+
+
+class ForeignJob(Foreign):
+    """The job as one agent sees it."""
+
+    collectives: Annotated[tuple[_Collective, ...], Field(max_length=512)] = ()
+    steps: Annotated[tuple[_Step, ...], Field(max_length=1000)] = ()
+    ranks: Annotated[tuple[_RankRow, ...], Field(max_length=8192)] = ()
+    pairs_Bps: Annotated[tuple[Annotated[tuple[Rate, ...], Field(max_length=256)], ...], Field(max_length=256)] = ()
+    ranks_per_cell: Annotated[int, Field(ge=1, le=MAX_RANK)] = 1
+
+    def state(self) -> JobState:
+        """Return it as a state of our own; a matrix that is not square is no matrix."""
+        size = len(self.pairs_Bps)
+        square = all(len(row) == size for row in self.pairs_Bps)
+        return JobState(
+            tuple(CollectiveStat(**dict(row)) for row in self.collectives),
+            tuple(StepStat(**dict(row)) for row in self.steps),
+            tuple(RankStat(**dict(row)) for row in self.ranks),
+            np.array(self.pairs_Bps if square else (), np.float64).reshape((size, size) if square else (0, 0)),
+            self.ranks_per_cell,
+        )
+
+
+class ForeignFrame(Foreign):
+    """The newest frame of another agent, as `/api/frame` gives it."""
+
+    wall_s: Moment
+    num_links: Annotated[int, Field(ge=0, le=MAX_LINKS)]
+    layout: int
+    rate_Bps: Annotated[str, Field(max_length=8 * MAX_LINKS)]
+    peak_Bps: Annotated[str, Field(max_length=8 * MAX_LINKS)]
+    saturated: Sparse = ()
+    bursts: Sparse = ()
+    drops_per_s: Sparse = ()
+    errors_per_s: Sparse = ()
+    pauses_per_s: Sparse = ()
+    backlog_bytes: Sparse = ()
+    up: Sparse = ()
+    health: ForeignHealth = ForeignHealth()
+    job: ForeignJob = ForeignJob()
+    alerts: Annotated[tuple[ForeignAlert, ...], Field(max_length=1000)] = ()
+
+    def load(self) -> LinkLoad:
+        """Return its columns; a ValueError names the one that does not fit the number of links."""
+        return LinkLoad(**{name: self._column(name) for name in LOAD_COLUMNS})
+
+    def _column(self, name: str) -> Floats:
+        value = getattr(self, name)
+        if isinstance(value, str):
+            return _dense(name, value, self.num_links)
+        full = np.full(self.num_links, 1.0 if name == "up" else 0.0)
+        for index, number in value:
+            if index >= self.num_links:
+                raise ValueError(f"{name} speaks of link {index} of {self.num_links}")
+            full[index] = number
+        return full
+
+
+class ForeignLayout(Foreign):
+    """The links of another agent, as `/api/layout` gives them."""
+
+    version: int
+    names: Annotated[list[Text], Field(max_length=MAX_LINKS)]
+    devices: Annotated[list[Text], Field(max_length=MAX_LINKS)]
+    capacity_Bps: Annotated[list[Rate | None], Field(max_length=MAX_LINKS)]
+    rail: Annotated[list[Annotated[int, Field(ge=-1, lt=1 << 20)]], Field(max_length=MAX_LINKS)]
+    src: Annotated[list[Text], Field(max_length=MAX_LINKS)]
+    dst: Annotated[list[Text], Field(max_length=MAX_LINKS)]
+
+    def table(self) -> LinkTable:
+        """Return it as a table of our own; a ValueError where its columns differ in length."""
+        columns = (self.names, self.devices, self.capacity_Bps, self.rail, self.src, self.dst)
+        if len({len(column) for column in columns}) > 1:
+            raise ValueError(f"columns of the layout have {sorted({len(c) for c in columns})} rows")
+        return LinkTable(
+            tuple(self.names),
+            tuple(self.devices),
+            ("tx",) * len(self.names),
+            np.array([np.nan if c is None else c for c in self.capacity_Bps], np.float64),
+            np.array(self.rail, np.int64),
+            tuple(self.src),
+            tuple(self.dst),
+            self.version,
+        )
+
+
+def _dense(name: str, text: str, num_links: int) -> Floats:
+    try:
+        values = np.frombuffer(base64.b64decode(text, validate=True), "<f4").astype(np.float64)
+    except (binascii.Error, ValueError):
+        raise ValueError(f"{name} is not a column of numbers") from None
+    if len(values) != num_links:
+        raise ValueError(f"{name} has {len(values)} numbers for {num_links} links")
+    return np.where((values >= 0) & (values <= MAX_RATE_Bps), values, np.nan)

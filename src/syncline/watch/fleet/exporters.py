@@ -1,0 +1,208 @@
+"""Hosts without an agent of ours: links, rails and GPUs out of node_exporter and DCGM exporter, under the same rules.
+
+rail         the place of a NIC among the fastest NICs of its host, where every host has as many
+capacity     what the interface negotiated; NVLink's is not in DCGM's counters, so it is not known
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from syncline.watch.fleet.fleet import Alert, HostFrame
+from syncline.watch.frame import Frame
+from syncline.watch.links import LinkLoad, LinkTable
+from syncline.watch.rules.engine import RuleEngine
+
+OVER = "[1m]"
+_NOT_A_NIC = "lo|docker.*|veth.*|virbr.*|br-.*|ifb.*|dummy.*|tun.*|tap.*|cali.*|cni.*|flannel.*|bond.*|kube.*"
+_NET = f'{{device!~"{_NOT_A_NIC}"}}'
+EXPORTER_QUERIES: dict[str, str] = {
+    "net.tx": f"rate(node_network_transmit_bytes_total{_NET}{OVER})",
+    "net.rx": f"rate(node_network_receive_bytes_total{_NET}{OVER})",
+    "net.capacity": f"node_network_speed_bytes{_NET}",
+    "net.up": f"node_network_up{_NET}",
+    "net.tx_drops": f"rate(node_network_transmit_drop_total{_NET}{OVER})",
+    "net.rx_drops": f"rate(node_network_receive_drop_total{_NET}{OVER})",
+    "net.tx_errors": f"rate(node_network_transmit_errs_total{_NET}{OVER})",
+    "net.rx_errors": f"rate(node_network_receive_errs_total{_NET}{OVER})",
+    "ib.tx": f"rate(node_infiniband_port_data_transmitted_bytes_total{OVER})",
+    "ib.rx": f"rate(node_infiniband_port_data_received_bytes_total{OVER})",
+    "ib.capacity": "node_infiniband_rate_bytes_per_second",
+    "ib.up": "node_infiniband_state_id == bool 4",
+    "ib.tx_drops": f"rate(node_infiniband_port_discards_transmitted_total{OVER})",
+    "ib.rx_errors": f"rate(node_infiniband_port_errors_received_total{OVER})",
+    "gpu.tx": "DCGM_FI_PROF_NVLINK_TX_BYTES",
+    "gpu.rx": "DCGM_FI_PROF_NVLINK_RX_BYTES",
+    "gpu.use": "DCGM_FI_DEV_GPU_UTIL",
+    "gpu.celsius": "DCGM_FI_DEV_GPU_TEMP",
+    "gpu.watts": "DCGM_FI_DEV_POWER_USAGE",
+    "gpu.xid": "DCGM_FI_DEV_XID_ERRORS",
+}
+_LOADS = {"drops_per_s": "drops", "errors_per_s": "errors"}
+
+
+class Series(Protocol):
+    """One series with its newest value."""
+
+    value: tuple[float, float | None]
+
+    @property
+    def host(self) -> str: ...
+
+    def label(self, name: str) -> str: ...
+
+
+@dataclass(frozen=True, order=True)
+class _Port:
+    """One device of one host: `net` or `ib` or `gpu`, and what its exporter calls it."""
+
+    host: str
+    kind: str
+    device: str
+
+    @property
+    def name(self) -> str:
+        return f"gpu-{self.device}/nvlink" if self.kind == "gpu" else self.device
+
+
+Values = Mapping[str, Mapping[_Port, float]]
+
+
+class ExporterTable:
+    """Keeps the links of all hosts and the rules that look at them."""
+
+    def __init__(self) -> None:
+        self._table: LinkTable | None = None
+        self._ports: tuple[_Port, ...] = ()
+        self._engine = RuleEngine()
+        self._seq = 0
+
+    def frames(self, found: Mapping[str, Sequence[Series]], wall_s: float, mono_s: float) -> list[HostFrame]:
+        """Return one frame for all of these hosts, with the alerts of the rules and of the GPUs."""
+        values = _values(found)
+        ports = tuple(sorted({port for key in ("net.tx", "ib.tx", "gpu.tx") for port in values[key]}, key=_order))
+        gpus = sorted(values["gpu.use"], key=_order)
+        if not ports and not gpus:
+            return []
+        table = self._table_of(ports, values)
+        load = _load(ports, values)
+        self._seq += 1
+        frame = Frame(self._seq, wall_s, mono_s, 1.0, table, load)
+        self._engine.update(frame)
+        alerts = (*self._engine.alerts_json(), *_xids(values["gpu.xid"]))
+        hosts = len({port.host for port in (*ports, *gpus)})
+        title = f"{hosts} hosts by their exporters"
+        return [HostFrame(title, wall_s, table, load, alerts=alerts, gpus=tuple(_gpu(g, values) for g in gpus))]
+
+    def _table_of(self, ports: tuple[_Port, ...], values: Values) -> LinkTable:
+        capacity = [values[f"{p.kind}.capacity"].get(p, np.nan) if p.kind != "gpu" else np.nan for p in ports]
+        known = np.array([c if c and c > 0 else np.nan for c in capacity for _ in range(2)], np.float64)
+        old = self._table
+        if old is None or ports != self._ports or not np.array_equal(old.capacity_Bps, known, equal_nan=True):
+            rails = rails_of(ports, dict(zip(ports, capacity, strict=True)))
+            rows = [(port, direction) for port in ports for direction in ("tx", "rx")]
+            here = [f"{port.host}/{port.name}" for port, _ in rows]
+            away = [_beyond(port, rails.get(port, -1)) for port, _ in rows]
+            sends = [direction == "tx" for _, direction in rows]
+            self._ports = ports
+            self._table = LinkTable(
+                tuple(f"{name} {direction}" for name, (_, direction) in zip(here, rows, strict=True)),
+                tuple(here),
+                tuple(direction for _, direction in rows),
+                known,
+                np.array([rails.get(port, -1) for port, _ in rows], np.int64),
+                tuple(a if out else b for a, b, out in zip(here, away, sends, strict=True)),
+                tuple(b if out else a for a, b, out in zip(here, away, sends, strict=True)),
+                1 + (old.version if old else 0),
+            )
+        assert self._table is not None
+        return self._table
+
+
+def rails_of(ports: Sequence[_Port], capacity_Bps: Mapping[_Port, float]) -> dict[_Port, int]:
+    """Return each NIC's rail: its place among its host's fastest NICs, where all hosts have as many, two or more."""
+    nics: dict[str, list[_Port]] = defaultdict(list)
+    for port in ports:
+        if port.kind != "gpu" and capacity_Bps.get(port, 0.0) > 0:
+            nics[port.host].append(port)
+    fastest = {
+        host: [p for p in own if capacity_Bps[p] >= 0.99 * max(capacity_Bps[q] for q in own)]
+        for host, own in nics.items()
+    }
+    counts = Counter(len(own) for own in fastest.values())
+    usual, _ = counts.most_common(1)[0] if counts else (0, 0)
+    if usual < 2:
+        return {}
+    return {
+        port: rail for own in fastest.values() if len(own) == usual for rail, port in enumerate(sorted(own, key=_order))
+    }
+
+
+def _values(found: Mapping[str, Sequence[Series]]) -> dict[str, dict[_Port, float]]:
+    values: dict[str, dict[_Port, float]] = {}
+    for key, samples in found.items():
+        kind = key.partition(".")[0]
+        column = values[key] = {}
+        for sample in samples:
+            device = sample.label("gpu") if kind == "gpu" else sample.label("device")
+            part = sample.label("port") if kind == "ib" else ""
+            if sample.value[1] is not None and device:
+                column[_Port(sample.host, kind, f"{device}:{part}" if part else device)] = sample.value[1]
+    return values
+
+
+def _load(ports: Sequence[_Port], values: Values) -> LinkLoad:
+    rows = [(port, direction) for port in ports for direction in ("tx", "rx")]
+    empty: dict[_Port, float] = {}
+    columns: dict[str, Any] = dict(vars(LinkLoad.empty(len(rows))))
+    columns["rate_Bps"] = np.array([values[f"{p.kind}.{d}"].get(p, np.nan) for p, d in rows], np.float64)
+    columns["up"] = np.array([values.get(f"{p.kind}.up", empty).get(p, 1.0) for p, _ in rows], np.float64)
+    for column, word in _LOADS.items():
+        columns[column] = np.array([values.get(f"{p.kind}.{d}_{word}", empty).get(p, 0.0) for p, d in rows])
+    return LinkLoad(**columns)
+
+
+def _beyond(port: _Port, rail: int) -> str:
+    """Return what a device leads to as far as exporters know: its rail, the NVLink of its host, or the network."""
+    if port.kind == "gpu":
+        return f"{port.host}/nvswitch"
+    return f"rail-{rail}" if rail >= 0 else ""
+
+
+def _gpu(port: _Port, values: Values) -> dict[str, float | str | None]:
+    return {
+        "host": port.host,
+        "gpu": port.device,
+        "use": values["gpu.use"][port] / 100,
+        "celsius": values["gpu.celsius"].get(port),
+        "watts": values["gpu.watts"].get(port),
+    }
+
+
+def _xids(xids: Mapping[_Port, float]) -> list[Alert]:
+    return [
+        {
+            "rule": "gpu.xid",
+            "place": f"{port.host}/gpu-{port.device}",
+            "severity": "critical",
+            "observed": f"XID {code:.0f}",
+            "expected": "none",
+            "evidence": ["DCGM_FI_DEV_XID_ERRORS, the last one the driver told of"],
+            "meaning": "The driver reported a GPU error; 48, 63, 64, 79, 94 and 95 are the hardware's.",
+            "fix": "Look the number up in NVIDIA's XID catalogue; drain the host where it is the hardware's.",
+            "since_s": None,
+        }
+        for port, code in sorted(xids.items())
+        if code > 0
+    ]
+
+
+def _order(port: _Port) -> tuple[object, ...]:
+    numbers = re.split(r"(\d+)", port.device)
+    return (port.host, port.kind, tuple((int(p), "") if p.isdigit() else (-1, p) for p in numbers))

@@ -1,0 +1,219 @@
+"""Many hosts on one page: frames of other agents put side by side, each asked on its own, none of them waited for.
+
+An agent that is slow, gone, newer or hostile costs the others nothing: it has a task and a deadline of its own, what it
+says comes through `door`, and what goes wrong with it is a line at the foot of the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from syncline.watch.frame import Frame
+from syncline.watch.history import History
+from syncline.watch.job import CollectiveStat, JobState, RankStat, StepStat
+from syncline.watch.links import LOAD_COLUMNS, LinkLoad, LinkTable
+from syncline.watch.serve.hub import Hub
+
+STALE_S = 5.0
+DEADLINE_S = 3.0
+"""All that one answer may take, from the connection to its last byte."""
+MAX_ALERTS = 200
+MAX_GPUS = 4096
+Alert = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class HostFrame:
+    """What one host said last, in this program's own types."""
+
+    host: str
+    wall_s: float
+    table: LinkTable
+    load: LinkLoad
+    job: JobState = field(default_factory=JobState)
+    alerts: tuple[Alert, ...] = ()
+    gpus: tuple[dict[str, float | str | None], ...] = ()
+
+
+class Reader(Protocol):
+    """One origin of host frames. It may raise anything: whoever asks it contains that."""
+
+    name: str
+
+    async def read(self) -> list[HostFrame]: ...
+
+    async def close(self) -> None: ...
+
+
+class Fleet:
+    """Asks every reader once an interval and shows what answered as one frame."""
+
+    def __init__(
+        self,
+        readers: Sequence[Reader],
+        *,
+        every_s: float = 1.0,
+        history: History | None = None,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        self.hub = Hub()
+        self.history = history
+        self.every_s = every_s
+        self.deadline_s = deadline_s
+        self._readers = list(readers)
+        self._last: dict[str, tuple[float, list[HostFrame]]] = {}
+        self._problems: dict[str, str] = {}
+        self._seq = 0
+        self._table: LinkTable | None = None
+        self._tables: list[LinkTable] = []
+        self._known: set[tuple[str, str, str]] = set()
+
+    def run(self, stop: threading.Event) -> None:
+        """Ask until told to stop."""
+        asyncio.run(self._run(stop))
+
+    async def _run(self, stop: threading.Event) -> None:
+        asking = [asyncio.create_task(self._follow(reader)) for reader in self._readers]
+        try:
+            await asyncio.sleep(min(0.2, self.every_s))
+            while not stop.is_set():
+                self.tell()
+                until = time.monotonic() + self.every_s
+                while not stop.is_set() and time.monotonic() < until:
+                    await asyncio.sleep(min(0.1, max(0.0, until - time.monotonic())))
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+    async def _follow(self, reader: Reader) -> None:
+        try:
+            while True:
+                begun_s = time.monotonic()
+                await self.ask(reader)
+                await asyncio.sleep(max(0.05, self.every_s - (time.monotonic() - begun_s)))
+        finally:
+            await reader.close()
+
+    async def ask(self, reader: Reader) -> None:
+        """Ask one reader within its deadline; whatever goes wrong is its problem and nobody else's."""
+        try:
+            async with asyncio.timeout(self.deadline_s):
+                found = await reader.read()
+        except TimeoutError:
+            self._problems[reader.name] = f"no whole answer within {self.deadline_s:g} s"
+        except Exception as error:  # whatever a stranger can make happen
+            self._problems[reader.name] = f"{type(error).__name__}: {error}"[:300]
+        else:
+            self._last[reader.name] = (time.monotonic(), found)
+            self._problems[reader.name] = ""
+
+    def tell(self) -> Frame | None:
+        """Put the newest frames of all side by side and publish them; None as long as there is nothing to say."""
+        now_s = time.monotonic()
+        parts = [
+            part for _, (seen_s, found) in sorted(self._last.items()) if now_s - seen_s < STALE_S for part in found
+        ]
+        if not parts and not any(self._problems.values()):
+            return None
+        frame = self._joined(parts, now_s)
+        events = self._changes(frame)
+        if self.history is not None and parts:
+            self.history.add(frame, events)
+        self.hub.publish(frame, events)
+        return frame
+
+    def _joined(self, parts: list[HostFrame], now_s: float) -> Frame:
+        self._seq += 1
+        table = self._table_of([part.table for part in parts])
+        columns = {name: [getattr(part.load, name) for part in parts] for name in LOAD_COLUMNS}
+        load = LinkLoad(**{name: np.concatenate(of) if of else np.zeros(0) for name, of in columns.items()})
+        alerts = [_at_host(alert, part.host) for part in parts for alert in part.alerts[:MAX_ALERTS]]
+        problems = {name: problem for name, problem in self._problems.items() if problem}
+        gpus = [gpu for part in parts for gpu in part.gpus][:MAX_GPUS]
+        health = {"host": "", "num_hosts": len(parts), "problems": problems, **({"gpus": gpus} if gpus else {})}
+        wall_s = max((part.wall_s for part in parts), default=time.time())
+        alerts.sort(key=lambda a: (a["severity"] != "critical", a.get("since_s") or 0.0))
+        job = _joined_job([part.job for part in parts])
+        return Frame(self._seq, wall_s, now_s, self.every_s, table, load, job, tuple(alerts[:500]), health)
+
+    def _table_of(self, tables: list[LinkTable]) -> LinkTable:
+        """Return all links in one table; a new one only when a host's own table changed."""
+        same = len(tables) == len(self._tables) and all(a is b for a, b in zip(tables, self._tables, strict=True))
+        if self._table is None or not same:
+            self._table = LinkTable(
+                _unique([name for t in tables for name in t.names]),
+                tuple(device for t in tables for device in t.devices),
+                tuple(direction for t in tables for direction in t.directions),
+                np.concatenate([t.capacity_Bps for t in tables]) if tables else np.zeros(0),
+                np.concatenate([t.rail for t in tables]) if tables else np.zeros(0, np.int64),
+                tuple(src for t in tables for src in t.src),
+                tuple(dst for t in tables for dst in t.dst),
+                1 + (self._table.version if self._table else 0),
+            )
+            self._tables = tables
+        return self._table
+
+    def _changes(self, frame: Frame) -> list[dict[str, Any]]:
+        """Return which alerts came and went since the last frame, as the agents' own events were not seen here."""
+        now = {(str(a.get("host", "")), str(a["rule"]), str(a["place"])): a for a in frame.alerts}
+        raised = [{"event": "raised", "wall_s": frame.wall_s, "alert": dict(now[k])} for k in now.keys() - self._known]
+        cleared = [
+            {
+                "event": "cleared",
+                "wall_s": frame.wall_s,
+                "alert": {"rule": rule, "place": place, "host": host, "severity": ""},
+            }
+            for host, rule, place in self._known - now.keys()
+        ]
+        self._known = set(now)
+        return raised + cleared
+
+
+def _at_host(alert: Alert, host: str) -> Alert:
+    place = str(alert["place"])
+    # Ranks, steps and rails are the job's; what is only the host's own is told with its name.
+    shown = f"{host}: {place}" if place == "host" and host else place
+    return {**alert, "place": shown, "host": host}
+
+
+def _unique(names: list[str]) -> tuple[str, ...]:
+    """Return names without a repeat: two agents may watch the same link."""
+    seen: dict[str, int] = {}
+    result = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        result.append(name if seen[name] == 1 else f"{name} #{seen[name]}")
+    return tuple(result)
+
+
+def _joined_job(jobs: list[JobState]) -> JobState:
+    """Return one job of what the hosts tell: their collectives and steps by the slowest, their ranks together."""
+    collectives: dict[str, CollectiveStat] = {}
+    steps: dict[int, StepStat] = {}
+    ranks: dict[int, RankStat] = {}
+    size = max((len(job.pairs_Bps) for job in jobs), default=0)
+    pairs = np.zeros((size, size))
+    for job in jobs:
+        for stat in job.collectives:
+            if stat.key not in collectives or stat.p99_s > collectives[stat.key].p99_s:
+                collectives[stat.key] = stat
+        for step in job.steps:
+            if step.step not in steps or step.step_s > steps[step.step].step_s:
+                steps[step.step] = step
+        ranks.update({rank.rank: rank for rank in job.ranks})
+        pairs[: len(job.pairs_Bps), : len(job.pairs_Bps)] += job.pairs_Bps
+    return JobState(
+        tuple(sorted(collectives.values(), key=lambda c: -c.num * c.p50_s)),
+        tuple(steps[k] for k in sorted(steps)[-120:]),
+        tuple(ranks[k] for k in sorted(ranks)),
+        pairs,
+        max((job.ranks_per_cell for job in jobs), default=1),
+    )

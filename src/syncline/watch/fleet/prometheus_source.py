@@ -1,0 +1,176 @@
+"""What a Prometheus server has collected, as host frames: from agents of ours, or from node_exporter and DCGM alone."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from syncline.watch.fleet.exporters import EXPORTER_QUERIES, ExporterTable
+from syncline.watch.fleet.fleet import Alert, HostFrame
+from syncline.watch.fleet.web import Web
+from syncline.watch.foreign import Foreign, MAX_RATE_Bps, Text, admit
+from syncline.watch.links import LinkLoad, LinkTable
+
+MAX_SAMPLES = 400_000
+_PORT = re.compile(r":\d+$")
+
+
+def _number(value: object) -> object:
+    """Return a sample's value, which Prometheus sends as text; NaN and infinities are what is not known."""
+    try:
+        number = float(str(value))
+    except ValueError:
+        return value
+    return number if abs(number) <= MAX_RATE_Bps else None
+
+
+class Sample(Foreign):
+    """One series of an instant query with its newest value."""
+
+    metric: Annotated[dict[str, Text], Field(max_length=100)]
+    value: tuple[float, Annotated[float | None, BeforeValidator(_number)]]
+
+    @property
+    def host(self) -> str:
+        """The host a series is about: what DCGM says, else the scraped instance without its port."""
+        return self.metric.get("Hostname") or _PORT.sub("", self.metric.get("instance", ""))
+
+    def label(self, name: str) -> str:
+        return self.metric.get(name, "")
+
+
+class _Data(Foreign):
+    result: Annotated[list[Sample], Field(max_length=MAX_SAMPLES)]
+
+
+class Answer(Foreign):
+    """What `/api/v1/query` answers."""
+
+    status: Literal["success"]
+    data: _Data
+
+
+AGENT_QUERIES = {
+    "rate_Bps": "syncline_link_rate_bytes_per_second",
+    "capacity_Bps": "syncline_link_capacity_bytes_per_second",
+    "peak": "syncline_link_peak_ratio",
+    "up": "syncline_link_up",
+    "rail": "syncline_link_rail",
+    "drops": "syncline_link_drops_per_second",
+    "alerts": "syncline_alert_active > 0",
+    "firing": 'ALERTS{alertstate="firing"}',
+}
+
+
+class PrometheusReader:
+    """Reads links and alerts of every host that a Prometheus server scrapes; collectives and ranks are not in it.
+
+    Hosts with an agent of ours are shown as it sees them. All others are read from node_exporter and the DCGM exporter,
+    under the same rules. Alerts that Prometheus itself holds as firing are shown beside.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.name = url
+        self._web = Web(url)
+        self._tables: dict[str, LinkTable] = {}
+        self._exporters = ExporterTable()
+
+    async def read(self) -> list[HostFrame]:
+        """Return a frame for each host that Prometheus knows."""
+        queries = {**AGENT_QUERIES, **EXPORTER_QUERIES}
+        answers = await asyncio.gather(*(self._query(query) for query in queries.values()))
+        found = dict(zip(queries, answers, strict=True))
+        frames = self._of_agents(found)
+        known = {frame.host for frame in frames}
+        others = {key: [s for s in found[key] if s.host not in known] for key in EXPORTER_QUERIES}
+        frames += self._exporters.frames(others, time.time(), time.monotonic())
+        return frames + _of_prometheus(found["firing"])
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        await self._web.close()
+
+    async def _query(self, query: str) -> list[Sample]:
+        return admit(Answer, await self._web.get("/api/v1/query", {"query": query})).data.result
+
+    def _of_agents(self, found: Mapping[str, list[Sample]]) -> list[HostFrame]:
+        links: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+        for column in ("rate_Bps", "capacity_Bps", "peak", "up", "rail", "drops"):
+            for sample in found[column]:
+                if sample.label("link") and sample.value[1] is not None:
+                    links[sample.host][sample.label("link")][column] = sample.value[1]
+        alerts: dict[str, list[Alert]] = defaultdict(list)
+        for sample in found["alerts"]:
+            alerts[sample.host].append(_alert(sample))
+            _ = links[sample.host]
+        return [self._frame(host, rows, tuple(alerts[host])) for host, rows in sorted(links.items())]
+
+    def _frame(self, host: str, links: dict[str, dict[str, float]], alerts: tuple[Alert, ...]) -> HostFrame:
+        names = tuple(sorted(links))
+        capacity = _column(links, names, "capacity_Bps", np.nan)
+        table = self._tables.get(host)
+        if table is None or table.names != names or not np.array_equal(table.capacity_Bps, capacity, equal_nan=True):
+            ends = [name.partition(" -> ") for name in names]
+            rail = _column(links, names, "rail", -1.0).astype(np.int64)
+            src, dst = tuple(src for src, _, _ in ends), tuple(dst for _, _, dst in ends)
+            table = LinkTable(names, names, ("tx",) * len(names), capacity, rail, src, dst, time.monotonic_ns())
+            self._tables[host] = table
+        columns = vars(LinkLoad.empty(len(names))) | {
+            "rate_Bps": _column(links, names, "rate_Bps", np.nan),
+            "peak_Bps": _column(links, names, "peak", np.nan) * capacity,
+            "up": _column(links, names, "up", 1.0),
+            "drops_per_s": _column(links, names, "drops", 0.0),
+        }
+        return HostFrame(host, time.time(), table, LinkLoad(**columns), alerts=alerts)
+
+
+def _column(links: Mapping[str, Mapping[str, float]], names: tuple[str, ...], column: str, missing: float) -> Any:
+    return np.array([links[name].get(column, missing) for name in names], np.float64)
+
+
+def _alert(sample: Sample) -> Alert:
+    severity = sample.label("severity")
+    return {
+        "rule": sample.label("rule") or "unknown",
+        "place": sample.label("place") or sample.host,
+        "severity": severity if severity in ("ok", "warning", "critical") else "unknown",
+        "observed": "raised by the agent of this host",
+        "expected": "",
+        "evidence": ["syncline_alert_active in Prometheus"],
+        "meaning": "Prometheus keeps that an alert is up, not what it found.",
+        "fix": f"Open the page of {sample.host} for evidence and fix, or show the agent itself with --agent.",
+        "since_s": None,
+    }
+
+
+def _of_prometheus(firing: list[Sample]) -> list[HostFrame]:
+    """Return the alerts that Prometheus holds as firing, without those that only repeat ours."""
+    alerts: dict[str, list[Alert]] = defaultdict(list)
+    for sample in firing:
+        if sample.label("alertname").startswith("Syncline"):
+            continue
+        severity = {"critical": "critical", "page": "critical", "warning": "warning"}.get(sample.label("severity"))
+        place = sample.label("device") or sample.label("gpu") or sample.label("link")
+        alerts[sample.host].append({
+            "rule": f"prometheus.{sample.label('alertname')}",
+            "place": f"{sample.host}/{place}" if place else sample.host or "Prometheus",
+            "severity": severity or "unknown",
+            "observed": "firing in Prometheus",
+            "expected": "not firing",
+            "evidence": [f"{k}={v}" for k, v in sorted(sample.metric.items()) if not k.startswith("__")][:8],
+            "meaning": "A rule of this site's Prometheus says so.",
+            "fix": "Its annotations in Prometheus or Alertmanager say what to do.",
+            "since_s": None,
+        })  # fmt: skip
+    empty = LinkTable((), (), (), np.zeros(0), np.zeros(0, np.int64), (), (), 0)
+    return [
+        HostFrame(host, time.time(), empty, LinkLoad.empty(0), alerts=tuple(rows))
+        for host, rows in sorted(alerts.items())
+    ]

@@ -1,0 +1,42 @@
+"""Where a fleet's frames come from: other agents over HTTP (`prometheus_source` has the Prometheus server)."""
+
+from __future__ import annotations
+
+from syncline.watch.fleet.door import ForeignFrame, ForeignLayout
+from syncline.watch.fleet.fleet import HostFrame
+from syncline.watch.fleet.web import Web
+from syncline.watch.foreign import admit
+from syncline.watch.links import LinkTable
+from syncline.watch.serve.access import read_token
+
+
+class AgentReader:
+    """Reads the newest frame of one agent; its layout only when that changed."""
+
+    def __init__(self, url: str, token: str = "") -> None:
+        self.name = url
+        self._web = Web(url, token)
+        self._table: LinkTable | None = None
+
+    @classmethod
+    def of(cls, text: str) -> AgentReader:
+        """Return the reader of `URL` or `URL#TOKENFILE`."""
+        url, _, token_file = text.partition("#")
+        return cls(url, read_token(token_file) if token_file else "")
+
+    async def read(self) -> list[HostFrame]:
+        """Return the agent's frame with its links; nothing while it has none, or while they change."""
+        data = await self._web.get("/api/frame")
+        if data.strip() == b"null":
+            return []
+        frame = admit(ForeignFrame, data)
+        if self._table is None or self._table.version != frame.layout:
+            self._table = admit(ForeignLayout, await self._web.get("/api/layout")).table()
+        if self._table.version != frame.layout or len(self._table) != frame.num_links:
+            return []
+        alerts = tuple(alert.model_dump() for alert in frame.alerts)
+        return [HostFrame(frame.health.host, frame.wall_s, self._table, frame.load(), frame.job.state(), alerts)]
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        await self._web.close()

@@ -1,0 +1,141 @@
+"""The agent as Prometheus sees it: official client, base units, every name with a prefix of its own.
+
+A host may run node_exporter too: the same name twice, with other labels, would make sums count everything double.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from syncline.watch.counter import CounterBank
+from syncline.watch.frame import Frame
+from syncline.watch.metric import METRICS, Key
+from syncline.watch.serve.hub import Hub
+
+MAX_SERIES = 20_000
+"""Series of one family: a host that grows interfaces without end must not take Prometheus down."""
+
+
+class Watched(Protocol):
+    """What is exported: an agent, or something that answers like one."""
+
+    bank: CounterBank
+    gauges: dict[Key, float]
+    bursts_total: dict[str, int]
+    hub: Hub
+
+
+def registry(agent: Watched) -> CollectorRegistry:
+    """Return a registry that gives the agent's numbers as they are when asked."""
+    made = CollectorRegistry(auto_describe=False)
+    made.register(AgentCollector(agent))
+    return made
+
+
+class AgentCollector(Collector):
+    """Makes families of samples out of the agent's counters, gauges and newest frame."""
+
+    def __init__(self, agent: Watched) -> None:
+        self._agent = agent
+        self._num_left_out = 0
+
+    def collect(self) -> Iterable[Metric]:
+        """Give every family; counters first."""
+        self._num_left_out = 0
+        yield from self._raw(dict(self._agent.bank.totals()), CounterMetricFamily)
+        yield from self._raw(dict(self._agent.gauges), GaugeMetricFamily)
+        frame = self._agent.hub.frame
+        if frame is not None:
+            yield from self._links(frame)
+            yield from self._job(frame)
+            yield from self._alerts(frame)
+        left = GaugeMetricFamily("syncline_watch_series_left_out", "Series not exported because their family is full.")
+        left.add_metric([], self._num_left_out)
+        yield left
+
+    def _raw(
+        self, values: dict[Key, int] | dict[Key, float], make: type[CounterMetricFamily | GaugeMetricFamily]
+    ) -> Iterator[Metric]:
+        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+        for key, value in values.items():
+            metric = METRICS[key.metric]
+            if metric.is_counter != (make is CounterMetricFamily):
+                continue
+            labels = () if key.device == "host" else metric.labels
+            family = families.get(metric.name)
+            if family is None:
+                family = families[metric.name] = make(metric.exported, metric.help, labels=labels)
+            self._add(family, (key.device, key.part)[: len(labels)], float(value))
+        yield from families.values()
+
+    def _links(self, frame: Frame) -> Iterator[Metric]:
+        table, load = frame.table, frame.load
+        use = load.rate_Bps / table.capacity_Bps
+        columns = {
+            "syncline_link_rate_bytes_per_second": ("Mean rate since the last look.", load.rate_Bps),
+            "syncline_link_capacity_bytes_per_second": ("Rate the link should reach.", table.capacity_Bps),
+            "syncline_link_utilisation_ratio": ("Mean rate over capacity.", use),
+            "syncline_link_peak_ratio": (
+                "Highest short-window rate over capacity.",
+                load.peak_Bps / table.capacity_Bps,
+            ),
+            "syncline_link_saturated_ratio": ("Share of time above 95 % of capacity.", load.saturated),
+            "syncline_link_drops_per_second": ("Packets dropped.", load.drops_per_s),
+            "syncline_link_up": ("Whether the link can carry traffic.", load.up),
+            "syncline_link_rail": ("The rail of the link.", np.where(table.rail >= 0, table.rail, np.nan)),
+        }
+        for name, (text, column) in columns.items():
+            family = GaugeMetricFamily(name, text, labels=("link",))
+            for link, value in zip(table.names, column.tolist(), strict=True):
+                if not np.isnan(value):
+                    self._add(family, (link,), value)
+            yield family
+        bursts = CounterMetricFamily("syncline_link_microbursts", "Bursts above 95 % of capacity.", labels=("link",))
+        for link, count in list(self._agent.bursts_total.items()):
+            self._add(bursts, (link,), count)
+        yield bursts
+
+    def _job(self, frame: Frame) -> Iterator[Metric]:
+        took = GaugeMetricFamily(
+            "syncline_collective_seconds",
+            "Time of a collective over the last ten seconds.",
+            labels=("collective", "percentile"),
+        )
+        planned = GaugeMetricFamily("syncline_collective_expected_seconds", "Predicted time.", labels=("collective",))
+        for c in frame.job.collectives:
+            for percentile, value in (("50", c.p50_s), ("99", c.p99_s)):
+                self._add(took, (c.key, percentile), value)
+            if c.predicted_s is not None:
+                self._add(planned, (c.key,), c.predicted_s)
+        yield took
+        yield planned
+        for step in frame.job.steps[-1:]:
+            parts = GaugeMetricFamily("syncline_step_seconds", "The last step, by part.", labels=("part",))
+            for part in ("step", "compute", "exposed", "other"):
+                self._add(parts, (part,), getattr(step, f"{part}_s"))
+            yield parts
+
+    def _alerts(self, frame: Frame) -> Iterator[Metric]:
+        labels = ("rule", "severity", "place")
+        active = GaugeMetricFamily("syncline_alert_active", "An alert that is up: 1.", labels=labels)
+        for place in {tuple(str(alert[label]) for label in labels) for alert in frame.alerts}:
+            self._add(active, place, 1.0)
+        yield active
+        cpu = GaugeMetricFamily("syncline_watch_cpu_ratio", "Share of a core the agent used since the last look.")
+        cpu.add_metric([], float(frame.health.get("cpu_share", 0.0)))
+        yield cpu
+        seen = CounterMetricFamily("syncline_watch_frames", "Looks taken since the agent started.")
+        seen.add_metric([], frame.seq)
+        yield seen
+
+    def _add(self, family: CounterMetricFamily | GaugeMetricFamily, labels: tuple[str, ...], value: float) -> None:
+        if len(family.samples) >= MAX_SERIES:
+            self._num_left_out += 1
+            return
+        family.add_metric(labels, value)

@@ -1,0 +1,60 @@
+"""Releases: what a framework does from a date on, as data with sources (`data/releases.yaml`).
+
+    release_of("nemo", 2026, 2).cuda_graphs
+
+Entries of a framework follow each other; each states what changed, and the rest stays as the one before left it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+
+@dataclass(frozen=True)
+class Release:
+    """What software does unless a job says otherwise."""
+
+    attention: str = "unfused"
+    compiled: bool = False  # compiled, or fused by hand
+    tp_overlap: bool = False
+    dp_overlap: bool = False
+    cuda_graphs: bool = False  # they capture the routing of tokens
+    fused_casts: bool = False  # casts to fp8 ride on norms and activations
+    routing: float = 1.0  # host time of routing tokens, that of Megatron-Core in 2025 = 1
+    expert_passes: float = 8.0  # over a routed token's hidden vector: permute, pad, cast, scatter, combine
+    ep_exposed: float = 1.0  # of dispatch and combine that compute beside them does not hide, against 2025's
+
+
+@cache
+def releases() -> dict[str, tuple[tuple[int, Release], ...]]:
+    """Return each framework's releases by the month they hold from (year x 12 + month), oldest first."""
+    text = (files("syncline.workload") / "data" / "releases.yaml").read_text(encoding="utf-8")
+    known = {f.name for f in fields(Release)}
+    found: dict[str, list[tuple[int, Release]]] = {}
+    for entry in yaml.safe_load(text)["releases"]:
+        entry = dict(entry)
+        name, since = str(entry.pop("framework")), str(entry.pop("since"))
+        assert entry.pop("source"), f"{name} {since} has no source"
+        changed: dict[str, Any] = {key: value for key, value in entry.items() if key in known}
+        assert changed == entry, f"{name} {since}: unknown {set(entry) - known}"
+        mine = found.setdefault(name, [])
+        before = mine[-1][1] if mine else Release()
+        mine.append((_month(since), replace(before, **changed)))
+    return {name: tuple(mine) for name, mine in found.items()}
+
+
+def release_of(framework: str, year: int, month: int) -> Release:
+    """Return what a framework does in a month: its last release until then."""
+    at = year * 12 + month
+    earlier = [release for since, release in releases()[framework] if since <= at]
+    return earlier[-1] if earlier else Release()
+
+
+def _month(text: str) -> int:
+    year, _, month = text.partition("-")
+    return int(year) * 12 + int(month)

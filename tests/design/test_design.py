@@ -1,0 +1,120 @@
+"""Designs: choices that build, bounds that hold, a front that nothing beats, and reasons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from syncline.design.choice import FabricChoice, space
+from syncline.design.reasons import flips, millions, why_lost
+from syncline.design.resilience import remains
+from syncline.design.search import Designer, DesignPoint
+from syncline.errors import PlanError, SynclineError, UsageError
+from syncline.fabric import load
+from syncline.questions.design import DesignAnswer, design
+from syncline.workload.job import Job
+from syncline.workload.read_job import load_job
+
+JOB = {"model": "llama3-8b", "batch": {"global": 64, "sequence": 4096}}
+HOST = {"gpu": "H100", "gpus": 8, "nics": 8, "nic": "ConnectX-7", "link": "NDR"}
+
+
+@pytest.fixture(scope="module")
+def job() -> Job:
+    return load_job(JOB)
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> DesignAnswer:
+    state = tmp_path_factory.mktemp("design") / "state.json"
+    return design(JOB, gpus=64, links=("NDR",), state=state, checked=1)
+
+
+def test_the_front_is_beaten_by_none_and_every_choice_is_accounted_for(answer: DesignAnswer) -> None:
+    front, found = answer.front, answer.found
+    assert not any(a.beats(b) for a in front for b in front)
+    assert front[0].usd_per_token == min(point.usd_per_token for point in front)
+    counted = len(found.impossible) + sum(found.over.values()) + found.num_bounded + found.num_planned
+    assert counted >= found.num_choices  # alike labels are counted once among the impossible ones
+    assert all(point.after_one >= 0.5 for point in front)
+    assert answer.best.executed_s[0] == pytest.approx(answer.best.step_s[0], rel=0.1)
+
+
+def test_no_choice_that_was_bounded_away_would_have_won(job: Job, answer: DesignAnswer) -> None:
+    """Every choice planned without bounds: none beats a point of the front."""
+    designer = Designer([(job, 1.0)])
+    for choice in list(space(("dgx-h100",), (64,), ("NDR",)))[::5]:
+        try:
+            fabric = choice.build()
+        except SynclineError:
+            continue
+        pair = designer._priced(choice, found := designer.run(()))
+        assert pair is not None and found.num_choices == 0
+        designer._look(pair[0], fabric, found)
+        whole = found.points[0]
+        if whole.after_one >= 0.5:
+            assert not any(whole.beats(point) for point in answer.front), whole.choice.label
+
+
+def test_a_design_goes_on_from_its_state(job: Job, tmp_path: Path) -> None:
+    choices = list(space(("dgx-h100",), (64,), ("NDR",)))[:20]
+    first = Designer([(job, 1.0)], state=tmp_path / "state.json").run(choices)
+    again = Designer([(job, 1.0)], state=tmp_path / "state.json").run(choices)
+    assert first.num_planned > 0 and again.num_planned == 0
+    assert again.front() == first.front()
+    with pytest.raises(PlanError, match="holds a design for"):
+        Designer([(job, 2.0)], state=tmp_path / "state.json").run(choices)
+
+
+def test_resilience_by_hand() -> None:
+    rails = remains(load({"hosts": 16, "host": HOST, "network": {"topology": "rail-only", "link": "NDR"}}))
+    assert (rails.after_one, rails.after_two) == (7 / 8, 6 / 8)  # a leaf is one of eight rails
+    racks = {"topology": "leaf-spine", "link": "NDR", "hosts_per_leaf": 4, "spines": 4}
+    towers = remains(load({"hosts": 16, "host": HOST, "network": racks}))
+    assert towers.after_one == 3 / 4  # a leaf takes its 4 of 16 hosts along; a spine a quarter of the uplinks
+    assert towers.after_two == 1 / 2
+
+
+def test_cards_change_the_price_of_a_host() -> None:
+    four, eight = (
+        FabricChoice("dgx-h100", 8, "ConnectX-7", nics, "NDR", "rail-only", 1.0, "QM9700").described()
+        for nics in (4, 8)
+    )
+    assert eight["host"]["price_usd"] - four["host"]["price_usd"] == pytest.approx(4 * 1700)
+
+
+def _point(s_per_token: float, capital: float, optics: float = 0.0, switch: str = "QM9700") -> DesignPoint:
+    choice = FabricChoice("dgx-h100", 8, "ConnectX-7", 8, "NDR", "rail-only", 1.0, switch)
+    return DesignPoint(choice, 64, capital, 1e6, optics, capital / 3, 1e5, 4, 0.8, 0.6, "leaf", s_per_token)
+
+
+def test_reasons_say_what_money_buys_and_where_optics_flip_it() -> None:
+    cheap, fast = _point(1.00e-6, 10e6, optics=4e6), _point(0.98e-6, 12e6, switch="QM9790")
+    (bought,) = millions([cheap, fast])
+    assert bought.extra_usd == 2e6 and bought.faster == pytest.approx(0.02)
+    assert "a step 2.00% shorter, 20.00% dearer a year" in why_lost(cheap, fast)
+    (flip,) = flips([cheap, fast])
+    # cheap costs 10 + 4 (f - 1); fast 12 x 0.98: equal at f = 1.44
+    assert flip.factor == 1.5 and "QM9790" in flip.label
+    assert flips([replace(cheap, optics_usd=0.0), fast]) == []
+
+
+def test_what_cannot_be_asked_is_refused() -> None:
+    with pytest.raises(UsageError, match="needs a number of GPUs or a budget"):
+        design(JOB)
+    with pytest.raises(UsageError, match="--days needs --tokens"):
+        design(JOB, gpus=64, days=3)
+    with pytest.raises(UsageError, match="not at least two whole hosts"):
+        design(JOB, gpus=12)
+    with pytest.raises(PlanError, match="fabrics will do") as caught:
+        design(JOB, gpus=64, links=("NDR",), power_w=1000.0)
+    assert "break the power" in str(caught.value)
+
+
+def test_the_best_fabric_is_a_cluster_that_builds(answer: DesignAnswer) -> None:
+    assert load(answer.cluster()).num_gpus == 64
+    text = str(answer)
+    assert "lost by their bound" in text and "why not" in text
+    assert answer._repr_html_().count("<circle") == len(answer.front)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from syncline.diagnose.guard import MAX_LINE
+from syncline.diagnose.scan import MAX_CARRY, Scanner
+
+TEXTS = ("needle", "haystack", "NCCL WARN", "Xid (PCI", "eedl")
+
+
+def scan(blocks: list[bytes], texts: tuple[str, ...] = TEXTS) -> tuple[list[tuple[int, str, frozenset[str]]], int]:
+    found: list[tuple[int, str, frozenset[str]]] = []
+    scanner = Scanner(texts, lambda n, text, hits: found.append((n, text, frozenset(texts[i] for i in hits))))
+    scanner.scan(blocks)
+    return found, scanner.num_lines
+
+
+def naive(content: str) -> list[tuple[int, str, frozenset[str]]]:
+    lines = content.split("\n")
+    told = ((n, line, frozenset(t for t in TEXTS if t in line)) for n, line in enumerate(lines, start=1))
+    return [(n, line, hits) for n, line, hits in told if hits]
+
+
+def cut(data: bytes, sizes: list[int]) -> Iterator[bytes]:
+    at = 0
+    for size in sizes:
+        yield data[at : at + size]
+        at += size
+    yield data[at:]
+
+
+LINE = st.lists(st.sampled_from([*TEXTS, "", " ", "x", "é", "need", "le", "NCCL", "0"]), max_size=6).map("".join)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(LINE, max_size=20), st.lists(st.integers(1, 40), max_size=8))
+def test_the_fast_search_finds_what_a_plain_one_does(lines: list[str], sizes: list[int]) -> None:
+    content = "\n".join(lines)
+    found, num_lines = scan([b for b in cut(content.encode(), sizes) if b])
+    assert found == naive(content)
+    assert num_lines == len(content.split("\n")) - (not content or content.endswith("\n"))
+
+
+def test_random_bytes_do_not_disturb_it() -> None:
+    noise = random.Random(1).randbytes(300_000)
+    found, _ = scan([noise, b"\nhere is a needle\n", noise])
+    assert [text for _, text, hits in found if "needle" in hits] == ["here is a needle"]
+
+
+def test_a_line_without_end_is_searched_in_pieces_and_nothing_is_lost() -> None:
+    piece = b"x" * (MAX_CARRY // 2)
+    blocks = [piece, b"needle", piece, piece[:-3] + b"nee", b"dle", piece, b"haystack", piece, piece]
+    found, num_lines = scan(blocks)
+    assert [sorted(hits) for _, _, hits in found] == [["eedl", "needle"], ["eedl", "needle"], ["haystack"]]
+    assert {n for n, _, _ in found} == {1}
+    assert all(len(text) <= MAX_LINE for _, text, _ in found)
+    assert num_lines == 1
+
+
+def test_a_dropped_text_is_not_looked_for_again() -> None:
+    found: list[int] = []
+
+    def note(line: int, text: str, hits: object) -> None:
+        found.append(line)
+        scanner.drop(0)
+
+    scanner = Scanner(("needle",), note)
+    scanner.scan([b"needle\nneedle\n", b"needle\n"])
+    assert found == [1]
+
+
+def test_memory_stays_bounded_on_a_huge_line() -> None:
+    seen = 0
+
+    def blocks() -> Iterator[bytes]:
+        nonlocal seen
+        for _ in range(40):
+            seen += 1
+            yield b"z" * (1 << 20)
+
+    import tracemalloc
+
+    tracemalloc.start()
+    Scanner(("needle",), lambda *_: None).scan(blocks())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert seen == 40
+    assert peak < 16 << 20

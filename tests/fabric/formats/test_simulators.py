@@ -1,0 +1,120 @@
+"""Topologies of htsim, ns-3 and ASTRA-sim as clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from syncline.errors import DescriptionError
+from syncline.fabric import build
+from syncline.fabric.formats import import_fabric
+
+# As in Broadcom/csg-htsim, sim/datacenter/topologies.
+LEAF_SPINE = """Nodes 32
+Tiers 2
+Podsize 32
+
+Tier 0
+Downlink_speed_Gbps 100
+Radix_Down 8
+Radix_Up 2
+Downlink_Latency_ns 1000
+Switch_Latency_ns 0
+Oversubscribed 4
+
+Tier 1
+Downlink_speed_Gbps 100
+Radix_Down 4
+Downlink_Latency_ns 1000
+Switch_Latency_ns 0
+"""
+FAT_TREE = """# three tiers
+Nodes 64
+Tiers 3
+Podsize 16
+Tier 0
+Downlink_speed_Gbps 100
+Radix_Down 4
+Radix_Up 4
+Downlink_Latency_ns 1000
+Switch_Latency_ns 200
+Tier 1
+Downlink_speed_Gbps 100
+Radix_Down 4
+Radix_Up 4
+Downlink_Latency_ns 1000
+Bundle 1
+Tier 2
+Downlink_speed_Gbps 100
+Radix_Down 4
+Downlink_Latency_ns 1000
+Bundle 1
+"""
+NS3 = """6 2 6
+4 5
+0 4 100Gbps 0.001ms 0
+1 4 100Gbps 0.001ms 0
+2 5 100Gbps 0.001ms 0
+3 5 100Gbps 0.001ms 0
+4 5 400Gbps 0.001ms 0
+4 5 400Gbps 0.001ms 0
+"""
+# The form of SimAI's gen_Topo_Template.py: nodes, GPUs a server, NVSwitches, other switches, links, GPU.
+SIMAI = """9 2 2 3 12 H20
+4 5 6 7 8
+0 4 2880Gbps 0.000025ms 0
+1 4 2880Gbps 0.000025ms 0
+2 5 2880Gbps 0.000025ms 0
+3 5 2880Gbps 0.000025ms 0
+0 6 200Gbps 0.0005ms 0
+1 7 200Gbps 0.0005ms 0
+2 6 200Gbps 0.0005ms 0
+3 7 200Gbps 0.0005ms 0
+6 8 400Gbps 0.0005ms 0
+7 8 400Gbps 0.0005ms 0
+6 8 400Gbps 0.0005ms 0
+7 8 400Gbps 0.0005ms 0
+"""
+ASTRA = "topology: [ Switch, Switch ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50.0, 25.0 ]\nlatency: [ 500, 1000 ]\n"
+
+
+def _built(tmp_path: Path, name: str, text: str):  # type: ignore[no-untyped-def]
+    (tmp_path / name).write_text(text)
+    return build(import_fabric(tmp_path / name))
+
+
+def test_htsim(tmp_path: Path) -> None:
+    fabric = _built(tmp_path, "a.topo", LEAF_SPINE)
+    assert (fabric.num_hosts, len(fabric.switches)) == (32, 4 + 2)
+    assert fabric.links.rate_Bps[fabric.links.tier >= 3] == pytest.approx(12.5e9)
+    tree = _built(tmp_path, "b.topo", FAT_TREE)
+    assert (tree.num_hosts, len(tree.switches)) == (64, 16 + 16 + 16)
+    access = np.isin(tree.links.src, tree.nics)
+    assert tree.links.latency_s[access & (tree.links.tier >= 3)] == pytest.approx(1.1e-6)  # half the switch's 200 ns
+
+
+def test_ns3_and_simai(tmp_path: Path) -> None:
+    fabric = _built(tmp_path, "topology.txt", NS3)
+    assert (fabric.num_hosts, len(fabric.switches)) == (4, 2)
+    simai = _built(tmp_path, "simai", SIMAI)
+    assert (simai.num_hosts, simai.num_gpus, len(simai.nics)) == (2, 4, 4)
+    network = simai.switches[[simai.device_name(int(s)).startswith("switch-") for s in simai.switches]]
+    assert len(network) == 3
+
+
+def test_astra_sim(tmp_path: Path) -> None:
+    fabric = _built(tmp_path, "network.yml", ASTRA)
+    assert (fabric.num_hosts, len(fabric.nics), len(fabric.switches)) == (8, 16, 2 + 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [(LEAF_SPINE.replace("Radix_Down 8", "Radix_Down 7"), "do not fill"), (NS3.replace("6 2 6", "6 2 7"), "promises 7"),
+     (NS3.replace("0.001ms 0\n1", "0.001ms 0.01\n1"), "loses packets"), (ASTRA.replace("Switch, ", "Ring, "), "Ring"),
+     (LEAF_SPINE.replace("Radix_Up 2", "Radix_Up two"), "no name and number")],
+)  # fmt: skip
+def test_what_makes_no_cluster_is_said(tmp_path: Path, text: str, word: str) -> None:
+    with pytest.raises(DescriptionError, match=word):
+        _built(tmp_path, "x.yml" if "npus" in text else "x", text)

@@ -1,0 +1,279 @@
+"""A fabric put up: ports, racks, cables, addresses, arithmetic, and the files of switches and hosts."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter
+from io import StringIO
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+import yaml
+
+from syncline.audit.checks.roce import parse_mlnx_qos
+from syncline.errors import FabricError, UsageError
+from syncline.fabric import Fabric, load
+from syncline.host.lldp import parse_lldp
+from syncline.install.installation import Installation, install
+from syncline.install.qos import headroom, quanta
+from syncline.install.rack import Room
+
+CLUSTER = {
+    "name": "two-tier-16",
+    "hosts": 16,
+    "host": {"gpu": "H100", "gpus": 8, "nics": 2, "nic": "ConnectX-7", "link": "400GbE"},
+    "network": {"topology": "leaf-spine", "link": "400GbE", "switch": "SN5600", "hosts_per_leaf": 4, "spines": 4},
+}
+
+
+@pytest.fixture(scope="module")
+def fabric() -> Fabric:
+    return load(CLUSTER)
+
+
+@pytest.fixture(scope="module")
+def sonic(fabric: Fabric) -> Installation:
+    return install(fabric, system="sonic")
+
+
+@pytest.fixture(scope="module")
+def frr(fabric: Fabric) -> Installation:
+    return install(fabric, system="frr")
+
+
+def test_every_cable_joins_two_ports_that_no_other_uses(sonic: Installation, fabric: Fabric) -> None:
+    ends = [end[2:] for row in sonic.cables for end in row.ends]
+    assert len(sonic.cables) == 16 * 2 + 4 * 8  # access: 2 a host; 8 uplinks on each of 4 leaves
+    assert len(set(ends)) == len(ends)
+    assert Counter(row.wire.b.device for row in sonic.cables if row.wire.b.device.startswith("spine")) == {
+        f"spine-0{n}": 8 for n in range(4)
+    }
+
+
+def test_a_cage_broken_out_holds_ports_of_one_rate() -> None:
+    cluster = {
+        "hosts": 8,
+        "host": {"gpu": "H100", "gpus": 8, "nics": 1, "nic": "ConnectX-7", "link": "400GbE"},
+        "network": {"topology": "leaf-spine", "link": "400GbE", "uplink": "800GbE", "switch": "SN5600",
+                    "hosts_per_leaf": 3, "spines": 1},
+    }  # fmt: skip
+    found = install(load(cluster), system="nvue")
+    leaf = next(view for view in found.switches if view.name == "leaf-00")
+    assert [port.name for port in leaf.ports] == ["swp1s0", "swp1s1", "swp2s0", "swp3", "swp4"]
+
+
+def test_racks_keep_their_limits_and_leaves_stand_with_their_hosts(sonic: Installation) -> None:
+    assert sorted(place.body.name for rack in sonic.floor.racks for place in rack.places) == sorted(
+        (*sonic.fabric.host_names, *sonic.wiring.switch_names)
+    )
+    for rack in sonic.floor.racks:
+        assert rack.used_u <= 48 and rack.power_w <= 45_000 and rack.weight_kg <= 1360
+    first = sonic.floor.where["host-00"][0]
+    assert sonic.floor.where["leaf-00"][0] is first
+    # 4 hosts of 8U below, the leaf on top: 28 U between the middle of host-00 and that of leaf-00, 0.6 m of ends, 10 %
+    assert sonic.floor.way_m("host-00", "leaf-00") == pytest.approx((29 * 0.04445 + 0.6) * 1.1)
+
+
+def test_a_rack_that_draws_less_needs_more_racks(fabric: Fabric) -> None:
+    few, many = install(fabric, Room(rack_power_w=45e3)), install(fabric, Room(rack_power_w=22e3))
+    assert len(many.floor.racks) > len(few.floor.racks)
+    assert max(row.length_m for row in many.cables) > max(row.length_m for row in few.cables)
+    with pytest.raises(UsageError, match="does not fit a rack of 48U, 5 kW"):
+        install(fabric, Room(rack_power_w=5e3))
+
+
+def test_cable_type_follows_length_and_the_bill_adds_up(sonic: Installation) -> None:
+    assert all(row.length_m >= row.measured_m for row in sonic.cables)
+    assert {row.kind for row in sonic.cables if row.length_m <= 3} == {"dac"}
+    assert "dac" not in {row.kind for row in sonic.cables if row.length_m > 3}
+    assert sum(line.count for line in sonic.cable_bill) == len(sonic.cables)
+    assert sum(line.price_usd for line in sonic.cable_bill) == pytest.approx(
+        sum(r.price_usd or 0 for r in sonic.cables)
+    )
+    rows = list(csv.DictReader(StringIO(sonic.files["cables.csv"])))
+    assert len(rows) == len(sonic.cables) and rows[0]["label"] == "C000001"
+
+
+def test_addresses_do_not_overlap_and_as_numbers_forbid_valleys(sonic: Installation) -> None:
+    assert sonic.plan is not None
+    prefixes = [ip_network(str(s.prefix)) for s in sonic.plan.switches.values() if s.prefix]
+    assert not any(a.overlaps(b) for i, a in enumerate(prefixes) for b in prefixes[i + 1 :])
+    for port in sonic.plan.ports.values():
+        assert port.address in next(s.prefix for s in sonic.plan.switches.values() if s.name == port.leaf)  # type: ignore[operator]
+    numbers = {name: s.asn for name, s in sonic.plan.switches.items()}
+    assert len({numbers[name] for name in numbers if name.startswith("leaf")}) == 4
+    assert len({numbers[name] for name in numbers if name.startswith("spine")}) == 1
+
+
+def test_headroom_by_hand() -> None:
+    found = headroom(50e9, 100.0)  # 400 Gb/s over 100 m
+    assert found.flight_bytes == pytest.approx(2 * 100 * 5e-9 * 50e9)  # 50,000 B
+    assert found.reaction_bytes == 905 * 64
+    total = 50_000 + 2 * 9216 + 64 + 905 * 64
+    assert found.headroom_bytes == -(-total // 256) * 256
+    assert "= 50,000 B in flight" in found.arithmetic
+    assert quanta(800e9) == 2 * quanta(400e9)
+
+
+def test_marks_come_before_pauses(sonic: Installation) -> None:
+    buffer = sonic.buffers["leaf-00"]
+    high = max(buffer.mark_all_bytes.values())
+    assert (
+        buffer.pause_from_bytes(buffer.marks_before_pause)
+        >= high
+        > buffer.pause_from_bytes(buffer.marks_before_pause + 1)
+    )
+
+
+def test_frr_has_a_neighbour_for_every_cable_and_as_many_paths(frr: Installation) -> None:
+    text = frr.files["switches/leaf-02/frr.conf"]
+    assert len(re.findall(r"^ neighbor \S+ interface peer-group FABRIC$", text, re.MULTILINE)) == 8
+    assert "  maximum-paths 8\n" in text
+    assert "  maximum-paths 2\n" in frr.files["switches/spine-00/frr.conf"]
+    seeds = {
+        frr.files[f"switches/{name}/sysctl.conf"].partition("hash_seed = ")[2][:2] for name in ("leaf-00", "spine-00")
+    }
+    assert len(seeds) == 2, "a seed for each tier"
+
+
+def test_discover_reads_the_cabling_back(sonic: Installation) -> None:
+    for host in sonic.fabric.host_names:
+        seen = parse_lldp(sonic.files[f"hosts/{host}/lldp.json"])
+        for row in (row for row in sonic.cables if row.ends[0][2].startswith(f"{host}/")):
+            nic = row.ends[0][2].rpartition("-")[2]
+            assert seen[f"rail{nic}"] == (row.ends[1][2], row.ends[1][3])
+
+
+def test_the_audit_finds_the_nic_set_as_the_switches_are(sonic: Installation) -> None:
+    """The script's settings, told as `mlnx_qos` tells them, are what the audit's RoCE rules ask for."""
+    script = sonic.files["hosts/host-00/qos.sh"]
+    pfc = re.search(r"mlnx_qos -i rail0 --pfc (\S+)", script)
+    assert pfc is not None
+    marks = re.findall(r"mlnx_qos -i rail0 --dscp2prio set,(\d+),(\d)", script)
+    told = "Priority trust state: dscp\n" + "".join(f"prio:{prio} dscp:{dscp},\n" for dscp, prio in marks)
+    qos = parse_mlnx_qos(told + "enabled " + " ".join(pfc.group(1).split(",")) + "\n")
+    assert qos is not None
+    assert qos.trust == "dscp"
+    assert qos.priority_of_dscp[106 >> 2] in qos.lossless, "NCCL_IB_TC=106 rides in the lossless class"
+    assert len(qos.lossless) == 1
+
+
+def test_netplan_is_yaml_with_a_table_for_each_rail(sonic: Installation) -> None:
+    told = yaml.safe_load(sonic.files["hosts/host-03/60-fabric.yaml"])["network"]["ethernets"]
+    assert set(told) == {"rail0", "rail1"}
+    assert {route["table"] for one in told.values() for route in one["routes"] if "table" in route} == {100, 101}
+
+
+def test_what_was_changed_by_hand_is_found(frr: Installation, tmp_path: Path) -> None:
+    frr.write(tmp_path)
+    assert frr.differences(tmp_path) == ()
+    path = tmp_path / "switches/leaf-00/frr.conf"
+    path.write_text(path.read_text().replace("maximum-paths 8", "maximum-paths 4"))
+    (tmp_path / "racks.csv").unlink()
+    found = frr.differences(tmp_path)
+    assert found[0] == "racks.csv: missing"
+    assert found[1].endswith('"maximum-paths 4" instead of "maximum-paths 8"')
+
+
+def test_infiniband_gets_a_subnet_manager_and_clouds_get_no_switch_files() -> None:
+    subnet = install(load("h100-64-rail"))
+    assert {name for name in subnet.files if name.startswith("opensm/")} == {
+        "opensm/opensm.conf", "opensm/partitions.conf", "opensm/root-switches.txt", "opensm/node-name-map.template"
+    }  # fmt: skip
+    assert "routing_engine ar_updn,updn\n" in subnet.files["opensm/opensm.conf"]
+    cloud = install(load({"hosts": 8, "host": "p5", "network": "fat-tree EFAv2"}))
+    assert cloud.skipped == {"switch configurations": "the cloud runs these switches"}
+    assert not [name for name in cloud.files if name.startswith("switches/")]
+
+
+def test_what_has_no_network_is_refused() -> None:
+    with pytest.raises(FabricError, match="no network cables"):
+        install(load({"hosts": 1, "host": "8 x H100"}))
+    with pytest.raises(UsageError, match='--system cannot be "ios"'):
+        install(load("h100-64-rail"), system="ios")
+
+
+# What the YANG models of sonic-net/sonic-buildimage (src/sonic-yang-models) allow: fields of a row, and patterns.
+_FIELDS = {
+    "WRED_PROFILE": {"ecn", *(f"{a}_{b}" for a in ("green", "yellow", "red")
+                              for b in ("min_threshold", "max_threshold", "drop_probability")),
+                     *(f"wred_{colour}_enable" for colour in ("green", "yellow", "red"))},
+    "PORT_QOS_MAP": {"tc_to_pg_map", "tc_to_queue_map", "pfc_enable", "pfcwd_sw_enable", "pfc_to_queue_map",
+                     "pfc_to_pg_map", "dscp_to_tc_map", "tc_to_dscp_map", "scheduler"},
+    "BUFFER_PG": {"profile"},
+    "QUEUE": {"scheduler", "wred_profile"},
+    "BUFFER_PROFILE": {"pool", "size", "xoff", "xon", "xon_offset", "dynamic_th", "static_th"},
+}  # fmt: skip
+
+
+def test_sonic_files_keep_the_rules_of_its_yang_models(sonic: Installation) -> None:
+    for view in sonic.switches:
+        tables = json.loads(sonic.files[f"switches/{view.name}/config_db.json"])
+        ports = set(tables["PORT"])
+        for table, allowed in _FIELDS.items():
+            for row in tables[table].values():
+                assert set(row) <= allowed, table
+        for name, row in tables["WRED_PROFILE"].items():
+            assert re.fullmatch(r"[a-zA-Z0-9]{1}([-a-zA-Z0-9_]{0,31})", name)
+            assert int(row["green_max_threshold"]) >= int(row["green_min_threshold"])
+            assert 0 <= int(row["green_drop_probability"]) <= 100
+        for name, row in tables["PORT_QOS_MAP"].items():
+            assert name in ports and re.fullmatch(r"([0-7](,[0-7])*)?", row["pfc_enable"])
+            assert row["dscp_to_tc_map"] in tables["DSCP_TO_TC_MAP"]
+        for key, row in tables["BUFFER_PG"].items():
+            port, group = key.split("|")
+            assert port in ports and re.fullmatch(r"[0-7]((-)[0-7])?", group)
+            assert row["profile"] in tables["BUFFER_PROFILE"]
+        for key, row in tables["QUEUE"].items():
+            assert key.split("|")[0] in ports and row["scheduler"] in tables["SCHEDULER"]
+            assert row.get("wred_profile", "ECN_400G") in tables["WRED_PROFILE"]
+        lanes = [lane for row in tables["PORT"].values() for lane in row["lanes"].split(",")]
+        assert len(lanes) == len(set(lanes))
+        assert set(tables["DSCP_TO_TC_MAP"]["AZURE"]) == {str(n) for n in range(64)}
+        assert all(
+            isinstance(cell, str)
+            for table in ("PORT", "QUEUE")
+            for row in tables[table].values()
+            for cell in row.values()
+        )
+
+
+# Forms of `nv set` as the NVUE reference lists them (Cumulus Linux 5.3 to 5.14).
+_NVUE = (
+    r"system hostname \S+", r"system forwarding hash-seed \d+", r"system forwarding ecmp-hash source-port on",
+    r"interface lo ip address \S+/32", r"interface swp\d+ link breakout [248]x",
+    r"interface \S+ link mtu \d+", r'interface \S+ description ".*"', r"interface \S+ ip address \S+/31",
+    r"interface \S+ router adaptive-routing enable on", r"router adaptive-routing enable on",
+    r"router bgp (autonomous-system|router-id) \S+",
+    r"vrf default router bgp peer-group \S+ (remote-as external|timers (keepalive|hold) \d+)",
+    r"vrf default router bgp path-selection multipath aspath-ignore on",
+    r"vrf default router bgp address-family ipv4-unicast (multipaths ebgp \d+|network \S+)",
+    r"vrf default router bgp neighbor \S+ (peer-group \S+|type unnumbered)",
+    r"vrf default router static \S+ via blackhole",
+    r"qos mapping default-global (trust l3|dscp \d+ switch-priority \d)",
+    r"qos egress-queue-mapping default-global switch-priority \d traffic-class \d",
+    r"qos egress-scheduler default-global traffic-class \d (mode (dwrr|strict)|bw-percent \d+)",
+    r"qos pfc default-global (switch-priority \d|tx enable|rx enable|cable-length \d+)",
+    r"qos congestion-control default-global traffic-class \d "
+    r"(ecn enable|red disable|min-threshold \d+|max-threshold \d+|probability \d+)",
+)  # fmt: skip
+
+
+def test_nvue_commands_have_the_forms_of_the_reference_and_say_why(fabric: Fabric) -> None:
+    found = install(fabric, system="nvue")
+    for view in found.switches:
+        lines = found.files[f"switches/{view.name}/nvue.sh"].splitlines()
+        commands = [line.removeprefix("nv set ") for line in lines if line.startswith("nv set ")]
+        strange = [line for line in commands if not any(re.fullmatch(form, line) for form in _NVUE)]
+        assert strange == []
+        assert sum(line.startswith("#") for line in lines) > 20
+
+
+def test_eos_marks_by_dscp_and_pauses_one_class(fabric: Fabric) -> None:
+    text = install(fabric, system="eos").files["switches/leaf-00/startup-config"]
+    assert "qos map dscp 26 to traffic-class 3\n" in text
+    assert text.count("no-drop") == 1
+    assert len(re.findall(r"^   neighbor interface \S+ peer-group FABRIC", text, re.MULTILINE)) == 8

@@ -1,0 +1,109 @@
+"""The order of units: never worse than what was given, the best where all can be tried, right by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from syncline.fabric import Fabric, load
+from syncline.place.allocation import Allocation, Granted, allocation, from_list
+from syncline.place.judge import Judge
+from syncline.place.remap import remap
+from syncline.place.search import enumerated, search
+from syncline.workload.job import Job
+from syncline.workload.read_job import load_job
+
+NETWORK = {"topology": "leaf-spine", "link": "100GbE", "oversubscription": "8:1", "hosts_per_leaf": 4}
+
+
+@pytest.fixture(scope="module")
+def fabric() -> Fabric:
+    return load({"name": "racks of 4", "hosts": 16, "host": "8 x H100", "network": NETWORK})
+
+
+@pytest.fixture(scope="module")
+def staged() -> Job:
+    """Two stages of two hosts: replicas of a stage exchange gradients, stages only activations."""
+    return load_job({"model": "llama3-8b", "batch": {"global": 16, "sequence": 2048}, "parallel": {"tp": 8, "pp": 2}})
+
+
+def test_stages_go_where_racks_are(fabric: Fabric, staged: Job) -> None:
+    # Hosts 0, 1 share a rack, and 4, 5: dealt in turn, every gradient crosses the thin uplinks.
+    judge = Judge(fabric, from_list(fabric, "0,4,1,5"), staged)
+    found = search(judge)
+    stages = [set(np.array(judge.seats.host_order(found.order)[i : i + 2]) // 4) for i in (0, 2)]
+    assert stages in ([{0}, {1}], [{1}, {0}])
+    assert found.proved
+    assert found.step_time_s < 0.95 * judge.time_s(judge.seats.scheduler_order())
+    assert found.step_time_s == judge.time_s(judge.seats.packed_order())  # 0, 1, 4, 5: packed is right here
+
+
+def test_the_search_finds_what_enumeration_finds(fabric: Fabric, staged: Job) -> None:
+    for hosts in ("0,4,1,8", "8,0,4,1"):
+        judge = Judge(fabric, from_list(fabric, hosts), staged)
+        best = min(judge.time_s(order) for order in enumerated(judge.seats))
+        assert search(judge, most_enumerated=0).step_time_s == pytest.approx(best, rel=1e-3)
+
+
+def test_never_worse_than_either_order(fabric: Fabric, staged: Job) -> None:
+    chance = np.random.default_rng(5)
+    for _ in range(3):
+        hosts = ",".join(map(str, chance.choice(16, 8, replace=False)))
+        judge = Judge(fabric, from_list(fabric, hosts), staged)
+        found = search(judge)
+        assert found.step_time_s <= judge.time_s(judge.seats.scheduler_order())
+        assert found.step_time_s <= judge.time_s(judge.seats.packed_order())
+
+
+def test_a_host_with_a_failed_rail_sits_where_it_hurts_least(staged: Job) -> None:
+    # Five hosts for a job of four: the one with a failed port stays idle.
+    faults = [{"device": "host-00/nic-0"}]
+    fabric = load({"hosts": 5, "host": "8 x H100", "network": "leaf-spine 100GbE", "faults": faults})
+    four = staged.model_copy(update={"parallel": staged.parallel.model_copy(update={"dp": 2})})
+    judge = Judge(fabric, from_list(fabric, "0-4"), four)
+    found = search(judge)
+    assert 0 not in judge.seats.host_order(found.order)
+    assert found.step_time_s < judge.time_s(judge.seats.scheduler_order())
+
+
+def test_the_launchers_order_of_axes_is_kept(fabric: Fabric) -> None:
+    job = {
+        "model": "llama3-8b",
+        "batch": {"global": 16},
+        "parallel": {"tp": 8, "pp": 2, "order": ["tp", "cp", "pp", "dp"]},
+    }
+    judge = Judge(fabric, from_list(fabric, "0,4,1,5"), load_job(job))
+    # Launch ranks 0-7 are replica 0 of stage 0, 8-15 of stage 1: the stages are hosts 0, 1 and 4, 5.
+    devices = fabric.devices.host[judge.seats.devices(judge.seats.scheduler_order())]
+    assert [set(part.tolist()) for part in np.split(devices, 2)] == [{0, 1}, {4, 5}]
+
+
+def test_parts_of_hosts_are_units_of_their_common_size(fabric: Fabric) -> None:
+    given: Allocation = allocation(fabric, [Granted("host-00", (0, 1, 2, 3)), Granted("host-01")], "test")
+    judge = Judge(fabric, given, load_job({"model": "llama3-8b", "batch": {"global": 12}, "parallel": {"tp": 4}}))
+    assert judge.seats.num_units == 3
+    assert judge.seats.size == 4
+    found = search(judge)
+    assert sorted(judge.seats.by_launch(found.order).tolist()) == sorted(judge.seats.gpus.ravel().tolist())
+
+
+def test_a_replaced_host_moves_nobody_else_unless_it_must(fabric: Fabric, staged: Job) -> None:
+    near = Judge(fabric, from_list(fabric, "0,1,4,5").replaced(fabric, "host-01", "host-02"), staged)
+    kept = near.seats.scheduler_order()
+    same = remap(near, kept)
+    assert (same.order, same.num_moved) == (kept, 0)
+    # The new host is in the other rack: its stage is torn apart, and a swap of two mends it.
+    far = Judge(
+        fabric, from_list(fabric, "0,1,4,5,8,9").replaced(fabric, "host-01", "host-06"), staged_of_three(staged)
+    )
+    found = remap(far, far.seats.scheduler_order(), slack=0.0)
+    assert found.step_time_s == pytest.approx(found.best_s)
+    assert found.num_moved <= 4
+    assert remap(far, far.seats.scheduler_order(), slack=1.0).num_moved == 0
+
+
+def staged_of_three(job: Job) -> Job:
+    return job.model_copy(
+        update={"batch": job.batch.model_copy(update={"global_": 24}),
+                "parallel": job.parallel.model_copy(update={"pp": 2, "dp": 3})}
+    )  # fmt: skip

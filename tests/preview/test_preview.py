@@ -1,0 +1,113 @@
+"""A script previewed: what it sends, computes and holds is what can be worked out by hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import syncline
+from syncline.errors import UsageError
+from syncline.preview.child import PreviewError
+from syncline.preview.execute import covered, union
+from syncline.preview.place import family
+from syncline.questions.preview import PreviewAnswer
+
+pytest.importorskip("torch", reason="previews run the script with torch (pip install syncline[torch])")
+EXAMPLES = Path(__file__).parents[2] / "examples" / "preview"
+TORCHRUN = ["torchrun", "--nnodes", "2", "--nproc-per-node", "8"]
+
+
+@pytest.fixture(scope="module")
+def ddp() -> PreviewAnswer:
+    return syncline.preview("h100-64-rail", [*TORCHRUN, str(EXAMPLES / "ddp.py")])
+
+
+def test_gradients_are_sent_once_and_whole(ddp: PreviewAnswer) -> None:
+    params = (1024 * 4096 + 4096) + (4096 * 1024 + 1024) + 2 * 1024 + (1024 * 10 + 10)
+    (use,) = ddp.collectives
+    assert (use.name, use.ranks, use.calls) == ("all_reduce", 16, 2)  # 1 MiB, then 25 MiB: the reducer's buckets
+    assert use.size_bytes == 4 * params
+    assert use.sent_bytes == pytest.approx(2 * 15 / 16 * 4 * params)
+
+
+def test_operations_are_those_of_the_products(ddp: PreviewAnswer) -> None:
+    forward = 2 * 8192 * (2 * 1024 * 4096 + 1024 * 10)
+    first = 2 * 8192 * 1024 * 4096  # has no gradient of its input
+    assert ddp.graph.flops == 3 * forward - first
+
+
+def test_memory_names_what_holds_it(ddp: PreviewAnswer) -> None:
+    held = {each.label: each for each in ddp.memory.holders}
+    params = sum(map(np.prod, ddp.captures[0].facts["model"]["shapes"].values()))
+    assert held["optimizer state"].size_bytes == pytest.approx(8 * params, rel=0.01)
+    assert held["parameters"].size_bytes == pytest.approx(4 * params, rel=0.01)
+    assert ddp.memory.fits
+    assert held["activations and temporaries"].line.startswith("ddp.py:")
+
+
+def test_the_first_bucket_hides_behind_the_rest_of_the_backward(ddp: PreviewAnswer) -> None:
+    (use,) = ddp.collectives
+    assert 0 < use.exposed_s < 0.95 * use.total_s
+
+
+def test_what_if_moves_as_it_must(ddp: PreviewAnswer) -> None:
+    free, faster, smaller = ddp.alternatives
+    assert free.exposed_s == 0
+    assert free.step_time_s < faster.step_time_s < ddp.step_time_s
+    assert smaller.step_time_s < ddp.step_time_s
+
+
+def test_what_the_script_reads_is_listed(ddp: PreviewAnswer) -> None:
+    (row,) = ddp.to_json()["stand_ins"]
+    assert (row["what"], row["value"]) == ("item()", "1.0")
+    assert "ddp.py" in str(ddp)
+    json.dumps(ddp.to_json())
+
+
+def test_timeline_and_page(ddp: PreviewAnswer) -> None:
+    assert ddp.timeline.makespan_s > 2 * ddp.step_time_s * 0.9
+    assert "<svg" in ddp._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (
+            "import socket\nsocket.create_connection(('example.org', 443))\n",
+            r"bad.py crashed: .*a preview looks up no names",
+        ),
+        ("print('hello')\n", "ended before an optimizer stepped"),
+    ],
+)
+def test_a_script_that_fails_gets_a_clear_word(tmp_path: Path, source: str, said: str) -> None:
+    (tmp_path / "bad.py").write_text(source)
+    with pytest.raises(PreviewError, match=said):
+        syncline.preview("h100-64-rail", [sys.executable, str(tmp_path / "bad.py")])
+
+
+def test_a_script_that_hangs_is_stopped(tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text("import time\nprint('waiting', flush=True)\ntime.sleep(1000)\n")
+    with pytest.raises(PreviewError, match=r"trained no 3 steps within 0\.5 s"):
+        syncline.preview("h100-64-rail", [sys.executable, str(tmp_path / "hangs.py")], timeout="500ms")
+
+
+def test_a_world_larger_than_the_cluster() -> None:
+    with pytest.raises(UsageError, match="starts 1,024 ranks, but h100-64-rail has 512 GPUs"):
+        syncline.preview(
+            "h100-64-rail", ["torchrun", "--nnodes", "128", "--nproc-per-node", "8", str(EXAMPLES / "ddp.py")]
+        )
+
+
+def test_families() -> None:
+    assert family((0, 1), 6).tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert family((0, 1, 5), 8).tolist() == [[0, 1, 5]]
+
+
+def test_intervals() -> None:
+    busy = union(np.array([0.0, 5.0, 1.0]), np.array([2.0, 6.0, 3.0]))
+    assert busy.tolist() == [[0.0, 3.0], [5.0, 6.0]]
+    assert covered(busy, np.array([1.0, 4.0, 2.0]), np.array([2.0, 5.0, 5.5])).tolist() == [1.0, 0.0, 1.5]

@@ -1,0 +1,63 @@
+"""The program of a synchronised piece: it sends what the runtime sends."""
+
+from __future__ import annotations
+
+import pytest
+
+from syncline.codec.codec import Codec
+from syncline.codec.names import scheme
+from syncline.errors import ProgramError
+from syncline.fabric import load
+from syncline.program import packed
+from syncline.program.bucket import bucket_program
+from syncline.program.pieces import shard_sizes
+
+HALF = Codec("half", wire_ratio=0.5)
+
+
+def sent(num_ranks: int, elements: int, levels: tuple[int, ...] = ()) -> list[int]:
+    program = bucket_program(packed(load("h100-64-rail"), num_ranks), levels=levels)
+    return [
+        sum(int(entry.sends.size_bytes.sum()) for entry in program.rank_rounds(rank, 4 * elements))
+        for rank in range(num_ranks)
+    ]
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4, 8])
+def test_each_rank_sends_its_peers_their_shards_and_everyone_the_sum(num_ranks: int) -> None:
+    elements = 256 * num_ranks * 5
+    shards = shard_sizes(elements, num_ranks)
+    plain = scheme("fp32")
+    due = [
+        sum(plain.wire_bytes(size) for peer, size in enumerate(shards) if peer != rank)
+        + (num_ranks - 1) * plain.wire_bytes(shards[rank])
+        for rank in range(num_ranks)
+    ]
+    assert sent(num_ranks, elements) == due
+
+
+def test_a_lane_of_the_runtime_sends_the_programs_bytes_and_its_prefixes() -> None:
+    pytest.importorskip("torch", reason="the runtime needs torch")
+    import torch
+    from tests.runtime.wire import test_native_wire as wires
+
+    from syncline.runtime.sync.native_exchange import NativeExchange
+
+    elements = 256 * 4 * 3
+    with wires.team(4) as made:
+        lane = NativeExchange(torch.zeros(elements), None, scheme("fp32"), made[0], wires.place(0))
+        assert lane.sent_bytes - 2 * 3 * 32 == sent(4, elements)[0]
+
+
+def test_levels_are_nested_from_the_inside_out() -> None:
+    elements = 256 * 16
+    # Two levels of 4 and 2: 3/4 of the buffer inside each way, and 1/2 of a quarter across each way.
+    assert sent(8, elements, (4,)) == [2 * (3 * elements + elements // 2)] * 8
+
+
+def test_what_cannot_be_lowered_is_refused() -> None:
+    placement = packed(load("h100-64-rail"), 8)
+    with pytest.raises(ProgramError, match='codec "half" is used at the outermost of 2 levels'):
+        bucket_program(placement, HALF, (4,))
+    with pytest.raises(ProgramError, match="8 ranks have no level outside groups of 3"):
+        bucket_program(placement, levels=(3,))

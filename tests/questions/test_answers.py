@@ -1,0 +1,82 @@
+"""A question asked from Python and from the command line has one answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import syncline
+from syncline.cli.app import run
+from syncline.describe.plain import json_text
+from syncline.questions.answer import Answer
+
+JOB = {"model": "llama3-8b", "batch": {"global": 128, "sequence": 4096}, "parallel": {"tp": 4}}
+
+CASES: dict[str, tuple[Callable[[Path], Answer], tuple[str, ...]]] = {
+    "simulate": (
+        lambda job: syncline.simulate("h100-64-rail", "allreduce", "1MiB..4MiB", ranks=32),
+        ("simulate", "allreduce", "-c", "h100-64-rail", "--size", "1MiB..4MiB", "--ranks", "32"),
+    ),
+    "nccl": (
+        lambda job: syncline.simulate("h100-64-rail", "allgather", "1GiB", algorithm="nccl"),
+        ("simulate", "allgather", "-c", "h100-64-rail", "--size", "1GiB", "--algorithm", "nccl"),
+    ),
+    "compare": (
+        lambda job: syncline.compare_algorithms("h100-64-rail", "allreduce", "1KiB..4KiB", ranks=16),
+        ("compare-algorithms", "-c", "h100-64-rail", "--size", "1KiB..4KiB", "--ranks", "16"),
+    ),
+    "step": (lambda job: syncline.step("h100-64-rail", job), ("step", "h100-64-rail", "JOB")),
+    "volumes": (lambda job: syncline.volumes(job, gpus=64), ("volumes", "JOB", "--gpus", "64")),
+    "cost": (lambda job: syncline.cost("h100-64-rail", budget="2M"), ("cost", "h100-64-rail", "--budget", "2M")),
+    "inventory": (lambda job: syncline.inventory("h100-64-rail"), ("fabric", "show", "h100-64-rail")),
+    "advise": (lambda job: syncline.advise("h100-64-rail", ranks=16), ("nccl", "h100-64-rail", "--ranks", "16")),
+}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    path = tmp_path / "job.yaml"
+    path.write_text(json.dumps(JOB))
+    return path
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_library_and_command_line_agree(name: str, job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ask, words = CASES[name]
+    words = tuple(str(job) if word == "JOB" else word for word in words)
+    answer = ask(job)
+    assert run([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json_text(answer.to_json()))
+    assert run(list(words)) == 0
+    assert capsys.readouterr().out.rstrip("\n") == str(answer)
+
+
+def test_the_question_of_the_readme(tmp_path: Path) -> None:
+    cluster = syncline.load("h100-64-rail")
+    answer = syncline.simulate(cluster, "allreduce", "1GiB", ranks=32)
+    assert 0 < answer.time_s < 1 and "->" in answer.limiting_link
+    answer.timeline.save(tmp_path / "run.json.gz")
+    assert syncline.load_timeline(tmp_path / "run.json.gz").makespan_s == pytest.approx(answer.time_s, rel=1e-6)
+    page = syncline.plan(cluster, "llama3-70b", fix="tp=8,pp=4", workers=1).page(tmp_path / "plan.html")
+    assert "<html" in page.read_text()
+
+
+def test_a_cluster_is_a_mapping_too() -> None:
+    cluster = {"hosts": 4, "host": "dgx-h100", "network": "rail-optimized NDR"}
+    assert syncline.simulate(cluster, "allreduce", "1MiB").num_ranks == 32
+    with pytest.raises(syncline.DescriptionError, match="unknown key"):
+        syncline.load({"hosts": 4, "host": "dgx-h100", "networks": "rail-optimized NDR"})
+
+
+def test_answers_have_a_picture_in_notebooks() -> None:
+    assert "<svg" in syncline.inventory("h100-64-rail")._repr_html_()
+    assert syncline.transfer(size="1GB", rate="8Gbps")._repr_html_().startswith("<pre>")
+
+
+def test_answers_are_frozen() -> None:
+    answer = syncline.transfer(size="1GB", rate="8Gbps")
+    with pytest.raises(AttributeError):
+        answer.time_s = 2.0  # type: ignore[misc]

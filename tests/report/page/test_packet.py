@@ -1,0 +1,104 @@
+"""The page of a packet run: what was watched is drawn, in numbers that are the run's."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from tests.sim.packet.packet_fabrics import leaf_spine, router_ring, star
+
+from syncline.report.chart.over_time import Clock, Line, bars, chart
+from syncline.report.page.packet import in_a_sentence, packet_page
+from syncline.sim.packet import PacketOptions, Watching, incast, messages, senders, simulate
+
+
+def test_page_shows_the_incast() -> None:
+    network = star()
+    down = int(network.link[np.flatnonzero(network.dst == -1)[0]])
+    options = PacketOptions(transport="dctcp")
+    watching = Watching(2e-6, links=(down,), flows=(0, 1, 2))
+    outcome = simulate(network, [incast(network.fabric, 6, 1e6)], options, watching=watching)
+    page = packet_page("incast & more", outcome, (20_000, 20_000))
+    assert page.startswith("<!doctype html>")
+    assert "incast &amp; more" in page
+    for text in ("Queue, KB", "marks from 20 KB", "leaf-00 -&gt; host-00/nic-0", "connection 2", "Deepest queues"):
+        assert text in page
+    assert f"{100 * outcome.counters['marks'] / outcome.counters['data_packets']:.1f} %" in page
+    assert page.count("<polyline") == 2 + 1 + 2 + 3
+    assert "<h2>Paused" not in page
+    assert not re.search(r"https?://|<script", page)  # nothing is fetched
+
+
+def test_many_connections_are_a_band_and_pauses_are_bars() -> None:
+    network = leaf_spine()
+    ports = np.flatnonzero((network.src >= 0) & (network.dst == 0))[:2]
+    watching = Watching(1e-6, links=tuple(int(network.link[p]) for p in ports), flows=tuple(range(12)))
+    options = PacketOptions(transport="roce", pause_bytes=40_000)
+    outcome = simulate(network, [incast(network.fabric, 12, 1e6)], options, watching=watching)
+    page = packet_page("incast", outcome)
+    assert page.count("<polygon") == 1
+    assert "What all 12 connections delivered" in page
+    assert "connection 3" not in page
+    assert "<h2>Paused" in page
+    assert "Marked packets" not in page
+
+
+def test_parallel_cables_are_told_apart() -> None:
+    network = leaf_spine(16, 4)
+    names = [network.port_name(port) for port in range(network.num_ports)]
+    twins = [port for port in range(network.num_ports) if names.count(names[port]) > 1][:2]
+    assert twins, "two cables join a leaf and a spine here"
+    watching = Watching(1e-6, links=tuple(int(network.link[p]) for p in twins))
+    outcome = simulate(network, [incast(network.fabric, 2, 1e5)], PacketOptions(transport="ndp"), watching=watching)
+    page = packet_page("incast", outcome).replace("&gt;", ">")
+    assert f"{names[twins[0]]} (1)" in page
+    assert f"{names[twins[1]]} (2)" in page
+
+
+def test_a_run_that_was_not_watched_has_figures_only() -> None:
+    network = star()
+    page = packet_page("plain", simulate(network, [incast(network.fabric, 2, 1e5)], PacketOptions(transport="ndp")))
+    assert "<polyline" not in page
+    assert "Messages: 2; finished after" in page
+
+
+def test_the_sentence_says_what_happened() -> None:
+    network = star()
+    ends = senders(network.fabric)
+    alone = simulate(network, [messages(ends[1], ends[0], 1e6)], PacketOptions(transport="line-rate"))
+    assert in_a_sentence(alone).endswith("No queue held more than a packet.")
+    many = simulate(network, [incast(network.fabric, 8, 1e6)], PacketOptions(transport="line-rate"))
+    wait_us = many.ports["peak_bytes"].max() / 50e3
+    assert "The busiest link, leaf-00 -> host-00/nic-0, was sending 99 % of that time." in in_a_sentence(many)
+    assert f"a wait of {wait_us:.4g} us" in in_a_sentence(many)
+    ring = router_ring()
+    around = senders(ring.fabric)
+    locked = simulate(ring, [messages(around, np.roll(around, -2), 8e6)], PacketOptions("roce", pause_bytes=9000))
+    assert in_a_sentence(locked).endswith("5 ports wait for each other.")
+
+
+def test_chart_puts_the_peak_inside_and_labels_are_round() -> None:
+    time_s = np.array([0.0, 1.0, 2.0]) * 1e-4
+    lines = [Line("a", np.array([0.0, 7.3, 1.0])), Line("rule", np.full(3, 2.0), True)]
+    svg = chart(time_s, lines, Clock.of(2e-4))
+    assert ">8</text>" in svg
+    assert "stroke-dasharray" in svg
+    assert [f">{x}<" in svg for x in ("0 us", "25", "50", "200")] == [True] * 4
+    points = svg.split('points="')[1].split('"')[0].split()
+    heights = [float(point.split(",")[1]) for point in points]
+    assert heights[1] == min(heights) > 10
+
+
+@pytest.mark.parametrize(("end_s", "unit", "end"), [(1.5e-3, "us", 1500), (4e-3, "ms", 4), (3.0, "s", 3)])
+def test_time_is_told_in_the_unit_people_read(end_s: float, unit: str, end: float) -> None:
+    clock = Clock.of(end_s)
+    assert clock.unit == unit
+    assert clock.end == pytest.approx(end)
+
+
+def test_bars_cover_the_time_something_is_on() -> None:
+    on = np.array([False, True, True, False, True])
+    svg = bars(np.arange(5.0), [("link", on)], Clock.of(4.0))
+    widths = [float(x) for x in re.findall(r'<rect x="[\d.]+" y="\d+" width="([\d.]+)"', svg)]
+    assert widths == pytest.approx([884 / 2, 0.5], abs=0.1)  # two of four steps; the last moment has no length

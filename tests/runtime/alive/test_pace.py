@@ -1,0 +1,86 @@
+"""The runtime's own rate limit: when messages are handed over, in which order, and what is raised where."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from syncline.errors import SynchronizationError
+from syncline.runtime.alive.pace import Pace
+
+RATE = 1e6
+
+
+class Handed:
+    """A message that a backend has taken."""
+
+    def wait(self, timeout: timedelta | None = None) -> None:
+        assert timeout is None or timeout > timedelta(0)
+
+
+@pytest.fixture
+def pace() -> Iterator[Pace]:
+    made = Pace(RATE, burst_bytes=10_000)
+    yield made
+    made.close()
+
+
+def test_messages_leave_in_order_and_none_before_its_last_byte(pace: Pace) -> None:
+    left: list[tuple[int, float]] = []
+    began = time.monotonic()
+
+    def post(number: int) -> Handed:
+        left.append((number, time.monotonic() - began))
+        return Handed()
+
+    works = [pace.send(lambda number=number: post(number), 50_000) for number in range(3)]  # type: ignore[misc]
+    assert not left  # sending returns at once
+    for work in works:
+        work.wait(timedelta(seconds=30))
+    assert [number for number, _ in left] == [0, 1, 2]
+    # An idle link lets its burst through for nothing, once.
+    for number, moment in left:
+        assert moment >= (50_000 * (number + 1) - 10_000) / RATE - 1e-4
+
+
+def test_a_small_message_on_an_idle_link_leaves_at_once_and_credit_does_not_pile_up(pace: Pace) -> None:
+    time.sleep(0.05)
+    first, second = pace.send(Handed, 10_000), pace.send(Handed, 10_000)
+    assert first.due_s <= time.monotonic()
+    assert second.due_s - first.due_s == pytest.approx(0.01)
+    second.wait()
+
+
+def test_what_the_backend_raises_is_raised_by_the_wait_and_the_next_goes_on(pace: Pace) -> None:
+    def broken() -> Handed:
+        raise RuntimeError("connection reset by peer")
+
+    failed, good = pace.send(broken, 10), pace.send(Handed, 10)
+    with pytest.raises(RuntimeError, match="connection reset"):
+        failed.wait()
+    good.wait()
+
+
+def test_a_wait_ends_at_its_time_and_closing_hands_over_what_waits() -> None:
+    pace, handed = Pace(RATE), threading.Event()
+
+    def post() -> Handed:
+        handed.set()
+        return Handed()
+
+    work = pace.send(post, 200_000)
+    with pytest.raises(TimeoutError, match="rate limit"):
+        work.wait(timedelta(milliseconds=1))
+    pace.close()
+    assert handed.is_set()
+    work.wait()
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan")])
+def test_a_rate_that_cannot_be_is_refused(rate: float) -> None:
+    with pytest.raises(SynchronizationError, match="must be a rate above 0"):
+        Pace(rate)

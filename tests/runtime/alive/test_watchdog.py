@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+pytest.importorskip("torch")
+
+from syncline.errors import LostRankError, SynchronizationError
+from syncline.runtime.alive.heartbeat import Beat, read_beat
+from syncline.runtime.alive.verdict import Member
+from syncline.runtime.alive.watchdog import Roll, Watchdog
+from syncline.runtime.sync.step import Step
+
+MEMBERS = tuple(Member(rank, f"host-{rank}") for rank in range(3))
+
+
+class Post:
+    """Beats of others as a test wants them, and what was said to them."""
+
+    def __init__(self) -> None:
+        self.refused: dict[int, int] = {}
+        self.said: list[bytes] = []
+        self._gone = threading.Event()
+
+    def lose(self, rank: int) -> None:
+        self.refused[rank] = 2
+
+    def say(self, data: bytes) -> None:
+        self.said.append(data)
+
+    def hear(self, wait_s: float) -> list[bytes]:
+        self._gone.wait(max(0.0, wait_s))
+        return [Beat(rank).to_bytes("t") for rank in (1, 2) if rank not in self.refused]
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def causes(self) -> set[str]:
+        beats = [read_beat(data, "t", 3) for data in self.said]
+        return {beat.cause for beat in beats if beat is not None and beat.cause}
+
+
+class Handle:
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.failures: list[BaseException] = []
+
+    def break_off(self, failure: BaseException) -> None:
+        self.failures.append(failure)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        RuntimeError("[pair.cc:553] Connection closed by peer [127.0.0.1]:17304"),
+        ConnectionResetError("Connection reset by peer"),
+        SynchronizationError("a collective of FSDP2 did not come to its end."),
+    ],
+)
+def test_who_meets_a_broken_connection_does_not_blame_itself_but_the_rank_that_is_gone(failure: Exception) -> None:
+    post, handle = Post(), Handle()
+    watchdog = Watchdog(handle, Roll(0, MEMBERS, "t", post), watch_s=10.0)
+    losing = threading.Timer(0.1, post.lose, (2,))
+    losing.start()
+    explained = watchdog.explain(failure)
+    watchdog.close()
+    losing.join()
+    assert isinstance(explained, LostRankError)
+    assert explained.message == "rank 2 on host-2 is dead: its host answers that the process is gone."
+    assert post.causes == {explained.message}
+
+
+def test_a_rank_that_ends_of_a_broken_connection_tells_who_was_lost() -> None:
+    post, handle = Post(), Handle()
+    watchdog = Watchdog(handle, Roll(0, MEMBERS, "t", post), watch_s=10.0)
+    losing = threading.Timer(0.1, post.lose, (1,))
+    losing.start()
+    try:
+        raise RuntimeError("Connection closed by peer")
+    except RuntimeError:
+        watchdog.close()
+    losing.join()
+    assert post.causes == {"rank 1 on host-1 is dead: its host answers that the process is gone."}
+
+
+def test_a_failure_of_its_own_is_told_at_once() -> None:
+    post, handle = Post(), Handle()
+    watchdog = Watchdog(handle, Roll(0, MEMBERS, "t", post), watch_s=10.0)
+    failure = ValueError("shard 17 is not there")
+    assert watchdog.explain(failure) is failure
+    watchdog.close()
+    assert post.causes == {"rank 0 on host-0 failed: ValueError: shard 17 is not there"}

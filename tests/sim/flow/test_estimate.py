@@ -1,0 +1,144 @@
+"""Estimates, bounds and sweeps."""
+
+from __future__ import annotations
+
+import pytest
+
+from syncline.codec.codec import Codec
+from syncline.errors import SimulationError
+from syncline.fabric import ClusterSpec, Fabric, build
+from syncline.program import lower, packed
+from syncline.schedule import Kind, ring, verify
+from syncline.schedule import build as family
+from syncline.sim.analytic import bounds, closed_form_s
+from syncline.sim.candidates import candidates, find, proved, rail_rings
+from syncline.sim.flow.estimate import bus_factor, estimate
+from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
+from syncline.sim.flow.traffic import traffic_matrix
+from syncline.sim.flow.wired import wire
+from syncline.sim.sweep import Contest, crossovers, sizes_between
+
+
+@pytest.fixture(scope="module")
+def fabric() -> Fabric:
+    return build(ClusterSpec.model_validate({"hosts": 8, "host": "8 x H100", "network": "rail-optimized NDR"}))
+
+
+@pytest.fixture(scope="module")
+def network(fabric: Fabric) -> FlowNetwork:
+    return FlowNetwork(fabric, NetworkOptions("static"))
+
+
+def test_bandwidths_are_those_of_nccl_tests(fabric: Fabric, network: FlowNetwork) -> None:
+    found = estimate(lower(verify(ring(64)), packed(fabric)), network, 1 << 30)
+    assert found.algbw_Bps == pytest.approx((1 << 30) / found.time_s)
+    assert found.busbw_Bps == pytest.approx(found.algbw_Bps * 2 * 63 / 64)
+    assert bus_factor(Kind.ALL_GATHER, 4) == 0.75
+    assert bus_factor(Kind.BROADCAST, 4) == 1
+
+
+def test_a_row_has_every_promised_field_and_names_the_limit(fabric: Fabric, network: FlowNetwork) -> None:
+    row = estimate(lower(verify(ring(64)), packed(fabric)), network, 1 << 30).row()
+    assert {
+        "size_bytes",
+        "time_s",
+        "algbw_Bps",
+        "busbw_Bps",
+        "wire_Bps",
+        "algorithm",
+        "limiting_link",
+        "utilisation",
+    } <= set(row)
+    assert "nic" in row["limiting_link"]
+    assert 0.9 < row["utilisation"] <= 0.95  # a payload share of 0.95 of the line
+
+
+def test_the_analytic_level_is_a_lower_bound_and_says_so(fabric: Fabric) -> None:
+    network = FlowNetwork(fabric, NetworkOptions("ecmp", 2))
+    for name in ("ring", "tree", "halving-doubling", "double-tree"):
+        program = lower(verify(family(name, 64)), packed(fabric))
+        low, flow = (estimate(program, network, 1 << 26, level=level) for level in ("analytic", "flow"))
+        assert low.time_s <= flow.time_s * (1 + 1e-9)
+        assert low.method == "bound" and "contention but on the busiest link" in low.ignores
+        assert "contention but on the busiest link" not in flow.ignores
+    with pytest.raises(SimulationError, match='no level of simulation is called "packet"'):
+        estimate(program, network, 1, level="packet")
+
+
+def test_bounds_of_a_ring_are_its_closed_form(fabric: Fabric, network: FlowNetwork) -> None:
+    program = wire(lower(verify(ring(64)), packed(fabric)), network)
+    found = bounds(program, 1 << 30)
+    rate, slowest = float(program.solo_Bps.min()), float(program.latency_s.max())
+    assert found.bandwidth_s == pytest.approx(2 * 63 / 64 * (1 << 30) / rate)
+    assert found.chain_s == pytest.approx(closed_form_s(126, 2 * 63 / 64, 1 << 30, slowest, rate), rel=1e-9)
+    assert found.universal_s < found.lower_s
+
+
+def test_a_codec_shrinks_the_wire_and_charges_the_host(fabric: Fabric, network: FlowNetwork) -> None:
+    raw, half, dear = (
+        estimate(lower(verify(ring(64)), packed(fabric), codec), network, 1 << 30).time_s
+        for codec in (Codec("raw"), Codec("half", 0.5), Codec("dear", 0.5, encode_Bps=5e9, decode_Bps=5e9))
+    )
+    assert half == pytest.approx(raw / 2, rel=0.05)
+    assert dear > raw
+
+
+def test_rail_rings_keep_every_nic_busy(fabric: Fabric, network: FlowNetwork) -> None:
+    one, many = (estimate(lower(verify(s), packed(fabric)), network, 1 << 30) for s in (ring(64), rail_rings(8, 8)))
+    assert many.time_s == pytest.approx(one.time_s / 8, rel=0.1)
+
+
+def test_candidates_fit_the_collective_and_can_be_found_by_name(fabric: Fabric) -> None:
+    assert {"ring", "hierarchical", "rail-rings", "tree", "in-network"} <= set(candidates(fabric, Kind.ALL_REDUCE, 64))
+    assert {"direct", "pairwise", "bruck"} <= set(candidates(fabric, Kind.ALL_TO_ALL, 64))
+    assert find(fabric, Kind.ALL_REDUCE, 64, "ring").schedule.num_ranks == 64
+    assert "in-network" not in proved(fabric, Kind.ALL_REDUCE, 16)
+    with pytest.raises(SimulationError, match='no algorithm is called "teleport"'):
+        find(fabric, Kind.ALL_REDUCE, 64, "teleport")
+
+
+def test_the_best_of_a_contest_is_the_fastest_of_all(fabric: Fabric, network: FlowNetwork) -> None:
+    contest = Contest.of(proved(fabric, Kind.ALL_REDUCE, 64), packed(fabric), network)
+    for size in (1 << 12, 1 << 20, 1 << 28):
+        everyone = contest.all(size)
+        assert contest.best(size).time_s == pytest.approx(everyone[0].time_s)
+        assert everyone[0].time_s <= everyone[-1].time_s
+
+
+def test_crossovers_lie_where_both_are_equally_fast(fabric: Fabric, network: FlowNetwork) -> None:
+    contest = Contest.of(proved(fabric, Kind.ALL_REDUCE, 64), packed(fabric), network)
+    sizes = sizes_between(1 << 10, 1 << 30, 4)
+    winners = [(size, contest.best(size).algorithm) for size in sizes]
+    found = crossovers(winners, contest)
+    assert len(found) >= 2
+    for change in found:
+        before, after = (contest.one(name, change.size_bytes).time_s for name in (change.before, change.after))
+        assert before == pytest.approx(after, rel=0.03)
+
+
+def test_sizes_double(fabric: Fabric) -> None:
+    assert sizes_between(1, 9) == [1, 2, 4, 8]
+    with pytest.raises(SimulationError, match="give them rising"):
+        sizes_between(8, 4)
+
+
+def test_traffic_by_rank_and_by_host(fabric: Fabric, network: FlowNetwork) -> None:
+    program = wire(lower(verify(ring(64)), packed(fabric)), network)
+    by_rank, names = traffic_matrix(program, 64)
+    assert by_rank.shape == (64, 64) and names[1] == "rank 1"
+    assert by_rank[0, 1] == pytest.approx(2 * 63 / 64 * 64)
+    assert by_rank.sum() == pytest.approx(64 * by_rank[0, 1])
+
+
+def test_the_bound_of_adaptive_routing_counts_links_that_none_can_go_round(fabric: Fabric) -> None:
+    program = lower(verify(ring(fabric.num_gpus)), packed(fabric, fabric.num_gpus))
+    bound = {
+        name: estimate(program, FlowNetwork(fabric, NetworkOptions(routing=name)), 1 << 26, level="analytic")
+        for name in ("adaptive", "spray")
+    }
+    flows = estimate(program, FlowNetwork(fabric, NetworkOptions(routing="adaptive")), 1 << 26)
+    assert 0.9 * bound["spray"].time_s < bound["adaptive"].time_s <= flows.time_s * (1 + 1e-9)
+
+
+def test_a_rank_alone_has_no_limiting_link(fabric: Fabric, network: FlowNetwork) -> None:
+    assert estimate(lower(verify(ring(1)), packed(fabric, 1)), network, 1 << 20).row()["limiting_link"] == ""

@@ -1,0 +1,99 @@
+"""Flows in from files, a row a flow out."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.sim.packet.packet_fabrics import leaf_spine, star
+
+from syncline.errors import SimulationError
+from syncline.sim.packet import PacketOptions, background, incast, messages, senders, simulate
+from syncline.sim.packet.flow_file import parse_flows, read_flows
+from syncline.sim.packet.flow_table import flow_table
+from syncline.sim.packet.traffic import WEB_SEARCH
+
+CM = """Nodes 128
+Connections 3
+Triggers 1
+2->4 id 3 trigger 7 size 1000
+1->0 id 1 start 0 size 2000000 send_done_trigger 7
+2->0 id 2 start 5000000 size 2000000
+trigger id 7 oneshot
+"""
+FLOW_TXT = "2\n0 1 3 100 200000 2.000000000\n5 2 3 100 1000 2.5\n"
+
+
+def test_formats_are_told_by_content() -> None:
+    rows = parse_flows(CM)
+    assert [(row.source, row.destination, row.size_bytes, row.after) for row in rows] == [
+        ("1", "0", 2_000_000, -1), ("2", "0", 2_000_000, -1), ("2", "4", 1000, 0)]  # fmt: skip
+    assert rows[1].start_s == pytest.approx(5e-6)
+    assert [(row.source, row.destination, row.size_bytes, row.start_s) for row in parse_flows(FLOW_TXT)] == [
+        ("0", "1", 200_000, 2.0), ("5", "2", 1000, 2.5)]  # fmt: skip
+    ours = parse_flows("start,source,destination,bytes,class\n0,0,1,2MB,\n5us,3,host-01/nic-0,64KiB,0\n")
+    assert [(row.start_s, row.size_bytes) for row in ours] == [(0.0, 2e6), (5e-6, 65536)]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("2\n0 1 3 100 200000 2.0\n", "promises 2 flows"), ("hello\n", "neither CSV"),
+     ("start,source,bytes\n0,0,1\n", "no column destination"), ("Nodes 4\nConnections 1\n0-1 size 3\n", "line 3"),
+     ("Nodes 4\nConnections 1\n0->1 id 1 trigger 3 size 3\n", "no connection fires trigger 3"),
+     ("start,source,destination,bytes\nsoon,0,1,5\n", "flow 1 cannot be read")],
+)  # fmt: skip
+def test_what_cannot_be_read_is_said_with_its_place(text: str, word: str) -> None:
+    with pytest.raises(SimulationError, match=word):
+        parse_flows(text, "f")
+
+
+def test_an_end_that_is_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "f.csv"
+    file.write_text("start,source,destination,bytes\n0,0,99,5\n")
+    with pytest.raises(SimulationError, match='flow 1 names "99"'):
+        read_flows(file, star().fabric)
+
+
+def test_a_flow_that_waits_starts_when_the_other_has_arrived(tmp_path: Path) -> None:
+    file = tmp_path / "f.cm"
+    file.write_text(CM)
+    traffic = read_flows(file, leaf_spine().fabric)
+    outcome = simulate(leaf_spine(), [traffic], PacketOptions("roce"))
+    table = flow_table(outcome)
+    assert len(table) == 3 and table.num_missing == 0
+    assert table.start_s[2] == pytest.approx(table.end_s[0])
+
+
+def test_a_flow_alone_has_a_slowdown_of_one(tmp_path: Path) -> None:
+    network = leaf_spine()
+    ends = senders(network.fabric)
+    load = messages(ends[0], ends[8], [1, 1000, 4096, 5000, 1_000_000], np.arange(5) * 1e-3)
+    table = flow_table(simulate(network, [load], PacketOptions("roce")))
+    assert table.slowdown == pytest.approx(1.0, abs=1e-4)
+    table.write(tmp_path / "t.csv")
+    rows = list(csv.DictReader((tmp_path / "t.csv").read_text().splitlines()))
+    assert [int(row["bytes"]) for row in rows] == [1, 1000, 4096, 5000, 1_000_000]
+    assert len(rows[0]["path"].split(" ")) >= 4
+    pq = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow")
+    table.write(tmp_path / "t.parquet")
+    assert pq.read_table(tmp_path / "t.parquet").column("slowdown").to_numpy() == pytest.approx(table.slowdown)
+
+
+def test_slowdowns_by_size_and_the_distribution() -> None:
+    network = leaf_spine()
+    load = background(network.fabric, 0.5, 300e-6, sizes=WEB_SEARCH, seed=1)
+    table = flow_table(simulate(network, [load], PacketOptions("hpcc")))
+    rows = table.by_size()
+    assert sum(row.count for row in rows[:-1]) == rows[-1].count == len(load)
+    assert all(0.9999 < row.p50 <= row.p95 <= row.p99 <= row.p999 for row in rows)
+    time, share = table.cdf()
+    assert (np.diff(time) >= 0).all() and share[-1] == 1
+    assert time[-1] == pytest.approx(table.time_s.max())
+
+
+def test_incast_slows_down_by_the_number_of_senders() -> None:
+    network = star()
+    table = flow_table(simulate(network, [incast(network.fabric, 8, 1e6)], PacketOptions("roce")))
+    assert table.slowdown.max() == pytest.approx(8, rel=0.05)

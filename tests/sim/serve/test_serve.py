@@ -1,0 +1,100 @@
+"""Serving: one pass by hand, the steady state, the search, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import syncline
+from syncline.errors import DescriptionError, UsageError
+from syncline.fabric.load import load
+from syncline.plan.serve import Serving
+from syncline.sim.serve.engine import Engine, Split
+from syncline.sim.serve.steady import most_rate, steady
+from syncline.workload.job import Job
+from syncline.workload.load import Length
+from syncline.workload.read_job import load_job
+
+FABRIC = load({"hosts": 4, "host": "dgx-h100", "network": "rail-optimized NDR"})
+
+
+def _job(**more: Any) -> Job:
+    load = {"rate": 8, "prompt": 1024, "answer": 256}
+    return load_job({"kind": "serve", "model": "llama3-70b", "load": load, **more})
+
+
+def test_one_token_by_hand() -> None:
+    parts = Engine(FABRIC, _job(), Split(8)).decode_parts(1, 1024)
+    # 70.55 B x 2 bytes over 8 GPUs at 0.88 of 3.35 TB/s; 160 all-reduces of 16 KiB by one shot; launches in a graph.
+    assert parts["weights"] == pytest.approx(70.55e9 * 2 / 8 / (0.88 * 3.35e12), rel=0.01)
+    assert parts["network"] == pytest.approx(160 * 9e-6, rel=0.02)
+    assert 7e-3 < sum(parts.values()) < 11e-3  # where the decode job says 13 ms with NCCL's all-reduce
+
+
+def test_hosts_apart_cost_latency_and_pipelines_share_the_batch() -> None:
+    inside, across = (Engine(FABRIC, _job(), Split(tp)).decode_parts(8, 1024) for tp in (8, 16))
+    assert across["network"] > 3 * inside["network"] and across["weights"] < inside["weights"]
+    piped, alone = (Engine(FABRIC, _job(), Split(8, pp)) for pp in (2, 1))
+    load = _job().load
+    assert load is not None
+    assert 1.2 * most_rate(alone, load) < most_rate(piped, load) < 3 * most_rate(alone, load)
+
+
+def test_steady_state_balances_and_grows_with_load() -> None:
+    engine, given = Engine(FABRIC, _job(), Split(8)), _job().load
+    assert given is not None
+    calm, hard = (steady(engine, given, rate) for rate in (1.0, 8.0))
+    for at in (
+        calm,
+        hard,
+    ):  # as many leave as arrive: sequences = rate x answer x time of a token in what prefill leaves
+        assert at.batch == pytest.approx(at.rate * 256 * at.between_p50_s / (1 - at.prefill_share), rel=0.02)
+    assert calm.busy < hard.busy < 1 and calm.first_token_p99_s < hard.first_token_p99_s
+    apart = steady(engine, given, 8.0, apart=True)
+    assert apart.between_p99_s < hard.between_p99_s and apart.cache_sent_s > 0
+
+
+@pytest.fixture(scope="module")
+def served() -> Serving:
+    return syncline.serve(FABRIC, _job(slo={"first_token": "2s", "between_tokens": "150ms"})).result
+
+
+def test_the_search_keeps_the_limits_and_the_sums_agree(served: Serving) -> None:
+    best, data = served.best, served.to_json()["best"]
+    assert best.keeps_slo and best.enough
+    assert best.num_gpus == min(way.num_gpus for way in (best, *served.others) if way.keeps_slo)
+    assert data["tokens_per_s"] == pytest.approx(8 * 256)
+    assert best.usd_per_gpu_hour is not None
+    cost = best.num_gpus * best.usd_per_gpu_hour / (8 * 256 * 3600) * 1e6
+    assert data["usd_per_million_tokens"] == pytest.approx(cost)
+    assert 0 <= served.network_usd_share < 1
+    text = str(syncline.serve(FABRIC, _job(parallel={"tp": 8})))
+    assert "replicas of tp 8" in text and "no limits given" in text
+
+
+def test_lengths_are_log_normal() -> None:
+    length = Length.model_validate({"mean": 1500, "p99": 8000})
+    assert length.p50 < length.mean < length.p99 and length.square > 1
+    assert Length.model_validate(700).sigma == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"kind": "serve"}, "kind serve needs a load"),
+        ({"kind": "decode", "batch": {"global": 1, "sequence": 4096}}, "a decode job has no batch.sequence"),
+        ({"batch": {"global": 8}, "slo": {"first_token": "1s"}}, "slo is for kind serve, and the kind is train"),
+    ],
+)
+def test_keys_that_would_be_ignored_are_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(DescriptionError) as caught:
+        load_job({"model": "llama3-8b", **given})
+    assert words in caught.value.message
+
+
+def test_step_and_plan_send_a_serving_job_on() -> None:
+    with pytest.raises(UsageError, match="is planned, not stepped"):
+        syncline.step(FABRIC, _job())
+    with pytest.raises(UsageError, match="an answer of its own"):
+        syncline.plan(FABRIC, _job())

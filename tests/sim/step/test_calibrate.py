@@ -1,0 +1,132 @@
+"""Multipliers from measured steps: they explain what was given and keep their priors elsewhere; profiles are files."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from syncline.errors import DescriptionError, SimulationError, UsageError
+from syncline.fabric.catalog import load_catalog
+from syncline.sim.profile import MeasuredStep, Profile, load_profile, save_profile
+from syncline.sim.step import Case, default_constants, step_cost
+from syncline.sim.step.build import build_case
+from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate, check_plausible
+from syncline.sim.step.machine import Machine, machine_of
+from syncline.sim.step.multipliers import SIGMA, Multipliers
+from syncline.workload.read_job import load_job
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    catalog = load_catalog()
+    return machine_of(catalog.host("dgx-h100"), catalog.link("NDR"), 64)
+
+
+def case_of(machine: Machine, model: str = "llama3-70b", **split: int) -> Case:
+    job = load_job({"model": model, "batch": {"global": 512, "sequence": 8192}, "parallel": split, "gpus": 64})
+    return build_case(job.on(64), machine)
+
+
+def total_s(case: Case, multipliers: Multipliers | None = None) -> float:
+    return float(step_cost(case, (multipliers or Multipliers()).on(default_constants())).total)
+
+
+def test_multipliers_of_one_change_nothing(machine: Machine) -> None:
+    assert Multipliers().on(default_constants()) == default_constants()
+
+
+@pytest.mark.parametrize("name", list(asdict(SIGMA)))
+def test_each_multiplier_makes_a_step_longer(machine: Machine, name: str) -> None:
+    experts = case_of(machine, "mixtral-8x7b", tp=2, pp=2, ep=8)
+    assert total_s(experts, Multipliers(**{name: 1.2})) > total_s(experts)
+
+
+def test_a_measured_step_is_explained_and_another_split_follows(machine: Machine) -> None:
+    given, other = case_of(machine, tp=4, pp=4), case_of(machine, tp=8, pp=2)
+    truth = Multipliers(products=1.1, exchange=1.2)
+    found = calibrate(StepCalibration(), given, Observation(total_s(given, truth)))
+    assert total_s(given, found.multipliers) == pytest.approx(total_s(given, truth), rel=0.02)
+    shipped = total_s(other) / total_s(other, truth) - 1
+    calibrated = total_s(other, found.multipliers) / total_s(other, truth) - 1
+    assert abs(calibrated) < abs(shipped) / 3
+
+
+def test_what_was_predicted_leaves_the_multipliers_at_one_but_surer(machine: Machine) -> None:
+    case = case_of(machine, tp=4, pp=4)
+    found = calibrate(StepCalibration(), case, Observation(total_s(case)))
+    assert np.abs(found.multipliers.logs).max() < 1e-6
+    assert found.log_sigma(case) < 0.7 * StepCalibration().log_sigma(case)
+    before, after = StepCalibration().sigma(), found.sigma()
+    assert all(after[name] <= before[name] + 1e-12 for name in before)
+    assert after["host"] == pytest.approx(before["host"], rel=1e-2)  # a dense step says nothing of the host
+
+
+def test_a_trace_sets_the_parts_that_one_time_cannot_tell_apart(machine: Machine) -> None:
+    case = case_of(machine, tp=4, pp=4)
+    truth = Multipliers(products=0.95, attention=1.5)
+    constants = truth.on(default_constants())
+    compute = float(step_cost(case, constants).compute)
+    parts = {
+        name: float(step_cost(case, Multipliers(**{name: 2.0}).on(constants)).compute) - compute
+        for name in ("products", "attention")
+    }
+    blind = calibrate(StepCalibration(), case, Observation(total_s(case, truth)))
+    traced = calibrate(StepCalibration(), case, Observation(total_s(case, truth), parts))
+    assert traced.multipliers.attention == pytest.approx(1.5, rel=0.15)
+    assert abs(traced.multipliers.attention - 1.5) < abs(blind.multipliers.attention - 1.5)
+    assert traced.sigma()["attention"] < blind.sigma()["attention"]
+
+
+def test_two_runs_are_surer_than_one(machine: Machine) -> None:
+    first, second, third = case_of(machine, tp=4, pp=4), case_of(machine, tp=8), case_of(machine, tp=2, pp=8)
+    one = calibrate(StepCalibration(), first, Observation(1.1 * total_s(first)))
+    two = calibrate(one, second, Observation(1.1 * total_s(second)))
+    assert two.log_sigma(third) < one.log_sigma(third) < StepCalibration().log_sigma(third)
+
+
+@pytest.mark.parametrize(("measured", "word"), [(0.046, "1/100 of"), (4600.0, "1e\\+03 times")])
+def test_a_wrong_unit_is_refused(measured: float, word: str) -> None:
+    with pytest.raises(SimulationError, match=f"is {word} the 4.6 s predicted") as error:
+        check_plausible(measured, 4.6)
+    assert "unit" in error.value.hint
+
+
+def profile_of(found: StepCalibration) -> Profile:
+    run = MeasuredStep("a", 64, "bf16", "tp4 pp4", 4.6, 4.3, "train.log")
+    return Profile("here", "H100-SXM5-80GB", found, (run,))
+
+
+def test_a_profile_is_read_as_it_was_written(machine: Machine, tmp_path: Path) -> None:
+    case = case_of(machine, tp=4, pp=4)
+    profile = profile_of(calibrate(StepCalibration(), case, Observation(1.1 * total_s(case))))
+    save_profile(profile, tmp_path / "p.yaml")
+    back = load_profile(tmp_path / "p.yaml")
+    assert back.measured == profile.measured
+    assert back.steps.multipliers.logs == pytest.approx(profile.steps.multipliers.logs, abs=1e-3)
+    assert back.steps.log_sigma(case) == pytest.approx(profile.steps.log_sigma(case), rel=1e-2)
+    assert back.remarks("bf16") == ()
+    assert back.remarks("fp8") == ("the profile was measured in bf16; fp8 products were not",)
+    with pytest.raises(UsageError, match="measured on H100-SXM5-80GB, and this cluster has GB200"):
+        back.check("GB200")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("format: syncline profile 1", "format: something", "not a profile"),
+        ("products:", "product:", 'unknown key "product"'),
+        ("gpus: 64", "gpus: 0", "gpus"),
+        ("covariance:\n", "covariance: [[1.0]]\n  x:\n", "covariance|unknown key"),
+    ],
+)
+def test_a_damaged_profile_is_one_error(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "p.yaml"
+    save_profile(profile_of(StepCalibration()), path)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(DescriptionError, match=message):
+        load_profile(path)

@@ -1,0 +1,206 @@
+"""`auto` is the fastest: levels from the fabric, chunks by size, and no family that beats it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from syncline.errors import ScheduleError
+from syncline.fabric import Fabric, Tier, load
+from syncline.fabric.build import build as build_fabric
+from syncline.fabric.spec import ClusterSpec
+from syncline.program import lower, packed, place, spread
+from syncline.program.levels import nest
+from syncline.schedule import FAMILIES, Kind, build, hierarchical, verify
+from syncline.schedule.schedule import pipelined
+from syncline.sim.candidates import NAMES, proved
+from syncline.sim.flow.estimate import estimate
+from syncline.sim.flow.flow import without
+from syncline.sim.flow.routing import FlowNetwork
+from syncline.sim.flow.wired import wire
+from syncline.sim.pipeline import wired_in_pieces
+from syncline.sim.sweep import Contest
+from syncline.sim.synthesis import synthesized
+
+
+def contest(fabric: Fabric, kind: Kind, ranks: int | None = None, placement: str = "auto") -> Contest:
+    placed = place(placement, fabric, ranks)
+    schedules = proved(fabric, kind, placed.num_ranks, chunks=1, nested=nest(placed))
+    return Contest.of(schedules, placed, FlowNetwork(fabric), chunks=0)
+
+
+def cluster(**fields: object) -> Fabric:
+    return build_fabric(ClusterSpec.model_validate(fields))
+
+
+@pytest.fixture(scope="module")
+def rail() -> Fabric:
+    return load("h100-64-rail")
+
+
+@pytest.fixture(scope="module")
+def two_sites() -> Fabric:
+    return load("two-sites-wan")
+
+
+def test_levels_are_those_of_the_fabric(rail: Fabric, two_sites: Fabric) -> None:
+    assert str(nest(packed(rail))) == "2 leafs x 32 hosts x 8 ranks"
+    assert str(nest(packed(two_sites))) == "2 sites x 32 hosts x 8 ranks"
+    assert nest(packed(rail, 24)).shape == (3, 8)
+    assert nest(packed(rail, 12)).shape == (12,)  # one host of 8 and one of 4: no level that all share
+    assert str(nest(packed(load("gb200-nvl72-pod")))) == "8 domains x 72 ranks"
+
+
+def test_ranks_that_are_spread_still_work_level_by_level(rail: Fabric) -> None:
+    dealt = nest(spread(rail, 64 * 2))
+    assert dealt.shape == (2, 32, 2) and not dealt.in_order
+    with_levels = contest(rail, Kind.ALL_REDUCE, 128, "spread").best(1 << 24)
+    flat = estimate(lower(verify(build("ring", 128)), spread(rail, 128)), FlowNetwork(rail), 1 << 24)
+    assert with_levels.algorithm.startswith("hierarchical")
+    assert with_levels.time_s < flat.time_s
+
+
+SAMPLES = [
+    ("h100-64-rail", 32, "allreduce"),
+    ("h100-64-rail", 32, "broadcast"),
+    ("h100-64-rail", 24, "reduce"),
+    ("h100-64-rail", 32, "allgather"),
+    ("h100-64-rail", 32, "reducescatter"),
+    ("h100-64-rail", 16, "alltoall"),
+    ("h100-64-rail", 12, "allreduce"),
+    ("old-10gbe", None, "allreduce"),
+    ("old-10gbe", None, "broadcast"),
+    ("fat-tree-1024", 32, "allreduce"),
+    ("gb200-nvl72-pod", 144, "broadcast"),
+    ("alps", 32, "reduce"),
+]
+
+
+@pytest.mark.parametrize(("preset", "ranks", "collective"), SAMPLES)
+@pytest.mark.parametrize("size", [1 << 10, 1 << 18, 1 << 28])
+def test_no_family_is_faster_than_auto(preset: str, ranks: int | None, collective: str, size: int) -> None:
+    """Each family as it is made when nobody asks for anything, and each candidate on its own."""
+    fabric, kind = load(preset), NAMES[collective]
+    found = contest(fabric, kind, ranks)
+    best = found.best(size)
+    placed = place("auto", fabric, ranks)
+    network = found.network
+    for name, family in FAMILIES.items():
+        if kind not in family.kinds or name in ("in-network", "parameter-server"):
+            continue
+        try:
+            schedule = build(name, placed.num_ranks, kind=kind)
+        except ScheduleError:
+            continue
+        alone = estimate(lower(verify(schedule), placed), network, size)
+        assert best.time_s <= alone.time_s * (1 + 1e-9), (name, alone.time_s, best.algorithm, best.time_s)
+    for one in found.all(size):
+        assert best.time_s <= one.time_s * (1 + 1e-9), (one.algorithm, one.chunks, one.time_s, best.time_s)
+
+
+def test_a_broadcast_uses_every_nic(rail: Fabric) -> None:
+    """1 GiB: NCCL needs about 4.8 ms; an eighth of the buffer over each 400G NIC needs 2.7, and it is posted."""
+    best = contest(rail, Kind.BROADCAST, 256).best(1 << 30)
+    assert best.algorithm.startswith("all-rails")
+    assert 2.6e-3 < best.time_s < 5.2e-3
+    assert best.chunks > 8
+
+
+def test_levels_work_at_once_when_cut_in_chunks(rail: Fabric) -> None:
+    """All-reduce of 1 GiB over 128 GPUs: the rounds one after the other, and the busiest link's share of them."""
+    network, placed = FlowNetwork(rail), packed(rail, 128)
+    whole = wire(lower(verify(hierarchical((16, 8), families=("direct", "direct"))), placed), network)
+    one, many = (estimate(w, network, 1 << 30).time_s for w in (whole, wired_in_pieces(whole, 32)))
+    nic_s = 2 * 15 / 16 / 8 * (1 << 30) / 50e9
+    assert many < 0.7 * one
+    assert nic_s < many < 1.25 * nic_s
+
+
+def test_two_sites_cross_the_wan_once(two_sites: Fabric) -> None:
+    """No slower than the levels by hand."""
+    found = contest(two_sites, Kind.ALL_REDUCE)
+    size = 1 << 26
+    by_hand = estimate(lower(verify(hierarchical((2, 32, 8))), packed(two_sites)), found.network, size)
+    assert found.best(size).time_s <= by_hand.time_s
+
+
+def test_small_messages_take_few_rounds_on_a_star() -> None:
+    """Eleven messages are posted one after the other by `direct` and `one-shot`; four rounds of one are sooner done."""
+    star = cluster(hosts=12, host="1 x H100", network="fat-tree NDR")
+    found = contest(star, Kind.ALL_REDUCE)
+    best = found.best(1 << 10)
+    direct = estimate(lower(verify(build("direct", 12, kind=Kind.ALL_REDUCE)), packed(star)), found.network, 1 << 10)
+    assert best.algorithm in ("one-shot", "recursive-doubling")
+    assert best.time_s <= min(direct.time_s, *(found.one(name, 1 << 10).time_s for name in found.wired))
+
+
+def test_cut_on_known_paths_is_what_routing_again_gives() -> None:
+    fabric = cluster(hosts=4, host="4 x H100", network="rail-optimized NDR")
+    network, placed = FlowNetwork(fabric), packed(fabric)
+    unit = verify(hierarchical((4, 4), families=("halving-doubling", "direct")))
+    quick = estimate(wired_in_pieces(wire(lower(unit, placed), network), 6), network, 1 << 24)
+    again = estimate(lower(verify(pipelined(unit.schedule, 6)), placed), network, 1 << 24)
+    assert quick.time_s == pytest.approx(again.time_s, rel=1e-9)
+    assert np.allclose(quick.link_bytes, again.link_bytes)
+
+
+def test_more_chunks_than_suit_cost_more_and_the_choice_is_shown() -> None:
+    fabric = cluster(hosts=4, host="8 x H100", network="rail-optimized NDR")
+    found = contest(fabric, Kind.ALL_REDUCE)
+    chosen = found.one("hierarchical-direct", 1 << 28)
+    assert chosen.row()["chunks"] == chosen.chunks > 1
+    for chunks in (1, 8 * chosen.chunks):
+        fixed = Contest(found.network, found.wired, chunks).one("hierarchical-direct", 1 << 28)
+        assert fixed.chunks == chunks
+        assert fixed.time_s > chosen.time_s
+
+
+def without_nics(fabric: Fabric, *places: tuple[int, int]) -> Fabric:
+    """Return the fabric with the cables of some NICs (host, number) down."""
+    down = set()
+    for host, number in places:
+        nic = fabric.device(f"{fabric.host_names[host]}/nic-{number}")
+        down |= {int(link) for link in fabric.out_links(nic) if fabric.links.tier[link] == Tier.ACCESS}
+    return without(fabric, down | {link ^ 1 for link in down})
+
+
+@pytest.mark.parametrize("failed", [((1, 5),), ((1, 5), (2, 6))])
+def test_a_failed_nic_costs_its_share_and_not_half(failed: tuple[tuple[int, int], ...]) -> None:
+    """7 of 8 NICs are left in the weakest host: 8/7 of the healthy time, where the regular levels need twice it."""
+    healthy = cluster(hosts=4, host="8 x H100", network="rail-optimized NDR")
+    broken = without_nics(healthy, *failed)
+    size, placed = 1 << 30, packed(broken)
+    network = FlowNetwork(broken)
+    schedule = synthesized(placed, network)
+    assert schedule is not None
+    whole = wire(lower(verify(schedule), placed), network)
+    made = estimate(wired_in_pieces(whole, 32), network, size).time_s
+    regular = contest(healthy, Kind.ALL_REDUCE).best(size).time_s
+    assert regular < made < 1.05 * 8 / 7 * regular
+    assert made < 0.7 * contest(broken, Kind.ALL_REDUCE).best(size).time_s
+
+
+def test_a_slow_nic_gets_less() -> None:
+    fabric = cluster(hosts=4, host="8 x H100", network="rail-optimized NDR")
+    nic = fabric.device(f"{fabric.host_names[2]}/nic-3")
+    rate = fabric.links.rate_Bps.copy()
+    for link in fabric.out_links(nic):
+        if fabric.links.tier[link] == Tier.ACCESS:
+            rate[[link, link ^ 1]] /= 4
+    slow = replace(fabric, links=replace(fabric.links, rate_Bps=rate))
+    schedule = synthesized(packed(slow), FlowNetwork(slow))
+    assert schedule is not None
+    shares = sorted(float(strand.share) for strand in schedule.strands)
+    assert shares[0] == pytest.approx(0.25 / 7.25, rel=1e-3)
+    assert shares[1:] == pytest.approx([1 / 7.25] * 7, rel=1e-3)
+    verify(schedule, method="flat")
+
+
+def test_hosts_of_different_size_are_a_case_for_synthesis(rail: Fabric) -> None:
+    """12 ranks: a host of 8 and one of 4, which can use 4 NICs."""
+    schedule = synthesized(packed(rail, 12), FlowNetwork(rail))
+    assert schedule is not None and len(schedule.strands) == 4
+    verify(schedule, method="flat")
+    assert synthesized(packed(rail, 16), FlowNetwork(rail)) is None

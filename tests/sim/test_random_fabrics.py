@@ -1,0 +1,53 @@
+"""A sample of the random fabrics, jobs and faults that `benchmarks/one_truth.py` runs by the thousand."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from syncline.fabric import build
+from syncline.fabric.spec import ClusterSpec
+from syncline.schedule import Kind
+from syncline.sim.reach import fabric_reach
+
+
+def benchmark() -> ModuleType:
+    path = Path(__file__).parents[2] / "benchmarks" / "one_truth.py"
+    spec = importlib.util.spec_from_file_location("one_truth", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def cases() -> ModuleType:
+    return benchmark()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4, 9, 14, 16])
+def test_no_answer_beats_its_bound_and_better_is_never_slower(cases: ModuleType, seed: int) -> None:
+    found = cases.one(seed)
+    assert found is not None, "the description is refused"
+    assert not found["below"]
+    assert not found["slower_when_better"]
+    assert abs(found["gap"]) < 0.3, f"closed form and execution differ on {found['topology']}: {found['largest']}"
+
+
+@pytest.mark.parametrize("kind", [Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.ALL_TO_ALL, Kind.BROADCAST])
+def test_equal_faults_have_equal_bounds(kind: Kind) -> None:
+    """Which of the equivalent uplinks is broken does not matter."""
+    network = {"topology": "leaf-spine", "link": "100GbE", "oversubscription": "8:1", "hosts_per_leaf": 4}
+    bounds, cells = [], []
+    for leaf in range(4):
+        faults = [{"link": f"leaf-{leaf:02d} <-> spine-00", "which": leaf}]
+        data = {"hosts": 16, "host": "dgx-h100", "network": network, "faults": faults}
+        fabric = build(ClusterSpec.model_validate(data))
+        bounds.append(fabric_reach(fabric).bound_s(kind, fabric.gpus, 2.0**30))
+        cells.append(np.sort(fabric_reach(fabric).outer[0].even_Bps).tolist())
+    assert bounds == pytest.approx([bounds[0]] * 4)
+    assert all(row == cells[0] for row in cells)

@@ -1,0 +1,36 @@
+"""Releases: dated, sourced, and the newest until a month holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from syncline.workload.read_job import load_job
+from syncline.workload.releases import Release, release_of, releases
+from syncline.workload.software import facts_of
+
+EXPERTS = {"model": "mixtral-8x7b", "batch": {"global": 64}, "parallel": {"dp": 8, "ep": 8}}
+
+
+def test_every_framework_of_a_job_has_releases_in_order() -> None:
+    assert set(releases()) == {"megatron", "nemo", "deepspeed", "pytorch"}
+    for mine in releases().values():
+        months = [since for since, _ in mine]
+        assert months == sorted(months) and len(set(months)) == len(months)
+
+
+def test_what_no_entry_changes_stays() -> None:
+    assert release_of("megatron", 2022, 12).attention == "unfused"
+    assert release_of("megatron", 2023, 1).attention == "fa2"
+    assert release_of("megatron", 2030, 1).compiled, "said once, years before"
+    assert release_of("deepspeed", 1999, 1) == Release()
+
+
+@pytest.mark.parametrize(("month", "routing"), [(1, 0.35), (6, 0.35), (7, 0.1)])
+def test_a_job_gets_the_release_of_its_month(month: int, routing: float) -> None:
+    facts = facts_of(load_job({**EXPERTS, "software": {"framework": "nemo", "year": 2026, "month": month}}))
+    assert facts.routing == routing
+
+
+def test_a_job_that_says_so_hides_its_dispatch() -> None:
+    said = {key: facts_of(load_job({**EXPERTS, "overlap": {"ep": key}})).ep_exposed for key in (True, False, None)}
+    assert said[True] < said[None] == said[False] == 1.0

@@ -1,0 +1,102 @@
+"""The reference, from the code itself: every command's manual, every public name, every JSON schema."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from typing import Any
+
+from blocks import ROOT
+
+import syncline
+from syncline.cli.app import build, run
+from syncline.cli.verbs import VERBS
+
+SCHEMAS = ROOT / "docs" / "reference" / "schemas"
+
+
+def command_pages() -> dict[str, str]:
+    """Return one page with the manual of each verb, and one that lists them."""
+    from typer.main import get_command
+
+    group: Any = get_command(build())
+    pages = {}
+    rows = ["# Command line", "", "Every command has `--help` with examples and `--json` for one JSON object.", ""]
+    rows += ["| verb | what it does |", "|---|---|"]
+    for verb, line in VERBS.items():
+        pages[f"reference/cli/{verb}.md"] = _verb_page(verb, line, group.commands[verb])
+        rows.append(f"| [`syncline {verb}`](cli/{verb}.md) | {line} |")
+    rows += ["", "Exit status: 0 done; 2 the input can be put right (the message says how); 1 a bug of syncline;",
+             "130 interrupted; `audit` has the statuses of a monitoring check."]  # fmt: skip
+    return {"reference/cli.md": "\n".join(rows) + "\n", **pages}
+
+
+def _verb_page(verb: str, line: str, command: Any) -> str:
+    parts = [f"# syncline {verb}", "", line, "", "```text", _manual(verb), "```"]
+    for name in getattr(command, "commands", {}):
+        parts += ["", f"## {verb} {name}", "", "```text", _manual(verb, name), "```"]
+    return "\n".join(parts) + "\n"
+
+
+def _manual(*words: str) -> str:
+    out = io.StringIO()
+    os.environ["COLUMNS"] = "100"
+    try:
+        with contextlib.redirect_stdout(out):
+            run([*words, "--help"])
+    finally:
+        os.environ.pop("COLUMNS")
+    return out.getvalue().strip()
+
+
+def api_page() -> str:
+    """Return the page of the public names: questions first, then what they take and give."""
+    names = [name for name in syncline.__all__ if not name.startswith("_")]
+    questions = [name for name in names if name[0].islower()]
+    kinds = [name for name in names if name[0].isupper()]
+    head = ["# Python", "", "`import syncline` gives every name below; each is loaded when it is first used. A question is a",
+            "function, an answer a frozen value with `to_json()` (what `--json` prints), `str()` (what the command",
+            "prints) and `page(path)`.", ""]  # fmt: skip
+    body = ["## Questions", "", *_entries(questions), "## Values", "", *_entries(kinds)]
+    return "\n".join([*head, *body]) + "\n"
+
+
+def _entries(names: list[str]) -> list[str]:
+    lines = []
+    for name in names:
+        held = "load" if name == "load_timeline" else name
+        where = f"syncline.{syncline._WHERE[name]}.{held}"
+        lines += [f"### {name}", "", f"::: {where}", "    options:", "      show_root_heading: false", ""]
+    return lines
+
+
+def schema_page() -> str:
+    """Return the page of the schemas: the keys of each answer, with the file beside it."""
+    lines = ["# JSON schemas", "", "What `--json` prints, by question: made from answers and held by a test. A key that only some",
+             "answers have is optional.", ""]  # fmt: skip
+    for path in sorted(SCHEMAS.glob("*.json")):
+        schema = json.loads(path.read_text("utf-8"))
+        lines += [
+            f"## {path.stem}",
+            "",
+            f"[{path.name}](schemas/{path.name})",
+            "",
+            "| key | type | always |",
+            "|---|---|---|",
+        ]
+        needed = set(schema.get("required", ()))
+        for key, value in schema.get("properties", {}).items():
+            lines.append(f"| `{key}` | {_type(value)} | {'yes' if key in needed else 'no'} |")
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+def _type(value: dict[str, Any]) -> str:
+    kind = value.get("type", "any")
+    word = ", ".join(kind) if isinstance(kind, list) else str(kind)
+    if word == "array" and value.get("items"):
+        return f"array of {_type(value['items'])}"
+    inner = value.get("properties")
+    return f"object ({', '.join(f'`{name}`' for name in inner)})" if inner else word
