@@ -72,7 +72,8 @@ if [ $# -eq 0 ]; then
     echo "usage: sbatch job.sbatch train.py ARGUMENTS..." >&2
     exit 2
 fi
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+head=${{hosts%%$'\\n'*}}
 srun --kill-on-bad-exit=1 torchrun --nnodes={num_hosts} --nproc-per-node={gpus} \\
   --rdzv-backend=c10d --rdzv-endpoint="$head:${{MASTER_PORT:-29500}}" --rdzv-id="$SLURM_JOB_ID" "$@"
 """

@@ -33,7 +33,9 @@ def sbatch(
         "#SBATCH --exclusive",
         "set -euo pipefail",
         *(f"export {name}={value}" for name, value in environment.items()),
-        'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        # No pipe into head: under pipefail its early end would end the script too.
+        'hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")',
+        "head=${hosts%%$'\\n'*}",
         *(_jax_lines(hosts) if jax else _torchrun_lines(hosts, gpus_per_host)),
         f"  {entry} {shlex.join(command)}" + ("'" if jax else ""),
     ]
