@@ -35,8 +35,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--hosts", type=int, default=NUM_HOSTS, help="how many hosts of one rank (4)")
     parser.add_argument("--quick", action="store_true", help="few repetitions: whether it runs, not how fast")
     chosen = parser.parse_args()
+    globals()["NUM_HOSTS"] = chosen.hosts
     why = is_possible()
     if why and set(chosen.only) != {"faults"}:
         print(f"wire.py: {why}; run it as root, or with --only faults.", file=sys.stderr)

@@ -71,16 +71,12 @@ void Hub::lose(int peer, const std::string& why) {
     std::string& lost = peers[static_cast<std::size_t>(peer)].lost;
     if (!lost.empty()) return;
     lost = why;
-    changed.notify_all();
+    wake_waiting();
 }
 
 void Hub::heard(Line& line) {
     const std::lock_guard hold(mutex);
-    line.last_heard_s = now_s();
-    if (!line.is_stalled) return;
-    line.is_stalled = false;
-    tell(line.peer, line.rail, "answers again");
-    line.is_dirty = true;
+    note_heard(line);
 }
 
 void Hub::said_bye(Line& line) {
