@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from syncline.codec.names import scheme
@@ -61,8 +63,7 @@ def test_it_can_be_read() -> None:
         "1,000,000 elements in bf16, 8 ranks: 1 pieces, 2 under way; encode shard, sum and encode, decode sum; "
         "3.34 MiB sent by a rank"
     )
-    assert program.to_json()["stages"][1] == {
-        "name": "sum and encode", "phase": "reduce", "level": 0, "awaits": 0, "posts": "sums"
-    }  # fmt: skip
+    stages: Any = program.to_json()["stages"]
+    assert stages[1] == {"name": "sum and encode", "phase": "reduce", "level": 0, "awaits": 0, "posts": "sums"}
     with pytest.raises(ProgramError, match="cannot be"):
         BucketProgram(10, scheme("int8"), ())

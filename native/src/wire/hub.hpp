@@ -213,6 +213,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
     InMessage* message_of(Peer& peer, const FrameHeader& header);
     void revoke(Claim& claim);
     void note_heard(Line& line);
+    bool is_late(const Peer& peer, const Line& line, double now) const;
     bool is_known(const Peer& peer, std::uint64_t sequence) const;
     void measure(Line& line, const OutFrame& frame, double now);
 

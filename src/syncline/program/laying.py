@@ -22,7 +22,9 @@ OPTIMIZED = Stage("optimizer", SpanKind.COMPUTE, Phase.COLLECT)
 class Ledger(Protocol):
     """Who writes tasks down; each is a number. `ranks` are those that are played, `stand_in` says by whom."""
 
-    ranks: Sequence[int]
+    @property
+    def ranks(self) -> Sequence[int]: ...
+
     most_rounds: int
     """Rounds of a ring that are told apart; beyond, neighbouring ones are taken together."""
 

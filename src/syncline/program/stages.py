@@ -25,7 +25,7 @@ from syncline.codec.scheme import Scheme
 from syncline.describe.plain import JsonObject
 from syncline.describe.units import show_size
 from syncline.errors import ProgramError
-from syncline.program.pieces import DEPTH, PIECE_BYTES, piece_cuts, shard_bounds
+from syncline.program.pieces import DEPTH, PIECE_BYTES, equal_bounds, piece_cuts, shard_bounds
 from syncline.timeline import SpanKind
 
 DENSE = "fp32"
@@ -116,6 +116,7 @@ class PieceProgram:
     shape: tuple[int, ...]
     wire_bytes: Callable[[int], int]
     factors: tuple[int, int] | None = None
+    equal_shards: bool = False
 
     @property
     def elements(self) -> int:
@@ -129,6 +130,8 @@ class PieceProgram:
     def bounds(self, stage: int, rank: int) -> list[tuple[int, int]]:
         """Return the shards that a rank knows at a stage's level, in elements of what is exchanged there."""
         kind, elements = self.stages[stage], self.elements
+        if self.equal_shards:
+            return equal_bounds(elements, self.shape[-1])
         if self.factors is not None and kind.part:
             elements = self.factors[kind.part - 1]
         for level in range(kind.level):
@@ -202,7 +205,7 @@ class BucketProgram:
             factors = (layout.num_first, layout.num_second)
         bytes_of = scheme_named(DENSE).wire_bytes if factors else self.scheme.wire_bytes
         return tuple(
-            PieceProgram(low, high, self.stages, self.shape, bytes_of, factors)
+            PieceProgram(low, high, self.stages, self.shape, bytes_of, factors, self.scatter_only)
             for low, high in zip(self.cuts, self.cuts[1:], strict=False)
         )
 

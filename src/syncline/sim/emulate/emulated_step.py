@@ -59,7 +59,7 @@ class _Tasks:
         """Append work of one thread, marked as its rank's where it is a stage."""
         task = self._add(((len(self.wiring.rate_Bps), 1.0),), max(seconds, 0.0) / NS, 0.0, 1 / NS, after)
         if stage is not None and seconds > 0:
-            self.marks.append(Mark(rank, stage.kind, task, -1, 0.0, peer, piece, stage.name))
+            self.marks.append(Mark(rank, stage.kind, task, -1, 0.0, -1, piece, stage.name))
         return task
 
     def send(
