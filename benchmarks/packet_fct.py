@@ -2,9 +2,10 @@
 
 ns-3 (Debian's libns3-dev) has DCTCP, but neither RoCE nor NDP: RoCE is compared as what it is while nobody is paused,
 line rate into queues that nothing fills. A tree with one path a pair: 4 leaves of 8 hosts, one spine, trunks 2 : 1
-oversubscribed, 400 Gb/s, 1 us a cable, 4 KiB packets, the same headers, marks from 65 packets on (a seventh of a trunk's round trip) in switches, every
-packet acknowledged. htsim cannot be had as a package; its ends of the last flow are those of csg-htsim 841d9e7 on a
-three-tier tree of 1 us hops, which another permutation and other switches make comparable in size only.
+oversubscribed, 400 Gb/s, 1 us a cable, 4 KiB packets, the same headers, marks in switches from 65 packets on, every
+packet acknowledged. Eight DCTCP flows that begin on a trunk in the same picosecond stay in step; `spread` says what the
+same permutation takes when they begin up to so long apart. htsim cannot be had as a package; its ends of the last flow
+are those of csg-htsim 841d9e7 on a three-tier tree of 1 us hops: another permutation, and switches of another make.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +44,26 @@ SETS: dict[str, dict[str, Any]] = {
     "dctcp": {"header_bytes": 54, "ack_every": 1, "min_window_packets": 1},
     "line": {"header_bytes": 30, "ack_every": 1},
 }
-HTSIM = {("ndp", "permutation"): 74.2, ("ndp", "incast"): 2652, ("roce", "permutation"): 220.9, ("roce", "incast"): 2615}
+HTSIM = {
+    ("ndp", "permutation"): 74.2,
+    ("ndp", "incast"): 2652,
+    ("roce", "permutation"): 220.9,
+    ("roce", "incast"): 2615,
+}
 """Last of 128 flows of 2 MB, and of 64 to one receiver, in us."""
 
 
 def run() -> dict[str, Any]:
     """Return mean and p99 of both in every case, and the last flows beside htsim's."""
-    answer: dict[str, Any] = {"htsim_recorded": beside_htsim()}
+    answer: dict[str, Any] = {"htsim_recorded": beside_htsim(), "spread": spread()}
     if lack := peer.ns3():
         return answer | {"missing": [str(lack)]}
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "ns3_tree"
         libraries = [f"-lns3-{name}" for name in LIBRARIES]
-        subprocess.run(["g++", "-O2", "-DNDEBUG", "-std=c++17", "-o", str(program), str(SOURCE), *libraries], check=True)
+        command = ["g++", "-O2", "-DNDEBUG", "-std=c++17", "-o", str(program), str(SOURCE), *libraries]
+        subprocess.run(command, check=True)
         for transport in SETS:
             for pattern in SIZES:
                 theirs, ours = ns3(program, transport, pattern), syncline(transport, pattern)
@@ -70,8 +78,17 @@ def ns3(program: Path, transport: str, pattern: str) -> np.ndarray:
     return np.array(json.loads(done.stdout)["took_s"])
 
 
-def syncline(transport: str, pattern: str) -> np.ndarray:
-    """Return the packet engine's completion times."""
+def spread() -> list[dict[str, float]]:
+    """Return DCTCP's permutation when flows do not all begin in the same picosecond."""
+    rows = []
+    for apart_s in (0.0, 1e-7, 1e-6, 5e-6):
+        times_us = syncline("dctcp", "permutation", apart_s) * 1e6
+        rows.append({"apart_us": apart_s * 1e6, "mean_us": float(times_us.mean()), "last_us": float(times_us.max())})
+    return rows
+
+
+def syncline(transport: str, pattern: str, apart_s: float = 0.0) -> np.ndarray:
+    """Return the packet engine's completion times; messages begin at random within `apart_s`."""
     network = tree()
     ends = senders(network.fabric)
     wire_bytes = 4096 + SETS[transport]["header_bytes"]
@@ -81,7 +98,9 @@ def syncline(transport: str, pattern: str) -> np.ndarray:
         if transport == "dctcp"
         else PacketOptions("line-rate", lossless=False, buffer_bytes=1e12, alpha=1e3, changes=SETS[transport])
     )
-    return simulate(network, [load(ends, pattern)], options).times_s(0)
+    posted = load(ends, pattern)
+    start_s = np.random.default_rng(1).uniform(0, apart_s, len(posted))
+    return simulate(network, [replace(posted, start_s=start_s)], options).times_s(0)
 
 
 def load(ends: np.ndarray, pattern: str) -> Traffic:
