@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from syncline.describe.plain import plain
 from syncline.errors import PlanError
 from syncline.fabric import load
 from syncline.plan.answer import ask
@@ -176,7 +177,7 @@ def test_torchtitan_accepts_the_plan(planned: dict[str, Job]) -> None:
 
 
 def test_deepspeed_batches_multiply_out(planned: dict[str, Job]) -> None:
-    config = deepspeed_config(planned["deepspeed"])
+    config = plain(deepspeed_config(planned["deepspeed"]))
     product = config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * 64
     assert product == config["train_batch_size"] == 256
 

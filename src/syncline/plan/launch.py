@@ -93,10 +93,10 @@ def ranks_of(job: Job, gpus_per_host: int) -> JsonObject:
 def deepspeed_config(job: Job) -> JsonObject:
     """Return a DeepSpeed config; its batch sizes multiply out, which DeepSpeed checks."""
     split, stage = job.parallel, {"none": 0, "1": 1, "2": 2, "3": 3, "fsdp": 3}.get(job.parallel.zero, 3)
-    zero: dict[str, object] = {"stage": stage, "overlap_comm": True, "contiguous_gradients": True}
+    zero: JsonObject = {"stage": stage, "overlap_comm": True, "contiguous_gradients": True}
     if job.offload in ("optimizer", "both"):
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
-    config: dict[str, object] = {
+    config: JsonObject = {
         "train_batch_size": job.batch.global_,
         "train_micro_batch_size_per_gpu": job.batch.micro,
         "gradient_accumulation_steps": job.batch.global_ // (job.batch.micro * (split.dp or 1)),

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from syncline.describe.plain import JsonObject
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -152,7 +154,7 @@ class Case:
         return self.micro * self.sequence / self.cp
 
 
-def case_of(values: dict[str, Any]) -> Case:
+def case_of(values: JsonObject) -> Case:
     """Return a case of plain numbers."""
     return Case(**{name: np.asarray(value, dtype=np.float64) for name, value in values.items()})
 
