@@ -1,12 +1,13 @@
 """Hugging Face Trainer on a small Llama made from its configuration: `--fsdp` shards it, gradients accumulate twice."""
 
 import sys
+from typing import Any
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 
-class Tokens(torch.utils.data.Dataset):
+class Tokens(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
     def __len__(self) -> int:
         return 100_000
 
@@ -24,7 +25,10 @@ def main() -> None:
         num_key_value_heads=4,
         vocab_size=32000,
     )
-    sharded = {"fsdp": "full_shard auto_wrap", "fsdp_config": {"transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}}
+    sharded: dict[str, Any] = {
+        "fsdp": "full_shard auto_wrap",
+        "fsdp_config": {"transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]},
+    }
     arguments = TrainingArguments(
         output_dir="out",
         per_device_train_batch_size=4,

@@ -101,6 +101,9 @@ def _described(module: Any) -> dict[str, Any]:
     return {"class": type(module).__name__, "parameters": total, "layers": max(lists, default=0), "shapes": sizes}
 
 
+_MOVES = (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.cpu)
+
+
 class Functions(TorchFunctionMode):
     """Attention takes the kernel a GPU would; a random generator of a GPU that is not there is left out."""
 
@@ -113,6 +116,8 @@ class Functions(TorchFunctionMode):
             return remembered(made.to(kwargs["device"]), args[0])  # in C++ it would be copied by a driver
         if func is torch.nn.functional.rms_norm and type(args[0]) is FakeTensor and args[0].is_cuda:
             return _rms_norm(*args, **kwargs)
+        if func in _MOVES and type(args[0]) is torch.Tensor and args[0].dtype is torch.uint8:
+            return args[0]  # the state of a generator, which is sent to other ranks and set again
         if func is torch.Tensor.__deepcopy__ and getattr(args[0], "constant", None) is not None:
             return _copied(func, *args)
         generator = kwargs.get("generator")
