@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from syncline.describe.plain import JsonObject
 from syncline.describe.safe_xml import Element
 from syncline.errors import DescriptionError
 from syncline.fabric.catalog import Catalog, HostModel, LinkType, load_catalog
@@ -136,7 +137,7 @@ def to_host(
     host = describe(topology)
     part = catalog.gpu(gpu or _known_gpu(host, topology)).name
     base = _nearest_host(part, len(host.gpus), catalog)
-    row: dict[str, Any] = {
+    row: JsonObject = {
         "name": name,
         "like": base.name,
         "source": f"NCCL topology {topology.source}",
@@ -276,9 +277,9 @@ def _known_gpu(host: NcclHost, topology: NcclTopology) -> str:
     raise DescriptionError(text, where=topology.source, hint=hint)
 
 
-def _cpu(cpu: Element) -> dict[str, Any]:
+def _cpu(cpu: Element) -> JsonObject:
     arch, vendor = cpu.get("arch"), cpu.get("vendor")
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     if arch in ("x86_64", "arm64", "ppc64"):
         found["nccl_arch"] = arch
     if vendor in ("GenuineIntel", "AuthenticAMD"):
@@ -295,7 +296,7 @@ def _nic_path(host: NcclHost) -> str:
 
 def _scale_up(
     host: NcclHost, switch: str | None, num_switches: int, topology: str, catalog: Catalog, part: str
-) -> dict[str, Any]:
+) -> JsonObject:
     """Say how GPUs are joined; a file without any <gpu> leaves that to NCCL, and then the catalogue's host stands."""
     if all(gpu.sm < 0 for gpu in host.gpus):
         return {}
@@ -307,7 +308,7 @@ def _scale_up(
             "scale_up_switch": switch or "NVSwitch3",
             "num_scale_up_switches": count,
         }
-    alone = {"scale_up_switch": None, "num_scale_up_switches": 0, "scale_up_domain_gpus": 0}
+    alone: JsonObject = {"scale_up_switch": None, "num_scale_up_switches": 0, "scale_up_domain_gpus": 0}
     if not peers:
         return alone | {"scale_up_topology": "pcie"}
     pairs = sum(len({bus for bus, _ in gpu.nvlinks} & peers) for gpu in host.gpus)
@@ -318,7 +319,7 @@ def _scale_up(
 
 def _network(
     host: NcclHost, nic: str | None, link: str | None, catalog: Catalog, forced: tuple[str | None, str | None]
-) -> dict[str, Any]:
+) -> JsonObject:
     if not host.nics:
         return {"nic": None, "link": None, "num_nics": 0}
     found = host.nics[0]
