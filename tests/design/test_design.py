@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from syncline.describe.plain import plain
 from syncline.design.choice import FabricChoice, space
 from syncline.design.reasons import flips, millions, why_lost
 from syncline.design.resilience import remains
@@ -79,7 +80,7 @@ def test_resilience_by_hand() -> None:
 
 def test_cards_change_the_price_of_a_host() -> None:
     four, eight = (
-        FabricChoice("dgx-h100", 8, "ConnectX-7", nics, "NDR", "rail-only", 1.0, "QM9700").described()
+        plain(FabricChoice("dgx-h100", 8, "ConnectX-7", nics, "NDR", "rail-only", 1.0, "QM9700").described())
         for nics in (4, 8)
     )
     assert eight["host"]["price_usd"] - four["host"]["price_usd"] == pytest.approx(4 * 1700)

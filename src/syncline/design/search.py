@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from syncline.describe.document import read_text
 from syncline.describe.files import write_text
@@ -100,6 +100,14 @@ class DesignPoint:
         return asdict(self) | {"label": self.choice.label, "usd_per_token": self.usd_per_token}
 
 
+class PlannedPoint(TypedDict):
+    """What a search keeps of a choice between runs."""
+
+    s_per_token: float
+    plans: list[str]
+    step_s: list[float]
+
+
 @dataclass
 class Found:
     """What a search has looked at."""
@@ -128,7 +136,7 @@ class Designer:
     state: Path | None = None
     _planned: dict[Any, tuple[float, str, float]] = field(default_factory=dict)
     _ideals: dict[tuple[str, int, int, str, int], float] = field(default_factory=dict)
-    _kept: dict[str, JsonObject] = field(default_factory=dict)
+    _kept: dict[str, PlannedPoint] = field(default_factory=dict)
 
     def run(self, choices: Iterable[FabricChoice], progress: Progress | None = None) -> Found:
         """Look at every choice; an interrupt ends the search early with what was found."""

@@ -11,10 +11,10 @@ others less is left for it. What hides behind compute begins before that ends, a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
 from syncline.sim.flow.engine import Course, Paths, Tasks, run
@@ -41,7 +41,7 @@ class CollectiveTime:
     alone_s: float
     limiting_link: str
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return dict(vars(self))
 
 
@@ -55,7 +55,7 @@ class Executed:
     routing: str
     ignores: tuple[str, ...] = IGNORES
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the execution as plain data."""
         return {
             "step_time_s": self.step_time_s, "routing": self.routing, "tasks": self.num_tasks,

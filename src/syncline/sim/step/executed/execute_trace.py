@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
 from syncline.sim.flow.engine import Paths, Tasks, run
@@ -32,7 +33,7 @@ class ExecutedTrace:
 
     start_s: Floats
     end_s: Floats
-    collectives: tuple[dict[str, Any], ...]
+    collectives: tuple[JsonObject, ...]
     routing: str
 
     @property
@@ -149,9 +150,9 @@ class _Laid:
 
 def _told(
     workload: Workload, begin: Floats, end: Floats, bottleneck: Any, path: Longs, links: Longs, rails: Rails
-) -> tuple[dict[str, Any], ...]:
+) -> tuple[JsonObject, ...]:
     """Return, by name, what collectives took on the rank that spent most, and the link that slowed them."""
-    found = []
+    found: list[JsonObject] = []
     for number, name in enumerate(workload.names):
         mine = np.flatnonzero((workload.label == number) & (path >= 0))
         if not len(mine):
