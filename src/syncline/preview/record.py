@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from syncline.errors import DescriptionError
 
+STEPS = 3  # a warm-up and two
+
 
 class CapturedOp(NamedTuple):
     """One operation as the host launched it."""
@@ -71,7 +73,10 @@ class Capture:
     @cached_property
     def steps(self) -> tuple[tuple[int, int], ...]:
         """Return first and last operation of each step."""
-        edges = [*self.boundaries, len(self.ops)] if self.boundaries else [0, len(self.ops)]
+        whole = len(self.boundaries) > STEPS  # the last one ends a step: a message of the next may follow it
+        edges = (
+            self.boundaries if whole else (*self.boundaries, len(self.ops)) if self.boundaries else (0, len(self.ops))
+        )
         found = [(a, b) for a, b in itertools.pairwise(edges) if b > a]
         return tuple(found)
 
