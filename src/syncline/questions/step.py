@@ -20,6 +20,7 @@ from syncline.sim.step import step as price
 from syncline.sim.step.executed.execute import Executed, execute
 from syncline.sim.step.executed.execute_trace import IGNORES as EXECUTED_IGNORES
 from syncline.sim.step.executed.execute_trace import ExecutedTrace, execute_trace
+from syncline.sim.step.executed.gap import causes
 from syncline.sim.step.replay import OWN_WORK, replay, unpriced
 from syncline.sim.uncertainty import Spread
 from syncline.timeline import Timeline
@@ -80,7 +81,8 @@ class StepPrediction(Answer):
         faster = self.result.step_time_s / self.executed.step_time_s
         scaled = {name: data[name] * faster for name in ("tokens_per_s", "tokens_per_s_per_gpu", "mfu")}
         times = {"analytic_step_time_s": self.result.step_time_s, "step_time_s": self.executed.step_time_s}
-        return data | scaled | times | {"executed": self.executed.to_json()}
+        executed = self.executed.to_json() | {"differs": list(causes(self.result, self.executed))}
+        return data | scaled | times | {"executed": executed}
 
     def _profile(self) -> JsonObject | None:
         """Return what a profile did to the prediction."""
@@ -131,6 +133,7 @@ class TracePrediction(Answer):
             "cluster": self.cluster, "trace": self.source, "operations": len(self.workload),
             "ranks": self.workload.num_ranks, "comm_bytes": self.workload.total_bytes(),
             "recorded_s": self.recorded.makespan_s, "step_time_s": self.timeline.makespan_s,
+            "bound_s": self.executed.floor_s if self.executed else 0.0,
             "recorded_exposed_comm_s": float(self.recorded.exposed_s(compute=OWN_WORK).max()),
             "exposed_comm_s": float(self.timeline.exposed_s(compute=OWN_WORK).max()),
             "kept_as_recorded": int(unpriced(self.workload).sum()),

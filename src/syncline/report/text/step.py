@@ -23,6 +23,7 @@ def step_lines(data: Mapping[str, Any]) -> list[str]:
         f"{data['job']}: {data['model']} on {data['gpus']:,} x {data['gpu']}, {split_words(data['parallel'])}",
         "",
         f"  step        {units.show_time(data['step_time_s'])}  ({_how(data)})",
+        *(f"  differs     {cause}" for cause in data.get("executed", {}).get("differs", ())),
         f"  interval    {sure[0]}",
         f"              {sure[1]}",
         *_profile(data.get("profile")),

@@ -19,8 +19,14 @@ from syncline.sim.step.machine import Machine
 
 
 def inside(c: Case, ranks: Floats, stride: Floats) -> Floats:
-    """Return how many ranks of a group (every `stride`-th rank) share one scale-up domain."""
-    return np.clip(np.floor(c.domain / stride), 1.0, ranks)
+    """Return how many ranks of a group (every `stride`-th rank) share one scale-up domain.
+
+    Replicas that are split between sites leave the ranks of a stage at each of them a part of their order only.
+    """
+    near = c.domain
+    if np.any(c.site_Bps < np.inf):
+        near = pick(crosses_site(c, ranks, stride), np.minimum(near, _site_cell(c)[0]), near)
+    return np.clip(np.floor(near / stride), 1.0, ranks)
 
 
 def all_ranks(c: Case) -> Floats:

@@ -23,6 +23,7 @@ from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.executed.footprint import Floats, Longs, Rails
 from syncline.sim.step.executed.stages import Stages
 from syncline.sim.step.executed.tasks import StepTasks
+from syncline.sim.step.floor import check_floor
 from syncline.sim.step.step import StepResult
 from syncline.workload.step_graph import step_graph
 
@@ -78,9 +79,12 @@ def execute(
     not meant; `rails` are the links where they have been laid out already.
     """
     check_executable(result)
-    return execute_stages(
+    found = execute_stages(
         Stages(fabric, result, constants or default_constants(), routing, devices=devices, rails=rails)
     )
+    if devices is None:  # the floor is that of the job's own placement
+        check_floor(found.step_time_s, result.floor_s, f"{result.job.name}, executed")
+    return found
 
 
 def check_executable(result: StepResult) -> None:

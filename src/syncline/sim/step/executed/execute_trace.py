@@ -14,11 +14,13 @@ import numpy as np
 
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
+from syncline.schedule.collective import Kind
 from syncline.sim.flow.engine import Paths, Tasks, run
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, Routing
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.executed.footprint import Floats, Longs, Rails, exchanged_pairs, gathered, passed
+from syncline.sim.step.floor import check_floor
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.step.replay import sent_bytes, unpriced
 from syncline.workload.graph import Op, Workload, previous_in_stream
@@ -34,6 +36,7 @@ class ExecutedTrace:
     end_s: Floats
     collectives: tuple[dict[str, Any], ...]
     routing: str
+    floor_s: float = 0.0  # what the busiest group's collectives need at least
 
     @property
     def step_time_s(self) -> float:
@@ -74,8 +77,10 @@ def execute_trace(
         wait_for=waits,
     )  # fmt: skip
     course = run(laid.rails.capacity_Bps[links] if len(links) else np.ones(1), tasks)
-    return ExecutedTrace(course.begin_s, course.end_s, _told(workload, course.begin_s, course.end_s, course.bottleneck,
-                                                             path, links, laid.rails), routing)  # fmt: skip
+    told = _told(workload, course.begin_s, course.end_s, course.bottleneck, path, links, laid.rails)
+    found = ExecutedTrace(course.begin_s, course.end_s, told, routing, laid.floor_s(path))
+    check_floor(found.step_time_s, found.floor_s, "the trace, executed")
+    return found
 
 
 def _compute_s(workload: Workload, op: int, machine: Machine, k: Constants) -> float:
@@ -135,6 +140,24 @@ class _Laid:
         inside = near / max(last * (last - 1), 1)
         return exchanged_pairs(self.rails, group, self.domain_of, 1 - inside, inside) / present
 
+    def floor_s(self, path: Longs) -> float:
+        """Return what one group's collectives need at least: they share its links, whatever they overlap with."""
+        w, reach, most = self.workload, fabric_reach(self.fabric), 0.0
+        kinds = [_kind_of(name) for name in w.names]
+        for (what, first, n), number in self.number.items():
+            mine = np.flatnonzero(path == number)
+            if what == "send" or not len(mine):
+                continue
+            group = self.gpus[first : first + n] if first + n <= len(self.gpus) else self.gpus[-n:]
+            mine = mine[w.rank[mine] == w.rank[mine].min()]
+            need: dict[Kind, float] = {}
+            for op in mine.tolist():
+                kind = kinds[int(w.label[op])]
+                if kind is not None:
+                    need[kind] = need.get(kind, 0.0) + float(w.size_bytes[op])
+            most = max(most, sum(reach.bound_s(kind, group, size) for kind, size in need.items()))
+        return most
+
     def paths(self) -> tuple[Paths, Longs]:
         """Return all paths over the links that any of them crosses."""
         if not self.rows:
@@ -145,6 +168,14 @@ class _Laid:
         start = np.concatenate(([0], np.cumsum([len(row) for row in crossed]))).astype(np.int64)
         share = np.concatenate([table[i, links][row] for i, row in enumerate(crossed)])
         return Paths(start, np.concatenate(crossed).astype(np.int32), share), links
+
+
+def _kind_of(name: str) -> Kind | None:
+    """Return the collective that an operation of a trace is; None where its name does not tell."""
+    plain = name.replace("_", "").replace("-", "").lower()
+    known = (("allreduce", Kind.ALL_REDUCE), ("allgather", Kind.ALL_GATHER), ("reducescatter", Kind.REDUCE_SCATTER),
+             ("alltoall", Kind.ALL_TO_ALL))  # fmt: skip
+    return next((kind for word, kind in known if plain.startswith(word)), None)
 
 
 def _told(
