@@ -2,7 +2,8 @@
 
 Compute is the same in both. What is left are three causes, which follow from the numbers of the two:
 
-* **shared links**: a kind of traffic took longer than it takes alone, because others crossed the same link;
+* **shared links**: a kind of traffic took longer than it takes alone, because others crossed the same link (packets:
+  because they queued there, and their senders were told to slow down);
 * **another rate**: alone on the fabric it takes longer (or shorter) than the closed form's rate says;
 * **waiting**: stages wait for each other in an order that the closed form does not have.
 """
@@ -28,8 +29,14 @@ def causes(result: StepResult, executed: Executed) -> tuple[str, ...]:
     for one in executed.collectives:
         beside = one.total_s - one.alone_s
         if gap > 0 and beside > _SMALL * gap:
-            said.append((beside, f"{one.name} takes {units.show_time(one.total_s)} beside others, "
-                                 f"{units.show_time(one.alone_s)} alone: they share {one.limiting_link}"))  # fmt: skip
+            took, alone = units.show_time(one.total_s), units.show_time(one.alone_s)
+            text = f"{one.name} takes {took} beside others, {alone} alone: they share {one.limiting_link}"
+            if executed.packets is not None:
+                text = (
+                    f"{one.name} takes {took} as packets, {alone} as a flow alone: queues and rate control at "
+                    f"{one.limiting_link}"
+                )
+            said.append((beside, text))
     for kind, (closed, names) in _closed(result).items():
         alone = sum(one.alone_s for one in executed.collectives if one.name.split(" ")[0] in names)
         apart = alone - closed

@@ -111,6 +111,11 @@ class Stages:
             raise SimulationError(f"{self.rails.link_name(link)} is down, and {kind} traffic has no other way.")
         return float((carried[used] / self.rails.capacity_Bps[used]).max(initial=0.0))
 
+    def busiest(self, kind: str, stage: int) -> str:
+        """Return the link that needs longest for a kind of traffic."""
+        need = self.footprint(kind, stage) / np.maximum(self.rails.capacity_Bps, 1e-30)
+        return self.rails.link_name(int(np.argmax(need))) if need.any() else ""
+
     def fixed_s(self, kind: str, calls: float) -> float:
         """Return what the calls of an operation cost besides bytes."""
         if (kind, calls) not in self._fixed_s:
