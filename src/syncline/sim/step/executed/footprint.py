@@ -1,8 +1,8 @@
 """What each collective of a step puts on every link: its Program, on all groups of a stage at once.
 
 The ranks of a stage work in step, so all groups along one axis begin together and the slowest sets the pace. Their
-Program (rings, every pair for an all-to-all) is laid on the routes of the fabric once; bytes are counted per byte that
-a rank sends. Links that carry the same of everything are one to the flow engine.
+Program (rings or levels, every pair for an all-to-all) is laid on the routes of the fabric once; bytes are counted per
+byte that a rank sends. Links that carry the same of everything are one to the flow engine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.fabric.fabric import NETWORK_TIERS, Fabric, Tier
-from syncline.schedule import Kind, ring, verify
+from syncline.schedule import Kind, hierarchical, ring, verify
 from syncline.schedule.schedule import Schedule
 from syncline.sim.flow.rounds import lanes
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, Routing
@@ -163,11 +163,12 @@ def passed(rails: Rails, src: Longs, dst: Longs) -> Floats:
     return rails.carried(*pass_flows(src, dst))
 
 
-def gather_flows(groups: Longs, domain_of: Longs) -> Flows:
+def gather_flows(groups: Longs, domain_of: Longs, *, rings: bool = False) -> Flows:
     """Return who sends what to whom in gathers (or scatters) on groups, per byte that a rank sends.
 
-    As NCCL does, members of a domain are visited together, domains in the order of their first rank. Over several
-    domains there is a ring for each member of the fullest, so that all ports are used.
+    Members of a domain are visited together, domains in the order of their first rank: level by level, where all
+    domains hold as many of them. With `rings`, as NCCL gathers and scatters, or where domains differ, there is a ring
+    for each member of the fullest domain, so that all ports are used.
     """
     num = groups.shape[1]
     if num < 2:
@@ -177,8 +178,9 @@ def gather_flows(groups: Longs, domain_of: Longs) -> Flows:
     for run in np.unique(runs, axis=0):
         chosen = ordered[(runs == run).all(axis=1)]
         sizes = run[run > 0]
-        turns = [np.arange(num)] if len(sizes) == 1 else _turned(sizes)
-        for lane in lanes(_ring(num)):
+        level = not rings and len(set(sizes.tolist())) == 1
+        turns = [np.arange(num)] if level or len(sizes) == 1 else _turned(sizes)
+        for lane in lanes(_schedule(num, int(sizes[0]) if level else 1)):
             for phase in lane.phases:
                 for turn in turns:
                     src.append(chosen[:, turn[phase.src]].ravel())
@@ -216,8 +218,10 @@ def _turned(sizes: Longs) -> list[Longs]:
 
 
 @lru_cache(maxsize=256)
-def _ring(num: int) -> Schedule:
-    """Return the Program of a gather."""
+def _schedule(num: int, inside: int) -> Schedule:
+    """Return the Program of a gather: members of a domain first, then domains, or one ring."""
+    if 1 < inside < num and num % inside == 0:
+        return verify(hierarchical((num // inside, inside), Kind.ALL_GATHER)).schedule
     return verify(ring(num, kind=Kind.ALL_GATHER)).schedule
 
 

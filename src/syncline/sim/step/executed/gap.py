@@ -26,28 +26,26 @@ def causes(result: StepResult, executed: Executed) -> tuple[str, ...]:
     if abs(gap) <= WORTH_SAYING * result.step_time_s:
         return ()
     said: list[tuple[float, str]] = []
-    for one in executed.collectives:
-        beside = one.total_s - one.alone_s
-        if gap > 0 and beside > _SMALL * gap:
-            took, alone = units.show_time(one.total_s), units.show_time(one.alone_s)
-            text = f"{one.name} takes {took} beside others, {alone} alone: they share {one.limiting_link}"
-            if executed.packets is not None:
-                text = (
-                    f"{one.name} takes {took} as packets, {alone} as a flow alone: queues and rate control at "
-                    f"{one.limiting_link}"
-                )
-            said.append((beside, text))
-    for kind, (closed, names) in _closed(result).items():
-        alone = sum(one.alone_s for one in executed.collectives if one.name.split(" ")[0] in names)
-        apart = alone - closed
-        if apart * gap > 0 and abs(apart) > _SMALL * abs(gap):
-            link = next((one.limiting_link for one in executed.collectives if one.name.split(" ")[0] in names), "")
-            said.append((abs(apart), f"{kind}: the closed form has {units.show_time(closed)} on the wire, the fabric "
-                                     f"needs {units.show_time(alone)}{f' ({link})' if link else ''}"))  # fmt: skip
+    for kind, (closed, words) in _closed(result).items():
+        mine = [one for one in executed.collectives if one.name.split(" ")[0] in words]
+        took, alone = sum(one.total_s for one in mine), sum(one.alone_s for one in mine)
+        apart = took - closed
+        if mine and apart * gap > 0 and abs(apart) > _SMALL * abs(gap):
+            link = max(mine, key=lambda one: one.total_s).limiting_link or "its calls"
+            said.append((abs(apart), _told(kind, (closed, took, alone), link, executed.packets is not None)))
     if not said:
         waits = "stages wait for each other" if result.job.parallel.pp > 1 else "exchanges wait for the compute before"
         said.append((abs(gap), f"{waits} in an order that the closed form does not have"))
     return tuple(text for _, text in sorted(said, key=lambda row: -row[0]))
+
+
+def _told(kind: str, times: tuple[float, float, float], link: str, packets: bool) -> str:
+    """Return in words why one kind of traffic took another time than its closed form."""
+    closed, took, alone = (units.show_time(each) for each in times)
+    if times[1] - times[2] < abs(times[1] - times[0]) / 2:
+        return f"{kind}: the closed form has {closed} on the wire, the fabric needs {alone} ({link})"
+    why = f"queues and rate control at {link}" if packets else f"they share {link}"
+    return f"{kind} take {took}, {alone} alone and {closed} by the closed form: {why}"
 
 
 def _closed(result: StepResult) -> dict[str, tuple[float, tuple[str, ...]]]:
@@ -60,6 +58,7 @@ def _closed(result: StepResult) -> dict[str, tuple[float, tuple[str, ...]]]:
         "tensor exchanges": (float(cost.tp_call * (4 + 2 * case.redo_tp)) * (1 - share / 2) * layers * m, ("tensor",)),
         "context exchanges": (float(cost.cp_call) * 3 * layers * m, ("context",)),
         "expert exchanges": (float(cost.ep_call * (4 + 2 * case.redo_tp)) * share * layers * m, ("expert",)),
+        "activations between stages": (float(cost.p2p_wire) * float(case.p2p_exposed), ("send",)),
         "gathered parameters": (float(cost.fsdp_wire), ("fsdp",) if case.fsdp else ()),
         "gradients and parameters": (float(cost.dp_wire), () if case.fsdp else ("gradients", "parameters")),
     }

@@ -88,7 +88,7 @@ class Stages:
         groups = self.groups(kind, stage)
         if kind == "expert":
             return exchange_flows(groups, near, *self._expert_bytes())
-        return gather_flows(groups, near)
+        return gather_flows(groups, near, rings=True)
 
     def _expert_bytes(self) -> tuple[float, float]:
         """Return what leaves a rank's domain of one byte of an all-to-all's volume, and what stays, copies merged."""
