@@ -90,7 +90,7 @@ class _Way:
         apart: NDArray[np.bool_] = (src != dst) & (weight > 0)
         width = len(into.network.fabric.devices)
         pair, at = np.unique(src[apart].astype(np.int64) * width + dst[apart], return_inverse=True)
-        total = np.bincount(at.ravel(), weights=weight[apart], minlength=len(pair))
+        total = np.bincount(at.ravel(), weights=weight[apart], minlength=len(pair)).astype(np.float64)
         src, dst = pair // width, pair % width
         if not len(pair):
             none = np.zeros(0, np.int64)

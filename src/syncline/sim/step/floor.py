@@ -118,7 +118,8 @@ def _crossing(fabric: Fabric, cells: Cells, exchange: Exchange) -> tuple[Floats,
     of_cell = (key % cells.num)[apart]
     size = exchange.size_bytes
     sent = np.bincount(of_cell, weights=out[apart] * size, minlength=cells.num)
-    return sent.astype(np.float64), np.bincount(of_cell, weights=back[apart] * size, minlength=cells.num)
+    received = np.bincount(of_cell, weights=back[apart] * size, minlength=cells.num)
+    return sent.astype(np.float64), received.astype(np.float64)
 
 
 def check_floor(time_s: float, floor: float, what: str) -> float:
