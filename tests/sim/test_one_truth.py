@@ -154,7 +154,7 @@ def test_a_traced_all_reduce_takes_what_the_network_needs() -> None:
     assert bound < found.step_time_s
     # The program's levels follow each other there; here each link's bytes pass side by side.
     assert bound / 0.95 <= found.step_time_s < 1.05 * flow
-    assert "nic" in found.collectives[0]["limiting_link"]
+    assert "nic" in str(found.collectives[0]["limiting_link"])
 
 
 def test_a_step_is_executed_with_what_it_is_priced_with() -> None:

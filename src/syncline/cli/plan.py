@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from syncline.cli.cost import read_set
 from syncline.cli.output import JsonOption, examples, progress, tell
+from syncline.describe.plain import JsonObject
 
 
 class PlanGroup(TyperGroup):
@@ -184,7 +185,7 @@ def _job_among(names: list[str]) -> tuple[str, list[str]]:
     return jobs[0], [name for name in names if name != jobs[0]]
 
 
-def _sets(pairs: list[str]) -> tuple[dict[str, Any], tuple[str, list[Any]] | None]:
+def _sets(pairs: list[str]) -> tuple[JsonObject, tuple[str, list[Any]] | None]:
     """Return assumptions about money, and the sweep: a key path with a dot, or `hosts`, and its values."""
     from syncline.describe.document import read_document
     from syncline.errors import UsageError

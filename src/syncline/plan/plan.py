@@ -80,7 +80,7 @@ class Plan:
     links: Mapping[str, float] = field(default_factory=dict)  # mean rate by the pattern of their names, bytes/s
     exchange: Mapping[str, Any] | None = None  # what the choice of algorithm and bucket buys; None: nothing to choose
 
-    def best(self) -> dict[str, Any]:
+    def best(self) -> JsonObject:
         """Return the figures that `syncline plan --json` gives as `best`."""
         p, c = self.predicted, self.cost
         return {
@@ -116,7 +116,6 @@ class Plan:
 
 def predicted_of(result: StepResult) -> Predicted:
     """Return the summary of a priced step."""
-    shown = result.to_json()
     parts = {name: value for name, value in result.memory_bytes.items() if name != "total"}
     return Predicted(
         step_time_s=result.step_time_s,
@@ -128,8 +127,8 @@ def predicted_of(result: StepResult) -> Predicted:
         memory_by=parts,
         comm_bytes=result.comm_bytes,
         memory_available_bytes=float(result.case.memory_bytes) if result.case else 0.0,
-        interval=shown["interval"],
-        memory_interval=shown["memory_interval"],
+        interval=result.spread.of(result.step_time_s),
+        memory_interval=result.memory_spread.of(result.memory_bytes["total"]),
         warnings=tuple(result.warnings),
     )
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from syncline.describe import units
+from syncline.describe.plain import JsonObject
 from syncline.errors import BelowBoundError, SynclineError
 from syncline.fabric.fabric import Fabric
 from syncline.plan.money import Money
@@ -77,7 +78,7 @@ def _gap(plan: Plan) -> float:
     return (p.executed_s or p.step_time_s) / (p.closed_form_s or p.step_time_s) - 1
 
 
-def _moved(interval: Mapping[str, Any], factor: float) -> dict[str, Any]:
+def _moved(interval: Mapping[str, Any], factor: float) -> JsonObject:
     """Return an interval whose ends are `factor` times as far."""
     return {name: [factor * end for end in ends] if name in ("p50", "p90") else ends for name, ends in interval.items()}
 

@@ -81,7 +81,12 @@ class StepPrediction(Answer):
         if self.executed is None:
             return data
         faster = self.result.step_time_s / self.executed.step_time_s
-        scaled = {name: data[name] * faster for name in ("tokens_per_s", "tokens_per_s_per_gpu", "mfu")}
+        rate = self.result.tokens_per_s * faster
+        scaled = {
+            "tokens_per_s": rate,
+            "tokens_per_s_per_gpu": rate / self.result.num_gpus,
+            "mfu": self.result.mfu * faster,
+        }
         times = {"analytic_step_time_s": self.result.step_time_s, "step_time_s": self.executed.step_time_s}
         executed = self.executed.to_json() | {"differs": list(causes(self.result, self.executed))}
         return data | scaled | times | {"executed": executed}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import syncline
+from syncline.describe.plain import plain
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric.load import load
 from syncline.plan.serve import Serving
@@ -61,7 +62,7 @@ def served() -> Serving:
 
 
 def test_the_search_keeps_the_limits_and_the_sums_agree(served: Serving) -> None:
-    best, data = served.best, served.to_json()["best"]
+    best, data = served.best, plain(served.to_json())["best"]
     assert best.keeps_slo and best.enough
     assert best.num_gpus == min(way.num_gpus for way in (best, *served.others) if way.keeps_slo)
     assert data["tokens_per_s"] == pytest.approx(8 * 256)

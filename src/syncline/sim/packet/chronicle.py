@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.sim.packet.network import Longs
 from syncline.sim.packet.outcome import IGNORES, Outcome
 from syncline.sim.packet.posting import PacketJob
@@ -32,7 +33,7 @@ def packet_timeline(outcome: Outcome) -> Timeline:
     return builder.build()
 
 
-def _metadata(outcome: Outcome) -> dict[str, Any]:
+def _metadata(outcome: Outcome) -> JsonObject:
     found = outcome.to_json()
     keys = ("state", "completion", "counters", "peak_queue_bytes", "paused_s", "deadlock", "busiest_link")
     options = outcome.options
@@ -40,17 +41,33 @@ def _metadata(outcome: Outcome) -> dict[str, Any]:
         "transport": options.transport,
         "routing": options.routing,
         "payload_bytes": options.payload_bytes,
-        "queues": queue_rows(outcome),
+        "queues": [asdict(row) for row in queue_rows(outcome)],
     }
 
 
-def queue_rows(outcome: Outcome, most: int = 32) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class QueueRow:
+    """What one link's queue did."""
+
+    link: str
+    paused_s: float
+    peak_bytes: int
+    marks: int
+    drops: int
+    trims: int
+    pauses: int
+
+
+def queue_rows(outcome: Outcome, most: int = 32) -> list[QueueRow]:
     """Return the links with the deepest queues: depth, marks, drops, pauses."""
     ports = outcome.ports
     order = np.argsort(-ports["peak_bytes"], kind="stable")[:most]
     return [
-        {"link": outcome.network.port_name(int(port)), "paused_s": float(ports["paused_ps"][port] / 1e12)}
-        | {name: int(ports[name][port]) for name in ("peak_bytes", "marks", "drops", "trims", "pauses")}
+        QueueRow(
+            outcome.network.port_name(int(port)),
+            float(ports["paused_ps"][port] / 1e12),
+            *(int(ports[name][port]) for name in ("peak_bytes", "marks", "drops", "trims", "pauses")),
+        )
         for port in order
         if ports["peak_bytes"][port] > 0
     ]

@@ -206,9 +206,14 @@ class Outcome:
         used: Floats = np.minimum(left / self.network.rate_Bps / max(self.now_s, 1e-15), 1.0)
         return used
 
+    @property
+    def busiest(self) -> int:
+        """The port that was sending for the largest share of the time."""
+        return int(np.argmax(self.utilisation())) if self.network.num_ports else 0
+
     def to_json(self) -> JsonObject:
         """Return the figures people ask first."""
-        busiest = int(np.argmax(self.utilisation())) if self.network.num_ports else 0
+        busiest = self.busiest
         return {
             "state": self.state, "time_s": self.end_of_run_s, "completion": self.completion.to_json(),
             "counters": dict(self.counters), "base_rtt_s": self.rtt_s,

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
 from syncline.sim.flow.engine import Course, Paths, Tasks, run
@@ -45,7 +45,7 @@ class CollectiveTime:
     alone_s: float
     limiting_link: str
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return dict(vars(self))
 
 
@@ -64,7 +64,7 @@ class Executed:
     def level(self) -> str:
         return "flow" if self.packets is None else "packet"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the execution as plain data."""
         return {
             "level": self.level, "step_time_s": self.step_time_s, "routing": self.routing, "tasks": self.num_tasks,

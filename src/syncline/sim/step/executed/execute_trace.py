@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
 from syncline.schedule.collective import Kind
@@ -44,7 +45,7 @@ class ExecutedTrace:
 
     start_s: Floats
     end_s: Floats
-    collectives: tuple[dict[str, Any], ...]
+    collectives: tuple[JsonObject, ...]
     routing: str
     floor_s: float = 0.0  # what the busiest group's collectives need at least
     packets: Mapping[str, Any] | None = None  # what befell them; None: executed at flow level
@@ -243,9 +244,9 @@ def _kind_of(name: str) -> Kind | None:
 
 def _told(
     workload: Workload, begin: Floats, end: Floats, bottleneck: Any, path: Longs, links: Longs, rails: Rails
-) -> tuple[dict[str, Any], ...]:
+) -> tuple[JsonObject, ...]:
     """Return, by name, what collectives took on the rank that spent most, and the link that slowed them."""
-    found = []
+    found: list[JsonObject] = []
     for number, name in enumerate(workload.names):
         mine = np.flatnonzero((workload.label == number) & (path >= 0))
         if not len(mine):
