@@ -22,7 +22,7 @@ from syncline.sim.step.machine import Machine
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 from syncline.workload.software import facts_of
-from syncline.workload.volumes import stage_parameters, wire_share
+from syncline.workload.volumes import stage_parameters, volumes, wire_share
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +56,9 @@ def exchanges(fabric: Fabric, job: Job, machine: Machine) -> list[Exchange]:
     devices = devices_of(fabric, split, machine.reach)
     rows = devices.reshape(split.pp * replicas, split.tp)
     found = []
-    tokens = job.batch.micro * job.batch.sequence / split.cp * job.num_micro
-    if split.tp > 1:  # forward and backward of every layer: gathered and scattered, or reduced
-        calls = job.model.layers / split.pp * 4 * (1 - job.model.moe_layers / job.model.layers / 2)
-        found.append(Exchange(Kind.ALL_REDUCE, rows, calls * tokens * job.model.hidden * 2))
+    tensor = next((volume for volume in volumes(job) if volume.kind == "tensor"), None)
+    if tensor is not None:  # a rank sends 2 (tp-1)/tp of what is reduced, or gathered and scattered
+        found.append(Exchange(Kind.ALL_REDUCE, rows, tensor.size_bytes * split.tp / (2 * (split.tp - 1))))
     if job.sync.method == "allreduce" and not job.frozen and job.sync.period == 1:
         found += _replicas(job, devices, replicas)
     return found
@@ -71,13 +70,16 @@ def _replicas(job: Job, devices: Longs, replicas: int) -> list[Exchange]:
     assert isinstance(job.model, Shape)
     wire = facts.gradient_bytes * wire_share(job.sync.codec, facts.gradient_bytes)
     dense, routed = stage_parameters(job, job.model)
+    if split.pp > 1:  # the ends of the model are on some stages only: of all, their layers are sure
+        dense = job.model.replicated_params / split.pp / split.tp
+        routed = job.model.moe_layers / split.pp * job.model.expert_params / split.ep
     stages = devices.reshape(split.pp, replicas, split.tp)
     found = []
-    # The stage with most parameters counts with the ends of the model; of the others only their layers are sure.
-    ends = max(job.model.embedding_params, job.model.head_params or 0) / split.tp if split.pp > 1 else 0.0
-    alike = stages.reshape(split.pp, -1, split.ep).swapaxes(1, 2) if routed else stages
+    even = replicas * split.tp % split.ep == 0
+    routed = routed if even else 0.0
+    alike = stages.reshape(split.pp, -1, split.ep).swapaxes(1, 2) if even else stages
     for groups, params in (
-        (stages.swapaxes(1, 2).reshape(-1, replicas), dense - ends),
+        (stages.swapaxes(1, 2).reshape(-1, replicas), dense),
         (alike.reshape(-1, alike.shape[-1]), routed),
     ):
         if groups.shape[1] < 2 or params <= 0:
