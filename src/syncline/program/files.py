@@ -73,7 +73,7 @@ def given_any(fabric: Fabric, names: list[str]) -> Placement:
     return Placement(fabric, fabric.gpus[:0], "helpers", [fabric.device(str(name)) for name in names])  # type: ignore[arg-type]
 
 
-def _step_out(step: Step | VendorStep) -> dict[str, Any]:
+def _step_out(step: Step | VendorStep) -> dict[str, object]:
     if isinstance(step, VendorStep):
         return {"library": step.library, "collective": step.collective.to_json()}
     codec = step.codec

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from syncline.describe.files import atomic, open_file
+from syncline.describe.plain import JsonObject
 from syncline.errors import TimelineError
 from syncline.timeline import links as link_columns
 from syncline.timeline import spans as span_columns
@@ -63,7 +64,7 @@ def read_compact(path: str | os.PathLike[str]) -> Timeline:
         raise TimelineError(error.message, where=where, hint=error.hint) from None
 
 
-def _write_column(file: BinaryIO, name: str, column: Array) -> dict[str, Any]:
+def _write_column(file: BinaryIO, name: str, column: Array) -> JsonObject:
     if len(column) and (column.strides == (0,) or (column == column[0]).all()):
         return {"name": name, "value": column[0].item()}
     little = column.astype(column.dtype.newbyteorder("<"), copy=False)
