@@ -38,6 +38,8 @@ SHARED = {
     "traffic": [{"name": "storage", "from": "0", "to": "8", "rate": "50Gbps"}],
     "failures": [{"device": "host-00/nic-0", "at": "1s"}],
 }
+SHORT = {"compute": "1ms", "exchange": "1MB"}
+ARRIVING = [{"name": "a", "step": SHORT, "hosts": "0-1"}, {"name": "b", "step": SHORT, "hosts": "2-3", "arrives": "1s"}]
 EXAMPLES = FOLDER.parents[2] / "examples"
 PREVIEWED = ["torchrun", "--nnodes", "2", "--nproc-per-node", "8", str(EXAMPLES / "preview" / "ddp.py")]
 #: Objects whose keys are names of parts, models, links: any key, values of one kind.
@@ -76,7 +78,10 @@ def questions() -> dict[str, tuple[Ask, ...]]:
             lambda: syncline.place(CLUSTER, DENSE | {"gpus": 32}, hosts="0-3,8"),
             lambda: syncline.place(CLUSTER, SMALL, hosts="0-3,40", replace="host-40=host-41"),
         ),
-        "share": (lambda: syncline.share(CLUSTER, SHARED),),
+        "share": (
+            lambda: syncline.share(CLUSTER, SHARED),
+            lambda: syncline.share(CLUSTER, {"jobs": ARRIVING}, level="packet"),
+        ),
         "cost": (
             lambda: syncline.cost(CLUSTER),
             lambda: syncline.cost(CLUSTER, step_time="2s", tokens_per_step="4M", steps=250_000, budget="2M",

@@ -23,7 +23,7 @@ from syncline.plan.named_job import named_job
 from syncline.plan.search import search
 from syncline.plan.space import USUAL, rows_of
 from syncline.workload.job import Job
-from syncline.workload.shape import Shape
+from syncline.workload.shape import Mixer, Shape
 from syncline.workload.zoo import transformer
 
 FABRIC = load("h100-64-rail")
@@ -190,3 +190,11 @@ def test_the_question_writes_them(tmp_path: Path) -> None:
     written = answer.write_launch("nemo", tmp_path / "start")
     text = (tmp_path / "start" / "arguments.txt").read_text()
     assert "model.tensor_model_parallel_size=8" in text and all(path.exists() for path in written)
+
+
+def test_files_are_written_for_layers_of_one_kind_only() -> None:
+    mixer = Mixer(kind="mamba2", layers=6, params=1_000_000, width=1024)
+    shape = transformer("llama3-8b").model_copy(update={"mixers": (mixer,)})
+    with pytest.raises(PlanError, match="writes no Megatron-LM files for llama3-8b, which has mamba2"):
+        named_framework("megatron").check_model(shape)
+    named_framework("deepspeed").check_model(shape)

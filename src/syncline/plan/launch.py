@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import PlanError
+from syncline.plan.framework import named_framework
 from syncline.plan.launch_megatron import megatron_arguments, nemo_overrides
 from syncline.plan.launch_script import jobset, sbatch
 from syncline.plan.launch_torch import torchtitan_arguments
@@ -33,6 +34,7 @@ def launch_files(framework: str, job: Job, gpus_per_host: int) -> dict[str, str]
     """Return the files by name. The job has its split filled in (`PlanAnswer.job`)."""
     if not isinstance(job.model, Shape):
         raise PlanError(f"{job.model.name} is a list of layers; nothing starts it.")
+    named_framework(framework).check_model(job.model)
     files: dict[str, str] = {}
     command: list[str]
     if framework == "megatron":

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from syncline.describe.document import Document
 from syncline.describe.mistakes import problem, read_described
 from syncline.errors import DescriptionError, SynclineError
-from syncline.workload.hugging_face import read_config
+from syncline.workload.family.config import read_config
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
 from syncline.workload.parallel import check_split

@@ -271,7 +271,7 @@ class Watchdog:
         """Say who is waited for, and again each time that has lasted twice as long; and that it is over."""
         before, self.waits_for = self.waits_for, verdict
         if verdict is not None and verdict.kind in ("silent", "network"):
-            self._silence = verdict, time.monotonic()
+            self._note_silence(verdict, time.monotonic())
         if verdict is None:
             if before is not None:
                 log.warning("%s answers again, after %.1f s.", self.roll.members[before.rank], before.lasted_s)
@@ -280,6 +280,14 @@ class Watchdog:
             self._told_s = verdict.lasted_s
             text = verdict.text.replace(" is lost: ", " is silent: ")
             log.warning("%s Waiting for it, up to %.0f s in all. %s", text, self.patience_s, verdict.hint)
+
+    def _note_silence(self, verdict: RankVerdict, now: float) -> None:
+        """Keep who was silent; a rank that heard nobody does not blame the one it hears again last."""
+        if self._silence is not None:
+            before, at_s = self._silence
+            if before.rank == self.roll.rank != verdict.rank and now - at_s < self.watch_s:
+                return
+        self._silence = verdict, now
 
     def _look_for_slow(self) -> None:
         """Name a rank that holds the others up, once, when it has done so for a while."""

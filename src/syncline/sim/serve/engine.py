@@ -100,7 +100,7 @@ class Engine:
         """Return the parts of the prefill of so many tokens, in prompts of a length."""
         s, t = self.shape, self.split.tp
         rate = self.k.fitted.e_gemm * self.machine.rate(self.precision)
-        attend = 2.0 * s.layers * s.heads * (s.qk_size + s.v_size) / 2 * length * tokens
+        attend = 2.0 * s.num_attention_layers * s.heads * (s.qk_size + s.v_size) / 2 * length * tokens
         attend_rate = self.k.fitted.e_attn * self.machine.rate("bf16")
         body = max(
             2.0 * s.active_params * tokens / t / rate, self.width * self._awake(tokens) / t / self.machine.hbm_Bps
@@ -129,8 +129,8 @@ class Engine:
         """Return all exchanges of one pass: two all-reduces a layer, all-to-alls of experts, hops between stages."""
         s, t = self.shape, self.split.tp
         size = int(max(1.0, tokens) * s.hidden * 2)
-        routed = s.layers - s.moe.dense_layers if s.moe else 0
-        total = (2 * s.layers - routed) * self._all_reduce_s(size) if t > 1 else 0.0
+        routed = s.moe_layers
+        total = (s.mixing_layers + s.num_ffn_layers - routed) * self._all_reduce_s(size) if t > 1 else 0.0
         total += 2 * routed * self._all_to_all_s(tokens) if routed and t > 1 else 0.0
         if self.split.pp > 1:
             inside = self.split.num_gpus <= self.machine.domain

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from syncline.codec.names import PLAIN
 from syncline.errors import SimulationError
 from syncline.sim.step.case import Case, case_of
@@ -55,9 +57,26 @@ def model_columns(shape: Shape, sequence: int) -> dict[str, float]:
         "rope_size": mla.rope_size if mla else 0,
         "ffn": shape.ffn_size, "gated": float(shape.gated), "vocab": shape.vocab, "span": shape.mean_span(sequence),
         "experts": moe.experts if moe else 0, "top_k": moe.top_k if moe else 0, "expert_ffn": moe.ffn if moe else 0,
-        "shared_ffn": moe.shared_ffn if moe else 0, "embedding_params": shape.embedding_params,
-        "head_params": shape.head_params,
-    }  # fmt: skip
+        "shared_ffn": moe.shared_ffn if moe else 0,
+        "embedding_params": shape.embedding_params + shape.tower_params, "head_params": shape.head_params,
+        "query_gate": float(shape.query_gate), "predict_layers": shape.predict_layers,
+    } | _kinds_of_layers(shape)  # fmt: skip
+
+
+def _kinds_of_layers(shape: Shape) -> dict[str, float]:
+    """Return what a mean layer has of attention, of other mixers and of feed-forward blocks."""
+
+    def mean(values: Iterable[float]) -> float:
+        return sum(values) / shape.layers
+
+    return {
+        "attention_share": shape.num_attention_layers / shape.layers,
+        "mixing_share": shape.mixing_layers / shape.layers,
+        "ffn_share": shape.num_ffn_layers / shape.layers,
+        "mixer_params": mean(m.layers * m.params for m in shape.mixers),
+        "mixer_width": mean(m.layers * m.width for m in shape.mixers),
+        "mixer_flops": mean(m.layers * m.flops for m in shape.mixers),
+    }
 
 
 def run_columns(job: Job, facts: Facts) -> dict[str, float]:

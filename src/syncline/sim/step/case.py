@@ -136,6 +136,15 @@ class Case:
     dealt_over: Floats  # ranks of the fabric that a job is dealt over; 0: it has its own racks only
     staged: Floats  # 1: stages of a pipeline are what is split between sites
     memory_bytes: Floats
+    # What layers of several kinds have, each a mean over all layers (`Shape.hybrid`)
+    attention_share: Floats  # of the layers
+    mixing_share: Floats  # of the layers: by attention or otherwise
+    ffn_share: Floats
+    query_gate: Floats  # 1: queries are twice as wide
+    mixer_params: Floats
+    mixer_width: Floats
+    mixer_flops: Floats  # of the recurrence, per token, forward
+    predict_layers: Floats  # further tokens that are predicted, a layer each
 
     @property
     def tokens(self) -> Floats:
