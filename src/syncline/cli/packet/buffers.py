@@ -49,7 +49,8 @@ def buffers(
         found = size_buffers(network, [asked], options, within=within, tried=tried)
     payload: JsonObject = {
         "cluster": network.fabric.name, "job": job, "transport": transport, "routing": routing, "seed": seed,
-    } | found.to_json()  # fmt: skip
+        **found.to_json(),
+    }  # fmt: skip
     emit(payload, json, lambda console: _show(console, payload))
 
 

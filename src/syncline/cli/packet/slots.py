@@ -47,7 +47,8 @@ def slots(
     )
     payload: JsonObject = {
         "cluster": network.fabric.name, "job": job, "transport": options.transport, "routing": routing, "seed": seed,
-    } | asked.shown() | found.to_json()  # fmt: skip
+        **asked.shown(), **found.to_json(),
+    }  # fmt: skip
     emit(payload, json, lambda console: _show(console, payload))
 
 
