@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def _step_out(step: Step | VendorStep) -> dict[str, object]:
     return {"schedule": to_json(step.proved.schedule), "codec": price | finite}
 
 
-def _step_in(value: dict[str, Any]) -> Step | VendorStep:
+def _step_in(value: Mapping[str, Any]) -> Step | VendorStep:
     if "library" in value:
         from syncline.schedule import Collective
 

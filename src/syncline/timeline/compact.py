@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -121,7 +122,7 @@ class _Blocks:
         if next(self._entries, None) is not None or self._at != self._end:
             raise TimelineError("holds more than its columns.", where=f"{self._where} byte {self._at}")
 
-    def _constant(self, entry: dict[str, Any], rule: Column, num_rows: int) -> Array:
+    def _constant(self, entry: Mapping[str, Any], rule: Column, num_rows: int) -> Array:
         value = entry["value"]
         fits = type(value) in ((int,) if rule.is_whole else (int, float)) and rule.low <= value <= rule.high
         if not fits or num_rows == 0:
