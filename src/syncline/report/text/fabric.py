@@ -58,7 +58,8 @@ def columns(rows: Sequence[Sequence[str]], headings: Sequence[str], right: Colle
     """Return plain rows as a borderless table; `right` numbers the columns of figures."""
     table = Table(box=None, pad_edge=False)
     for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number in right else "left", overflow="fold")
+        figure = number in right
+        table.add_column(heading, justify="right" if figure else "left", overflow="fold", no_wrap=figure)
     for row in rows:
         table.add_row(*row)
     return table
