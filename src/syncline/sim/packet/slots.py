@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.sim.packet.loaded import Background, simulate_loaded
 from syncline.sim.packet.network import Floats, Longs, PacketNetwork
@@ -93,7 +94,7 @@ class SlotComparison:
         """How many times the clock error is on the way to the end: two for each guard, and the start."""
         return (self.plan.end_s - self.bare_s) / self.plan.clock_error_s
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """Return the answer by name."""
         return {
             "clock_error_s": self.plan.clock_error_s, "guard_s": self.plan.guard_s, "guards": self.guards,
