@@ -27,6 +27,8 @@ CLUSTER = "h100-64-rail"
 DECODE = {"kind": "decode", "model": "llama3-70b", "parallel": {"tp": 8}, "batch": {"global": 8}, "context": 4096}
 DENSE = {"model": "llama3-70b", "batch": {"global": 1024, "sequence": 8192}, "parallel": {"tp": 8, "pp": 4}}
 EXPERTS = {"model": "mixtral-8x7b", "batch": {"global": 512, "sequence": 4096}, "parallel": {"tp": 2, "pp": 2, "ep": 8}}
+TINY = {"model": {"name": "tiny", "layers": 2, "hidden": 256, "heads": 4, "ffn": 1024, "vocab": 4096},
+        "batch": {"global": 64, "sequence": 128}}  # fmt: skip
 SMALL_RUN = {"model": "llama3-8b", "batch": {"global": 64, "sequence": 4096}}
 ETHERNET = {"hosts": 8, "host": {"gpu": "H100", "gpus": 8, "nics": 2, "nic": "ConnectX-7", "link": "400GbE"},
             "network": {"topology": "leaf-spine", "link": "400GbE", "switch": "SN5600",
@@ -76,7 +78,12 @@ def questions() -> dict[str, tuple[Ask, ...]]:
             lambda: syncline.simulate(CLUSTER, "allreduce", "64KiB", level="packet", **small),
         ),
         "compare-algorithms": (lambda: syncline.compare_algorithms(CLUSTER, "allreduce", "1KiB..1MiB", **small),),
-        "step": (lambda: syncline.step(CLUSTER, DENSE), lambda: syncline.step(CLUSTER, EXPERTS), _profiled),
+        "step": (
+            lambda: syncline.step(CLUSTER, DENSE),
+            lambda: syncline.step(CLUSTER, EXPERTS, level="flow"),
+            lambda: syncline.step(ETHERNET, TINY, level="packet"),
+            _profiled,
+        ),
         "calibrate-step": (lambda: syncline.calibrate_step(CLUSTER, DENSE, measured="14s"),),
         "preview": (lambda: syncline.preview(CLUSTER, PREVIEWED, captured=EXAMPLES / "preview" / "captured"),),
         "step-decode": (lambda: syncline.step(CLUSTER, DECODE),),
@@ -103,7 +110,10 @@ def questions() -> dict[str, tuple[Ask, ...]]:
         ),
         "fabric-show": (lambda: syncline.inventory(CLUSTER), lambda: syncline.inventory("tpu-v4-pod")),
         "fabric-build": (lambda: syncline.fabric_build(CLUSTER), lambda: syncline.fabric_build(ETHERNET)),
-        "design": (lambda: syncline.design(SMALL_RUN, gpus=64, links=("NDR",), checked=0),),
+        "design": (
+            lambda: syncline.design(SMALL_RUN, gpus=64, links=("NDR",), checked=0),
+            lambda: syncline.design(SMALL_RUN, gpus=64, links=("NDR",), checked=0, later=512, storage=True),
+        ),
         "advise": (lambda: syncline.advise(CLUSTER, ranks=16),),
     }  # fmt: skip
 
