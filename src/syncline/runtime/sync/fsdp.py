@@ -134,7 +134,7 @@ class FsdpSynchronizer(Synchronizer):
         """Return the last step on one line, and when warming up ends."""
         return super().summary() + self.settings.warming_up(self._last().number)
 
-    def state_dict(self, *, local: bool = False) -> dict[str, Any]:
+    def state_dict(self, *, local: bool = False) -> dict[str, object]:
         """Return what must outlive the process; what is owed by whole parameters, or as this rank keeps it."""
         state = super().state_dict(local=local)
         if local:

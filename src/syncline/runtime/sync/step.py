@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import syncline
 from syncline.describe.plain import JsonObject
@@ -201,12 +200,12 @@ class Step:
             until_s = max(until_s, ended)
         return sum(row[2] for row in rows) / busy_s if busy_s > 0 else 0.0
 
-    def told(self, peers: Sequence[int]) -> list[dict[str, Any]]:
+    def told(self, peers: Sequence[int]) -> list[dict[str, object]]:
         """Return the step as an agent takes it, on the monotonic clock: computing, buckets, equal parts to peers."""
         shift = time.monotonic() - time.perf_counter()
         own = {"rank": self.rank, "step": self.number}
 
-        def span(kind: SpanKind, name: str, began_s: float, ended_s: float, **more: int) -> dict[str, Any]:
+        def span(kind: SpanKind, name: str, began_s: float, ended_s: float, **more: int) -> dict[str, object]:
             times = {"start_s": began_s + shift, "end_s": max(began_s, ended_s) + shift}
             return {**own, "kind": kind.name.lower(), "name": name, **times, **more}
 
