@@ -15,8 +15,10 @@ export CXX
 # Python keeps what it compiles, whatever the environment says: tests start hundreds of interpreters.
 unexport PYTHONDONTWRITEBYTECODE
 PATHS := src tests benchmarks examples
+# One more than there are cores, because labs and watchdogs mostly wait; make WORKERS=1 pytest to test one by one.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 # One file is one worker's: what a file sets up once (ranks, labs) is set up once.
-SPREAD := -n auto --dist loadfile
+SPREAD := -n $(WORKERS) --dist loadfile
 # Files are handed out in this order: those that take longest first, so that no worker is left alone with one at the end.
 LONG := tests/test_examples.py tests/distributed tests/bench tests/audit tests/lab tests/browser tests/cli tests/plan
 REST := $(filter-out $(LONG) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/ tests/test_*.py)))
