@@ -195,8 +195,9 @@ def prepare(log: Log, gpu: dict[str, Any], local_rank: int, local_size: int, mem
             "active_bytes.all.peak": memory.peak,
         }
     )
-    cuda.get_rng_state = lambda device="cuda": torch.zeros(16, dtype=torch.uint8)
-    cuda.get_rng_state_all = lambda: [torch.zeros(16, dtype=torch.uint8)]
+    state = torch.Generator().get_state()  # real, so that it can be set again
+    cuda.get_rng_state = lambda device="cuda": state
+    cuda.get_rng_state_all = lambda: [state] * local_size
     cuda.device = _Device
     cuda.nccl.version = lambda: (2, 27, 5)
     cuda.default_generators = tuple(torch.Generator() for _ in range(local_size))

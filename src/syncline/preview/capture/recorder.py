@@ -135,6 +135,22 @@ class Recorder(TorchDispatchMode):
         if outs and not on_gpu:
             cuda.host_waits(cuda.current())
 
+    def custom(self, name: str, tensors: list[Any]) -> None:
+        """Record a kernel that is no operator of torch, by the tensors it is given."""
+        on_gpu = [t for t in tensors if t.fake_device.type == "cuda"]
+        key = (name, _key(tuple(on_gpu)))
+        found = self.log.signatures.setdefault(key, len(self.log.specs))
+        if found == len(self.log.specs):
+            shapes = [_shape(t) for t in on_gpu]
+            self.log.specs.append(
+                {
+                    "op": f"triton.{name}", "flops": 0, "args": _plain(on_gpu), "kwargs": {}, "ins": shapes, "outs": [],
+                    "tf32": False, "view": False, "host": False, "namespace": "triton", "mutable": False,
+                }
+            )  # fmt: skip
+        module, line, phase, compiled = self.where()
+        self.log.add(KERNEL, cuda.current(), found, module, line, phase, [compiled, *self._touched(on_gpu, [])])
+
     def _touched(self, ins: list[Any], outs: list[Any]) -> list[list[int]]:
         """Return the allocations read and written, for what fused code leaves out."""
         live = self.memory.live
