@@ -4,6 +4,7 @@ The model of `examples/preview/ddp.py` with widths of 16 on CPU tensors, so that
 left is Python, autograd and dispatch. CPU time of the calling thread, lower quartile of 60 steps; one JSON line.
 """
 
+# mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
 import json

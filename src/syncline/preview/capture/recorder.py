@@ -40,6 +40,8 @@ _NO_KERNEL = {
 class Recorder(TorchDispatchMode):
     """Records operators on the GPU; above the fake mode, below autograd and tensor subclasses."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, log: Log, memory: Memory, collectives: Any, fake: Any) -> None:
         super().__init__()
         self.log, self.memory, self.collectives, self.fake = log, memory, collectives, fake
@@ -52,6 +54,8 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(each not in _PLAIN for each in types):
             return NotImplemented
+        if not isinstance(func, torch._ops.OpOverload):
+            return self._higher(func, args, kwargs or {})
         if func.namespace == "prim":
             return func(*args, **(kwargs or {}))
         kwargs = renamed(kwargs or {})
@@ -73,6 +77,13 @@ class Recorder(TorchDispatchMode):
         hinted(func, args, out)
         self._record(func, packet, args, kwargs, out)
         return out
+
+    def _higher(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that takes operators; DTensor's random ones are the operator that they place."""
+        if func.name() != "run_dtensor_rng_op":
+            return func(*args, **kwargs)
+        with self:
+            return args[2](*args[3:], **kwargs)
 
     def _read(self, tensor: Any) -> Any:
         if not isinstance(tensor, FakeTensor):

@@ -109,6 +109,8 @@ class Functions(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if type(kwargs.get("device")) is int:
+            kwargs = {**kwargs, "device": torch.device("cuda", kwargs["device"])}
         if func is torch.nn.functional.scaled_dot_product_attention:
             return _attention(func, *args, **kwargs)
         if func in (torch.tensor, torch.as_tensor) and _on_gpu(kwargs.get("device")):
