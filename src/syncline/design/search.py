@@ -149,7 +149,10 @@ class Designer:
             # Cheap ones first: they bound the dear ones.
             built.sort(key=lambda pair: pair[0].usd_per_year)
             for number, (point, fabric) in enumerate(built):
-                self._look(point, fabric, found)
+                try:
+                    self._look(point, fabric, found)
+                except PlanError as error:  # no split of the job fits this number of GPUs
+                    found.impossible[f"{point.num_gpus:,} GPUs: {point.choice.label}"] = error.message
                 if progress:
                     progress(number + 1, len(built))
                 if number % SAVE_EVERY == SAVE_EVERY - 1:
