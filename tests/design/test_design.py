@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,6 +106,27 @@ def test_reasons_say_what_money_buys_and_where_optics_flip_it() -> None:
     # cheap costs 10 + 4 (f - 1); fast 12 x 0.98: equal at f = 1.44
     assert flip.factor == 1.5 and "QM9790" in flip.label
     assert flips([replace(cheap, optics_usd=0.0), fast]) == []
+
+
+def test_tori_and_dragonflies_are_looked_at() -> None:
+    found = {choice.topology: choice for choice in space(("dgx-h100",), (64,), ("NDR",))}
+    assert set(found) == {"rail-only", "fat-tree", "rail-optimized", "dragonfly", "torus"}
+    torus = found["torus"].build()
+    network: Any = found["torus"].described()["network"]
+    assert torus.num_hosts == 8 and network["shape"] == [2, 2, 2]
+    dragonfly = replace(found["dragonfly"], spread=False)
+    assert remains(dragonfly.build()).worst == "leaf"
+    assert "cards on switches of their own" in replace(dragonfly, spread=True).label
+
+
+def test_several_sites_are_slower_and_pay_for_the_line() -> None:
+    one = design(JOB, gpus=64, links=("NDR",), hosts=("dgx-h100",), checked=0)
+    two = design(JOB, gpus=64, links=("NDR",), hosts=("dgx-h100",), checked=0, sites=2, wan="100Gbps,5ms")
+    assert load(two.cluster()).num_gpus == 64 and load(two.cluster()).num_sites == 2
+    assert two.best.s_per_token > one.best.s_per_token and "2 sites by 100Gbps,5ms" in two.best.choice.label
+    for wrong, why in (({"sites": 2}, "need a line"), ({"wan": "1Gbps,1ms"}, "joins several sites")):
+        with pytest.raises(UsageError, match=why):
+            design(JOB, gpus=64, **wrong)  # type: ignore[arg-type]
 
 
 def test_growth_by_hand() -> None:

@@ -6,10 +6,11 @@ change, in phase with the worst moment of those that are there; one that leaves 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor
 
+from syncline.describe.plain import JsonObject
 from syncline.share.epochs import Epoch
 from syncline.share.together import Course, Party, Slots
 
@@ -89,7 +90,7 @@ def _across(name: str, course: Course, job: int, num_first: int, change_s: float
     )
 
 
-def to_rows(changes: Sequence[Transition]) -> list[Mapping[str, object]]:
+def to_rows(changes: Sequence[Transition]) -> list[JsonObject]:
     """Return transitions as plain rows."""
     return [
         {"at_s": each.at_s, "arrived": list(each.arrived), "left": list(each.left),
