@@ -119,14 +119,17 @@ def test_tori_and_dragonflies_are_looked_at() -> None:
     assert "cards on switches of their own" in replace(dragonfly, spread=True).label
 
 
-def test_several_sites_are_slower_and_pay_for_the_line() -> None:
-    one = design(JOB, gpus=64, links=("NDR",), hosts=("dgx-h100",), checked=0)
-    two = design(JOB, gpus=64, links=("NDR",), hosts=("dgx-h100",), checked=0, sites=2, wan="100Gbps,5ms")
-    assert load(two.cluster()).num_gpus == 64 and load(two.cluster()).num_sites == 2
-    assert two.best.s_per_token > one.best.s_per_token and "2 sites by 100Gbps,5ms" in two.best.choice.label
-    for wrong, why in (({"sites": 2}, "need a line"), ({"wan": "1Gbps,1ms"}, "joins several sites")):
-        with pytest.raises(UsageError, match=why):
-            design(JOB, gpus=64, **wrong)  # type: ignore[arg-type]
+def test_several_sites_are_slower_and_pay_for_the_line(job: Job) -> None:
+    alone = FabricChoice("dgx-h100", 8, "ConnectX-7", 8, "NDR", "rail-only", 1.0, "QM9700")
+    apart = replace(alone, sites=2, wan="100Gbps,5ms")
+    assert apart in set(space(("dgx-h100",), (64,), ("NDR",), 2, "100Gbps,5ms"))
+    assert len(apart.build().spec.sites) == 2 and "2 sites by 100Gbps,5ms" in apart.label
+    one, two = (Designer([(job, 1.0)]).run([choice]).points[0] for choice in (alone, apart))
+    assert two.s_per_token > one.s_per_token and two.usd_per_year > one.usd_per_year
+    with pytest.raises(UsageError, match="need a line"):
+        design(JOB, gpus=64, sites=2)
+    with pytest.raises(UsageError, match="joins several sites"):
+        design(JOB, gpus=64, wan="1Gbps,1ms")
 
 
 def test_growth_by_hand() -> None:
