@@ -120,7 +120,7 @@ def test_tori_and_dragonflies_are_looked_at() -> None:
 
 
 def test_several_sites_are_slower_and_pay_for_the_line(job: Job) -> None:
-    alone = FabricChoice("dgx-h100", 8, "ConnectX-7", 8, "NDR", "rail-only", 1.0, "QM9700")
+    alone = FabricChoice("dgx-h100", 8, "ConnectX-7", 8, "NDR", "rail-only", 1.0, "FS-NDR-64")
     apart = replace(alone, sites=2, wan="100Gbps,5ms")
     assert apart in set(space(("dgx-h100",), (64,), ("NDR",), 2, "100Gbps,5ms"))
     assert len(apart.build().spec.sites) == 2 and "2 sites by 100Gbps,5ms" in apart.label
