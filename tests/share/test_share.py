@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import syncline
+from syncline.describe.plain import plain
 from syncline.errors import DescriptionError, UsageError
 from syncline.share.epochs import Epoch
 from syncline.share.interleave import middle, periods
@@ -182,8 +183,7 @@ def test_an_arrival_in_transition_by_hand(fabric: syncline.Fabric) -> None:
     assert 0.101 * (1 - 1e-3) <= stays.worst_s <= 0.140 * (1 + 1e-6)
     (left,) = departure.jobs
     assert left.after_s == pytest.approx(0.100, rel=1e-3)
-    rows: Any = answer.to_json()["transitions"]
-    assert [row["arrived"] for row in rows] == [["job-1"], []]
+    assert [row["arrived"] for row in plain(answer.to_json())["transitions"]] == [["job-1"], []]
     assert "job-1 arrives" in str(answer)
 
 

@@ -39,7 +39,7 @@ LaneState::LaneState(Hub& hub, LaneSpec spec)
         throw std::invalid_argument("shards of a lane must follow each other from 0");
     }
     for (int k = 1; k < size_; ++k) peers_.push_back((rank_ + k) % size_);
-    sum_.resize(payload_bytes(rank_));
+    if (!is_plain_) sum_.resize(payload_bytes(rank_));
     for (const int peer : peers_) {
         Side& one = side(peer);
         if (!is_plain_) one.out.resize(payload_bytes(peer));
@@ -184,7 +184,7 @@ void LaneState::encoded(int shard, bool finite) {
         }
         decide();
     }
-    hub_.changed.notify_all();
+    moved();
 }
 
 int LaneState::find(int shard) const {
@@ -258,7 +258,7 @@ void LaneState::arrived(std::uint32_t key, int peer, std::uint32_t total) {
             run(&LaneState::do_decode, peer);
         }
     }
-    hub_.changed.notify_all();
+    moved();
 }
 
 Outcome LaneState::judged(const Prefix& got, std::uint32_t total, std::size_t payload, int peer) const {
@@ -310,7 +310,7 @@ void LaneState::decide() {
         outcome_ = found;
         for (const int peer : peers_) hub_.unopen(peer, 2 * spec_.tag + 1, this);  // no sums will come
         open_first();
-        hub_.changed.notify_all();
+        moved();
         return;
     }
     if (told_by_.status != Status::fine) {
@@ -335,6 +335,7 @@ void LaneState::do_reduce(int) {
     const double began = now_s();
     const std::int64_t at = low(rank_), count = length(rank_);
     float* residual = posting_.residual == nullptr ? nullptr : posting_.residual + at;
+    if (sum_.empty() && !sends_in_place()) sum_.resize(payload_bytes(rank_));  // plain, with a residual
     std::vector<const std::uint8_t*> payloads;
     for (const int peer : peers_) payloads.push_back(side(peer).in.data());
     const float share = 1.0f / static_cast<float>(size_);
@@ -347,6 +348,7 @@ void LaneState::do_reduce(int) {
         all.before = posting_.scale;
         all.after = 1.0f;
     }
+    if (sends_in_place()) all.payload = nullptr;  // the sum is sent from where it is made
     reduce(spec_.coder, all, key(rank_));
     const std::lock_guard hold(hub_.mutex);
     --num_tasks_;
@@ -355,14 +357,15 @@ void LaneState::do_reduce(int) {
     is_reduced_ = true;
     open_first();
     if (!spec_.scatter_only && !is_over()) send_sums();
-    hub_.changed.notify_all();
+    moved();
 }
 
 void LaneState::send_sums() {
     sum_prefix_ = prefix(0, 0, 0);
+    auto* own = reinterpret_cast<std::uint8_t*>(posting_.values + low(rank_));
     for (const int peer : peers_) {
         side(peer).sum_out = hub_.send(peer, 2 * spec_.tag + 1, spec_.priority, this, kSums, part_of(sum_prefix_),
-                                       {sum_.data(), sum_.size()});
+                                       {sends_in_place() ? own : sum_.data(), payload_bytes(rank_)});
     }
 }
 
@@ -374,11 +377,23 @@ void LaneState::do_decode(int owner) {
     --num_tasks_;
     took(Work::decode, owner, began, 4 * length(owner));
     side(owner).is_decoded = true;
-    hub_.changed.notify_all();
+    moved();
 }
 
 void LaneState::sent(std::uint32_t key, int) {
     if (key == kSums) maybe_reduce();
+    moved();
+}
+
+void LaneState::moved() {
+    if (is_reduced()) reduced_.notify_all();
+    if (is_done()) done_.notify_all();
+    if (!is_busy() && trouble_with_peers().status != Status::fine) wake_all();
+}
+
+void LaneState::wake_all() {
+    reduced_.notify_all();
+    done_.notify_all();
 }
 
 void LaneState::fail(Outcome outcome) {
@@ -391,7 +406,7 @@ void LaneState::fail(Outcome outcome) {
             told_.push_back(hub_.send(peer, 2 * spec_.tag + 1, spec_.priority + 1, this, kFailure, part_of(fail_prefix_), {}));
         }
     }
-    hub_.changed.notify_all();
+    moved();
 }
 
 std::vector<WorkSpan> LaneState::take_spans() {
@@ -411,6 +426,7 @@ bool LaneState::is_done() const {
     for (const int peer : peers_) {
         const Side& one = sides_[static_cast<std::size_t>(peer)];
         if (one.shard_out && !one.shard_out->is_over) return false;
+        if (sends_in_place() && one.sum_out && !one.sum_out->is_over) return false;
         if (outcome_.status == Status::fine && !spec_.scatter_only && !one.is_decoded) return false;
     }
     return is_reduced_ || is_over();
@@ -421,7 +437,8 @@ Outcome LaneState::trouble_with_peers() const {
         const Side& one = sides_[static_cast<std::size_t>(peer)];
         const bool waits = (!is_decided_ && !one.has_shard) ||
                            (is_decided_ && !spec_.scatter_only && !is_over() && !one.has_sum) ||
-                           (one.shard_out && !one.shard_out->is_over);
+                           (one.shard_out && !one.shard_out->is_over) ||
+                           (sends_in_place() && one.sum_out && !one.sum_out->is_over);
         const Outcome trouble = hub_.trouble_with(peer);
         if (trouble.status == Status::closed || (waits && trouble.status != Status::fine)) return trouble;
     }

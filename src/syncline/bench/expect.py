@@ -12,13 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from importlib import resources
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import yaml
 
+from syncline.describe.own_data import own_data
 from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError, SynclineError
 from syncline.fabric import Fabric
@@ -74,12 +73,9 @@ class Expectation:
         }  # fmt: skip
 
 
-@cache
-def intervals() -> dict[str, Any]:
+def intervals() -> Any:
     """Return how far runs were seen to lie from the flow model."""
-    text = (resources.files("syncline.bench") / "data" / "flow_interval.yaml").read_text("utf-8")
-    table: dict[str, Any] = yaml.safe_load(text)
-    return table
+    return own_data("bench", "data/flow_interval.yaml")
 
 
 class Oracle:

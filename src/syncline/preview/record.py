@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -68,7 +69,7 @@ class Capture:
     boundaries: tuple[int, ...] = ()
     stand_ins: tuple[tuple[str, str, str, int], ...] = ()
     notes: tuple[str, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def steps(self) -> tuple[tuple[int, int], ...]:
@@ -103,7 +104,7 @@ def read_capture(path: Path) -> Capture:
         raise DescriptionError("is not a capture that syncline wrote.", where=str(path)) from None
 
 
-def _capture(data: dict[str, Any]) -> Capture:
+def _capture(data: Mapping[str, Any]) -> Capture:
     return Capture(
         rank=data["facts"]["rank"],
         world=data["facts"]["world"],
@@ -121,7 +122,7 @@ def _capture(data: dict[str, Any]) -> Capture:
     )
 
 
-def _kernel(spec: dict[str, Any]) -> Kernel:
+def _kernel(spec: Mapping[str, Any]) -> Kernel:
     ins, outs = (tuple((tuple(s), t, e) for s, t, e in spec[key]) for key in ("ins", "outs"))
     return Kernel(
         spec["op"],

@@ -16,12 +16,13 @@ from syncline.codec.names import scheme
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import BenchError, LabError, SynclineError
+from syncline.program.overlap import Exchanged, Machine, Ring, Stages, Work
 from syncline.rehearse.job import PLAIN, RehearsalJob
 from syncline.rehearse.order import Operation, OperationTimes, SyncTimes, TrainingTimes, WorkTimes
 from syncline.rehearse.shown import Shown, carried, measured
 from syncline.rehearse.stage import Stage, open_lab, open_loopback
 from syncline.schedule import Kind
-from syncline.sim.emulate.emulated_step import Exchanged, Machine, Ring, Stages, Work, predict_step, step_timeline
+from syncline.sim.emulate.emulated_step import predict_step, step_timeline
 from syncline.sim.emulate.emulation import HostCosts, Script, chronicle, predict, script_of
 from syncline.sim.emulate.host_fit import Fit, Point, fit
 from syncline.timeline import Timeline

@@ -145,9 +145,9 @@ def _steps(outcome: Outcome, count: int) -> list[float]:
 
 def _traffic(fabric: Fabric, each: Bursts, scale: float, horizon_s: float) -> Traffic:
     """Return other traffic for so long: its rate as one capped message a pair, or its bursts; scaled like the steps."""
-    src, dst = (gpus_of(fabric, from_list(fabric, text, "traffic"))[:1] for text in (each.source, each.target))
+    source, target = (gpus_of(fabric, from_list(fabric, text, "traffic"))[:1] for text in (each.source, each.target))
     if each.rate is not None:
-        stream = messages(src, dst, each.rate * horizon_s, each.start / scale, name=each.name)
+        stream = messages(source, target, each.rate * horizon_s, each.start / scale, name=each.name)
         return replace(stream, cap_Bps=min(each.rate, each.share.cap_Bps))
     starts = np.arange(each.start / scale, horizon_s, float(each.every or horizon_s) / scale)
-    return messages(src, dst, float(each.size or 0) / scale, starts, name=each.name)
+    return messages(source, target, float(each.size or 0) / scale, starts, name=each.name)

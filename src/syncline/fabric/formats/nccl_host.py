@@ -12,11 +12,9 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
-import yaml
-
+from syncline.describe.own_data import own_data
 from syncline.describe.plain import JsonObject
 from syncline.describe.safe_xml import Element
 from syncline.errors import DescriptionError
@@ -212,8 +210,7 @@ def _nic(place: Place, numa: dict[int, int]) -> NcclNic:
 @functools.cache
 def pci_ids() -> dict[str, dict[Any, str]]:
     """Return the table of PCI numbers: kind -> "vendor:device" -> part of the catalogue."""
-    text = (resources.files("syncline.fabric.formats") / "data" / "pci_ids.yaml").read_text("utf-8")
-    table: dict[str, dict[Any, str]] = yaml.safe_load(text)
+    table: dict[str, dict[Any, str]] = own_data("fabric", "formats/data/pci_ids.yaml")
     return table
 
 

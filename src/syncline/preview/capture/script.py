@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ class Steps:
                     self.memory.label(value, "optimizer state")
 
 
-def _described(module: Any) -> dict[str, Any]:
+def _described(module: Any) -> dict[str, object]:
     """Return the size of a model: parameters, the widths of its largest table and the repeats of its longest list."""
     sizes = {name: list(p.shape) for name, p in module.named_parameters()}
     lists = [len(m) for m in module.modules() if isinstance(m, (torch.nn.ModuleList, torch.nn.ModuleDict))]
@@ -282,7 +282,7 @@ def moved_modules(memory: Memory) -> None:
     torch.nn.Module._apply = apply  # type: ignore[method-assign, assignment]
 
 
-def run(command: dict[str, Any]) -> None:
+def run(command: Mapping[str, Any]) -> None:
     """Run the script or module as `__main__`."""
     target = command["script"]
     if command["module"]:

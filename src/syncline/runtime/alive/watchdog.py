@@ -166,7 +166,7 @@ class Watchdog:
         A connection that breaks says less than the beats will in a moment: whose process is gone, or what it said. To
         blame the rank that met it first would be wrong, so nothing is told before the others had time to be found.
         """
-        is_vague = type(failure) is SynchronizationError or _is_broken_connection(failure)
+        is_vague = type(failure) is SynchronizationError or is_broken_connection(failure)
         if is_vague:
             enough, end_s = self._looks + VAGUE_LOOKS, time.monotonic() + self.watch_s
             while self._looks < enough and time.monotonic() < end_s and not self._stop.is_set():
@@ -261,7 +261,7 @@ class Watchdog:
         if self._silence is not None:
             silence, at_s = self._silence
             found = since_silence(verdict, silence, now - at_s, members)
-        if found is verdict:
+        if found is verdict and all(beat.state != CLOSED for beat in self._heard.values()):
             since_s = now - verdict.lasted_s
             counts = {rank: sum(at_s > since_s for at_s in list(times)) for rank, times in self._arrivals.items()}
             found = lossy(verdict, counts, sum(at_s > since_s for at_s in list(self._sent)), members)
@@ -406,7 +406,7 @@ def _first_line(failure: BaseException) -> str:
     return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
 
 
-def _is_broken_connection(failure: BaseException) -> bool:
+def is_broken_connection(failure: BaseException) -> bool:
     """Tell whether a failure only says that somebody else could not be reached any more, as gloo's and NCCL's do."""
     if isinstance(failure, ConnectionError):
         return True

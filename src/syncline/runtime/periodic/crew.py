@@ -220,7 +220,7 @@ class Crew:
         if is_late:
             raise SynchronizationError(f"rank {self.rank} was not let in within {self._wait_s:g} s.")
 
-    def _compare(self, meaning: dict[str, Any]) -> None:
+    def _compare(self, meaning: dict[str, object]) -> None:
         """Raise where this rank means something else than the first that came; before the start, on every rank."""
         first = self._decide("meaning", {"rank": self.rank, "meaning": meaning})
         error = difference(int(first["rank"]), first["meaning"], self.rank, meaning)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from syncline.codec.names import PLAIN
 from syncline.errors import SimulationError
@@ -48,7 +47,7 @@ def build_case(job: Job, machine: Machine, facts: Facts | None = None) -> Case:
     )
 
 
-def model_columns(shape: Shape, sequence: int) -> dict[str, Any]:
+def model_columns(shape: Shape, sequence: int) -> dict[str, float]:
     """Return the columns that depend on the model alone."""
     mla, moe = shape.mla, shape.moe
     return {
@@ -64,7 +63,7 @@ def model_columns(shape: Shape, sequence: int) -> dict[str, Any]:
     } | _kinds_of_layers(shape)  # fmt: skip
 
 
-def _kinds_of_layers(shape: Shape) -> dict[str, Any]:
+def _kinds_of_layers(shape: Shape) -> dict[str, float]:
     """Return what a mean layer has of attention, of other mixers and of feed-forward blocks."""
 
     def mean(values: Iterable[float]) -> float:
@@ -80,7 +79,7 @@ def _kinds_of_layers(shape: Shape) -> dict[str, Any]:
     }
 
 
-def run_columns(job: Job, facts: Facts) -> dict[str, Any]:
+def run_columns(job: Job, facts: Facts) -> dict[str, float]:
     """Return the columns that depend on the split and on what the software does."""
     split = job.parallel
     dp = split.dp or 1
@@ -118,7 +117,7 @@ def run_columns(job: Job, facts: Facts) -> dict[str, Any]:
     } | kept_columns(job, facts) | (frozen_columns(job, facts) if job.frozen else {})  # fmt: skip
 
 
-def kept_columns(job: Job, facts: Facts) -> dict[str, Any]:
+def kept_columns(job: Job, facts: Facts) -> dict[str, float]:
     """Return the columns that only the memory depends on."""
     split, wide = job.parallel, job.precision in ("fp32", "tf32")
     optimizer = job.optimizer or "adam"
@@ -150,7 +149,7 @@ def _kept_widths(job: Job, facts: Facts) -> float:
     return 2.0 if facts.fused_act else (3.0 if facts.compiled else 4.0)
 
 
-def frozen_columns(job: Job, facts: Facts) -> dict[str, Any]:
+def frozen_columns(job: Job, facts: Facts) -> dict[str, float]:
     """Return what differs where only adapters are trained: their gradients and state are small beside the weights."""
     sharded = job.parallel.sharded_params
     return {
@@ -171,7 +170,7 @@ def redo_shares(recompute: str, facts: Facts) -> tuple[float, float, float, floa
     return REDO[recompute]
 
 
-def machine_columns(job: Job, machine: Machine, facts: Facts) -> dict[str, Any]:
+def machine_columns(job: Job, machine: Machine, facts: Facts) -> dict[str, float]:
     """Return the columns that depend on the machine and on the precision."""
     machine = machine.capped(job.power_w or 0.0)
     plain = job.precision if job.precision in ("fp16", "fp32", "tf32") else "bf16"

@@ -7,14 +7,12 @@ branching. Shares such as `redo_gemm` say how much of something happens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from syncline.describe.plain import JsonObject
 
 Floats = npt.NDArray[np.float64]
 
@@ -154,7 +152,7 @@ class Case:
         return self.micro * self.sequence / self.cp
 
 
-def case_of(values: JsonObject) -> Case:
+def case_of(values: Mapping[str, float]) -> Case:
     """Return a case of plain numbers."""
     return Case(**{name: np.asarray(value, dtype=np.float64) for name, value in values.items()})
 

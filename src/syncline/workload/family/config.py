@@ -112,7 +112,8 @@ def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
     dense: int | None = None
     if isinstance(layers, int) and isinstance(hidden, int):
         special = hybrid_fields(data, family, layers, hidden)
-        dense = special.pop("dense_layers", None)
+        found = special.pop("dense_layers", None)
+        dense = found if isinstance(found, int) else None
         fields |= special
         fields["towers"] = towers_of(config, hidden)
     if (experts := whole(data, *EXPERTS)) > 1:

@@ -10,7 +10,7 @@ from syncline.workload.family import mixer
 from syncline.workload.family.keys import Config, kinds, whole
 from syncline.workload.shape import Mixer
 
-Fields = dict[str, Any]
+Fields = dict[str, object]
 
 
 def hybrid_fields(data: Config, family: str, layers: int, hidden: int) -> Fields:
