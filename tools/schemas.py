@@ -20,6 +20,7 @@ from typing import Any
 import syncline
 from syncline.describe.plain import plain
 from syncline.questions.answer import Answer
+from syncline.questions.phases import plan_phases
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference" / "schemas"
 CLUSTER = "h100-64-rail"
@@ -40,6 +41,17 @@ SHARED = {
     "traffic": [{"name": "storage", "from": "0", "to": "8", "rate": "50Gbps"}],
     "failures": [{"device": "host-00/nic-0", "at": "1s"}],
 }
+LOAD = {"rate": 4, "prompt": 1000, "answer": {"mean": 200, "p99": 800}}
+SERVED = {"kind": "serve", "model": "llama3-8b", "load": LOAD, "slo": {"first_token": "1s"}}
+PHASES = """
+model: llama3-8b
+start: 2027-01-15
+budget: $1M
+deadline: 40 days
+phases:
+  - {name: pre-training, tokens: 100B, batch: {global: 512, sequence: 8192}}
+  - {name: reinforcement, steps: 9, gpus: 16, rollout: {prompts: 64, answers: 4, prompt: 500, answer: 1500, on: shared}}
+"""
 SHORT = {"compute": "1ms", "exchange": "1MB"}
 ARRIVING = [{"name": "a", "step": SHORT, "hosts": "0-1"}, {"name": "b", "step": SHORT, "hosts": "2-3", "arrives": "1s"}]
 EXAMPLES = FOLDER.parents[2] / "examples"
@@ -81,6 +93,8 @@ def questions() -> dict[str, tuple[Ask, ...]]:
             lambda: syncline.plan(CLUSTER, DENSE, fix="tp=8,pp=4", workers=1),
             lambda: syncline.plan(CLUSTER, "llama3-70b", fix="tp=8,pp=8", objective="pareto", workers=1),
         ),
+        "plan-serve": (lambda: syncline.serve(CLUSTER, SERVED), lambda: syncline.serve(CLUSTER, SERVED | {"slo": {}})),
+        "plan-phases": (_phased,),
         "place": (
             lambda: syncline.place(CLUSTER, DENSE | {"gpus": 32}, hosts="0-3,8"),
             lambda: syncline.place(CLUSTER, SMALL, hosts="0-3,40", replace="host-40=host-41"),
@@ -102,6 +116,14 @@ def questions() -> dict[str, tuple[Ask, ...]]:
         ),
         "advise": (lambda: syncline.advise(CLUSTER, ranks=16),),
     }  # fmt: skip
+
+
+def _phased() -> Answer:
+    """Return a run of two phases, which only a file has."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "job.yaml"
+        path.write_text(PHASES)
+        return plan_phases(CLUSTER, path)
 
 
 def _profiled() -> Answer:
