@@ -84,6 +84,7 @@ def best(
     """
     from syncline.describe.files import check_writable
     from syncline.errors import UsageError
+    from syncline.questions.phases import has_phases, plan_phases
     from syncline.questions.plan import plan as ask
     from syncline.questions.serve import is_serving, serve
     from syncline.report.answers import html as render
@@ -96,6 +97,10 @@ def best(
     for path in (html, pdf, save, write_job):
         if path is not None:
             check_writable(path)
+    if has_phases(job):
+        given = read_set(set_ or []) | ({"cloud": cloud} if cloud else {})
+        tell(plan_phases(cluster, job, assumptions=assumptions, assume=given, prices=prices), json)
+        return
     if is_serving(job):
         given = read_set(set_ or []) | ({"cloud": cloud} if cloud else {})
         tell(serve(cluster, job, assumptions=assumptions, assume=given, prices=prices), json)

@@ -43,6 +43,7 @@ class Predicted:
     warnings: tuple[str, ...] = ()
     executed_s: float | None = None  # the step executed at flow level; None: it was not
     closed_form_s: float | None = None  # what closed forms said where it was executed
+    bound_s: float = 0.0  # no run of this plan on its fabric can beat it
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Plan:
             "step_time_s": p.step_time_s,
             "executed_step_time_s": p.executed_s,
             "closed_form_step_time_s": p.closed_form_s,
+            "bound_s": p.bound_s,
             "tokens_per_s": p.tokens_per_s,
             "mfu": p.mfu,
             "interval": dict(p.interval),

@@ -41,6 +41,11 @@ def parse_job(document: Document, folder: Path) -> Job:
             "a job file is a mapping.", where=document.source, hint="Three lines are enough: model, parallel and batch."
         )
     data = dict(document.data)
+    if "phases" in data:
+        raise DescriptionError(
+            "the file has several phases, and this asks about one.", where=document.where(("phases",)),
+            hint="`syncline plan` takes it whole; write one phase to a file of its own for the other commands.",
+        )  # fmt: skip
     try:
         data["model"] = _model(data.get("model"), folder)
     except ValidationError as error:

@@ -50,8 +50,14 @@ def bill_notes(bill: Bill) -> list[str]:
 
 
 def part_rows(part: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the fields of a catalogue part for people, without those that are empty."""
-    return [(key, shown) for key, value in part.items() if (shown := _field(key, value))]
+    """Return the fields of a catalogue part for people, without those that are empty; estimates with their range."""
+    ranges = {row["figure"]: (row["low"], row["high"]) for row in part.get("estimates", ())}
+    rows = [(key, _field(key, value)) for key, value in part.items() if key != "estimates"]
+    return [(key, f"{shown}{_range(key, *ranges[key]) if key in ranges else ''}") for key, shown in rows if shown]
+
+
+def _range(key: str, low: float, high: float) -> str:
+    return f" (estimate: {_field(key, low)} to {_field(key, high)})"
 
 
 def columns(rows: Sequence[Sequence[str]], headings: Sequence[str], right: Collection[int] = ()) -> Table:

@@ -9,7 +9,7 @@ import numpy as np
 from syncline.describe.plain import JsonObject
 from syncline.sim.packet.network import Longs
 from syncline.sim.packet.outcome import IGNORES, Outcome
-from syncline.sim.packet.traffic import Traffic
+from syncline.sim.packet.posting import PacketJob
 from syncline.timeline import Timeline, TimelineBuilder
 from syncline.timeline.source import Source, SourceKind
 from syncline.timeline.spans import SpanKind
@@ -29,7 +29,7 @@ def packet_timeline(outcome: Outcome) -> Timeline:
     first_rank = 0
     for number, job in enumerate(outcome.jobs):
         _add_spans(builder, outcome, number, first_rank)
-        first_rank += len(outcome.network.endpoints) if isinstance(job, Traffic) else job.program.num_ranks
+        first_rank += job.program.num_ranks if isinstance(job, PacketJob) else len(outcome.network.endpoints)
     return builder.build()
 
 
@@ -93,8 +93,8 @@ def _add_links(builder: TimelineBuilder, outcome: Outcome) -> None:
 
 def _add_spans(builder: TimelineBuilder, outcome: Outcome, number: int, first_rank: int) -> None:
     job = outcome.jobs[number]
-    raw = isinstance(job, Traffic)
-    name = job.name or ("traffic" if isinstance(job, Traffic) else job.program.name)
+    raw = not isinstance(job, PacketJob)
+    name = job.name or (job.program.name if isinstance(job, PacketJob) else "traffic")
     for block in outcome.blocks:
         if block.job != number:
             continue

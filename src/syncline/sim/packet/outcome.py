@@ -15,8 +15,8 @@ from syncline.sim.packet.options import PacketOptions
 
 if TYPE_CHECKING:
     from syncline.sim.packet.change import LinkChange
-    from syncline.sim.packet.posting import Block, PacketJob, Posted
-    from syncline.sim.packet.traffic import Traffic
+    from syncline.sim.packet.graph import Load
+    from syncline.sim.packet.posting import Block, Posted
 
 IGNORES = (
     "packets inside hosts (PCIe and NVLink are delay and rate)",
@@ -119,7 +119,7 @@ class Outcome:
     network: PacketNetwork
     options: PacketOptions
     blocks: tuple[Block, ...]
-    jobs: tuple[PacketJob | Traffic, ...]
+    jobs: tuple[Load, ...]
     state: str
     begin_s: Floats
     end_s: Floats

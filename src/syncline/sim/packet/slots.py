@@ -216,7 +216,7 @@ class _Layout:
     def _clock(self, block: Block) -> Longs:
         """Return the host whose clock says when each message begins; a helper without one has its own."""
         load, fabric = self.run.jobs[block.job], self.run.network.fabric
-        if isinstance(load, Traffic):
+        if not isinstance(load, PacketJob):
             host = fabric.devices.host[block.src].astype(np.int64)
             return np.where(host < 0, fabric.num_hosts + block.src, host)
         host = load.program.placement.host.astype(np.int64)

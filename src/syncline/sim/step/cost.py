@@ -245,7 +245,7 @@ def owned_params(c: Case) -> Floats:
 def _point_to_point(c: Case, k: Constants, busy: Floats) -> tuple[Floats, Floats]:
     """Return exposed and whole time of the activations between stages, per step."""
     size = 2 * c.tokens * c.hidden / pick(c.p2p_sliced > 0, c.tp, 1.0)
-    once = size / neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp) + k.held.tp_call_s
+    once = size / neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp, lines=False) + k.held.tp_call_s
     wire = pick(c.pp > 1, 2 * c.num_micro * c.virtual * once, 0.0)
     exposed = wire * c.p2p_exposed
     line = stage_line_Bps(c)
