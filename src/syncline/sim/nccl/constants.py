@@ -55,6 +55,8 @@ class NcclNetwork:
     ring_ll_hop_us: float
     ring_ll128_hop_us: float
     ring_pace_us: float
+    ring_ll128_pace_us: float
+    proxy: float
     nic_cap_GBps: float
     efficiency: float
     many_hosts: float
@@ -69,6 +71,8 @@ class NcclNetwork:
     alltoall_tiny: float
     alltoall_efficiency: float
     alltoall_falloff: float
+    crowding: float
+    crowded_as: str
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,8 @@ class Machine:
     ring_ll_copy: float
     ring_ll128_share: float
     ring_chunk_KiB: float
+    ring_small_share: float
+    tree_ll_chunk_KiB: float
     torch_call_us: float
     sendrecv_share: float
     alltoall_share: float
