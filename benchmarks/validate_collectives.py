@@ -1,6 +1,6 @@
 """Predicted against published nccl-tests rows: errors by system and size band, plain, calibrated and left out.
 
-python benchmarks/validate_collectives.py     # writes the figures of docs/method/collectives.md anew
+python benchmarks/validate_collectives.py     # writes the figures of docs/appendix/collectives.md anew
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 from syncline.validate.collectives import SHIPPED, validate_collectives
 
-#: What issue 4 asks of collectives.csv: (where in the result, median, 90th percentile).
+#: What is wanted of collectives.csv: (where in the result, median, 90th percentile).
 TARGETS = {"large": (0.025, 0.12), "all": (0.08, 0.35), "calibrated": (0.045, 0.20)}
-PAGE = Path(__file__).parent.parent / "docs" / "method" / "collectives.md"
+PAGE = Path(__file__).parent.parent / "docs" / "appendix" / "collectives.md"
 MARKS = ("<!-- figures:begin -->\n", "<!-- figures:end -->")
 
 

@@ -39,6 +39,13 @@ class Figure:
     unit: str
     points: tuple[Point, ...]
     remark: str = ""
+    read: str = ""
+    """Where the published value was read, and when; empty: it is from memory, and the output says so."""
+
+    @property
+    def origin(self) -> str:
+        """Say whether the published value was read in its source."""
+        return f"read: {self.read}" if self.read else "the published value is from memory, not read again"
 
     def lines(self) -> list[str]:
         """Return the figure as text."""
@@ -49,6 +56,7 @@ class Figure:
         return [
             f"{self.title} [{self.unit}]",
             f"  {self.source}",
+            f"  {self.origin}",
             *rows,
             *([f"  {self.remark}"] if self.remark else []),
         ]

@@ -31,7 +31,9 @@ def figures() -> list[Figure]:
     source = "Li et al., HPCC, SIGCOMM 2019, abstract: completion times shorter by up to 95 % than DCQCN's and TIMELY's"
     return [
         Figure("HPCC: what it saves of short flows' tail", source, "share saved", tuple(points),
-               "The paper's curves by size are not read off here: they exist as pictures only."),
+               "The paper's curves by size are not read off here: they exist as pictures only.",
+               read="abstract, 2026-11-16"),
         Figure("HPCC: use of the link", "the same, section 3.2: eta = 0.95", "share of the line",
-               (Point("4 flows", 0.95, used),)),
+               (Point("4 flows", 0.95, used),),
+               read="eta of the paper's evaluation on the authors' project page, 2026-11-16"),
     ]  # fmt: skip

@@ -58,4 +58,5 @@ def _irn() -> Figure:
         "mean slowdown, share saved",
         (Point("websearch at load 0.7", 0.06, better, "at least"),
          Point("websearch at load 0.7", 0.83, better, "at most")),
+        read="abstract, 2026-11-16",
     )  # fmt: skip

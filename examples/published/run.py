@@ -37,7 +37,7 @@ def page(found: list[Figure]) -> str:
             )
         parts.append(
             f"<h2>{escape(figure.title)} [{escape(figure.unit)}]</h2>"
-            f"<p>{escape(figure.source)}. {escape(figure.remark)}</p>"
+            f"<p>{escape(figure.source)}. {escape(figure.remark)} <em>{escape(figure.origin)}</em></p>"
             f'<svg viewBox="0 0 900 {20 + 44 * len(figure.points)}" width="100%" font-size="12">{"".join(rows)}</svg>'
         )
     return ('<!doctype html><html lang="en"><meta charset="utf-8"><title>Published results, reproduced</title>'

@@ -7,7 +7,7 @@ from typing import Any
 
 GUIDES = {
     "Describe": ("cluster-file", "job-file", "presets", "exchange"),
-    "Plan": ("plan", "design", "fabric-build", "place", "share", "preview", "scenario", "packet", "claims"),
+    "Plan": ("plan", "design", "fabric-build", "place", "share", "preview", "scenario", "packet", "claims", "validate"),
     "Rehearse": ("lab", "rehearse", "calibrate"),
     "Run": ("ddp", "fsdp2", "huggingface", "lightning", "auto", "wire", "periodic", "faults", "executor"),
     "Check and watch": ("audit", "bench", "nccl", "diagnose", "watch", "serve"),

@@ -248,34 +248,69 @@ def export_(
     "import",
     epilog=examples(
         "syncline fabric import nccl-dump.xml cluster.yaml",
+        "syncline fabric import ndv4-topo.xml cluster.yaml --gpu A100 --network 'fat-tree HDR' --count 16",
         "syncline fabric import topology.conf cluster.yaml --host dgx-h100",
-        "syncline fabric import fat_tree_1024.topo cluster.yaml",
+        "syncline fabric import ibnetdiscover.out cluster.yaml --host dgx-h100",
+        "syncline fabric import lldp/ cluster.yaml --host '8 x H100' --link 400GbE",
     ),
 )
 def import_(
     source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="An NCCL topology, Slurm topology, label list or GraphML file.")
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="An NCCL or Slurm topology, labels, GraphML, ibnetdiscover, iblinkinfo, UFM links, LLDP tables.",
+        ),
     ],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="The cluster file to write.")],
     format_: Annotated[str | None, typer.Option("--format", help="Name the format instead of guessing it.")] = None,
     host: Annotated[str | None, typer.Option(help="What the hosts are, for formats that do not say.")] = None,
+    gpu: Annotated[str | None, typer.Option(help="The GPU, where an NCCL topology does not tell.")] = None,
+    link: Annotated[str | None, typer.Option(help="What ports run, where it is not said: NDR, 400GbE.")] = None,
+    network: Annotated[str | None, typer.Option(help='Join the hosts by this network: "rail-optimized NDR".')] = None,
+    count: Annotated[int | None, typer.Option(help="So many hosts like the one described.", min=1)] = None,
     json: JsonOption = False,
 ) -> None:
     """Read another tool's description and write it as a cluster file."""
+    from syncline.describe.files import check_writable
     from syncline.fabric import build, save
     from syncline.fabric.formats import import_fabric
 
-    spec = import_fabric(source, format_, host=host)
+    check_writable(target)
+    spec = import_fabric(source, format_, host=host, gpu=gpu, link=link, network=network, count=count)
     fabric = build(spec)
     save(spec, target)
-    payload = {"written": str(target), "gpus": fabric.num_gpus, "hosts": fabric.num_hosts}
-    emit(
-        payload,
-        json,
-        lambda console: console.print(
-            f"wrote {target}: {fabric.num_gpus:,} GPUs, {fabric.num_hosts:,} hosts", soft_wrap=True
-        ),
-    )
+    payload = {"written": str(target), "gpus": fabric.num_gpus, "hosts": fabric.num_hosts, "notes": spec.notes}
+
+    def text(console: Console) -> None:
+        console.print(f"wrote {target}: {fabric.num_gpus:,} GPUs, {fabric.num_hosts:,} hosts", soft_wrap=True)
+        for note in filter(None, spec.notes.split("; ")):
+            console.print(f"  note: {note}", soft_wrap=True)
+
+    emit(payload, json, text)
+
+
+@app.command(
+    epilog=examples(
+        "syncline fabric diff cluster.yaml ibnetdiscover.out",
+        "syncline fabric diff cluster.yaml lldp/ --link 400GbE --json",
+        "syncline fabric diff planned.yaml built.yaml",
+    ),
+)
+def diff(
+    cluster: ClusterArgument,
+    found: Annotated[
+        str, typer.Argument(metavar="FOUND", help="What is there: a cluster, or a file that import reads.")
+    ],
+    link: Annotated[str | None, typer.Option(help="What ports run, where the file does not say.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare a described cluster with what was found, cable by cable; exit 1 where they differ."""
+    from syncline.questions.fabric_diff import fabric_diff
+
+    answer = fabric_diff(cluster, found, link=link)
+    tell(answer, json)
+    raise typer.Exit(1 if answer.differences else 0)
 
 
 def _draw(fabric: Fabric, facts: dict[str, Any], html: Path | None, svg: Path | None, png: Path | None) -> list[Path]:

@@ -23,6 +23,7 @@ from syncline.cli.packet.options import (
     RerouteOption,
 )
 from syncline.cli.packet.simulate import shown, traffic
+from syncline.cli.packet.slots import slots
 
 app = typer.Typer(
     help="Simulate a collective on a cluster: time, bandwidths and the limiting link, size by size.",
@@ -159,3 +160,12 @@ app.command(
         "syncline simulate buffers cluster.yaml allreduce:64MiB --transport roce --within 0.02 --json",
     ),
 )(buffers)
+
+app.command(
+    "slots",
+    short_help="Lay a job into time slots under synchronised clocks, against best effort.",
+    epilog=examples(
+        "syncline simulate slots h100-64-rail allreduce:16MiB --clock-error 100ns",
+        "syncline simulate slots cluster.yaml all-pairs:64KiB --transport dctcp --buffer 2MB --background 0.2 --json",
+    ),
+)(slots)

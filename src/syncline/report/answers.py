@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from syncline.questions.diagnose import DiagnosisAnswer
     from syncline.questions.fabric import InventoryAnswer
     from syncline.questions.fabric_build import FabricBuild
+    from syncline.questions.fabric_diff import CableComparison
     from syncline.questions.place import PlaceAnswer
     from syncline.questions.plan import ClusterAnswer, FabricComparison, PlanAnswer
     from syncline.questions.preview import PreviewAnswer
@@ -311,6 +312,13 @@ def _(answer: FabricBuild) -> str:
     from syncline.report.page.fabric_build import build_page
 
     return build_page(answer.installation, len(answer.files))
+
+
+@show.register("CableComparison")
+def _(answer: CableComparison, console: Console) -> None:
+    from syncline.report.text.fabric_diff import diff_lines
+
+    _lines(console, diff_lines(answer))
 
 
 @show.register("DiagnosisAnswer")

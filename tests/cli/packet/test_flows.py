@@ -90,3 +90,14 @@ def test_an_all_to_all_scenario_needs_no_algorithm(capsys: Capture, cluster: str
     code, text = call(capsys, "scenario", str(path), "--cluster", cluster)
     assert code == 2
     assert "One of: " in text and "ring does no" in text
+
+
+def test_slots_say_the_guard_and_both_ends(capsys: Capture, cluster: str) -> None:
+    words = ("simulate", "slots", cluster, "incast:3:100KB", "--clock-error")
+    code, text = call(capsys, *words, "1us", "--json")
+    found = json.loads(text)
+    assert code == 0 and found["guard_s"] == pytest.approx(2e-6) and found["num_messages"] == 3
+    assert [row["real_error_s"] for row in found["scheduled"]] == pytest.approx([1e-6, 3e-6, 1e-5, 3e-5])
+    assert "a guard of 2 us between two" in call(capsys, *words, "1us")[1]
+    code, text = call(capsys, *words, "0s")
+    assert code == 2 and "no clock is exact" in text

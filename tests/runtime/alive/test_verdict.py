@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch", reason="the runtime needs torch")
 from syncline.errors import SynchronizationError
 from syncline.runtime.alive.heartbeat import BUSY, CLOSED, WAITING, Beat, read_beat
-from syncline.runtime.alive.verdict import BeatRecord, Member, judge, stragglers
+from syncline.runtime.alive.verdict import BeatRecord, Member, RankVerdict, judge, lossy, since_silence, stragglers
 from syncline.runtime.sync.settings import Settings
 
 MEMBERS = tuple(Member(rank, host) for rank, host in enumerate("abcd"))
@@ -78,6 +78,19 @@ def test_all_waiting_is_the_network_and_who_left_is_named() -> None:
     found = verdict(WAITS, **everyone)
     assert found is not None
     assert found[2] == "every rank waits and nothing arrives: no progress for 7.0 s."
+    stuck = judge(WAITS, {rank: everyone[f"r{rank}"] for rank in (1, 2, 3)}, MEMBERS, 10.0)
+    assert stuck is not None
+    silence = RankVerdict("silent", 2, "", lasted_s=3.2)
+    assert since_silence(stuck, silence, 60.0, MEMBERS) == stuck, "that was long before"
+    named = since_silence(stuck, silence, 4.0, MEMBERS)
+    assert named.rank == 2
+    assert named.text.startswith(f"{MEMBERS[2]} was silent for 3.2 s and is heard again, but nothing arrives: no progr")
+    assert lossy(stuck, {1: 100, 2: 99, 3: 101}, 100, MEMBERS) == stuck
+    assert lossy(stuck, {1: 100, 2: 99, 3: 78}, 100, MEMBERS).text == (
+        "the link of rank 3 on d loses packets, and nothing arrives: no progress for 7.0 s, 78% of heartbeats came "
+        "through."
+    )
+    assert lossy(stuck, {1: 80, 2: 79, 3: 78}, 100, MEMBERS).rank == 0, "all of them: this rank's own link"
     left = BeatRecord(replace(USUAL, rank=1, step=3, state=CLOSED), 20.0)
     assert verdict(WAITS, r1=left) == ("closed", 1, "rank 1 on b has ended at step 3 while rank 0 still waits for it.")
 

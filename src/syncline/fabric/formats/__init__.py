@@ -1,4 +1,6 @@
-"""Import and export of fabrics: NCCL topology XML, Slurm topologies, topograph labels, GraphML; simulators' files in.
+"""Import and export of fabrics: NCCL topology XML, Slurm topologies, topograph labels, GraphML.
+
+Read only: simulators' files, and the cables that ibnetdiscover, iblinkinfo, UFM or LLDP tables list.
 
     export(fabric, "slurm-conf", "topology.conf")
     spec = import_fabric("topology.conf", host="dgx-h100")
@@ -20,8 +22,11 @@ from syncline.describe.document import read_document, read_text
 from syncline.describe.files import write_text
 from syncline.errors import DescriptionError, SynclineError, UsageError
 from syncline.fabric.fabric import Fabric
+from syncline.fabric.formats.cabling import Cabling, cabling_cluster
 from syncline.fabric.formats.graph_cluster import graph_cluster
 from syncline.fabric.formats.graphml import MAX_BYTES, parse_graph, write_graphml
+from syncline.fabric.formats.infiniband import detect_infiniband, parse_infiniband
+from syncline.fabric.formats.lldp_tables import detect_lldp, read_lldp
 from syncline.fabric.formats.nccl_check import NcclReport, check_nccl_topology
 from syncline.fabric.formats.nccl_host import NcclHost, describe, to_host
 from syncline.fabric.formats.nccl_write import nccl_topology
@@ -30,7 +35,7 @@ from syncline.fabric.formats.simulators import detect_simulator, parse_simulator
 from syncline.fabric.formats.slurm import parse_slurm_conf, parse_slurm_yaml, write_slurm_conf, write_slurm_yaml
 from syncline.fabric.formats.topograph import parse_topograph, write_topograph
 from syncline.fabric.formats.tree import TreeSwitch, tree_cluster
-from syncline.fabric.spec import ClusterSpec
+from syncline.fabric.spec import ClusterSpec, network_from_text
 
 __all__ = [
     "Format", "NcclHost", "NcclReport", "NcclTopology", "check_nccl_topology", "describe", "detect", "export",
@@ -100,18 +105,31 @@ def import_fabric(
     nic: str | None = None,
     oversubscription: float = 1.0,
     topology: str | None = None,
+    network: str | None = None,
+    count: int | None = None,
 ) -> ClusterSpec:
     """Read a file of any known format as a cluster description.
 
     `host` (a catalogue host, or "8 x H100") is needed by formats that know no hardware; `link`, `gpu` and `nic` say
-    what a file leaves open; `topology` picks one of a `topology.yaml`.
+    what a file leaves open; `topology` picks one of a `topology.yaml`. A file of one host (NCCL's) makes `count` of
+    them on a `network`; files that describe the network take neither.
     """
+    one_host = _is_nccl(path, format)
+    if (network is not None or count is not None) and not one_host:
+        raise UsageError(
+            "--network and --count are for files of one host; this one describes hosts and their network.",
+            where=str(path),
+            hint="Leave them out.",
+        )
+    if one_host:
+        parsed = parse_nccl(read_text(Path(path), limit=MAX_BYTES), str(path))
+        return joined(to_host(parsed, name=Path(path).stem, gpu=gpu, nic=nic, link=link), network, count)
+    if (cabling := read_cabling(path, format)) is not None:
+        return cabling_cluster(cabling, host, name=Path(path).stem or "found", link=link)
     text, source = read_text(Path(path), limit=MAX_BYTES), str(path)
     if (simulator := _simulator(format, text)) is not None:
         return parse_simulator(simulator, text, source, host)
     name = _format(format).name if format else detect(text, source)
-    if name == "nccl":
-        return to_host(parse_nccl(text, source), name=Path(path).stem, gpu=gpu, nic=nic, link=link)
     if name == "graphml":
         return graph_cluster(parse_graph(text, source), host)
     if host is None:
@@ -128,8 +146,49 @@ def import_fabric(
     )
 
 
+def joined(spec: ClusterSpec, network: str | None, count: int | None) -> ClusterSpec:
+    """Return a cluster of `count` hosts like the one described, on the network named."""
+    if network is None and (count or 1) > 1:
+        raise UsageError(
+            f"{count:,} hosts need a network, and the file says nothing of one.",
+            hint='Name it: --network "rail-optimized NDR".',
+        )
+    data = spec.model_dump(exclude_none=True, exclude_defaults=True)
+    data["hosts"] = [{"count": count or 1, "host": data["hosts"][0]["host"]}]
+    if network is not None:
+        try:
+            data["network"] = network_from_text(network)
+        except ValueError as error:
+            raise UsageError(f"--network: {error}.") from None
+    return ClusterSpec.model_validate(data)
+
+
+def _is_nccl(path: str | os.PathLike[str], format: str | None) -> bool:
+    if format is not None or Path(path).is_dir():
+        return format == "nccl"
+    head = _COMMENT.sub("", read_text(Path(path), limit=MAX_BYTES)[:200_000]).lstrip("\ufeff \t\r\n")
+    tag = _TAG.match(head)
+    return tag is not None and tag.group(1) == "system"
+
+
 SIMULATORS = ("htsim", "ns3", "astra-sim")
 """Formats of simulators, which are read only."""
+CABLINGS = ("ibnetdiscover", "iblinkinfo", "ufm", "lldp")
+"""Formats of discovery tools, which are read only."""
+
+
+def read_cabling(path: str | os.PathLike[str], format: str | None = None) -> Cabling | None:
+    """Return the cables that a discovery tool found; None where the file (or folder) is none of theirs."""
+    place = Path(path)
+    if format is not None and format not in CABLINGS:
+        return None
+    if format == "lldp" or place.is_dir():
+        return read_lldp(place, MAX_BYTES)
+    text = read_text(place, limit=MAX_BYTES)
+    kind = format or detect_infiniband(text)
+    if kind is not None:
+        return parse_infiniband(kind, text, str(path))
+    return read_lldp(place, MAX_BYTES) if detect_lldp(text) else None
 
 
 def _simulator(format: str | None, text: str) -> str | None:
@@ -151,7 +210,8 @@ def detect(text: str, source: str = "the file") -> str:
     elif (name := _detect_yaml(text, source)) is not None:
         return name
     known = "; ".join(f"{f.name} ({f.about})" for f in formats())
-    raise DescriptionError("the format is none that is known.", where=source, detail=f"Known: {known}.")
+    more = ", ".join((*SIMULATORS, *CABLINGS))
+    raise DescriptionError("the format is none that is known.", where=source, detail=f"Known: {known}; {more}.")
 
 
 def _detect_yaml(text: str, source: str) -> str | None:
@@ -180,6 +240,6 @@ def _format(name: str) -> Format:
     if name not in _FORMATS:
         raise UsageError(
             f'there is no format "{name}".',
-            hint=f"Formats: {', '.join((*_FORMATS, *SIMULATORS))} (the last three are read only).",
+            hint=f"Formats: {', '.join(_FORMATS)}; read only: {', '.join((*SIMULATORS, *CABLINGS))}.",
         )
     return _FORMATS[name]

@@ -20,6 +20,7 @@ from syncline.fabric.build import build
 from syncline.fabric.catalog import Catalog, load_catalog
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.faults import FailedPart
+from syncline.fabric.formats.cabling import MAX_LEVEL, levels_from_hosts
 from syncline.fabric.formats.graphml import FabricGraph, GraphCable, GraphDevice, read_graph
 from syncline.fabric.spec import ClusterSpec, HostSpec, host_from_text
 
@@ -240,18 +241,6 @@ def _foreign(graph: FabricGraph, host: str | dict[str, Any] | None) -> ClusterSp
 
 def _foreign_levels(graph: FabricGraph) -> dict[str, int]:
     """Return each switch's level: its own, or else its distance from the nearest host."""
-    near: dict[str, list[str]] = defaultdict(list)
-    for cable in graph.cables:
-        near[cable.a].append(cable.b)
-        near[cable.b].append(cable.a)
-    distance = {d.name: 0 for d in graph.devices.values() if d.kind == "host"}
-    here = list(distance)
-    while here:
-        after = []
-        for name in here:
-            for other in near[name]:
-                if other not in distance:
-                    distance[other] = distance[name] + 1
-                    after.append(other)
-        here = after
-    return {d.name: min(9, max(1, d.level or distance.get(d.name, 1))) for d in graph.devices.values()}
+    hosts = [d.name for d in graph.devices.values() if d.kind == "host"]
+    distance = levels_from_hosts(((cable.a, cable.b) for cable in graph.cables), hosts)
+    return {d.name: min(MAX_LEVEL, max(1, d.level or distance.get(d.name, 1))) for d in graph.devices.values()}

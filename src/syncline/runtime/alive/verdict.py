@@ -18,6 +18,8 @@ SILENCE_SHARE = 0.6
 PATIENCE_STEPS = 3.0
 """Standing still is judged after so many usual steps, where that is longer: a slow wire is not a broken one."""
 REFUSALS = 2
+LOSSY_SHARE = 0.93
+"""Of the heartbeats of others: a rank of which fewer arrive has a link that loses packets."""
 SLOW_SHARE = 0.2
 """Of the usual step: who holds the others up by less is not called slow."""
 
@@ -44,7 +46,7 @@ class BeatRecord:
 
 @dataclass(frozen=True)
 class RankVerdict:
-    """What is wrong: "dead", "silent", "hung", "network", "closed" or "told" (another rank found it), with which rank.
+    """What is wrong: "dead", "silent", "hung", "network", "stuck", "closed" or "told" (another found it); which rank.
 
     `lasted_s` is for how long that has been so; `is_final`: it is waited for no longer.
     """
@@ -158,8 +160,41 @@ def _still(own: Beat, heard: Mapping[int, BeatRecord], members: Sequence[Member]
         lasted_s = min(beat.still_s for beat in waiting)
         text = f"every rank waits and nothing arrives: no progress for {lasted_s:.1f} s."
         hint = "All ranks are alive: the connections that carry gradients are stuck."
-        return RankVerdict("network", own.rank, text, hint, lasted_s)
+        return RankVerdict("stuck", own.rank, text, hint, lasted_s)
     return None
+
+
+def since_silence(stuck: RankVerdict, silence: RankVerdict, ago_s: float, members: Sequence[Member]) -> RankVerdict:
+    """Return why nothing arrives where a rank was silent before that began: TCP sends again late, or never."""
+    if stuck.kind != "stuck" or silence.kind not in ("silent", "network") or ago_s > stuck.lasted_s:
+        return stuck
+    text = (
+        f"{members[silence.rank]} was silent for {silence.lasted_s:.1f} s and is heard again, but nothing arrives: no "
+        f"progress for {stuck.lasted_s:.1f} s."
+    )
+    return replace(stuck, rank=silence.rank, text=text, hint=f"Check the link of {members[silence.rank].host}.")
+
+
+def lossy(stuck: RankVerdict, counts: Mapping[int, int], expected: float, members: Sequence[Member]) -> RankVerdict:
+    """Return whose link loses packets where nothing arrives: that of which fewer heartbeats arrived than of others.
+
+    `counts` are the beats heard of each other rank since then, `expected` as many as this rank has sent.
+    """
+    if stuck.kind != "stuck" or len(counts) < 2:
+        return stuck
+    worst = min(counts, key=lambda rank: counts[rank])
+    usual = median(count for rank, count in counts.items() if rank != worst)
+    if counts[worst] < LOSSY_SHARE * usual:
+        rank, share = worst, counts[worst] / usual
+    elif usual < LOSSY_SHARE * expected:
+        rank, share = stuck.rank, usual / expected
+    else:
+        return stuck
+    text = (
+        f"the link of {members[rank]} loses packets, and nothing arrives: no progress for {stuck.lasted_s:.1f} s, "
+        f"{share:.0%} of heartbeats came through."
+    )
+    return replace(stuck, rank=rank, text=text, hint=f"Check the link of {members[rank].host}.")
 
 
 def stragglers(beats: Mapping[int, Beat], members: Sequence[Member]) -> list[Straggler]:

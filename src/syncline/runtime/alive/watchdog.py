@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -36,12 +37,24 @@ from syncline.runtime.alive.heartbeat import (
     StoreBeats,
     read_beat,
 )
-from syncline.runtime.alive.verdict import SILENCE_SHARE, BeatRecord, Member, RankVerdict, Straggler, judge, stragglers
+from syncline.runtime.alive.verdict import (
+    SILENCE_SHARE,
+    BeatRecord,
+    Member,
+    RankVerdict,
+    Straggler,
+    judge,
+    lossy,
+    since_silence,
+    stragglers,
+)
 from syncline.runtime.sync.step import Step
 from syncline.runtime.wire.team import Team
 
 BEATS = 20
 """Beats in `watch_s`."""
+KEPT_BEATS = 1024
+"""Of each rank: when its last beats came."""
 HELLO_S = 3.0
 GOODBYES = 3
 RECENT = 8
@@ -86,6 +99,8 @@ class Watchdog:
         """Who is silent or stands still just now, and is waited for."""
         self.looks_for_slow = True
         self._told_s = 0.0
+        self._silence: tuple[RankVerdict, float] | None = None
+        """Who was silent last, and when that was last so."""
         self._looks = 0
         self._slow: dict[int, int] = {}
         # Whoever forgets a handle must not have it kept by its watchdog.
@@ -93,6 +108,8 @@ class Watchdog:
         self._heard = {rank: Beat(rank) for rank in range(len(roll.members)) if rank != roll.rank}
         now = time.monotonic()
         self._heard_s = dict.fromkeys(self._heard, now)
+        self._arrivals = {rank: deque[float](maxlen=KEPT_BEATS) for rank in self._heard}
+        self._sent = deque[float](maxlen=KEPT_BEATS)
         self._mark, self._moved_s = -1, now
         self._busy = 0
         self._state, self._cause = "", ""
@@ -212,7 +229,8 @@ class Watchdog:
             beat = read_beat(data, self.roll.token, len(self.roll.members))
             if beat is not None and beat.rank != self.roll.rank:
                 self._heard[beat.rank] = beat
-                self._heard_s[beat.rank] = time.monotonic()
+                now = self._heard_s[beat.rank] = time.monotonic()
+                self._arrivals[beat.rank].append(now)
                 self.roll.post.refused.pop(beat.rank, None)
 
     def _views(self, now: float) -> dict[int, BeatRecord]:
@@ -220,6 +238,8 @@ class Watchdog:
         return {r: BeatRecord(beat, now - self._heard_s[r], refused.get(r, 0)) for r, beat in self._heard.items()}
 
     def _conclude(self, verdict: RankVerdict | None) -> None:
+        if verdict is not None and verdict.kind == "stuck":
+            verdict = self._why_stuck(verdict)
         if verdict is None or not verdict.is_final:
             self._wait_for(verdict)
             return
@@ -234,9 +254,24 @@ class Watchdog:
         if watched is not None:
             watched.break_off(_error(verdict))
 
+    def _why_stuck(self, verdict: RankVerdict) -> RankVerdict:
+        """Return whose link it is that nothing comes through, where that can be told."""
+        now, members = time.monotonic(), self.roll.members
+        found = verdict
+        if self._silence is not None:
+            silence, at_s = self._silence
+            found = since_silence(verdict, silence, now - at_s, members)
+        if found is verdict:
+            since_s = now - verdict.lasted_s
+            counts = {rank: sum(at_s > since_s for at_s in list(times)) for rank, times in self._arrivals.items()}
+            found = lossy(verdict, counts, sum(at_s > since_s for at_s in list(self._sent)), members)
+        return found
+
     def _wait_for(self, verdict: RankVerdict | None) -> None:
         """Say who is waited for, and again each time that has lasted twice as long; and that it is over."""
         before, self.waits_for = self.waits_for, verdict
+        if verdict is not None and verdict.kind in ("silent", "network"):
+            self._silence = verdict, time.monotonic()
         if verdict is None:
             if before is not None:
                 log.warning("%s answers again, after %.1f s.", self.roll.members[before.rank], before.lasted_s)
@@ -260,6 +295,7 @@ class Watchdog:
             self._say()
 
     def _say(self) -> None:
+        self._sent.append(time.monotonic())
         self.roll.post.say(self.own().to_bytes(self.roll.token))
 
     def own(self) -> Beat:

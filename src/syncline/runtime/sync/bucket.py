@@ -128,7 +128,8 @@ class Piece:
     def _handle(self, trouble: Trouble) -> None:
         bucket = self._bucket
         name = _SHARD.sub("", bucket.layout.names[trouble.parameter])
-        rank, step = bucket.team.names[trouble.rank], bucket.step.number
+        team, step = bucket.team, bucket.step.number
+        rank = team.sources[trouble.rank] if team.sources else team.names[trouble.rank]
         if bucket.nan == "raise":
             raise NonFiniteError(
                 f'the gradient of "{name}" on rank {rank} is not finite at step {step}.',

@@ -142,6 +142,8 @@ def _everyone(shards: dist.ProcessGroup, replicas: dist.ProcessGroup, across: Gr
     token = token.to(across.device)
     dist.broadcast(token, group=replicas, group_src=0)
     rows = exchange_json({"ranks": dist.get_process_group_ranks(shards)}, across.team)
+    # A gradient across has been summed over the ranks of a replica: which of them it came from is not known any more.
+    across.team.sources = tuple(" or ".join(map(str, row["ranks"])) for row in rows)
     ranks = sorted({int(rank) for row in rows for rank in row["ranks"]})
     name = f"{bytes(token.tolist()).hex()}/everyone"
     return Team(name, ranks, dist.get_rank(), across.device, settings.wire_timeout_s)

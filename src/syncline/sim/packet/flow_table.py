@@ -190,13 +190,6 @@ def _alone_s(outcome: Outcome, task: Longs, over: Longs, size: Longs, kind: Long
         if flow < 0:
             found[i] = outcome.end_s[task[i]] - outcome.begin_s[task[i]]
             continue
-        ports = outcome.posted.ways.row(flow)
-        rate, header = network.rate_Bps[ports], int(headers[kind[i]])
-        packets = -(-int(size[i]) // payload)
-        one = min(int(size[i]), payload) + header
-        slowest = float(rate.min())
-        through = float((one / rate).sum()) - one / slowest
-        found[i] = (
-            delay[i] + network.latency_ps[ports].sum() / 1e12 + through + (int(size[i]) + packets * header) / slowest
-        )
+        ports, header = outcome.posted.ways.row(flow), int(headers[kind[i]])
+        found[i] = delay[i] + network.alone_s(ports, int(size[i]), payload, header)
     return np.maximum(found, 1e-15)

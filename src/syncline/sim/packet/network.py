@@ -92,6 +92,17 @@ class PacketNetwork:
         each = 2 * links.latency_s[paths.links] + (payload_bytes + 80 + 64) / links.rate_Bps[paths.links]
         return float(np.bincount(row, weights=each).max(initial=1e-7))
 
+    def alone_s(
+        self, ports: NDArray[np.integer], size_bytes: int, payload_bytes: int, header_bytes: int, cap_Bps: float = 0.0
+    ) -> float:
+        """Return a message's time on an empty path: latencies, its bytes, a packet for each further hop."""
+        rate = self.rate_Bps[ports]
+        slowest = float(rate.min())
+        one = min(size_bytes, payload_bytes) + header_bytes
+        through = float((one / rate).sum()) - one / slowest
+        whole = size_bytes + -(-size_bytes // payload_bytes) * header_bytes
+        return float(self.latency_ps[ports].sum()) / 1e12 + through + whole / min(slowest, cap_Bps or slowest)
+
     @cached_property
     def _far_paths(self) -> FabricPaths:
         """Paths between endpoints from all over the fabric, no two of one host."""

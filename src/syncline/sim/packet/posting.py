@@ -8,7 +8,7 @@ Under `ecmp` a connection takes the path that the fabric's routes, and so the fl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -43,6 +43,8 @@ class PacketJob:
     traffic_class: int = 0
     cap_Bps: float = np.inf
     slow: Mapping[int, float] = field(default_factory=dict)
+    slots_s: tuple[Floats, ...] = ()
+    """For each round, in the order of `Outcome.blocks`: when each of its messages may begin at the earliest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,15 +300,16 @@ def add_job(into: Posting, job: PacketJob, number: int, after: Longs) -> Longs:
     start = round(job.start_s * 1e12)
     gate = into.tasks(-1, 0, compute, (np.array([len(after)]), after), start)
     last = np.zeros(0, np.int64)
+    slots = iter(job.slots_s)
     for step in job.program.steps:
         wired = wire(Program(job.program.name, (step,), job.program.placement), into.plain)
         previous = np.full(wired.num_vertices, gate, np.int64)
         previous[: len(last)] = last[: wired.num_vertices]
-        last = _add_step(into, wired, job, number, previous)
+        last = _add_step(into, wired, job, number, previous, slots)
     return last
 
 
-def _add_step(into: Posting, wired: Wired, job: PacketJob, number: int, start: Longs) -> Longs:
+def _add_step(into: Posting, wired: Wired, job: PacketJob, number: int, start: Longs, slots: Iterator[Floats]) -> Longs:
     finals: list[Longs] = []
     label = np.arange(len(wired.wires.first)) + 65_537 * number
     ways = into.connect(wired.wires.paths, label, job.traffic_class, _caps(wired, job))
@@ -322,7 +325,8 @@ def _add_step(into: Posting, wired: Wired, job: PacketJob, number: int, start: L
             joined = np.bincount(np.searchsorted(vertices, vertex), minlength=len(vertices))
             for _ in range(phase.repeat):
                 waits = np.stack((last[phase.src], last[phase.dst]), axis=1).ravel()
-                first, parts = into.post(ways.over[at], size, late, (np.full(len(phase), 2), waits))
+                open_ps = np.round(next(slots) * 1e12).astype(np.int64) if job.slots_s else 0
+                first, parts = into.post(ways.over[at], size, late, (np.full(len(phase), 2), waits), open_ps)
                 rows = (first + flow[:, None] + len(phase) * np.arange(parts)).ravel()
                 joins = into.tasks(-1, 0, 0, (joined * parts, rows))
                 last[vertices] = joins + np.arange(len(vertices))

@@ -1,0 +1,228 @@
+"""Neighbour tables of Ethernet switches: what each port hears by LLDP, as the common switch systems print it.
+
+Read are `show lldp neighbors` of NX-OS, EOS and Junos, SONiC's `show lldp table`, EOS's JSON, `lldpctl -f json` (hosts,
+Cumulus) and `netq show lldp json`. A table does not say whose it is: a folder has one file a device, named after it,
+and in one file the prompt (`leaf-1# show lldp neighbors`) says so. Devices whose ports have names of network
+interfaces (eth0, ens1f0np0, a MAC address) are hosts, the others switches.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from syncline.describe.document import read_text
+from syncline.errors import DescriptionError, FileError
+from syncline.fabric.formats.cabling import Cabling, FoundCable, Plug, once
+
+_PROMPT = re.compile(
+    r"^(?:\S+@)?([A-Za-z][\w.-]*)(?::[^#>$]*)?(?:\([^)]*\))?\s?[#>$]\s*(?:sudo\s+)?(?:show|sh|lldp\w*|nv|net)\b",
+    re.IGNORECASE,
+)
+_HOST_PORT = re.compile(
+    r"^(?:eth\d+|en[ospx]\w+|ib\w*\d+|mlx\d\w*|rdma\w*|gpu\w*\d+|bond\d+|(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}|(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})$",
+    re.IGNORECASE,
+)
+_SWITCH_PORT = re.compile(r"^(?:Ethernet|Eth|Et|swp|(?:et|xe|ge)-)\d", re.IGNORECASE)
+_MANAGEMENT = re.compile(r"^(?:mgmt\d*|ma\d+|management\d*|me\d+|fxp\d+|em\d+|oob\S*)$", re.IGNORECASE)
+
+#: The heading of each table, and what a row of it is: device, local port, remote port.
+_TABLES: Mapping[str, tuple[re.Pattern[str], re.Pattern[str]]] = {
+    "nx-os": (
+        re.compile(r"Device ID\s+Local Intf\s+Hold-?time\s+Capability\s+Port ID", re.IGNORECASE),
+        re.compile(r"^(?P<device>\S+)\s+(?P<here>\S+)\s+\d+\s+(?:(?:[BRTCWPSO],? ?){1,8}\s+)?(?P<there>\S+)\s*$"),
+    ),
+    "eos": (
+        re.compile(r"^Port\s+Neighbor Device ID\s+Neighbor Port ID", re.IGNORECASE),
+        re.compile(r"^(?P<here>\S+)\s+(?P<device>\S+)\s+(?P<there>\S+)(?:\s+\d+)?\s*$"),
+    ),
+    "sonic": (
+        re.compile(r"^LocalPort\s+RemoteDevice\s+RemotePortID", re.IGNORECASE),
+        re.compile(
+            r"^(?P<here>\S+)\s+(?P<device>\S+)\s+(?P<there>\S+)(?:\s+[A-Z]{1,8}(?:\s+(?:Interface\s+\d+\s+as\s+)?(?P<told>\S+))?)?\s*$"
+        ),
+    ),
+    "junos": (
+        re.compile(r"^Local Interface\s+Parent Interface\s+Chassis Id\s+Port info\s+System Name", re.IGNORECASE),
+        re.compile(r"^(?P<here>\S+)\s+\S+\s+(?:\S+:){5}\S+\s+(?P<there>\S+)\s+(?P<device>\S+)\s*$"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class _Row:
+    device: str
+    port: str
+    neighbour: str
+    there: str
+
+
+def detect_lldp(text: str) -> bool:
+    """Say whether a text is a neighbour table."""
+    if text.lstrip()[:1] in "{[":
+        return any(word in text for word in ('"lldpNeighbors"', '"lldp"', '"peerHostname"', '"peer_hostname"'))
+    return any(heading.search(line) for line in text.splitlines() for heading, _ in _TABLES.values())
+
+
+def read_lldp(path: Path, limit: int) -> Cabling:
+    """Read a file with prompts, or a folder with one file a device."""
+    if not path.is_dir():
+        return parse_lldp({path: read_text(path, limit=limit)}, str(path))
+    files = sorted(one for one in path.iterdir() if one.is_file() and not one.name.startswith("."))
+    if not files:
+        raise FileError("the folder is empty.", where=str(path), hint="Give one file a device, named after it.")
+    return parse_lldp({one: read_text(one, limit=limit) for one in files}, str(path), named=True)
+
+
+def parse_lldp(texts: Mapping[Path, str], source: str, *, named: bool = False) -> Cabling:
+    """Return what the tables say together; with `named`, a table is that of the device its file is named after."""
+    rows: list[_Row] = []
+    for path, text in texts.items():
+        found = list(_rows_of(text, path.name.split(".")[0] if named else None, str(path)))
+        if not found and not detect_lldp(text):
+            raise DescriptionError("this is no table of LLDP neighbours.", where=str(path))
+        rows += found
+    boxes = {r.device for r in rows if _SWITCH_PORT.match(r.port)} | {
+        r.neighbour for r in rows if _SWITCH_PORT.match(r.there)
+    }
+    kept = [
+        r
+        for r in rows
+        if not _is_management(r.device, r.port, boxes) and not _is_management(r.neighbour, r.there, boxes)
+    ]
+    if not kept:
+        raise DescriptionError("the tables list no neighbour.", where=source)
+    ports: dict[str, list[str]] = {}
+    for row in kept:
+        ports.setdefault(row.device, []).append(row.port)
+        ports.setdefault(row.neighbour, []).append(row.there)
+    hosts = [device for device, names in ports.items() if all(_HOST_PORT.match(name) for name in names)]
+    switches = {device: "" for device in ports if device not in hosts}
+    cables = once(FoundCable(Plug(r.device, _port(r.port)), Plug(r.neighbour, _port(r.there))) for r in kept)
+    remarks = [f"taken for hosts, by the names of their ports: {len(hosts):,}"]
+    if len(kept) < len(rows):
+        remarks.append(f"management ports left out: {len(rows) - len(kept):,}")
+    return Cabling(tuple(hosts), switches, _one_name_a_port(cables, hosts), source, tuple(remarks))
+
+
+def _is_management(device: str, port: str, switches: set[str]) -> bool:
+    """Say whether a port is for management: by its name, or eth0 of a device whose other ports are a switch's."""
+    return bool(_MANAGEMENT.match(port)) or (port == "eth0" and device in switches)
+
+
+def _one_name_a_port(cables: tuple[FoundCable, ...], hosts: list[str]) -> tuple[FoundCable, ...]:
+    """Drop what a host says of a cable that its switch describes too: hosts name one port in two ways (eth0, a MAC)."""
+    seen: dict[Plug, FoundCable] = {}
+    for cable in cables:
+        switch = cable.b if cable.a.device in hosts else cable.a
+        known = seen.get(switch)
+        other = cable.a if switch is cable.b else cable.b
+        if known is None or ":" not in other.port:
+            seen[switch] = cable
+    return tuple(dict.fromkeys(seen.values()))
+
+
+def _rows_of(text: str, device: str | None, source: str) -> Iterator[_Row]:
+    if text.lstrip()[:1] in "{[":
+        yield from _json_rows(text, device, source)
+        return
+    shape: re.Pattern[str] | None = None
+    wrapped = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if (prompt := _PROMPT.match(line)) is not None:
+            device, shape = _short(prompt.group(1)), None
+            continue
+        heading = next((row for head, row in _TABLES.values() if head.search(line)), None)
+        if heading is not None:
+            shape, wrapped = heading, ""
+            if device is None:
+                raise DescriptionError(
+                    "the table does not say which switch printed it.",
+                    where=f"{source}:{number}",
+                    hint="Keep its prompt (leaf-1# show lldp neighbors), or give a folder with one file a switch.",
+                )
+            continue
+        if shape is None or device is None or not line.strip() or set(line.strip()) <= set("-=+ "):
+            continue
+        if re.fullmatch(r"\S+", line.strip()) and not line.startswith(" "):
+            wrapped = line.strip()  # NX-OS puts a long name on a line of its own
+            continue
+        row = shape.match(f"{wrapped} {line.strip()}" if wrapped else line.strip())
+        wrapped = ""
+        if row is not None:
+            # SONiC's port id is an alias or a MAC address; its description, where it is one word, is the port's name.
+            yield _Row(device, row["here"], _short(row["device"]), row.groupdict().get("told") or row["there"])
+
+
+def _json_rows(text: str, device: str | None, source: str) -> Iterator[_Row]:
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise DescriptionError(f"it is not JSON ({error}).", where=source) from None
+    body = data.get("lldp", data) if isinstance(data, Mapping) else data
+    if isinstance(data, Mapping) and isinstance(data.get("lldpNeighbors"), list):
+        yield from _flat(data["lldpNeighbors"], device, source, ("port", "neighborDevice", "neighborPort"))
+    elif isinstance(body, list):
+        yield from _netq(body, source)
+    elif isinstance(body, Mapping):
+        yield from _lldpctl(body.get("interface") or [], device, source)
+
+
+def _flat(rows: Iterable[object], device: str | None, source: str, keys: tuple[str, str, str]) -> Iterator[_Row]:
+    owner = _owner(device, source)
+    for row in rows:
+        if isinstance(row, Mapping) and all(isinstance(row.get(key), str) for key in keys):
+            here, neighbour, there = (str(row[key]) for key in keys)
+            yield _Row(owner, here, _short(neighbour), there)
+
+
+def _netq(rows: Iterable[object], source: str) -> Iterator[_Row]:
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise DescriptionError("a neighbour is no object.", where=source)
+        plain = {str(key).replace("_", "").lower(): value for key, value in row.items()}
+        found = [plain.get(key) for key in ("hostname", "ifname", "peerhostname", "peerifname")]
+        if all(isinstance(value, str) and value for value in found):
+            host, port, peer, there = map(str, found)
+            yield _Row(_short(host), port, _short(peer), there)
+
+
+def _lldpctl(interfaces: object, device: str | None, source: str) -> Iterator[_Row]:
+    """Read lldpctl's JSON: interfaces are a list of one-key objects, or one object; a chassis is keyed by its name."""
+    owner = _owner(device, source)
+    for entry in interfaces if isinstance(interfaces, list) else [interfaces]:
+        if not isinstance(entry, Mapping):
+            continue
+        for port, told in entry.items():
+            chassis, remote = (told.get("chassis"), told.get("port")) if isinstance(told, Mapping) else (None, None)
+            if isinstance(chassis, Mapping) and isinstance(remote, Mapping) and chassis:
+                identity = remote.get("id")
+                there = identity.get("value") if isinstance(identity, Mapping) else None
+                if isinstance(identity, Mapping) and identity.get("type") == "mac" and remote.get("descr"):
+                    there = remote["descr"]
+                yield _Row(owner, str(port), _short(str(next(iter(chassis)))), str(there or remote.get("descr") or ""))
+
+
+def _owner(device: str | None, source: str) -> str:
+    if device is None:
+        raise DescriptionError(
+            "the file does not say which device printed it.",
+            where=source,
+            hint="Give a folder with one file a device, named after it: leaf-1.json.",
+        )
+    return device
+
+
+def _short(name: str) -> str:
+    """Return a device's name without its domain or serial number: leaf-1.example.net(FOX123) is leaf-1."""
+    name = name.split("(")[0]
+    return name if re.fullmatch(r"[\d.]+", name) else name.split(".")[0]
+
+
+def _port(name: str) -> str:
+    """Return one spelling of a port: Ethernet1/1 and Eth1/1 are the same."""
+    match = re.fullmatch(r"(Ethernet|Eth|Et)(\d\S*)", name, re.IGNORECASE)
+    return f"Eth{match.group(2)}" if match else name

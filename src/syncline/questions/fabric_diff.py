@@ -1,0 +1,64 @@
+"""Is a cluster cabled as it is described?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from syncline.describe.plain import JsonObject
+from syncline.errors import SynclineError, UsageError
+from syncline.fabric import Fabric, build, load
+from syncline.fabric.cable_diff import CableDiff, CableDifference, compare_cables
+from syncline.fabric.formats import import_fabric
+from syncline.fabric.load import presets
+from syncline.questions.answer import Answer, Cluster, built
+
+
+@dataclass(frozen=True, eq=False)
+class CableComparison(Answer):
+    """What was found against what is described, cable by cable."""
+
+    name: str
+    found: str
+    diff: CableDiff = field(repr=False)
+
+    @property
+    def differences(self) -> tuple[CableDifference, ...]:
+        return self.diff.differences
+
+    def to_json(self) -> JsonObject:
+        return {
+            "cluster": self.name,
+            "found": self.found,
+            "cables_described": self.diff.num_described,
+            "cables_found": self.diff.num_found,
+            "switches_taken_for": dict(self.diff.switches),
+            "differences": [one.to_json() for one in self.differences],
+        }
+
+
+def fabric_diff(cluster: Cluster, found: str | Path | Fabric, *, link: str | None = None) -> CableComparison:
+    """Compare a cluster with what was found: another cluster, or a file that `fabric import` reads.
+
+    >>> fabric_diff("h100-64-rail", "h100-64-rail").differences
+    ()
+    """
+    described = built(cluster)
+    there = found if isinstance(found, Fabric) else _found(Path(found), described, link)
+    return CableComparison(described.name, there.name, compare_cables(described, there))
+
+
+def _found(path: Path, described: Fabric, link: str | None) -> Fabric:
+    """Return a preset or cluster file as it is; anything else is imported with the described hosts' model."""
+    if str(path) in presets():
+        return load(str(path))
+    if not path.exists():
+        raise UsageError(f'there is no file "{path}".', hint="Give a cluster file, or one that `fabric import` reads.")
+    if path.is_file() and path.suffix in (".yaml", ".yml"):
+        try:
+            return load(path)
+        except SynclineError:
+            pass  # a topology.yaml of Slurm, say
+    groups = [*described.spec.hosts, *(group for site in described.spec.sites for group in site.hosts)]
+    host = groups[0].host.model_dump(exclude_none=True)
+    return build(import_fabric(path, host=host, link=link))
