@@ -30,7 +30,7 @@ from syncline.validate.systems import load_systems, shipped
 DATA = Path(syncline.sim.__file__).parent / "data"
 HEAD = """# Constants fitted to the published rows of collectives.csv, collectives-more.csv and collectives-2026.csv
 # by benchmarks/fit_collectives.py; do not edit by hand. They win over the priors in nccl_machine.yaml and
-# nccl_networks.yaml. left_out: the same fit without one system, for its left-out error.
+# nccl_networks.yaml. left_out: what the same fit finds otherwise without one system, for its left-out error.
 """
 
 
@@ -59,6 +59,14 @@ def sweeps_of(names: Sequence[str]) -> list[Sweep]:
 
 def _as_data(fitted: Fitted) -> dict[str, Any]:
     return {"machine": fitted.machine, "networks": fitted.networks}
+
+
+def _difference(fitted: Fitted, full: Fitted) -> dict[str, Any]:
+    """Return what a fit without one system found otherwise; null: a kind that then has no rows of its own."""
+    machine = {name: value for name, value in fitted.machine.items() if value != full.machine[name]}
+    kinds = (*fitted.networks, *(kind for kind in full.networks if kind not in fitted.networks))
+    found = {kind: fitted.networks.get(kind) for kind in kinds}
+    return {"machine": machine, "networks": {k: v for k, v in found.items() if v != full.networks.get(k)}}
 
 
 def run() -> dict[str, Any]:
@@ -93,9 +101,10 @@ def main() -> None:
         with ProcessPoolExecutor(2) as pool:
             each = pool.map(fit_left_out, repeat(used), repeat(full), [[name] for name in names])
             without = {name: fitted for one in each for name, fitted in one.items()}
-        data["left_out"] = {name: _as_data(fitted) for name, fitted in without.items()}
+        data["left_out"] = {name: _difference(fitted, full) for name, fitted in without.items()}
         print(f"left out {len(without)} systems: {time.process_time() - begin:.0f} CPU s of this process")
-    (DATA / "nccl_fitted.yaml").write_text(HEAD + yaml.safe_dump(data, sort_keys=False, width=120), encoding="utf-8")
+    text = yaml.safe_dump(data, sort_keys=False, width=120, default_flow_style=None)
+    (DATA / "nccl_fitted.yaml").write_text(HEAD + text, encoding="utf-8")
 
 
 if __name__ == "__main__":

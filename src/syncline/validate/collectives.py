@@ -23,9 +23,10 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
 from syncline.sim.nccl.calibrate import calibrate, pick_six
 from syncline.sim.nccl.constants import Constants, default_constants, left_out_constants
-from syncline.sim.nccl.interval import BANDS, MAX_POINT_HOSTS, band, generation_of
+from syncline.sim.nccl.interval import BANDS, band, generation_of
 from syncline.sim.nccl.measured import OPS, MeasuredRow, Series, read_rows, read_text
 from syncline.sim.nccl.predict import predict
+from syncline.sim.nccl.system import MAX_POINT_HOSTS
 from syncline.validate.systems import Described, Systems, load_systems, shipped
 
 Floats = npt.NDArray[np.float64]

@@ -170,8 +170,12 @@ def _of_sweep(runs: Sequence[Observed], name: str) -> list[Residual]:
         return []
     base = _constants(runs[0].source)
     calibrated = calibrate(StepCalibration(), runs[0].case, Observation(runs[0].measured_s), base).constants(base)
-    left = [math.log(run.measured_s / float(predicted_s(run.case, calibrated))) for run in runs[1:] if run.case is not None]
-    return [_of_step(run, "calibrated", value, name) for run, value in zip(runs[1:], left, strict=True)]
+    found = []
+    for run in runs[1:]:
+        assert run.case is not None
+        value = math.log(run.measured_s / float(predicted_s(run.case, calibrated)))
+        found.append(_of_step(run, "calibrated", value, name))
+    return found
 
 
 def _is_open(run: Observed) -> bool:

@@ -200,8 +200,12 @@ def default_constants() -> Constants:
 @cache
 def left_out_constants() -> dict[str, Constants]:
     """Return, by system, the constants fitted without that system's rows."""
-    fitted = read_data("nccl_fitted").get("left_out") or {}
-    return {system: constants_from(row["machine"], row["networks"]) for system, row in fitted.items()}
+    fitted = read_data("nccl_fitted")
+    found = {}
+    for system, row in (fitted.get("left_out") or {}).items():
+        networks = {kind: v for kind, v in {**fitted["networks"], **row["networks"]}.items() if v is not None}
+        found[system] = constants_from({**fitted["machine"], **row["machine"]}, networks)
+    return found
 
 
 def network_facts(name: str) -> NcclNetwork:

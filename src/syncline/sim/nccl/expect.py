@@ -63,7 +63,7 @@ def ring_ll128(job: NcclOperation, sizes: Floats) -> Floats:
 def ring_ll(job: NcclOperation, sizes: Floats) -> Floats:
     """Ring with 8-byte flagged words: the cheapest steps, half the bandwidth, buffers copied through host memory.
 
-    Between hosts a proxy thread posts the messages of all channels in turn, so that a hop costs more the more there are.
+    Between hosts a proxy thread posts the messages of all channels in turn: a hop costs more the more there are.
     """
     channels = np.clip(sizes / (4096 * job.n), 1, job.channels)
     kib = sizes / job.n / channels / 1024

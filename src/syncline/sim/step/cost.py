@@ -112,8 +112,8 @@ USUAL_RANKS = 64.0
 
 def _slowest(c: Case, k: Constants, busy: Floats) -> Floats:
     """Return what a step waits for the slowest of its ranks, beyond what the slowest of 64 makes it wait."""
-    more = np.maximum(c.tp * c.pp * c.dp * c.cp / USUAL_RANKS, 1.0)
-    usual = np.sqrt(2 * np.log(USUAL_RANKS))
+    more: Floats = np.maximum(c.tp * c.pp * c.dp * c.cp / USUAL_RANKS, 1.0)
+    usual = float(np.sqrt(2 * np.log(USUAL_RANKS)))
     return k.held.pause_s * np.log(more) + k.held.skew * (np.sqrt(2 * np.log(USUAL_RANKS * more)) - usual) * busy
 
 
