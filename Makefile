@@ -21,7 +21,7 @@ SPREAD := -n auto --dist loadfile
 LONG := tests/test_examples.py tests/distributed tests/bench tests/audit tests/lab tests/browser tests/cli tests/plan
 REST := $(filter-out $(LONG) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/ tests/test_*.py)))
 
-.PHONY: help venv demo test test-fast lint format types layers native-test pytest examples stub bench fresh site serve-site release clean
+.PHONY: help venv demo test test-fast lint format types layers native-test native-test-threads pytest examples stub bench fresh site serve-site release clean
 .DELETE_ON_ERROR:
 
 help:  ## list these targets
@@ -96,6 +96,13 @@ native-test: venv
 	  -DCMAKE_BUILD_TYPE=Debug -DSYNCLINE_TESTS=ON -DSYNCLINE_SANITIZE=ON --log-level=WARNING
 	$(BIN)/cmake --build build/native-tests
 	$(BIN)/ctest --test-dir build/native-tests --output-on-failure --no-tests=error
+
+# The thread sanitizer excludes the others: another build, of what has threads.
+native-test-threads: venv  ## the C++ tests of the wire and the sampler under the thread sanitizer
+	$(BIN)/cmake -S . -B build/native-threads -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	  -DCMAKE_BUILD_TYPE=Debug -DSYNCLINE_TESTS=ON -DSYNCLINE_SANITIZE_THREADS=ON --log-level=WARNING
+	$(BIN)/cmake --build build/native-threads --target test_wire test_sampler
+	$(BIN)/ctest --test-dir build/native-threads --output-on-failure --no-tests=error -R "^(wire|sampler)$$"
 
 pytest: venv
 	$(BIN)/python -m pytest -q $(SPREAD) --no-loadscope-reorder $(LONG) $(REST) src

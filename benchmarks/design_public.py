@@ -71,4 +71,13 @@ def _row(preset: str, host: str, links: tuple[str, ...], model: str) -> dict[str
         "found_flow_s": ours.executed_s, "found_after_one": best.after_one,
         "found_usd_per_million_tokens": found_token * 1e6, "flow_slower": slower, "same_topology": same,
         "agrees": same or (found_token <= token * 1.0001),
+        "verdict": verdict(same, found_token / token - 1, slower),
     }  # fmt: skip
+
+
+def verdict(same: bool, dearer: float, slower: float) -> str:
+    """Say in words what was found."""
+    figures = f"a token {abs(dearer):.1%} {'dearer' if dearer > 0 else 'cheaper'}, a step {slower:+.1%} at flow level"
+    if same:
+        return f"the published topology; {figures}"
+    return f"another one, {'defended' if dearer <= 1e-4 and slower < 0.02 else 'not defended'}: {figures}"

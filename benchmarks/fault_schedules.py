@@ -42,7 +42,7 @@ FIRST_DOWN = ("kill", "exception", "nan")
 MODES = {"ddp": (2, 3, 4), "fsdp": (2, 3, 4), "fsdp2d": (4,)}
 CODECS = ("int8", "int4", "fp32", "bf16", "powersgd:rank=2")
 STEPS, PAUSE_S, WAIT_S = 14, 0.01, 5.0
-LONGEST_S = 60.0
+TIMEOUT_S, LONGEST_S = 40.0, 240.0
 DISK_BYTES = 1_200_000
 GENTLE_S = 1.5
 """Shorter than this, or this loss, nothing may end: TCP sends again after up to twice as long."""
@@ -86,7 +86,7 @@ class Seats:
 
     def __enter__(self) -> Seats:
         self.lab.open()
-        env = {"PYTHONPATH": f"{RIG}:{ROOT / 'src'}", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+        env = {"PYTHONPATH": f"{RIG.parent}:{ROOT / 'src'}", "TORCH_CPP_LOG_LEVEL": "ERROR"}
         command = [sys.executable, str(RIG / "schedule_host.py")]
         paths = [str(self.folder / f"host-{k}") for k in range(4)]
         names = self.lab.host_names
@@ -112,7 +112,7 @@ class Seats:
         saves = any(strike["kind"] == "disk" for strike in strikes)
         if saves:
             _clear(self.disk)
-        options = {"watch_s": 1.0, "wait_s": WAIT_S, "timeout_s": 2 * WAIT_S, "nan": schedule["nan"], "warmup": 0}
+        options = {"watch_s": 1.0, "wait_s": WAIT_S, "timeout_s": TIMEOUT_S, "nan": schedule["nan"], "warmup": 0}
         began = time.monotonic()
         pids = []
         for rank in range(num_ranks):

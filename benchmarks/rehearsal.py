@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from syncline.describe.plain import plain
 from syncline.errors import LabError
 from syncline.rehearse.job import Model, RehearsalJob
 from syncline.rehearse.rehearse import OperationRow, measure_programs, rehearse
@@ -88,7 +89,7 @@ def _steps() -> dict[str, Any]:
             model=MODEL, steps=6, train_steps=0,
         )  # fmt: skip
         report = rehearse(str(EXAMPLES / "lab-flat.yaml"), job, scale=scale)
-        rows = report.to_json()["steps"]
+        rows = plain(report.to_json())["steps"]
         found[f"{scale * 1000:g} Mb/s"] = {"rows": rows, "cores": report.machine.num_cores}
         gaps += [abs(row["gap"]) for row in rows]
     return found | _summary(gaps)

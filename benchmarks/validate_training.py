@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import plain
 from syncline.sim.step import Case, default_constants, memory, step_cost
 from syncline.validate.training.observed import observe, stacked
 from syncline.validate.training.systems import load_systems
@@ -18,7 +19,7 @@ NUM_CONFIGURATIONS = 20_000
 
 def run() -> dict[str, Any]:
     """Return the errors, left out and in, and the speed of the cost core."""
-    data = validate_training().to_json()
+    data = plain(validate_training().to_json())
     found: dict[str, Any] = {"rows": data["rows"], "predicted_rows": data["predicted_rows"], "runs": data["num_runs"]}
     for group, title in (("overall", ""), ("left_out", "_left_out")):
         for kind in ("dense", "experts", "all"):

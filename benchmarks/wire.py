@@ -27,7 +27,7 @@ from rig.rails_rig import RailsRig, is_possible  # noqa: E402
 
 NUM_HOSTS = 4
 RATES_BPS: tuple[float | None, ...] = (None, 1e9, 10e9, 25e9)
-PARTS = ("dense", "steps", "rails", "faults", "gpu")
+PARTS = ("dense", "steps", "rails", "cuts", "faults", "gpu")
 
 
 def main() -> int:
@@ -35,8 +35,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--hosts", type=int, default=NUM_HOSTS, help="how many hosts of one rank (4)")
     parser.add_argument("--quick", action="store_true", help="few repetitions: whether it runs, not how fast")
     chosen = parser.parse_args()
+    globals()["NUM_HOSTS"] = chosen.hosts
     why = is_possible()
     if why and set(chosen.only) != {"faults"}:
         print(f"wire.py: {why}; run it as root, or with --only faults.", file=sys.stderr)
@@ -45,7 +47,9 @@ def main() -> int:
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}"
     lines = [f"{machine}, {time.strftime('%Y-%m-%d %H:%M')}"]
     for part in chosen.only:
-        rows = {"dense": dense, "steps": steps, "rails": rails, "faults": faults, "gpu": gpu}[part](chosen.quick)
+        rows = {"dense": dense, "steps": steps, "rails": rails, "cuts": cuts, "faults": faults, "gpu": gpu}[part](
+            chosen.quick
+        )
         (chosen.out / f"{part}.json").write_text(json.dumps(rows, indent=1) + "\n")
         lines += [f"\n{part}", *map(told, rows)]
         (chosen.out / "summary.txt").write_text("\n".join(lines) + "\n")
@@ -162,12 +166,45 @@ def rails(quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def _disturb(rig: RailsRig, name: str, over: threading.Event, cuts: list[int], most: int) -> None:
+def cuts(quick: bool) -> list[dict[str, Any]]:
+    """Training on two rails: undisturbed, one cut and mended 50 times at random moments, one slowed to a tenth.
+
+    The weights after every step are compared with those of the undisturbed run. Its longest step says what the machine
+    itself takes; on a busy one that is most of any pause.
+    """
+    rows: list[dict[str, Any]] = []
+    for codec in ("fp32", "int8"):
+        calm: list[int] = []
+        for name in ("both", "cut", "slow"):
+            most = 3 if quick else 50
+            with RailsRig(NUM_HOSTS, 2) as rig:
+                rig.shape(200e6)
+                over, done = threading.Event(), [0]
+                helper = threading.Thread(target=_disturb, args=(rig, name, over, done, most, 20e6))
+                seconds = 12 if quick else {"both": 45, "cut": 150, "slow": 30}[name]
+                helper.start()
+                try:
+                    task = {"what": "cuts", "name": name, "codec": codec, "seconds": seconds}
+                    (row,) = ranks(rig, task, 2)
+                finally:
+                    over.set()
+                    helper.join()
+            checksums = row.pop("checksums")
+            calm = calm or checksums
+            differ = [a != b for a, b in zip(checksums, calm, strict=False)]
+            rows.append({**row, "num_cuts": done[0], "steps_compared": len(differ), "steps_that_differ": sum(differ)})
+            print(told(rows[-1]), flush=True)
+    return rows
+
+
+def _disturb(
+    rig: RailsRig, name: str, over: threading.Event, cuts: list[int], most: int, slow_bps: float = 1e9
+) -> None:
     chance = random.Random(7)  # noqa: S311
     if over.wait(4.0):  # let the ranks meet
         return
     if name == "slow":
-        rig.shape(1e9, rail=1)
+        rig.shape(slow_bps, rail=1)
     while name == "cut" and cuts[0] < most and not over.is_set():
         host = chance.randrange(NUM_HOSTS)
         rig.cut(host, 1)
@@ -199,6 +236,10 @@ def told(row: dict[str, Any]) -> str:
                 f"same bits: {row['same_and_right']}")  # fmt: skip
     if row["what"] == "faults":
         return f"  {row['num_faults']} faults: {'all passed' if row['passed'] else 'FAILED'} in {row['seconds']:.0f} s"
+    if row["what"] == "cuts":
+        return (f"  {row['codec']:5} {row['name']:5} {row['steps']} steps, median {row['median_s'] * 1e3:.0f} ms, "
+                f"longest {row['longest_s'] * 1e3:.0f} ms, {row['num_cuts']} cuts, {row['steps_that_differ']} of "
+                f"{row['steps_compared']} steps differ, replicas equal: {row['replicas_equal']}")  # fmt: skip
     if row["what"] == "rails":
         ranks_ = row["ranks"]
         return (f"  {row['name']:8} median {max(r['median_s'] for r in ranks_) * 1e3:.1f} ms, longest "

@@ -20,12 +20,15 @@ from typing import Any
 import syncline
 from syncline.describe.plain import plain
 from syncline.questions.answer import Answer
+from syncline.questions.phases import plan_phases
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference" / "schemas"
 CLUSTER = "h100-64-rail"
 DECODE = {"kind": "decode", "model": "llama3-70b", "parallel": {"tp": 8}, "batch": {"global": 8}, "context": 4096}
 DENSE = {"model": "llama3-70b", "batch": {"global": 1024, "sequence": 8192}, "parallel": {"tp": 8, "pp": 4}}
 EXPERTS = {"model": "mixtral-8x7b", "batch": {"global": 512, "sequence": 4096}, "parallel": {"tp": 2, "pp": 2, "ep": 8}}
+TINY = {"model": {"name": "tiny", "layers": 2, "hidden": 256, "heads": 4, "ffn": 1024, "vocab": 4096},
+        "batch": {"global": 64, "sequence": 128}}  # fmt: skip
 SMALL_RUN = {"model": "llama3-8b", "batch": {"global": 64, "sequence": 4096}}
 ETHERNET = {"hosts": 8, "host": {"gpu": "H100", "gpus": 8, "nics": 2, "nic": "ConnectX-7", "link": "400GbE"},
             "network": {"topology": "leaf-spine", "link": "400GbE", "switch": "SN5600",
@@ -38,6 +41,19 @@ SHARED = {
     "traffic": [{"name": "storage", "from": "0", "to": "8", "rate": "50Gbps"}],
     "failures": [{"device": "host-00/nic-0", "at": "1s"}],
 }
+LOAD = {"rate": 4, "prompt": 1000, "answer": {"mean": 200, "p99": 800}}
+SERVED = {"kind": "serve", "model": "llama3-8b", "load": LOAD, "slo": {"first_token": "1s"}}
+PHASES = """
+model: llama3-8b
+start: 2027-01-15
+budget: $1M
+deadline: 40 days
+phases:
+  - {name: pre-training, tokens: 100B, batch: {global: 512, sequence: 8192}}
+  - {name: reinforcement, steps: 9, gpus: 16, rollout: {prompts: 64, answers: 4, prompt: 500, answer: 1500, on: shared}}
+"""
+SHORT = {"compute": "1ms", "exchange": "1MB"}
+ARRIVING = [{"name": "a", "step": SHORT, "hosts": "0-1"}, {"name": "b", "step": SHORT, "hosts": "2-3", "arrives": "1s"}]
 EXAMPLES = FOLDER.parents[2] / "examples"
 PREVIEWED = ["torchrun", "--nnodes", "2", "--nproc-per-node", "8", str(EXAMPLES / "preview" / "ddp.py")]
 #: Objects whose keys are names of parts, models, links: any key, values of one kind.
@@ -62,7 +78,12 @@ def questions() -> dict[str, tuple[Ask, ...]]:
             lambda: syncline.simulate(CLUSTER, "allreduce", "64KiB", level="packet", **small),
         ),
         "compare-algorithms": (lambda: syncline.compare_algorithms(CLUSTER, "allreduce", "1KiB..1MiB", **small),),
-        "step": (lambda: syncline.step(CLUSTER, DENSE), lambda: syncline.step(CLUSTER, EXPERTS), _profiled),
+        "step": (
+            lambda: syncline.step(CLUSTER, DENSE),
+            lambda: syncline.step(CLUSTER, EXPERTS, level="flow"),
+            lambda: syncline.step(ETHERNET, TINY, level="packet"),
+            _profiled,
+        ),
         "calibrate-step": (lambda: syncline.calibrate_step(CLUSTER, DENSE, measured="14s"),),
         "preview": (lambda: syncline.preview(CLUSTER, PREVIEWED, captured=EXAMPLES / "preview" / "captured"),),
         "step-decode": (lambda: syncline.step(CLUSTER, DECODE),),
@@ -72,11 +93,16 @@ def questions() -> dict[str, tuple[Ask, ...]]:
             lambda: syncline.plan(CLUSTER, DENSE, fix="tp=8,pp=4", workers=1),
             lambda: syncline.plan(CLUSTER, "llama3-70b", fix="tp=8,pp=8", objective="pareto", workers=1),
         ),
+        "plan-serve": (lambda: syncline.serve(CLUSTER, SERVED), lambda: syncline.serve(CLUSTER, SERVED | {"slo": {}})),
+        "plan-phases": (_phased,),
         "place": (
             lambda: syncline.place(CLUSTER, DENSE | {"gpus": 32}, hosts="0-3,8"),
             lambda: syncline.place(CLUSTER, SMALL, hosts="0-3,40", replace="host-40=host-41"),
         ),
-        "share": (lambda: syncline.share(CLUSTER, SHARED),),
+        "share": (
+            lambda: syncline.share(CLUSTER, SHARED),
+            lambda: syncline.share(CLUSTER, {"jobs": ARRIVING}, level="packet"),
+        ),
         "cost": (
             lambda: syncline.cost(CLUSTER),
             lambda: syncline.cost(CLUSTER, step_time="2s", tokens_per_step="4M", steps=250_000, budget="2M",
@@ -84,9 +110,20 @@ def questions() -> dict[str, tuple[Ask, ...]]:
         ),
         "fabric-show": (lambda: syncline.inventory(CLUSTER), lambda: syncline.inventory("tpu-v4-pod")),
         "fabric-build": (lambda: syncline.fabric_build(CLUSTER), lambda: syncline.fabric_build(ETHERNET)),
-        "design": (lambda: syncline.design(SMALL_RUN, gpus=64, links=("NDR",), checked=0),),
+        "design": (
+            lambda: syncline.design(SMALL_RUN, gpus=64, links=("NDR",), checked=0),
+            lambda: syncline.design(SMALL_RUN, gpus=64, links=("NDR",), checked=0, later=512, storage=True),
+        ),
         "advise": (lambda: syncline.advise(CLUSTER, ranks=16),),
     }  # fmt: skip
+
+
+def _phased() -> Answer:
+    """Return a run of two phases, which only a file has."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "job.yaml"
+        path.write_text(PHASES)
+        return plan_phases(CLUSTER, path)
 
 
 def _profiled() -> Answer:

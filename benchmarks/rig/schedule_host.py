@@ -11,8 +11,9 @@ import signal
 import socket
 import sys
 
-import schedule_rank
 import torch
+
+from rig import schedule_rank
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import os
 import statistics
 import sys
 import time
+import zlib
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ def main() -> None:
     task = json.loads(sys.argv[1])
     torch.set_num_threads(int(task.get("torch_threads", 1)))
     dist.init_process_group("gloo")
-    {"dense": dense, "steps": steps, "rails": rails, "gpu": steps}[task["what"]](task)
+    {"dense": dense, "steps": steps, "rails": rails, "cuts": cuts, "gpu": steps}[task["what"]](task)
     dist.barrier()
 
 
@@ -197,6 +198,43 @@ def rails(task: dict[str, Any]) -> None:
     wire.close()
     if rank == 0:
         print(json.dumps({**task, "ranks": told}), flush=True)
+
+
+def cuts(task: dict[str, Any]) -> None:
+    """Train a small model while cables are pulled: every step's time, and a checksum of the weights after it."""
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(4)])
+    wrapped = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=1)
+    handle = synchronize(wrapped, codec=task["codec"], transport="native", warmup=0, check_every=0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    times: list[float] = []
+    checksums: list[int] = []
+    until, go_on = time.monotonic() + task["seconds"], torch.ones(1)
+    while bool(go_on):
+        batch = torch.randn(8, 512, generator=torch.Generator().manual_seed(100 * len(times) + rank))
+        began = time.perf_counter()
+        wrapped(batch).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        times.append(time.perf_counter() - began)
+        flat = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+        checksums.append(zlib.crc32(flat.numpy().tobytes()))
+        if len(times) % 5 == 0:
+            go_on = torch.tensor([float(time.monotonic() < until)]) if rank == 0 else go_on
+            dist.broadcast(go_on, 0)
+    lines = handle.lines()
+    told: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(told, (times[3:], checksums))
+    handle.close()
+    if rank == 0:
+        row = {"steps": len(times), "median_s": statistics.median(told[0][0]),
+               "longest_s": max(max(taken) for taken, _ in told),
+               "resent_frames": sum(line.resent_frames for line in lines),
+               "resets": sum(line.num_resets for line in lines),
+               "bytes_by_rail": [sum(line.sent_bytes for line in lines if line.rail == r) for r in range(2)],
+               "replicas_equal": all(sums == told[0][1] for _, sums in told), "checksums": told[0][1]}  # fmt: skip
+        print(json.dumps({**task, **row}), flush=True)
 
 
 if __name__ == "__main__":

@@ -168,7 +168,28 @@ void cast_decode(const std::uint8_t* payload, Short kind, Output out) {
     }
 }
 
+// Plain sums that stay where they are: the last addition and the multiplication in one pass over the memory.
+void plain_reduce(const Reduction& all) {
+    for (std::int64_t from = 0; from < all.size; from += kChunk) {
+        const std::int64_t count = least(kChunk, all.size - from);
+        float* __restrict own = all.own + from;
+        for (std::int64_t k = 0; k < all.num_payloads; ++k) {
+            const std::uint8_t* payload = all.payloads[k] + 4 * from;
+            if (k + 1 < all.num_payloads || all.before == 1.0f) {
+                for (std::int64_t i = 0; i < count; ++i) own[i] += load_float(payload + 4 * i);
+            } else {
+                for (std::int64_t i = 0; i < count; ++i) own[i] = (own[i] + load_float(payload + 4 * i)) * all.before;
+            }
+        }
+        if (all.num_payloads == 0 && all.before != 1.0f) multiply(own, count, all.before);
+    }
+}
+
 bool cast_reduce(const Reduction& all, Short kind) {
+    if (kind == Short::fp32 && !all.payload) {
+        plain_reduce(all);
+        return true;
+    }
     const std::int64_t width = kind == Short::fp32 ? 4 : 2;
     return reduce_chunks(
         all, 1,

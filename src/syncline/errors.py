@@ -87,6 +87,10 @@ class SimulationError(SynclineError):
     """A model was asked for something it cannot answer."""
 
 
+class BelowBoundError(SimulationError):
+    """An estimate that no execution could reach: a defect of the program, not an answer."""
+
+
 class TimelineError(SynclineError):
     """A timeline cannot be read, written or compared."""
 

@@ -56,7 +56,7 @@ class Finding:
     cost_usd_per_day: float | None = None
     since_s: float | None = None
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, str | float | list[str] | None]:
         """Return the finding as plain values."""
         return {
             "rule": self.rule,

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from syncline.runtime.alive.checkpoint import Checkpoints
+    from syncline.runtime.elastic.elastic import ElasticSynchronizer
+    from syncline.runtime.elastic.start import elastic
     from syncline.runtime.execute.executor import Executor
     from syncline.runtime.periodic.crew import Crew
     from syncline.runtime.periodic.diloco import DiLoCo
@@ -36,6 +38,7 @@ _HOMES = {
     "Checkpoints": "syncline.runtime.alive.checkpoint",
     "Crew": "syncline.runtime.periodic.crew",
     "DiLoCo": "syncline.runtime.periodic.diloco",
+    "ElasticSynchronizer": "syncline.runtime.elastic.elastic",
     "Executor": "syncline.runtime.execute.executor",
     "LocalSGD": "syncline.runtime.periodic.local_sgd",
     "OneBitAdam": "syncline.runtime.periodic.one_bit",
@@ -45,6 +48,7 @@ _HOMES = {
     "StepReport": "syncline.runtime.sync.step",
     "StepSlots": "syncline.runtime.step_slots",
     "Synchronizer": "syncline.runtime.sync.synchronizer",
+    "elastic": "syncline.runtime.elastic.start",
     "phase": "syncline.runtime.span_writer",
     "site_group": "syncline.runtime.periodic.target",
     "synchronize": "syncline.runtime.sync.start",
@@ -55,6 +59,7 @@ __all__ = [
     "Checkpoints",
     "Crew",
     "DiLoCo",
+    "ElasticSynchronizer",
     "Executor",
     "LocalSGD",
     "OneBitAdam",
@@ -64,6 +69,7 @@ __all__ = [
     "StepReport",
     "StepSlots",
     "Synchronizer",
+    "elastic",
     "phase",
     "site_group",
     "synchronize",

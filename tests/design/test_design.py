@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from syncline.describe.plain import plain
 from syncline.design.choice import FabricChoice, space
+from syncline.design.growth import grow, growths
 from syncline.design.reasons import flips, millions, why_lost
 from syncline.design.resilience import remains
 from syncline.design.search import Designer, DesignPoint
+from syncline.design.storage import storage_design
 from syncline.errors import PlanError, SynclineError, UsageError
-from syncline.fabric import load
-from syncline.questions.design import DesignAnswer, design
+from syncline.fabric import Fabric, load
+from syncline.fabric.catalog import load_catalog
+from syncline.fabric.fabric import Tier
+from syncline.questions.design import DesignAnswer, _counts, design
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job
 
@@ -29,7 +35,7 @@ def job() -> Job:
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory: pytest.TempPathFactory) -> DesignAnswer:
     state = tmp_path_factory.mktemp("design") / "state.json"
-    return design(JOB, gpus=64, links=("NDR",), state=state, checked=1)
+    return design(JOB, gpus=64, links=("NDR",), state=state, checked=1, later=512, storage=True)
 
 
 def test_the_front_is_beaten_by_none_and_every_choice_is_accounted_for(answer: DesignAnswer) -> None:
@@ -79,7 +85,7 @@ def test_resilience_by_hand() -> None:
 
 def test_cards_change_the_price_of_a_host() -> None:
     four, eight = (
-        FabricChoice("dgx-h100", 8, "ConnectX-7", nics, "NDR", "rail-only", 1.0, "QM9700").described()
+        plain(FabricChoice("dgx-h100", 8, "ConnectX-7", nics, "NDR", "rail-only", 1.0, "QM9700").described())
         for nics in (4, 8)
     )
     assert eight["host"]["price_usd"] - four["host"]["price_usd"] == pytest.approx(4 * 1700)
@@ -101,6 +107,46 @@ def test_reasons_say_what_money_buys_and_where_optics_flip_it() -> None:
     assert flips([replace(cheap, optics_usd=0.0), fast]) == []
 
 
+def test_growth_by_hand() -> None:
+    """4 hosts of 8 cards on leaves of 64 ports, 32 down: laid out for 16 hosts, which is 4 leaves under 2 spines."""
+    choice = FabricChoice("dgx-h100", 4, "ConnectX-7", 8, "NDR", "fat-tree", 1.0, "QM9700")
+    growth = grow(choice, 16)
+    switch, access, up = 50_000, *_cable_prices(choice.build(16))
+    # Now: one leaf, both spines, 32 cables down and 32 up. Alone: one switch and 32 cables.
+    assert (growth.switches_now, growth.switches_later) == (3, 3)
+    assert (growth.cables_now, growth.cables_later) == (64, 192)
+    assert growth.now_usd == pytest.approx(3 * switch + 32 * access + 32 * up)
+    assert growth.later_usd == pytest.approx(3 * switch + 96 * access + 96 * up)
+    found, cannot = growths([choice, replace(choice, switch="1GbE-48")], 16)
+    assert [each.choice for each in found] == [choice]
+    assert "1GbE-48" in next(iter(cannot))
+
+
+def _cable_prices(fabric: Fabric) -> tuple[float, float]:
+    """Return the prices of an access cable and of one between switches, all of a kind alike."""
+    catalog, links = load_catalog(), fabric.links
+    found = []
+    for tier in (Tier.ACCESS, Tier.LEAF_SPINE):
+        row = int(np.flatnonzero(links.tier == tier)[0])
+        found.append(catalog.cable(fabric.cables[links.cable[row]]).price_usd(float(links.length_m[row])))
+    return found[0], found[1]
+
+
+def test_storage_by_hand(job: Job) -> None:
+    """8 billion parameters of 14 bytes in 100 s; 64 GPUs of 8 hosts that train a token in a microsecond."""
+    sized = storage_design(_point(1e-6, 10e6), [(job, 1.0)])
+    assert sized.need.read_Bps == pytest.approx(4e6)
+    assert sized.need.write_Bps == pytest.approx(14 * job.model.params / 100)
+    assert sized.per_host_Bps == pytest.approx(sized.need.write_Bps / 8)
+    assert (sized.link, sized.servers) == ("25GbE", 1)
+    assert sized.of_training_line == pytest.approx(sized.per_host_Bps / 400e9)
+
+
+def test_a_budget_alone_looks_at_numbers_that_divide_well() -> None:
+    price = load_catalog().host("dgx-h100").price_usd or 0.0
+    assert _counts(("dgx-h100",), None, 30.5 * price) == [8 * n for n in (14, 16, 20, 24, 28)]
+
+
 def test_what_cannot_be_asked_is_refused() -> None:
     with pytest.raises(UsageError, match="needs a number of GPUs or a budget"):
         design(JOB)
@@ -117,4 +163,7 @@ def test_the_best_fabric_is_a_cluster_that_builds(answer: DesignAnswer) -> None:
     assert load(answer.cluster()).num_gpus == 64
     text = str(answer)
     assert "lost by their bound" in text and "why not" in text
+    assert "to 512 GPUs without recabling" in text and "over the training network instead" in text
+    assert answer.storage is not None and answer.storage.converged is not None
+    assert 0 <= answer.storage.converged < 0.02 and answer.storage.converged_behind == pytest.approx(0, abs=1e-3)
     assert answer._repr_html_().count("<circle") == len(answer.front)

@@ -15,8 +15,13 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import syncline.torch
+from syncline.codec.names import scheme
 from syncline.errors import SynchronizationError
-from syncline.timeline import load, save
+from syncline.program.overlap import Exchanged, Machine, Work
+from syncline.sim.emulate.emulated_step import step_timeline
+from syncline.sim.emulate.emulation import HostCosts, Wiring
+from syncline.timeline import SpanKind, load, save
+from syncline.timeline.align import align
 
 WIDTH = 96
 SMALL: dict[str, Any] = {"piece_bytes": 16384, "check_every": 0, "timeout_s": 240.0, "warmup": 0}
@@ -368,6 +373,40 @@ def measured(rank: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def as_programmed(rank: int) -> dict[str, Any]:
+    """What ran, beside the predicted Timeline of the same program: which spans have no partner in the other."""
+    result = {}
+    ways: list[dict[str, Any]] = [{"transport": "point-to-point"}, {"transport": "native"}, {"levels": (2,)}]
+    for name, way in zip(("gloo", "native", "levels"), ways, strict=True):
+        model = distributed(network())
+        handle = syncline.torch.synchronize(model, codec="int8", **SMALL, **way)
+        for step in range(3):
+            model.zero_grad()
+            model(batch(rank, step)).square().sum().backward()
+        programs, measured = handle.program(), handle.timeline()
+        report = handle.report()
+        handle.close()
+        work = Work(0.1, (0.01,) * len(programs), tuple(program.elements for program in programs), 0.1)
+        how = Exchanged("int8", scheme("int8").wire_bytes, 1e-9, 1e-9, SMALL["piece_bytes"],
+                        levels=way.get("levels", ()), dense_s=1e-9)  # fmt: skip
+        paths = {(a, b): (2 * a, 2 * b + 1) for a in range(4) for b in range(4) if a != b}
+        wiring = Wiring.of([1e9] * 8, paths, range(4))
+        predicted = step_timeline(work, how, wiring, Machine(4.0, 0.0, 1e-5), HostCosts())
+        pairs = align(predicted, measured)
+        kinds = [SpanKind.ENCODE, SpanKind.REDUCE, SpanKind.DECODE, SpanKind.RECV]
+        both = ((predicted, pairs.only_first), (measured, pairs.only_second))
+        alone = [
+            timeline.names[timeline.spans.name[row]]
+            for timeline, rows in both
+            for row in rows
+            if timeline.spans.rank[row] == rank and timeline.spans.kind[row] in kinds
+        ]
+        sent = sum(program.sent_bytes(rank) for program in programs)
+        result[name] = {"alone": sorted(set(alone)), "pairs": len(pairs.first), "keys": pairs.keys,
+                        "more_bytes": (report.wire_bytes + report.inside_bytes) / sent - 1}  # fmt: skip
+    return result
+
+
 def collectives(rank: int) -> dict[str, Any]:
     """Through a backend's own collectives the result is the same, bit for bit."""
     results = []
@@ -434,7 +473,8 @@ def warm_up(rank: int) -> dict[str, Any]:
 
 CASES: tuple[Callable[[int], dict[str, Any]], ...] = (
     averages, conserves, unused, join, accumulation, half_precision, scaler, compiled, several_models,
-    part_of_the_world, resume_elsewhere, local_state, turned_off, measured, collectives, two_levels, warm_up,
+    part_of_the_world, resume_elsewhere, local_state, turned_off, measured, as_programmed, collectives,
+    two_levels, warm_up,
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from torch.distributed.fsdp import fully_shard
 
 import syncline.torch
 from syncline.errors import SynclineError
+from syncline.timeline import SpanKind
 
 OPTIONS: dict[str, Any] = {"check_every": 0, "timeout_s": 240.0, "warmup": 0}
 
@@ -54,6 +55,7 @@ def do_all(rank: int, port: int) -> dict[str, Any]:
         result[f"{codec} off"] = error(train(model, rank, range(3, 4)), 3, range(4))
     planes = init_device_mesh("cpu", (2, 2), mesh_dim_names=("across", "inside"))
     across = planes["across"].get_group()
+    result["native"] = {codec: _as_lanes(mesh, rank, codec) for codec in ("fp32", "int8", "sign")}
     result["owes"] = _conserves(mesh, rank, "sign")
     result["owes low rank"] = _conserves(mesh, rank, "powersgd:rank=2")
     result["replicas"] = _replicas(planes, rank, replicas=across)
@@ -71,6 +73,18 @@ def do_all(rank: int, port: int) -> dict[str, Any]:
     result["nan"] = _not_finite(mesh, rank)
     dist.barrier()
     return result
+
+
+def _as_lanes(mesh: Any, rank: int, codec: str) -> tuple[bool, int]:
+    """Whether the native wire's lanes give the bits of messages over gloo; and the spans of encoding that were seen."""
+    gradients, spans = [], 0
+    for transport in ("point-to-point", "native"):
+        model = sharded(mesh)
+        handle = syncline.torch.synchronize(model, codec=codec, transport=transport, **OPTIONS)
+        gradients.append(train(model, rank, range(2)))
+        spans = sum(kind is SpanKind.ENCODE for _, _, _, kind, *_ in handle.steps[-1].spans)
+        handle.close()
+    return torch.equal(*gradients), spans
 
 
 def _accumulates(mesh: Any, rank: int) -> tuple[float, int]:

@@ -137,6 +137,15 @@ def test_a_step_is_reported_on_one_line_and_as_a_timeline() -> None:
         assert result["source"].startswith("runtime: syncline runtime")
 
 
+def test_what_runs_is_the_program_that_is_priced_span_by_span() -> None:
+    for result in found("as_programmed"):
+        for way, said in result.items():
+            assert said["alone"] == [], way
+            assert said["pairs"] > 20 and "round" in said["keys"]
+            # Headers of messages come on top.
+            assert 0 < said["more_bytes"] < 0.1
+
+
 def test_collectives_of_the_backend_give_the_same_bits() -> None:
     assert found("collectives") == [{"equal": True}] * 4
 

@@ -97,3 +97,9 @@ def test_what_cannot_be_is_refused_with_the_reason() -> None:
 
 def test_nan_raises_on_every_rank() -> None:
     assert all("on rank 3 is not finite at step 0" in got["nan"] for got in results())
+
+
+def test_lanes_of_the_native_wire_give_the_same_bits() -> None:
+    for got in results():
+        for codec, (same, spans) in got["native"].items():
+            assert same and spans > 0, codec

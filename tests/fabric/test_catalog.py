@@ -25,6 +25,7 @@ from syncline.fabric.catalog import (
     load_catalog,
 )
 from syncline.fabric.catalog.catalog import _FILES, _key
+from syncline.report.text.fabric import part_rows
 
 CATALOG = load_catalog()
 HOSTS = [part for part in CATALOG.parts("host") if isinstance(part, HostModel)]
@@ -497,3 +498,19 @@ def test_own_cable_wins_when_cheaper() -> None:
     own = extended(cable=[{"name": "bargain", "like": "400G DR4", "price_per_end_usd": 100}])
     assert own.cable_for(own.link("NDR"), 40).name == "bargain"
     assert CATALOG.cable_for(CATALOG.link("NDR"), 40).name == "400G SR4"
+
+
+def test_what_nobody_publishes_is_an_estimate_with_its_range() -> None:
+    for kind in ("scale_up", "scale_up_switch"):
+        for part in load_catalog().parts(kind):
+            (latency,) = part.estimates
+            assert latency.figure == "latency_s" and latency.high == pytest.approx(4 * latency.low), part.name
+    rows = dict(part_rows(load_catalog().scale_up("NVLink4").model_dump(mode="json", exclude_none=True)))
+    assert rows["latency_s"] == "500 ns (estimate: 250 ns to 1 us)" and "estimates" not in rows
+
+
+def test_a_figure_of_the_cluster_file_is_no_estimate() -> None:
+    mine = {"name": "mine", "like": "NVLink4", "latency_s": "5us"}
+    assert load_catalog().with_parts({"scale_up": [mine]}).scale_up("mine").estimates == ()
+    with pytest.raises(DescriptionError, match="latency_s is 5e-06, outside 1e-06 to 2e-06"):
+        load_catalog().with_parts({"scale_up": [mine | {"estimates": {"latency_s": ["1us", "2us"]}}]})

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from syncline.describe.plain import plain
 from syncline.fabric import ClusterSpec, Fabric, build, load
 from syncline.fabric.bill import bill
 from syncline.fabric.catalog import load_catalog
@@ -22,7 +23,7 @@ def make(hosts: Any, network: Any, host: Any = "dgx-h100", **more: Any) -> Fabri
 
 
 def test_json_has_what_was_promised() -> None:
-    found = inventory(load("h100-64-rail")).to_json()
+    found = plain(inventory(load("h100-64-rail")).to_json())
     promised = {
         "gpus",
         "hosts",
@@ -103,10 +104,10 @@ def test_parts_for_people() -> None:
 def test_links_by_tier_and_by_device() -> None:
     fabric = load("h100-64-rail")
     rows = tiers(fabric)
-    assert sum(row["count"] for row in rows) == sum(row["up"] for row in rows) == len(fabric.links)
-    assert {row["tier"] for row in rows} == {"scale-up", "pcie", "socket", "access", "leaf-spine"}
+    assert sum(row.count for row in rows) == sum(row.up for row in rows) == len(fabric.links)
+    assert {row.tier for row in rows} == {"scale-up", "pcie", "socket", "access", "leaf-spine"}
     mine = links_of(fabric, fabric.device("leaf-03"))
-    assert len(mine) == 64 and mine[0]["link"] == "leaf-03 -> host-00/nic-3"
+    assert len(mine) == 64 and mine[0].link == "leaf-03 -> host-00/nic-3"
 
 
 @pytest.mark.parametrize(

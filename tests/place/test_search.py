@@ -10,6 +10,7 @@ from syncline.place.allocation import Allocation, Granted, allocation, from_list
 from syncline.place.judge import Judge
 from syncline.place.remap import remap
 from syncline.place.search import enumerated, search
+from syncline.place.seats import rail_aligned
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job
 
@@ -107,3 +108,18 @@ def staged_of_three(job: Job) -> Job:
         update={"batch": job.batch.model_copy(update={"global_": 24}),
                 "parallel": job.parallel.model_copy(update={"pp": 2, "dp": 3})}
     )  # fmt: skip
+
+
+def test_gpus_inside_hosts_stand_in_the_order_of_rails() -> None:
+    """Without NVLink, ranks that talk across hosts should share a rail where their hosts gave other GPUs."""
+    host = {"gpu": "L40S", "gpus": 8, "nics": 8, "nic": "cx6", "link": "100GbE"}
+    fabric = load({"hosts": 4, "host": host, "network": {"topology": "rail-only", "link": "100GbE"}})
+    parts = [(0, 1, 2, 3), (1, 2, 3, 4), (0, 1, 2, 3), (1, 2, 3, 4)]
+    given = allocation(fabric, [Granted(n, g) for n, g in zip(fabric.host_names, parts, strict=True)], "test")
+    small = {"model": "llama3-8b", "batch": {"global": 4, "sequence": 1024}, "parallel": {"tp": 2, "pp": 2}}
+    judge = Judge(fabric, given, load_job(small))
+    aligned = rail_aligned(judge.seats)
+    assert aligned is not None
+    assert fabric.devices.local[aligned.gpus].tolist() == [[0, 1, 2, 3], [4, 1, 2, 3]] * 2
+    assert rail_aligned(aligned) is None
+    assert search(judge.seated(aligned)).step_time_s < search(judge).step_time_s * 0.99

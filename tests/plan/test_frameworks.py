@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from syncline.describe.plain import plain
 from syncline.errors import PlanError
 from syncline.fabric import load
 from syncline.plan.answer import ask
@@ -22,7 +23,7 @@ from syncline.plan.named_job import named_job
 from syncline.plan.search import search
 from syncline.plan.space import USUAL, rows_of
 from syncline.workload.job import Job
-from syncline.workload.shape import Shape
+from syncline.workload.shape import Mixer, Shape
 from syncline.workload.zoo import transformer
 
 FABRIC = load("h100-64-rail")
@@ -176,7 +177,7 @@ def test_torchtitan_accepts_the_plan(planned: dict[str, Job]) -> None:
 
 
 def test_deepspeed_batches_multiply_out(planned: dict[str, Job]) -> None:
-    config = deepspeed_config(planned["deepspeed"])
+    config = plain(deepspeed_config(planned["deepspeed"]))
     product = config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * 64
     assert product == config["train_batch_size"] == 256
 
@@ -189,3 +190,11 @@ def test_the_question_writes_them(tmp_path: Path) -> None:
     written = answer.write_launch("nemo", tmp_path / "start")
     text = (tmp_path / "start" / "arguments.txt").read_text()
     assert "model.tensor_model_parallel_size=8" in text and all(path.exists() for path in written)
+
+
+def test_files_are_written_for_layers_of_one_kind_only() -> None:
+    mixer = Mixer(kind="mamba2", layers=6, params=1_000_000, width=1024)
+    shape = transformer("llama3-8b").model_copy(update={"mixers": (mixer,)})
+    with pytest.raises(PlanError, match="writes no Megatron-LM files for llama3-8b, which has mamba2"):
+        named_framework("megatron").check_model(shape)
+    named_framework("deepspeed").check_model(shape)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from syncline.describe.plain import plain
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric import load
 from syncline.plan.answer import PlanResult, make_plan
@@ -52,7 +53,7 @@ def test_a_damaged_plan_says_so(damage: str, words: str, tmp_path: Path) -> None
 
 
 def test_an_unknown_key_is_refused(plan: Plan, tmp_path: Path) -> None:
-    data = plan.to_json()
+    data = plain(plan.to_json())
     data["decision"]["colour"] = "red"
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(data))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import syncline
+from syncline.describe.plain import plain
 from syncline.errors import UsageError
 from syncline.preview.child import PreviewError
 from syncline.preview.execute import covered, union
@@ -62,7 +63,7 @@ def test_what_if_moves_as_it_must(ddp: PreviewAnswer) -> None:
 
 
 def test_what_the_script_reads_is_listed(ddp: PreviewAnswer) -> None:
-    (row,) = ddp.to_json()["stand_ins"]
+    (row,) = plain(ddp.to_json())["stand_ins"]
     assert (row["what"], row["value"]) == ("item()", "1.0")
     assert "ddp.py" in str(ddp)
     json.dumps(ddp.to_json())

@@ -19,16 +19,6 @@ def test_pieces_and_shards_cover_a_bucket_once(elements: int) -> None:
         assert sum(shard_sizes(size, 4)) == size
 
 
-def test_pieces_that_are_priced_are_those_that_run() -> None:
-    averagers = pytest.importorskip("syncline.runtime.sync.averagers", reason="the runtime needs torch")
-    from syncline.program import overlap
-    from syncline.sim.emulate import emulated_step
-
-    assert averagers.piece_cuts is piece_cuts
-    priced = {vars(model)["piece_sizes"] for model in (overlap, emulated_step)}
-    assert priced == {piece_sizes}
-
-
 def test_threads_are_half_of_a_ranks_processors_unless_told() -> None:
     assert wire_threads({"SYNCLINE_WIRE_THREADS": "7"}) == 7
     assert 1 <= wire_threads({}) <= 4

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from syncline.cli.app import run
+from syncline.describe.plain import plain
 from syncline.errors import DescriptionError, LabError
 from syncline.fabric import load
 from syncline.lab import Lab
@@ -76,7 +77,7 @@ def test_a_small_rehearsal_predicts_what_it_then_measures(namespaces: None) -> N
     lines = rehearsal_lines(found)
     assert lines[0].startswith("use ")
     assert any(line.startswith("largest gap: ") for line in lines)
-    assert found.to_json()["operation_gap"]["scored"] >= 1
+    assert plain(found.to_json())["operation_gap"]["scored"] >= 1
     # Shown: both programs and the step, predicted and run, with the links that carried them.
     assert [shown.name for shown in found.shown[:2]] == ["ring 1 MiB", "halving-doubling 1 MiB"]
     for shown in found.shown:

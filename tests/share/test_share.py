@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import syncline
+from syncline.describe.plain import plain
 from syncline.errors import DescriptionError, UsageError
 from syncline.share.epochs import Epoch
 from syncline.share.interleave import middle, periods
@@ -167,3 +168,38 @@ def test_the_page_shows_every_job(fabric: syncline.Fabric) -> None:
     page = answer._repr_html_()
     assert page.count('class="lane"') == 2
     assert "SYNCLINE_SLOTS=" in str(answer)
+
+
+def test_an_arrival_in_transition_by_hand(fabric: syncline.Fabric) -> None:
+    """Alone 100 ms; with the other in slots 101 ms, and no step in between is longer than both bursts take together."""
+    both = jobs("0,4", "1,5")
+    both[1] |= {"arrives": "10s", "leaves": "20s"}
+    answer = syncline.share(fabric, {"network": FULL, "jobs": both})
+    arrival, departure = answer.transitions
+    assert (arrival.arrived, arrival.left, departure.left) == (("job-1",), (), ("job-1",))
+    (stays,) = arrival.jobs
+    assert stays.name == "job-0" and stays.before_s == pytest.approx(0.100, rel=1e-6)
+    assert stays.after_s == pytest.approx(0.101, rel=1e-3)
+    assert 0.101 * (1 - 1e-3) <= stays.worst_s <= 0.140 * (1 + 1e-6)
+    (left,) = departure.jobs
+    assert left.after_s == pytest.approx(0.100, rel=1e-3)
+    assert [row["arrived"] for row in plain(answer.to_json())["transitions"]] == [["job-1"], []]
+    assert "job-1 arrives" in str(answer)
+
+
+def test_packets_say_what_the_flow_level_says(fabric: syncline.Fabric) -> None:
+    """Two jobs of 6 ms and 4 ms of the line: in slots 10.1 ms. In phase 14 ms, unless one wins and they drift apart."""
+    step = {"compute": "6ms", "exchange": "5MB"}
+    both = [{"name": name, "step": step, "hosts": hosts} for name, hosts in (("a", "0,4"), ("b", "1,5"))]
+    answer = syncline.share(fabric, {"network": FULL, "jobs": both}, level="packet", transport="dctcp")
+    (played,) = answer.packets
+    assert played.scale == 1.0
+    for job in played.jobs:
+        assert job.alone_s == pytest.approx(10e-3, rel=0.05)
+        assert 1.1 < job.in_phase_slowdown < 1.45
+        assert job.slowdown is not None and job.slowdown == pytest.approx(1.01, rel=0.05)
+    assert "packet by packet (dctcp)" in str(answer)
+    with pytest.raises(UsageError, match="cannot guarantee tenants"):
+        syncline.share(fabric, {"tenants": {"gold": 0.5}, "jobs": both}, level="packet")
+    with pytest.raises(UsageError, match="One of: flow, packet"):
+        syncline.share(fabric, {"jobs": both}, level="quantum")

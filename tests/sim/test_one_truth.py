@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from syncline.errors import DescriptionError
+from syncline.errors import BelowBoundError, DescriptionError
 from syncline.fabric import Fabric, build, load
 from syncline.fabric.spec import ClusterSpec
 from syncline.program import place
@@ -19,6 +20,8 @@ from syncline.sim.reach import fabric_reach
 from syncline.sim.step import step
 from syncline.sim.step.executed.execute import execute
 from syncline.sim.step.executed.execute_trace import execute_trace
+from syncline.sim.step.executed.gap import causes
+from syncline.sim.step.floor import check_floor
 from syncline.sim.sweep import Contest
 from syncline.sim.transport import transport
 from syncline.workload.graph import GraphBuilder, Op
@@ -151,7 +154,7 @@ def test_a_traced_all_reduce_takes_what_the_network_needs() -> None:
     assert bound < found.step_time_s
     # The program's levels follow each other there; here each link's bytes pass side by side.
     assert bound / 0.95 <= found.step_time_s < 1.05 * flow
-    assert "nic" in found.collectives[0]["limiting_link"]
+    assert "nic" in str(found.collectives[0]["limiting_link"])
 
 
 def test_a_step_is_executed_with_what_it_is_priced_with() -> None:
@@ -162,3 +165,41 @@ def test_a_step_is_executed_with_what_it_is_priced_with() -> None:
         assert executed.step_time_s == pytest.approx(found.step_time_s, rel=0.15)
         assert executed.step_time_s > found.floor_s > 0
     assert "out of the rack" in executed.collectives[0].limiting_link
+
+
+def test_a_time_below_the_bound_is_a_defect_and_no_answer() -> None:
+    fabric, job = cluster("32:1"), load_job(LLAMA)
+    found = step(fabric, job)
+    # All 128 ranks scatter and gather 16 GB over one uplink a rack of four: 12.5 GB/s each way.
+    assert found.floor_s == pytest.approx(2 * 8.03e9 / 12.5e9, rel=0.05)
+    with pytest.raises(BelowBoundError, match="where the fabric needs at least"):
+        execute(fabric, replace(found, floor_s=10 * found.step_time_s))
+    with pytest.raises(BelowBoundError, match="bug of the model"):
+        check_floor(0.99, 1.0, "a step")
+
+
+def test_all_groups_share_the_lines_between_sites() -> None:
+    """Each stage's replicas alone need a quarter of what all four need together."""
+    fabric = sites("100Gbps", "2ms")
+    batch = {"global": 512, "sequence": 4096, "micro": 1}
+    four = load_job({"model": "llama3-8b", "parallel": {"tp": 1, "pp": 4, "zero": "none"}, "batch": batch})
+    found = step(fabric, four)
+    layers = 8.03e9 - 2 * 128_256 * 4096
+    assert found.floor_s == pytest.approx(2 * layers / 12.5e9, rel=0.02)
+    assert found.step_time_s > found.floor_s
+
+
+def test_a_large_gap_between_levels_says_why() -> None:
+    """Once 27 % apart here: the closed form sent activations over the lines, with replicas at the sites."""
+    fabric = sites("100Gbps", "2ms")
+    batch = {"global": 512, "sequence": 4096, "micro": 1}
+    found = step(
+        fabric, load_job({"model": "llama3-8b", "parallel": {"tp": 1, "pp": 4, "zero": "none"}, "batch": batch})
+    )
+    ran = execute(fabric, found)
+    assert causes(found, ran) == ()
+    longer = tuple(replace(one, total_s=2.5 * one.total_s) for one in ran.collectives)
+    slower = replace(ran, step_time_s=2 * ran.step_time_s, collectives=longer)
+    assert any("they share links out of the site" in text for text in causes(found, slower))
+    unshared = replace(slower, collectives=())
+    assert causes(found, unshared) == ("stages wait for each other in an order that the closed form does not have",)

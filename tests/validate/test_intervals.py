@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
-from syncline.describe.plain import JsonObject
+from syncline.describe.plain import plain
 from syncline.questions.validate import IntervalErrors
 from syncline.sim.uncertainty import ASSUMED, StepFacets, memory_spread, price_spread, step_spread
 from syncline.validate.intervals import crossed, make_table
@@ -34,11 +35,11 @@ def rows() -> list[Residual]:
 
 
 @pytest.fixture(scope="module")
-def groups(rows: list[Residual]) -> dict[str, JsonObject]:
-    return crossed(rows)
+def groups(rows: list[Residual]) -> dict[str, Any]:
+    return {name: plain(group) for name, group in crossed(rows).items()}
 
 
-def test_ninety_percent_intervals_hold_in_85_to_95_percent_of_what_was_kept_out(groups: dict[str, JsonObject]) -> None:
+def test_ninety_percent_intervals_hold_in_85_to_95_percent_of_what_was_kept_out(groups: dict[str, Any]) -> None:
     assert set(groups) >= {"step, dense", "step, experts", "step, calibrated", "collective, up to 64 hosts"}
     for name, group in groups.items():
         if name not in SMALL:
@@ -83,14 +84,14 @@ def _row(publication: str, residual: float, kind: str = "dense") -> Residual:
 
 def test_intervals_are_as_wide_as_the_residuals_and_wider_for_few_publications() -> None:
     def high(rows: list[Residual]) -> float:
-        return float(make_table(rows)["step"]["cells"]["dense"]["log"][3])
+        return float(plain(make_table(rows))["step"]["cells"]["dense"]["log"][3])
 
     tight = [_row(f"p{n}", 0.02 * (n % 3 - 1)) for n in range(36)]
     loose = [_row(f"p{n}", 0.20 * (n % 3 - 1)) for n in range(36)]
     few = [_row(f"p{n % 5}", 0.02 * (n % 3 - 1)) for n in range(36)]
     assert 0.015 < high(tight) < 0.04 < 0.15 < high(loose)
     assert high(few) > high(tight)
-    with_experts = make_table([*tight, *[_row("e", 0.5, "experts")] * 40])["step"]["cells"]
+    with_experts = plain(make_table([*tight, *[_row("e", 0.5, "experts")] * 40]))["step"]["cells"]
     assert "experts" not in with_experts  # one publication is no group
 
 
@@ -126,6 +127,6 @@ def test_a_stripped_job_states_no_software() -> None:
     assert bare.attention == kept.attention == "auto" and bare.compiled is None
 
 
-def test_the_answer_prints_rows_and_shares(groups: dict[str, JsonObject]) -> None:
+def test_the_answer_prints_rows_and_shares(groups: dict[str, Any]) -> None:
     text = str(IntervalErrors(groups, 7))
     assert "in 90 %" in text and "step, dense" in text and "constants that never saw them" in text

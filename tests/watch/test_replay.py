@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.watch.scenes import CAPACITY, frame, load, table
 
+from syncline.describe.plain import plain
 from syncline.errors import WatchError
 from syncline.timeline import Source, SourceKind, SpanKind, TimelineBuilder, save
 from syncline.watch.fleet.fleet import Fleet, HostFrame
@@ -202,7 +203,7 @@ def test_a_fleet_reads_a_real_agent_over_http() -> None:
 
 
 def test_the_picture_puts_hosts_below_their_leaves() -> None:
-    drawn = picture(table(8))
+    drawn = plain(picture(table(8)))
     level = {d["name"]: d["level"] for d in drawn["devices"]}
     assert level == {"host-00": 0, "host-01": 0, "host-02": 0, "host-03": 0, "leaf-0": 1, "leaf-1": 1}
     assert all(0 < d["x"] < 1 for d in drawn["devices"])
@@ -212,7 +213,7 @@ def test_switches_of_a_site_are_not_parts_of_a_host() -> None:
     one = table(2)
     columns = {f: getattr(one, f) for f in one.__dataclass_fields__}
     ends = {"src": ("west/host-00/nic-0", "west/leaf-00"), "dst": ("west/leaf-00", "west/spine-01 #44")}
-    drawn = picture(type(one)(**{**columns, **ends}))
+    drawn = plain(picture(type(one)(**{**columns, **ends})))
     assert {d["name"]: d["level"] for d in drawn["devices"]} == {
         "west/host-00": 0,
         "west/leaf-00": 1,

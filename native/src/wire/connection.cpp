@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -17,30 +18,48 @@ constexpr std::size_t kMostPieces = 24;
 
 }  // namespace
 
-Connection::Connection(Hub& hub, Line& line, std::uint64_t epoch, Socket socket)
-    : hub_(hub), line_(line), epoch_(epoch), socket_(std::move(socket)), payload_(hub.options.frame_bytes) {}
-
-Connection::~Connection() { hub_.unwritten(going_, first_); }
-
-bool Connection::fail(std::string why) {
+bool Half::fail(std::string why) {
     why_ = std::move(why);
     return false;
 }
 
-bool Connection::read() {
+Reader::~Reader() { hub_.drop(claim_); }
+
+std::size_t Reader::rest(iovec* into) {
+    if (is_claimed_ && claim_.is_revoked) {
+        is_claimed_ = false;
+        is_broken_off_ = true;
+    }
+    if (!is_claimed_) {
+        if (scratch_.size() < header_.length) scratch_.resize(header_.length);
+        into[0] = {scratch_.data() + num_payload_, header_.length - num_payload_};
+        return 1;
+    }
+    std::size_t count = 0, skip = num_payload_;
+    for (const Part& part : claim_.to) {
+        const std::size_t some = std::min(skip, part.size);
+        skip -= some;
+        if (part.size > some) into[count++] = {part.data + some, part.size - some};
+    }
+    return count;
+}
+
+bool Reader::read() {
     for (std::size_t budget = kReadBudget; budget > 0;) {
-        std::array<iovec, 2> into{};
+        std::array<iovec, 3> into{};
         std::array<std::uint8_t, sizeof(FrameHeader)> next{};
-        int count = 1;
+        std::size_t count = 1;
         const bool in_header = num_header_ < sizeof header_;
+        ssize_t got;
         if (in_header) {
             into[0] = {reinterpret_cast<std::uint8_t*>(&header_) + num_header_, sizeof header_ - num_header_};
+            got = readv(socket_.fd(), into.data(), static_cast<int>(count));
         } else {
-            into[0] = {payload_.data() + num_payload_, header_.length - num_payload_};
-            into[1] = {next.data(), next.size()};
-            count = 2;
+            const std::lock_guard hold(claim_.mutex);
+            count = rest(into.data());
+            into[count++] = {next.data(), next.size()};
+            got = readv(socket_.fd(), into.data(), static_cast<int>(count));
         }
-        const ssize_t got = readv(socket_.fd(), into.data(), count);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
         if (got <= 0) return fail(got == 0 ? "the other end closed it" : std::strerror(errno));
@@ -62,30 +81,52 @@ bool Connection::read() {
     return true;
 }
 
-bool Connection::begin_frame() {
+bool Reader::begin_frame() {
     if (!is_whole(header_)) return fail("a header was wrong, so nothing after it can be read");
-    if (header_.length > payload_.size()) return fail("a frame was longer than agreed");
+    if (header_.length > hub_.options.frame_bytes) return fail("a frame was longer than agreed");
     num_payload_ = 0;
+    is_claimed_ = is_broken_off_ = false;
+    if (static_cast<FrameKind>(header_.kind) == FrameKind::data) {
+        if (!hub_.begin_frame(line_, header_, claim_)) return fail("a frame lay outside its message");
+        is_claimed_ = claim_.to[0].size + claim_.to[1].size > 0;
+    }
     if (header_.length > 0) return true;
     num_header_ = 0;
     return end_frame();
 }
 
-bool Connection::end_frame() {
-    hub_.heard(line_);
-    const auto kind = static_cast<FrameKind>(header_.kind);
-    const bool is_right = crc32c(0, payload_.data(), header_.length) == header_.payload_crc;
-    if (kind == FrameKind::data) {
-        if (is_right) return take_data();
-        hub_.ask_again(line_, header_);
-        line_.is_dirty = true;
+// Whether the payload is what was sent; its place is not taken away meanwhile.
+Arrival Reader::judge() {
+    const std::lock_guard hold(claim_.mutex);
+    if (is_broken_off_ || (is_claimed_ && claim_.is_revoked)) return Arrival::broken_off;
+    std::uint32_t crc = 0;
+    if (is_claimed_) {
+        for (const Part& part : claim_.to) crc = crc32c(crc, part.data, part.size);
+    } else {
+        crc = crc32c(0, scratch_.data(), header_.length);
+    }
+    return crc == header_.payload_crc ? Arrival::right : Arrival::wrong;
+}
+
+bool Reader::end_frame() {
+    const Arrival arrival = judge();
+    if (static_cast<FrameKind>(header_.kind) == FrameKind::data) {
+        hub_.end_frame(line_, header_, claim_, arrival, scratch_.data());
+        claim_.to[0] = claim_.to[1] = {};
+        is_claimed_ = false;
+        has_answer_ = true;
         return true;
     }
-    if (!is_right) return fail("a control frame was wrong");
-    switch (kind) {
+    if (arrival != Arrival::right) return fail("a control frame was wrong");
+    hub_.heard(line_);
+    return end_control();
+}
+
+bool Reader::end_control() {
+    switch (static_cast<FrameKind>(header_.kind)) {
         case FrameKind::ack: {
             std::vector<std::uint64_t> sequences(header_.length / sizeof(std::uint64_t));
-            std::memcpy(sequences.data(), payload_.data(), sequences.size() * sizeof(std::uint64_t));
+            std::memcpy(sequences.data(), scratch_.data(), sequences.size() * sizeof(std::uint64_t));
             hub_.acknowledged(line_, sequences);
             return true;
         }
@@ -93,7 +134,7 @@ bool Connection::end_frame() {
         case FrameKind::ping: {
             const std::lock_guard hold(hub_.mutex);
             line_.pong = true;
-            line_.is_dirty = true;
+            has_answer_ = true;
             return true;
         }
         case FrameKind::pong: return true;
@@ -102,39 +143,22 @@ bool Connection::end_frame() {
     }
 }
 
-bool Connection::take_data() {
-    Commit commit;
-    if (!hub_.begin_commit(line_, header_, commit)) return fail("a frame lay outside its message");
-    line_.is_dirty = true;  // the acknowledgement
-    if (commit.message == nullptr) return true;
-    std::size_t at = header_.offset, left = header_.length;
-    const std::uint8_t* from = payload_.data();
-    for (const Part& part : commit.to) {
-        if (at < part.size && left > 0) {
-            const std::size_t some = std::min(left, part.size - at);
-            std::memcpy(part.data + at, from, some);
-            from += some;
-            left -= some;
-            at += some;
-        }
-        at -= std::min(at, part.size);
-    }
-    hub_.end_commit(line_, header_, commit);
-    return true;
-}
+Writer::~Writer() { hub_.unwritten(going_, first_); }
 
-void Connection::prepare(Going& going) const {
+void Writer::prepare(Going& going) const {
     FrameHeader& header = going.header;
     header.sender = static_cast<std::uint16_t>(hub_.options.rank);
     if (!going.words.empty()) {
         header.length = static_cast<std::uint32_t>(going.words.size() * sizeof(std::uint64_t));
         header.payload_crc = crc32c(0, going.words.data(), header.length);
     }
-    for (const Part& part : going.part) header.payload_crc = crc32c(header.payload_crc, part.data, part.size);
+    if (!going.has_crc) {
+        for (const Part& part : going.part) header.payload_crc = crc32c(header.payload_crc, part.data, part.size);
+    }
     seal(header);
 }
 
-bool Connection::fill() {
+bool Writer::fill() {
     going_.clear();
     first_ = gone_ = 0;
     has_more_ = hub_.next_going(line_, epoch_, going_, kBatchBytes);
@@ -142,7 +166,7 @@ bool Connection::fill() {
     return !going_.empty();
 }
 
-bool Connection::write() {
+bool Writer::write() {
     for (std::size_t budget = kWriteBudget; budget > 0;) {
         if (first_ == going_.size() && !fill()) return true;
         std::array<iovec, kMostPieces + 4> from{};

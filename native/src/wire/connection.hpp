@@ -1,5 +1,8 @@
-// One connection of a line: frames written from where they lie, and read into a buffer that stays in the cache.
+// The two halves of a line's connection, each with a thread of its own: frames are written from where they lie, and
+// read into where they belong.
 #pragma once
+
+#include <sys/uio.h>
 
 #include <memory>
 #include <string>
@@ -10,45 +13,70 @@
 
 namespace syncline::wire {
 
-class Connection {
+class Half {
    public:
-    Connection(Hub& hub, Line& line, std::uint64_t epoch, Socket socket);
-    ~Connection();
-    Connection(const Connection&) = delete;
-    Connection& operator=(const Connection&) = delete;
-
-    // Read or write a bounded amount; false when the connection is of no more use, which `why` then explains.
-    bool read();
-    bool write();
+    Half(Hub& hub, Line& line, std::uint64_t epoch, Socket socket)
+        : hub_(hub), line_(line), epoch_(epoch), socket_(std::move(socket)) {}
+    Half(const Half&) = delete;
+    Half& operator=(const Half&) = delete;
 
     int fd() const { return socket_.fd(); }
     Line& line() { return line_; }
     std::uint64_t epoch() const { return epoch_; }
-    bool is_blocked() const { return is_blocked_; }
-    void unblock() { is_blocked_ = false; }
-    bool has_more() const { return has_more_; }
     const std::string& why() const { return why_; }
 
-    bool waits_to_write = false;  // the worker has asked to be told when there is room
-
-   private:
+   protected:
+    ~Half() = default;
     bool fail(std::string why);
-    bool begin_frame();
-    bool end_frame();
-    bool take_data();
-    bool fill();
-    void prepare(Going& going) const;
 
     Hub& hub_;
     Line& line_;
     const std::uint64_t epoch_;
     Socket socket_;
     std::string why_;
+};
+
+class Reader final : public Half {
+   public:
+    using Half::Half;
+    ~Reader();
+    // Read a bounded amount; false when the connection is of no more use, which `why` then explains.
+    bool read();
+    // Whether something is to be written back since the last call.
+    bool has_answer() { return std::exchange(has_answer_, false); }
+
+   private:
+    bool begin_frame();
+    bool end_frame();
+    bool end_control();
+    Arrival judge();
+    // Where the rest of the payload goes; the claim's lock is held.
+    std::size_t rest(iovec* into);
 
     FrameHeader header_{};
     std::size_t num_header_ = 0;
     std::size_t num_payload_ = 0;
-    std::vector<std::uint8_t> payload_;
+    Claim claim_;
+    bool is_claimed_ = false;     // the payload goes to its place
+    bool is_broken_off_ = false;  // its place was taken away before all was there
+    bool has_answer_ = false;
+    std::vector<std::uint8_t> scratch_;
+};
+
+class Writer final : public Half {
+   public:
+    using Half::Half;
+    ~Writer();
+    bool write();
+    bool is_blocked() const { return is_blocked_; }
+    void unblock() { is_blocked_ = false; }
+    bool has_more() const { return has_more_; }
+
+    bool waits_to_write = false;  // the worker has asked to be told when there is room
+
+   private:
+    bool fill();
+    void prepare(Going& going) const;
 
     std::vector<Going> going_;
     std::size_t first_ = 0;  // of those going, the first that is not written

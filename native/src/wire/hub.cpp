@@ -29,6 +29,20 @@ void put(const Part (&parts)[2], std::uint32_t offset, const std::uint8_t* from,
     }
 }
 
+// The stretch [offset, offset + size) of a message's parts laid end to end.
+void cut(const Part (&parts)[2], std::size_t offset, std::size_t size, Part (&out)[2]) {
+    std::size_t at = offset;
+    for (std::size_t k = 0; k < 2; ++k) {
+        out[k] = {};
+        if (at < parts[k].size && size > 0) {
+            out[k] = {parts[k].data + at, std::min(size, parts[k].size - at)};
+            size -= out[k].size;
+            at = parts[k].size;
+        }
+        at -= std::min(at, parts[k].size);
+    }
+}
+
 }  // namespace
 
 double now_s() {
@@ -56,7 +70,11 @@ bool Hub::unopen(int peer_rank, std::uint32_t tag, Listener* listener) {
     const auto found = peer.inbox.find({tag, last});
     if (found == peer.inbox.end() || found->second.listener != listener) return true;
     InMessage& message = found->second;
-    if (message.num_committing > 0) return false;
+    std::vector<Claim*> claims;
+    for (const auto& [sequence, claim] : peer.receiving) {
+        if (claim->message == &message) claims.push_back(claim);
+    }
+    for (Claim* claim : claims) revoke(*claim);
     --peer.in_number[tag];
     if (message.total == 0) {
         peer.inbox.erase(found);
@@ -124,10 +142,10 @@ void Hub::deliver(Peer& peer, std::pair<std::uint32_t, std::uint32_t> id) {
 }
 
 OutPointer Hub::send(int peer_rank, std::uint32_t tag, int priority, Listener* listener, std::uint32_t key, Part prefix,
-                     Part payload) {
+                     Part payload, const FrameCrcs* crcs) {
     Peer& peer = peers[static_cast<std::size_t>(peer_rank)];
     auto message = std::make_shared<OutMessage>();
-    *message = {peer_rank, tag, peer.out_number[tag]++, key, priority, listener, {prefix, payload}};
+    *message = {peer_rank, tag, peer.out_number[tag]++, key, priority, listener, {prefix, payload}, crcs};
     message->total = static_cast<std::uint32_t>(prefix.size + payload.size);
     for (std::uint32_t at = 0; at < message->total; at += options.frame_bytes) {
         const std::uint64_t sequence = peer.next_sequence++;
@@ -263,6 +281,8 @@ bool Hub::next_going(Line& line, std::uint64_t epoch, std::vector<Going>& out, s
         if (found == peer.flight.end() || found->second.line >= 0) continue;  // received by now, or sent already
         OutFrame& frame = found->second;
         if (line.in_flight == 0) line.last_heard_s = line.measured_from_s = now_s(), line.measured_bytes = 0;
+        // Bytes that go again are summed again: somebody may have changed them.
+        const bool has_crc = frame.message->crcs != nullptr && frame.sent_s == 0.0;
         frame.line = line.id;
         frame.sent_s = now_s();
         line.in_flight += frame.length;
@@ -274,16 +294,9 @@ bool Hub::next_going(Line& line, std::uint64_t epoch, std::vector<Going>& out, s
         going.header.offset = frame.offset;
         going.header.length = frame.length;
         going.header.total = frame.message->total;
-        std::size_t at = frame.offset, left = frame.length;
-        for (std::size_t k = 0; k < 2; ++k) {
-            const Part& part = frame.message->part[k];
-            if (at < part.size) {
-                going.part[k] = {part.data + at, std::min(left, part.size - at)};
-                left -= going.part[k].size;
-                at = part.size;
-            }
-            at -= part.size;
-        }
+        going.has_crc = has_crc;
+        if (has_crc) going.header.payload_crc = frame.message->crcs->at(frame.offset / options.frame_bytes);
+        cut(frame.message->part, frame.offset, frame.length, going.part);
         bytes += frame.length;
     }
     if (line.bye && out.empty()) {
@@ -316,55 +329,103 @@ bool Hub::is_known(const Peer& peer, std::uint64_t sequence) const {
     return sequence < peer.floor || peer.beyond.contains(sequence);
 }
 
-bool Hub::begin_commit(Line& line, const FrameHeader& header, Commit& commit) {
+void Hub::note_heard(Line& line) {
+    line.last_heard_s = now_s();
+    if (!line.is_stalled) return;
+    line.is_stalled = false;
+    tell(line.peer, line.rail, "answers again");
+    wake_lines(peers[static_cast<std::size_t>(line.peer)]);
+}
+
+// The message a frame belongs to, with room for it; null when it does not fit what is known.
+InMessage* Hub::message_of(Peer& peer, const FrameHeader& header) {
+    InMessage& message = peer.inbox[{header.tag, header.number}];
+    if (message.total != 0 && message.total != header.total) return nullptr;
+    message.total = header.total;
+    if (message.listener != nullptr && message.num_committing == 0) place(peer, message);
+    if ((!message.is_placed || message.is_refused) && message.parked.empty()) message.parked.resize(header.total);
+    return &message;
+}
+
+bool Hub::begin_frame(Line& line, const FrameHeader& header, Claim& claim) {
     const std::lock_guard hold(mutex);
     Peer& peer = peers[static_cast<std::size_t>(line.peer)];
     line.received_bytes += header.length + sizeof header;
-    line.last_heard_s = now_s();
-    commit = {};
+    note_heard(line);
     if (header.total == 0 || header.offset > header.total || header.length > header.total - header.offset) return false;
-    if (is_known(peer, header.sequence)) {
-        line.acks.push_back(header.sequence);
-        return true;
-    }
-    peer.beyond.insert(header.sequence);
-    while (peer.beyond.erase(peer.floor) > 0) ++peer.floor;
-    commit.id = {header.tag, header.number};
-    commit.peer = line.peer;
-    InMessage& message = peer.inbox[commit.id];
-    message.total = header.total;
-    if (message.listener != nullptr && message.num_committing == 0) place(peer, message);
-    const bool is_parked = !message.is_placed || message.is_refused;
-    if (is_parked && message.parked.empty()) message.parked.resize(header.total);
-    ++message.num_committing;
-    commit.message = &message;
-    if (!is_parked) {
-        commit.to[0] = message.part[0];
-        commit.to[1] = message.part[1];
+    if (is_known(peer, header.sequence) || peer.receiving.contains(header.sequence)) return true;
+    InMessage* message = message_of(peer, header);
+    if (message == nullptr) return false;
+    claim.is_revoked = false;  // nobody else knows of it yet
+    claim.is_held = true;
+    claim.message = message;
+    claim.peer = line.peer;
+    claim.sequence = header.sequence;
+    if (!message->is_placed || message->is_refused) {
+        const Part parked[2] = {{message->parked.data(), message->parked.size()}, {}};
+        cut(parked, header.offset, header.length, claim.to);
     } else {
-        commit.to[0] = {message.parked.data(), message.parked.size()};
+        cut(message->part, header.offset, header.length, claim.to);
     }
+    ++message->num_committing;
+    peer.receiving[header.sequence] = &claim;
     return true;
 }
 
-void Hub::end_commit(Line& line, const FrameHeader& header, Commit& commit) {
-    const std::lock_guard hold(mutex);
-    Peer& peer = peers[static_cast<std::size_t>(commit.peer)];
-    --commit.message->num_committing;
-    commit.message->received += header.length;
-    line.acks.push_back(header.sequence);
-    deliver(peer, commit.id);
+void Hub::revoke(Claim& claim) {
+    {
+        const std::lock_guard wait(claim.mutex);
+        claim.is_revoked = true;
+    }
+    claim.is_held = false;
+    --claim.message->num_committing;
+    peers[static_cast<std::size_t>(claim.peer)].receiving.erase(claim.sequence);
 }
 
-void Hub::ask_again(Line& line, const FrameHeader& header) {
+void Hub::drop(Claim& claim) {
     const std::lock_guard hold(mutex);
-    ++line.wrong;
-    if (line.wrong == 1) tell(line.peer, line.rail, "bytes changed on the way; such pieces are asked for again");
-    if (is_known(peers[static_cast<std::size_t>(line.peer)], header.sequence)) {
-        line.acks.push_back(header.sequence);
-    } else {
-        line.agains.push_back(header.sequence);
+    if (claim.is_held) revoke(claim);
+}
+
+void Hub::end_frame(Line& line, const FrameHeader& header, Claim& claim, Arrival arrival, const std::uint8_t* scratch) {
+    const std::lock_guard hold(mutex);
+    Peer& peer = peers[static_cast<std::size_t>(line.peer)];
+    line.last_heard_s = now_s();
+    const bool was_held = std::exchange(claim.is_held, false);
+    InMessage* message = was_held ? claim.message : nullptr;
+    if (was_held) {
+        --message->num_committing;
+        peer.receiving.erase(header.sequence);
     }
+    if (arrival == Arrival::wrong) {
+        ++line.wrong;
+        if (line.wrong == 1) tell(line.peer, line.rail, "bytes changed on the way; such pieces are asked for again");
+    }
+    if (is_known(peer, header.sequence)) {
+        line.acks.push_back(header.sequence);
+        return;
+    }
+    if (arrival != Arrival::right) {
+        line.agains.push_back(header.sequence);
+        return;
+    }
+    if (!was_held) {
+        // It was begun on another line, which has not brought it yet.
+        if (const auto other = peer.receiving.find(header.sequence); other != peer.receiving.end()) revoke(*other->second);
+        message = message_of(peer, header);
+        if (message == nullptr) return;
+        const Part parked[2] = {{message->parked.data(), message->parked.size()}, {}};
+        put(!message->is_placed || message->is_refused ? parked : message->part, header.offset, scratch, header.length);
+    }
+    peer.beyond.insert(header.sequence);
+    while (peer.beyond.erase(peer.floor) > 0) ++peer.floor;
+    message->received += header.length;
+    line.acks.push_back(header.sequence);
+    deliver(peer, {header.tag, header.number});
+}
+
+void Hub::touch(Line& line, int from_worker) {
+    if (!line.is_dirty.exchange(true) && line.worker != from_worker) workers[static_cast<std::size_t>(line.worker)]->wake();
 }
 
 void Hub::measure(Line& line, const OutFrame& frame, double now) {

@@ -44,6 +44,7 @@ struct OutMessage {
     int priority;
     Listener* listener;
     Part part[2];
+    const FrameCrcs* crcs = nullptr;  // of the bytes as they were when they were made; null: not known
     std::uint32_t total = 0;
     std::uint32_t num_unacknowledged = 0;
     std::uint32_t num_being_written = 0;
@@ -71,7 +72,8 @@ struct OutFrame {
 
 // A place for one connection to one peer, on one rail; the connection may come and go.
 struct Line {
-    int peer = 0, rail = 0, index = 0, id = 0, worker = 0;
+    int peer = 0, rail = 0, index = 0, id = 0;
+    int worker = 0, reader = 0;  // the threads that write and read it
     bool is_up = false, is_stalled = false, was_up = false;
     std::uint64_t epoch = 0;
     double last_heard_s = 0.0, stalled_s = 0.0, next_dial_s = 0.0, last_ping_s = 0.0;
@@ -85,12 +87,25 @@ struct Line {
     std::atomic<bool> is_dirty{false};
 };
 
+// A frame that a connection reads straight into its place. Whoever has the same frame sooner, or needs the place,
+// takes it away.
+struct Claim {
+    std::mutex mutex;         // held while the place is touched; taken after the hub's
+    bool is_revoked = false;  // under `mutex`
+    bool is_held = false;     // this and the rest under the hub's lock
+    InMessage* message = nullptr;
+    int peer = 0;
+    std::uint64_t sequence = 0;
+    Part to[2];
+};
+
 struct Peer {
     int rank = 0;
     std::vector<Endpoint> endpoints;
     std::vector<int> lines;
     std::uint64_t next_sequence = 1, floor = 1;
     std::unordered_set<std::uint64_t> beyond;
+    std::unordered_map<std::uint64_t, Claim*> receiving;  // by sequence
     std::unordered_map<std::uint64_t, OutFrame> flight;
     using Ready = std::tuple<int, std::uint64_t>;  // -priority, sequence
     std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
@@ -106,14 +121,10 @@ struct Going {
     std::vector<std::uint64_t> words;
     OutPointer message;
     Part part[2];
+    bool has_crc = false;
 };
 
-struct Commit {
-    InMessage* message = nullptr;
-    int peer = 0;
-    std::pair<std::uint32_t, std::uint32_t> id;
-    Part to[2];
-};
+enum class Arrival { right, wrong, broken_off };
 
 class Worker;
 class LaneState;
@@ -145,13 +156,15 @@ class Hub : public std::enable_shared_from_this<Hub> {
     // Give back a message that was delivered and is for whoever asks next.
     void put_back(int peer, std::uint32_t tag, const Part (&parts)[2], std::uint32_t total);
     OutPointer send(int peer, std::uint32_t tag, int priority, Listener* listener, std::uint32_t key, Part prefix,
-                    Part payload);
+                    Part payload, const FrameCrcs* crcs = nullptr);
     // Take a message as received: its receiver has answered.
     void release(const OutPointer& message);
     void forget(const OutPointer& message);
     // What ends a wait for this peer; fine while nothing does.
     Outcome trouble_with(int peer) const;
     bool is_quiet() const;
+    // Have everybody who waits look again: somebody is lost, or all is over.
+    void wake_waiting();
 
     // Make the lane that has a tag hand it over; the lock is let go while that lane is busy.
     void evict(std::unique_lock<std::mutex>& hold, std::uint32_t lane_tag);
@@ -163,9 +176,14 @@ class Hub : public std::enable_shared_from_this<Hub> {
     bool next_going(Line& line, std::uint64_t epoch, std::vector<Going>& out, std::size_t limit_bytes);
     void written(Line& line, Going& going);
     void unwritten(std::vector<Going>& goings, std::size_t from);
-    bool begin_commit(Line& line, const FrameHeader& header, Commit& commit);
-    void end_commit(Line& line, const FrameHeader& header, Commit& commit);
-    void ask_again(Line& line, const FrameHeader& header);
+    // Claim the place of a frame that begins; it may be refused to a frame that is known or comes twice. False when the
+    // frame lies outside its message.
+    bool begin_frame(Line& line, const FrameHeader& header, Claim& claim);
+    // Take a frame whose bytes are in their place, or, where that was not claimed, in `scratch`.
+    void end_frame(Line& line, const FrameHeader& header, Claim& claim, Arrival arrival, const std::uint8_t* scratch);
+    void drop(Claim& claim);
+    // Have a line's writer look at it.
+    void touch(Line& line, int from_worker);
     void acknowledged(Line& line, const std::vector<std::uint64_t>& sequences);
     void resend(Line& line, std::uint64_t sequence);
     void heard(Line& line);
@@ -192,6 +210,10 @@ class Hub : public std::enable_shared_from_this<Hub> {
     void maybe_over(const OutPointer& message);
     void deliver(Peer& peer, std::pair<std::uint32_t, std::uint32_t> id);
     void place(Peer& peer, InMessage& message);
+    InMessage* message_of(Peer& peer, const FrameHeader& header);
+    void revoke(Claim& claim);
+    void note_heard(Line& line);
+    bool is_late(const Peer& peer, const Line& line, double now) const;
     bool is_known(const Peer& peer, std::uint64_t sequence) const;
     void measure(Line& line, const OutFrame& frame, double now);
 

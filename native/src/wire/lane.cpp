@@ -14,6 +14,8 @@
 namespace syncline::wire {
 namespace {
 
+constexpr std::int64_t kStretch = 6144;  // elements; with what is added to them they stay in the first cache
+
 Part part_of(Prefix& prefix) { return {reinterpret_cast<std::uint8_t*>(&prefix), sizeof prefix}; }
 
 std::string hex(std::uint32_t number) {
@@ -39,7 +41,7 @@ LaneState::LaneState(Hub& hub, LaneSpec spec)
         throw std::invalid_argument("shards of a lane must follow each other from 0");
     }
     for (int k = 1; k < size_; ++k) peers_.push_back((rank_ + k) % size_);
-    sum_.resize(payload_bytes(rank_));
+    if (!is_plain_) sum_.resize(payload_bytes(rank_));
     for (const int peer : peers_) {
         Side& one = side(peer);
         if (!is_plain_) one.out.resize(payload_bytes(peer));
@@ -151,16 +153,38 @@ void LaneState::do_encode(int peer) {
     const std::int64_t at = low(peer), count = length(peer);
     float* values = posting_.values + at;
     float* residual = posting_.residual == nullptr ? nullptr : posting_.residual + at;
+    const Prefix first = prefix(0, 0, 0);
     bool finite;
     if (sends_in_place()) {
-        finite = is_finite(values, count);
+        finite = check_plain(peer, first);
     } else {
-        if (side(peer).out.empty()) side(peer).out.resize(payload_bytes(peer));  // plain, with a residual
-        finite = encode(spec_.coder, {values, residual, count}, key(peer), side(peer).out.data());
+        Side& one = side(peer);
+        if (one.out.empty()) one.out.resize(payload_bytes(peer));  // plain, with a residual
+        finite = encode(spec_.coder, {values, residual, count}, key(peer), one.out.data());
+        one.crcs.begin(hub_.options.frame_bytes);
+        one.crcs.add(&first, sizeof first);
+        one.crcs.add(one.out.data(), one.out.size());
+        one.crcs.end();
     }
     const std::lock_guard hold(hub_.mutex);
     took(Work::encode, peer, began, 4 * count);
     encoded(peer, finite);
+}
+
+// Look at a shard and sum its bytes in one go: what the second needs is still in the cache.
+bool LaneState::check_plain(int peer, const Prefix& first) {
+    FrameCrcs& crcs = side(peer).crcs;
+    crcs.begin(hub_.options.frame_bytes);
+    crcs.add(&first, sizeof first);
+    bool finite = true;
+    for (std::int64_t from = 0; from < length(peer); from += kStretch) {
+        const float* values = posting_.values + low(peer) + from;
+        const std::int64_t count = std::min(kStretch, length(peer) - from);
+        finite = is_finite(values, count) && finite;
+        crcs.add(values, static_cast<std::size_t>(4 * count));
+    }
+    crcs.end();
+    return finite;
 }
 
 void LaneState::do_check(int shard) {
@@ -184,7 +208,7 @@ void LaneState::encoded(int shard, bool finite) {
         }
         decide();
     }
-    hub_.changed.notify_all();
+    moved();
 }
 
 int LaneState::find(int shard) const {
@@ -213,7 +237,8 @@ void LaneState::send_shards(std::uint32_t flags, int origin, int detail) {
             payload = {sends_in_place() ? values : side(peer).out.data(), payload_bytes(peer)};
         }
         side(peer).shard_out =
-            hub_.send(peer, 2 * spec_.tag, spec_.priority, this, kShards, part_of(shard_prefix_), payload);
+            hub_.send(peer, 2 * spec_.tag, spec_.priority, this, kShards, part_of(shard_prefix_), payload,
+                      flags == 0 ? &side(peer).crcs : nullptr);
     }
 }
 
@@ -258,7 +283,7 @@ void LaneState::arrived(std::uint32_t key, int peer, std::uint32_t total) {
             run(&LaneState::do_decode, peer);
         }
     }
-    hub_.changed.notify_all();
+    moved();
 }
 
 Outcome LaneState::judged(const Prefix& got, std::uint32_t total, std::size_t payload, int peer) const {
@@ -310,7 +335,7 @@ void LaneState::decide() {
         outcome_ = found;
         for (const int peer : peers_) hub_.unopen(peer, 2 * spec_.tag + 1, this);  // no sums will come
         open_first();
-        hub_.changed.notify_all();
+        moved();
         return;
     }
     if (told_by_.status != Status::fine) {
@@ -335,6 +360,7 @@ void LaneState::do_reduce(int) {
     const double began = now_s();
     const std::int64_t at = low(rank_), count = length(rank_);
     float* residual = posting_.residual == nullptr ? nullptr : posting_.residual + at;
+    if (sum_.empty() && !sends_in_place()) sum_.resize(payload_bytes(rank_));  // plain, with a residual
     std::vector<const std::uint8_t*> payloads;
     for (const int peer : peers_) payloads.push_back(side(peer).in.data());
     const float share = 1.0f / static_cast<float>(size_);
@@ -347,7 +373,19 @@ void LaneState::do_reduce(int) {
         all.before = posting_.scale;
         all.after = 1.0f;
     }
-    reduce(spec_.coder, all, key(rank_));
+    const Prefix first = prefix(0, 0, 0);
+    if (sends_in_place() && !spec_.scatter_only) {
+        all.payload = nullptr;
+        reduce_plain(all, first);
+    } else {
+        reduce(spec_.coder, all, key(rank_));
+        if (!spec_.scatter_only) {
+            sum_crcs_.begin(hub_.options.frame_bytes);
+            sum_crcs_.add(&first, sizeof first);
+            sum_crcs_.add(sum_.data(), sum_.size());
+            sum_crcs_.end();
+        }
+    }
     const std::lock_guard hold(hub_.mutex);
     --num_tasks_;
     took(Work::reduce, rank_, began, 4 * count);
@@ -355,14 +393,33 @@ void LaneState::do_reduce(int) {
     is_reduced_ = true;
     open_first();
     if (!spec_.scatter_only && !is_over()) send_sums();
-    hub_.changed.notify_all();
+    moved();
+}
+
+// Sum in place, stretch by stretch, each summed up for its frame before it leaves the cache.
+void LaneState::reduce_plain(codec::Reduction all, const Prefix& first) {
+    sum_crcs_.begin(hub_.options.frame_bytes);
+    sum_crcs_.add(&first, sizeof first);
+    std::vector<const std::uint8_t*> payloads(all.payloads, all.payloads + all.num_payloads);
+    float* const own = all.own;
+    const std::int64_t count = all.size;
+    all.payloads = payloads.data();
+    for (std::int64_t from = 0; from < count; from += kStretch) {
+        all.own = own + from;
+        all.size = std::min(kStretch, count - from);
+        reduce(spec_.coder, all, 0);
+        sum_crcs_.add(all.own, static_cast<std::size_t>(4 * all.size));
+        for (const std::uint8_t*& payload : payloads) payload += 4 * all.size;
+    }
+    sum_crcs_.end();
 }
 
 void LaneState::send_sums() {
     sum_prefix_ = prefix(0, 0, 0);
+    auto* own = reinterpret_cast<std::uint8_t*>(posting_.values + low(rank_));
     for (const int peer : peers_) {
         side(peer).sum_out = hub_.send(peer, 2 * spec_.tag + 1, spec_.priority, this, kSums, part_of(sum_prefix_),
-                                       {sum_.data(), sum_.size()});
+                                       {sends_in_place() ? own : sum_.data(), payload_bytes(rank_)}, &sum_crcs_);
     }
 }
 
@@ -374,11 +431,23 @@ void LaneState::do_decode(int owner) {
     --num_tasks_;
     took(Work::decode, owner, began, 4 * length(owner));
     side(owner).is_decoded = true;
-    hub_.changed.notify_all();
+    moved();
 }
 
 void LaneState::sent(std::uint32_t key, int) {
     if (key == kSums) maybe_reduce();
+    moved();
+}
+
+void LaneState::moved() {
+    if (is_reduced()) reduced_.notify_all();
+    if (is_done()) done_.notify_all();
+    if (!is_busy() && trouble_with_peers().status != Status::fine) wake_all();
+}
+
+void LaneState::wake_all() {
+    reduced_.notify_all();
+    done_.notify_all();
 }
 
 void LaneState::fail(Outcome outcome) {
@@ -391,7 +460,7 @@ void LaneState::fail(Outcome outcome) {
             told_.push_back(hub_.send(peer, 2 * spec_.tag + 1, spec_.priority + 1, this, kFailure, part_of(fail_prefix_), {}));
         }
     }
-    hub_.changed.notify_all();
+    moved();
 }
 
 std::vector<WorkSpan> LaneState::take_spans() {
@@ -411,6 +480,7 @@ bool LaneState::is_done() const {
     for (const int peer : peers_) {
         const Side& one = sides_[static_cast<std::size_t>(peer)];
         if (one.shard_out && !one.shard_out->is_over) return false;
+        if (sends_in_place() && one.sum_out && !one.sum_out->is_over) return false;
         if (outcome_.status == Status::fine && !spec_.scatter_only && !one.is_decoded) return false;
     }
     return is_reduced_ || is_over();
@@ -421,7 +491,8 @@ Outcome LaneState::trouble_with_peers() const {
         const Side& one = sides_[static_cast<std::size_t>(peer)];
         const bool waits = (!is_decided_ && !one.has_shard) ||
                            (is_decided_ && !spec_.scatter_only && !is_over() && !one.has_sum) ||
-                           (one.shard_out && !one.shard_out->is_over);
+                           (one.shard_out && !one.shard_out->is_over) ||
+                           (sends_in_place() && one.sum_out && !one.sum_out->is_over);
         const Outcome trouble = hub_.trouble_with(peer);
         if (trouble.status == Status::closed || (waits && trouble.status != Status::fine)) return trouble;
     }

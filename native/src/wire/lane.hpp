@@ -1,6 +1,7 @@
 // The state of one exchange: shards out, sum, sums out, back. It waits for nobody: what arrives moves it on.
 #pragma once
 
+#include <condition_variable>
 #include <memory>
 #include <vector>
 
@@ -29,6 +30,10 @@ class LaneState final : public Listener {
     bool is_reduced() const { return is_reduced_ || is_over(); }
     bool is_done() const;
     bool is_busy() const { return num_tasks_ > 0; }
+    // Who waits for this lane is woken when what it waits for is there, and not for every message.
+    enum class Until { reduced, done };
+    std::condition_variable& waiting_for(Until until) { return until == Until::done ? done_ : reduced_; }
+    void wake_all();
     Outcome outcome() const { return outcome_; }
     // Something that ends a wait though nothing arrived; fine when there is none.
     Outcome trouble_with_peers() const;
@@ -48,6 +53,7 @@ class LaneState final : public Listener {
 
     struct Side {  // all that concerns one peer
         std::vector<std::uint8_t> out, in, sum_in;
+        FrameCrcs crcs;  // of what goes to it
         Prefix shard_prefix{}, sum_prefix{};
         std::uint32_t shard_total = 0, sum_total = 0;
         double shard_s = 0.0, sum_s = 0.0;  // when they were there
@@ -64,6 +70,7 @@ class LaneState final : public Listener {
     Prefix prefix(std::uint32_t flags, int origin, int detail) const;
     int find(int shard) const;
     Outcome judged(const Prefix& got, std::uint32_t total, std::size_t payload, int peer) const;
+    // Whether what is sent are the values where they lie: shards, and sums.
     bool sends_in_place() const { return is_plain_ && posting_.residual == nullptr; }
 
     void run(void (LaneState::*work)(int), int argument);
@@ -76,7 +83,10 @@ class LaneState final : public Listener {
     void decide();
     void maybe_reduce();
     void send_sums();
+    bool check_plain(int peer, const Prefix& first);
+    void reduce_plain(codec::Reduction all, const Prefix& first);
     void fail(Outcome outcome);
+    void moved();
     void took(Work work, int peer, double began_s, std::int64_t size);
 
     Hub& hub_;
@@ -86,12 +96,14 @@ class LaneState final : public Listener {
     std::vector<int> peers_;  // nearest first
     std::vector<Side> sides_;
     std::vector<std::uint8_t> sum_;
+    FrameCrcs sum_crcs_;
     Prefix shard_prefix_{}, sum_prefix_{}, fail_prefix_{};
     Posting posting_;
     Outcome outcome_, told_by_;
     std::vector<WorkSpan> spans_;
     std::vector<int> bad_;
     std::vector<OutPointer> told_;
+    std::condition_variable reduced_, done_;
     double posted_s_ = 0.0, summed_s_ = 0.0;
     int num_to_encode_ = 0, num_tasks_ = 0;
     bool is_handed_over_ = false;

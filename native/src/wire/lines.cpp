@@ -71,22 +71,29 @@ void Hub::lose(int peer, const std::string& why) {
     std::string& lost = peers[static_cast<std::size_t>(peer)].lost;
     if (!lost.empty()) return;
     lost = why;
-    changed.notify_all();
+    wake_waiting();
 }
 
 void Hub::heard(Line& line) {
     const std::lock_guard hold(mutex);
-    line.last_heard_s = now_s();
-    if (!line.is_stalled) return;
-    line.is_stalled = false;
-    tell(line.peer, line.rail, "answers again");
-    line.is_dirty = true;
+    note_heard(line);
 }
 
 void Hub::said_bye(Line& line) {
     const std::lock_guard hold(mutex);
     peers[static_cast<std::size_t>(line.peer)].said_bye = true;
     lose(line.peer, "it has closed its end");
+}
+
+// Whether a line holds something for so long that a faster one would have brought it.
+bool Hub::is_late(const Peer& peer, const Line& line, double now) const {
+    const bool is_slower = std::any_of(peer.lines.begin(), peer.lines.end(), [&](int id) {
+        const Line& other = *lines[static_cast<std::size_t>(id)];
+        return other.is_up && !other.is_stalled && other.rail != line.rail && other.rate_Bps > 2 * line.rate_Bps;
+    });
+    return is_slower && std::any_of(peer.flight.begin(), peer.flight.end(), [&](const auto& one) {
+        return one.second.line == line.id && now - one.second.sent_s > options.stall_s;
+    });
 }
 
 // Called every few milliseconds: find lines that do not deliver, dial those that are down.
@@ -99,10 +106,13 @@ void Hub::tick(double now) {
             const Line& other = *lines[static_cast<std::size_t>(id)];
             return other.is_up && !other.is_stalled && other.rail != line.rail;
         });
-        if (!line.is_stalled && line.in_flight > 0 && now - line.last_heard_s > options.stall_s && others) {
+        const bool is_silent = now - line.last_heard_s > options.stall_s;
+        if (!line.is_stalled && line.in_flight > 0 && others && (is_silent || is_late(peer, line, now))) {
             line.is_stalled = true;
             line.stalled_s = now;
-            tell(line.peer, line.rail, "acknowledges nothing; what it held goes over the other rails");
+            tell(line.peer, line.rail,
+                 is_silent ? "acknowledges nothing; what it held goes over the other rails"
+                           : "has become slow; what it held goes over the other rails");
             requeue(line);
         }
         if (!line.is_stalled) continue;

@@ -1,6 +1,7 @@
 #include "socket.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -101,6 +102,8 @@ Socket accept_on(const Socket& listener) {
     if (socket.fd() >= 0) tune(socket);
     return socket;
 }
+
+Socket second_of(const Socket& socket) { return Socket(fcntl(socket.fd(), F_DUPFD_CLOEXEC, 0)); }
 
 void tune(const Socket& socket) {
     const int yes = 1;

@@ -27,5 +27,6 @@ std::uint16_t port_of(const Socket& socket);
 Socket dial(const Rail& from, const Endpoint& to);  // the connection is under way when it returns
 Socket accept_on(const Socket& listener);           // fd -1: nobody is there
 void tune(const Socket& socket);
+Socket second_of(const Socket& socket);  // the same connection again
 
 }  // namespace syncline::wire

@@ -18,11 +18,11 @@ using Steady = std::chrono::steady_clock;
 
 // Wait with the lock until `done` says so; it may leave an outcome. Late when it never does.
 template <typename Done>
-Outcome wait_until(Hub& hub, std::unique_lock<std::mutex>& hold, double timeout_s, Done done) {
+Outcome wait_until(std::condition_variable& changed, std::unique_lock<std::mutex>& hold, double timeout_s, Done done) {
     const auto deadline = Steady::now() + std::chrono::duration_cast<Steady::duration>(
                                               std::chrono::duration<double>(std::min(timeout_s, 1e6)));
     Outcome outcome;
-    if (!hub.changed.wait_until(hold, deadline, [&] { return done(outcome); })) outcome.status = Status::late;
+    if (!changed.wait_until(hold, deadline, [&] { return done(outcome); })) outcome.status = Status::late;
     return outcome;
 }
 
@@ -61,7 +61,8 @@ Hub::Hub(Options chosen) : options(std::move(chosen)), peers(static_cast<std::si
             line->rail = k / options.connections;
             line->index = k % options.connections;
             line->id = static_cast<int>(lines.size());
-            line->worker = line->id % options.threads;
+            line->reader = (2 * line->id) % options.threads;
+            line->worker = (2 * line->id + 1) % options.threads;
             peer.lines.push_back(line->id);
             lines.push_back(std::move(line));
         }
@@ -74,6 +75,11 @@ Hub::Hub(Options chosen) : options(std::move(chosen)), peers(static_cast<std::si
 }
 
 Hub::~Hub() { stop(); }
+
+void Hub::wake_waiting() {
+    changed.notify_all();
+    for (const auto& [tag, lane] : lanes) lane->wake_all();
+}
 
 void Hub::evict(std::unique_lock<std::mutex>& hold, std::uint32_t lane_tag) {
     for (auto found = lanes.find(lane_tag); found != lanes.end(); found = lanes.find(lane_tag)) {
@@ -123,7 +129,7 @@ void Lane::post(Posting posting) {
 
 Outcome Lane::wait_reduced(double timeout_s) {
     std::unique_lock hold(hub_->mutex);
-    Outcome found = wait_until(*hub_, hold, timeout_s, [&](Outcome& outcome) {
+    Outcome found = wait_until(state_->waiting_for(LaneState::Until::reduced), hold, timeout_s, [&](Outcome& outcome) {
         if (state_->is_reduced()) return true;
         outcome = state_->trouble_with_peers();
         return outcome.status != Status::fine;
@@ -134,7 +140,7 @@ Outcome Lane::wait_reduced(double timeout_s) {
 
 Outcome Lane::wait_done(double timeout_s) {
     std::unique_lock hold(hub_->mutex);
-    Outcome found = wait_until(*hub_, hold, timeout_s, [&](Outcome& outcome) {
+    Outcome found = wait_until(state_->waiting_for(LaneState::Until::done), hold, timeout_s, [&](Outcome& outcome) {
         if (state_->is_done()) return true;
         if (state_->is_busy()) return false;
         outcome = state_->trouble_with_peers();
@@ -177,7 +183,7 @@ void Wire::connect(int peer, const std::vector<Endpoint>& rails) {
 
 bool Wire::wait_connected(double timeout_s) {
     std::unique_lock hold(hub_->mutex);
-    const Outcome found = wait_until(*hub_, hold, timeout_s, [&](Outcome& outcome) {
+    const Outcome found = wait_until(hub_->changed, hold, timeout_s, [&](Outcome& outcome) {
         for (const Peer& peer : hub_->peers) {
             if (peer.rank == hub_->options.rank) continue;
             outcome = hub_->trouble_with(peer.rank);
@@ -209,7 +215,7 @@ void Wire::send(std::uint32_t tag, int peer, const std::uint8_t* data, std::size
 Outcome Wire::wait(std::uint32_t tag, int peer, double timeout_s) {
     std::unique_lock hold(hub_->mutex);
     const Mailbox::Key key{tag, peer};
-    Outcome found = wait_until(*hub_, hold, timeout_s, [&](Outcome& outcome) {
+    Outcome found = wait_until(hub_->changed, hold, timeout_s, [&](Outcome& outcome) {
         if (mailbox_->here.contains(key)) return true;
         outcome = hub_->trouble_with(peer);
         return outcome.status != Status::fine;
@@ -223,7 +229,7 @@ Outcome Wire::wait(std::uint32_t tag, int peer, double timeout_s) {
 
 Outcome Wire::finish(std::uint32_t tag, double timeout_s) {
     std::unique_lock hold(hub_->mutex);
-    const Outcome found = wait_until(*hub_, hold, timeout_s, [&](Outcome& outcome) {
+    const Outcome found = wait_until(hub_->changed, hold, timeout_s, [&](Outcome& outcome) {
         for (const OutPointer& message : mailbox_->going[tag]) {
             if (message->is_over) continue;
             outcome = hub_->trouble_with(message->peer);
@@ -266,7 +272,7 @@ double Wire::cpu_s() const {
 void Wire::break_off(const std::string& text) {
     const std::lock_guard hold(hub_->mutex);
     if (hub_->broken.empty()) hub_->broken = text.empty() ? "broken off" : text;
-    hub_->changed.notify_all();
+    hub_->wake_waiting();
 }
 
 void Wire::close(double patience_s) {
@@ -291,7 +297,7 @@ void Wire::close(double patience_s) {
         };
         while (!said() && Steady::now() < until) hub_->changed.wait_for(hold, std::chrono::milliseconds(1));
         if (hub_->broken.empty()) hub_->broken = "the wire is closed";
-        hub_->changed.notify_all();
+        hub_->wake_waiting();
     }
     hub_->stop();
 }

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -71,8 +72,8 @@ void Worker::dial(int line, bool is_probe) {
     wake();
 }
 
-void Worker::adopt(int line, std::uint64_t epoch, Socket socket) {
-    adopted_.push_back({line, epoch, std::move(socket)});
+void Worker::adopt(int line, std::uint64_t epoch, Socket socket, bool is_reader) {
+    adopted_.push_back({line, epoch, std::move(socket), is_reader});
     wake();
 }
 
@@ -93,73 +94,107 @@ void Worker::run() {
         wait(!sleeps ? 0 : number_ == 0 ? static_cast<int>(1000 * kLookS) : 1000);
         is_idle_ = false;
     }
-    while (!connections_.empty()) drop(connections_.size() - 1);
+    while (!readers_.empty()) drop_reader(readers_.size() - 1);
+    while (!writers_.empty()) drop_writer(writers_.size() - 1);
 }
 
 void Worker::take_orders() {
     std::vector<Adopted> adopted;
     std::vector<Dialed> dialed;
-    std::vector<std::size_t> closing;
     {
         const std::lock_guard hold(hub_.mutex);
         adopted.swap(adopted_);
         dialed.swap(dialed_);
-        for (std::size_t k = connections_.size(); k-- > 0;) {
-            Connection& connection = *connections_[k];
-            if (connection.line().must_close || connection.line().epoch != connection.epoch()) closing.push_back(k);
-        }
     }
-    for (const std::size_t place : closing) drop(place);
-    for (Adopted& order : adopted) {
-        Line& line = *hub_.lines[static_cast<std::size_t>(order.line)];
-        for (std::size_t k = connections_.size(); k-- > 0;) {
-            if (&connections_[k]->line() == &line) drop(k);
-        }
-        add(order.socket.fd(), EPOLLIN);
-        connections_.push_back(std::make_unique<Connection>(hub_, line, order.epoch, std::move(order.socket)));
-        const std::lock_guard hold(hub_.mutex);
-        if (line.epoch == order.epoch) hub_.came_up(line);
-    }
+    close_old();
+    for (Adopted& order : adopted) take(std::move(order));
     for (const Dialed& order : dialed) begin_dial(order);
+}
+
+// Close what is to be closed, and what belongs to a connection that its other half, or a newer one, has ended.
+void Worker::close_old() {
+    std::vector<std::size_t> readers, writers;
+    {
+        const std::lock_guard hold(hub_.mutex);
+        const auto is_old = [](Half& half) { return half.line().must_close || half.line().epoch != half.epoch(); };
+        for (std::size_t k = readers_.size(); k-- > 0;) {
+            if (is_old(*readers_[k])) readers.push_back(k);
+        }
+        for (std::size_t k = writers_.size(); k-- > 0;) {
+            if (is_old(*writers_[k])) writers.push_back(k);
+        }
+    }
+    for (const std::size_t place : readers) drop_reader(place);
+    for (const std::size_t place : writers) drop_writer(place);
+}
+
+void Worker::take(Adopted order) {
+    Line& line = *hub_.lines[static_cast<std::size_t>(order.line)];
+    if (order.is_reader) {
+        add(order.socket.fd(), EPOLLIN);
+        readers_.push_back(std::make_unique<Reader>(hub_, line, order.epoch, std::move(order.socket)));
+        return;
+    }
+    writers_.push_back(std::make_unique<Writer>(hub_, line, order.epoch, std::move(order.socket)));
+    const std::lock_guard hold(hub_.mutex);
+    if (line.epoch == order.epoch) hub_.came_up(line);
 }
 
 bool Worker::write_all() {
     bool busy = false;
-    for (std::size_t k = connections_.size(); k-- > 0;) {
-        Connection& connection = *connections_[k];
-        const bool is_dirty = connection.line().is_dirty.exchange(false);
-        if (!is_dirty && !connection.has_more()) continue;
-        if (connection.is_blocked()) {
-            if (is_dirty) connection.line().is_dirty = true;  // looked at again when there is room
+    for (std::size_t k = writers_.size(); k-- > 0;) {
+        Writer& writer = *writers_[k];
+        const bool is_dirty = writer.line().is_dirty.exchange(false);
+        if (!is_dirty && !writer.has_more()) continue;
+        if (writer.is_blocked()) {
+            if (is_dirty) writer.line().is_dirty = true;  // looked at again when there is room
             continue;
         }
-        if (!connection.write()) {
-            drop(k);
+        if (!writer.write()) {
+            drop_writer(k);
             continue;
         }
-        watch(connection);
-        busy = busy || (connection.has_more() && !connection.is_blocked());
+        watch(writer);
+        busy = busy || (writer.has_more() && !writer.is_blocked());
     }
     return busy;
 }
 
-void Worker::watch(Connection& connection) {
-    if (connection.is_blocked() == connection.waits_to_write) return;
-    connection.waits_to_write = connection.is_blocked();
-    epoll_event event{};
-    event.events = EPOLLIN | (connection.is_blocked() ? static_cast<std::uint32_t>(EPOLLOUT) : 0u);
-    event.data.fd = connection.fd();
-    epoll_ctl(epoll_.fd(), EPOLL_CTL_MOD, connection.fd(), &event);
+void Worker::watch(Writer& writer) {
+    if (writer.is_blocked() == writer.waits_to_write) return;
+    writer.waits_to_write = writer.is_blocked();
+    if (writer.waits_to_write) {
+        add(writer.fd(), EPOLLOUT);
+    } else {
+        epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, writer.fd(), nullptr);
+    }
 }
 
-void Worker::drop(std::size_t place) {
-    const auto connection = std::move(connections_[place]);
-    connections_.erase(connections_.begin() + static_cast<std::ptrdiff_t>(place));
+void Worker::drop_reader(std::size_t place) {
+    const auto reader = std::move(readers_[place]);
+    readers_.erase(readers_.begin() + static_cast<std::ptrdiff_t>(place));
+    epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, reader->fd(), nullptr);
+    ended(*reader);
+}
+
+void Worker::drop_writer(std::size_t place) {
+    const auto writer = std::move(writers_[place]);
+    writers_.erase(writers_.begin() + static_cast<std::ptrdiff_t>(place));
+    if (writer->waits_to_write) epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, writer->fd(), nullptr);
+    ended(*writer);
+}
+
+// The first half that ends ends the connection.
+void Worker::ended(Half& half) {
+    ::shutdown(half.fd(), SHUT_RDWR);
     const std::lock_guard hold(hub_.mutex);
-    Line& line = connection->line();
-    if (line.epoch == connection->epoch()) {
-        line.must_close = false;
-        hub_.went_down(line, connection->why().empty() ? "it was closed here" : connection->why());
+    Line& line = half.line();
+    if (line.epoch != half.epoch()) return;
+    ++line.epoch;
+    line.must_close = false;
+    hub_.went_down(line, half.why().empty() ? "it was closed here" : half.why());
+    for (const int other : {line.reader, line.worker}) {
+        if (other != number_) hub_.workers[static_cast<std::size_t>(other)]->wake();
     }
 }
 
@@ -179,15 +214,19 @@ void Worker::handle(int fd, std::uint32_t happened) {
         is_signalled_ = false;
         return;
     }
-    for (std::size_t k = 0; k < connections_.size(); ++k) {
-        Connection& connection = *connections_[k];
-        if (connection.fd() != fd) continue;
-        if (happened & EPOLLOUT) {
-            connection.unblock();
-            connection.line().is_dirty = true;
-            watch(connection);
-        }
-        if ((happened & (EPOLLIN | EPOLLHUP | EPOLLERR)) && !connection.read()) drop(k);
+    for (std::size_t k = 0; k < readers_.size(); ++k) {
+        Reader& reader = *readers_[k];
+        if (reader.fd() != fd) continue;
+        const bool goes_on = reader.read();
+        if (reader.has_answer()) hub_.touch(reader.line(), number_);
+        if (!goes_on) drop_reader(k);
+        return;
+    }
+    for (const auto& writer : writers_) {
+        if (writer->fd() != fd) continue;
+        writer->unblock();
+        writer->line().is_dirty = true;
+        watch(*writer);
         return;
     }
     for (const Socket& listener : listeners_) {
@@ -268,7 +307,11 @@ void Worker::proved(Handshake& handshake) {
     line.is_dialing = false;
     if (handshake.is_probe) return;
     if (line.is_up) hub_.went_down(line, "the other end dialed again");
-    hub_.workers[static_cast<std::size_t>(line.worker)]->adopt(id, ++line.epoch, handshake.take());
+    Socket socket = handshake.take(), second = second_of(socket);
+    ++line.epoch;
+    if (second.fd() < 0) return;  // no descriptors left: dialed again
+    hub_.workers[static_cast<std::size_t>(line.reader)]->adopt(id, line.epoch, std::move(second), true);
+    hub_.workers[static_cast<std::size_t>(line.worker)]->adopt(id, line.epoch, std::move(socket), false);
 }
 
 void Worker::refused(Handshake& handshake) {

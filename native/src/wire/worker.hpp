@@ -1,4 +1,4 @@
-// A thread of the wire: reads and writes its connections, and does codec work between.
+// A thread of the wire: reads and writes its halves of connections, and does codec work between.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ class Worker {
 
     // With the hub's lock held.
     void dial(int line, bool is_probe);
-    void adopt(int line, std::uint64_t epoch, Socket socket);
+    void adopt(int line, std::uint64_t epoch, Socket socket, bool is_reader);
     const std::vector<Socket>& listeners() const { return listeners_; }
 
    private:
@@ -37,6 +37,7 @@ class Worker {
         int line;
         std::uint64_t epoch;
         Socket socket;
+        bool is_reader;
     };
     struct Dialed {
         int line;
@@ -48,8 +49,12 @@ class Worker {
     bool write_all();
     void wait(int timeout_ms);
     void handle(int fd, std::uint32_t happened);
-    void watch(Connection& connection);
-    void drop(std::size_t place);
+    void watch(Writer& writer);
+    void drop_reader(std::size_t place);
+    void drop_writer(std::size_t place);
+    void ended(Half& half);
+    void close_old();
+    void take(Adopted order);
     void begin_dial(const Dialed& order);
     void accept_from(const Socket& listener);
     void advance(std::size_t place, bool writable);
@@ -62,7 +67,8 @@ class Worker {
     const int number_;
     Socket epoll_, event_;
     std::vector<Socket> listeners_;
-    std::vector<std::unique_ptr<Connection>> connections_;
+    std::vector<std::unique_ptr<Reader>> readers_;
+    std::vector<std::unique_ptr<Writer>> writers_;
     std::vector<std::unique_ptr<Handshake>> handshakes_;
     std::vector<Adopted> adopted_;
     std::vector<Dialed> dialed_;

@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from syncline.audit.expect import gpu_part, link_at, nic_part
 from syncline.describe.document import read_text
@@ -71,7 +70,7 @@ class HostSketch:
     """One host as a description: the `host` mapping, its cables to switches, and what had to be guessed."""
 
     name: str
-    host: dict[str, Any]
+    host: JsonObject
     link: str | None
     leaves: tuple[str, ...]
     """The switch at the other end of each NIC, by LLDP; "" where unknown."""
@@ -126,7 +125,7 @@ def look(host: Host, gpu: str | None = None) -> HostSketch:
     """Describe one host."""
     guesses: list[str] = []
     part = _gpu(host, gpu)
-    row: dict[str, Any] = {"gpu": part, "gpus": max(1, len(host.gpus))}
+    row: JsonObject = {"gpu": part, "gpus": max(1, len(host.gpus))}
     row["scale_up"] = _scale_up(host)
     row["sockets"] = min(8, host.num_numa)
     nic, link, count, per_nic = _network(host, guesses)
@@ -277,10 +276,12 @@ def _cluster(seen: list[HostSketch], names: list[str], network: str | None) -> C
     groups: dict[str, list[HostSketch]] = defaultdict(list)
     for one in seen:
         groups[json.dumps(one.host, sort_keys=True)].append(one)
-    hosts = [{"names": names or [one.name for one in group], "host": group[0].host} for group in groups.values()]
+    hosts: list[JsonObject] = [
+        {"names": names or [one.name for one in group], "host": group[0].host} for group in groups.values()
+    ]
     notes = sorted({f"{one.name}: {guess}" for one in seen for guess in one.guesses})
     notes += [f"{one.name}: {text}" for one in seen for text in _troubles(one)]
-    data: dict[str, Any] = {"name": "discovered", "hosts": hosts, "source": "syncline discover"}
+    data: JsonObject = {"name": "discovered", "hosts": hosts, "source": "syncline discover"}
     links = {one.link for one in seen} - {None}
     count = len(names) or len(seen)
     if network is not None:
@@ -306,7 +307,7 @@ def _troubles(one: HostSketch) -> list[str]:
     ]
 
 
-def _cabled(seen: list[HostSketch], notes: list[str]) -> dict[str, Any]:
+def _cabled(seen: list[HostSketch], notes: list[str]) -> JsonObject:
     """Return every cable that LLDP shows, and a core that joins the leaves at full rate."""
     cables, below = [], Counter[str]()
     for one in seen:
@@ -316,7 +317,7 @@ def _cabled(seen: list[HostSketch], notes: list[str]) -> dict[str, Any]:
                 below[leaf] += 1
             else:
                 notes.append(f"{one.name}: no LLDP neighbour on NIC {nic}; it is left without a cable")
-    switches: list[dict[str, Any]] = [{"name": leaf, "level": 1} for leaf in sorted(below)]
+    switches: list[JsonObject] = [{"name": leaf, "level": 1} for leaf in sorted(below)]
     if len(below) > 1:
         switches.append({"name": "core", "level": 2})
         cables += [{"a": leaf, "b": "core", "count": num} for leaf, num in sorted(below.items())]  # type: ignore[dict-item]
@@ -344,13 +345,10 @@ def _from_nccl(
     """Return the host of an NCCL topology file, as often as there are names."""
     spec = import_fabric(path, "nccl", gpu=gpu or str(seen[0].host["gpu"]))
     group = spec.hosts[0].model_copy(update={"names": tuple(names) or (seen[0].name,), "count": None})
-    update: dict[str, Any] = {"hosts": (group,)}
-    if network is not None:
-        update["network"] = network_from_text(network)
-    elif len(names) > 1 and seen[0].link:
-        update["network"] = {"topology": "fat-tree", "link": seen[0].link}
     data = spec.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
-    data |= {"hosts": [group.model_dump(mode="json", exclude_none=True)]}
-    if "network" in update:
-        data["network"] = update["network"]
+    data["hosts"] = [group.model_dump(mode="json", exclude_none=True)]
+    if network is not None:
+        data["network"] = network_from_text(network)
+    elif len(names) > 1 and seen[0].link:
+        data["network"] = {"topology": "fat-tree", "link": seen[0].link}
     return ClusterSpec.model_validate(data)

@@ -10,15 +10,14 @@ An expectation is an interval, never a point alone: a verdict that is harder tha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from importlib import resources
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import yaml
 
+from syncline.describe.own_data import own_data
 from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError, SynclineError
 from syncline.fabric import Fabric
@@ -32,7 +31,7 @@ from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.flow.wired import Wired, wire
 from syncline.sim.nccl.describe import from_fabric
 from syncline.sim.nccl.predict import IGNORES as NCCL_IGNORES
-from syncline.sim.nccl.predict import predict
+from syncline.sim.nccl.predict import PredictedRow, predict
 from syncline.sim.nccl.wire import wires
 
 NUM_SEEDS = 7
@@ -74,12 +73,9 @@ class Expectation:
         }  # fmt: skip
 
 
-@cache
-def intervals() -> dict[str, Any]:
+def intervals() -> Any:
     """Return how far runs were seen to lie from the flow model."""
-    text = (resources.files("syncline.bench") / "data" / "flow_interval.yaml").read_text("utf-8")
-    table: dict[str, Any] = yaml.safe_load(text)
-    return table
+    return own_data("bench", "data/flow_interval.yaml")
 
 
 class Oracle:
@@ -173,8 +169,8 @@ class Oracle:
         for row, on in zip(prediction.rows(), wires(prediction, self.fabric), strict=True):
             line = on.rate_Bps / on.utilisation if on.utilisation else 0.0
             found.append(Expectation(
-                int(row["size_bytes"]), row["time_s"], row["low_s"], _healthy_s(row), on.link,
-                on.rate_Bps * row["time_s"], line, f"model of NCCL, {row['algorithm']}{note}", NCCL_IGNORES,
+                row.size_bytes, row.time_s, row.low_s, _healthy_s(row), on.link,
+                on.rate_Bps * row.time_s, line, f"model of NCCL, {row.algorithm}{note}", NCCL_IGNORES,
             ))  # fmt: skip
         return found
 
@@ -186,15 +182,15 @@ class Oracle:
         return replace(lower(verify(schedule), self.placement), name=f"as {name}")
 
 
-def _healthy_s(row: Mapping[str, Any]) -> float:
+def _healthy_s(row: PredictedRow) -> float:
     """Return the longest that a system in order takes.
 
     Nine of ten published systems lie below `high_s`, and among them some that stall, which is what a verdict looks for.
     The middle half does not know those: its upper end, carried on as a normal distribution's 95th percentile (but no
     less than `STALLED`), is used where that is less.
     """
-    half = math.log(row["high50_s"] / row["time_s"]) / Z_75
-    return min(float(row["high_s"]), float(row["time_s"]) * max(STALLED, math.exp(Z_95 * half)))
+    half = math.log(row.high50_s / row.time_s) / Z_75
+    return min(row.high_s, row.time_s * max(STALLED, math.exp(Z_95 * half)))
 
 
 def expectations(oracle: Oracle | None, program: Program | None, kind: Kind, sizes: Sequence[int], backend: str

@@ -7,13 +7,13 @@ that nccl-tests does not have.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from syncline.bench.measured import PROGRAM
 from syncline.bench.verdict import Judgement
+from syncline.describe.plain import JsonObject
 
 
-def results(rows: Sequence[Judgement]) -> list[dict[str, Any]]:
+def results(rows: Sequence[Judgement]) -> list[JsonObject]:
     """Return one result a row."""
     return [_result(row) for row in rows]
 
@@ -23,7 +23,7 @@ def average_busbw_GBps(rows: Sequence[Judgement]) -> float:
     return sum(row.measured.busbw_Bps for row in rows) / len(rows) / 1e9 if rows else 0.0
 
 
-def document(rows: Sequence[Judgement], devices: Sequence[dict[str, Any]], version: str) -> dict[str, Any]:
+def document(rows: Sequence[Judgement], devices: Sequence[JsonObject], version: str) -> JsonObject:
     """Return the whole document; `devices` are the ranks, `version` says who measured."""
     first = rows[0].measured
     wrong = sum(row.measured.num_wrong or 0 for row in rows)
@@ -44,7 +44,7 @@ def document(rows: Sequence[Judgement], devices: Sequence[dict[str, Any]], versi
     }
 
 
-def _result(row: Judgement) -> dict[str, Any]:
+def _result(row: Judgement) -> JsonObject:
     measured, timing = row.measured, row.measured.timing
     times = {
         "time": timing.median_s * 1e6,

@@ -13,8 +13,6 @@ from syncline.cli.output import JsonOption, emit, err, examples, tell
 from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from syncline.rehearse.calibrate import Calibrated, Sweep
 
 
@@ -143,7 +141,8 @@ def calibrate(
     if out is not None:
         write_calibrated(load(cluster).spec, found, f"{where}, {sizes}", out)
         payload["written"] = str(out)
-    emit(payload, json, lambda console: _show(console, payload))
+    lines = _lines(cluster, found, where, out)
+    emit(payload, json, lambda console: console.print("\n".join(lines)))
 
 
 def _lab(cluster: str, sweep: Sweep, scale: float | None, hosts: int | None) -> tuple[Calibrated, bool]:
@@ -184,23 +183,21 @@ def _payload(cluster: str, found: Calibrated, where: str) -> JsonObject:
     }  # fmt: skip
 
 
-def _show(console: Console, payload: JsonObject) -> None:
+def _lines(cluster: str, found: Calibrated, where: str, out: Path | None) -> list[str]:
     from syncline.describe import units
 
-    costs = payload["costs"]
-    console.print(
-        f"{payload['cluster']}, {payload['ranks']} ranks on {payload['measured_on']}: "
-        f"{costs['efficiency']:.1%} of the line rate, {units.show_time(costs['latency_s'])} a message, "
-        f"{units.show_time(costs['post_s'])} to post one, {units.show_time(costs['start_s'])} to start, "
-        f"{units.show_bandwidth(1 / costs['add_s_per_byte'])} added"
-    )
-    console.print(
-        f"fitted to {sum(row['fitted'] for row in payload['rows'])} measurements with a median error of "
-        f"{payload['median_error']:.1%}, at worst {payload['worst_error']:.1%}"
-    )
-    beyond = [row for row in payload["rows"] if not row["fitted"]]
-    for row in beyond:
-        size = units.show_size(row["size_bytes"])
-        console.print(f"  beyond the fit: {row['algorithm']} {size}: {row['gap']:+.1%}")
-    if "written" in payload:
-        console.print(f"wrote {payload['written']}")
+    costs, fit = found.fit.costs, found.fit
+    lines = [
+        f"{cluster}, {found.num_ranks} ranks on {where}: "
+        f"{costs.efficiency:.1%} of the line rate, {units.show_time(costs.latency_s)} a message, "
+        f"{units.show_time(costs.post_s)} to post one, {units.show_time(costs.start_s)} to start, "
+        f"{units.show_bandwidth(1 / costs.add_s_per_byte)} added",
+        f"fitted to {sum(row.calibrated_on for row in found.rows)} measurements with a median error of "
+        f"{fit.median_error:.1%}, at worst {fit.worst_error:.1%}",
+    ]
+    lines += [
+        f"  beyond the fit: {row.algorithm} {units.show_size(row.size_bytes)}: {row.gap:+.1%}"
+        for row in found.rows
+        if not row.calibrated_on
+    ]
+    return [*lines, *([f"wrote {out}"] if out is not None else [])]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from syncline.cli.output import JsonOption, emit, examples
+from syncline.describe.plain import JsonObject
 
 app = typer.Typer()
 
@@ -78,12 +79,12 @@ def cost(
     emit(answer.to_json(), json, lambda console: show_cost(console, answer.statement, sources))
 
 
-def read_set(pairs: list[str]) -> dict[str, Any]:
+def read_set(pairs: list[str]) -> JsonObject:
     """Read NAME=VALUE pairs, each value as YAML."""
     from syncline.describe.document import read_document
     from syncline.errors import UsageError
 
-    values: dict[str, Any] = {}
+    values: JsonObject = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip() or not value.strip():

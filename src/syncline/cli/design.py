@@ -14,6 +14,7 @@ EPILOG = examples(
     "syncline design llama3-70b --budget 40M --link NDR --link 400GbE --html design.html",
     "syncline design llama3-70b gpt3-175b --weight 3 --weight 1 --gpus 2048 --state design.json",
     "syncline design llama3-70b --gpus 1024 --days 60 --tokens 1T --out cluster.yaml",
+    "syncline design llama3-70b --gpus 1024 --later 8192 --storage",
 )
 app = typer.Typer(help="Find the fabric for a job.", epilog=EPILOG)
 
@@ -37,6 +38,10 @@ def design(
     weight: Annotated[list[float] | None, typer.Option(help="Weight of each job, in their order.")] = None,
     state: Annotated[Path | None, typer.Option(help="Keep what was planned here, and go on from it.")] = None,
     checked: Annotated[int, typer.Option(min=0, max=50, help="How many points are executed at flow level.")] = 2,
+    later: Annotated[int | None, typer.Option(help="GPUs to which it shall grow without recabling.")] = None,
+    storage: Annotated[
+        bool, typer.Option("--storage", help="Size storage and a front end beside it; simulate a converged network.")
+    ] = False,
     out_file: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the best fabric as a cluster file.")
     ] = None,
@@ -62,6 +67,7 @@ def design(
             power_w=None if power is None else power * 1e3, racks=racks, days=days, survive=survive,
             tokens=None if tokens is None else read_number("--tokens", tokens), hosts=tuple(host or (DEFAULT_HOST,)),
             links=tuple(link or ()), weights=tuple(weight or ()), state=state, checked=checked,
+            later=later, storage=storage,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )  # fmt: skip
     if out_file is not None:

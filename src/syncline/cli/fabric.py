@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -99,11 +99,12 @@ def parts(
         emit(payload, json, lambda console: console.print(columns(kinds, ("kind", "parts"), right=(1,))))
         return
     found = catalog.parts(kind) if name is None else (getattr(catalog, kind)(name),)
-    payload = {"kind": kind, "parts": [p.model_dump(mode="json", exclude_none=True) for p in found]}
+    parts = [p.model_dump(mode="json", exclude_none=True) for p in found]
+    payload = {"kind": kind, "parts": parts}
     if name is None:
         rows = columns([(p.name, ", ".join(p.aliases), p.source) for p in found], ("name", "also", "source"))
     else:
-        rows = columns(part_rows(payload["parts"][0]), ("field", "value"))
+        rows = columns(part_rows(parts[0]), ("field", "value"))
     emit(payload, json, lambda console: console.print(rows))
 
 
@@ -139,8 +140,12 @@ def route(
     found = (
         routes.paths(a, b, cross_rail=rail) if every else [routes.path(a, b, seed=seed, policy=chosen, cross_rail=rail)]
     )
-    paths = [_path_json(fabric, path) for path in found]
-    emit({"paths": paths, "count": len(paths)}, json, lambda console: _print_paths(console, paths))
+    paths = [_path_of(fabric, path) for path in found]
+    emit(
+        {"paths": [path._asdict() for path in paths], "count": len(paths)},
+        json,
+        lambda console: _print_paths(console, paths),
+    )
 
 
 @app.command(
@@ -153,12 +158,14 @@ def links(
     json: JsonOption = False,
 ) -> None:
     """List links: counts by tier and medium, or every link of one device."""
+    from dataclasses import asdict
+
     from syncline.fabric import load
     from syncline.report.fabric_links import links_of, links_table, tiers
 
     fabric = load(cluster)
     rows = tiers(fabric) if device is None else links_of(fabric, fabric.device(device))
-    emit({"links": rows}, json, lambda console: console.print(links_table(rows)))
+    emit({"links": [asdict(row) for row in rows]}, json, lambda console: console.print(links_table(rows)))
 
 
 @app.command(
@@ -313,7 +320,7 @@ def diff(
     raise typer.Exit(1 if answer.differences else 0)
 
 
-def _draw(fabric: Fabric, facts: dict[str, Any], html: Path | None, svg: Path | None, png: Path | None) -> list[Path]:
+def _draw(fabric: Fabric, facts: JsonObject, html: Path | None, svg: Path | None, png: Path | None) -> list[Path]:
     """Write the pictures asked for; returns their paths."""
     if html is None and svg is None and png is None:
         return []
@@ -334,25 +341,33 @@ def _draw(fabric: Fabric, facts: dict[str, Any], html: Path | None, svg: Path | 
     return [path for path in (html, svg, png) if path is not None]
 
 
-def _path_json(fabric: Fabric, path: Any) -> JsonObject:
+class FoundPath(NamedTuple):
+    """One way from device to device."""
+
+    links: list[str]
+    rate_Bps: float | None
+    latency_s: float
+
+
+def _path_of(fabric: Fabric, path: Any) -> FoundPath:
     links = fabric.links
-    return {
-        "links": [fabric.link_name(int(i)) for i in path],
-        "rate_Bps": float(links.rate_Bps[path].min()) if len(path) else None,
-        "latency_s": float(links.latency_s[path].sum()),
-    }
+    return FoundPath(
+        [fabric.link_name(int(i)) for i in path],
+        float(links.rate_Bps[path].min()) if len(path) else None,
+        float(links.latency_s[path].sum()),
+    )
 
 
-def _print_paths(console: Console, paths: list[dict[str, Any]]) -> None:
+def _print_paths(console: Console, paths: list[FoundPath]) -> None:
     from syncline.describe import units
 
     for path in paths:
-        if not path["links"]:
+        if path.rate_Bps is None:
             console.print("the same device: no link is crossed")
             continue
-        ends = [name.split(" -> ") for name in path["links"]]
+        ends = [name.split(" -> ") for name in path.links]
         console.print(" -> ".join([ends[0][0], *(end for _, end in ends)]), soft_wrap=True)
-        rate, latency = units.show_rate(path["rate_Bps"]), units.show_time(path["latency_s"])
+        rate, latency = units.show_rate(path.rate_Bps), units.show_time(path.latency_s)
         console.print(f"  slowest link {rate}, latency {latency}")
     if len(paths) > 1:
         console.print(f"{len(paths):,} equal-cost paths")

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from syncline.cli.cost import read_set
 from syncline.cli.output import JsonOption, examples, progress, tell
+from syncline.describe.plain import JsonObject
 
 
 class PlanGroup(TyperGroup):
@@ -83,6 +84,7 @@ def best(
     """
     from syncline.describe.files import check_writable
     from syncline.errors import UsageError
+    from syncline.questions.phases import has_phases, plan_phases
     from syncline.questions.plan import plan as ask
     from syncline.questions.serve import is_serving, serve
     from syncline.report.answers import html as render
@@ -95,6 +97,10 @@ def best(
     for path in (html, pdf, save, write_job):
         if path is not None:
             check_writable(path)
+    if has_phases(job):
+        given = read_set(set_ or []) | ({"cloud": cloud} if cloud else {})
+        tell(plan_phases(cluster, job, assumptions=assumptions, assume=given, prices=prices), json)
+        return
     if is_serving(job):
         given = read_set(set_ or []) | ({"cloud": cloud} if cloud else {})
         tell(serve(cluster, job, assumptions=assumptions, assume=given, prices=prices), json)
@@ -187,7 +193,7 @@ def _job_among(names: list[str]) -> tuple[str, list[str]]:
     return jobs[0], [name for name in names if name != jobs[0]]
 
 
-def _sets(pairs: list[str]) -> tuple[dict[str, Any], tuple[str, list[Any]] | None]:
+def _sets(pairs: list[str]) -> tuple[JsonObject, tuple[str, list[Any]] | None]:
     """Return assumptions about money, and the sweep: a key path with a dot, or `hosts`, and its values."""
     from syncline.describe.document import read_document
     from syncline.errors import UsageError

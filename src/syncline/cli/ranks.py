@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ def _await(
         time.sleep(POLL_S)
 
 
-def _ended(status: int, found: dict[str, Any] | None) -> UsageError:
+def _ended(status: int, found: Mapping[str, Any] | None) -> UsageError:
     if status:
         return UsageError(f"the command failed with status {status}.", hint="Its own messages are above.")
     if found is None:

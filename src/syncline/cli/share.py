@@ -12,6 +12,7 @@ from syncline.cli.output import JsonOption, examples, tell
 EPILOG = examples(
     "syncline share h100-64-rail jobs.yaml",
     "syncline share cluster.yaml jobs.yaml --html share.html --json",
+    "syncline share cluster.yaml jobs.yaml --level packet --transport dctcp",
 )
 app = typer.Typer(help="Share a cluster: who gets which hosts, when bursts come, what each job loses.", epilog=EPILOG)
 
@@ -22,19 +23,29 @@ Html = Annotated[Path | None, typer.Option(help="Write a page with the timeline 
 
 # A group reads no options after its arguments unless told so.
 @app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
-def share(cluster: Cluster, jobs: JobsFile, html: Html = None, json: JsonOption = False) -> None:
+def share(
+    cluster: Cluster,
+    jobs: JobsFile,
+    level: Annotated[str, typer.Option(help="flow, or packet: measured steps with every packet as well.")] = "flow",
+    transport: Annotated[str, typer.Option(help="Packet level: dcqcn, dctcp, roce, ndp ...")] = "dcqcn",
+    routing: Annotated[str, typer.Option(help="Packet level: ecmp, adaptive, spray ...")] = "ecmp",
+    seed: Annotated[int, typer.Option(help="Packet level: seed of hashes and marks.")] = 0,
+    html: Html = None,
+    json: JsonOption = False,
+) -> None:
     """Say what several jobs on one cluster cost each other, and how to steer their bursts.
 
     Each job's executed steps run at flow level beside the others': slowdown against running alone, with and without
     steering, the busiest links, and what of them may be given away; epoch by epoch as jobs arrive and leave and parts
-    fail. Slots are used by the jobs through SYNCLINE_SLOTS and `syncline.torch.StepSlots`.
+    fail, and what each arrival and departure costs while it happens. Slots are used by the jobs through SYNCLINE_SLOTS
+    and `syncline.torch.StepSlots`.
     """
     from syncline.describe.files import check_writable
     from syncline.questions.share import share as ask
 
     if html is not None:
         check_writable(html)
-    answer = ask(cluster, jobs)
+    answer = ask(cluster, jobs, level=level, transport=transport, routing=routing, seed=seed)
     if html is not None:
         answer.page(html)
     tell(answer, json, html)

@@ -28,9 +28,15 @@ JobFile = Annotated[
 Trace = Annotated[Path | None, typer.Option(help="Write the timeline (.json or .json.gz for Perfetto, .parquet).")]
 Level = Annotated[
     str | None,
-    typer.Option(help="analytic (closed forms, a job's default) or flow (executed on the fabric, a trace's default)."),
+    typer.Option(
+        help="analytic (closed forms, a job's default), flow (executed on the fabric, a trace's default) or packet."
+    ),
 ]
-RoutingName = Annotated[str, typer.Option("--routing", help="With flow: spray (balanced), ecmp (hashed) or static.")]
+RoutingName = Annotated[
+    str,
+    typer.Option("--routing", help="With flow: spray (balanced), ecmp (hashed) or static; with packet: spray or ecmp."),
+]
+MaxPackets = Annotated[int | None, typer.Option(min=1, help="With packet: refuse a step of more (50,000,000).")]
 ProfileFile = Annotated[Path | None, typer.Option("--profile", help="What was measured here (`syncline calibrate`).")]
 Html = Annotated[Path | None, typer.Option(help="Write a page: where the time goes, and every pipeline stage.")]
 
@@ -39,7 +45,7 @@ Html = Annotated[Path | None, typer.Option(help="Write a page: where the time go
 @app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
 def step(
     cluster: Cluster, job: JobFile, level: Level = None, routing: RoutingName = "spray", trace: Trace = None,
-    html: Html = None, profile: ProfileFile = None, json: JsonOption = False,
+    html: Html = None, profile: ProfileFile = None, max_packets: MaxPackets = None, json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Predict one training step of a job on a cluster: time, MFU, memory, traffic, and what limits it.
 
@@ -56,7 +62,7 @@ def step(
     for path in (trace, html):
         if path is not None:
             check_writable(path)
-    answer = ask(cluster, job, level=level, routing=routing, profile=profile)
+    answer = ask(cluster, job, level=level, routing=routing, profile=profile, max_packets=max_packets)
     if html is not None and isinstance(answer, TracePrediction):
         raise UsageError("--html draws the step of a job file.", hint="For a trace, use --trace FILE (Perfetto).")
     if (trace or html) and isinstance(answer, DecodePrediction):

@@ -71,9 +71,9 @@ def top(
         if hasattr(made, "close"):
             made.close()
     if json:
-        from syncline.cli.watch import payload_of
+        from syncline.report.text.watch import frame_json
 
-        print_json(payload_of(hub.frame))
+        print_json(frame_json(hub.frame))
 
 
 def _source(

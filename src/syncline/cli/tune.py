@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,11 +51,11 @@ def tune(
     emit(payload, json, lambda console: console.print("\n".join(_lines(found, output)), soft_wrap=True))
 
 
-def settings_text(found: dict[str, Any]) -> str:
+def settings_text(found: Mapping[str, Any]) -> str:
     """Return the settings file: YAML that `synchronize(settings=FILE)` reads, with the reasons."""
     import yaml
 
-    kept: dict[str, Any] = {
+    kept: dict[str, object] = {
         "codec": found["codecs"][0],
         "accuracy": found["accuracy"],
         "why": found["why"],
@@ -70,7 +71,7 @@ def settings_text(found: dict[str, Any]) -> str:
     return head + str(yaml.safe_dump(kept, sort_keys=False, width=110))
 
 
-def _lines(found: dict[str, Any], output: Path) -> list[str]:
+def _lines(found: Mapping[str, Any], output: Path) -> list[str]:
     from syncline.describe.units import show_time
 
     lines = [found["why"], ""]

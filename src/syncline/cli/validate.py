@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from syncline.cli.output import JsonOption, emit, examples, tell
+from syncline.describe.plain import JsonObject
 
 app = typer.Typer(rich_markup_mode=None)
 VERDICTS = ("reproduced", "conditional", "refuted", "undecided", "not here")
@@ -126,7 +127,7 @@ def answer_of(words: list[str]) -> tuple[Any, int]:
     return parse_json(out.getvalue() or "{}"), status
 
 
-def _claim_lines(verdicts: list[dict[str, Any]], counted: dict[str, int]) -> list[str]:
+def _claim_lines(verdicts: list[JsonObject], counted: dict[str, int]) -> list[str]:
     from syncline.report.text.claim import claim_lines
 
     lines = [line for verdict in verdicts for line in claim_lines(verdict)]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeAlias
 
-JsonObject = dict[str, Any]
+JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
+"""What JSON can hold. A tuple is written as a list; a number that does not exist is written as null."""
+
+JsonObject: TypeAlias = dict[str, JsonValue]
 """A document on its way out as JSON: made from typed answers, checked against the schemas in docs/reference/schemas."""
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from syncline.describe.document import Document
+from syncline.describe.plain import JsonObject
 from syncline.errors import CatalogError
 from syncline.fabric import Fabric
 from syncline.fabric.build import build
@@ -54,9 +54,9 @@ class FabricChoice:
         copper = ", copper to the rack's leaf" if self.copper else ""
         return f"{self.topology}{ratio}, {self.nics} x {self.link} a host, {self.switch}{plane}{up}{copper}"
 
-    def described(self, num_hosts: int = 0) -> dict[str, Any]:
+    def described(self, num_hosts: int = 0) -> JsonObject:
         """Return the cluster description."""
-        network: dict[str, Any] = {"topology": self.topology, "link": self.link, "switch": self.switch}
+        network: JsonObject = {"topology": self.topology, "link": self.link, "switch": self.switch}
         if self.topology != "rail-only":
             network["oversubscription"] = self.oversubscription
         if self.uplink:
@@ -65,7 +65,7 @@ class FabricChoice:
             network |= {"hosts_per_leaf": RACK_HOSTS, "lengths": {"access": "2.5m"}}
         if self.planes > 1:
             network = {"topology": "multi-plane", "planes": self.planes, "plane": network}
-        host: dict[str, Any] = {"model": self.host, "nic": self.nic, "nics": self.nics, "link": self.link}
+        host: JsonObject = {"model": self.host, "nic": self.nic, "nics": self.nics, "link": self.link}
         if self.planes > 1:
             host["ports_per_nic"] = self.planes
         price = _host_price(load_catalog(), self)

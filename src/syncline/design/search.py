@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from syncline.describe.document import read_text
 from syncline.describe.files import write_text
@@ -100,6 +100,14 @@ class DesignPoint:
         return asdict(self) | {"label": self.choice.label, "usd_per_token": self.usd_per_token}
 
 
+class PlannedPoint(TypedDict):
+    """What a search keeps of a choice between runs."""
+
+    s_per_token: float
+    plans: list[str]
+    step_s: list[float]
+
+
 @dataclass
 class Found:
     """What a search has looked at."""
@@ -128,7 +136,7 @@ class Designer:
     state: Path | None = None
     _planned: dict[Any, tuple[float, str, float]] = field(default_factory=dict)
     _ideals: dict[tuple[str, int, int, str, int], float] = field(default_factory=dict)
-    _kept: dict[str, JsonObject] = field(default_factory=dict)
+    _kept: dict[str, PlannedPoint] = field(default_factory=dict)
 
     def run(self, choices: Iterable[FabricChoice], progress: Progress | None = None) -> Found:
         """Look at every choice; an interrupt ends the search early with what was found."""
@@ -141,7 +149,10 @@ class Designer:
             # Cheap ones first: they bound the dear ones.
             built.sort(key=lambda pair: pair[0].usd_per_year)
             for number, (point, fabric) in enumerate(built):
-                self._look(point, fabric, found)
+                try:
+                    self._look(point, fabric, found)
+                except PlanError as error:  # no split of the job fits this number of GPUs
+                    found.impossible[f"{point.num_gpus:,} GPUs: {point.choice.label}"] = error.message
                 if progress:
                     progress(number + 1, len(built))
                 if number % SAVE_EVERY == SAVE_EVERY - 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from syncline.diagnose.context import Context
@@ -47,7 +47,7 @@ def rows(path: str, order: int, content: bytes) -> Iterator[MatchRow]:
             yield _row(path, order, rank, group, entry)
 
 
-def _row(path: str, order: int, rank: str, group: str, entry: dict[str, Any]) -> MatchRow:
+def _row(path: str, order: int, rank: str, group: str, entry: Mapping[str, Any]) -> MatchRow:
     op = str(entry.get("profiling_name", "")).removeprefix("nccl:") or "?"
     values = {
         "rank": rank, "group": group, "seq": str(entry["collective_seq_id"]), "op": op,
@@ -57,7 +57,7 @@ def _row(path: str, order: int, rank: str, group: str, entry: dict[str, Any]) ->
     return MatchRow(values, "", Evidence(path, 1, text, Context(rank=rank), order))
 
 
-def _group(entry: dict[str, Any]) -> str:
+def _group(entry: Mapping[str, Any]) -> str:
     name = entry.get("process_group", entry.get("pg_name", entry.get("pg_id", "")))
     return " ".join(str(part) for part in name) if isinstance(name, list) else str(name)
 

@@ -213,7 +213,7 @@ class _Reader:
             raise self.error("match", "`match` is a list of {text, regex}.")
         return tuple(self.matcher(row) for row in rows)
 
-    def matcher(self, row: dict[str, Any]) -> Matcher:
+    def matcher(self, row: Mapping[str, Any]) -> Matcher:
         if set(row) - {"text", "regex", "limit"}:
             raise self.error("match", f"a match has text, regex and limit, not {sorted(row)}.")
         given = row.get("text")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
-import yaml
 
+from syncline.describe.own_data import own_data
 from syncline.drill.healthy import HOSTS, JOB, Logs, glog, iso, kernel_log, syslog
 from syncline.errors import FaultError
 from syncline.fabric import Fabric, Kind, Tier
@@ -117,8 +116,7 @@ class KnownFault:
 @cache
 def known_faults() -> dict[str, KnownFault]:
     """Return the library by id."""
-    text = (files("syncline.drill") / "faults.yaml").read_text(encoding="utf-8")
-    rows = yaml.safe_load(text)
+    rows = own_data("drill", "faults.yaml")
     return {
         row["id"]: KnownFault(
             row["id"], row["title"], tuple(row["rules"]), next(iter(row["rules"]), ""), tuple(row["log"]),

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from syncline.describe.document import Document
+from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
 from syncline.fabric.build import build
 from syncline.fabric.fabric import Fabric
@@ -27,7 +28,7 @@ def changed(cluster: str, path: str, value: Any) -> Fabric:
     return build(parse_cluster(Document(data, document.lines, document.source)))
 
 
-def _places(data: Any, keys: list[str]) -> list[dict[str, Any]]:
+def _places(data: Any, keys: list[str]) -> list[JsonObject]:
     """Return the mappings that hold the last key; `host` and `network` of several sites are changed in all of them."""
     if not isinstance(data, dict):
         raise DescriptionError("a cluster description is a mapping.", hint="See docs/guides/cluster-file.md.")
@@ -48,7 +49,7 @@ def _places(data: Any, keys: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _mapping(key: str, value: Any) -> dict[str, Any]:
+def _mapping(key: str, value: Any) -> JsonObject:
     """Return a short form written out, so that one of its keys can be set."""
     if isinstance(value, str):
         value = network_from_text(value) if key == "network" else host_from_text(value)

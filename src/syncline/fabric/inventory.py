@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -64,7 +63,7 @@ class Inventory:
             "facts": {k: v for k, v in self.facts.items() if k != "max_endpoints"},
         }
 
-    def _counts(self) -> dict[str, Any]:
+    def _counts(self) -> JsonObject:
         return {
             "gpus": self.num_gpus,
             "hosts": self.num_hosts,

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from syncline.describe.hostlist import MAX_HOSTS, expand
+from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, FabricError
 from syncline.fabric.catalog import Catalog, HostModel
 from syncline.fabric.faults import FailedPart
@@ -66,7 +67,7 @@ class HostSpec(Strict):
         if self.nics is None and gpus != base.num_gpus and base.num_nics % base.num_gpus == 0:
             nics = base.num_nics // base.num_gpus * gpus
         share = gpus / base.num_gpus
-        changes: dict[str, Any] = {
+        changes: dict[str, object] = {
             "gpu": gpu,
             "num_gpus": gpus,
             "num_nics": nics,
@@ -228,20 +229,20 @@ class ClusterSpec(Strict):
         return self
 
 
-def _site_from_short(data: dict[str, Any]) -> dict[str, Any]:
+def _site_from_short(data: dict[str, object]) -> dict[str, object]:
     """Turn `hosts: 64` beside `host: ...` into one group, and a text network into a mapping."""
     hosts, host = data.get("hosts"), data.pop("host", None)
     if host is not None:
         if isinstance(hosts, (list, dict)):
             raise ValueError("`hosts` is a list of groups, so `host` belongs inside each group")
-        group: dict[str, Any] = {"host": host}
+        group: dict[str, object] = {"host": host}
         if "host_names" in data:
             group["names"] = data.pop("host_names")
         data["hosts"] = [group | ({} if hosts is None else {"count": hosts})]
     elif hosts is not None and not isinstance(hosts, (list, tuple)):
         raise ValueError("`hosts` says how many; add `host: 8 x H100` to say what they are")
     if isinstance(data.get("network"), str):
-        data["network"] = network_from_text(data["network"])
+        data["network"] = network_from_text(str(data["network"]))
     return data
 
 
@@ -253,9 +254,9 @@ def host_from_text(host: Any) -> Any:
     return {"gpu": match.group(2), "gpus": int(match.group(1))} if match else {"model": host}
 
 
-def network_from_text(text: str) -> dict[str, Any]:
+def network_from_text(text: str) -> JsonObject:
     """Read "rail-optimized NDR", "leaf-spine 400GbE 3:1" or "torus 4x4x4"."""
-    network: dict[str, Any] = {}
+    network: JsonObject = {}
     link = []
     for word in text.split():
         if word.lower() in TOPOLOGIES:

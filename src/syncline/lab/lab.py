@@ -137,7 +137,7 @@ class Lab:
     def fault(self, fault: Fault | str) -> int:
         """Let a fault happen, its `at` counted from now; returns its number. What becomes of it is in `events`."""
         wanted = parse_fault(fault) if isinstance(fault, str) else fault
-        answer, _ = self._open_link.ask("fault", **trouble(self.blueprint, wanted).to_json())
+        answer, _ = self._open_link.ask("fault", (), **trouble(self.blueprint, wanted).to_json())
         return int(answer["fault"])
 
     def mend(self, fault: int) -> None:
@@ -284,7 +284,7 @@ class Lab:
             LabJob(processes, started_s).end(0.0)
             raise
         for each in ordered:
-            self._open_link.ask("fault", **each.to_json())
+            self._open_link.ask("fault", (), **each.to_json())
         return LabJob(processes, started_s)
 
     def run(self, command: Sequence[str], *, timeout_s: float | None = None, **options: Any) -> RunResult:

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -121,7 +122,7 @@ def jobset(ranks: RankMap) -> str:
     ConfigMap; the label keeps the pods on these nodes and shows the order to `kubectl get nodes -L`.
     """
     hosts = ranks.hosts
-    name = "".join(c if c.isalnum() else "-" for c in (ranks.job or "train").lower()).strip("-")[:40] or "train"
+    name = _object_name(ranks.job)
     labels = "\n".join(f"#   kubectl label node {host} {LABEL}={number}" for number, host in enumerate(hosts))
     config = {
         "apiVersion": "v1",
@@ -139,10 +140,17 @@ def jobset(ranks: RankMap) -> str:
     }
     there = [{"key": LABEL, "operator": "In", "values": [str(number) for number in range(len(hosts))]}]
     required = {"nodeSelectorTerms": [{"matchExpressions": there}]}
+    # Two pods of one node would take the same rank.
+    mine = {"labelSelector": {"matchLabels": {"jobset.sigs.k8s.io/jobset-name": name}},
+            "topologyKey": "kubernetes.io/hostname"}  # fmt: skip
+    affinity = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required},
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [mine]},
+    }
     pod = {
         "hostNetwork": True,
         "restartPolicy": "Never",
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
+        "affinity": affinity,
         "containers": [container],
         "volumes": [{"name": "placement", "configMap": {"name": f"{name}-placement"}}],
     }
@@ -156,3 +164,14 @@ def jobset(ranks: RankMap) -> str:
     }
     text = str(yaml.safe_dump_all([config, jobs], sort_keys=False))
     return f"# Label the nodes first:\n{labels}\n{text}"
+
+
+def _object_name(job: str) -> str:
+    """Return a job's name as Kubernetes takes it for a JobSet, whose service is a DNS label: a letter first.
+
+    >>> _object_name("70B_llama--x-")
+    'train-70b-llama-x'
+    """
+    name = "-".join(re.findall(r"[a-z0-9]+", job.lower()))
+    name = name if name[:1].isalpha() else f"train-{name}"
+    return name[:40].strip("-")

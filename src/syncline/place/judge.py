@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
@@ -56,6 +57,12 @@ class Judge:
         self.known: dict[tuple[int, ...], Executed] = {}
         self._base: tuple[Order, Stages] | None = None
         self._rails = rails
+
+    def seated(self, seats: Seats) -> Judge:
+        """Return a judge of the same job on other seats."""
+        other = copy(self)
+        other.seats, other.known, other._base, other._rails = seats, {}, None, self.rails
+        return other
 
     @cached_property
     def rails(self) -> Rails:

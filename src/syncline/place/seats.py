@@ -7,7 +7,7 @@ launcher numbers them; an order says which unit is on each seat. Units past the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 import numpy as np
@@ -110,6 +110,24 @@ def seats_of(fabric: Fabric, allocation: Allocation, split: Parallel, dies: int 
             gpus.append(mine[first : first + size])
     hosts = np.array(host, dtype=np.int64)
     return Seats(fabric, allocation, split, hosts, np.stack(gpus), _kinds(fabric, hosts), dies)
+
+
+def rail_aligned(seats: Seats) -> Seats | None:
+    """Return seats whose GPUs stand in the order of their rails, unit by unit; None where they do already.
+
+    Ranks of the same place in different units talk to each other, over one rail if their GPUs have the same number. The
+    most common set of GPUs is the pattern; what a unit has of it goes to its place, the rest fills the gaps.
+    """
+    local = seats.fabric.devices.local[seats.gpus]
+    kinds, counts = np.unique(np.sort(local, axis=1), axis=0, return_counts=True)
+    pattern = kinds[int(np.argmax(counts))]
+    rows = []
+    for gpus, numbers in zip(seats.gpus, local, strict=True):
+        mine = dict(zip(numbers.tolist(), gpus.tolist(), strict=True))
+        left = iter(sorted(set(mine) - set(pattern.tolist())))
+        rows.append([mine[wanted] if wanted in mine else mine[next(left)] for wanted in pattern.tolist()])
+    found = np.array(rows, dtype=np.int64)
+    return None if np.array_equal(found, seats.gpus) else replace(seats, gpus=found)
 
 
 def _kinds(fabric: Fabric, host: Longs) -> Longs:

@@ -28,7 +28,7 @@ from syncline.plan.money import Money, money_of
 from syncline.plan.pareto import front, gpu_counts
 from syncline.plan.plan import Plan, predicted_of
 from syncline.plan.prune import nothing_fits
-from syncline.plan.replay import Pair, checked
+from syncline.plan.replay import Pair, bounded, checked
 from syncline.plan.search import Progress, SearchResult, Task, search
 from syncline.plan.sensitivity import LIKELY, Action, actions_of, network_bound
 from syncline.plan.space import OFFLOADS, USUAL, Axes
@@ -302,12 +302,13 @@ def plan_of(
 def _plans(fabric: Fabric, question: PlanQuestion, found: SearchResult, money: Money | None) -> tuple[Pair, ...]:
     """Return the best candidate and the best of other splits as plans."""
     chosen: dict[tuple[Any, ...], Decision] = {}
+    rented = found.per_gpus != {}
     for candidate in found.best:
         d = candidate.decision
         chosen.setdefault((d.tp, d.pp, d.cp, d.ep, d.zero), d)
     total = question.job.gpus or question.machine.num_gpus * max(question.machine.gpu.num_dies, 1)
     return tuple(
-        plan_of(fabric.name, question, d, money, paid_gpus(money, d.num_gpus, total, found.per_gpus != {}))
+        bounded(fabric, *plan_of(fabric.name, question, d, money, paid_gpus(money, d.num_gpus, total, rented)))
         for d in list(chosen.values())[:6]
     )
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from syncline.codec.names import PLAIN
+from syncline.describe.plain import JsonObject
 from syncline.plan.block import shard_ranks, worded
 from syncline.plan.space import NUMBERS, WORDS, Rows, Switches
 from syncline.workload.job import Job
@@ -61,7 +61,7 @@ class Decision:
         batch = job.batch.model_copy(update={"micro": self.micro})
         return job.model_copy(update={"parallel": split, "batch": batch, "gpus": self.num_gpus})
 
-    def parallel(self) -> dict[str, Any]:
+    def parallel(self) -> JsonObject:
         """Return the split as `--json` prints it."""
         return {name: getattr(self, name) for name in (*NUMBERS, *WORDS) if name not in ("algorithm", "bucket_bytes")}
 
@@ -81,5 +81,7 @@ class Decision:
 
 def decision_of(words: Switches, rows: Rows, number: int, placement: str = "packed") -> Decision:
     """Return one row of a block as a decision."""
-    numbers: dict[str, Any] = {name: int(getattr(rows, name)[number]) for name in NUMBERS}
-    return Decision(**numbers, **{name: getattr(words, name) for name in WORDS}, placement=placement)
+    values = {name: int(getattr(rows, name)[number]) for name in NUMBERS} | {
+        name: getattr(words, name) for name in WORDS
+    }
+    return Decision(**values, placement=placement)

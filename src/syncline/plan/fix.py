@@ -11,6 +11,7 @@ import numpy as np
 
 from syncline.codec.names import canonical
 from syncline.describe import units
+from syncline.describe.plain import JsonObject
 from syncline.errors import CodecError, PlanError, SynclineError
 from syncline.plan.space import NUMBERS, WORDS, Axes, Rows
 from syncline.workload.job import TREE_RULE, Algorithm, Job, Offload, Recompute, Sync
@@ -27,9 +28,9 @@ _ALIASES = {"mbs": "micro", "micro_batch": "micro", "vp": "virtual", "interleavi
 KNOWN = (*NUMBERS, *WORDS, "placement", "bucket")
 
 
-def read_fix(text: str | None) -> dict[str, Any]:
+def read_fix(text: str | None) -> JsonObject:
     """Read `tp=8,pp=8,sp=on` as names and values."""
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for item in (part.strip() for part in (text or "").split(",")):
         if not item:
             continue

@@ -59,6 +59,7 @@ class Framework:
         shape = job.model
         if not isinstance(shape, Shape):
             raise PlanError(f"{job.model.name} is a list of layers; no framework is known for it.")
+        self.check_model(shape)
         for rule in self.rules:
             mask = np.broadcast_to(rule.obeys(rows, job, shape), len(rows))
             if len(rows) and not mask.any():
@@ -69,6 +70,18 @@ class Framework:
                 )
             rows = rows.take(mask)
         return rows
+
+    def check_model(self, shape: Shape) -> None:
+        """Raise where this framework's files describe the model, and only models of one kind of layer."""
+        if self.name == "deepspeed" or not (shape.hybrid or shape.towers):
+            return
+        kinds = " and ".join(sorted({mixer.kind for mixer in shape.mixers})) or "layers that differ"
+        raise PlanError(
+            f"syncline writes no {self.title} files for {shape.name}, which has "
+            f"{'an image tower' if shape.towers and not shape.hybrid else kinds}.",
+            hint="Plan without --for and write the model's own arguments, or plan with --for deepspeed, which leaves "
+            "the model to your script.",
+        )
 
 
 def _one_of(*names: str) -> Callable[[Rows, Job, Shape], Any]:

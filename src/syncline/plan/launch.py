@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import PlanError
+from syncline.plan.framework import named_framework
 from syncline.plan.launch_megatron import megatron_arguments, nemo_overrides
 from syncline.plan.launch_script import jobset, sbatch
 from syncline.plan.launch_torch import torchtitan_arguments
@@ -33,6 +34,7 @@ def launch_files(framework: str, job: Job, gpus_per_host: int) -> dict[str, str]
     """Return the files by name. The job has its split filled in (`PlanAnswer.job`)."""
     if not isinstance(job.model, Shape):
         raise PlanError(f"{job.model.name} is a list of layers; nothing starts it.")
+    named_framework(framework).check_model(job.model)
     files: dict[str, str] = {}
     command: list[str]
     if framework == "megatron":
@@ -91,10 +93,10 @@ def ranks_of(job: Job, gpus_per_host: int) -> JsonObject:
 def deepspeed_config(job: Job) -> JsonObject:
     """Return a DeepSpeed config; its batch sizes multiply out, which DeepSpeed checks."""
     split, stage = job.parallel, {"none": 0, "1": 1, "2": 2, "3": 3, "fsdp": 3}.get(job.parallel.zero, 3)
-    zero: dict[str, object] = {"stage": stage, "overlap_comm": True, "contiguous_gradients": True}
+    zero: JsonObject = {"stage": stage, "overlap_comm": True, "contiguous_gradients": True}
     if job.offload in ("optimizer", "both"):
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
-    config: dict[str, object] = {
+    config: JsonObject = {
         "train_batch_size": job.batch.global_,
         "train_micro_batch_size_per_gpu": job.batch.micro,
         "gradient_accumulation_steps": job.batch.global_ // (job.batch.micro * (split.dp or 1)),

@@ -63,6 +63,7 @@ def _model(job: Job, shape: Shape) -> list[str]:
         shared, dense = shape.moe.shared_ffn, shape.moe.dense_layers
         found += ["--moe-shared-expert-intermediate-size", str(shared)] if shared else []
         found += ["--moe-layer-freq", f"([0]*{dense}+[1]*{shape.moe_layers})"] if dense else []
+    found += ["--mtp-num-layers", str(shape.predict_layers)] if shape.predict_layers else []
     return found
 
 

@@ -43,6 +43,7 @@ class Predicted:
     warnings: tuple[str, ...] = ()
     executed_s: float | None = None  # the step executed at flow level; None: it was not
     closed_form_s: float | None = None  # what closed forms said where it was executed
+    bound_s: float = 0.0  # no run of this plan on its fabric can beat it
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,14 @@ class Plan:
     links: Mapping[str, float] = field(default_factory=dict)  # mean rate by the pattern of their names, bytes/s
     exchange: Mapping[str, Any] | None = None  # what the choice of algorithm and bucket buys; None: nothing to choose
 
-    def best(self) -> dict[str, Any]:
+    def best(self) -> JsonObject:
         """Return the figures that `syncline plan --json` gives as `best`."""
         p, c = self.predicted, self.cost
         return {
             "step_time_s": p.step_time_s,
             "executed_step_time_s": p.executed_s,
             "closed_form_step_time_s": p.closed_form_s,
+            "bound_s": p.bound_s,
             "tokens_per_s": p.tokens_per_s,
             "mfu": p.mfu,
             "interval": dict(p.interval),
@@ -114,7 +116,6 @@ class Plan:
 
 def predicted_of(result: StepResult) -> Predicted:
     """Return the summary of a priced step."""
-    shown = result.to_json()
     parts = {name: value for name, value in result.memory_bytes.items() if name != "total"}
     return Predicted(
         step_time_s=result.step_time_s,
@@ -126,8 +127,8 @@ def predicted_of(result: StepResult) -> Predicted:
         memory_by=parts,
         comm_bytes=result.comm_bytes,
         memory_available_bytes=float(result.case.memory_bytes) if result.case else 0.0,
-        interval=shown["interval"],
-        memory_interval=shown["memory_interval"],
+        interval=result.spread.of(result.step_time_s),
+        memory_interval=result.memory_spread.of(result.memory_bytes["total"]),
         warnings=tuple(result.warnings),
     )
 

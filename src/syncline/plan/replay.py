@@ -11,18 +11,31 @@ from dataclasses import replace
 from typing import Any
 
 from syncline.describe import units
-from syncline.errors import SynclineError
+from syncline.describe.plain import JsonObject
+from syncline.errors import BelowBoundError, SynclineError
 from syncline.fabric.fabric import Fabric
 from syncline.plan.money import Money
 from syncline.plan.plan import Plan
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.executed.execute import execute
+from syncline.sim.step.floor import check_floor, floor_s
 from syncline.sim.step.step import StepResult
 
 TRUSTED = 0.15
 MOST_CHECKED = 3
 MOST_GPUS = 32_768
 Pair = tuple[Plan, StepResult]
+
+
+def bounded(fabric: Fabric, plan: Plan, result: StepResult) -> Pair:
+    """Return a plan with the time that no run of it on this fabric can beat.
+
+    Raises:
+        BelowBoundError: the model says less, which is a defect of it.
+    """
+    floor = floor_s(fabric, result.job, result.machine, result.num_gpus)
+    check_floor(result.step_time_s, floor, plan.decision.label)
+    return replace(plan, predicted=replace(plan.predicted, bound_s=floor)), replace(result, floor_s=floor)
 
 
 def checked(
@@ -38,6 +51,8 @@ def checked(
     for plan, result in near:
         try:
             time_s = execute(fabric, result, constants).step_time_s
+        except BelowBoundError:
+            raise
         except SynclineError as error:
             return tuple(pairs), (f"not executed at flow level: {error.message}",)
         found.append((_with(plan, time_s, money), result))
@@ -63,7 +78,7 @@ def _gap(plan: Plan) -> float:
     return (p.executed_s or p.step_time_s) / (p.closed_form_s or p.step_time_s) - 1
 
 
-def _moved(interval: Mapping[str, Any], factor: float) -> dict[str, Any]:
+def _moved(interval: Mapping[str, Any], factor: float) -> JsonObject:
     """Return an interval whose ends are `factor` times as far."""
     return {name: [factor * end for end in ends] if name in ("p50", "p90") else ends for name, ends in interval.items()}
 

@@ -74,12 +74,14 @@ class Served:
     def label(self) -> str:
         pp = f", pp {self.split.pp}" if self.split.pp > 1 else ""
         apart = ", prefill apart" if self.apart else ""
-        return f"tp {self.split.tp}{pp}{apart}"
+        spread = ", attention by request" if self.split.spread else ""
+        return f"tp {self.split.tp}{pp}{spread}{apart}"
 
     def to_json(self) -> JsonObject:
         """Return the figures as plain data."""
         return {
-            "tp": self.split.tp, "pp": self.split.pp, "prefill_apart": self.apart, "replicas": self.num_replicas,
+            "tp": self.split.tp, "pp": self.split.pp, "attention_by_request": self.split.spread,
+            "prefill_apart": self.apart, "replicas": self.num_replicas,
             "gpus": self.num_gpus, "tokens_per_s": self.tokens_per_s, "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,
             "usd_per_million_tokens": self.usd_per_million, "most_requests_per_s_per_replica": self.most_rate,
             "sequences": self.at.batch, "most_sequences": self.most_batch, "busy": self.at.busy,
@@ -153,10 +155,16 @@ def _splits(fabric: Fabric, job: Job) -> list[Split]:
     shape, stated = job.model, job.parallel
     assert isinstance(shape, Shape)
     if stated.model_fields_set & {"tp", "pp"}:
-        return [Split(stated.tp, stated.pp)]
+        return _both_attentions(Split(stated.tp, stated.pp), shape)
     ranks = [t for t in divisors(shape.heads) if t <= min(fabric.num_gpus, 64) and (t & (t - 1)) == 0]
     stages = [p for p in (1, 2, 4) if shape.layers >= p]
-    return [Split(t, p) for t in ranks for p in stages if t * p <= fabric.num_gpus]
+    splits = [Split(t, p) for t in ranks for p in stages if t * p <= fabric.num_gpus]
+    return [way for split in splits for way in _both_attentions(split, shape)]
+
+
+def _both_attentions(split: Split, shape: Shape) -> list[Split]:
+    """Return a split and, where there are experts to share, the one whose ranks attend to requests of their own."""
+    return [split, replace(split, spread=True)] if shape.moe and split.tp > 1 else [split]
 
 
 def _ways(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
 from syncline.fabric.build import build
 from syncline.fabric.catalog import HostModel, load_catalog
@@ -57,7 +56,7 @@ def wan_price(owned: Owning) -> Price:
     return owned.wan_usd_per_year * years, f"rent of {years:g} years"
 
 
-def _rebuilt(fabric: Fabric, update: dict[str, Any]) -> Price:
+def _rebuilt(fabric: Fabric, update: JsonObject) -> Price:
     """Return the price of the network of a fabric that is built with other settings."""
     spec = fabric.spec
     if spec.network is None:

@@ -14,10 +14,9 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import Gpu
 from syncline.preview.launch import Launch
-from syncline.preview.record import Capture, read_capture
+from syncline.preview.record import STEPS, Capture, read_capture
 from syncline.sim.step.machine import facts_of
 
-STEPS = 3  # a warm-up and two
 QUIET = {
     "CUDA_VISIBLE_DEVICES": "",
     "HF_HUB_OFFLINE": "1",
@@ -31,6 +30,7 @@ QUIET = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "DISABLE_MLFLOW_INTEGRATION": "TRUE",
     "PYTHONUNBUFFERED": "1",
+    "PYTHONFAULTHANDLER": "1",
 }
 CAPABILITY = {
     "Volta": (7, 0),
@@ -49,9 +49,19 @@ class PreviewError(SimulationError):
 
 
 def capture(
-    launch: Launch, rank: int, gpu: Gpu, *, timeout_s: float, memory_bytes: int, keep: Path | None = None
+    launch: Launch,
+    rank: int,
+    gpu: Gpu,
+    *,
+    timeout_s: float,
+    memory_bytes: int,
+    keep: Path | None = None,
+    stages: JsonObject | None = None,
 ) -> Capture:
-    """Return what a rank of a script did, or raise with the script's own last words."""
+    """Return what a rank of a script did, or raise with the script's own last words.
+
+    `stages` holds the shapes that pipeline stages run before it pass on.
+    """
     with tempfile.TemporaryDirectory(prefix="syncline-preview-") as folder:
         out = Path(folder) / f"rank{rank}.json"
         spec = Path(folder) / "spec.json"
@@ -64,6 +74,7 @@ def capture(
                     "env": launch.of_rank(rank),
                     "gpu": _described(gpu),
                     "command": command,
+                    "stages": stages or {},
                 }
             )
         )

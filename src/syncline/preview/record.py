@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
+
+STEPS = 3  # a warm-up and two
 
 
 class CapturedOp(NamedTuple):
@@ -34,7 +36,7 @@ class Kernel(NamedTuple):
     ins: tuple[tuple[tuple[int, ...], str, int], ...]  # shape, dtype, elements in memory
     outs: tuple[tuple[tuple[int, ...], str, int], ...]
     args: list[object]
-    kwargs: JsonObject
+    kwargs: dict[str, Any]
     tf32: bool
     on_host: bool
     mutable: bool
@@ -67,12 +69,15 @@ class Capture:
     boundaries: tuple[int, ...] = ()
     stand_ins: tuple[tuple[str, str, str, int], ...] = ()
     notes: tuple[str, ...] = ()
-    facts: JsonObject = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def steps(self) -> tuple[tuple[int, int], ...]:
         """Return first and last operation of each step."""
-        edges = [*self.boundaries, len(self.ops)] if self.boundaries else [0, len(self.ops)]
+        whole = len(self.boundaries) > STEPS  # the last one ends a step: a message of the next may follow it
+        edges = (
+            self.boundaries if whole else (*self.boundaries, len(self.ops)) if self.boundaries else (0, len(self.ops))
+        )
         found = [(a, b) for a, b in itertools.pairwise(edges) if b > a]
         return tuple(found)
 
@@ -99,7 +104,7 @@ def read_capture(path: Path) -> Capture:
         raise DescriptionError("is not a capture that syncline wrote.", where=str(path)) from None
 
 
-def _capture(data: JsonObject) -> Capture:
+def _capture(data: Mapping[str, Any]) -> Capture:
     return Capture(
         rank=data["facts"]["rank"],
         world=data["facts"]["world"],
@@ -117,7 +122,7 @@ def _capture(data: JsonObject) -> Capture:
     )
 
 
-def _kernel(spec: JsonObject) -> Kernel:
+def _kernel(spec: Mapping[str, Any]) -> Kernel:
     ins, outs = (tuple((tuple(s), t, e) for s, t, e in spec[key]) for key in ("ins", "outs"))
     return Kernel(
         spec["op"],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def given_any(fabric: Fabric, names: list[str]) -> Placement:
     return Placement(fabric, fabric.gpus[:0], "helpers", [fabric.device(str(name)) for name in names])  # type: ignore[arg-type]
 
 
-def _step_out(step: Step | VendorStep) -> dict[str, Any]:
+def _step_out(step: Step | VendorStep) -> dict[str, object]:
     if isinstance(step, VendorStep):
         return {"library": step.library, "collective": step.collective.to_json()}
     codec = step.codec
@@ -83,7 +84,7 @@ def _step_out(step: Step | VendorStep) -> dict[str, Any]:
     return {"schedule": to_json(step.proved.schedule), "codec": price | finite}
 
 
-def _step_in(value: dict[str, Any]) -> Step | VendorStep:
+def _step_in(value: Mapping[str, Any]) -> Step | VendorStep:
     if "library" in value:
         from syncline.schedule import Collective
 

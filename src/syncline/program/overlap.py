@@ -3,10 +3,10 @@
     work = Work(forward_s=0.12, backward_s=(0.08, 0.1, 0.07), elements=(7_000_000, ...), optimizer_s=0.03)
     step_s(work, [Exchanged("int8", wire_bytes, 1e-9, 1e-9)] * 3, 4, Wire(125e6, 1e-4), Machine(2.0, 1e-9, 2e-5))
 
-The nouns are those of `sim/emulate/emulated_step.py`, which plays every rank on any wiring. Here all ranks are alike
-and have equal links, so one of them stands for all: it gets its part of the processors, and its wire carries what it
-sends. That is small enough for a training run to ask before it chooses how to synchronise; a test keeps the two models
-together.
+What is priced are the stages of `program/stages.py` in the order of `program/laying.py`, which are those that run.
+`sim/emulate/emulated_step.py` prices them for every rank on any wiring. Here all ranks are alike and have equal links,
+so one of them stands for all: it gets its part of the processors, and its wire carries what it sends. That is small
+enough for a training run to ask before it chooses how to synchronise.
 
 Threads take at most one processor, and share what there is; bytes that TCP moves take their part of it. Rates are fair
 between threads and messages in the way the flow engine is (`docs/method/flow.md`): all grow alike until something is
@@ -19,12 +19,25 @@ import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
-from syncline.program.pieces import DEPTH, PIECE_BYTES, piece_sizes, shard_sizes
+from syncline.program.laying import COMPUTED, OPTIMIZED, Layer, Ledger, PricedPiece, RingLayer
+from syncline.program.pieces import DEPTH, PIECE_BYTES, piece_cuts, shard_sizes
+from syncline.program.stages import (
+    ADD,
+    DECODE,
+    ENCODE,
+    FIRST,
+    LAST,
+    MIDDLE,
+    SUM,
+    PieceProgram,
+    Stage,
+    exchange_stages,
+    low_rank_stages,
+)
 
-RING_LANES = 2
-"""Collectives that gloo runs at once."""
 NS = 1e-9
 """The unit of work: shares of a processor are nanoseconds a second, as messages are bytes a second."""
 MAX_PARTS = 3
@@ -68,7 +81,8 @@ class Exchanged:
     """How gradients travel: bytes of a shard, and seconds of one processor to encode and to decode one element.
 
     `measured` says what pieces of so many elements cost, where somebody knows better than by element; `message_s` what
-    a message costs, where it is not what one of the ring costs.
+    a message costs, where it is not what one of the ring costs. `levels` are the ranks inside each level, innermost
+    first; what travels inside is float32, and `dense_s` is what copying or adding one element of it costs.
     """
 
     name: str
@@ -78,6 +92,32 @@ class Exchanged:
     piece_bytes: int = PIECE_BYTES
     measured: Mapping[int, Stages] = field(default_factory=dict)
     message_s: float | None = None
+    levels: tuple[int, ...] = ()
+    dense_s: float = 0.0
+
+    def pieces(self, elements: int, num_ranks: int, bucket: int) -> list[PricedPiece]:
+        """Return the pieces of a bucket with their prices."""
+        inside = math.prod(self.levels)
+        shape = (*self.levels, num_ranks // inside)
+        stages = exchange_stages(len(shape))
+        programs = [PieceProgram(low, high, stages, shape, self.wire_bytes)
+                    for low, high in pairwise(piece_cuts(elements, self.piece_bytes))]  # fmt: skip
+        return [PricedPiece(program, bucket, self._prices(program), self.message_s) for program in programs]
+
+    def _prices(self, program: PieceProgram) -> Callable[[int], float]:
+        """Return what each stage of a piece costs the first rank, which has the largest shards."""
+
+        def price(index: int) -> float:
+            stage, bounds = program.stages[index], program.bounds(index, 0)
+            whole, own = bounds[-1][1], bounds[0][1]
+            if stage.level == len(program.shape) - 1:
+                cost = self.stages(whole, program.shape[-1])
+                return {ENCODE: cost.send_s, SUM: cost.reduce_s, DECODE: cost.collect_s}[stage.name]
+            peers = program.num_peers(index)
+            counted = {ENCODE: whole - own, ADD: peers * own, SUM: own, DECODE: whole - own}
+            return self.dense_s * counted[stage.name]
+
+        return price
 
     def stages(self, elements: int, num_ranks: int) -> Stages:
         """Return what a piece costs each rank."""
@@ -110,6 +150,13 @@ class Factored:
     middle_s: float
     decode_s: float
 
+    def pieces(self, elements: int, num_ranks: int, bucket: int) -> list[PricedPiece]:
+        """Return the bucket as one piece; P and Q are about equally large, and their sums cost next to nothing."""
+        factor = max(1, round(self.ratio * elements / 2))
+        program = PieceProgram(0, elements, low_rank_stages(), (num_ranks,), lambda n: 4 * n, (factor, factor))
+        cost = {FIRST: self.encode_s, MIDDLE: self.middle_s, LAST: self.decode_s}
+        return [PricedPiece(program, bucket, lambda k: cost.get(program.stages[k].name, 0.0) * elements, None)]
+
 
 How = Exchanged | Ring | Factored
 
@@ -131,16 +178,32 @@ class Wire:
     latency_s: float
 
 
+def lay_step(ledger: Ledger, work: Work, how: Sequence[How], num_ranks: int) -> None:
+    """Lay one step down in which bucket i travels as how[i] says: forward, backward, exchanges, optimizer."""
+    last = {rank: ledger.work(rank, work.forward_s, [], COMPUTED, -1, -1) for rank in ledger.ranks}
+    exchanges, ring = Layer(ledger, DEPTH), None
+    for bucket, seconds in enumerate(work.backward_s):
+        ready = last = {rank: ledger.work(rank, seconds, [last[rank]], COMPUTED, -1, -1) for rank in ledger.ranks}
+        if num_ranks == 1:
+            continue
+        way, elements = how[bucket], work.elements[bucket]
+        if isinstance(way, Ring):
+            ring = ring or RingLayer(ledger, num_ranks, way.add_s)
+            ring.add(elements, ready.__getitem__)
+            continue
+        for piece in way.pieces(elements, num_ranks, bucket):
+            exchanges.add(piece, ready.__getitem__)
+    ends = exchanges.finish()
+    rings = {rank: [] for rank in ledger.ranks} if ring is None else ring.finish()
+    for rank in ledger.ranks:
+        ledger.work(rank, work.optimizer_s, [last[rank], *ends[rank], *rings[rank]], OPTIMIZED, -1, -1)
+
+
 def step_s(work: Work, how: Sequence[How], num_ranks: int, wire: Wire, machine: Machine) -> float:
     """Return the seconds of one step in which bucket i travels as how[i] says."""
     draft = _Draft(num_ranks, wire, machine)
-    last = draft.work(work.forward_s, [])
-    for bucket, seconds in enumerate(work.backward_s):
-        last = draft.work(seconds, [last])
-        draft.bucket(how[bucket], work.elements[bucket], last)
-    draft.finish()
-    draft.work(work.optimizer_s, [last, *draft.ends()])
-    return draft.run()
+    lay_step(draft, work, how, num_ranks)
+    return _Course(draft).end_s()
 
 
 @dataclass
@@ -154,13 +217,32 @@ class _Draft:
     delay: list[float] = field(default_factory=list)
     on_wire: list[bool] = field(default_factory=list)
     waits: list[list[int]] = field(default_factory=list)
+    ranks: Sequence[int] = (0,)
+    most_rounds: int = MAX_ROUNDS
 
-    def __post_init__(self) -> None:
-        self._front: list[int] = []
-        self._back: list[int] = []
-        self._lanes: list[list[int]] = [[] for _ in range(RING_LANES)]
-        self._num_rings = 0
-        self._collects: list[Callable[[], None]] = []
+    def stand_in(self, rank: int) -> int:
+        """Return who plays a rank: the one."""
+        return 0
+
+    def parts(self, messages: list[tuple[int, int]]) -> list[tuple[int, float, float]]:
+        """Return the messages of one stage as a few: more ranks send more, smaller ones at the same time."""
+        count = min(len(messages), MAX_PARTS)
+        size = sum(size for _, size in messages)
+        return [(part + 1, size / count, len(messages) / count) for part in range(count)]
+
+    def work(self, rank: int, seconds: float, after: list[int], stage: Stage | None, piece: int, peer: int) -> int:
+        """Append work of one thread."""
+        return self._add(max(seconds, 0.0) / NS, 0.0, False, after)
+
+    def send(
+        self, rank: int, peer: int, size_bytes: float, after: list[int], post_s: float | None, count: float, hops: float
+    ) -> int:
+        """Append messages: the processor's time to post them, then their bytes."""
+        posted = self.work(rank, count * (self.machine.message_s if post_s is None else post_s), after, None, -1, -1)
+        return self._add(max(size_bytes, 0.0), self.wire.latency_s * hops, True, [posted])
+
+    def arrived(self, rank: int, name: str, piece: int, posted: int, size_bytes: float, tasks: list[int]) -> None:
+        """Note nothing: only the end is asked for."""
 
     def _add(self, size: float, delay: float, on_wire: bool, after: list[int]) -> int:
         self.size.append(size)
@@ -168,99 +250,6 @@ class _Draft:
         self.on_wire.append(on_wire)
         self.waits.append(after)
         return len(self.size) - 1
-
-    def work(self, seconds: float, after: list[int]) -> int:
-        """Append work of one thread."""
-        return self._add(max(seconds, 0.0) / NS, 0.0, False, after)
-
-    def send(self, size_bytes: float, after: list[int], posting_s: float) -> int:
-        """Append messages: the processor's time to post them, then their bytes."""
-        posted = self.work(posting_s, after)
-        return self._add(max(size_bytes, 0.0), self.wire.latency_s, True, [posted])
-
-    def bucket(self, how: How, elements: int, ready: int) -> None:
-        """Append how one bucket travels from the moment its gradients are there."""
-        if self.num_ranks == 1:
-            return
-        if isinstance(how, Ring):
-            self._ring(how, elements, ready)
-        elif isinstance(how, Factored):
-            self._factored(how, elements, ready)
-        else:
-            for size in piece_sizes(elements, how.piece_bytes):
-                self._piece(how, size, ready)
-
-    def finish(self) -> None:
-        """Await what is still outstanding."""
-        while self._collects:
-            self._collects.pop(0)()
-
-    def ends(self) -> list[int]:
-        """Return the tasks after which every bucket is averaged."""
-        return [*self._back, *(task for lane in self._lanes for task in lane)]
-
-    def _piece(self, how: Exchanged, elements: int, ready: int) -> None:
-        cost = how.stages(elements, self.num_ranks)
-        sent = how.wire_bytes(shard_sizes(elements, self.num_ranks)[0]) * (self.num_ranks - 1)
-        message_s = self.machine.message_s if how.message_s is None else how.message_s
-        arrived = self._scatter(cost.send_s, sent, ready, message_s)
-        summed = self.work(cost.reduce_s, [*self._back, *arrived])
-        self._back = [summed]
-        sums = self._spread(sent, summed, message_s)
-        self._later(lambda: self._take(cost.collect_s, sums))
-
-    def _factored(self, how: Factored, elements: int, ready: int) -> None:
-        # P and Q are about equally large; a sum costs little beside the products with the gradient.
-        size = how.ratio * 4 * elements / 2 * (self.num_ranks - 1) / self.num_ranks
-        message_s = self.machine.message_s
-        arrived = self._scatter(how.encode_s * elements, size, ready, message_s)
-        summed = self.work(0.0, [*self._back, *arrived])
-        self._back = [summed]
-        first = self._spread(size, summed, message_s)
-
-        def later() -> None:
-            self._take(how.middle_s * elements, first)
-            arrived = self._spread(size, self._back[0], message_s)
-            self._take(0.0, arrived)
-            self._take(how.decode_s * elements, self._spread(size, self._back[0], message_s))
-
-        self._later(later)
-
-    def _scatter(self, seconds: float, size_bytes: float, ready: int, message_s: float) -> list[int]:
-        """Append the front thread: encode for every peer, then post."""
-        coded = self.work(seconds, [*self._front, ready])
-        self._front = [coded]
-        return [*self._spread(size_bytes, coded, message_s), coded]
-
-    def _spread(self, size_bytes: float, after: int, message_s: float) -> list[int]:
-        parts = min(self.num_ranks - 1, MAX_PARTS)
-        posting_s = message_s * (self.num_ranks - 1) / parts
-        return [self.send(size_bytes / parts, [after], posting_s) for _ in range(parts)]
-
-    def _take(self, seconds: float, arrived: list[int]) -> None:
-        self._back = [self.work(seconds, [*self._back, *arrived])]
-
-    def _later(self, collect: Callable[[], None]) -> None:
-        self._collects.append(collect)
-        if len(self._collects) > DEPTH:
-            self._collects.pop(0)()
-
-    def _ring(self, how: Ring, elements: int, ready: int) -> None:
-        lane = self._num_rings % RING_LANES
-        self._num_rings += 1
-        now = [*self._lanes[lane], ready]
-        each = 2 * (self.num_ranks - 1)
-        rounds = min(each, MAX_ROUNDS)
-        chunk = elements / self.num_ranks * each / rounds
-        for number in range(rounds):
-            flow = self.send(4 * chunk, now, self.machine.message_s * each / rounds)
-            self.delay[flow] *= each / rounds
-            now = [self.work(how.add_s * chunk if number < rounds / 2 else 0.0, [flow])]
-        self._lanes[lane] = now
-
-    def run(self) -> float:
-        """Return when the last task ends."""
-        return _Course(self).end_s()
 
 
 class _Course:

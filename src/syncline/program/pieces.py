@@ -1,7 +1,7 @@
 """How a synchronised bucket is cut and carried: the one place for the size of pieces, how many are under way, threads.
 
 A bucket is cut into pieces of about `PIECE_BYTES`, a piece into one shard for each rank. What runs (`runtime.sync`) and
-what prices it (`program.overlap`, `sim.emulate`) ask here.
+what prices it (`program.stages`) ask here.
 """
 
 from __future__ import annotations
@@ -41,6 +41,12 @@ def shard_bounds(num_elements: int, num_shards: int) -> list[tuple[int, int]]:
     step = -(-step // SHARD_ALIGNMENT) * SHARD_ALIGNMENT
     cuts = [min(k * step, num_elements) for k in range(num_shards + 1)]
     return list(pairwise(cuts))
+
+
+def equal_bounds(num_elements: int, num_shards: int) -> list[tuple[int, int]]:
+    """Return the shards of a framework that has made them equal itself."""
+    size = num_elements // num_shards
+    return [(k * size, (k + 1) * size) for k in range(num_shards)]
 
 
 def shard_sizes(num_elements: int, num_shards: int) -> list[int]:

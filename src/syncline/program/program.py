@@ -140,8 +140,11 @@ class Program:
             "ranks": self.num_ranks,
             "placement": self.placement.name,
             "steps": [
-                {"name": s.name, "collective": s.collective.to_json()}
-                | ({"codec": s.codec.name} if isinstance(s, Step) else {"library": s.library})
+                {
+                    "name": s.name,
+                    "collective": s.collective.to_json(),
+                    **({"codec": s.codec.name} if isinstance(s, Step) else {"library": s.library}),
+                }
                 for s in self.steps
             ],
         }

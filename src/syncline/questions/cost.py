@@ -21,9 +21,8 @@ class CostAnswer(Answer):
     statement: Statement = field(repr=False)
 
     def to_json(self) -> JsonObject:
-        data = self.statement.to_json()
-        data["owned"] = data["owned"] | {"usd_per_gpu_hour_interval": self.interval}
-        return data
+        owned = self.statement.owned.to_json() | {"usd_per_gpu_hour_interval": self.interval}
+        return self.statement.to_json() | {"owned": owned}
 
     @property
     def interval(self) -> JsonObject:

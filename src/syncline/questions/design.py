@@ -6,19 +6,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from syncline.describe.plain import JsonObject
 from syncline.design.choice import space
+from syncline.design.growth import Growth, growths
 from syncline.design.reasons import flips, millions, why_lost
 from syncline.design.search import Designer, DesignPoint, Found, Limits
+from syncline.design.storage import StorageDesign, storage_design
 from syncline.errors import CostError, PlanError, UsageError
 from syncline.fabric.catalog import load_catalog
+from syncline.place.allocation import from_list
 from syncline.plan.answer import make_plan
 from syncline.plan.cost import load_assumptions
 from syncline.questions.answer import Answer
 from syncline.questions.step import JobSource, job_of
+from syncline.share.pattern import training_pattern
+from syncline.share.together import Burst, Party, Slots
+from syncline.sim.flow.expand import Share
+from syncline.sim.step.constants import default_constants
+from syncline.sim.step.executed.footprint import Rails
+from syncline.sim.step.machine import machine_from_spec
 from syncline.workload.job import Job
 
 SHOWN = 12
+BUDGET_COUNTS = 5
+"""Numbers of hosts that are looked at where a budget is given alone."""
 DEFAULT_HOST = "dgx-h100"
 
 
@@ -30,6 +43,10 @@ class DesignAnswer(Answer):
     front: tuple[DesignPoint, ...] = field(repr=False)
     found: Found = field(repr=False)
     limits: Limits = field(repr=False)
+    growth: tuple[Growth, ...] | None = field(default=None, repr=False)
+    """Fabrics that can grow to the later size, cheapest first; None: not asked."""
+    cannot_grow: Mapping[str, str] = field(default_factory=dict, repr=False)
+    storage: StorageDesign | None = field(default=None, repr=False)
 
     @property
     def best(self) -> DesignPoint:
@@ -50,6 +67,8 @@ class DesignAnswer(Answer):
             "runner_up": why_lost(self.best, self.front[1]) if len(self.front) > 1 else None,
             "millions": [dict(vars(one)) for one in millions(self.front)],
             "flips": [dict(vars(one)) for one in flips(self.front)],
+            "growth": None if self.growth is None else [one.to_json() for one in self.growth[:SHOWN]],
+            "storage": None if self.storage is None else self.storage.to_json(),
             "cluster": self.cluster(),
         }  # fmt: skip
 
@@ -70,12 +89,15 @@ def design(
     assume: Mapping[str, object] | None = None,
     state: str | Path | None = None,
     checked: int = 2,
+    later: int | None = None,
+    storage: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> DesignAnswer:
     """Search fabrics for one or several jobs and return those that nothing else beats.
 
     Give a number of GPUs, or a budget from which it follows. `survive` is the least share of the training that must
-    remain after the worst failure of one switch. `checked` points of the front are executed at flow level.
+    remain after the worst failure of one switch. `checked` points of the front are executed at flow level. `later` is a
+    number of GPUs to which the fabric shall grow without recabling; `storage` sizes storage and a front end beside it.
     """
     many = [jobs] if isinstance(jobs, (str, Path, Mapping, Job)) else list(jobs)
     described = tuple(zip((job_of(job) for job in many), _weights(weights, len(many)), strict=True))
@@ -93,7 +115,53 @@ def design(
             hint="Raise the limit, or ask for other GPUs, hosts or links.",
         )  # fmt: skip
     executed = tuple(_executed(point, described) if n < checked else point for n, point in enumerate(front))
-    return DesignAnswer(described, executed, found, limits)
+    growth, cannot = (None, {}) if later is None else _growth(front, later)
+    beside = _stored(front[0], described) if storage else None
+    return DesignAnswer(described, executed, found, limits, growth, cannot, beside)
+
+
+def _growth(front: Sequence[DesignPoint], later: int) -> tuple[tuple[Growth, ...], Mapping[str, str]]:
+    """Return how fabrics with the best one's hosts, cards and link grow, in two steps."""
+    best = front[0].choice
+    per_host = front[0].num_gpus // best.num_hosts
+    if later % per_host or later <= front[0].num_gpus:
+        raise UsageError(
+            f"--later {later:,} is not more whole hosts than {front[0].num_gpus:,} GPUs.",
+            hint=f"Try {8 * front[0].num_gpus}.",
+        )
+    alike = [
+        choice
+        for choice in space((best.host,), (front[0].num_gpus,), (best.link,))
+        if (choice.nic, choice.nics) == (best.nic, best.nics)
+    ]
+    found, cannot = growths(alike, later // per_host)
+    return tuple(found), cannot
+
+
+def _stored(point: DesignPoint, jobs: Sequence[tuple[Job, float]]) -> StorageDesign:
+    """Return storage beside a design, and what a checkpoint over the training network costs the first job."""
+    sized = storage_design(point, jobs)
+    slower = [_beside_storage(point, jobs[0][0], sized, priority) for priority in (0, 1)]
+    return replace(sized, converged=slower[0], converged_behind=slower[1])
+
+
+def _beside_storage(point: DesignPoint, job: Job, sized: StorageDesign, priority: int) -> float:
+    """Return how much longer a step is beside a checkpoint on the same links, to further hosts of the fabric."""
+    hosts = point.choice.num_hosts
+    fabric = point.choice.build(hosts + sized.servers)
+    whole = job.model_copy(update={"gpus": None})
+    k = default_constants()
+    rails = Rails.of(fabric, k.fitted.e_net, k.fitted.e_nvl)
+    plan = make_plan(point.choice.build(), whole, with_actions=False, execute=False).best
+    domain = machine_from_spec(fabric.spec, point.num_gpus).domain
+    pattern = training_pattern(fabric, rails, from_list(fabric, f"0-{hosts - 1}"), plan.decision.job(whole, domain), k)
+    source = np.array([fabric.gpu(host) for host in range(hosts)], np.int64)
+    target = np.array([fabric.gpu(hosts + host % sized.servers) for host in range(hosts)], np.int64)
+    carried = rails.carried(source, target, np.full(hosts, 1 / hosts))
+    burst = Burst("checkpoint", carried, sized.need.write_Bps, 0.0, 0.0, 0.0, Share(priority=priority))
+    alone = Party(rails, (pattern,), (Share(),)).alone(0)
+    beside = Party(rails, (pattern,), (Share(),), bursts=(burst,)).run((Slots(),), (alone,), steps=4)
+    return beside.step_s[0] / alone - 1
 
 
 def _executed(point: DesignPoint, jobs: Sequence[tuple[Job, float]]) -> DesignPoint:
@@ -124,8 +192,9 @@ def _counts(hosts: Sequence[str], gpus: int | None, budget: float | None) -> lis
     if budget is None:
         raise UsageError("a design needs a number of GPUs or a budget.", hint="Give --gpus 1024, or --budget 40M.")
     price = min((model.price_usd or 0.0) for model in models) or 1.0
-    most = int(budget / price) * per_host
-    counts = [2**n for n in range(3, 18) if 2 * per_host <= 2**n <= most]
+    most = int(budget / price)
+    # Numbers that divide well: 2, 3, 5 or 7 times a power of two. The network takes its part, so not the most alone.
+    counts = sorted({odd * 2**n for odd in (1, 3, 5, 7) for n in range(16) if 2 <= odd * 2**n <= most})
     if not counts:
         raise CostError(f"a budget of ${budget:,.0f} buys no two hosts of {hosts[0]}.", hint="Raise --budget.")
-    return counts[-2:]
+    return [per_host * count for count in counts[-BUDGET_COUNTS:]]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
     from syncline.sim.packet import LinkChange, Marks, PacketNetwork, PacketOptions, Progress
@@ -79,7 +81,7 @@ class PacketQuestion:
 
         return None if self.background is None else read_background(self.background)
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> JsonObject:
         """Return what was given, by name."""
         return {name: value for name, value in vars(self).items() if value is not None and value != []}
 
@@ -150,15 +152,27 @@ def _cables(network: PacketNetwork, place: str) -> list[int]:
     from syncline.sim.packet.events import cables
 
     where = _where(place)
-    return cables(network, where.get("link"), where.get("device"), where.get("which"))
+    return cables(network, where.link, where.device, where.which)
 
 
-def _where(place: str) -> dict[str, Any]:
+class Place(NamedTuple):
+    """Where packets are lost or fail: a link, one of several cables, or a device."""
+
+    link: str | None = None
+    device: str | None = None
+    which: int | None = None
+
+    def as_keys(self) -> dict[str, str | int]:
+        """Return what is said, as a scenario's keys."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+
+def _where(place: str) -> Place:
     """Read "leaf-00<->spine-01", one of several cables ("leaf-00<->spine-01#2") or a device as a scenario's keys."""
     name, _, which = place.strip().partition("#")
     if "->" not in name:
-        return {"device": place.strip()}
-    return {"link": name, "which": int(which)} if which.isdecimal() else {"link": place.strip()}
+        return Place(device=place.strip())
+    return Place(link=name, which=int(which)) if which.isdecimal() else Place(link=place.strip())
 
 
 def _events(text: str, reroute_s: float) -> list[Any]:
@@ -171,7 +185,7 @@ def _events(text: str, reroute_s: float) -> list[Any]:
     begin, dots, end = times.partition("..")
     if not at or not place.strip() or (dots and units.time(end) <= units.time(begin)):
         raise UsageError(f'--fail "{text}" cannot be read.', hint="Write 'leaf-00 <-> spine-01@2ms..5ms' or NIC@2ms.")
-    where = _where(place)
+    where = _where(place).as_keys()
     events = [Event.model_validate({"at": units.time(begin), "rate": 0.0, "reroute": reroute_s, **where})]
     if dots:
         events.append(Event.model_validate({"at": units.time(end), "rate": "full", **where}))

@@ -15,8 +15,8 @@ from syncline.place.allocation import Allocation, from_list, read_allocation
 from syncline.place.files import RankMap, RankSeat, read_rank_map, write_files
 from syncline.place.judge import Judge
 from syncline.place.remap import SLACK, Remap, remap
-from syncline.place.search import Found, search
-from syncline.place.seats import Order
+from syncline.place.search import ALIKE, Found, search
+from syncline.place.seats import Order, rail_aligned
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.step import JobSource, job_of
 from syncline.sim.step.executed.execute import IGNORES, Executed
@@ -35,6 +35,8 @@ class PlaceAnswer(Answer):
     remapped: Remap | None = None
     kept: Order | None = None
     """The order that ran before a host was replaced, with the new host on the old one's seat."""
+    given: Judge | None = field(default=None, repr=False)
+    """The judge of the scheduler's own order of GPUs, where another order inside hosts is better."""
 
     @property
     def executed(self) -> Executed:
@@ -47,12 +49,14 @@ class PlaceAnswer(Answer):
     @property
     def scheduler_s(self) -> float:
         """The step in the order the scheduler listed the hosts."""
-        return self.judge.time_s(self.judge.seats.scheduler_order())
+        judge = self.given or self.judge
+        return judge.time_s(judge.seats.scheduler_order())
 
     @property
     def packed_s(self) -> float:
         """The step with hosts in the order of the fabric, rack after rack."""
-        return self.judge.time_s(self.judge.seats.packed_order())
+        judge = self.given or self.judge
+        return judge.time_s(judge.seats.packed_order())
 
     @property
     def gain(self) -> float:
@@ -74,7 +78,7 @@ class PlaceAnswer(Answer):
 
     def to_json(self) -> JsonObject:
         judge = self.judge
-        seats, ranks = judge.seats, self.rank_map
+        seats, ranks, scheduled = judge.seats, self.rank_map, self.given or judge
         idle = [name for name in seats.allocation.names if name not in ranks.hosts]
         return {
             "cluster": self.fabric.name, "job": judge.result.job.name, "gpus": seats.num_ranks,
@@ -83,7 +87,7 @@ class PlaceAnswer(Answer):
             "step_time_s": self.step_time_s, "scheduler_s": self.scheduler_s, "packed_s": self.packed_s,
             "gain": self.gain, "gain_over_packed": 1 - self.step_time_s / self.packed_s,
             "proved": self.proved, "executed_orders": judge.num_executed, "level": "flow",
-            "collectives": _compared(judge.executed(seats.scheduler_order()), self.executed),
+            "collectives": _compared(scheduled.executed(scheduled.seats.scheduler_order()), self.executed),
             "remap": _remapped(self.remapped), "idle_hosts": idle, **ranks.to_json(), "ignores": list(IGNORES),
         }  # fmt: skip
 
@@ -152,6 +156,12 @@ def place(
         with blamed_on(job if isinstance(job, (str, Path)) else described.name):
             judge = Judge(fabric, given, described, routing)  # type: ignore[arg-type]
             found: Found = search(judge, seed)
+            aligned = rail_aligned(judge.seats)
+            if aligned is not None:  # hosts that gave other GPUs than most: theirs in the order of rails
+                other = judge.seated(aligned)
+                better = search(other, seed)
+                if better.step_time_s < found.step_time_s * (1 - ALIKE):
+                    return PlaceAnswer(fabric, other, better.order, better.proved, given=judge)
         return PlaceAnswer(fabric, judge, found.order, found.proved)
     old, equals, new = replace.partition("=")
     if not equals or not old or not new:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -156,13 +156,14 @@ def preview(
         )
     bounds = {"timeout_s": units.time(timeout), "memory_bytes": int(units.size(memory))}
 
-    def run(rank: int, of: Launch = launch) -> Capture:
+    def run(rank: int, of: Launch, stages: JsonObject, keep: Path | None = None) -> Capture:
         tell(f"running rank {rank} of {of.world:,}")
-        return capture(of, rank, machine.gpu, keep=keep, **bounds)  # type: ignore[arg-type]
+        return capture(of, rank, machine.gpu, keep=keep, stages=stages, **bounds)  # type: ignore[arg-type]
 
-    captures = _kept(captured, launch) if captured is not None else _stages(run, launch)
+    captures = _kept(captured, launch) if captured is not None else _stages(run, launch, keep)
     others = _others(launch, captures, check)
-    found = [text for rank in others for text in differences(captures, run(rank))]
+    known = _outputs(captures)
+    found = [text for rank in others for text in differences(captures, run(rank, launch, known))]
     pricer = Pricer(machine)
     setting = Setting(captures, fabric, pricer, routing)
     executed = execute(step_graph(captures, pricer), fabric, machine, routing=routing)
@@ -190,14 +191,19 @@ def preview(
     )
 
 
-def _stages(run: Callable[[int], Capture], launch: Launch) -> tuple[Capture, ...]:
+def _outputs(captures: Iterable[Capture]) -> JsonObject:
+    """Return what pipeline stages pass on, by their number."""
+    return {number: rows for each in captures for number, rows in each.facts.get("stages", {}).items()}
+
+
+def _stages(run: Callable[..., Capture], launch: Launch, keep: Path | None = None) -> tuple[Capture, ...]:
     """Run rank 0 and, one after the other, the ranks that it and they pass activations to."""
-    found = {0: run(0)}
+    found = {0: run(0, launch, {}, keep)}
     while len(found) < MOST_STAGES:
         wanted = sorted({p for c in found.values() for p in c.peers} - set(found))
         if not wanted:
             break
-        found[wanted[0]] = run(wanted[0])
+        found[wanted[0]] = run(wanted[0], launch, _outputs(found.values()), keep)
     return tuple(found[rank] for rank in sorted(found))
 
 
@@ -227,7 +233,7 @@ def _world(
             f'world= takes a number of ranks up to {fabric.num_gpus:,}, got "{size}".', hint="For example world=64."
         )
     other = launch.resized(int(size))
-    captures = _stages(lambda rank: run(rank, other), other)
+    captures = _stages(run, other)
     ran = execute(step_graph(captures, pricer), fabric, pricer.machine, routing=routing)
     return Alternative(change, ran.step_time_s, exposed_s(ran))
 

@@ -92,11 +92,12 @@ class PacketScenarioReport(Answer):
                     "name": job.name, "tenant": job.tenant, "ranks": job.num_ranks, "class": job.traffic_class,
                     "start_s": job.start_s, "end_s": job.end_s, "took_s": job.took_s, "alone_s": job.alone_s,
                     "slowdown": job.slowdown, "flow_s": job.flow_s, "completion": job.completion.to_json(),
-                } | dict(job.tally)
+                    **job.tally,
+                }
                 for job in report.jobs
             ],
             "others": [
-                {"name": other.name, "completion": other.completion.to_json()} | dict(other.tally)
+                {"name": other.name, "completion": other.completion.to_json(), **other.tally}
                 for other in report.others
             ],
             "counters": figures["counters"], "busiest_link": figures["busiest_link"],

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from syncline.describe.mistakes import blamed_on
 from syncline.describe.plain import JsonObject
+from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.step import job_of
-from syncline.share.epochs import Epoch, epochs
+from syncline.share.epochs import Epoch, Room, epochs
 from syncline.share.hosts import assign
 from syncline.share.jobs_file import SharedCluster, load_jobs
+from syncline.share.packets import EpochPackets, play_epoch
+from syncline.share.transition import Transition, to_rows, transition
+from syncline.sim.packet import PacketOptions
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.executed.execute import IGNORES as STEP_IGNORES
 
-IGNORES = (*(each for each in STEP_IGNORES if each != "other jobs"), "what happens while jobs arrive and leave")
+IGNORES = tuple(each for each in STEP_IGNORES if each != "other jobs")
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +33,18 @@ class ShareAnswer(Answer):
     fabric: Fabric = field(repr=False)
     shared: SharedCluster = field(repr=False)
     epochs: tuple[Epoch, ...]
+    transitions: tuple[Transition, ...] = ()
+    """What arrivals and departures cost the jobs that stay."""
+    packets: tuple[EpochPackets, ...] = ()
+    """Every epoch packet by packet, where that was asked for."""
 
     def to_json(self) -> JsonObject:
+        shown = [_epoch(each) for each in self.epochs]
+        for row, played in zip(shown, self.packets, strict=False):
+            row["packets"] = _packets(played)
         return {
-            "cluster": self.fabric.name, "level": "flow", "epochs": [_epoch(each) for each in self.epochs],
+            "cluster": self.fabric.name, "level": "packet" if self.packets else "flow", "epochs": shown,
+            "transitions": to_rows(self.transitions),
             "tenants": [{"name": name, "guarantee": part} for name, part in self.shared.tenants.items()],
             "ignores": list(IGNORES),
         }  # fmt: skip
@@ -64,8 +77,25 @@ def _epoch(epoch: Epoch) -> JsonObject:
     }  # fmt: skip
 
 
-def share(cluster: Cluster | None, jobs: str | Path | Mapping[str, Any]) -> ShareAnswer:
+def _packets(played: EpochPackets) -> JsonObject:
+    return {
+        "transport": played.transport, "scale": played.scale, "marks": played.marks, "drops": played.drops,
+        "pauses": played.pauses,
+        "jobs": [
+            {"name": job.name, "alone_s": job.alone_s, "in_phase_slowdown": job.in_phase_slowdown,
+             "slowdown": job.slowdown}
+            for job in played.jobs
+        ],
+    }  # fmt: skip
+
+
+def share(
+    cluster: Cluster | None, jobs: str | Path | Mapping[str, Any], *, level: str = "flow", transport: str = "dcqcn",
+    routing: str = "ecmp", seed: int = 0,
+) -> ShareAnswer:  # fmt: skip
     """Say what each of several jobs loses on one cluster, who gets which hosts, and when bursts should come.
+
+    At level "packet" every epoch is played again with every packet of the measured steps, by `transport`.
 
     >>> step = {"compute": "60ms", "exchange": "125MB"}
     >>> jobs = [{"name": "a", "step": step, "hosts": "0,2"}, {"name": "b", "step": step, "hosts": "1,3"}]
@@ -85,12 +115,28 @@ def share(cluster: Cluster | None, jobs: str | Path | Mapping[str, Any]) -> Shar
 
     with blamed_on(where):
         given = dict(zip((job.name for job in shared.jobs), assign(fabric, shared.jobs), strict=True))
-        return ShareAnswer(fabric, shared, tuple(epochs(shared, fabric, given, read, default_constants())))
+        found, room = epochs(shared, fabric, given, read, default_constants())
+        played: tuple[EpochPackets, ...] = ()
+        if level == "packet":
+            options = PacketOptions(transport, routing, seed)  # type: ignore[arg-type]
+            played = tuple(play_epoch(shared, fabric, given, each, options) for each in found if not each.stalled)
+        elif level != "flow":
+            raise UsageError(f'no level is called "{level}" here.', hint="One of: flow, packet.")
+        return ShareAnswer(fabric, shared, tuple(found), _transitions(found, room), played)
+
+
+def _transitions(found: Sequence[Epoch], room: Room) -> tuple[Transition, ...]:
+    """Return the changes between epochs in which jobs arrive or leave and others stay."""
+    changes = []
+    for old, new in pairwise(found):
+        was, now = ({job.name for job in each.jobs} for each in (old, new))
+        if was != now and was & now and old.end_s == new.begin_s and not old.stalled and not new.stalled:
+            names = [job.name for job in room.shared.jobs if job.name in was | now]
+            changes.append(transition(room.party(names, new.begin_s), names, old, new))
+    return tuple(changes)
 
 
 def _fabric(cluster: Cluster | None, shared: SharedCluster, where: str) -> Fabric:
-    from syncline.errors import UsageError
-
     if cluster is not None:
         return built(cluster)
     if shared.cluster is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +92,7 @@ class Simulation(Answer):
                 "collective": self.collective}  # fmt: skip
 
 
-def _ordered(answer: Simulation) -> dict[str, Any]:
+def _ordered(answer: Simulation) -> JsonObject:
     """Return level and options in the order in which `--json` prints them."""
     how = dict(answer.how)
     first = {name: how.pop(name) for name in ("placement",) if name in how}
@@ -189,10 +189,10 @@ def _kind(collective: str) -> Kind:
     return NAMES[collective]
 
 
-def _spread(contest: Contest, best: Estimate, network: FlowNetwork, seeds: int) -> dict[str, Any]:
+def _spread(contest: Contest, best: Estimate, network: FlowNetwork, seeds: int) -> JsonObject:
     program = contest.at(best).program
     found = over_seeds(program, network, best.size_bytes, range(seeds))
-    return {"size_bytes": best.size_bytes, "algorithm": best.algorithm} | found.to_json()
+    return {"size_bytes": best.size_bytes, "algorithm": best.algorithm, **found.to_json()}
 
 
 def _packets(
@@ -209,6 +209,7 @@ def _packets(
     from syncline.sim.flow.wired import wire
     from syncline.sim.packet import packet_network
     from syncline.sim.packet.levels import flow_options, shown_options
+    from syncline.sim.packet.outcome import IGNORES
 
     transport, routing, seed, cross_rail = how
     network = packet_network(fabric)
@@ -226,7 +227,7 @@ def _packets(
     )  # fmt: skip
     return Simulation(
         collective, fabric, placed.num_ranks, "packet",
-        rows=tuple(rows), ignores=tuple(rows[-1]["packet"]["ignores"]),
+        rows=tuple(rows), ignores=IGNORES,
         how={"placement": placed.name, "routing": routing, "seed": seed, "transport": options.transport,
              "asked": asked.shown()},
         contest=contest, largest=flows[-1], packets=outcome,
@@ -256,9 +257,14 @@ def _nccl(
         fitted = measured.collective(kind.value, system.num_hosts)
     prediction = predict(system, kind.value, sizes, calibration=fitted)
     rows = tuple(
-        row
-        | {"wire_Bps": wire.rate_Bps, "limiting_link": wire.link, "utilisation": wire.utilisation}
-        | {"method": "nccl", "exact": False}
+        {
+            **asdict(row),
+            "wire_Bps": wire.rate_Bps,
+            "limiting_link": wire.link,
+            "utilisation": wire.utilisation,
+            "method": "nccl",
+            "exact": False,
+        }
         for row, wire in zip(prediction.rows(), wires(prediction, fabric), strict=True)
     )
     return Simulation(

@@ -20,6 +20,7 @@ from syncline.sim.step import step as price
 from syncline.sim.step.executed.execute import Executed, execute
 from syncline.sim.step.executed.execute_trace import IGNORES as EXECUTED_IGNORES
 from syncline.sim.step.executed.execute_trace import ExecutedTrace, execute_trace
+from syncline.sim.step.executed.gap import causes
 from syncline.sim.step.replay import OWN_WORK, replay, unpriced
 from syncline.sim.uncertainty import Spread
 from syncline.timeline import Timeline
@@ -30,6 +31,7 @@ from syncline.workload.trace import is_trace, read_trace
 if TYPE_CHECKING:
     from syncline.workload.graph import Workload
 
+LEVELS = ("analytic", "flow", "packet")
 JobSource = str | Path | Mapping[str, object] | Job
 """A job file, the name of a job that ships, a description as a mapping, or a Job."""
 
@@ -72,15 +74,22 @@ class StepPrediction(Answer):
         return step_timeline(self.result)
 
     def to_json(self) -> JsonObject:
-        data = {"cluster": self.fabric.name, "level": "flow" if self.executed else "analytic", **self.result.to_json()}
+        level = self.executed.level if self.executed else "analytic"
+        data = {"cluster": self.fabric.name, "level": level, **self.result.to_json()}
         data["profile"] = self._profile()
         data["interval"] = self.spread.of(self.step_time_s)
         if self.executed is None:
             return data
         faster = self.result.step_time_s / self.executed.step_time_s
-        scaled = {name: data[name] * faster for name in ("tokens_per_s", "tokens_per_s_per_gpu", "mfu")}
+        rate = self.result.tokens_per_s * faster
+        scaled = {
+            "tokens_per_s": rate,
+            "tokens_per_s_per_gpu": rate / self.result.num_gpus,
+            "mfu": self.result.mfu * faster,
+        }
         times = {"analytic_step_time_s": self.result.step_time_s, "step_time_s": self.executed.step_time_s}
-        return data | scaled | times | {"executed": self.executed.to_json()}
+        executed = self.executed.to_json() | {"differs": list(causes(self.result, self.executed))}
+        return data | scaled | times | {"executed": executed}
 
     def _profile(self) -> JsonObject | None:
         """Return what a profile did to the prediction."""
@@ -131,10 +140,12 @@ class TracePrediction(Answer):
             "cluster": self.cluster, "trace": self.source, "operations": len(self.workload),
             "ranks": self.workload.num_ranks, "comm_bytes": self.workload.total_bytes(),
             "recorded_s": self.recorded.makespan_s, "step_time_s": self.timeline.makespan_s,
+            "bound_s": self.executed.floor_s if self.executed else 0.0,
             "recorded_exposed_comm_s": float(self.recorded.exposed_s(compute=OWN_WORK).max()),
             "exposed_comm_s": float(self.timeline.exposed_s(compute=OWN_WORK).max()),
             "kept_as_recorded": int(unpriced(self.workload).sum()),
-            "level": "flow" if self.executed else "analytic",
+            "level": self.executed.level if self.executed else "analytic",
+            "packets": dict(self.executed.packets) if self.executed and self.executed.packets else None,
             "collectives": list(self.executed.collectives) if self.executed else [],
             "ignores": list(EXECUTED_IGNORES if self.executed else self.timeline.source.ignores),
         }  # fmt: skip
@@ -142,12 +153,13 @@ class TracePrediction(Answer):
 
 def step(
     cluster: Cluster, job: JobSource, *, level: str | None = None, routing: str = "spray",
-    profile: str | Path | None = None,
+    profile: str | Path | None = None, max_packets: int | None = None,
 ) -> StepPrediction | DecodePrediction | TracePrediction:  # fmt: skip
     """Predict one training step of a job on a cluster, one token of a decode job, or a traced step.
 
-    `level` is "analytic" (closed forms, a job's default) or "flow" (executed on the fabric, a trace's default);
-    `profile` is a file of what was measured on this system (`calibrate_step`).
+    `level` is "analytic" (closed forms, a job's default), "flow" (executed on the fabric, a trace's default) or
+    "packet" (executed packet by packet, up to `max_packets`); `profile` is a file of what was measured on this system
+    (`calibrate_step`).
 
     >>> answer = step("h100-64-rail", "llama3-70b")
     >>> answer.step_time_s > 0, answer.fits
@@ -160,8 +172,8 @@ def step(
         workload = read_trace(Path(job))
         name = cluster if isinstance(cluster, str) else built(cluster).name
         on, ran = built(cluster), None
-        if _level(level or "flow") == "flow":
-            ran = execute_trace(workload, on, routing=routing)  # type: ignore[arg-type]
+        if (level := _level(level or "flow")) != "analytic":
+            ran = execute_trace(workload, on, routing=routing, level=level, max_packets=max_packets)  # type: ignore[arg-type]
         times = (ran.start_s, ran.end_s) if ran else None
         return TracePrediction(
             str(name), str(job), workload, replay(workload), replay(workload, on, times=times), ran
@@ -183,18 +195,15 @@ def step(
             measured.check(found.machine.gpu.name)
         if level == "analytic":
             return StepPrediction(fabric, found, profile=measured)
-        executed = execute(fabric, found, constants, routing=routing)  # type: ignore[arg-type]
+        executed = execute(
+            fabric, found, constants, routing=routing, level=level, max_packets=max_packets  # type: ignore[arg-type]
+        )  # fmt: skip
         return StepPrediction(fabric, found, executed, measured)
 
 
 def _level(name: str) -> str:
-    if name == "packet":
-        raise UsageError(
-            "a whole step is executed at flow level, not packet by packet.",
-            hint="Use --level flow, then `simulate COLLECTIVE --level packet` for the collective that limits it.",
-        )
-    if name not in ("analytic", "flow"):
-        raise UsageError(f'no level of a step is called "{name}".', hint="One of: analytic, flow.")
+    if name not in LEVELS:
+        raise UsageError(f'no level of a step is called "{name}".', hint=f"One of: {', '.join(LEVELS)}.")
     return name
 
 

@@ -102,7 +102,7 @@ def packet_rows(
     asked: PacketQuestion,
     shown: Shown,
     shown_s: Sequence[float],
-) -> tuple[list[dict[str, Any]], Outcome]:
+) -> tuple[list[JsonObject], Outcome]:
     """Return one row a size: the flow level's winner packet by packet, with both times and why they differ."""
     changes, beside = asked.changes(network), asked.beside()
     rows = []
@@ -128,10 +128,10 @@ def packet_rows(
     return rows, outcome
 
 
-def by_load(outcome: Outcome) -> dict[str, Any]:
+def by_load(outcome: Outcome) -> JsonObject:
     """Return the state, end and completion of what was asked for, and the background beside it, if any."""
     done = outcome.done(0)
-    found: dict[str, Any] = {
+    found: JsonObject = {
         "state": "finished" if done else outcome.state, "time_s": outcome.job_end_s(0) if done else outcome.now_s,
         "completion": Completion.of(outcome.times_s(0)).to_json(), "tally": outcome.tally(0),
     }  # fmt: skip

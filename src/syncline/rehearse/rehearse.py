@@ -16,11 +16,13 @@ from syncline.codec.names import scheme
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import BenchError, LabError, SynclineError
+from syncline.program.overlap import Exchanged, Machine, Ring, Stages, Work
 from syncline.rehearse.job import PLAIN, RehearsalJob
+from syncline.rehearse.order import Operation, OperationTimes, SyncTimes, TrainingTimes, WorkTimes
 from syncline.rehearse.shown import Shown, carried, measured
 from syncline.rehearse.stage import Stage, open_lab, open_loopback
 from syncline.schedule import Kind
-from syncline.sim.emulate.emulated_step import Exchanged, Machine, Ring, Stages, Work, predict_step, step_timeline
+from syncline.sim.emulate.emulated_step import predict_step, step_timeline
 from syncline.sim.emulate.emulation import HostCosts, Script, chronicle, predict, script_of
 from syncline.sim.emulate.host_fit import Fit, Point, fit
 from syncline.timeline import Timeline
@@ -169,7 +171,7 @@ def rehearse(
         scripts, skipped = _scripts(stage, job)
         fitted, operations = _programs(stage, job, scripts, tell, timeout_s)
         tell("training under " + ", ".join(job.synchronisations))
-        answer = stage.run("training", _training(job, job.synchronisations, job.steps), timeout_s)
+        answer: TrainingTimes = stage.run("training", _training(job, job.synchronisations, job.steps), timeout_s)
         steps = tuple(_step(stage, row, answer, fitted.costs) for row in answer["rows"])
         work, machine = _work(answer["work"], answer["elements"]), _machine(answer, 1.0, answer["work"]["cores"])
         found = Rehearsal(
@@ -194,7 +196,7 @@ def _train(
     largest = [each for each in scripts if each[0]["size_bytes"] == max(job.sizes)]
     order = _training(job, (best,), job.train_steps) | {"programs": [order for order, _ in largest]}
     with stage.counters() as recording:
-        longer = stage.run("training", order, timeout_s)
+        longer: TrainingTimes = stage.run("training", order, timeout_s)
     links = None if recording is None else recording.counters.timeline()
     shown = [
         Shown(f"{given['algorithm']} {units.show_size(given['size_bytes'])}", chronicle(script, found.fit.costs),
@@ -230,7 +232,7 @@ def _size(stage: Stage) -> str:
     return f"{stage.placement.num_ranks} hosts, rates scaled by {stage.scale:g}"
 
 
-_Scripted = tuple[JsonObject, Script]
+_Scripted = tuple[Operation, Script]
 """What ranks are told to run, and how it is priced."""
 
 
@@ -244,7 +246,8 @@ def _programs(
 
 def _scripts(stage: Stage, job: RehearsalJob) -> tuple[list[_Scripted], dict[str, str]]:
     """Return what will be run with how it is priced, and the algorithms that this cluster cannot run, with why."""
-    scripts, skipped = [], {}
+    scripts: list[_Scripted] = []
+    skipped: dict[str, str] = {}
     for algorithm in job.algorithms:
         try:
             program = program_of(algorithm, Kind.ALL_REDUCE, stage.placement, "gloo")
@@ -252,13 +255,18 @@ def _scripts(stage: Stage, job: RehearsalJob) -> tuple[list[_Scripted], dict[str
             skipped[algorithm] = error.message
             continue
         for size in sorted({*job.sizes, *job.calibrate_on}):
-            order = {"algorithm": algorithm, "kind": Kind.ALL_REDUCE.value, "size_bytes": size, "repeats": job.repeats}
+            order: Operation = {
+                "algorithm": algorithm,
+                "kind": Kind.ALL_REDUCE.value,
+                "size_bytes": size,
+                "repeats": job.repeats,
+            }
             scripts.append((order, script_of(program, size, stage.wiring)))
     return scripts, skipped
 
 
 def _compare(
-    job: RehearsalJob, scripts: Sequence[_Scripted], rows: Sequence[JsonObject]
+    job: RehearsalJob, scripts: Sequence[_Scripted], rows: Sequence[OperationTimes]
 ) -> tuple[Fit, tuple[OperationRow, ...]]:
     wrong = [row for row in rows if row["num_wrong"]]
     if wrong:
@@ -279,11 +287,11 @@ def _compare(
     return fitted, operations
 
 
-def _training(job: RehearsalJob, names: Sequence[str], steps: int) -> JsonObject:
+def _training(job: RehearsalJob, names: Sequence[str], steps: int) -> dict[str, object]:
     return {"model": job.model.model_dump(), "synchronisations": list(names), "steps": steps}
 
 
-def _step(stage: Stage, row: JsonObject, answer: JsonObject, costs: HostCosts) -> StepRow:
+def _step(stage: Stage, row: SyncTimes, answer: TrainingTimes, costs: HostCosts) -> StepRow:
     """Price a synchronisation from what its parts cost, beside what was measured."""
     work, how, machine = _conditions(stage, row, answer, costs)
     predicted = predict_step(work, how, stage.wiring, machine, costs)
@@ -292,7 +300,7 @@ def _step(stage: Stage, row: JsonObject, answer: JsonObject, costs: HostCosts) -
 
 
 def _conditions(
-    stage: Stage, row: JsonObject, answer: JsonObject, costs: HostCosts
+    stage: Stage, row: SyncTimes, answer: TrainingTimes, costs: HostCosts
 ) -> tuple[Work, Exchanged | Ring, Machine]:
     """Return a rank's work, how gradients travel, and the processors, as fast as they were about that time.
 
@@ -311,9 +319,9 @@ def _conditions(
     return replace(work, optimizer_s=slower * known["optimizer_s"]), how, machine
 
 
-def _work(then: JsonObject, elements: Sequence[int]) -> Work:
+def _work(then: WorkTimes, elements: Sequence[int]) -> Work:
     return Work(then["forward_s"], tuple(then["backward_s"]), tuple(elements), then["optimizer_s"])
 
 
-def _machine(answer: JsonObject, slower: float, cores: float) -> Machine:
+def _machine(answer: TrainingTimes, slower: float, cores: float) -> Machine:
     return Machine(cores, slower * answer["costs"]["byte_s"], slower * answer["costs"]["message_s"])

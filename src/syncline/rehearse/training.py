@@ -15,37 +15,37 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from syncline.describe.plain import JsonObject
 from syncline.errors import BenchError
 from syncline.program.overlap import Work
 from syncline.program.pieces import piece_sizes
+from syncline.rehearse.order import CodecTimes, Order, ShownSpans, SyncTimes, TrainingTimes, WorkTimes
 from syncline.rehearse.worker import everyone, own_rate, run_once
 from syncline.runtime.group import Group
 from syncline.runtime.launch import detect
 from syncline.runtime.rehearsal import Moment, Trainer, codec_of, network_time, post_time, stage_times
 
 
-def work(order: JsonObject, group: Group) -> JsonObject:
+def work(order: Order, group: Group) -> TrainingTimes:
     """Measure what the work costs, then train under each synchronisation in turn.
 
     Processors are not always as fast, nor always ours: the work is measured before and after each synchronisation.
     """
     limit = own_rate(order, group)
     trainer = Trainer(order["model"], rank=group.rank, send_Bps=limit)
-    shown: JsonObject = {"programs": run_once(order, group)}
+    shown: ShownSpans = {"programs": run_once(order, group), "step": [], "training_s": (0.0, 0.0)}
     first = trainer.work(group)
     costs = {**network_time(group, int(order.get("probe_bytes", 8 << 20))), "post_s": post_time(group)}
-    codecs = {}
+    codecs: dict[str, CodecTimes] = {}
     for name in order["synchronisations"]:
         codec = codec_of(name, limit)
         if codec is not None:
             codecs[name] = _codec_costs(trainer, codec, first.work.elements, group)
-    rows = []
+    rows: list[SyncTimes] = []
     moments = [_everyones(first, group), _everyones(trainer.work(group), group)]
     for name in order["synchronisations"]:
         began = time.monotonic()
         steps = trainer.train(name, int(order["steps"]), int(order.get("warm_up", 3)))
-        shown["training_s"] = [began, time.monotonic()]
+        shown["training_s"] = (began, time.monotonic())
         # Who begins a step early waits the longer in it; the mean over the ranks is what a step adds to the run.
         times = group.numbers(steps.times_s).mean(axis=0).tolist()
         loss = group.numbers(steps.losses).mean(axis=0)
@@ -68,7 +68,7 @@ def _everyones(own: Moment, group: Group) -> Moment:
     return Moment(Work(forward, tuple(backward), own.work.elements, last), own.cores)
 
 
-def _between(moments: Sequence[Moment]) -> JsonObject:
+def _between(moments: Sequence[Moment]) -> WorkTimes:
     """Return what the work was between two moments: their mean."""
     before, after = (moment.work for moment in moments)
     backward = [statistics.fmean(pair) for pair in zip(before.backward_s, after.backward_s, strict=True)]
@@ -80,13 +80,13 @@ def _between(moments: Sequence[Moment]) -> JsonObject:
     }  # fmt: skip
 
 
-def _codec_costs(trainer: Trainer, codec: str, buckets: Sequence[int], group: Group) -> JsonObject:
+def _codec_costs(trainer: Trainer, codec: str, buckets: Sequence[int], group: Group) -> CodecTimes:
     """Return what a codec costs in each piece, and the optimizer after it, on average over the ranks."""
     sizes = sorted({size for elements in buckets for size in piece_sizes(elements)})
     stages = stage_times(codec, sizes, group.size)
     rows = [seconds for each in stages for seconds in (each.send_s, each.reduce_s, each.collect_s)]
     *means, optimizer_s = group.numbers([*rows, trainer.optimizer_time(codec)]).mean(axis=0).tolist()
-    pieces = [[size, *means[3 * k : 3 * k + 3]] for k, size in enumerate(sizes)]
+    pieces = [(size, means[3 * k], means[3 * k + 1], means[3 * k + 2]) for k, size in enumerate(sizes)]
     return {"pieces": pieces, "optimizer_s": optimizer_s}
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from syncline.bench.sweep import program_of
-from syncline.describe.plain import JsonObject
 from syncline.errors import BenchError
 from syncline.fabric import load
 from syncline.program import place
+from syncline.rehearse.order import OperationTimes, Order, ProgramSpans
 from syncline.rehearse.shown import COLUMNS, Row
 from syncline.runtime.execute.executor import Executor
 from syncline.runtime.execute.record import gather
@@ -28,10 +28,10 @@ from syncline.timeline import Timeline
 from syncline.timeline.spans import RULES, Spans
 
 
-def work(order: JsonObject, group: Group) -> list[JsonObject]:
+def work(order: Order, group: Group) -> list[OperationTimes]:
     """Do everything in the order and return a row an operation."""
     placement = place("spread", load(order["cluster"]), int(order["ranks"]))
-    rows = []
+    rows: list[OperationTimes] = []
     with Executor(group, send_Bps=own_rate(order, group)) as executor:
         for item in order["operations"]:
             program = program_of(item["algorithm"], Kind(item["kind"]), placement, group.backend)
@@ -41,13 +41,13 @@ def work(order: JsonObject, group: Group) -> list[JsonObject]:
     return rows
 
 
-def run_once(order: JsonObject, group: Group) -> list[JsonObject]:
+def run_once(order: Order, group: Group) -> list[ProgramSpans]:
     """Run every program of an order once more, after a warm-up; returns its start and the spans of all ranks."""
     items = order.get("programs", ())
     if not items:
         return []
     placement = place("spread", load(order["cluster"]), int(order["ranks"]))
-    found = []
+    found: list[ProgramSpans] = []
     with Executor(group, send_Bps=own_rate(order, group)) as executor:
         for item in items:
             program = program_of(item["algorithm"], Kind(item["kind"]), placement, group.backend)
@@ -66,7 +66,7 @@ def everyone(timeline: Timeline, group: Group, origin_s: float = 0.0) -> list[Ro
     return list(zip(*(column.tolist() for column in columns_of), strict=True))
 
 
-def own_rate(order: JsonObject, group: Group) -> float | None:
+def own_rate(order: Order, group: Group) -> float | None:
     """Return the rate that an order holds this rank to; None: the network limits it."""
     rates = order.get("send_Bps")
     return float(rates[group.rank]) if rates else None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from syncline.questions.fabric import InventoryAnswer
     from syncline.questions.fabric_build import FabricBuild
     from syncline.questions.fabric_diff import CableComparison
+    from syncline.questions.phases import RunAnswer
     from syncline.questions.place import PlaceAnswer
     from syncline.questions.plan import ClusterAnswer, FabricComparison, PlanAnswer
     from syncline.questions.preview import PreviewAnswer
@@ -252,6 +253,13 @@ def _(answer: ClusterAnswer) -> str:
     from syncline.report.page.clusters import clusters_page
 
     return clusters_page(answer.result)
+
+
+@show.register("RunAnswer")
+def _(answer: RunAnswer, console: Console) -> None:
+    from syncline.report.text.phases import run_lines
+
+    _lines(console, run_lines(answer.result))
 
 
 @show.register("ServeAnswer")

@@ -20,7 +20,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 VARIABLE = "SYNCLINE_WATCH"
 """Names the socket at which agent and job meet; empty: nothing is told."""
@@ -28,7 +27,7 @@ PER_DATAGRAM = 64
 MAX_SPANS = 512
 """More spans of one step are not told: a datagram costs time."""
 
-Span = dict[str, Any]
+Span = dict[str, object]
 
 
 SYSTEM_SOCKET = "/run/syncline/watch.sock"

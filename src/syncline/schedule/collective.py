@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,7 +166,7 @@ class Collective:
 
     def to_json(self) -> JsonObject:
         """Return the collective as a JSON object."""
-        out: dict[str, Any] = {"kind": str(self.kind), "num_ranks": self.num_ranks}
+        out: JsonObject = {"kind": str(self.kind), "num_ranks": self.num_ranks}
         if self.kind in ROOTED:
             out["root"] = self.root
         if self.kind is Kind.SEND_RECV:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -76,24 +76,31 @@ class Epoch:
 def epochs(
     shared: SharedCluster, fabric: Fabric, given: Mapping[str, Allocation], job_of: Callable[[object], Job],
     k: Constants,
-) -> list[Epoch]:  # fmt: skip
-    """Return what becomes of the jobs in each time between two changes."""
+) -> tuple[list[Epoch], Room]:  # fmt: skip
+    """Return what becomes of the jobs in each time between two changes, and the room they were laid in."""
     times = {0.0}
     for job in shared.jobs:
         times |= {job.arrives, *([job.leaves] if job.leaves is not None else [])}
     for failure in shared.failures:
         times |= {failure.at, *([failure.until] if failure.until is not None else [])}
     ordered = sorted(times)
-    room = _Room(shared, fabric, given, job_of, k)
+    room = Room(shared, fabric, given, job_of, k)
     found = []
     for begin, end in zip(ordered, [*ordered[1:], None], strict=True):
         jobs = tuple(j for j in shared.jobs if j.arrives <= begin and (j.leaves is None or j.leaves > begin))
         if jobs:
             found.append(room.epoch(begin, end, jobs))
-    return found
+    return found, room
 
 
-class _Room:
+def faults_at(fabric: Fabric, shared: SharedCluster, moment_s: float) -> tuple[tuple[FailedPart, ...], Fabric]:
+    """Return what is down or slow at a moment, and the fabric with it."""
+    active = [f for f in shared.failures if f.at <= moment_s and (f.until is None or f.until > moment_s)]
+    parts = tuple(FailedPart(**{n: getattr(f, n) for n in FailedPart.model_fields}) for f in active)
+    return parts, apply_faults(fabric, parts)
+
+
+class Room:
     """Builds patterns once for each state of the fabric."""
 
     def __init__(
@@ -129,8 +136,7 @@ class _Room:
         return self.alone[job.name]
 
     def epoch(self, begin: float, end: float | None, jobs: tuple[SharedJob, ...]) -> Epoch:
-        active = [f for f in self.shared.failures if f.at <= begin and (f.until is None or f.until > begin)]
-        parts = tuple(FailedPart(**{n: getattr(f, n) for n in FailedPart.model_fields}) for f in active)
+        parts, _ = faults_at(self.fabric, self.shared, begin)
         names = tuple(part.link or part.device or "" for part in parts)
         healthy = tuple(self._alone(job) for job in jobs)
         try:
@@ -143,6 +149,15 @@ class _Room:
         party = Party(rails, patterns, steering.shares, self.shared.tenants, bursts)
         shown = tuple(self._shown(job, steering, i, patterns[i], healthy[i]) for i, job in enumerate(jobs))
         return Epoch(begin, end, shown, names, "", steering, headroom(party, steering))
+
+    def party(self, names: Sequence[str], moment_s: float) -> Party:
+        """Return jobs by name on the fabric of a moment."""
+        parts, _ = faults_at(self.fabric, self.shared, moment_s)
+        fabric, rails, _ = self._at(parts)
+        jobs = [next(job for job in self.shared.jobs if job.name == name) for name in names]
+        bursts = tuple(_burst(fabric, rails, each) for each in self.shared.traffic)
+        shares = tuple(job.share for job in jobs)
+        return Party(rails, tuple(self._pattern(job, parts) for job in jobs), shares, self.shared.tenants, bursts)
 
     def _shown(self, job: SharedJob, steering: Steering, i: int, pattern: Pattern, alone_s: float) -> JobShare:
         steered = steering.course.step_s if steering.how != "nothing" else steering.unsteered_s

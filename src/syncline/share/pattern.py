@@ -48,11 +48,16 @@ class Pattern:
         return [task for task in range(len(self.waits)) if task not in waited]
 
 
-def measured_pattern(fabric: Fabric, rails: Rails, given: Allocation, step: MeasuredStep) -> Pattern:
-    """Return a computation followed by an all-reduce over all GPUs of the allocation."""
-    gpus = np.concatenate([
+def gpus_of(fabric: Fabric, given: Allocation) -> Longs:
+    """Return the GPUs of an allocation."""
+    return np.concatenate([
         fabric.gpus[fabric.gpu_host == host][list(local)] for host, local in zip(given.hosts, given.gpus, strict=True)
     ]).astype(np.int64)  # fmt: skip
+
+
+def measured_pattern(fabric: Fabric, rails: Rails, given: Allocation, step: MeasuredStep) -> Pattern:
+    """Return a computation followed by an all-reduce over all GPUs of the allocation."""
+    gpus = gpus_of(fabric, given)
     num = len(gpus)
     if num < 2:
         return Pattern(num, np.array([step.compute]), np.zeros(1), np.array([-1]), ((),), _no_rows(rails))

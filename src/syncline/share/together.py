@@ -29,6 +29,10 @@ class Slots:
     offset_s: float = 0.0
     period_s: float = 0.0
 
+    def begins(self, number: int) -> float:
+        """Return when step `number` may begin."""
+        return self.offset_s + number * self.period_s
+
 
 @dataclass(frozen=True, eq=False)
 class Burst:
@@ -86,16 +90,19 @@ class Party:
 
     def run(
         self, slots: Sequence[Slots], alone_s: Sequence[float], *, given_away: float = 0.0, steps: int = STEPS,
-        shares: Sequence[Share] | None = None,
+        shares: Sequence[Share] | None = None, counts: Sequence[int] | None = None,
     ) -> Course:  # fmt: skip
-        """Return the jobs together; `given_away` is the part of links between switches that others have."""
+        """Return the jobs together; `given_away` is the part of links between switches that others have.
+
+        Every job runs `steps` steps or as many as fit beside the slowest, or as many as `counts` says.
+        """
         shown = tuple(shares or self.shares)
-        course = self._run(_Draft(self, slots, alone_s, steps, shown), given_away)
+        course = self._run(_Draft(self, slots, alone_s, steps, shown, counts=counts), given_away)
         lasting = 0.0
         # Other traffic must last as long as the jobs do, which it makes longer.
         while self.bursts and (last := max(mine[-1][1] for mine in course.steps)) > lasting * (1 + 1e-3):
             lasting = last * 1.1
-            course = self._run(_Draft(self, slots, alone_s, steps, shown, lasting), given_away)
+            course = self._run(_Draft(self, slots, alone_s, steps, shown, lasting, counts), given_away)
         return course
 
     def _run(self, draft: _Draft, given_away: float) -> Course:
@@ -122,7 +129,7 @@ class _Draft:
 
     def __init__(
         self, party: Party, slots: Sequence[Slots], alone_s: Sequence[float], steps: int, shares: tuple[Share, ...],
-        lasting_s: float | None = None,
+        lasting_s: float | None = None, counts: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         self.delay: list[float] = []
         self.size: list[float] = []
@@ -139,8 +146,9 @@ class _Draft:
         self.burst_tasks: dict[str, list[int]] = {}
         horizon = steps * max(max(slot.period_s, alone) for slot, alone in zip(slots, alone_s, strict=True))
         first_row = 0
-        for pattern, slot, alone, share in zip(party.patterns, slots, alone_s, shares, strict=True):
+        for n, (pattern, slot, alone, share) in enumerate(zip(party.patterns, slots, alone_s, shares, strict=True)):
             count = max(steps, ceil(horizon / max(slot.period_s, alone))) if len(alone_s) > 1 else steps
+            count = counts[n] if counts is not None else count
             self._job(pattern, slot, share, count, first_row)
             first_row += len(pattern.table)
         for burst in party.bursts:
@@ -162,7 +170,7 @@ class _Draft:
         before: list[int] = []
         gates, ends, moving, sinks = [], [], [], pattern.sinks
         for number in range(count):
-            gate = self._add(share, before, start=slot.offset_s + number * slot.period_s)
+            gate = self._add(share, before, start=slot.begins(number))
             gates.append(gate)
             first = len(self.row)
             for task, wait in enumerate(pattern.waits):

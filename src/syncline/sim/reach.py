@@ -185,15 +185,17 @@ def _reach(fabric: Fabric) -> FabricReach:
     outside = links.up & np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS])
     hosts = _cells(fabric, "host", _domains(fabric), node, outside)
     outer: list[Cells] = []
+    astray = _astray(fabric, node)
+    joined = outside & ~astray
     grouped = bool((links.tier == Tier.GROUP_LOCAL).any())
     last = hosts.num + 1 if grouped else hosts.num  # a dragonfly's switch may serve one host, and limit it
     for name, level in _INSIDE.items():
-        label = _components(fabric, node, outside & _within(fabric, level))
+        label = _components(fabric, node, joined & _within(fabric, level))
         _, of_host = np.unique(label[: fabric.num_hosts], return_inverse=True)
         num = int(of_host.max(initial=-1)) + 1
         if 1 < num < last or (name == "site" and 1 < num == last):
             shown = {"rack": "switch", "pod": "group"}.get(name, name) if grouped else name
-            outer.append(_cells(fabric, shown, of_host.astype(np.int64), node, outside, label))
+            outer.append(_cells(fabric, shown, of_host.astype(np.int64), node, outside, label, astray))
             last = num
     return FabricReach(fabric, hosts, tuple(outer))
 
@@ -206,6 +208,40 @@ def _within(fabric: Fabric, level: int) -> NDArray[np.bool_]:
     low = np.maximum(devices.level[links.src], devices.level[links.dst]) <= level
     beyond = {1: (Tier.WAN, Tier.GROUP_LOCAL, Tier.GROUP_GLOBAL), 2: (Tier.WAN, Tier.GROUP_GLOBAL)}[level]
     return np.asarray(low & ~np.isin(links.tier, [int(tier) for tier in beyond]))
+
+
+def _astray(fabric: Fabric, node: Longs) -> NDArray[np.bool_]:
+    """Return the ports of hosts that are on another leaf than most of their host's.
+
+    Ports dealt to leaves one after the other leave some hosts on two of them, which would join all leaves to one cell.
+    Such a host belongs to the leaf with most of its ports. Hosts that all share a leaf (rails, planes) are not meant.
+    """
+    links, devices = fabric.links, fabric.devices
+    none = np.zeros(len(links.src), dtype=bool)
+    access = links.tier == Tier.ACCESS
+    label = _components(fabric, node, access)
+    rows = np.flatnonzero(access & (devices.kind[links.dst] == Kind.SWITCH) & (devices.host[links.src] >= 0))
+    pair, of_row, ports = np.unique(
+        devices.host[links.src[rows]].astype(np.int64) * len(devices) + links.dst[rows],
+        return_inverse=True, return_counts=True,
+    )  # fmt: skip
+    host, leaf = pair // max(len(devices), 1), pair % max(len(devices), 1)
+    most = np.zeros(len(label), np.int64)  # by component: how many of its hosts the most common leaf has
+    np.maximum.at(most, label[host], np.bincount(leaf, minlength=len(devices))[leaf])
+    wired = np.unique(host)
+    shared = most >= np.bincount(label[wired], minlength=len(label))
+    leaves = np.bincount(host, minlength=fabric.num_hosts)
+    one_each = (leaves > 1) & (np.bincount(host, weights=ports, minlength=fabric.num_hosts) <= leaves)
+    shared[label[: fabric.num_hosts][one_each]] = True
+    order = np.lexsort((leaf, -ports, host))
+    home = np.zeros(len(pair), dtype=bool)
+    home[order[np.unique(host[order], return_index=True)[1]]] = True
+    away = ~home & ~shared[label[host]]
+    none[rows] = away[of_row.ravel()]
+    back = np.flatnonzero(access & (devices.kind[links.src] == Kind.SWITCH) & (devices.host[links.dst] >= 0))
+    code = devices.host[links.dst[back]].astype(np.int64) * len(devices) + links.src[back]
+    none[back] = np.isin(code, pair[away])
+    return none
 
 
 def _domains(fabric: Fabric) -> Longs:
@@ -235,9 +271,10 @@ def _components(fabric: Fabric, node: Longs, chosen: NDArray[np.bool_]) -> Longs
 
 
 def _cells(
-    fabric: Fabric, name: str, of_host: Longs, node: Longs, outside: NDArray[np.bool_], label: Longs | None = None
-) -> Cells:
-    """Return cells with the rates of the links that leave them."""
+    fabric: Fabric, name: str, of_host: Longs, node: Longs, outside: NDArray[np.bool_], label: Longs | None = None,
+    astray: NDArray[np.bool_] | None = None,
+) -> Cells:  # fmt: skip
+    """Return cells with the rates of the links that leave them; ports that are `astray` carry no traffic of others."""
     links = fabric.links
     num = int(of_host.max(initial=-1)) + 1
     of_node = np.full(fabric.num_hosts + len(fabric.devices), -1, dtype=np.int64)
@@ -250,6 +287,8 @@ def _cells(
     leaves = outside & (cell >= 0) & (cell != other)
     rows, at = np.flatnonzero(leaves), cell[leaves]
     exit_Bps = np.bincount(at, weights=links.rate_Bps[rows], minlength=num).astype(np.float64)
+    if astray is not None:
+        rows, at = rows[~astray[rows]], at[~astray[rows]]
     cables = np.bincount(at, weights=links.num_cables[rows], minlength=num)
     slowest = np.full(num, np.inf)
     np.minimum.at(slowest, at, links.rate_Bps[rows] / np.maximum(links.num_cables[rows], 1))

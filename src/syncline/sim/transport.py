@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
-from typing import Any
 
-import yaml
-
+from syncline.describe.own_data import own_data
 from syncline.errors import SimulationError
 
 
@@ -28,8 +25,7 @@ class Transport:
 @cache
 def transports() -> dict[str, Transport]:
     """Return all transports by name."""
-    text = resources.files("syncline.sim.data").joinpath("transports.yaml").read_text()
-    table: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    table = own_data("sim", "data/transports.yaml")
     return {
         name: Transport(
             name,

@@ -15,12 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
+from syncline.describe.own_data import own_data
 from syncline.describe.plain import JsonObject
 
 #: How much wider, in log units, an interval is for each facet that nobody measured.
@@ -134,23 +131,23 @@ def generation_of(architecture: str, vendor: str) -> str:
 
 def step_spread(facets: StepFacets) -> Spread:
     """Return how far off the time of a step may be."""
-    return spread_in(_table()["step"], "step", facets.as_dict(), facets.num_gpus)
+    return spread_in(own_data("sim", "data/uncertainty.yaml")["step"], "step", facets.as_dict(), facets.num_gpus)
 
 
 def collective_spread(stated: str, reach: str, band: str, op: str, generation: str, num_hosts: int) -> Spread:
     """Return how far off the time of one collective may be."""
     facets = {"stated": stated, "reach": reach, "band": band, "op": op, "generation": generation}
-    return spread_in(_table()["collective"], "collective", facets, num_hosts)
+    return spread_in(own_data("sim", "data/uncertainty.yaml")["collective"], "collective", facets, num_hosts)
 
 
 def memory_spread(framework: str) -> Spread:
     """Return how far off the memory of the fullest GPU may be."""
-    return spread_in(_table()["memory"], "memory", {"framework": framework}, 1)
+    return spread_in(own_data("sim", "data/uncertainty.yaml")["memory"], "memory", {"framework": framework}, 1)
 
 
 def price_spread() -> Spread:
     """Return how far the list price of a GPU-hour lies from the median of sellers."""
-    return spread_in(_table()["price"], "price", {}, 1)
+    return spread_in(own_data("sim", "data/uncertainty.yaml")["price"], "price", {}, 1)
 
 
 def spread_in(table: Mapping[str, Any], subject: str, facets: Mapping[str, str], size: int) -> Spread:
@@ -206,10 +203,3 @@ def _found(cells: Mapping[str, Any], wanted: Sequence[str]) -> tuple[tuple[str, 
         if key in cells:
             return tuple(wanted[:length]), cells[key]
     raise KeyError("uncertainty.yaml has no cell for everything; run `syncline validate intervals --write`")
-
-
-@cache
-def _table() -> dict[str, Any]:
-    text = (files("syncline.sim") / "data" / "uncertainty.yaml").read_text(encoding="utf-8")
-    loaded: dict[str, Any] = yaml.safe_load(text)
-    return loaded

@@ -6,7 +6,7 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -128,7 +128,7 @@ class _Reader:
             pass
         return [parse_json(line, self._at(number)) for number, line in enumerate(lines, first)]
 
-    def _meta(self, event: dict[str, Any], line: int) -> None:
+    def _meta(self, event: Mapping[str, Any], line: int) -> None:
         name, args = event.get("name"), event.get("args")
         if name == "syncline" and self._header is None:
             fields = dict(exact_keys(args, None, "header", self._at(line)))
@@ -143,7 +143,7 @@ class _Reader:
         elif not (isinstance(name, str) and name in _DECOR):
             raise TimelineError(f"has unknown metadata {name!r:.40}.", where=self._at(line))
 
-    def _span_rows(self, events: list[dict[str, Any]], lines: list[int]) -> None:
+    def _span_rows(self, events: Sequence[Mapping[str, Any]], lines: list[int]) -> None:
         for event, line in zip(events, lines, strict=True):
             if event.keys() != _EVENT_KEYS:
                 exact_keys(event, _EVENT_KEYS, "span", self._at(line))

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from syncline.describe.files import atomic, open_file
+from syncline.describe.plain import JsonObject
 from syncline.errors import TimelineError
 from syncline.timeline import links as link_columns
 from syncline.timeline import spans as span_columns
@@ -63,7 +65,7 @@ def read_compact(path: str | os.PathLike[str]) -> Timeline:
         raise TimelineError(error.message, where=where, hint=error.hint) from None
 
 
-def _write_column(file: BinaryIO, name: str, column: Array) -> dict[str, Any]:
+def _write_column(file: BinaryIO, name: str, column: Array) -> JsonObject:
     if len(column) and (column.strides == (0,) or (column == column[0]).all()):
         return {"name": name, "value": column[0].item()}
     little = column.astype(column.dtype.newbyteorder("<"), copy=False)
@@ -120,7 +122,7 @@ class _Blocks:
         if next(self._entries, None) is not None or self._at != self._end:
             raise TimelineError("holds more than its columns.", where=f"{self._where} byte {self._at}")
 
-    def _constant(self, entry: dict[str, Any], rule: Column, num_rows: int) -> Array:
+    def _constant(self, entry: Mapping[str, Any], rule: Column, num_rows: int) -> Array:
         value = entry["value"]
         fits = type(value) in ((int,) if rule.is_whole else (int, float)) and rule.low <= value <= rule.high
         if not fits or num_rows == 0:

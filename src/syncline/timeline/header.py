@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import TimelineError
 from syncline.timeline.links import Links, unique_names
 from syncline.timeline.source import Source, json_safe
@@ -34,7 +35,7 @@ class Header:
     num_samples: int
 
 
-def header_of(timeline: Timeline) -> dict[str, Any]:
+def header_of(timeline: Timeline) -> JsonObject:
     """Return the header as JSON writes it."""
     capacity = [None if math.isnan(rate) else rate for rate in timeline.links.capacity_Bps.tolist()]
     return {

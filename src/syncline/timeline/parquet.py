@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def _sample_batch(pa: Any, schema: Any, timeline: Timeline, part: slice) -> Any:
     return _batch(pa, schema, data, num_rows)
 
 
-def _batch(pa: Any, schema: Any, data: dict[str, Any], num_rows: int) -> Any:
+def _batch(pa: Any, schema: Any, data: Mapping[str, Any], num_rows: int) -> Any:
     arrays = [data.get(field.name) for field in schema]
     filled = [pa.nulls(num_rows, f.type) if a is None else a for f, a in zip(schema, arrays, strict=True)]
     return pa.record_batch(filled, schema=schema)

@@ -127,7 +127,7 @@ def _era(job: Job) -> Axes:
     )  # fmt: skip
 
 
-def _era_fix(job: Job) -> dict[str, Any]:
+def _era_fix(job: Job) -> JsonObject:
     """Return what the run's software could not do: split a sequence."""
     return {"cp": 1} if job.software.year < CONTEXT and job.parallel.cp == 1 else {}
 

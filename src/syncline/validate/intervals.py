@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,32 +37,44 @@ HELD = (0.92, 0.50)
 STRETCHED = {"step": "stated", "collective": "reach", "memory": None, "price": None}
 
 
-def make_table(rows: Sequence[Residual]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Cell:
+    """How far off a group's predictions were: quantiles of log(measured / predicted), and the extremes."""
+
+    num_rows: int
+    num_sources: int
+    log: list[float]
+    worst: tuple[float, float]
+
+    def to_json(self) -> JsonObject:
+        return {"rows": self.num_rows, "sources": self.num_sources, "log": self.log}
+
+
+def make_table(rows: Sequence[Residual]) -> JsonObject:
     """Return the table of intervals of every subject that has rows."""
     by_subject = {subject: [row for row in rows if row.subject == subject] for subject in ORDERS}
     return {subject: _subject(subject, mine) for subject, mine in by_subject.items() if mine}
 
 
-def _subject(subject: str, rows: Sequence[Residual]) -> dict[str, Any]:
+def _subject(subject: str, rows: Sequence[Residual]) -> JsonObject:
     cells = _cells(subject, rows)
     for name, by in _stretches(subject, rows).items():
         for key in cells:
             if _stretched(subject, key) == name:
-                values = [stretch * end for stretch, end in zip(by, cells[key]["log"], strict=True)]
+                cell = cells[key]
+                values = [stretch * end for stretch, end in zip(by, cell.log, strict=True)]
                 # Half of all lie inside nine tenths of all, whatever each was stretched by.
                 values[0], values[3] = min(values[0], values[1]), max(values[2], values[3])
                 # A long tail is not stretched past the worst that its group ever measured.
-                values[0] = max(values[0], min(cells[key]["worst"][0], cells[key]["log"][0], values[1]))
-                values[3] = min(values[3], max(cells[key]["worst"][1], cells[key]["log"][3], values[2]))
-                cells[key] = cells[key] | {"log": [round(float(value), 4) for value in values]}
-    for cell in cells.values():
-        del cell["worst"]
+                values[0] = max(values[0], min(cell.worst[0], cell.log[0], values[1]))
+                values[3] = min(values[3], max(cell.worst[1], cell.log[3], values[2]))
+                cells[key] = replace(cell, log=[round(float(value), 4) for value in values])
     pairs = sorted({"|".join(row.facets[name] for name in PAIRS[subject]) for row in rows}) if subject in PAIRS else []
     return {
         "measured": {name: sorted({row.facets[name] for row in rows}) for name in ORDERS[subject]},
         "measured_pairs": pairs,
         "largest": max((row.size for row in rows), default=0),
-        "cells": cells,
+        "cells": {key: cell.to_json() for key, cell in cells.items()},
     }
 
 
@@ -75,16 +88,16 @@ def _groups(subject: str, rows: Sequence[Residual]) -> dict[str, list[Residual]]
     return groups
 
 
-def _cell(key: str, rows: Sequence[Residual]) -> dict[str, Any] | None:
+def _cell(key: str, rows: Sequence[Residual]) -> Cell | None:
     """Return the quantiles of a group, None where too few speak of it; all rows together are always enough."""
     sources = {row.publication for row in rows}
     if key != "" and (len(sources) < LEAST_SOURCES or len(rows) < LEAST_ROWS):
         return None
     values = [row.residual for row in rows]
-    return {"rows": len(rows), "sources": len(sources), "log": _quantiles(rows), "worst": (min(values), max(values))}
+    return Cell(len(rows), len(sources), _quantiles(rows), (min(values), max(values)))
 
 
-def _cells(subject: str, rows: Sequence[Residual]) -> dict[str, dict[str, Any]]:
+def _cells(subject: str, rows: Sequence[Residual]) -> dict[str, Cell]:
     found = {key: _cell(key, mine) for key, mine in sorted(_groups(subject, rows).items())}
     return {key: cell for key, cell in found.items() if cell is not None}
 
@@ -133,9 +146,9 @@ def _stretches(subject: str, rows: Sequence[Residual]) -> dict[str, list[float]]
         mine = [row for row in rows if row.publication == source]
         if len(mine) == len(rows):
             continue
-        known: dict[str, dict[str, Any] | None] = {}
+        known: dict[str, Cell | None] = {}
         for row in mine:
-            low_90, low_50, high_50, high_90 = _without(source, subject, row, groups, known)["log"]
+            low_90, low_50, high_50, high_90 = _without(source, subject, row, groups, known).log
             value = row.residual
             outer, inner = (value / high_90, value / high_50) if value > 0 else (value / low_90, value / low_50)
             for name in {"", row.facets[facet] if facet else ""}:
@@ -156,16 +169,16 @@ def _end(needed: Floats, side: int, inner: bool) -> float:
 
 
 def _without(
-    source: str, subject: str, row: Residual, groups: Mapping[str, list[Residual]], known: dict[str, Any]
-) -> dict[str, Any]:
+    source: str, subject: str, row: Residual, groups: Mapping[str, list[Residual]], known: dict[str, Cell | None]
+) -> Cell:
     """Return the most specific group of a row that enough other publications speak of."""
     order = ORDERS[subject]
     for length in range(len(order), -1, -1):
         key = "|".join(row.facets[name] for name in order[:length])
         if key not in known:
             known[key] = _cell(key, [other for other in groups[key] if other.publication != source])
-        if known[key] is not None:
-            return dict(known[key])
+        if (cell := known[key]) is not None:
+            return cell
     raise KeyError(subject)
 
 

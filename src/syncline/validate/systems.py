@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from syncline.describe.document import read_document
+from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, SynclineError
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.load import parse_cluster, read_cluster
@@ -129,7 +130,7 @@ def read_systems(text: str, where: str) -> Systems:
     return Systems([_entry(row, f"{where} entry {number}") for number, row in enumerate(rows, start=1)])
 
 
-def _with_name(name: Any, row: dict[str, Any]) -> dict[str, Any]:
+def _with_name(name: Any, row: JsonObject) -> JsonObject:
     """Return an entry of a mapping; what is no entry is the cluster description itself."""
     return {"system": str(name), **(row if set(row) & (_KEYS - {"notes"}) else {"cluster": row})}
 

@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import WatchError
 from syncline.watch.burst import Burst, BurstFinder, Peaks
 from syncline.watch.clock import Clock
@@ -258,13 +259,13 @@ class Agent:
 
     # Telling
 
-    def _alerts(self) -> tuple[dict[str, Any], ...]:
+    def _alerts(self) -> tuple[JsonObject, ...]:
         return self.engine.alerts_json()
 
-    def _health(self, interval_s: float) -> dict[str, Any]:
+    def _health(self, interval_s: float) -> JsonObject:
         cpu_s, self._cpu_s = self._cpu_s, time.process_time()
         problems = {**self._problems, **{f"rule {rule}": text for rule, text in self.engine.problems.items()}}
-        health: dict[str, Any] = {
+        health: JsonObject = {
             "host": self.options.host,
             "cpu_share": round((self._cpu_s - cpu_s) / interval_s, 4),
             "late_s": round(self._late_s, 4),

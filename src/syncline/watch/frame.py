@@ -49,7 +49,7 @@ class Frame:
         columns = b"".join(getattr(self.load, name).astype("<f4").tobytes() for name in _DENSE)
         return _HEAD.pack(_MAGIC, len(text), len(self.load)) + zlib.compress(text + columns, 1)
 
-    def _head(self) -> dict[str, Any]:
+    def _head(self) -> JsonObject:
         return {
             "seq": self.seq,
             "wall_s": round(self.wall_s, 4),
@@ -60,8 +60,8 @@ class Frame:
             "health": dict(self.health),
         }
 
-    def _sparse(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _sparse(self) -> JsonObject:
+        found: JsonObject = {}
         for name in _SPARSE:
             column = getattr(self.load, name)
             odd = np.flatnonzero(column != 1.0 if name == "up" else column)

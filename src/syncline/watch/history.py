@@ -14,10 +14,11 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import WatchError
 from syncline.watch.frame import Frame, column, unpack
 from syncline.watch.links import LinkTable
@@ -37,6 +38,24 @@ CREATE TABLE IF NOT EXISTS note (body TEXT NOT NULL);
 """
 
 
+class Extent(TypedDict):
+    """From when to when there are frames, how many, and how many wait to be written."""
+
+    first_s: float | None
+    last_s: float | None
+    num_frames: int
+    num_pending: int
+
+
+class LinkSeries(TypedDict):
+    """One link over time; null where nothing is known."""
+
+    link: str
+    wall_s: list[float]
+    rate_Bps: list[float | None]
+    peak_Bps: list[float | None]
+
+
 class History:
     """Frames and alert events, oldest dropped first. One writer; readers may be other threads and other processes."""
 
@@ -46,7 +65,7 @@ class History:
         self.num_dropped = 0
         self._max_pages = max(64, max_bytes // PAGE_BYTES)
         self._lock = threading.Lock()
-        self._pending: deque[tuple[Frame, list[dict[str, Any]]]] = deque(maxlen=MAX_PENDING)
+        self._pending: deque[tuple[Frame, list[JsonObject]]] = deque(maxlen=MAX_PENDING)
         self._layouts: dict[str, int] = {}
         self._last_layout: tuple[LinkTable, int] | None = None
         self._read_only = read_only
@@ -59,7 +78,7 @@ class History:
             hint = "Name another file with --history, or move this one away."
             raise WatchError(f"the history cannot be opened: {error}.", where=str(path), hint=hint) from None
 
-    def add(self, frame: Frame, events: list[dict[str, Any]] | None = None) -> None:
+    def add(self, frame: Frame, events: list[JsonObject] | None = None) -> None:
         """Keep a frame and what happened to alerts in it; what cannot be written now is written later, or dropped."""
         with self._lock:
             if len(self._pending) == MAX_PENDING:
@@ -74,7 +93,7 @@ class History:
                 self._forget_layouts()
                 self.problem = f"{type(error).__name__}: {error}"
 
-    def extent(self) -> dict[str, Any]:
+    def extent(self) -> Extent:
         """Return from when to when there are frames, and how many."""
         with self._lock:
             first, last, count = self._base.execute("SELECT min(wall_s), max(wall_s), count(*) FROM frame").fetchone()
@@ -101,16 +120,16 @@ class History:
             if row:
                 yield unpack(row[0])
 
-    def series(self, link: str, start_s: float, end_s: float, max_points: int = 600) -> dict[str, Any]:
+    def series(self, link: str, start_s: float, end_s: float, max_points: int = 600) -> LinkSeries:
         """Return one link over time in at most `max_points` bins: mean rate and highest peak of each."""
         with self._lock:
             layouts = dict(self._base.execute("SELECT id, body FROM layout"))
             where = "FROM frame WHERE wall_s BETWEEN ? AND ? ORDER BY seq"
-            keys = self._base.execute(f"SELECT seq, layout {where}", (start_s, end_s)).fetchall()
+            keys = self._base.execute(f"SELECT seq, layout, wall_s {where}", (start_s, end_s)).fetchall()
         index = {key: _index(body, link) for key, body in layouts.items()}
         points = []
         # A day has 86,400 frames: beyond a few thousand, every n-th is read.
-        for seq, layout in keys[:: max(1, len(keys) // (4 * max_points))]:
+        for seq, layout, wall_s in keys[:: max(1, len(keys) // (4 * max_points))]:
             at = index.get(layout)
             if at is None:
                 continue
@@ -119,7 +138,7 @@ class History:
             if row:
                 body = unpack(row[0])
                 rate, peak = column(body, "rate_Bps")[at], column(body, "peak_Bps")[at]
-                points.append((body["wall_s"], rate, rate if np.isnan(peak) else peak))
+                points.append((wall_s, rate, rate if np.isnan(peak) else peak))
         return _binned(link, points, max_points)
 
     def alerts(self, start_s: float = 0.0, end_s: float = 1e12, limit: int = 1000) -> list[dict[str, Any]]:
@@ -129,7 +148,7 @@ class History:
             rows = self._base.execute(look, (start_s, end_s, limit)).fetchall()
         return [{"wall_s": wall_s, "event": event, **json.loads(body)} for wall_s, event, body in rows]
 
-    def keep_notes(self, notes: list[dict[str, Any]]) -> None:
+    def keep_notes(self, notes: list[JsonObject]) -> None:
         """Keep what people said about alerts, in place of what was kept before."""
         with self._lock, contextlib.suppress(sqlite3.Error):
             self._base.execute("DELETE FROM note")
@@ -226,7 +245,7 @@ def _index(layout: str, link: str) -> int | None:
     return names.index(link) if link in names else None
 
 
-def _binned(link: str, points: list[tuple[float, float, float]], max_points: int) -> dict[str, Any]:
+def _binned(link: str, points: list[tuple[float, float, float]], max_points: int) -> LinkSeries:
     if not points:
         return {"link": link, "wall_s": [], "rate_Bps": [], "peak_Bps": []}
     table = np.array(points)

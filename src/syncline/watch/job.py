@@ -53,6 +53,9 @@ class CollectiveStat:
     predicted_s: float | None
     num_slow: int = 0
 
+    def to_json(self) -> JsonObject:
+        return dict(vars(self))
+
 
 @dataclass(frozen=True)
 class StepStat:
@@ -72,6 +75,9 @@ class StepStat:
     @property
     def network_share(self) -> float:
         return min(1.0, self.exposed_s / self.step_s) if self.step_s > 0 else 0.0
+
+    def to_json(self) -> JsonObject:
+        return {**vars(self), "other_s": self.other_s, "network_share": self.network_share}
 
 
 @dataclass(frozen=True)
@@ -114,8 +120,8 @@ class JobState:
     def to_json(self) -> JsonObject:
         """Return the state as the page reads it."""
         return {
-            "collectives": [vars(c) for c in self.collectives],
-            "steps": [{**vars(s), "other_s": s.other_s, "network_share": s.network_share} for s in self.steps],
+            "collectives": [c.to_json() for c in self.collectives],
+            "steps": [s.to_json() for s in self.steps],
             "ranks": [vars(r) for r in self.ranks],
             "pairs_Bps": [[float(f"{v:.4g}") for v in row] for row in self.pairs_Bps.tolist()],
             "ranks_per_cell": self.ranks_per_cell,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from syncline.describe.plain import JsonObject
 from syncline.watch.links import LinkTable
 
 OUTSIDE = "network"
@@ -26,7 +27,7 @@ class _Group(NamedTuple):
     up: bool
 
 
-def picture(table: LinkTable) -> dict[str, Any]:
+def picture(table: LinkTable) -> JsonObject:
     """Return devices with level and place (0 to 1 across), and the two device numbers of each link.
 
     NICs and GPUs are drawn as their host. A link with one unknown end leads to the network.
@@ -47,9 +48,7 @@ def picture(table: LinkTable) -> dict[str, Any]:
     }
 
 
-def _groups(
-    ends: list[tuple[str, str]], level: dict[str, int], table: LinkTable
-) -> tuple[list[dict[str, Any]], list[int]]:
+def _groups(ends: list[tuple[str, str]], level: dict[str, int], table: LinkTable) -> tuple[list[JsonObject], list[int]]:
     """Return groups of links with what they have in common (pod, rail, tier, direction), and the group of each link.
 
     Where there would be more groups than a reader can tell apart, rails are put together, then pods.
@@ -65,7 +64,9 @@ def _groups(
             break
     number = {key: i for i, key in enumerate(distinct)}
     tops = 1 + max(level.values(), default=0)
-    groups = [{"name": _group_name(key, tops), "tier": key.tier, "rail": key.rail, "pod": key.pod} for key in distinct]
+    groups: list[JsonObject] = [
+        {"name": _group_name(key, tops), "tier": key.tier, "rail": key.rail, "pod": key.pod} for key in distinct
+    ]
     return groups, [number[key] for key in keys]
 
 

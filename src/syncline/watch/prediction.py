@@ -19,6 +19,7 @@ import numpy as np
 
 from syncline.describe import units
 from syncline.describe.document import read_document, read_text
+from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError, UnitError, WatchError
 from syncline.timeline import SpanKind, Timeline, load
 from syncline.timeline.collective import CollectiveName, canonical, expected
@@ -94,7 +95,7 @@ def from_timeline(timeline: Timeline, source: str = "") -> Prediction:
     )
 
 
-def _plan_data(where: str) -> dict[str, Any] | None:
+def _plan_data(where: str) -> JsonObject | None:
     try:
         data = json.loads(read_text(Path(where)))
     except (json.JSONDecodeError, SynclineError):

@@ -6,7 +6,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from syncline.watch.history import History
 from syncline.watch.job import JobView
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
-from syncline.watch.rules.engine import RuleEngine
+from syncline.watch.rules.engine import AlertEvent, RuleEngine
 from syncline.watch.rules.thresholds import Thresholds
 from syncline.watch.serve.hub import Hub
 from syncline.watch.spans.timelines import events_of
@@ -111,9 +111,9 @@ class Replay:
             frame = Frame(k + 1, self.origin_s + run_s, run_s, self.bin_s, table, load, view.state(run_s))
             busy = [(e.start_s, e.end_s) for e in ready if e.kind in COMMUNICATION]
             changes = engine.update(frame, busy=busy)
-            done = self._shown(frame, list(engine.alerts_json()))
+            done = self._shown(frame, engine.alerts_json())
             if self.history is not None:
-                self.history.add(done, [self._paced(change.to_json()) for change in changes])
+                self.history.add(done, [self._paced(change).to_json() for change in changes])
             yield done
 
     def play(self, stop: threading.Event) -> None:
@@ -134,7 +134,7 @@ class Replay:
             self.history.close()
             self._own.cleanup()
 
-    def _shown(self, frame: Frame, alerts: list[dict[str, Any]]) -> Frame:
+    def _shown(self, frame: Frame, alerts: Sequence[Mapping[str, Any]]) -> Frame:
         """Return a frame as the page and the history get it: its moments at the page's pace."""
         return replace(
             frame,
@@ -145,13 +145,13 @@ class Replay:
             health={"host": self.timeline.source.label()},
         )
 
-    def _paced(self, event: dict[str, Any]) -> dict[str, Any]:
+    def _paced(self, event: AlertEvent) -> AlertEvent:
         """Return what happened to an alert, at the page's pace."""
-        alert = {**event["alert"], "since_s": self._page_s(event["alert"]["since_s"])}
-        return {**event, "wall_s": self._page_s(event["wall_s"]), "alert": alert}
+        finding = replace(event.finding, since_s=self._page_s(event.finding.since_s))
+        return replace(event, wall_s=self._page_s(event.wall_s), finding=finding)
 
-    def _page_s(self, moment_s: float) -> float:
-        return self.origin_s + (moment_s - self.origin_s) * self.slow
+    def _page_s(self, moment_s: float | None) -> float:
+        return self.origin_s + ((moment_s or self.origin_s) - self.origin_s) * self.slow
 
     def _columns(self, num_links: int) -> tuple[Any, Any, Any]:
         """Return rate, peak and saturated share by frame and link."""

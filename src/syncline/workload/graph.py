@@ -228,7 +228,7 @@ def load_workload(path: str | Path) -> Workload:
         columns = data["columns"]
         columns["duration_s"] = [np.nan if value is None else value for value in columns["duration_s"]]
         real = ("flops", "size_bytes", "duration_s")
-        arrays: dict[str, Any] = {
+        arrays: dict[str, npt.NDArray[Any]] = {
             n: np.array(columns[n], dtype=np.float64 if n in real else np.int64) for n in _COLUMNS
         }
         loaded = Workload(

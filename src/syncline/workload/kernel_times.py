@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,7 +137,7 @@ def _from_csv(path: Path) -> list[tuple[str, float, float]]:
         return list(_csv_rows(csv.DictReader([head, *lines])))
 
 
-def _csv_rows(reader: Iterable[dict[str, Any]]) -> Iterator[tuple[str, float, float]]:
+def _csv_rows(reader: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, float, float]]:
     for row in reader:
         name = str(row.get("Name") or "")
         try:

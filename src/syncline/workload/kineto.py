@@ -15,12 +15,12 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from syncline.errors import DescriptionError, FileError
 from syncline.workload.execution_trace import WIDTHS, word_of
 from syncline.workload.graph import GraphBuilder, Op, Workload
-from syncline.workload.kineto_host import add_host_rank, is_host_event
+from syncline.workload.kineto_host import TraceEvent, add_host_rank, is_host_event
 
 MAX_BYTES = 2 * 2**30
 _DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"}
@@ -79,13 +79,13 @@ def _load(path: Path) -> Any:
         raise DescriptionError(f"not a profiler trace: {error}.", where=str(path)) from None
 
 
-def _events(data: Any, where: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]], Records]:
+def _events(data: Any, where: str) -> tuple[list[TraceEvent], list[TraceEvent], Records]:
     """Return what ran on the device, or where nothing did on the host, and what the host recorded of collectives."""
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
         raise DescriptionError('a profiler trace has a list "traceEvents".', where=where)
-    found = [
-        event
+    found: list[TraceEvent] = [
+        cast(TraceEvent, event)
         for event in events or ()
         if isinstance(event, dict)
         and event.get("ph") == "X"
@@ -113,7 +113,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _add_rank(builder: GraphBuilder, rank: int, events: list[dict[str, Any]], records: Records, world: int) -> None:
+def _add_rank(builder: GraphBuilder, rank: int, events: list[TraceEvent], records: Records, world: int) -> None:
     streams = {key: i for i, key in enumerate(dict.fromkeys(_stream(event) for event in events))}
     ends: list[tuple[float, int, int]] = []  # end, operation, stream; kept in order of end
     last_end: dict[int, float] = {}

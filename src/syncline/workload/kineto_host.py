@@ -8,12 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from syncline.workload.execution_trace import GROWING, WIDTHS, word_of
 from syncline.workload.graph import GraphBuilder, Op
 
 GLOO = "gloo:"
+
+
+class TraceEvent(TypedDict, total=False):
+    """One event of a profiler trace, in the format of Chrome's tracing; times in microseconds."""
+
+    name: str
+    cat: str
+    ph: str
+    ts: float
+    dur: float
+    pid: object
+    tid: object
+    args: Mapping[str, Any]
 
 
 def is_host_event(event: Any) -> bool:
@@ -25,14 +38,14 @@ def is_host_event(event: Any) -> bool:
     )
 
 
-def add_host_rank(builder: GraphBuilder, rank: int, events: list[dict[str, Any]], ranks: int) -> None:
+def add_host_rank(builder: GraphBuilder, rank: int, events: list[TraceEvent], ranks: int) -> None:
     """Add one rank's calls and collectives."""
     collectives = [event for event in events if str(event["name"]).startswith(GLOO)]
     gloo_threads = {event.get("tid") for event in collectives}
     calls = _outermost([event for event in events if event.get("tid") not in gloo_threads])
     launches = [event for event in events if str(event["name"]).startswith("c10d::") and word_of(str(event["name"]))]
     streams = {tid: i for i, tid in enumerate(dict.fromkeys(event.get("tid") for event in calls))}
-    place: list[tuple[dict[str, Any], int]] = []
+    place: list[tuple[TraceEvent, int]] = []
     ended: list[tuple[float, int]] = []
     busy_until: dict[int, float] = {}
     ordered = sorted([*calls, *collectives], key=lambda event: float(event["ts"]))
@@ -53,9 +66,9 @@ def add_host_rank(builder: GraphBuilder, rank: int, events: list[dict[str, Any]]
         place.append((event, op))
 
 
-def _outermost(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _outermost(events: list[TraceEvent]) -> list[TraceEvent]:
     """Return the calls that are in no other call of their thread; those that only launch a collective are left out."""
-    found: list[dict[str, Any]] = []
+    found: list[TraceEvent] = []
     until: dict[Any, float] = {}
     for event in sorted(events, key=lambda e: (float(e["ts"]), -float(e.get("dur") or 0.0))):
         start = float(event["ts"])
@@ -68,7 +81,7 @@ def _outermost(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _launcher(
-    event: Mapping[str, Any], launches: list[dict[str, Any]], place: list[tuple[dict[str, Any], int]]
+    event: Mapping[str, Any], launches: list[TraceEvent], place: list[tuple[TraceEvent, int]]
 ) -> tuple[int, ...]:
     """Return the call in or before which the collective was launched: its last launch of that kind before it ran."""
     word, start = word_of(str(event["name"])), float(event["ts"])

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from syncline.describe.document import Document
 from syncline.describe.mistakes import problem, read_described
 from syncline.errors import DescriptionError, SynclineError
-from syncline.workload.hugging_face import read_config
+from syncline.workload.family.config import read_config
 from syncline.workload.job import Job
 from syncline.workload.layer_list import LayerList
 from syncline.workload.parallel import check_split
@@ -41,6 +41,11 @@ def parse_job(document: Document, folder: Path) -> Job:
             "a job file is a mapping.", where=document.source, hint="Three lines are enough: model, parallel and batch."
         )
     data = dict(document.data)
+    if "phases" in data:
+        raise DescriptionError(
+            "the file has several phases, and this asks about one.", where=document.where(("phases",)),
+            hint="`syncline plan` takes it whole; write one phase to a file of its own for the other commands.",
+        )  # fmt: skip
     try:
         data["model"] = _model(data.get("model"), folder)
     except ValidationError as error:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
+from syncline.describe.own_data import own_data
 
 
 @dataclass(frozen=True)
@@ -33,10 +32,9 @@ class Release:
 @cache
 def releases() -> dict[str, tuple[tuple[int, Release], ...]]:
     """Return each framework's releases by the month they hold from (year x 12 + month), oldest first."""
-    text = (files("syncline.workload") / "data" / "releases.yaml").read_text(encoding="utf-8")
     known = {f.name for f in fields(Release)}
     found: dict[str, list[tuple[int, Release]]] = {}
-    for entry in yaml.safe_load(text)["releases"]:
+    for entry in own_data("workload", "data/releases.yaml")["releases"]:
         entry = dict(entry)
         name, since = str(entry.pop("framework")), str(entry.pop("since"))
         assert entry.pop("source"), f"{name} {since} has no source"

@@ -40,6 +40,25 @@ class Experts(Strict):
         return self
 
 
+class Mixer(Strict):
+    """What mixes tokens without attention: state spaces, linear attention, convolutions, recurrences."""
+
+    kind: str
+    layers: int = Field(ge=1, description="layers that have it")
+    params: int = Field(ge=1, description="parameters of one layer's, without the layer's own normalisation")
+    width: int = Field(ge=1, description="channels inside: heads x size of a head")
+    state: int = Field(default=0, ge=0, description="numbers that one sequence keeps in one layer, at any length")
+    flops: float = Field(default=0.0, ge=0, description="operations of the recurrence per token, forward")
+    beside: bool = Field(default=False, description="beside attention in the same layer")
+
+
+class Tower(Strict):
+    """A network that other inputs pass before the language model: its parameters are trained and kept with it."""
+
+    name: str
+    params: int = Field(ge=1)
+
+
 class Shape(Strict):
     """A transformer. `heads` share `kv_heads` keys; `head_size` defaults to hidden / heads."""
 
@@ -66,19 +85,32 @@ class Shape(Strict):
     window_share: float = Field(default=0.0, ge=0, le=1)
     mla: Mla | None = None
     moe: Experts | None = None
+    attention_layers: int | None = Field(default=None, ge=0, description="default: all that have no mixer instead")
+    ffn_layers: int | None = Field(default=None, ge=0, description="layers with a feed-forward block; default: all")
+    query_gate: bool = Field(default=False, description="queries are twice as wide: half gates what attention returns")
+    mixers: tuple[Mixer, ...] = ()
+    towers: tuple[Tower, ...] = ()
+    predict_layers: int = Field(default=0, ge=0, le=16, description="layers that predict further tokens (MTP)")
     source: str = ""
 
     @model_validator(mode="after")
+    def _counted(self) -> Shape:
+        found = self.num_attention_layers + sum(mixer.layers for mixer in self.mixers if not mixer.beside)
+        if found > self.layers or self.num_ffn_layers > self.layers:
+            raise ValueError(f"{found} layers mix tokens, but the model has {self.layers}")
+        return self
+
+    @model_validator(mode="after")
     def _whole(self) -> Shape:
-        if not self.head_size and self.hidden % self.heads:
+        if not self.head_size and not self.mla and self.hidden % self.heads:
             raise ValueError(
                 f"hidden size {self.hidden} does not divide by {self.heads} heads; give `head_size`, "
                 f"or {nearest_divisor(self.hidden, self.heads)} heads"
             )
         if self.heads % (self.kv_heads or self.heads):
             raise ValueError(f"{self.heads} heads do not share {self.kv_heads} key heads evenly")
-        if self.moe and self.moe.dense_layers > self.layers:
-            raise ValueError(f"{self.moe.dense_layers} dense layers, but the model has {self.layers}")
+        if self.moe and self.moe.dense_layers > self.num_ffn_layers:
+            raise ValueError(f"{self.moe.dense_layers} dense layers, but the model has {self.num_ffn_layers}")
         return self
 
     # Widths with the defaults filled in
@@ -103,12 +135,45 @@ class Shape(Strict):
     def ffn_size(self) -> int:
         return self.ffn or 4 * self.hidden
 
+    # Layers that have a thing
+
+    @property
+    def num_attention_layers(self) -> int:
+        if self.attention_layers is not None:
+            return self.attention_layers
+        return self.layers - sum(mixer.layers for mixer in self.mixers if not mixer.beside)
+
+    @property
+    def mixing_layers(self) -> int:
+        """Layers that mix tokens, by attention or otherwise."""
+        return self.num_attention_layers + sum(mixer.layers for mixer in self.mixers if not mixer.beside)
+
+    @property
+    def num_ffn_layers(self) -> int:
+        return self.layers if self.ffn_layers is None else self.ffn_layers
+
     @property
     def moe_layers(self) -> int:
         """Layers that have experts."""
-        return self.layers - self.moe.dense_layers if self.moe else 0
+        return self.num_ffn_layers - self.moe.dense_layers if self.moe else 0
+
+    @property
+    def dense_layers(self) -> int:
+        """Layers that have an ordinary feed-forward block."""
+        return self.num_ffn_layers - self.moe_layers
+
+    @property
+    def hybrid(self) -> bool:
+        """Whether layers are of several kinds, or of another than attention and a feed-forward block."""
+        return bool(self.mixers) or self.mixing_layers < self.layers or self.num_ffn_layers < self.layers
 
     # Parameters
+
+    @property
+    def qkv_width(self) -> int:
+        """Width of what makes queries (and their gate), keys and values."""
+        queries = self.heads * (1 + self.query_gate) + self.num_kv_heads
+        return queries * self.qk_size + self.num_kv_heads * self.v_size
 
     @property
     def attention_params(self) -> int:
@@ -120,7 +185,7 @@ class Shape(Strict):
             q = self.hidden * m.q_rank + m.q_rank * queries + m.q_rank if m.q_rank else self.hidden * queries
             kv = self.hidden * (m.kv_rank + m.rope_size) + m.kv_rank * self.heads * (m.nope_size + self.v_size)
             return q + kv + m.kv_rank + out
-        width = (self.heads + self.num_kv_heads) * self.qk_size + self.num_kv_heads * self.v_size
+        width = self.qkv_width
         biases = width * (self.biases or self.qkv_biases) + self.hidden * self.biases
         return self.hidden * width + out + biases + 2 * self.qk_size * self.qk_norm
 
@@ -160,13 +225,39 @@ class Shape(Strict):
         return 0 if self.tied else self.vocab * self.hidden
 
     @property
+    def mixer_params(self) -> int:
+        """Parameters of every mixer of every layer."""
+        return sum(mixer.layers * mixer.params for mixer in self.mixers)
+
+    @property
+    def tower_params(self) -> int:
+        return sum(tower.params for tower in self.towers)
+
+    @property
+    def predict_params(self) -> int:
+        """Parameters of the layers that predict further tokens: a layer each, and what joins it to the embedding."""
+        return self.predict_layers * (self.predict_dense + self.expert_params)
+
+    @property
+    def predict_dense(self) -> int:
+        """Parameters of one such layer, its routed experts not among them."""
+        block = self.shared_params if self.moe else self.dense_ffn_params
+        return self.attention_params + block + self.norm_params + 2 * self.hidden**2 + 3 * self.hidden
+
+    @property
+    def replicated_params(self) -> int:
+        """Parameters of the layers, routed experts not among them."""
+        layers = self.layers * self.norm_params + self.num_attention_layers * self.attention_params
+        layers += self.dense_layers * self.dense_ffn_params + self.moe_layers * self.shared_params
+        return layers + self.mixer_params
+
+    @property
     def params(self) -> int:
-        """All parameters."""
-        layers = self.layers * (self.attention_params + self.norm_params)
-        layers += (self.layers - self.moe_layers) * self.dense_ffn_params
-        layers += self.moe_layers * (self.expert_params + self.shared_params)
+        """All parameters of the model; those of `predict_layers` are for training alone and not among them."""
+        layers = self.replicated_params + self.moe_layers * self.expert_params
         final = self.hidden * (1 + self.norm_biases)
-        return layers + final + self.embedding_params + self.head_params + self.extra_params
+        ends = self.embedding_params + self.head_params
+        return layers + final + ends + self.extra_params + self.tower_params
 
     @property
     def active_params(self) -> int:
@@ -192,10 +283,14 @@ class Shape(Strict):
         The output layer counts, the input embedding (a lookup) does not; recomputed work does not. This is the
         convention of Megatron-Bridge, and the one behind every `mfu` that syncline prints.
         """
-        matrices = self.active_params - self.embedding_params - self.extra_params
+        matrices = self.active_params - self.embedding_params - self.extra_params - self.tower_params
         matrices += self.vocab * self.hidden if self.tied else 0
-        attention = 2 * self.mean_span(sequence) * self.heads * (self.qk_size + self.v_size) * self.layers
-        return 6.0 * matrices + 3.0 * attention
+        each = 2 * self.mean_span(sequence) * self.heads * (self.qk_size + self.v_size)
+        scans = sum(mixer.layers * mixer.flops for mixer in self.mixers)
+        # A layer that predicts a further token passes the output layer once more.
+        routed = self.moe.top_k * self.block_params(self.moe.ffn) if self.moe else 0
+        matrices += self.predict_layers * (self.predict_dense + routed + self.vocab * self.hidden)
+        return 6.0 * matrices + 3.0 * (each * (self.num_attention_layers + self.predict_layers) + scans)
 
 
 def nearest_divisor(number: int, wanted: int) -> int:

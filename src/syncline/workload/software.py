@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from syncline.describe.plain import JsonValue
 from syncline.workload.job import Job
 from syncline.workload.releases import release_of
 
@@ -43,14 +44,14 @@ class Facts:
     routing: float = 1.0  # host time of routing tokens, that of Megatron-Core in 2025 = 1
     expert_passes: float = 8.0
     ep_exposed: float = 1.0
-    assumed: dict[str, object] = field(default_factory=dict)
+    assumed: dict[str, JsonValue] = field(default_factory=dict)
 
 
 def facts_of(job: Job) -> Facts:
     """Return the facts of a job with every gap filled."""
-    assumed: dict[str, object] = {}
+    assumed: dict[str, JsonValue] = {}
 
-    def take(name: str, said: object, otherwise: object) -> object:
+    def take(name: str, said: JsonValue, otherwise: JsonValue) -> JsonValue:
         if said is None or said == "auto":
             assumed[name] = otherwise
             return otherwise

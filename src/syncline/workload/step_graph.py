@@ -94,10 +94,12 @@ class _StepGraph:
                 volume = self.volumes[kind]
                 part = self._forward_share(kind, share) if phase == "F" else 1 - self._forward_share(kind, share)
                 end = self._collective(stage, kind, volume, volume.size_bytes * part / per_chunk, (op,))
-        if self._per_micro:
-            volume = self.volumes["data"]
-            gather, scatter = self._fsdp_parts(volume)
-            end = self._collective(stage, "fsdp", volume, (gather if phase == "F" else scatter) / per_chunk, (op,))
+        for kind in ("data", "data (experts)") if self._per_micro else ():
+            if kind in self.volumes:
+                volume = self.volumes[kind]
+                gather, scatter = self._fsdp_parts(volume)
+                size = (gather if phase == "F" else scatter) / per_chunk
+                end = self._collective(stage, kind.replace("data", "fsdp"), volume, size, (op,))
         return end
 
     def _forward_share(self, kind: str, share: float) -> float:
@@ -134,16 +136,21 @@ class _StepGraph:
 
     def _gather_parameters(self, stage: int) -> int | None:
         """Add the gather of updated parameters at the start, where each rank owns a part of them."""
-        if self._per_micro or not self.split.sharded_state or "data" not in self.volumes:
-            return None
-        volume = self.volumes["data"]
-        return self._collective(stage, "parameters", volume, volume.size_bytes * self._back_share(), ())
+        end = None
+        for kind in ("data", "data (experts)"):
+            if self.split.sharded_state and kind in self.volumes and not self._per_micro:
+                volume = self.volumes[kind]
+                after = () if end is None else (end,)
+                size = volume.size_bytes * self._back_share(kind)
+                end = self._collective(stage, kind.replace("data", "parameters"), volume, size, after)
+        return end
 
-    def _back_share(self) -> float:
+    def _back_share(self, kind: str) -> float:
+        """Return how much of the exchange of replicas is the gather of updated parameters."""
         from syncline.workload.software import facts_of
 
         facts = facts_of(self.job)
-        if not self.split.sharded_state or self.job.sync.method == "parameter-server":
+        if not self.split.sharded_state or self.job.sync.method == "parameter-server" or kind == "data (replicas)":
             return 0.0
         from syncline.workload.volumes import wire_share
 
@@ -152,10 +159,11 @@ class _StepGraph:
 
     def _finish(self, stage: int) -> None:
         """Add the exchange of gradients and the optimizer."""
-        end = self.last_backward[stage]
+        last = self.last_backward[stage]
+        ends = [last]
         for kind in ("data", "data (experts)", "data (replicas)"):
-            if kind in self.volumes and not (kind == "data" and self._per_micro):
+            if kind in self.volumes and (kind == "data (replicas)" or not self._per_micro):
                 volume = self.volumes[kind]
-                share = 1 - self._back_share() if kind == "data" else 1.0
-                end = self._collective(stage, "gradients", volume, volume.size_bytes * share, (end,))
-        self.out.add(stage, Op.COMPUTE, "optimizer", stream=COMPUTE, deps=(end,))
+                size = volume.size_bytes * (1 - self._back_share(kind))
+                ends.append(self._collective(stage, kind.replace("data", "gradients"), volume, size, (last,)))
+        self.out.add(stage, Op.COMPUTE, "optimizer", stream=COMPUTE, deps=tuple(ends[1:] or ends))

@@ -64,9 +64,10 @@ def _tensor(job: Job, shape: Shape, facts: Facts) -> list[Volume]:
     split = job.parallel
     if split.tp == 1:
         return []
-    share = shape.moe_layers / shape.layers
     again = 1.0 if job.recompute == "full" else 0.0
-    calls = shape.layers / split.pp * job.num_micro * (4 + 2 * again) * (1 - share / 2)
+    # Two of a layer's exchanges are its mixer's and two its feed-forward block's, unless that has experts.
+    blocks = (shape.mixing_layers + shape.dense_layers) / 2
+    calls = blocks / split.pp * job.num_micro * (4 + 2 * again)
     size = 2 * (split.tp - 1) / split.tp * 2 * _tokens(job) * shape.hidden
     how = "all-gather + reduce-scatter" if facts.sequence_parallel else "all-reduce"
     formula = (
@@ -79,7 +80,7 @@ def _context(job: Job, shape: Shape) -> list[Volume]:
     split = job.parallel
     if split.cp == 1:
         return []
-    layers = shape.layers / split.pp * job.num_micro
+    layers = shape.num_attention_layers / split.pp * job.num_micro
     if split.context == "ulysses":
         width = (shape.heads + shape.num_kv_heads) * (shape.qk_size + shape.v_size)
         size = 3 * (split.cp - 1) / split.cp * 2 * _tokens(job) * width / split.tp
@@ -121,13 +122,13 @@ def _pipeline(job: Job, shape: Shape, facts: Facts) -> list[Volume]:
 def stage_parameters(job: Job, shape: Shape) -> tuple[float, float]:
     """Return parameters of the heaviest stage on one rank: those of every replica, and routed experts."""
     split = job.parallel
-    plain = shape.layers * (shape.attention_params + shape.norm_params)
-    plain += (shape.layers - shape.moe_layers) * shape.dense_ffn_params + shape.moe_layers * shape.shared_params
-    ends = shape.embedding_params + shape.head_params
+    further = shape.predict_layers * shape.predict_dense
+    embedding = shape.embedding_params + shape.tower_params
+    ends = embedding + shape.head_params
     if split.pp > 1:
-        ends = max(shape.embedding_params, shape.head_params or shape.embedding_params)
-    routed = shape.moe_layers * shape.expert_params / split.pp / split.ep
-    return (plain / split.pp + ends) / split.tp, routed
+        ends = max(embedding, shape.head_params or shape.embedding_params)
+    routed = (shape.moe_layers / split.pp + shape.predict_layers) * shape.expert_params / split.ep
+    return (shape.replicated_params / split.pp + further + ends) / split.tp, routed
 
 
 def _data(job: Job, shape: Shape, facts: Facts) -> list[Volume]:

@@ -94,3 +94,15 @@ def test_all_pci_numbers_lead_to_parts_of_the_catalogue():
     for kind in ("gpu", "nic"):
         assert set(pci_ids()[kind].values()) <= set(catalog.names(kind))
     assert set(pci_ids()["sm"].values()) <= set(catalog.names("gpu"))
+
+
+def test_amd_counts_sm_otherwise():
+    """RCCL's dumps of a two-socket machine with MI210: sm 90 is no H100, and a host of one socket lends no rate."""
+    gpu = '<pci busid="0000:{0}:00.0" class="0x038000" vendor="0x1002" device="0x740f" link_width="16">'
+    cpu = '<cpu numaid="{0}" arch="x86_64" vendor="AuthenticAMD" familyid="175" modelid="1">'
+    inner = '<gpu dev="{0}" sm="90" gcn="910" arch="38911" rank="{0}" gdr="1"/></pci>'
+    parts = "".join(cpu.format(i) + gpu.format(f"{i + 1}3") + inner.format(i) + "</cpu>" for i in range(2))
+    topology = parse_nccl(f'<system version="2">{parts}</system>', "topo.xml")
+    with pytest.raises(DescriptionError, match="1002:740f, which are no parts of the catalogue"):
+        to_host(topology)
+    assert build(to_host(topology, gpu="MI250X")).num_gpus == 2

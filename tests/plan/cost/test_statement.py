@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from syncline.describe.plain import json_text
+from syncline.describe.plain import json_text, plain
 from syncline.errors import CostError
 from syncline.fabric import Fabric, load
 from syncline.plan.cost import Assumptions, Run, statement
@@ -21,7 +21,7 @@ def test_the_parts_agree_with_each_other(rail: Fabric) -> None:
 
 
 def test_json_has_every_part_and_is_strict(rail: Fabric) -> None:
-    data = statement(rail, run=Run(2.1)).to_json()
+    data = plain(statement(rail, run=Run(2.1)).to_json())
     json_text(data)
     assert data["run"] == {"step_time_s": 2.1, "tokens_per_step": None, "num_steps": None, "days": None}
     assert data["charges"][0]["usd_per_token"] is None

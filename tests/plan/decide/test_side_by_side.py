@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from syncline.describe.plain import plain
 from syncline.errors import DescriptionError, PlanError, UsageError
 from syncline.fabric.assumed import assumed_of
 from syncline.fabric.change import changed
@@ -37,7 +38,7 @@ def planned() -> PlanAnswer:
 
 
 def test_the_run_is_what_a_spreadsheet_says(planned: PlanAnswer) -> None:
-    data = planned.to_json()
+    data = plain(planned.to_json())
     run, best = data["run"], data["best"]
     days = 100e9 / best["tokens_per_s"] / 86400 / data["recovery"]["goodput"]
     assert run["days"] == pytest.approx(days, rel=1e-9)
@@ -131,7 +132,7 @@ def test_compare_reads_jobs_clusters_and_sweeps(tmp_path: Path) -> None:
     cluster.write_text("hosts: 2\nhost: dgx-h100\nnetwork: rail-optimized NDR\n")
     assert is_job(str(job)) and is_job("llama3-70b") and not is_job(str(cluster)) and not is_job("h100-64-rail")
     answer = compare(str(job), clusters=[str(cluster)], sweep=("job.batch.global", (32, 64)))
-    assert [row["value"] for row in answer.to_json()["clusters"]] == [32.0, 64.0]
+    assert [row["value"] for row in plain(answer.to_json())["clusters"]] == [32.0, 64.0]
     with pytest.raises(UsageError, match="a sweep is of one cluster"):
         compare(str(job), clusters=[str(cluster), "h100-64-rail"], sweep=("host.nics", (1, 2)))
     with pytest.raises(DescriptionError, match='there is no "wan" to change'):

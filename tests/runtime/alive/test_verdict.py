@@ -93,6 +93,10 @@ def test_all_waiting_is_the_network_and_who_left_is_named() -> None:
     assert lossy(stuck, {1: 80, 2: 79, 3: 78}, 100, MEMBERS).rank == 0, "all of them: this rank's own link"
     left = BeatRecord(replace(USUAL, rank=1, step=3, state=CLOSED), 20.0)
     assert verdict(WAITS, r1=left) == ("closed", 1, "rank 1 on b has ended at step 3 while rank 0 still waits for it.")
+    done = BeatRecord(replace(USUAL, rank=1, step=5, state=CLOSED), 20.0)
+    late = judge(WAITS, peers(r1=done), MEMBERS, 10.0, patience_s=300.0)
+    assert late is not None and not late.is_final, "it has made that step: what it sent may still arrive"
+    assert late.text == "rank 1 on b has ended, and what it sent has not arrived: no progress for 7.0 s."
 
 
 def test_what_one_rank_found_all_say() -> None:

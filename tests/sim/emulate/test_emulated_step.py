@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 
 from syncline.codec.names import scheme
-from syncline.sim.emulate.emulated_step import (
-    Exchanged,
-    Machine,
-    Ring,
-    Work,
-    predict_step,
-    step_timeline,
-)
+from syncline.program.overlap import Exchanged, Machine, Ring, Work
+from syncline.sim.emulate.emulated_step import predict_step, step_timeline
 from syncline.sim.emulate.emulation import HostCosts, Wiring
 from syncline.timeline import SpanKind
 
@@ -67,5 +61,5 @@ def test_a_step_as_a_timeline_is_the_step(how: Exchanged | Ring) -> None:
     computed = timeline.busy_s((SpanKind.COMPUTE,))
     assert (computed >= 0.999 * WORK.total_s).all()
     assert timeline.link_use().size_bytes.sum() == pytest.approx(
-        2 * timeline.spans.size_bytes[timeline.spans.kind == SpanKind.SEND].sum(), rel=1e-6
+        2 * timeline.spans.size_bytes[timeline.spans.kind == SpanKind.RECV].sum(), rel=1e-6
     )

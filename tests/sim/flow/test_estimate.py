@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from syncline.codec.codec import Codec
+from syncline.describe.plain import plain
 from syncline.errors import SimulationError
 from syncline.fabric import ClusterSpec, Fabric, build
 from syncline.program import lower, packed
@@ -38,7 +39,7 @@ def test_bandwidths_are_those_of_nccl_tests(fabric: Fabric, network: FlowNetwork
 
 
 def test_a_row_has_every_promised_field_and_names_the_limit(fabric: Fabric, network: FlowNetwork) -> None:
-    row = estimate(lower(verify(ring(64)), packed(fabric)), network, 1 << 30).row()
+    row = plain(estimate(lower(verify(ring(64)), packed(fabric)), network, 1 << 30).row())
     assert {
         "size_bytes",
         "time_s",

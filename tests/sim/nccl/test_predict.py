@@ -45,8 +45,8 @@ def test_the_interval_is_wider_beyond_64_hosts_and_narrower_when_calibrated() ->
 
 def test_rows_have_si_units() -> None:
     row = predict(H100, "all_reduce", [2**30]).rows()[0]
-    assert row["busbw_Bps"] == pytest.approx(2**30 / row["time_s"] * bus_factor("all_reduce", 32))
-    assert 200e9 < row["busbw_Bps"] < 420e9
+    assert row.busbw_Bps == pytest.approx(2**30 / row.time_s * bus_factor("all_reduce", 32))
+    assert 200e9 < row.busbw_Bps < 420e9
 
 
 def test_bus_factors() -> None:

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 
 import syncline
+from syncline.describe.plain import plain
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric.load import load
 from syncline.plan.serve import Serving
 from syncline.sim.serve.engine import Engine, Split
-from syncline.sim.serve.steady import most_rate, steady
+from syncline.sim.serve.steady import most_batch, most_rate, steady
 from syncline.workload.job import Job
 from syncline.workload.load import Length
 from syncline.workload.read_job import load_job
+from syncline.workload.shape import Shape
 
 FABRIC = load({"hosts": 4, "host": "dgx-h100", "network": "rail-optimized NDR"})
 
@@ -61,7 +63,7 @@ def served() -> Serving:
 
 
 def test_the_search_keeps_the_limits_and_the_sums_agree(served: Serving) -> None:
-    best, data = served.best, served.to_json()["best"]
+    best, data = served.best, plain(served.to_json())["best"]
     assert best.keeps_slo and best.enough
     assert best.num_gpus == min(way.num_gpus for way in (best, *served.others) if way.keeps_slo)
     assert data["tokens_per_s"] == pytest.approx(8 * 256)
@@ -98,3 +100,27 @@ def test_step_and_plan_send_a_serving_job_on() -> None:
         syncline.step(FABRIC, _job())
     with pytest.raises(UsageError, match="an answer of its own"):
         syncline.plan(FABRIC, _job())
+
+
+def test_experts_are_shared_by_ranks_with_requests_of_their_own() -> None:
+    job = _job(model="qwen3-235b-a22b")
+    split, spread = (Engine(FABRIC, job, Split(8, spread=s)) for s in (False, True))
+    shape = job.model
+    assert isinstance(shape, Shape) and shape.moe is not None
+    routed = shape.moe_layers * shape.expert_params
+    assert spread.weight_bytes == pytest.approx(2 * (shape.params - routed + routed / 8))
+    # Four key heads on eight ranks are kept twice; requests of their own are kept once.
+    assert spread.cache_bytes == pytest.approx(split.cache_bytes / 2)
+    # Only dispatch and combine of every layer with experts; no all-reduce after attention.
+    assert spread.decode_parts(64, 1024)["network"] < split.decode_parts(64, 1024)["network"]
+
+
+def test_a_busy_replica_prefills_short_prompts_together() -> None:
+    short = _job(load={"rate": 8, "prompt": 128, "answer": 128})
+    engine = Engine(FABRIC, short, Split(8))
+    assert short.load is not None
+    together = 128 / 8192 * sum(engine.prefill_parts(8192, 128).values())
+    assert together < sum(engine.prefill_parts(128, 128).values()) / 2
+    batch = most_batch(engine, short.load)
+    decoded = 128 * sum(engine.decode_parts(batch, 192).values()) / batch
+    assert most_rate(engine, short.load) == pytest.approx(1 / (together + decoded))

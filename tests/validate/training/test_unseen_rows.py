@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from syncline.describe.plain import plain
 from syncline.errors import DescriptionError
 from syncline.sim.step.build import build_case
 from syncline.sim.step.constants import default_constants
@@ -174,7 +175,7 @@ def test_every_row_is_predicted_or_has_a_reason(tmp_path: Path, cells: dict[str,
     writer.writerow(row(**cells).cells)
     path = tmp_path / "x.csv"
     path.write_text(buffer.getvalue(), encoding="utf-8")
-    data = validate_training(path).to_json()
+    data = plain(validate_training(path).to_json())
     json.dumps(data, allow_nan=False)
     assert data["predicted_rows"] + len(data["unmodelled"]) == 1
     assert all(item["reason"] for item in data["unmodelled"])
@@ -186,7 +187,7 @@ def test_the_shipped_systems_are_read() -> None:
 
 def test_rows_nobody_fitted_stay_as_near_as_the_method_page_says() -> None:
     """`training-more.csv` was scored before anything was changed for it, and is never fitted to."""
-    data = validate_training(MORE).to_json()
+    data = plain(validate_training(MORE).to_json())
     assert data["predicted_rows"] == data["rows"] == 403
     overall = data["overall"]
     assert overall["dense"]["median_error"] < 0.06 and overall["dense"]["p90_error"] < 0.18

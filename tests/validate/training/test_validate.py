@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from syncline.describe.plain import plain
 from syncline.errors import DescriptionError
 from syncline.sim.step.constants import default_constants, document
 from syncline.validate.training import validate_training
@@ -166,5 +167,5 @@ def test_reading_rows() -> None:
 def test_a_file_of_nothing_that_can_be_predicted(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("source,model,gpu,gpus,metric,value\ns,m,abacus,8,mfu_pct,40\n")
-    data = validate_training(path).to_json()
+    data = plain(validate_training(path).to_json())
     assert data["num_runs"] == 0 and len(data["unmodelled"]) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from syncline.audit.expect import Expect, link_at
@@ -242,7 +242,7 @@ def qdiscs(host: Host) -> list[tuple[str, dict[str, Any]]]:
     )
 
 
-def rate_of(row: dict[str, Any]) -> float:
+def rate_of(row: Mapping[str, Any]) -> float:
     """Return the rate that a tbf or netem discipline allows, 0 for none."""
     options = row.get("options")
     if not isinstance(options, dict):

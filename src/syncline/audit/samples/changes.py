@@ -9,6 +9,7 @@ from collections.abc import Callable
 from syncline.audit.samples.commands import ethtool_features, ethtool_rings, getent
 from syncline.audit.samples.draft import Draft
 from syncline.audit.samples.hosts import huge_pages
+from syncline.describe.plain import JsonValue
 
 Change = Callable[[Draft], None]
 
@@ -100,7 +101,7 @@ def config(make: Callable[[Draft], str], at: int, value: int) -> Change:
     return change
 
 
-def qdisc(**row: object) -> Change:
+def qdisc(**row: JsonValue) -> Change:
     """Return a change that adds a queueing discipline."""
     return lambda draft: draft.qdiscs.append({"dev": interface(draft), "root": True, **row})
 

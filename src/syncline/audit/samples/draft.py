@@ -17,6 +17,7 @@ from typing import Any
 from zlib import crc32
 
 from syncline.audit.samples.commands import outputs
+from syncline.describe.plain import JsonObject
 from syncline.host.tree import Entry, Link, MemoryTree
 
 KINDS = {"gpu": 0x030200, "bridge": 0x060400, "nvswitch": 0x068000, "ethernet": 0x020000, "infiniband": 0x020700}
@@ -39,11 +40,11 @@ class Draft:
     environment: dict[str, str] = field(default_factory=dict)
     interfaces: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Rows of `ip -j -d address`, by name, in the kernel's order."""
-    qdiscs: list[dict[str, Any]] = field(default_factory=list)
+    qdiscs: list[JsonObject] = field(default_factory=list)
     smi: dict[str, dict[str, str]] = field(default_factory=dict)
     """By PCI address: changes to what `nvidia-smi -q` says."""
     nvlinks: dict[str, list[str]] = field(default_factory=dict)
-    qos: dict[str, dict[str, Any]] = field(default_factory=dict)
+    qos: dict[str, JsonObject] = field(default_factory=dict)
     commands: dict[str, str] = field(default_factory=dict)
     driver_version: str = "550.127.05"
 
@@ -193,7 +194,7 @@ class Draft:
             self.put(f"{base}/statistics/{counter}", 0)
         for counter in ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes"):
             self.put(f"{base}/statistics/{counter}", 50_000_000)
-        row: dict[str, Any] = {
+        row: JsonObject = {
             "ifindex": len(self.interfaces) + 1,
             "ifname": name,
             "mtu": mtu,

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from syncline.cli.output import emit
-from syncline.describe.plain import JsonObject
+from syncline.describe.plain import JsonObject, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from syncline.bench.attribute import Suspect
@@ -59,7 +60,7 @@ def finish(
     payload["findings"] = [finding.to_json() for finding in found]
 
     told = [*finding_lines(found), *(loss_lines(lost) if cost else [])]
-    lines = [*_head_lines(payload), *sweep_lines(rows), *told]
+    lines = [*_head_lines(plain(payload)), *sweep_lines(rows), *told]
     if html is not None:
         from syncline.describe.files import write_text
         from syncline.report.page.findings import findings_page, sweep_chart
@@ -78,7 +79,7 @@ def finish(
         raise typer.Exit(int(worst(found)))
 
 
-def _head_lines(payload: JsonObject) -> list[str]:
+def _head_lines(payload: Mapping[str, Any]) -> list[str]:
     hosts = payload.get("hosts") or 0
     where = f" on {payload['cluster']}" if payload["cluster"] else ""
     on = f", {hosts} host{'s' if hosts != 1 else ''}" if hosts else ""

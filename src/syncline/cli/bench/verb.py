@@ -40,6 +40,7 @@ from syncline.cli.bench.options import (
 from syncline.cli.bench.start import described, flat, join, start_here, teller
 from syncline.cli.bench.tournament import tournament
 from syncline.cli.output import JsonOption, examples
+from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
     from syncline.bench.expect import Oracle
@@ -258,7 +259,7 @@ def _stragglers(answer: SweepAnswer, hosts: list[str]) -> list[Finding]:
 
 def _measured_payload(
     question: SweepQuestion, answer: SweepAnswer, cluster: str | None, placed: Placement, hosts: list[str], backend: str
-) -> dict[str, Any]:
+) -> JsonObject:
     payload = answer_of(list(answer.rows), answer.unpredicted, cluster, placed.num_ranks, backend)
     payload["devices"] = [{"rank": rank, "hostname": host} for rank, host in enumerate(hosts)]
     payload |= {"backend": backend, "codec": question.codec, "placement": placed.name, "hosts": len(set(hosts))}

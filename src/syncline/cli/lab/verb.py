@@ -19,6 +19,7 @@ from syncline.cli.lab.options import (
     share_of_progress,
 )
 from syncline.cli.output import JsonOption, emit, err, examples, progress
+from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -326,7 +327,7 @@ def _wait(job: LabJob, limit_s: float | None) -> RunResult:
         raise LabError(f"{error}; they were ended.", hint="Give more time: --timeout.") from None
 
 
-def _run_payload(lab: Lab, result: RunResult, events: list[Any]) -> dict[str, Any]:
+def _run_payload(lab: Lab, result: RunResult, events: list[Any]) -> JsonObject:
     return {
         "cluster": lab.blueprint.name,
         "scale": lab.blueprint.scale,
@@ -340,7 +341,7 @@ def _run_payload(lab: Lab, result: RunResult, events: list[Any]) -> dict[str, An
     }
 
 
-def _link_payload(counters: Any) -> list[dict[str, Any]]:
+def _link_payload(counters: Any) -> list[JsonObject]:
     use = counters.timeline().link_use(0.005)
     drops = counters.drops()
     links = counters.timeline().links

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from syncline.cli.output import JsonOption, emit
+from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from syncline.sim.packet import PacketJob, PacketNetwork, Traffic
@@ -44,9 +47,10 @@ def buffers(
             bar.update(task, description=f"tried a buffer of {row.buffer_bytes / 1e6:.2f} MB")
 
         found = size_buffers(network, [asked], options, within=within, tried=tried)
-    payload: dict[str, Any] = {
+    payload: JsonObject = {
         "cluster": network.fabric.name, "job": job, "transport": transport, "routing": routing, "seed": seed,
-    } | found.to_json()  # fmt: skip
+        **found.to_json(),
+    }  # fmt: skip
     emit(payload, json, lambda console: _show(console, payload))
 
 
@@ -84,7 +88,7 @@ def read_job(network: PacketNetwork, text: str, seed: int) -> PacketJob | Traffi
     )
 
 
-def _show(console: Console, found: dict[str, Any]) -> None:
+def _show(console: Console, found: Mapping[str, Any]) -> None:
     from rich.table import Table
 
     from syncline.describe import units

@@ -19,8 +19,11 @@ from syncline.cli.packet.options import (
     RecoveryOption,
     RerouteOption,
 )
+from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from syncline.fabric import Fabric
@@ -77,7 +80,7 @@ def flows(
     traffic = _traffic(fabric, file, load, sizes, duration, connections, seed)
     asked = PacketQuestion(loss, buffer, payload, mtu, recovery, pfc, ecn, None, fail, reroute)
     captures = [_capture(fabric, text) for text in pcap or ()]
-    rows: list[dict[str, Any]] = []
+    rows: list[JsonObject] = []
     runs: list[tuple[Outcome, FlowTable]] = []
     for name in (transport, against):
         if name is None:
@@ -91,7 +94,7 @@ def flows(
         outcome, table = _run(network, traffic, options, asked, links, shown_name)
         runs.append((outcome, table))
         rows.append(_row(shown_name, outcome, table))
-    found: dict[str, Any] = {
+    found: JsonObject = {
         "cluster": fabric.name, "flows": len(traffic), "from": str(file) if file else f"{sizes} at load {load}",
         "bytes": int(traffic.size_bytes.sum()), "connections": connections, "routing": routing, "seed": seed,
         "asked": asked.shown(), "runs": rows,
@@ -107,7 +110,7 @@ def flows(
         from syncline.report.page.packet import watched_page
         from syncline.report.page.packet_flows import flows_section
 
-        named = [(row["transport"], table) for row, (_, table) in zip(rows, runs, strict=True)]
+        named = [(str(row["transport"]), table) for row, (_, table) in zip(rows, runs, strict=True)]
         title = f"{len(traffic):,} flows on {fabric.name}"
         write_text(html, watched_page(title, runs[0][0], more=flows_section(named)))
         found["html"] = str(html)
@@ -184,7 +187,7 @@ def _run(
     return outcome, flow_table(outcome)
 
 
-def _row(name: str, outcome: Outcome, table: FlowTable) -> dict[str, Any]:
+def _row(name: str, outcome: Outcome, table: FlowTable) -> JsonObject:
     figures = outcome.to_json()
     times, share = table.cdf(100)
     return {
@@ -196,7 +199,7 @@ def _row(name: str, outcome: Outcome, table: FlowTable) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _show(console: Console, found: dict[str, Any]) -> None:
+def _show(console: Console, found: Mapping[str, Any]) -> None:
     from rich.table import Table
 
     from syncline.describe import units

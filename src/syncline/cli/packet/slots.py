@@ -8,8 +8,11 @@ import typer
 
 from syncline.cli.output import JsonOption, emit
 from syncline.cli.packet.options import BackgroundOption, BufferOption
+from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
 
@@ -42,13 +45,14 @@ def slots(
     found = compare_slots(
         network, read_job(network, job, seed), options, units.time(clock_error), beside=asked.beside()
     )
-    payload: dict[str, Any] = {
+    payload: JsonObject = {
         "cluster": network.fabric.name, "job": job, "transport": options.transport, "routing": routing, "seed": seed,
-    } | asked.shown() | found.to_json()  # fmt: skip
+        **asked.shown(), **found.to_json(),
+    }  # fmt: skip
     emit(payload, json, lambda console: _show(console, payload))
 
 
-def _show(console: Console, found: dict[str, Any]) -> None:
+def _show(console: Console, found: Mapping[str, Any]) -> None:
     from rich.table import Table
 
     from syncline.describe.units import show_time

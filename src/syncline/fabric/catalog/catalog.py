@@ -264,6 +264,7 @@ def _user_part(kind: str, row: Any, base: Catalog) -> Part:
     filled: dict[str, Any] = dict(row)
     if isinstance(like := filled.pop("like", None), str):
         old = base._find(kind, like, KINDS[kind]).model_dump(exclude={"name", "aliases"}, exclude_unset=True)
+        old["estimates"] = [each for each in old.get("estimates", ()) if each["figure"] not in row]
         filled = old | filled
     if "source" not in row:
         filled["source"] = "cluster file"

@@ -10,10 +10,10 @@ never with sparsity. Quantities may be written as text in a data file: `rate_Bps
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from syncline.describe import units
 from syncline.errors import UnitError
@@ -46,6 +46,27 @@ Transport = Literal["infiniband", "roce", "efa", "cxi", "psm", "tcpx", "tcpxo", 
 Precision = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
 
 
+class Estimate(BaseModel):
+    """A figure that nobody publishes, and from where to where it may lie."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    figure: Name
+    low: float
+    high: float
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_ends(cls, given: object) -> object:
+        """Read both ends in the unit that the figure's name ends with."""
+        if not isinstance(given, dict):
+            return given
+        name = str(given.get("figure"))
+        read = units.time if name.endswith("_s") else units.rate if name.endswith("_Bps") else float
+        ends = {end: read(given[end]) for end in ("low", "high") if isinstance(given.get(end), str)}
+        return given | ends
+
+
 class Part(BaseModel):
     """A named thing of the catalogue and where its numbers come from."""
 
@@ -55,6 +76,25 @@ class Part(BaseModel):
     aliases: tuple[Name, ...] = ()
     source: Text
     notes: str = ""
+    estimates: tuple[Estimate, ...] = Field(default=(), description="figures of this part that nobody publishes")
+
+    @field_validator("estimates", mode="before")
+    @classmethod
+    def _read_estimates(cls, given: object) -> object:
+        """Read `{latency_s: [250ns, 1us]}`."""
+        if not isinstance(given, Mapping):
+            return given
+        return [{"figure": name, "low": low, "high": high} for name, (low, high) in given.items()]
+
+    @model_validator(mode="after")
+    def _estimates_hold(self) -> Self:
+        for each in self.estimates:
+            value = getattr(self, each.figure, None)
+            if not isinstance(value, (int, float)):
+                raise ValueError(f"estimates: {each.figure} is no figure of this part")
+            if not each.low <= value <= each.high:
+                raise ValueError(f"estimates: {each.figure} is {value:g}, outside {each.low:g} to {each.high:g}")
+        return self
 
 
 class PricedPart(Part):

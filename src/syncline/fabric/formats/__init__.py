@@ -20,6 +20,7 @@ from typing import Any
 
 from syncline.describe.document import read_document, read_text
 from syncline.describe.files import write_text
+from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, SynclineError, UsageError
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.formats.cabling import Cabling, cabling_cluster
@@ -99,7 +100,7 @@ def import_fabric(
     path: str | os.PathLike[str],
     format: str | None = None,
     *,
-    host: str | dict[str, Any] | None = None,
+    host: str | JsonObject | None = None,
     link: str | None = None,
     gpu: str | None = None,
     nic: str | None = None,

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
 from syncline.fabric.build import build
 from syncline.fabric.catalog import Catalog, load_catalog
@@ -28,16 +29,16 @@ _ROUTINGS = ("ecmp", "adaptive", "spray", "static")
 _CLOSE = 1e-9
 
 
-def read_graphml(path: str | os.PathLike[str], host: str | dict[str, Any] | None = None) -> ClusterSpec:
+def read_graphml(path: str | os.PathLike[str], host: str | JsonObject | None = None) -> ClusterSpec:
     """Read GraphML as an explicit cluster; `host` is the host model of files that were not written here."""
     return graph_cluster(read_graph(path), host)
 
 
-def graph_cluster(graph: FabricGraph, host: str | dict[str, Any] | None = None) -> ClusterSpec:
+def graph_cluster(graph: FabricGraph, host: str | JsonObject | None = None) -> ClusterSpec:
     """Return the explicit cluster of a graph, compared with what it builds."""
     if not graph.note.get("host_names"):
         return _foreign(graph, host)
-    data = dict(graph.note)
+    data: dict[str, Any] = dict(graph.note)
     names, routing = list(map(str, data.pop("host_names"))), data.pop("routing", "ecmp")
     data.pop("joins_chips", None)
     try:
@@ -81,7 +82,7 @@ def _lay_networks(data: dict[str, Any], graph: FabricGraph, catalog: Catalog, ro
         site["network"] = network
 
 
-def _network(graph: FabricGraph, site: int, prefix: str, catalog: Catalog) -> dict[str, Any] | None:
+def _network(graph: FabricGraph, site: int, prefix: str, catalog: Catalog) -> JsonObject | None:
     """Return one site's switches and cables; scale-up crossbars and WAN lines come from the hosts and `wan`."""
     devices = graph.devices
     boxes = [d for d in devices.values() if d.kind in ("switch", "ocs") and d.site == site and not _is_border(d, graph)]
@@ -110,8 +111,8 @@ def _is_laid(cable: GraphCable, graph: FabricGraph) -> bool:
     return "nvswitch" not in (a.kind, b.kind)
 
 
-def _explicit_switch(box: GraphDevice, prefix: str, catalog: Catalog) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": box.name.removeprefix(prefix), "level": max(1, box.level), "group": box.group}
+def _explicit_switch(box: GraphDevice, prefix: str, catalog: Catalog) -> JsonObject:
+    row: JsonObject = {"name": box.name.removeprefix(prefix), "level": max(1, box.level), "group": box.group}
     if box.kind == "ocs":
         return row | {"kind": "ocs", "model": box.part, "rail": box.rail}
     if box.part in catalog.names("switch"):
@@ -119,8 +120,8 @@ def _explicit_switch(box: GraphDevice, prefix: str, catalog: Catalog) -> dict[st
     return row | ({"rail": box.rail} if box.rail >= 0 else {})
 
 
-def _explicit_cable(cable: GraphCable, prefix: str, catalog: Catalog) -> dict[str, Any]:
-    row: dict[str, Any] = {"a": cable.a.removeprefix(prefix), "b": cable.b.removeprefix(prefix), "rate": cable.rate_Bps}
+def _explicit_cable(cable: GraphCable, prefix: str, catalog: Catalog) -> JsonObject:
+    row: JsonObject = {"a": cable.a.removeprefix(prefix), "b": cable.b.removeprefix(prefix), "rate": cable.rate_Bps}
     if cable.tier:
         row["tier"] = cable.tier
     if cable.medium not in catalog.names("link") or cable.cable not in catalog.names("cable") or cable.length_m <= 0:
@@ -163,7 +164,7 @@ def _faults(fabric: Fabric, graph: FabricGraph) -> tuple[FailedPart, ...]:
         for which, (link, cable) in enumerate(zip(built[ends], cables, strict=True)):
             change = _change(fabric, link, cable)
             if change is not None:
-                place: dict[str, Any] = {"link": f"{ends[0]} <-> {ends[1]}", "which": which}
+                place: JsonObject = {"link": f"{ends[0]} <-> {ends[1]}", "which": which}
                 faults.append(FailedPart.model_validate(place | change))
     return tuple(faults)
 
@@ -205,7 +206,7 @@ def _contradiction(graph: FabricGraph, fabric: Fabric, unequal: Iterable[tuple[s
     )
 
 
-def _foreign(graph: FabricGraph, host: str | dict[str, Any] | None) -> ClusterSpec:
+def _foreign(graph: FabricGraph, host: str | JsonObject | None) -> ClusterSpec:
     """Read a graph of host and switch nodes: each host's NICs are dealt over its edges."""
     if host is None:
         raise DescriptionError(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syncline.describe.document import read_text
+from syncline.describe.plain import JsonObject
 from syncline.describe.safe_xml import scan_xml
 from syncline.errors import DescriptionError, FabricError
 from syncline.fabric.fabric import Fabric, Kind, Tier
@@ -197,7 +198,7 @@ def _true(value: Any) -> bool:
     return value if isinstance(value, bool) else str(value).lower() not in ("false", "0", "")
 
 
-def _note(fabric: Fabric) -> dict[str, Any]:
+def _note(fabric: Fabric) -> JsonObject:
     """Return what a graph of devices does not show: host models, sites, parts of the cluster's own."""
     spec = fabric.spec.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
     spec.pop("faults", None)
@@ -214,7 +215,7 @@ def _note(fabric: Fabric) -> dict[str, Any]:
     }
 
 
-def _read_note(text: Any, source: str) -> dict[str, Any]:
+def _read_note(text: Any, source: str) -> JsonObject:
     if text is None:
         return {}
     try:

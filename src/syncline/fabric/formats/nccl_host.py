@@ -12,11 +12,10 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
-import yaml
-
+from syncline.describe.own_data import own_data
+from syncline.describe.plain import JsonObject
 from syncline.describe.safe_xml import Element
 from syncline.errors import DescriptionError
 from syncline.fabric.catalog import Catalog, HostModel, LinkType, load_catalog
@@ -26,6 +25,8 @@ from syncline.fabric.spec import ClusterSpec
 
 DEFAULT_SPEED_MBPS = 10_000
 """What NCCL assumes of a network card that reports no speed."""
+_USUAL_SOCKET_BPS = 96e9
+"""Between two sockets where the nearest host of the catalogue has one: three xGMI or UPI links, as its others have."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class NcclGpu:
     rank: int
     sm: int
     part: str
+    pci: str
+    """Vendor and device, "1002:74a1"; "" where the file leaves them out."""
     num_nvlinks: int
     nvlinks: tuple[tuple[str, int], ...]
     """Target and number of links: another GPU's bus id, or an NVSwitch's."""
@@ -132,14 +135,14 @@ def to_host(
     host = describe(topology)
     part = catalog.gpu(gpu or _known_gpu(host, topology)).name
     base = _nearest_host(part, len(host.gpus), catalog)
-    row: dict[str, Any] = {
+    row: JsonObject = {
         "name": name,
         "like": base.name,
         "source": f"NCCL topology {topology.source}",
         "gpu": part,
         "num_gpus": len(host.gpus),
         "num_sockets": min(8, host.num_numa),
-        "cpu": base.cpu.model_dump(exclude_defaults=True) | _cpu(host.cpu),
+        "cpu": {"socket_Bps": _USUAL_SOCKET_BPS} | base.cpu.model_dump(exclude_defaults=True) | _cpu(host.cpu),
         "gpus_per_pcie_switch": host.gpus_per_switch,
         "nics_per_pcie_switch": host.nics_per_switch,
         "nic_path": _nic_path(host),
@@ -176,8 +179,10 @@ def _gpu(place: Place, numa: dict[int, int]) -> NcclGpu:
         numa=numa[id(pci)],
         dev=integer(inner.get("dev"), -1),
         rank=integer(inner.get("rank"), -1),
-        sm=integer(inner.get("sm"), -1),
+        # RCCL's files have an sm too, of AMD's own counting: 90 is no H100 there.
+        sm=-1 if inner.get("gcn") else integer(inner.get("sm"), -1),
         part=_part("gpu", pci),
+        pci=_pci_number(pci),
         num_nvlinks=sum(integer(e.get("count"), 1) for e in links),
         nvlinks=tuple((e.get("target"), integer(e.get("count"), 1)) for e in links),
         c2c_Bps=c2c * 1e6,
@@ -205,14 +210,17 @@ def _nic(place: Place, numa: dict[int, int]) -> NcclNic:
 @functools.cache
 def pci_ids() -> dict[str, dict[Any, str]]:
     """Return the table of PCI numbers: kind -> "vendor:device" -> part of the catalogue."""
-    text = (resources.files("syncline.fabric.formats") / "data" / "pci_ids.yaml").read_text("utf-8")
-    table: dict[str, dict[Any, str]] = yaml.safe_load(text)
+    table: dict[str, dict[Any, str]] = own_data("fabric", "formats/data/pci_ids.yaml")
     return table
 
 
 def _part(kind: str, pci: Element) -> str:
-    numbers = (pci.get("vendor").removeprefix("0x"), pci.get("device").removeprefix("0x"))
-    return pci_ids()[kind].get(":".join(numbers).lower(), "")
+    return pci_ids()[kind].get(_pci_number(pci), "")
+
+
+def _pci_number(pci: Element) -> str:
+    numbers = [pci.get(name).removeprefix("0x").lower() for name in ("vendor", "device")]
+    return ":".join(numbers) if all(number.strip("0") for number in numbers) else ""
 
 
 def _pcie(pci: Element) -> str:
@@ -254,18 +262,21 @@ def _top(graph: NcclGraph, start: int) -> int:
 
 def _known_gpu(host: NcclHost, topology: NcclTopology) -> str:
     parts = {gpu.part or pci_ids()["sm"].get(gpu.sm, "") for gpu in host.gpus} - {""}
-    if not parts:
-        raise DescriptionError(
-            f"the topology has {len(host.gpus)} GPUs but does not say which.",
-            where=topology.source,
-            hint='Name the GPU, such as "H100": files for virtual machines leave it to NCCL.',
-        )
-    return min(parts)
+    if parts:
+        return min(parts)
+    numbers = sorted({gpu.pci for gpu in host.gpus} - {""})
+    if numbers:
+        text = f"its GPUs are PCI devices {', '.join(numbers)}, which are no parts of the catalogue."
+        hint = "Name the most similar part: --gpu MI300X, say (`syncline fabric parts gpu`)."
+    else:
+        text = f"the topology has {len(host.gpus)} GPUs but does not say which."
+        hint = "Name the GPU: --gpu H100, say. Files for virtual machines leave it to NCCL."
+    raise DescriptionError(text, where=topology.source, hint=hint)
 
 
-def _cpu(cpu: Element) -> dict[str, Any]:
+def _cpu(cpu: Element) -> JsonObject:
     arch, vendor = cpu.get("arch"), cpu.get("vendor")
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     if arch in ("x86_64", "arm64", "ppc64"):
         found["nccl_arch"] = arch
     if vendor in ("GenuineIntel", "AuthenticAMD"):
@@ -282,7 +293,7 @@ def _nic_path(host: NcclHost) -> str:
 
 def _scale_up(
     host: NcclHost, switch: str | None, num_switches: int, topology: str, catalog: Catalog, part: str
-) -> dict[str, Any]:
+) -> JsonObject:
     """Say how GPUs are joined; a file without any <gpu> leaves that to NCCL, and then the catalogue's host stands."""
     if all(gpu.sm < 0 for gpu in host.gpus):
         return {}
@@ -294,7 +305,7 @@ def _scale_up(
             "scale_up_switch": switch or "NVSwitch3",
             "num_scale_up_switches": count,
         }
-    alone = {"scale_up_switch": None, "num_scale_up_switches": 0, "scale_up_domain_gpus": 0}
+    alone: JsonObject = {"scale_up_switch": None, "num_scale_up_switches": 0, "scale_up_domain_gpus": 0}
     if not peers:
         return alone | {"scale_up_topology": "pcie"}
     pairs = sum(len({bus for bus, _ in gpu.nvlinks} & peers) for gpu in host.gpus)
@@ -305,7 +316,7 @@ def _scale_up(
 
 def _network(
     host: NcclHost, nic: str | None, link: str | None, catalog: Catalog, forced: tuple[str | None, str | None]
-) -> dict[str, Any]:
+) -> JsonObject:
     if not host.nics:
         return {"nic": None, "link": None, "num_nics": 0}
     found = host.nics[0]

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from syncline.describe import units
 from syncline.describe.document import read_document
+from syncline.describe.plain import JsonObject, JsonValue
 from syncline.errors import DescriptionError, SynclineError
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.spec import ClusterSpec
@@ -35,13 +36,11 @@ def detect_simulator(text: str) -> str | None:
     return None
 
 
-def parse_simulator(kind: str, text: str, source: str, host: str | dict[str, Any] | None = None) -> ClusterSpec:
+def parse_simulator(kind: str, text: str, source: str, host: str | JsonObject | None = None) -> ClusterSpec:
     """Return the cluster of a topology file; `host` replaces what the file says or leaves open of hosts."""
     found = {"htsim": _htsim, "ns3": _ns3, "astra-sim": _astra}[kind](text, source)
     if host is not None:
         found["host"] = host
-    if len(found["network"]["cables"]) > _MOST_CABLES:
-        raise DescriptionError("the file describes millions of cables.", where=source)
     try:
         return ClusterSpec.model_validate(found)
     except ValidationError as error:
@@ -49,7 +48,13 @@ def parse_simulator(kind: str, text: str, source: str, host: str | dict[str, Any
         raise DescriptionError(f"the topology makes no cluster: {first['msg']}.", where=source) from None
 
 
-def _cluster(hosts: int, host: Any, switches: list[dict[str, Any]], cables: list[dict[str, Any]]) -> dict[str, Any]:
+def _cluster(
+    hosts: int, host: JsonValue, switches: list[JsonObject], cables: list[JsonObject], source: str
+) -> JsonObject:
+    if len(cables) > _MOST_CABLES:
+        raise DescriptionError(
+            f"{len(cables):,} cables are described; at most {_MOST_CABLES:,} can be read.", where=source
+        )
     return {"hosts": hosts, "host": host, "network": {"topology": "explicit", "switches": switches, "cables": cables}}
 
 
@@ -57,12 +62,12 @@ def _host(number: int, hosts: int) -> str:
     return f"host-{number:0{max(2, len(str(hosts - 1)))}d}"
 
 
-def _cable(a: str, b: str, rate_Bps: float, latency_s: float, count: int = 1) -> dict[str, Any]:
-    row = {"a": a, "b": b, "rate": rate_Bps, "latency": latency_s}
+def _cable(a: str, b: str, rate_Bps: float, latency_s: float, count: int = 1) -> JsonObject:
+    row: JsonObject = {"a": a, "b": b, "rate": rate_Bps, "latency": latency_s}
     return row if count == 1 else row | {"count": count}
 
 
-def _htsim(text: str, source: str) -> dict[str, Any]:
+def _htsim(text: str, source: str) -> JsonObject:
     head, tiers = _read_htsim(text, source)
     hosts, count = head["nodes"], head["tiers"]
     if count not in (2, 3) or len(tiers) != count:
@@ -80,7 +85,7 @@ def _htsim(text: str, source: str) -> dict[str, Any]:
     leaves, per_pod = hosts // down, pod // down
     bundle = of(1, "bundle", 1)
     aggs_per_pod = up // bundle
-    switches = [{"name": f"tor-{i}", "level": 1, "group": i // per_pod} for i in range(leaves)]
+    switches: list[JsonObject] = [{"name": f"tor-{i}", "level": 1, "group": i // per_pod} for i in range(leaves)]
 
     def wire(tier: int) -> tuple[float, float]:
         below = of(tier - 1, "switch_latency_ns", 0) / 2 if tier else 0.0
@@ -102,7 +107,7 @@ def _htsim(text: str, source: str) -> dict[str, Any]:
             _cable(f"agg-{agg}", f"core-{agg % aggs_per_pod * each + j}", *wire(2), core_bundle)
             for agg in range(pods * aggs_per_pod) for j in range(each)
         ]  # fmt: skip
-    return _cluster(hosts, {"gpu": "H100", "gpus": 1, "nics": 1}, switches, cables)
+    return _cluster(hosts, {"gpu": "H100", "gpus": 1, "nics": 1}, switches, cables, source)
 
 
 def _read_htsim(text: str, source: str) -> tuple[dict[str, int], list[dict[str, int]]]:
@@ -126,7 +131,7 @@ def _read_htsim(text: str, source: str) -> tuple[dict[str, int], list[dict[str, 
     return head, tiers
 
 
-def _ns3(text: str, source: str) -> dict[str, Any]:
+def _ns3(text: str, source: str) -> JsonObject:
     lines = [line.split() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     head = lines[0]
     if len(head) == 6:
@@ -175,8 +180,8 @@ def _ns3(text: str, source: str) -> dict[str, Any]:
             )  # fmt: skip
         cables.append(_cable(end(a), end(b), rate, delay))
     level = _levels(rows, ends, switches, nvswitches)
-    host = {"gpu": _known_gpu(gpu), "gpus": per_server, "nics": per_server * per_gpu}
-    return _cluster(hosts, host, [{"name": f"switch-{n}", "level": level[n]} for n in switches], cables)
+    host: JsonObject = {"gpu": _known_gpu(gpu), "gpus": per_server, "nics": per_server * per_gpu}
+    return _cluster(hosts, host, [{"name": f"switch-{n}", "level": level[n]} for n in switches], cables, source)
 
 
 def _known_gpu(name: str) -> str:
@@ -202,7 +207,7 @@ def _levels(rows: list[list[str]], ends: int, switches: list[int], nvswitches: s
     return {switch: min(found.get(switch, 1), 9) for switch in switches}
 
 
-def _astra(text: str, source: str) -> dict[str, Any]:
+def _astra(text: str, source: str) -> JsonObject:
     data = read_document(text, source).data
     names = ("topology", "npus_count", "bandwidth", "latency")
     columns: dict[str, list[Any]] = {
@@ -220,7 +225,9 @@ def _astra(text: str, source: str) -> dict[str, Any]:
     total = 1
     for count in counts:
         total *= count
-    switches, cables, stride = [], [], 1
+    switches: list[JsonObject] = []
+    cables: list[JsonObject] = []
+    stride = 1
     for dim, count in enumerate(counts):
         rate, latency = float(columns["bandwidth"][dim]) * 1e9, float(columns["latency"][dim]) * 1e-9
         for npu in range(total):
@@ -230,4 +237,4 @@ def _astra(text: str, source: str) -> dict[str, Any]:
                 switches.append({"name": f"dim-{dim}-{group}", "level": 1, "group": group, "rail": -1})
             cables.append(_cable(f"{_host(npu, total)}/nic-{dim}", f"dim-{dim}-{group}", rate, latency))
         stride *= count
-    return _cluster(total, {"gpu": "H100", "gpus": 1, "nics": len(counts)}, switches, cables)
+    return _cluster(total, {"gpu": "H100", "gpus": 1, "nics": len(counts)}, switches, cables, source)

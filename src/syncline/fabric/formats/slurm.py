@@ -19,6 +19,7 @@ import yaml
 
 from syncline.describe.document import Document, read_document, read_text
 from syncline.describe.hostlist import compress, expand
+from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.formats.tree import TreeSwitch, clean, domains_of, tree_cluster, tree_of
@@ -57,7 +58,7 @@ def write_slurm_yaml(fabric: Fabric) -> str:
     ]
     blocks = domains_of(fabric)
     rows = [{"block": block.name, "nodes": _hosts(block.hosts)} for block in blocks]
-    data: list[dict[str, Any]] = [
+    data: list[JsonObject] = [
         {"topology": "tree", "cluster_default": True, "tree": {"switches": switches}},
         {"topology": "block", "cluster_default": False, "block": {"block_sizes": block_sizes(blocks), "blocks": rows}},
     ]
@@ -75,7 +76,7 @@ def block_sizes(blocks: tuple[TreeSwitch, ...]) -> list[int]:
 
 def read_slurm(
     path: str | os.PathLike[str],
-    host: str | dict[str, Any],
+    host: str | JsonObject,
     *,
     link: str | None = None,
     oversubscription: float = 1.0,
@@ -192,7 +193,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     return lines
 
 
-def _choose(rows: list[dict[str, Any]], topology: str | None, source: str) -> int:
+def _choose(rows: list[JsonObject], topology: str | None, source: str) -> int:
     names = [str(row["topology"]) for row in rows]
     if topology is not None:
         if topology not in names:

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import yaml
 
 from syncline.describe.document import Document, read_document, read_text
+from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, FabricError
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.formats.tree import TreeSwitch, clean, domains_of, tree_cluster, tree_of
@@ -74,7 +75,7 @@ def write_topograph(fabric: Fabric, *, labels: Literal["names", "tiers"] = "name
 
 def read_topograph(
     path: str | os.PathLike[str],
-    host: str | dict[str, Any],
+    host: str | JsonObject,
     *,
     link: str | None = None,
     oversubscription: float = 1.0,
@@ -145,7 +146,7 @@ def _upwards(name: str, parent: Mapping[str, str]) -> list[str]:
     return chain
 
 
-def _hosts(document: Document) -> dict[str, dict[str, Any]]:
+def _hosts(document: Document) -> dict[str, JsonObject]:
     """Return host -> labels from a List of Nodes, a single Node, or a plain mapping."""
     data = document.data
     if not isinstance(data, dict):
@@ -161,7 +162,7 @@ def _hosts(document: Document) -> dict[str, dict[str, Any]]:
     return dict(_node(document, index, item) for index, item in enumerate(items))
 
 
-def _node(document: Document, index: int, item: Any) -> tuple[str, dict[str, Any]]:
+def _node(document: Document, index: int, item: Any) -> tuple[str, JsonObject]:
     metadata = item.get("metadata") if isinstance(item, dict) else None
     if not isinstance(metadata, dict) or not metadata.get("name"):
         raise DescriptionError("an item has no metadata.name.", where=document.where(("items", index)))

@@ -12,11 +12,11 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Fabric, Kind, Tier
@@ -79,7 +79,7 @@ def domains_of(fabric: Fabric) -> tuple[TreeSwitch, ...]:
 
 def tree_cluster(
     switches: Sequence[TreeSwitch],
-    host: str | dict[str, Any],
+    host: str | JsonObject,
     *,
     name: str,
     link: str | None = None,
@@ -106,7 +106,7 @@ def tree_cluster(
     if not homes:
         raise DescriptionError("the tree has switches but no hosts.", where=source)
     per_nic = 1 if model.bond else model.ports_per_nic
-    cables: list[dict[str, Any]] = []
+    cables: list[JsonObject] = []
     down = dict.fromkeys((switch.name for switch in switches), 0)
     for member, leaves in homes.items():
         for nic in range(model.num_nics):
@@ -127,8 +127,8 @@ def clean(name: str) -> str:
 
 def _uplinks(
     switches: Sequence[TreeSwitch], levels: dict[str, int], down: dict[str, int], oversubscription: float
-) -> list[dict[str, Any]]:
-    cables: list[dict[str, Any]] = []
+) -> list[JsonObject]:
+    cables: list[JsonObject] = []
     for switch in sorted(switches, key=lambda s: levels[s.name]):
         for child in switch.children:
             count = max(1, math.ceil(down[child] / oversubscription - 1e-9))

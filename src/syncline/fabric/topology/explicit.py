@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import FabricError
 from syncline.fabric.catalog import Switch
 from syncline.fabric.draft import UNKNOWN_CABLE, Draft
@@ -200,7 +201,7 @@ def _is_line(cable: Any) -> bool:
     return isinstance(cable, str) or (isinstance(cable, dict) and len(cable) == 1 and "<->" in str(next(iter(cable))))
 
 
-def _line(cable: str | dict[str, Any]) -> str:
+def _line(cable: str | JsonObject) -> str:
     """Return a cable's line of text; YAML reads an unquoted `leaf-a <-> spine : NDR x2` as a mapping of one key."""
     if isinstance(cable, str):
         return cable
@@ -208,7 +209,7 @@ def _line(cable: str | dict[str, Any]) -> str:
     return f"{ends} : {rest}"
 
 
-def _from_text(text: str) -> dict[str, Any]:
+def _from_text(text: str) -> JsonObject:
     match = _CABLE.match(text)
     if match is None:
         raise ValueError(f'"{text}" is not a cable; write "leaf-a <-> spine-0 : NDR x2"')

@@ -95,6 +95,7 @@ def _classes(view: SwitchView, names: list[str]) -> JsonObject:
     queues = {str(n): str(n) for n in range(8)}
     groups = {str(n): str(n) if n == TRAINING.queue else "0" for n in range(8)}
     marks = _marks(view)
+    rows: dict[str, dict[str, str]] = {}
     found: JsonObject = {
         "DSCP_TO_TC_MAP": {"AZURE": dscp},
         "TC_TO_QUEUE_MAP": {"AZURE": queues},
@@ -105,7 +106,7 @@ def _classes(view: SwitchView, names: list[str]) -> JsonObject:
             for one in CLASSES
         },
         "WRED_PROFILE": marks,
-        "QUEUE": {},
+        "QUEUE": rows,
         "PORT_QOS_MAP": {name: {
             "dscp_to_tc_map": "AZURE", "tc_to_queue_map": "AZURE", "tc_to_pg_map": "AZURE",
             "pfc_to_queue_map": "AZURE", "pfc_enable": str(TRAINING.queue), "pfcwd_sw_enable": str(TRAINING.queue),
@@ -120,7 +121,7 @@ def _classes(view: SwitchView, names: list[str]) -> JsonObject:
             profile = f"ECN_{round(port.rate_Bps * 8 / 1e9)}G"
             if one.ecn and profile in marks:
                 row["wred_profile"] = profile
-            found["QUEUE"][f"{port.name}|{one.queue}"] = row
+            rows[f"{port.name}|{one.queue}"] = row
     return found
 
 

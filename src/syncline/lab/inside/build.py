@@ -184,7 +184,7 @@ class Works:
             if far.address and near.prefix == 30:
                 self.netlink[box].route("replace", dst=rail, gateway=far.address, oif=index)
             if number == 0 and near.prefix != 32:  # rails that this host does not have
-                rest: dict[str, Any] = {"gateway": far.address} if far.address else {"scope": 253}
+                rest: dict[str, object] = {"gateway": far.address} if far.address else {"scope": 253}
                 self.netlink[box].route("replace", dst="10.0.0.0/8", oif=index, **rest)
 
     def route(self) -> int:
@@ -217,8 +217,8 @@ class Works:
             if not self.down:
                 raise
 
-    def _leg(self, box: int, hop: Hop) -> dict[str, Any]:
-        leg: dict[str, Any] = {"oif": self.index[box, hop.interface]}
+    def _leg(self, box: int, hop: Hop) -> dict[str, object]:
+        leg: dict[str, object] = {"oif": self.index[box, hop.interface]}
         if hop.gateway:
             leg["gateway"] = hop.gateway
             leg["flags"] = 4  # onlink: the gateway may be an address that moved here
@@ -226,7 +226,7 @@ class Works:
 
     def out_interface(self, box: int, address: str, source: str = "", iif: str = "") -> str:
         """Ask the kernel by which interface a packet leaves a box."""
-        query: dict[str, Any] = {"dst": address}
+        query: dict[str, object] = {"dst": address}
         if source:
             query["src"] = source
         if iif:

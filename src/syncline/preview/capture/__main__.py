@@ -18,7 +18,7 @@ def main() -> None:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from syncline.preview.capture import cuda, device, fence, script, values, world
+    from syncline.preview.capture import cuda, device, fence, script, stages, values, world
     from syncline.preview.capture.log import Log
     from syncline.preview.capture.memory import Memory
     from syncline.preview.capture.memory import prepare as follow
@@ -46,7 +46,9 @@ def main() -> None:
     values.prepare(log, recorder.synced)
     steps = script.Steps(log, recorder, memory, int(spec["steps"]), done)
     steps.prepare()
+    collectives.arrived = steps.received
     script.compiled(recorder, log)
+    stages.prepare(log, spec.get("stages", {}))
     script.moved_modules(memory)
     script.shapes_only(recorder)
     script.backwards(recorder)
@@ -69,7 +71,7 @@ def _words(error: BaseException) -> str:
     frames: list[Any] = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((here, "<"))]
     own = [f for f in frames if "site-packages" not in f.filename and "/lib/python" not in f.filename]
     place = own[-1] if own else frames[-1] if frames else None
-    return f"{last}\n{place.filename}:{place.lineno}" if place else last
+    return f"{last[:300]}\n{place.filename}:{place.lineno}" if place else last[:300]
 
 
 if __name__ == "__main__":

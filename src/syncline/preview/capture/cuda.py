@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -116,7 +117,7 @@ def _on(stream: Stream | None) -> Any:
         yield
 
 
-def prepare(log: Log, gpu: dict[str, Any], local_rank: int, local_size: int, memory: Any) -> None:
+def prepare(log: Log, gpu: Mapping[str, Any], local_rank: int, local_size: int, memory: Any) -> None:
     """Replace what scripts ask of `torch.cuda`."""
     _state.update(log=log, before=[], device=local_rank)
     _state["current"] = Stream.default()
@@ -138,7 +139,7 @@ def prepare(log: Log, gpu: dict[str, Any], local_rank: int, local_size: int, mem
         L2_cache_size=50 * 2**20,
     )
     cuda: Any = torch.cuda
-    answers: dict[str, Any] = {
+    answers: dict[str, object] = {
         "is_available": True,
         "device_count": local_size,
         "is_initialized": True,

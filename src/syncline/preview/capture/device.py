@@ -7,7 +7,8 @@ needs none, that autograd runs in the calling thread and that autocast of `cuda`
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ META = torch.device("meta")
 CUDA_SLOT, META_SLOT, TOLD_SLOT = 1, 14, 9  # c10::DeviceType
 _library = torch.library.Library("aten", "IMPL")
 _DEVICE_OF = torch.ops.prim.device.default
+_COPY = torch.ops.aten._to_copy.default
 
 
 def prepare() -> None:
@@ -30,12 +32,14 @@ def prepare() -> None:
     def of_mode(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _DEVICE_OF:
             return told(args[0])
-        return mode_dispatch(self, func, types, args, renamed(kwargs or {}))
+        with _valueless(func, args):
+            return mode_dispatch(self, func, types, args, renamed(kwargs or {}))
 
     def of_tensor(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _DEVICE_OF:
             return told(args[0])
-        return tensor_dispatch(cls, func, types, args, renamed(kwargs or {}))
+        with _valueless(func, args):
+            return tensor_dispatch(cls, func, types, args, renamed(kwargs or {}))
 
     FakeTensorMode.__torch_dispatch__ = of_mode  # type: ignore[method-assign, assignment]
     FakeTensor.__torch_dispatch__ = classmethod(of_tensor)  # type: ignore[assignment]
@@ -100,6 +104,20 @@ def renamed(kwargs: dict[str, Any]) -> dict[str, Any]:
     return kwargs
 
 
+@contextmanager
+def _valueless(func: Any, args: Any) -> Iterator[None]:
+    """Hide a known value while it is moved: it would be copied, to a device that is not there."""
+    known = getattr(args[0], "constant", None) if func is _COPY else None
+    if known is None:
+        yield
+        return
+    args[0].constant = None
+    try:
+        yield
+    finally:
+        args[0].constant = known
+
+
 def _lenient(common: Callable[..., Any]) -> Callable[..., Any]:
     """Return the search for a common device; a tensor on the host next to one on the GPU follows it."""
 
@@ -136,11 +154,7 @@ def _to(self: Any, *args: Any, **kwargs: Any) -> Any:
     same = layout is None or layout == torch.preserve_format or self.is_contiguous(memory_format=layout)
     if not copy and same and device == self.device and dtype == self.dtype:
         return self
-    known, self.constant = self.constant, None  # else its value would be copied, to a device that is not there
-    try:
-        return torch.ops.aten._to_copy.default(self, dtype=dtype, device=device, memory_format=layout)
-    finally:
-        self.constant = known
+    return torch.ops.aten._to_copy.default(self, dtype=dtype, device=device, memory_format=layout)
 
 
 def _cuda(self: Any, device: Any = None, non_blocking: bool = False, **_: Any) -> Any:

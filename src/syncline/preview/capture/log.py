@@ -21,7 +21,7 @@ class Log:
     def __init__(self) -> None:
         self.ops: list[list[Any]] = []  # kind, stream, signature, module, line, phase, waits, extra
         self.signatures: dict[Any, int] = {}
-        self.specs: list[dict[str, Any]] = []
+        self.specs: list[dict[str, object]] = []
         self.words: dict[str, int] = {"": 0}  # modules and lines
         self.streams: dict[Any, int] = {"default": 0}
         self.last: dict[int, int] = {}  # by stream: its last operation
@@ -32,7 +32,7 @@ class Log:
         self.boundaries: list[int] = []
         self.stand_ins: dict[tuple[str, str, str], int] = {}
         self.notes: dict[str, None] = {}
-        self.facts: dict[str, Any] = {}
+        self.facts: dict[str, object] = {}
         self._own: dict[Any, bool] = {}
 
     def word(self, text: str) -> int:

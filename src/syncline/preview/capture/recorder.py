@@ -182,7 +182,7 @@ def _key(value: Any) -> Any:
     return value if isinstance(value, (int, float, str, bool, type(None), torch.dtype)) else str(value)
 
 
-def _spec(func: Any, args: Any, kwargs: Any, ins: list[Any], outs: list[Any]) -> dict[str, Any]:
+def _spec(func: Any, args: Any, kwargs: Any, ins: list[Any], outs: list[Any]) -> dict[str, object]:
     """Return what a kernel does, as plain data."""
     counted = flop_registry.get(func.overloadpacket)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 
+from syncline.preview.capture.device import whole
 from syncline.preview.capture.log import Log
 from syncline.preview.capture.memory import Memory
 from syncline.preview.capture.recorder import Recorder
+from syncline.preview.capture.values import remembered
 
 WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_forward_module.")
 
@@ -28,8 +30,13 @@ class Steps:
     def __init__(self, log: Log, recorder: Recorder, memory: Memory, wanted: int, done: Callable[[], None]) -> None:
         self.log, self.recorder, self.memory, self.wanted, self.done = log, recorder, memory, wanted, done
         self.stepped = False
+        self.began = -1  # the first message for the next step, which comes before its model is called
         self.names: dict[int, str] = {}
-        self.depth = 0
+
+    def received(self) -> None:
+        """A message is about to arrive: a pipeline stage's step begins with one."""
+        if self.began < 0 and (self.stepped or not self.log.boundaries):
+            self.began = len(self.log.ops)
 
     def prepare(self) -> None:
         hooks: Any = torch.nn.modules.module
@@ -63,7 +70,8 @@ class Steps:
                 self.memory.label(buffer, "buffers")
         if self.stepped or not self.log.boundaries:
             self.stepped = False
-            self.log.boundaries.append(len(self.log.ops))
+            self.log.boundaries.append(len(self.log.ops) if self.began < 0 else self.began)
+            self.began = -1
             if len(self.log.boundaries) > self.wanted:
                 self.done()
 
@@ -85,12 +93,15 @@ class Steps:
                     self.memory.label(value, "optimizer state")
 
 
-def _described(module: Any) -> dict[str, Any]:
+def _described(module: Any) -> dict[str, object]:
     """Return the size of a model: parameters, the widths of its largest table and the repeats of its longest list."""
     sizes = {name: list(p.shape) for name, p in module.named_parameters()}
     lists = [len(m) for m in module.modules() if isinstance(m, (torch.nn.ModuleList, torch.nn.ModuleDict))]
     total = sum(p.numel() for p in module.parameters())
     return {"class": type(module).__name__, "parameters": total, "layers": max(lists, default=0), "shapes": sizes}
+
+
+_MOVES = (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.cpu)
 
 
 class Functions(TorchFunctionMode):
@@ -100,12 +111,34 @@ class Functions(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is torch.nn.functional.scaled_dot_product_attention:
             return _attention(func, *args, **kwargs)
+        if func in (torch.tensor, torch.as_tensor) and _on_gpu(kwargs.get("device")):
+            made = func(*args, **{**kwargs, "device": None if isinstance(args[0], torch.Tensor) else "cpu"})
+            return remembered(made.to(kwargs["device"]), args[0])  # in C++ it would be copied by a driver
         if func is torch.nn.functional.rms_norm and type(args[0]) is FakeTensor and args[0].is_cuda:
             return _rms_norm(*args, **kwargs)
+        if func in _MOVES and type(args[0]) is torch.Tensor and args[0].dtype is torch.uint8:
+            return args[0]  # the state of a generator, which is sent to other ranks and set again
+        if func is torch.Tensor.__deepcopy__ and getattr(args[0], "constant", None) is not None:
+            return _copied(func, *args)
         generator = kwargs.get("generator")
         if generator is not None:
             kwargs = {**kwargs, "generator": None}
         return func(*args, **kwargs)
+
+
+def _copied(func: Any, tensor: Any, memo: Any) -> Any:
+    """Return a deep copy of a tensor whose value is known, which is no part of what is copied."""
+    known, tensor.constant = tensor.constant, None
+    try:
+        made = func(tensor, memo)
+    finally:
+        tensor.constant = known
+    made.constant = known.clone()
+    return made
+
+
+def _on_gpu(device: Any) -> bool:
+    return device is not None and whole(device).type == "cuda"
 
 
 def _attention(
@@ -249,7 +282,7 @@ def moved_modules(memory: Memory) -> None:
     torch.nn.Module._apply = apply  # type: ignore[method-assign, assignment]
 
 
-def run(command: dict[str, Any]) -> None:
+def run(command: Mapping[str, Any]) -> None:
     """Run the script or module as `__main__`."""
     target = command["script"]
     if command["module"]:

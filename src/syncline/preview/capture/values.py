@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+import math
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from syncline.preview.capture.log import Log
 
 aten = torch.ops.aten
 _TRUE = {aten.isfinite, aten.eq, aten.isclose}
 _FALSE = {aten.isnan, aten.isinf, aten.ne}
+_INFINITE = (math.inf, -math.inf)
+_ZERO = {aten.zeros, aten.zeros_like, aten.new_zeros, aten.zero_}
+_OF_TWO: dict[Any, Callable[[Any, Any], Any]] = {
+    aten.add: operator.add,
+    aten.add_: operator.add,
+    aten.sub: operator.sub,
+    aten.sub_: operator.sub,
+    aten.mul: operator.mul,
+    aten.mul_: operator.mul,
+    aten.div: lambda a, b: a / b if b else None,
+    aten.div_: lambda a, b: a / b if b else None,
+    aten.eq: operator.eq,
+    aten.ne: operator.ne,
+    aten.gt: operator.gt,
+    aten.ge: operator.ge,
+    aten.lt: operator.lt,
+    aten.le: operator.le,
+    aten.logical_or: lambda a, b: a or b,
+    aten.logical_or_: lambda a, b: a or b,
+    aten.bitwise_or: lambda a, b: a or b,
+    aten.logical_and: lambda a, b: a and b,
+    aten.bitwise_and: lambda a, b: a and b,
+    aten.maximum: max,
+    aten.minimum: min,
+}
 _SAME = {
     aten._to_copy,
     aten.view,
@@ -45,14 +74,35 @@ _SAME = {
 }
 
 
+_KEPT = {
+    aten._to_copy,
+    aten.view,
+    aten.detach,
+    aten.clone,
+    aten.select,
+    aten.slice,
+    aten.alias,
+    aten.squeeze,
+    aten.unsqueeze,
+    aten.unbind,
+}
+MOST_KNOWN = 4096
+
+
 def hinted(func: Any, args: Any, out: Any) -> None:
     """Carry what is known of a value: checks for infinities pass, counts of a router are balanced."""
     packet = func.overloadpacket
-    value: Any = None
-    if packet in _TRUE:
-        value = True
-    elif packet in _FALSE:
-        value = False
+    if _followed(func, args, out):
+        return
+    value = _joined(packet, args) if packet in _OF_TWO else None
+    if value is not None:
+        pass
+    elif packet in _TRUE or packet in _FALSE:
+        value = (packet in _TRUE) != (
+            len(args) > 1 and isinstance(args[1], float) and args[1] in _INFINITE
+        )  # nothing equals an infinity
+    elif packet in _ZERO:
+        value = 0 if out.numel() == 1 else None
     elif packet in (aten.bincount, aten.histc):
         value = args[0].numel() / max(out.numel(), 1)
     elif packet is aten.one_hot and out.ndim:
@@ -68,11 +118,55 @@ def hinted(func: Any, args: Any, out: Any) -> None:
             value = not known
         elif packet is aten.sum and isinstance(out, torch.Tensor):
             value = known * first.numel() / max(out.numel(), 1)
+    if func._schema.is_mutable and args:
+        forget(args[0])
     if value is None:
         return
     for tensor in out if isinstance(out, (list, tuple)) else (out,):
         if isinstance(tensor, FakeTensor):
             tensor._stand_in = value
+
+
+def _joined(packet: Any, args: Any) -> Any:
+    """Return what an operator makes of two known values; numbers and tensors of one element are known exactly."""
+    a, b = (each if isinstance(each, (int, float)) else getattr(each, "_stand_in", None) for each in args[:2])
+    return None if a is None or b is None else _OF_TWO[packet](a, b)
+
+
+def _followed(func: Any, args: Any, out: Any) -> bool:
+    """Carry the numbers that the script itself put into a tensor; return whether there were any."""
+    given = args[0] if args else None
+    known = getattr(given, "_known", None)
+    known = getattr(given, "constant", None) if known is None else known
+    if known is None or func.overloadpacket not in _KEPT or known.numel() > MOST_KNOWN:
+        return False
+    with _disable_current_modes():
+        real = known.to(out.dtype) if func.overloadpacket is aten._to_copy else func(known, *args[1:])
+        pairs = zip(out, real, strict=True) if isinstance(out, (list, tuple)) else [(out, real)]
+        for fake, value in pairs:
+            fake._known = value
+            if value.numel() == 1:
+                fake._stand_in = value.item()
+    return True
+
+
+def remembered(tensor: Any, source: Any) -> Any:
+    """Return a tensor that keeps the numbers it was made of."""
+    plain = source if isinstance(source, (list, tuple)) else [source]
+    if len(plain) <= MOST_KNOWN and all(isinstance(each, (bool, int, float)) for each in plain):
+        with _disable_current_modes():
+            tensor._known = torch.tensor(source, dtype=tensor.dtype)
+        if len(plain) == 1:
+            tensor._stand_in = plain[0]
+    return tensor
+
+
+def forget(*tensors: Any) -> None:
+    """A tensor was written: what was known of it is not known any more."""
+    for tensor in tensors:
+        for name in ("_stand_in", "_known"):
+            if isinstance(tensor, FakeTensor) and hasattr(tensor, name):
+                delattr(tensor, name)
 
 
 def value_of(tensor: Any) -> bool | int | float:
@@ -99,8 +193,10 @@ def prepare(log: Log, synced: Any) -> None:
     fake: Any = FakeTensor
 
     def tolist(self: Any) -> Any:
-        if self.constant is not None:
-            return self.constant.tolist()
+        known = self.constant if self.constant is not None else getattr(self, "_known", None)
+        if known is not None:
+            with _disable_current_modes():
+                return known.tolist()
         synced(self)
         value = value_of(self)
         log.stand_in("tolist()", f"{value} for each")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from syncline.preview.capture import cuda
 from syncline.preview.capture.log import COLLECTIVE, RECV, SEND, Log
+from syncline.preview.capture.values import forget
 
 NAME = "syncline_preview"
 FUNCTIONAL = {
@@ -40,10 +40,13 @@ class Collectives:
         self.log = log
         self.where: Callable[[], tuple[str, str, str, int]] = lambda: ("", "", "", 0)
         self.of_tensor: dict[int, int] = {}
+        self.arrived: Callable[[], None] = lambda: None
 
     def add(self, what: str, ranks: tuple[int, ...], size: int, kind: str = COLLECTIVE, peer: int = -1) -> int:
         """Record a collective on its group's own stream, after what the stream in use has launched."""
         log = self.log
+        if kind == RECV:
+            self.arrived()
         group = log.groups.setdefault(ranks, len(log.groups))
         name = f"{kind if kind != COLLECTIVE else 'group'} {group}" + (f" {peer}" if peer >= 0 else "")
         stream = log.streams.setdefault(name, len(log.streams))
@@ -133,6 +136,12 @@ class Group(dist.ProcessGroup):
         return Work(self.collectives.log, op, result)
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Work:
+        if getattr(opts, "reduceOp", None) == dist.ReduceOp.SUM:
+            for each in tensors:  # every rank is taken to hold what this one does
+                known = getattr(each, "_stand_in", None)
+                forget(each)
+                if known is not None:
+                    each._stand_in = known * self._size
         return self._done("all_reduce", sum(map(_bytes, tensors)), tensors)
 
     allreduce_coalesced = allreduce
@@ -195,6 +204,7 @@ class Group(dist.ProcessGroup):
         return self._done("send", sum(map(_bytes, tensors)), tensors, SEND, self._global(dst))
 
     def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
+        forget(*tensors)
         return self._done("recv", sum(map(_bytes, tensors)), tensors, RECV, self._global(src))
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
@@ -284,7 +294,8 @@ def prepare(collectives: Collectives) -> None:
         put.is_nccl_available = lambda: True
         put.all_gather_object, put.broadcast_object_list = _all_gather_object, lambda *_, **__: None
         put.gather_object, put.scatter_object_list = _gather_object, _scatter_object
-        put.monitored_barrier = lambda *_, **__: None
+        put.monitored_barrier = put.send_object_list = lambda *_, **__: None
+        put.recv_object_list = _unknown_object
     c10d._store_based_barrier = lambda *_, **__: None
     import torch.distributed.utils as utils
 
@@ -367,8 +378,5 @@ def _scatter_object(out: list[Any], given: Any = None, *_: Any, **__: Any) -> No
         out[0] = given[0]
 
 
-@contextmanager
-def no_modes() -> Iterator[None]:
-    """Run with real tensors."""
-    with _disable_current_modes():
-        yield
+def _unknown_object(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("a preview runs one rank at a time: what another rank would send as an object is not known")

@@ -12,6 +12,7 @@ from syncline.describe import units
 from syncline.report.chart.over_time import STYLE, Clock, Line, bars, chart
 from syncline.sim.packet import Outcome, PacketJob, Sampled
 from syncline.sim.packet.chronicle import queue_rows
+from syncline.sim.packet.outcome import IGNORES
 
 MOST_LINES = 6
 """More connections than these are drawn as a band."""
@@ -58,7 +59,7 @@ def packet_page(
             parts += _link_charts(outcome, watched, clock, mark_bytes)
         if watched.flows:
             parts += _connections(outcome, watched, clock)
-    ignores = escape(", ".join(outcome.to_json()["ignores"]))
+    ignores = escape(", ".join(IGNORES))
     parts += [_queues(outcome), f'<p class="note">Simulated packet by packet; ignores {ignores}.</p>']
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -70,11 +71,11 @@ def in_a_sentence(outcome: Outcome) -> str:
     """Return when it ended, how busy the busiest link was and what that did to its queue."""
     if outcome.cycle:
         return f"Locked up after {units.show_time(outcome.now_s)}: {len(outcome.cycle)} ports wait for each other."
-    figures, show = outcome.to_json(), units.show_time
-    busy = 100 * figures["busiest_utilisation"]
+    show, busiest = units.show_time, outcome.busiest
+    busy = 100 * float(outcome.utilisation()[busiest])
     words = (
         f"Messages: {outcome.completion.count:,}; {outcome.state} after {show(outcome.end_of_run_s)}. "
-        f"The busiest link, {figures['busiest_link']}, was sending {busy:.0f} % of that time."
+        f"The busiest link, {outcome.network.port_name(busiest)}, was sending {busy:.0f} % of that time."
     )
     deep = int(np.argmax(outcome.ports["peak_bytes"]))
     peak = float(outcome.ports["peak_bytes"][deep])
@@ -177,10 +178,10 @@ def _queues(outcome: Outcome) -> str:
         return ""
     head = "".join(f"<th>{name}</th>" for name in ("at most", "marks", "drops", "trims", "pauses", "paused for"))
     body = "".join(
-        f'<tr><td class="t">{escape(row["link"])}</td><td>{units.show_size(row["peak_bytes"])}</td>'
-        f"<td>{row['marks']:,}</td>"
-        f"<td>{row['drops']:,}</td><td>{row['trims']:,}</td><td>{row['pauses']:,}</td>"
-        f"<td>{units.show_time(row['paused_s'])}</td></tr>"
+        f'<tr><td class="t">{escape(row.link)}</td><td>{units.show_size(row.peak_bytes)}</td>'
+        f"<td>{row.marks:,}</td>"
+        f"<td>{row.drops:,}</td><td>{row.trims:,}</td><td>{row.pauses:,}</td>"
+        f"<td>{units.show_time(row.paused_s)}</td></tr>"
         for row in rows
     )
     return f'<h2>Deepest queues</h2><table><tr><th class="t">link</th>{head}</tr>{body}</table>'

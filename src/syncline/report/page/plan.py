@@ -25,6 +25,7 @@ from syncline.report.text.interval import between as interval_words
 from syncline.report.text.interval import interval_lines
 from syncline.report.text.plan import do_first, part_name, per_million
 from syncline.sim.step.spans import step_timeline
+from syncline.sim.step.step import IGNORES
 from syncline.timeline import Timeline
 from syncline.version import __version__
 
@@ -221,9 +222,9 @@ def _picture(fabric: Fabric) -> str:
 
 
 def _trust(answer: PlanResult) -> str:
-    data, p = answer.to_json(), answer.best.predicted
+    p = answer.best.predicted
     known = escape(". ".join(interval_lines(p.interval, units.show_time))) if p.interval else ""
-    ignores = "".join(f"<li>{escape(text)}</li>" for text in data["ignores"])
+    ignores = "".join(f"<li>{escape(text)}</li>" for text in IGNORES)
     taken = ", ".join(f"{escape(str(k))} = {escape(str(v))}" for k, v in answer.result.facts.assumed.items())
     notes = "".join(f"<li>{escape(note)}</li>" for note in answer.notes)
     return (

@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from syncline.describe import units
+from syncline.describe.plain import plain
 from syncline.report.page.step import _STYLE, timeline_svg
 from syncline.report.text.preview import preview_lines
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def preview_page(answer: PreviewAnswer) -> str:
     """Return the page of a preview."""
-    data = answer.to_json()
+    data = plain(answer.to_json())
     title = f"{data['script']} on {data['cluster']}: {units.show_time(data['step_time_s'])} a step"
     timeline = answer.timeline
     body = [

@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from syncline.describe import units
+from syncline.describe.plain import plain
 from syncline.report.text.share import steering_words
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def share_page(answer: ShareAnswer, words: str) -> str:
     """Return the page; `words` is what the command prints."""
     title = f"{len(answer.shared.jobs)} jobs on {answer.fabric.name}"
     body = [f"<h1>{escape(title)}</h1>"]
-    told = answer.to_json()["epochs"]
+    told = plain(answer.to_json())["epochs"]
     for epoch, data in zip(answer.epochs, told, strict=True):
         end = "on" if epoch.end_s is None else f"to {units.show_time(epoch.end_s)}"
         failed = f"; failed: {', '.join(epoch.failed)}" if epoch.failed else ""

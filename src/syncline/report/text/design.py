@@ -41,7 +41,52 @@ def design_lines(answer: DesignAnswer) -> list[str]:
     lines += [f"optics at {one.factor:g} times their price: {one.label}" for one in turned] or [
         "the same fabric is best with optics at a tenth to ten times their price"
     ]
-    return [*lines, "", *IGNORES]
+    return [*lines, *_growth(answer), *_storage(answer), "", *IGNORES]
+
+
+def _growth(answer: DesignAnswer) -> list[str]:
+    if answer.growth is None:
+        return []
+    money = units.show_money
+    if not answer.growth:
+        why = next(iter(answer.cannot_grow.values()), "")
+        return ["", f"none of these fabrics grows so far: {why}"]
+    best = answer.growth[0]
+    lines = ["", f"to {best.later_gpus:,} GPUs without recabling, switches and cables (cheapest in both steps first):",
+             "  now       of it ahead  later     switches now, later  cables now, later  fabric"]  # fmt: skip
+    for one in answer.growth[:4]:
+        then = f"; hosts of the next generation may join by {one.next_link}" if one.next_link else ""
+        lines.append(
+            f"  {money(one.now_usd):<9} {money(one.ahead_usd):<12} {money(one.later_usd):<9} "
+            f"{one.switches_now:>8,}, {one.switches_later:<9,} {one.cables_now:>8,}, {one.cables_later:<8,} "
+            f"{one.choice.label}{then}"
+        )
+    if answer.cannot_grow:
+        label, why = next(iter(answer.cannot_grow.items()))
+        lines.append(f"  {len(answer.cannot_grow):,} cannot, such as {label}: {why}")
+    return lines
+
+
+def _storage(answer: DesignAnswer) -> list[str]:
+    found = answer.storage
+    if found is None:
+        return []
+    need = found.need
+    lines = [
+        "",
+        f"storage: {need.read_Bps / 1e6:,.3g} MB/s read, a checkpoint of {found.checkpoint_bytes / 1e12:.3g} TB "
+        f"written at {need.write_Bps / 1e9:.3g} GB/s and read back at {need.restore_Bps / 1e9:.3g}; "
+        f"{found.servers:,} server{'s' if found.servers > 1 else ''} of 25 GB/s",
+        f"front end of its own: {found.link} a host, {units.show_money(found.front_usd)} of switches and cables, "
+        f"{units.show_power(found.front_power_w)}",
+    ]  # fmt: skip
+    if found.converged is not None and found.converged_behind is not None:
+        lines.append(
+            f"over the training network instead: {found.of_training_line:.2%} of a host's ports while a checkpoint is "
+            f"written; a step is {found.converged:.2%} longer then, {found.converged_behind:.2%} in a class behind "
+            "training (flow level)"
+        )
+    return lines
 
 
 def _row(point: DesignPoint) -> str:

@@ -50,15 +50,22 @@ def bill_notes(bill: Bill) -> list[str]:
 
 
 def part_rows(part: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the fields of a catalogue part for people, without those that are empty."""
-    return [(key, shown) for key, value in part.items() if (shown := _field(key, value))]
+    """Return the fields of a catalogue part for people, without those that are empty; estimates with their range."""
+    ranges = {row["figure"]: (row["low"], row["high"]) for row in part.get("estimates", ())}
+    rows = [(key, _field(key, value)) for key, value in part.items() if key != "estimates"]
+    return [(key, f"{shown}{_range(key, *ranges[key]) if key in ranges else ''}") for key, shown in rows if shown]
+
+
+def _range(key: str, low: float, high: float) -> str:
+    return f" (estimate: {_field(key, low)} to {_field(key, high)})"
 
 
 def columns(rows: Sequence[Sequence[str]], headings: Sequence[str], right: Collection[int] = ()) -> Table:
     """Return plain rows as a borderless table; `right` numbers the columns of figures."""
     table = Table(box=None, pad_edge=False)
     for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number in right else "left", overflow="fold")
+        figure = number in right
+        table.add_column(heading, justify="right" if figure else "left", overflow="fold", no_wrap=figure)
     for row in rows:
         table.add_row(*row)
     return table

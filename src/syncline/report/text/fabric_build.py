@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from syncline.describe import units
+from syncline.describe.plain import plain
 from syncline.install.installation import Installation
 from syncline.install.qos import CLASSES
 
@@ -13,7 +14,7 @@ MOST_ARITHMETIC = 2
 
 def build_lines(found: Installation, num_files: int) -> list[str]:
     """Return racks, cables, addresses, classes and the buffer's arithmetic."""
-    told = found.to_json()
+    told = plain(found.to_json())
     racks = found.floor.racks
     fullest = max(racks, key=lambda rack: rack.power_w)
     lines = [

@@ -55,8 +55,8 @@ def show_traffic(console: Console, payload: Mapping[str, Any], outcome: Outcome)
     if "background" in payload:
         console.print(background_line(payload))
     for row in queue_rows(outcome, 3):
-        console.print(f"  queue of {row['link']}: up to {units.show_size(row['peak_bytes'])}, {row['marks']:,} marks, "
-                      f"paused {time(row['paused_s'])}")  # fmt: skip
+        console.print(f"  queue of {row.link}: up to {units.show_size(row.peak_bytes)}, {row.marks:,} marks, "
+                      f"paused {time(row.paused_s)}")  # fmt: skip
     for name in payload["deadlock"]:
         console.print(f"  waits for the next: {name}")
     console.print(f"packet level; ignores {', '.join(payload['ignores'])}")

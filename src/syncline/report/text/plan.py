@@ -14,6 +14,7 @@ from syncline.plan.plan import Plan
 from syncline.plan.sensitivity import Action
 from syncline.report.text.interval import between, interval_lines
 from syncline.report.text.run import option_table, recovery_line, run_lines
+from syncline.sim.step.step import IGNORES
 
 GIB = 2**30
 NOT_THE_LIMIT = 0.03  # a network that costs less of the time is not what to work on
@@ -234,7 +235,7 @@ def foot_lines(answer: PlanResult) -> list[str]:
     lines = ["", f"  looked at  {found.num_considered:,} configurations, {found.num_fitting:,} fit in memory{rest}"]
     lines += [f"  placement  {text}" for text in answer.notes if text.startswith(("ranks placed", "one "))]
     lines += [f"  warning    {text}" for text in answer.best.predicted.warnings]
-    return [*lines, f"  ignores    {', '.join(answer.to_json()['ignores'])}"]
+    return [*lines, f"  ignores    {', '.join(IGNORES)}"]
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:

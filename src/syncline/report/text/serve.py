@@ -57,11 +57,12 @@ def cost_words(way: Served) -> str:
 
 def other_lines(found: Serving) -> list[str]:
     """Return the other ways, side by side."""
-    lines = [f"  {'other ways':<24} {'GPUs':>6} {'first p99':>10} {'between p99':>12} {'$/M tokens':>11}"]
+    wide = max([10, *(len(way.label) for way in found.others)])
+    lines = [f"  {'other ways':<{wide}} {'GPUs':>6} {'first p99':>10} {'between p99':>12} {'$/M tokens':>11}"]
     for way in found.others:
         usd = "n/a" if way.usd_per_million is None else f"{way.usd_per_million:.3f}"
         lines.append(
-            f"  {way.label:<24} {way.num_gpus:>6,} {units.show_time(_r(way.at.first_token_p99_s)):>10} "
+            f"  {way.label:<{wide}} {way.num_gpus:>6,} {units.show_time(_r(way.at.first_token_p99_s)):>10} "
             f"{units.show_time(_r(way.at.between_p99_s)):>12} {usd:>11}{'' if way.keeps_slo else '  over the limits'}"
         )
     return lines

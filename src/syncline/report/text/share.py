@@ -20,6 +20,10 @@ def show_share(console: Console, data: Mapping[str, Any]) -> None:
         if number:
             console.print()
         _epoch(console, epoch, several=len(data["epochs"]) > 1, cluster=data["cluster"])
+        if "packets" in epoch:
+            _packets(console, epoch["packets"])
+    for change in data["transitions"]:
+        _transition(console, change)
     console.print(f"flow level; ignores {', '.join(data['ignores'])}", soft_wrap=True)
 
 
@@ -53,6 +57,30 @@ def _epoch(console: Console, epoch: Mapping[str, Any], several: bool, cluster: s
     console.print(
         f"headroom: {epoch['headroom']:.0%} of the links between switches may be given away at no job's cost over 1 %"
     )
+
+
+def _packets(console: Console, played: Mapping[str, Any]) -> None:
+    shorter = f", steps at 1/{played['scale']:.3g} of their length" if played["scale"] > 1 else ""
+    console.print(
+        f"packet by packet ({played['transport']}{shorter}): {played['marks']:,} marks, {played['drops']:,} drops, "
+        f"{played['pauses']:,} pauses", soft_wrap=True,
+    )  # fmt: skip
+    for job in played["jobs"]:
+        steered = "" if job["slowdown"] is None else f", {job['slowdown']:.2f}x in its slots"
+        alone = units.show_time(job["alone_s"])
+        console.print(f"  {job['name']}: alone {alone}, {job['in_phase_slowdown']:.2f}x in phase{steered}")
+
+
+def _transition(console: Console, change: Mapping[str, Any]) -> None:
+    time = units.show_time
+    who = [f"{name} arrives" for name in change["arrived"]] + [f"{name} leaves" for name in change["left"]]
+    console.print(f"at {time(change['at_s'])} {', '.join(who)}:", soft_wrap=True)
+    for job in change["jobs"]:
+        settled = "at once" if job["settled_after_s"] == 0 else f"after {time(job['settled_after_s'])}"
+        console.print(
+            f"  {job['name']}: {time(job['before_s'])} a step before, {time(job['worst_s'])} at worst, "
+            f"{time(job['after_s'])} settled {settled}", soft_wrap=True,
+        )  # fmt: skip
 
 
 def steering_words(epoch: Mapping[str, Any]) -> str:

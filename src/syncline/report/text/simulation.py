@@ -14,41 +14,56 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def sweep_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return one line a size: time, bandwidths, the limiting link and how it was found."""
-    table = Table(box=None, pad_edge=False)
-    headings: tuple[str, ...] = (
-        "size",
-        "time",
-        "algbw\nGB/s",
-        "busbw\nGB/s",
-        "wire\nGB/s",
-        "util",
-        "algorithm",
-        "chunks",
-        "limiting link",
-        "method",
-    )
+def sweep_table(rows: Sequence[Mapping[str, Any]], width: int = 0) -> Table:
+    """Return one line a size: time, bandwidths, the limiting link and how it was found.
+
+    On a screen of `width` columns the least telling ones are left out rather than any figure cut; names fold.
+    """
     sure = any("low_s" in row for row in rows)
-    if sure:  # NCCL's own choice: no chunks, and one method
-        headings = (*headings[:2], "90 % between", "50 % between", *headings[2:7], "limiting link")
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number < 6 + 2 * sure else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            units.show_size(row["size_bytes"]),
-            units.show_time(row["time_s"]),
-            *([_between(row, "low_s", "high_s"), _between(row, "low50_s", "high50_s")] if sure else []),
-            _gigabytes(row["algbw_Bps"]),
-            _gigabytes(row["busbw_Bps"]),
-            _gigabytes(row["wire_Bps"]),
-            f"{100 * row['utilisation']:.1f} %" if row["utilisation"] is not None else "-",
-            row["algorithm"],
-            *([] if sure else [str(row.get("chunks") or "-")]),
-            row["limiting_link"] or "-",
-            *([] if sure else [row["method"]]),
-        )
+    cells = {
+        "size": [units.show_size(row["size_bytes"]) for row in rows],
+        "time": [units.show_time(row["time_s"]) for row in rows],
+        **({"90 % between": [_between(row, "low_s", "high_s") for row in rows]} if sure else {}),
+        **({"50 % between": [_between(row, "low50_s", "high50_s") for row in rows]} if sure else {}),
+        "algbw\nGB/s": [_gigabytes(row["algbw_Bps"]) for row in rows],
+        "busbw\nGB/s": [_gigabytes(row["busbw_Bps"]) for row in rows],
+        "wire\nGB/s": [_gigabytes(row["wire_Bps"]) for row in rows],
+        "util": [f"{100 * row['utilisation']:.1f} %" if row["utilisation"] is not None else "-" for row in rows],
+        "algorithm": [row["algorithm"] for row in rows],
+        # NCCL's own choice has no chunks, and one method.
+        **({} if sure else {"chunks": [str(row.get("chunks") or "-") for row in rows]}),
+        "limiting link": [row["limiting_link"] or "-" for row in rows],
+        **({} if sure else {"method": [row["method"] for row in rows]}),
+    }
+    table = Table(box=None, pad_edge=False)
+    shown = _that_fit(cells, width)
+    for heading in shown:
+        figure = heading not in _NAMES
+        right = figure and heading != "chunks"
+        table.add_column(heading, justify="right" if right else "left", no_wrap=figure, overflow="fold")
+    for line in zip(*(cells[heading] for heading in shown), strict=True):
+        table.add_row(*line)
     return table
+
+
+_NAMES = {"algorithm": 12, "limiting link": 18, "method": 8}
+"""Columns of words, and how narrow they may fold."""
+_LEAST = ("50 % between", "wire\nGB/s", "method", "chunks", "util", "algbw\nGB/s", "limiting link", "algorithm")
+"""What is left out first on a narrow screen."""
+
+
+def _that_fit(cells: Mapping[str, Sequence[str]], width: int) -> list[str]:
+    def narrowest(heading: str) -> int:
+        wide = max(map(len, (*heading.split("\n"), *cells[heading])))
+        return min(wide, _NAMES.get(heading, wide))
+
+    shown = list(cells)
+    for heading in _LEAST:
+        if not width or sum(map(narrowest, shown)) + 2 * (len(shown) - 1) <= width:
+            break
+        if heading in shown:
+            shown.remove(heading)
+    return shown
 
 
 def _between(row: Mapping[str, Any], low: str, high: str) -> str:
@@ -105,7 +120,7 @@ def show_simulation(console: Console, payload: Mapping[str, Any]) -> None:
     console.print(
         f"{payload['collective']} on {payload['cluster']}: {payload['ranks']:,} ranks" + (f" ({how})" if how else "")
     )
-    console.print(sweep_table(payload["rows"]))
+    console.print(sweep_table(payload["rows"], console.width))
     console.print()
     if "spread" in payload:
         spread = payload["spread"]

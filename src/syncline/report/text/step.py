@@ -23,6 +23,7 @@ def step_lines(data: Mapping[str, Any]) -> list[str]:
         f"{data['job']}: {data['model']} on {data['gpus']:,} x {data['gpu']}, {split_words(data['parallel'])}",
         "",
         f"  step        {units.show_time(data['step_time_s'])}  ({_how(data)})",
+        *(f"  differs     {cause}" for cause in data.get("executed", {}).get("differs", ())),
         f"  interval    {sure[0]}",
         f"              {sure[1]}",
         *_profile(data.get("profile")),
@@ -41,6 +42,7 @@ def step_lines(data: Mapping[str, Any]) -> list[str]:
         if seconds / total > 5e-4:
             lines.append(f"    {PART_WORDS[name]:28} {units.show_time(seconds):>10}  {seconds / total:6.1%}")
     lines += _executed(data.get("executed", {}).get("collectives", ()))
+    lines += _packets(data.get("executed", {}).get("packets"))
     lines += _sent(data["comm_bytes"])
     lines += _storage(data["storage"], total)
     lines += [f"  warning: {text}" for text in data["warnings"]]
@@ -70,7 +72,8 @@ def _how(data: Mapping[str, Any]) -> str:
     if "executed" not in data:
         return "closed form"
     closed = data["analytic_step_time_s"]
-    return f"executed at flow level; closed form {units.show_time(closed)}, {data['step_time_s'] / closed - 1:+.1%}"
+    gap = data["step_time_s"] / closed - 1
+    return f"executed at {data['level']} level; closed form {units.show_time(closed)}, {gap:+.1%}"
 
 
 def _executed(collectives: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -82,6 +85,18 @@ def _executed(collectives: Sequence[Mapping[str, Any]]) -> list[str]:
         f"    {row['name']:{wide}}  {row['calls']:>6,} x {units.show_time(row['total_s'] / max(row['calls'], 1)):>9}"
         f"  {units.show_time(row['total_s']):>9}  {row['limiting_link'] or 'its calls alone'}" for row in collectives
     )]  # fmt: skip
+
+
+def _packets(packets: Mapping[str, Any] | None) -> list[str]:
+    """Return what befell the packets of an executed step."""
+    if packets is None:
+        return []
+    befell = ", ".join(f"{packets[name]:,} {word}" for name, word in (
+        ("marks", "marked"), ("resent_packets", "sent again"), ("drops", "dropped")))  # fmt: skip
+    return [
+        f"    {packets['data_packets']:,} packets ({packets['transport']}): {befell}, {packets['pauses']:,} pauses; "
+        f"queues up to {units.show_size(packets['peak_queue_bytes'])}; {packets['cpu_s']:.1f} CPU s"
+    ]
 
 
 def _warm_up(warm_up: Mapping[str, float] | None) -> list[str]:
@@ -203,6 +218,7 @@ def replay_lines(data: Mapping[str, Any]) -> list[str]:
         f"{f' ({after / before - 1:+.1%})' if before else ''}",
         "",
         *_executed(data["collectives"])[1:],
+        *_packets(data["packets"]),
         *([""] if data["collectives"] else []),
         *_kept_lines(data["kept_as_recorded"]),
         f"  ignores: {', '.join(data['ignores'])}",

@@ -6,7 +6,7 @@ What a rank means is sent as JSON and compared on every rank, so that all of the
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from syncline.errors import AgreementError
 from syncline.runtime.wire.team import Team
 
 
-def agree(meaning: dict[str, Any], team: Team) -> list[dict[str, Any]]:
+def agree(meaning: Mapping[str, object], team: Team) -> list[dict[str, Any]]:
     """Return what every rank of the team means, or raise on all of them where two differ."""
     everyone = exchange_json(meaning, team)
     for rank, other in enumerate(everyone):
@@ -25,7 +25,7 @@ def agree(meaning: dict[str, Any], team: Team) -> list[dict[str, Any]]:
     return everyone
 
 
-def difference(first_rank: int, first: dict[str, Any], rank: int, other: dict[str, Any]) -> AgreementError | None:
+def difference(first_rank: int, first: Mapping[str, Any], rank: int, other: Mapping[str, Any]) -> AgreementError | None:
     """Return how two ranks differ in what they mean, or None."""
     for key in first:
         mine, theirs = first[key], other.get(key)
@@ -39,7 +39,7 @@ def difference(first_rank: int, first: dict[str, Any], rank: int, other: dict[st
     return None
 
 
-def exchange_json(value: dict[str, Any], team: Team) -> list[dict[str, Any]]:
+def exchange_json(value: Mapping[str, object], team: Team) -> list[dict[str, Any]]:
     """Return the objects of all ranks, in their order."""
     text = json.dumps(value).encode()
     lengths = [torch.zeros(1, dtype=torch.int64, device=team.device) for _ in range(team.size)]

@@ -48,6 +48,7 @@ from syncline.runtime.alive.checkpoint_files import (
     set_random_state,
     write,
 )
+from syncline.runtime.alive.checkpoint_loss import meet, naming_the_lost
 from syncline.runtime.alive.checkpoint_state import (
     Tensors,
     check_names,
@@ -131,8 +132,9 @@ class Checkpoints:
         """
         self.wait()
         rank, _ = _place()
-        with phase("checkpoint", rank), handle.busy() if handle is not None else contextlib.nullcontext():
-            self._meet()
+        busy = handle.busy() if handle is not None else contextlib.nullcontext()
+        with phase("checkpoint", rank), naming_the_lost(handle), busy:
+            self._meet(handle)
             content = self._collect(step, model, optimizer, handle, extra, data)
             if not self.background:
                 return self._write(content)
@@ -173,6 +175,12 @@ class Checkpoints:
         Every rank calls it. Ranks share the work of checking hashes, and all pass over a checkpoint that is torn.
         """
         self.wait()
+        with naming_the_lost(handle):
+            return self._restore(model, optimizer, handle, data)
+
+    def _restore(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, handle: Stateful | None, data: Positioned | None
+    ) -> tuple[int, dict[str, Any]]:
         path = self._newest()
         if path is None:
             return 0, {}
@@ -377,13 +385,13 @@ class Checkpoints:
     def _path(self, step: int) -> Path:
         return self.folder / f"{_PREFIX}{step:010d}"
 
-    def _meet(self) -> None:
+    def _meet(self, handle: Stateful | None = None) -> None:
         """Wait for every rank, in a group of its own: the run's may be NCCL, or busy while this writes."""
         if not dist.is_initialized():
             return
         if self._group is None:
             self._group = dist.new_group(backend="gloo")
-        dist.barrier(self._group)
+        meet(self._group, handle)
 
     def _at_exit(self) -> None:
         with contextlib.suppress(Exception):

@@ -53,10 +53,10 @@ def hash_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def gather_json(value: dict[str, Any], group: Any) -> list[dict[str, Any]]:
+def gather_json(value: Mapping[str, object], group: Any) -> list[dict[str, Any]]:
     """Return what every rank of a group on the CPU says, in their order; just this one's where there is no group."""
     if group is None:
-        return [value]
+        return [dict(value)]
     text = json.dumps(value).encode()
     size = dist.get_world_size(group)
     lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(size)]
@@ -68,10 +68,10 @@ def gather_json(value: dict[str, Any], group: Any) -> list[dict[str, Any]]:
     return [json.loads(bytes(room[: int(n)].tolist())) for room, n in zip(rooms, lengths, strict=True)]
 
 
-def random_state() -> dict[str, Any]:
+def random_state() -> dict[str, object]:
     """Return where this process's random numbers are."""
     version, numbers, gauss = random.getstate()
-    state: dict[str, Any] = {"torch": torch.get_rng_state(), "python": [version, list(numbers), gauss]}
+    state: dict[str, object] = {"torch": torch.get_rng_state(), "python": [version, list(numbers), gauss]}
     if torch.cuda.is_available():
         state["cuda"] = torch.cuda.get_rng_state()
     return state

@@ -24,10 +24,10 @@ def bare(model: nn.Module) -> nn.Module:
     return getattr(found, "_orig_mod", found)
 
 
-def model_state(model: nn.Module) -> tuple[Tensors, dict[str, Any]]:
+def model_state(model: nn.Module) -> tuple[Tensors, dict[str, object]]:
     """Return a model's tensors, by names that begin with "model.", and what else it keeps."""
     tensors: Tensors = {}
-    rest: dict[str, Any] = {}
+    rest: dict[str, object] = {}
     for name, value in bare(model).state_dict().items():
         if isinstance(value, torch.Tensor):
             tensors[f"model.{name}"] = value
@@ -42,11 +42,11 @@ def load_model(model: nn.Module, tensors: Mapping[str, torch.Tensor], rest: Mapp
     bare(model).load_state_dict({**own, **rest})
 
 
-def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Tensors, dict[str, Any]]:
+def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Tensors, dict[str, object]]:
     """Return an optimizer's tensors, by names that begin with "optimizer.", and what else it keeps."""
     names = _names(model, optimizer)
     tensors: Tensors = {}
-    rest: dict[str, dict[str, Any]] = {}
+    rest: dict[str, dict[str, object]] = {}
     for parameter, state in optimizer.state.items():
         for key, value in state.items():
             if isinstance(value, torch.Tensor):
@@ -83,7 +83,7 @@ def load_optimizer(
     names = _names(model, optimizer)
     places = {names[p]: k for k, p in enumerate(p for group in optimizer.param_groups for p in group["params"])}
     options = {name: group for group in rest["groups"] for name in group["params"]}
-    state: dict[int, dict[str, Any]] = {places[name]: dict(kept) for name, kept in rest["state"].items()}
+    state: dict[int, dict[str, object]] = {places[name]: dict(kept) for name, kept in rest["state"].items()}
     for name, value in tensors.items():
         owner, _, key = name.removeprefix("optimizer.").rpartition("/")
         state.setdefault(places[owner], {})[key] = value

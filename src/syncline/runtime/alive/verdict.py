@@ -144,9 +144,10 @@ def _still(own: Beat, heard: Mapping[int, BeatRecord], members: Sequence[Member]
     waiting = [beat for beat in beats.values() if beat.state == WAITING and beat.still_s > patience_s]
     if not waiting:
         return None
+    first = min(waiting, key=lambda beat: beat.step)
     for beat in sorted(beats.values(), key=lambda beat: beat.step):
         who = members[beat.rank]
-        if beat.state == CLOSED:
+        if beat.state == CLOSED and beat.step < first.step:
             text = f"{who} has ended at step {beat.step} while rank {members[waiting[0].rank].rank} still waits for it."
             return RankVerdict(
                 "closed", beat.rank, text, "Give every rank the same number of steps, or use model.join()."
@@ -156,6 +157,12 @@ def _still(own: Beat, heard: Mapping[int, BeatRecord], members: Sequence[Member]
             text = f"{who} hangs: alive, but without progress for {beat.still_s:.1f} s at step {beat.step}{where}."
             hint = "Wrap what takes long on purpose in handle.busy()."
             return RankVerdict("hung", beat.rank, text, hint, beat.still_s)
+    closed = [beat for beat in beats.values() if beat.state == CLOSED]
+    if closed:
+        # They have made the step that others still wait in: what they sent is on its way, or lost with a link.
+        who = members[closed[0].rank]
+        text = f"{who} has ended, and what it sent has not arrived: no progress for {first.still_s:.1f} s."
+        return RankVerdict("stuck", closed[0].rank, text, "Check the links of these ranks.", first.still_s)
     if len(waiting) == len(beats):
         lasted_s = min(beat.still_s for beat in waiting)
         text = f"every rank waits and nothing arrives: no progress for {lasted_s:.1f} s."

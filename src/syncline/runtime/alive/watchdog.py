@@ -166,7 +166,7 @@ class Watchdog:
         A connection that breaks says less than the beats will in a moment: whose process is gone, or what it said. To
         blame the rank that met it first would be wrong, so nothing is told before the others had time to be found.
         """
-        is_vague = type(failure) is SynchronizationError or _is_broken_connection(failure)
+        is_vague = type(failure) is SynchronizationError or is_broken_connection(failure)
         if is_vague:
             enough, end_s = self._looks + VAGUE_LOOKS, time.monotonic() + self.watch_s
             while self._looks < enough and time.monotonic() < end_s and not self._stop.is_set():
@@ -261,7 +261,7 @@ class Watchdog:
         if self._silence is not None:
             silence, at_s = self._silence
             found = since_silence(verdict, silence, now - at_s, members)
-        if found is verdict:
+        if found is verdict and all(beat.state != CLOSED for beat in self._heard.values()):
             since_s = now - verdict.lasted_s
             counts = {rank: sum(at_s > since_s for at_s in list(times)) for rank, times in self._arrivals.items()}
             found = lossy(verdict, counts, sum(at_s > since_s for at_s in list(self._sent)), members)
@@ -271,7 +271,7 @@ class Watchdog:
         """Say who is waited for, and again each time that has lasted twice as long; and that it is over."""
         before, self.waits_for = self.waits_for, verdict
         if verdict is not None and verdict.kind in ("silent", "network"):
-            self._silence = verdict, time.monotonic()
+            self._note_silence(verdict, time.monotonic())
         if verdict is None:
             if before is not None:
                 log.warning("%s answers again, after %.1f s.", self.roll.members[before.rank], before.lasted_s)
@@ -280,6 +280,14 @@ class Watchdog:
             self._told_s = verdict.lasted_s
             text = verdict.text.replace(" is lost: ", " is silent: ")
             log.warning("%s Waiting for it, up to %.0f s in all. %s", text, self.patience_s, verdict.hint)
+
+    def _note_silence(self, verdict: RankVerdict, now: float) -> None:
+        """Keep who was silent; a rank that heard nobody does not blame the one it hears again last."""
+        if self._silence is not None:
+            before, at_s = self._silence
+            if before.rank == self.roll.rank != verdict.rank and now - at_s < self.watch_s:
+                return
+        self._silence = verdict, now
 
     def _look_for_slow(self) -> None:
         """Name a rank that holds the others up, once, when it has done so for a while."""
@@ -398,7 +406,7 @@ def _first_line(failure: BaseException) -> str:
     return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
 
 
-def _is_broken_connection(failure: BaseException) -> bool:
+def is_broken_connection(failure: BaseException) -> bool:
     """Tell whether a failure only says that somebody else could not be reached any more, as gloo's and NCCL's do."""
     if isinstance(failure, ConnectionError):
         return True

@@ -66,9 +66,9 @@ def exposed_s(num_bytes: float, backward_s: float, cap_bytes: float, costs: Cost
 def _costs(step: Step, rate_Bps: float) -> Costs:
     total = sum(size for _, _, size in step.ready)
     took = dict.fromkeys(SpanKind, 0.0)
-    for _, began, ended, kind, _, _ in step.spans:
+    for _, began, ended, kind, *_ in step.spans:
         took[kind] += ended - began
-    shortest = [ended - began for _, began, ended, kind, _, _ in step.spans if kind is SpanKind.ENCODE]
+    shortest = [ended - began for _, began, ended, kind, *_ in step.spans if kind is SpanKind.ENCODE]
     wire = step.wire_bytes / rate_Bps if rate_Bps > 0 else 0.0
     encode, decode = took[SpanKind.ENCODE], took[SpanKind.DECODE] + took[SpanKind.REDUCE]
     return Costs(2 * min(shortest, default=0.0), encode / total, wire / total, decode / total)

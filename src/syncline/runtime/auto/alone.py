@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager
 import torch
 
 from syncline.program.choice import Local
+from syncline.program.stages import DENSE
 from syncline.runtime.periodic.averaging import Flight
 from syncline.runtime.periodic.local_steps import TAG, LocalSteps
 from syncline.runtime.periodic.target import Target
-from syncline.runtime.sync.averagers import DENSE
 from syncline.runtime.sync.bucket import Layout
 from syncline.runtime.sync.residuals import Residuals
 

@@ -28,6 +28,7 @@ from syncline.describe.units import show_time
 from syncline.errors import NonFiniteError, SynchronizationError
 from syncline.program.choice import CLASSES, LOCAL_CLASS, LOCAL_EVERY, Local, Measured, Price, decide
 from syncline.program.overlap import Work
+from syncline.program.stages import DENSE
 from syncline.runtime.alive.agreement import Gathering, exchange_json
 from syncline.runtime.auto.alone import STATES, WEIGHTS, Alone
 from syncline.runtime.auto.guard import Guard
@@ -38,7 +39,7 @@ from syncline.runtime.auto.worklog import Lengths, WorkLog, mean_work
 from syncline.runtime.periodic.averaging import Flight
 from syncline.runtime.periodic.optimizers import Average, Optimizers
 from syncline.runtime.periodic.target import Target
-from syncline.runtime.sync.averagers import DENSE, Averagers
+from syncline.runtime.sync.averagers import Averagers
 from syncline.runtime.sync.bucket import Bucket, Layout, Order
 from syncline.runtime.sync.ddp import DdpSynchronizer, Future, GradBucket, joining, outside_graphs
 from syncline.runtime.sync.finite import is_finite

@@ -101,7 +101,7 @@ class Guard:
 
     def row(self, average: Callable[[torch.Tensor], None]) -> JsonObject:
         """Return what was seen since the last judgement, and forget it; every rank averages when one does."""
-        found: dict[str, Any] = {"norm": self._norm_ratio(), "own": bool(self._own_norms), **self._loss_row()}
+        found: JsonObject = {"norm": self._norm_ratio(), "own": bool(self._own_norms), **self._loss_row()}
         found |= {"error": 0.0, "limit": ERROR_LIMIT}
         for dense, got, owing in self._samples:
             average(dense)
@@ -145,7 +145,7 @@ class Guard:
         self._lowest = None
         return f"the loss rose from {lowest:.4g} to {loss:.4g}"
 
-    def _loss_row(self) -> dict[str, Any]:
+    def _loss_row(self) -> JsonObject:
         """Return the mean loss with its noise, and how far it is higher right after ranks have met."""
         losses = torch.stack(self._losses).double() if self._losses else torch.zeros(1)
         firsts = torch.tensor(self._firsts or [False])

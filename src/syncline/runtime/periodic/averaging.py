@@ -105,7 +105,7 @@ class Averaging:
         """Wait until every rank is here."""
         self.team.all_reduce(torch.zeros(1, device=self.team.device))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return this rank's residuals and factors; nothing may be under way."""
         return self._synchronizer.state_dict(local=True)
 

@@ -13,19 +13,22 @@ The store is the one thing that must not be lost: keep it in a process of its ow
 
 from __future__ import annotations
 
+import datetime
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch.distributed import distributed_c10d
+from torch.distributed import TCPStore, distributed_c10d  # type: ignore[attr-defined]
 
 from syncline.errors import AgreementError, SynchronizationError
 from syncline.runtime.alive.agreement import difference
 
 POLL_S = 0.05
+WAIT_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Crew:
         num_ranks: int,
         name: str = "crew",
         patience_s: float = 15.0,
-        wait_s: float = 3600.0,
+        wait_s: float = WAIT_S,
     ) -> None:
         if not 0 <= rank < num_ranks:
             raise SynchronizationError(f"rank {rank} is none of a crew of {num_ranks}.", hint="Ranks count from 0.")
@@ -81,6 +84,27 @@ class Crew:
         self._process = uuid.uuid4().hex
         self._keys: Any = distributed_c10d.PrefixStore(f"syncline/crew/{name}", store)
         self._next_ticket = 1
+
+    @classmethod
+    def from_env(cls, **options: Any) -> Crew:
+        """Return this process's place as its environment tells it.
+
+        SYNCLINE_CREW is HOST:PORT of the store; SYNCLINE_CREW_RANK and SYNCLINE_CREW_RANKS are this rank (of FSDP2:
+        this replica) and how many there are. Left out they are the task of a Slurm job array, or of a Slurm job.
+        """
+        host, _, port = os.environ.get("SYNCLINE_CREW", "").rpartition(":")
+        rank = _first(("SYNCLINE_CREW_RANK", "SLURM_ARRAY_TASK_ID", "SLURM_PROCID"))
+        num_ranks = _first(("SYNCLINE_CREW_RANKS", "SLURM_ARRAY_TASK_COUNT", "SLURM_NTASKS"))
+        if not host or not port.isdigit() or rank is None or num_ranks is None:
+            raise SynchronizationError(
+                "the environment does not say where the crew meets and who this is.",
+                hint="Set SYNCLINE_CREW=HOST:PORT, SYNCLINE_CREW_RANK and SYNCLINE_CREW_RANKS.",
+            )
+        if "SYNCLINE_CREW_RANK" not in os.environ and "SLURM_ARRAY_TASK_ID" in os.environ:
+            rank -= _first(("SLURM_ARRAY_TASK_MIN",)) or 0
+        patience = datetime.timedelta(seconds=float(options.get("wait_s", WAIT_S)))
+        store = TCPStore(host.strip("[]"), int(port), is_master=False, timeout=patience, wait_for_workers=False)
+        return cls(store, rank, num_ranks, **options)
 
     # What a method asks
 
@@ -98,10 +122,10 @@ class Crew:
         number, members = self.formation.number + 1, self.formation.members
         return self._gather(number, members, self._patience_s, lost) or self._queue()
 
-    def waiting(self, step: int) -> list[Ticket]:
+    def waiting(self, step: int | str) -> list[Ticket]:
         """Return who is to be let in at this step: the same answer to every member, whoever asks first."""
         key = f"door/{self.formation.number}/{step}"
-        said = self._read(key) or self._decide(key, {"tickets": self._open_tickets()})
+        said = self._decide(key, {"tickets": self._open_tickets()})
         return [Ticket(*row) for row in said["tickets"]]
 
     def let_in(self, tickets: Iterable[Ticket]) -> Formation:
@@ -128,6 +152,7 @@ class Crew:
             here = {rank: row for rank in range(self.num_ranks) if (row := self._read(f"here/{number}/{rank}"))}
             gone = {rank for row in here.values() for rank in row["lost"]}
             missing, is_late = set(wanted) - set(here) - gone, time.monotonic() > end_s
+            missing -= self._gone_by_themselves(missing, number - 1)
             if number == 0:
                 self._check_start(missing, is_late)
             if not missing or is_late:
@@ -142,6 +167,11 @@ class Crew:
         self.formation = Formation(number, tuple(row[0] for row in found["rows"]), new)
         self.history.append(self.formation.line())
         return self.formation
+
+    def _gone_by_themselves(self, missing: set[int], number: int) -> set[int]:
+        """Return who of those that are missed has said that it leaves."""
+        rows = (self._read(f"formed/{number}") or {"rows": []})["rows"] if missing else []
+        return {rank for rank, process in rows if rank in missing and self._read(f"left/{process}")}
 
     def _queue(self) -> Formation:
         """Take a ticket and wait until the members let this rank in; again where that did not come about."""
@@ -190,7 +220,7 @@ class Crew:
         if is_late:
             raise SynchronizationError(f"rank {self.rank} was not let in within {self._wait_s:g} s.")
 
-    def _compare(self, meaning: dict[str, Any]) -> None:
+    def _compare(self, meaning: dict[str, object]) -> None:
         """Raise where this rank means something else than the first that came; before the start, on every rank."""
         first = self._decide("meaning", {"rank": self.rank, "meaning": meaning})
         error = difference(int(first["rank"]), first["meaning"], self.rank, meaning)
@@ -221,3 +251,8 @@ class Crew:
                 hint="Its host is lost or cut off; keep the store in a process of its own, on a host that stays.",
                 detail=str(error).split("\n")[0],
             ) from error
+
+
+def _first(names: Iterable[str]) -> int | None:
+    """Return the first of these variables that holds a number."""
+    return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), None)

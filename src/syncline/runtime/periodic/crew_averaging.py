@@ -39,10 +39,14 @@ class CrewAveraging(Averaging):
         """Begin to average a buffer in place, and remember what was owed before."""
         if self.num_ranks == 1:
             return Flight(step, landed=True)
+        self.remember(index, layout)
+        return super().launch(index, buffer, layout, step)
+
+    def remember(self, index: int, layout: Layout) -> None:
+        """Keep what is owed before a buffer is launched, for the case that it must be launched again."""
         parts = self._synchronizer.residuals
         owed = zip(layout.names, layout.sizes, strict=True)
         self._before[index] = {n: parts[n].clone() if n in parts else torch.zeros(size) for n, size in owed}
-        return super().launch(index, buffer, layout, step)
 
     def break_off(self, failure: BaseException) -> None:
         """End what is under way with a failure."""

@@ -267,7 +267,7 @@ class DiLoCo(Wrapper):
                     self._take_place(averaging.let_in(tickets))
                 self._launch_all()
 
-    def _save(self) -> dict[str, Any]:
+    def _save(self) -> dict[str, object]:
         agreed: dict[str, torch.Tensor] = {}
         momentum: dict[str, torch.Tensor] = {}
         under_way = {}

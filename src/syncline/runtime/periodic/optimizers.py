@@ -99,7 +99,7 @@ def _is_kept(value: object) -> bool:
     return isinstance(value, int | float) or (isinstance(value, torch.Tensor) and value.is_floating_point())
 
 
-def _described(value: Any) -> dict[str, Any]:
+def _described(value: Any) -> dict[str, object]:
     """Return what other ranks need to know: a shape, or a number itself."""
     if isinstance(value, torch.Tensor) and value.dim() > 0:
         return {"shape": list(value.shape), "value": 0}

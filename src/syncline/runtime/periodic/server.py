@@ -222,7 +222,7 @@ class ParameterServer(Wrapper):
             hint="Find what overflows.",
         )
 
-    def _save(self) -> dict[str, Any]:
+    def _save(self) -> dict[str, object]:
         return {
             "mode": self.mode,
             "rank": self._rank,

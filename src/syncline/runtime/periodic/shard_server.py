@@ -107,7 +107,7 @@ class ShardServer:
             for view in self._views:
                 view.have.copy_(self.master)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return what must be saved."""
         with self._changed:
             return {
@@ -210,7 +210,9 @@ class BadGradientError(NonFiniteError):
         self.rank, self.parameter = rank, parameter
 
 
-def _twin(inner: Optimizer, fragment: Fragment, weights: list[nn.Parameter]) -> tuple[Optimizer, list[dict[str, Any]]]:
+def _twin(
+    inner: Optimizer, fragment: Fragment, weights: list[nn.Parameter]
+) -> tuple[Optimizer, list[dict[str, object]]]:
     """Return an optimizer like the inner one on the shard's weights, and the inner groups it follows."""
     twins = dict(zip(map(id, fragment.parameters), weights, strict=True))
     made, followed = [], []

@@ -114,7 +114,7 @@ class BoundedStaleness(Wrapper):
             fragment.write_gradients(buffer)
         self.inner.step()
 
-    def _save(self) -> dict[str, Any]:
+    def _save(self) -> dict[str, object]:
         assert self._averaging is not None
         for slot in self._under_way:
             for flight in slot.flights:

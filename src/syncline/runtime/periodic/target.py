@@ -69,7 +69,7 @@ def target(model: nn.Module, group: Any = None, levels: object = None) -> Target
     if isinstance(module, DistributedDataParallel):
         replaces, inside = _ddp(module, group, levels)
         module = module.module
-    names, parameters = _trained(module)
+    names, parameters = trained(module)
     site = None
     if isinstance(wrapped, DistributedDataParallel) and replaces is None:
         site = wrapped.process_group if dist.get_world_size(wrapped.process_group) > 1 else None
@@ -84,7 +84,7 @@ def alone(model: nn.Module) -> Target:
             f"a crew trains plain modules, and this is a {type(module).__name__}: it cannot go on without a rank.",
             hint="Pass the module itself.",
         )
-    names, parameters = _trained(module)
+    names, parameters = trained(module)
     return Target(names, parameters, None, (), None)
 
 
@@ -102,7 +102,8 @@ def site_group(ranks_per_site: int) -> Any:
     return groups[dist.get_rank() // ranks_per_site]
 
 
-def _trained(module: nn.Module) -> tuple[tuple[str, ...], tuple[torch.Tensor, ...]]:
+def trained(module: nn.Module) -> tuple[tuple[str, ...], tuple[torch.Tensor, ...]]:
+    """Return the parameters of a module that are trained, by name."""
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     if not named:
         raise SynchronizationError("the model has no parameter to train.")

@@ -43,7 +43,7 @@ class Wrapper(Optimizer, ABC):
         self._averaging: Averaging | None = None
 
     @property
-    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+    def param_groups(self) -> list[dict[str, object]]:  # type: ignore[override]
         """The groups of the inner optimizer."""
         return self.inner.param_groups
 
@@ -53,7 +53,7 @@ class Wrapper(Optimizer, ABC):
         return self.inner.state
 
     @property
-    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
+    def defaults(self) -> dict[str, object]:  # type: ignore[override]
         """The inner optimizer's defaults."""
         return self.inner.defaults
 
@@ -66,7 +66,7 @@ class Wrapper(Optimizer, ABC):
         """Forget the gradients."""
         self.inner.zero_grad(set_to_none)
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
+    def add_param_group(self, param_group: dict[str, object]) -> None:
         """Refuse: what is exchanged was laid out, and agreed with the other ranks, at the start."""
         raise SynchronizationError(
             f"{type(self).__name__} cannot take parameters over later.",
@@ -85,7 +85,7 @@ class Wrapper(Optimizer, ABC):
     def synchronize(self) -> None:
         """Finish what is under way and make all replicas equal; every rank calls it at the same step."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return what this rank needs to go on: the inner optimizer's state and the method's own.
 
         What ranks share (weights agreed on, outer momentum) is the same on all; residuals and what is under way are
@@ -116,7 +116,7 @@ class Wrapper(Optimizer, ABC):
         return f"{type(self).__name__}({self.inner!r})"
 
     @abstractmethod
-    def _save(self) -> dict[str, Any]:
+    def _save(self) -> dict[str, object]:
         """Return what is the method's own, by name."""
 
     @abstractmethod

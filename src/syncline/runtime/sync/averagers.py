@@ -10,7 +10,8 @@ import torch
 from syncline.codec.low_rank import LowRank
 from syncline.codec.names import scheme
 from syncline.codec.scheme import Scheme
-from syncline.program.pieces import piece_cuts, shard_bounds
+from syncline.program.pieces import shard_bounds
+from syncline.program.stages import DENSE, BucketProgram
 from syncline.runtime.sync.bucket import Averager, Bucket, Layout
 from syncline.runtime.sync.exchange import Exchange, Place, Trouble
 from syncline.runtime.sync.low_rank import LowRankAverage
@@ -22,7 +23,6 @@ from syncline.runtime.wire.links import GroupLinks
 from syncline.runtime.wire.native_wire import NativeWire
 from syncline.runtime.wire.team import Team
 
-DENSE = "fp32"
 MAX_PIECES = 1 << 16
 
 
@@ -43,33 +43,47 @@ class Averagers:
         meet, and are found to differ.
         """
         self._tag = index * MAX_PIECES
-        bucket = Bucket(layout, buffer, self._settings.nan, self._links.team)
         chosen = scheme(codec)
+        program = self.program(buffer.numel(), chosen, layout.shapes)
+        bucket = Bucket(layout, buffer, self._settings.nan, self._links.team, program)
         residual = None
         if codec == self._settings.codec and self._settings.uses_feedback:
             residual = self.residuals.flat(layout.names, layout.sizes, buffer.device)
         if isinstance(chosen, LowRank):
             assert residual is not None, "low rank always keeps its error"
-            bucket.cut([0, buffer.numel()], lambda low, high: self._low_rank(bucket, residual, chosen))
+            bucket.cut(program.cuts, lambda low, high: self._low_rank(bucket, residual, chosen))
             return bucket
 
         def piece(low: int, high: int) -> Averager:
             part = None if residual is None else residual[low:high]
             return self._exchange(bucket, bucket.values[low:high], part, chosen)
 
-        bucket.cut(piece_cuts(buffer.numel(), self._settings.piece_bytes), piece)
+        bucket.cut(program.cuts, piece)
         return bucket
+
+    def program(
+        self, elements: int, chosen: Scheme, shapes: tuple[tuple[int, ...], ...] = (), *, scatter_only: bool = False
+    ) -> BucketProgram:
+        """Return what is done with a bucket: what is made here carries it out, and simulators price it."""
+        shape = tuple(wire.size for wire in self._links.wires)
+        piece_bytes = self._settings.piece_bytes
+        return BucketProgram(elements, chosen, shape, piece_bytes, scatter_only=scatter_only, shapes=shapes)
 
     def scatter(self, index: int, layout: Layout, buffer: torch.Tensor, codec: str) -> Bucket:
         """Return a bucket whose equal shards are summed, each on its own rank."""
         self._tag = index * MAX_PIECES
-        bucket = Bucket(layout, buffer, self._settings.nan, self._links.team)
+        chosen = scheme(codec)
+        program = self.program(buffer.numel(), chosen, scatter_only=True)
+        bucket = Bucket(layout, buffer, self._settings.nan, self._links.team, program)
         residual = None
         if codec == self._settings.codec and self._settings.uses_feedback:
             residual = self.residuals.flat(layout.names, layout.sizes, buffer.device)
-        chosen = scheme(codec)
         wire, place = self._links.outermost, self._place(bucket, chosen, bucket.values)
-        bucket.scatter = ReduceScatter(bucket.values, residual, chosen, wire, place)
+        if runs_natively(chosen, wire, buffer.device):
+            assert isinstance(wire, NativeWire)
+            bucket.scatter = NativeExchange(bucket.values, residual, chosen, wire, place, scatter_only=True)
+        else:
+            bucket.scatter = ReduceScatter(bucket.values, residual, chosen, wire, place)
         return bucket
 
     def load(self, residuals: Mapping[str, torch.Tensor], factors: Mapping[str, torch.Tensor]) -> None:

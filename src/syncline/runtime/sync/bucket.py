@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 
 from syncline.errors import NonFiniteError
+from syncline.program.stages import BucketProgram
 from syncline.runtime.sync.exchange import Trouble
 from syncline.runtime.sync.step import Step
 from syncline.runtime.wire.team import Team
@@ -63,6 +64,7 @@ class Averager(Protocol):
 
     sent_bytes: int
     inside_bytes: int
+    number: int
     ordered: bool
     """Whether `reduce` waits for peers that collect: all ranks must then do both in one order."""
 
@@ -100,6 +102,7 @@ class Piece:
         bucket = self._bucket
         if bucket.staging is not None:
             bucket.staging[self._low : self._high].copy_(bucket.buffer[self._low : self._high])
+        self._averager.number = bucket.step.next_piece()
         self._averager.send(bucket.step)
         bucket.step.wire_bytes += self._averager.sent_bytes
         bucket.step.inside_bytes += self._averager.inside_bytes
@@ -149,8 +152,11 @@ class Piece:
 class Bucket:
     """One bucket with its pieces; `values` is the float32 memory that pieces work on."""
 
-    def __init__(self, layout: Layout, buffer: torch.Tensor, nan: str, team: Team) -> None:
+    def __init__(
+        self, layout: Layout, buffer: torch.Tensor, nan: str, team: Team, program: BucketProgram | None = None
+    ) -> None:
         self.layout = layout
+        self.program = program
         self.nan = nan
         self.team = team
         self.pieces: list[Piece] = []

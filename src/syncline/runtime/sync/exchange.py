@@ -9,6 +9,8 @@ Both count 1/size in the average, so residuals of all ranks add up, whatever the
     exchange.send()      front thread: encode and post
     exchange.reduce()    back thread: wait, sum, encode, post
     exchange.collect()   back thread: wait, decode
+
+These are the stages of `program/stages.py`; each is recorded under its name there.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import torch
 from syncline.codec.scheme import Scheme
 from syncline.errors import AgreementError, SynchronizationError
 from syncline.program.pieces import shard_bounds
+from syncline.program.stages import ADD, DECODE, ENCODE, ON_THE_WIRE, SUM, Posts
 from syncline.runtime.sync.finite import is_finite
 from syncline.runtime.sync.step import Step
 from syncline.runtime.sync.tensors import take_back, tensor_codec
@@ -62,6 +65,7 @@ class Averaged(Protocol):
 
     sent_bytes: int
     inside_bytes: int
+    number: int
 
     @property
     def goes_beyond(self) -> bool: ...
@@ -89,6 +93,8 @@ class Exchange:
     """
 
     ordered = False
+    number = -1
+    """Which of the step's pieces this is."""
 
     def __init__(
         self,
@@ -146,7 +152,7 @@ class Exchange:
         self._next(step)
         self.wire.open(self._tags[0], self._in)
         self._trouble = trouble or self._encode_all()
-        self._posted_s = began = time.perf_counter()
+        self._posted_s = time.perf_counter()
         for peer in self.wire.peers:
             due = self._due(0, self.wire.rank, peer)
             if self._trouble is None:
@@ -154,7 +160,6 @@ class Exchange:
             else:
                 self._out[peer].seal(due, NONFINITE, self._trouble.rank, self._trouble.parameter)
             self.wire.scatter(self._tags[0], peer, self._out)
-        self._step.record(SpanKind.SEND, "post shards", began, time.perf_counter(), self.sent_bytes)
 
     def fail(self, step: Step) -> None:
         """Tell every peer, in place of `send`, that this rank cannot go on."""
@@ -187,14 +192,14 @@ class Exchange:
         trouble = self._trouble
         for peer in self.wire.peers:
             trouble = _first(trouble, self._receive(0, peer, self._in))
-        self._arrived("shards on the wire", self._posted_s, self._in)
+        self._arrived(Posts.SHARDS, self._posted_s, self._in)
         return trouble
 
     def add_up(self, scale: float) -> None:
         """Add what peers sent to the own shard, then multiply."""
         began = time.perf_counter()
         self.codec.add_up(self._received(), self.own, scale=scale)
-        self._step.record(SpanKind.REDUCE, "decode and sum", began, time.perf_counter(), self.own.nbytes)
+        self._step.record(SpanKind.REDUCE, ADD, began, time.perf_counter(), self.own.nbytes, self.number)
 
     def collect(self) -> None:
         """Take the values that every owner's encoded sum decodes to, divided by the number of ranks."""
@@ -202,10 +207,11 @@ class Exchange:
         for owner in self.wire.peers:
             self._receive(1, owner, self._sums)
             if owner == self.wire.peers[-1]:
-                self._arrived("sums on the wire", self._summed_s, self._sums)
+                self._arrived(Posts.SUMS, self._summed_s, self._sums)
             began = time.perf_counter()
             self.codec.decode(self._sums[owner].payload, self._shards[owner], scale=scale)
-            self._step.record(SpanKind.DECODE, "decode sum", began, time.perf_counter(), self._shards[owner].nbytes)
+            size = self._shards[owner].nbytes
+            self._step.record(SpanKind.DECODE, DECODE, began, time.perf_counter(), size, self.number)
         self.finish()
 
     def finish(self) -> None:
@@ -221,9 +227,9 @@ class Exchange:
             return
         self._take_back()
 
-    def _arrived(self, name: str, posted_s: float, box: Box) -> None:
+    def _arrived(self, what: Posts, posted_s: float, box: Box) -> None:
         size = sum(len(box[peer].tensor) for peer in self.wire.peers)
-        self._step.record(SpanKind.RECV, name, posted_s, time.perf_counter(), size)
+        self._step.record(SpanKind.RECV, ON_THE_WIRE[what], posted_s, time.perf_counter(), size, self.number)
 
     def _next(self, step: Step) -> None:
         last = self._stamp
@@ -247,7 +253,7 @@ class Exchange:
             began = time.perf_counter()
             shard, payload = self._shards[peer], self._out[peer].payload
             finite.append(self.codec.encode(shard, payload, self._states[peer], self._residuals[peer]))
-            self._step.record(SpanKind.ENCODE, "encode shard", began, time.perf_counter(), shard.nbytes)
+            self._step.record(SpanKind.ENCODE, ENCODE, began, time.perf_counter(), shard.nbytes, self.number)
         bad = next((peer for peer, is_so in zip(self.wire.peers, finite, strict=True) if not is_so), None)
         if bad is None:
             return None
@@ -272,6 +278,7 @@ class Exchange:
         return (share, 1.0) if self._residuals[self.wire.rank] is None else (1.0, share)
 
     def _go_beyond(self, beyond: Averaged, trouble: Trouble | None) -> Trouble | None:
+        beyond.number = self.number
         beyond.send(self._step, trouble)
         trouble = beyond.reduce()
         if trouble is None:
@@ -292,7 +299,7 @@ class Exchange:
             received, own, self._sum[0].payload, self._states[rank], self._residuals[rank], before=before, after=after
         )
         self._summed_s = time.perf_counter()
-        self._step.record(SpanKind.REDUCE, "sum and encode", began, self._summed_s, own.nbytes)
+        self._step.record(SpanKind.REDUCE, SUM, began, self._summed_s, own.nbytes, self.number)
         self._sum[0].seal(self._due(1, rank))
         self.wire.gather(self._tags[1], self._sum)
 

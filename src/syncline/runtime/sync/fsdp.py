@@ -24,6 +24,7 @@ from syncline.runtime.sync.averagers import Averagers
 from syncline.runtime.sync.bucket import Bucket
 from syncline.runtime.sync.conveyor import BucketJob, Piece
 from syncline.runtime.sync.geometry import Geometry, owed_by_all
+from syncline.runtime.sync.native_exchange import NativeExchange
 from syncline.runtime.sync.overflow import ScaleFollower, Scaler, StepSkipper
 from syncline.runtime.sync.scatter import ReduceScatter
 from syncline.runtime.sync.settings import Settings
@@ -94,7 +95,7 @@ class FsdpSynchronizer(Synchronizer):
             self._carry_out(bucket.pieces, step)
             torch.mul(sent.view(self.num_ranks, -1)[self.rank], 1.0 if mean else float(self.num_ranks), out=output)
             return
-        assert isinstance(scatter, ReduceScatter)
+        assert isinstance(scatter, ReduceScatter | NativeExchange)
         if bucket.staging is not None:
             bucket.staging.copy_(sent)
         piece = _ScatterPiece(scatter, step, 1.0 / self.num_ranks if mean else 1.0)
@@ -133,7 +134,7 @@ class FsdpSynchronizer(Synchronizer):
         """Return the last step on one line, and when warming up ends."""
         return super().summary() + self.settings.warming_up(self._last().number)
 
-    def state_dict(self, *, local: bool = False) -> dict[str, Any]:
+    def state_dict(self, *, local: bool = False) -> dict[str, object]:
         """Return what must outlive the process; what is owed by whole parameters, or as this rank keeps it."""
         state = super().state_dict(local=local)
         if local:
@@ -275,22 +276,23 @@ class _ScatterPiece:
 
     ordered = True
 
-    def __init__(self, scatter: ReduceScatter, step: Step, scale: float) -> None:
+    def __init__(self, scatter: ReduceScatter | NativeExchange, step: Step, scale: float) -> None:
         self._scatter, self._step, self._scale = scatter, step, scale
         self.trouble: Any = None
 
     def send(self) -> None:
-        self._scatter.send(self._step)
+        self._scatter.number = self._step.next_piece()
+        self._scatter.send(self._step, scale=self._scale)
 
     def fail(self) -> None:
         self._scatter.fail(self._step)
 
     def reduce(self) -> None:
-        self.trouble = self._scatter.receive()
+        self.trouble = self._scatter.reduce()
 
     def collect(self) -> None:
-        self._scatter.finish()
         if self.trouble is None:
-            self._scatter.add_up(self._scale)
+            self._scatter.collect()
         else:
+            self._scatter.finish()
             self._scatter.forget()

@@ -65,7 +65,7 @@ class Geometry:
             laid |= {self.name(parameter, k): shard for k, shard in kept}
         return laid
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return plain values, as a checkpoint keeps them."""
         return {**asdict(self), "parameters": {name: asdict(one) for name, one in self.parameters.items()}}
 

@@ -15,6 +15,7 @@ import torch
 
 from syncline.codec.low_rank import FactorLayout as Geometry
 from syncline.errors import NonFiniteError
+from syncline.program.stages import FIRST, LAST, MIDDLE
 from syncline.runtime.sync.exchange import Averaged, Trouble
 from syncline.runtime.sync.finite import is_finite
 from syncline.runtime.sync.step import Step
@@ -26,6 +27,8 @@ class LowRankAverage:
 
     `factors` keeps each parameter's Q by name: the next step starts from it, also in other buckets.
     """
+
+    number = -1
 
     def __init__(
         self,
@@ -73,6 +76,8 @@ class LowRankAverage:
     def send(self, step: Step) -> None:
         """Make P and post it."""
         self._step = step
+        for exchange in self._exchanges:
+            exchange.number = self.number
         self._trouble = None if is_finite(self._values) else self._find(self._values)
         began = time.perf_counter()
         if self._trouble is None:
@@ -85,7 +90,7 @@ class LowRankAverage:
                     self._residual[start : start + size],
                     out=self._first[first : first + size],
                 )
-        step.record(SpanKind.ENCODE, "P = M Q", began, time.perf_counter(), self._values.nbytes)
+        step.record(SpanKind.ENCODE, FIRST, began, time.perf_counter(), self._values.nbytes, self.number)
         self._exchanges[0].send(step, self._trouble)
 
     def fail(self, step: Step) -> None:
@@ -111,7 +116,7 @@ class LowRankAverage:
             _revive(q)
         for start, first, size in self._dense:
             self._values[start : start + size].copy_(self._first[first : first + size])
-        self._step.record(SpanKind.DECODE, "P Q^T", began, time.perf_counter(), self._values.nbytes)
+        self._step.record(SpanKind.DECODE, LAST, began, time.perf_counter(), self._values.nbytes, self.number)
 
     def _make_q(self) -> None:
         """Leave Q = M^T P in place of the last one, and M less what P and Q say of it as the residual."""
@@ -122,7 +127,7 @@ class LowRankAverage:
             m.addmm_(p, q.t(), alpha=-1.0)
         for start, _, size in self._dense:
             self._residual[start : start + size].zero_()
-        self._step.record(SpanKind.ENCODE, "Q = M^T P", began, time.perf_counter(), self._values.nbytes)
+        self._step.record(SpanKind.ENCODE, MIDDLE, began, time.perf_counter(), self._values.nbytes, self.number)
 
     def forget(self) -> None:
         """Take the residual back to what it was before `send`."""

@@ -15,7 +15,8 @@ from syncline.codec.fp8 import Fp8
 from syncline.codec.scheme import EncodeState, Scheme
 from syncline.codec.sign import Sign
 from syncline.errors import AgreementError, SynchronizationError
-from syncline.program.pieces import shard_bounds
+from syncline.program.pieces import equal_bounds, shard_bounds
+from syncline.program.stages import DECODE, ENCODE, ON_THE_WIRE, SUM, Posts
 from syncline.runtime.sync.exchange import Place, Trouble
 from syncline.runtime.sync.step import BACK, FRONT, Step
 from syncline.runtime.wire.native_wire import CLOSED, DISAGREED, FAILED, FINE, TROUBLED, NativeWire, Said
@@ -25,9 +26,9 @@ from syncline.timeline import SpanKind
 _CASTS = {"fp16": 0, "bf16": 1, "fp32": 2}
 _ENCODE, _SHARDS, _REDUCE, _SUMS, _DECODE = range(5)
 _SPANS = {
-    _ENCODE: (FRONT, SpanKind.ENCODE, "encode shard"),
-    _REDUCE: (BACK, SpanKind.REDUCE, "sum and encode"),
-    _DECODE: (BACK, SpanKind.DECODE, "decode sum"),
+    _ENCODE: (FRONT, SpanKind.ENCODE, ENCODE),
+    _REDUCE: (BACK, SpanKind.REDUCE, SUM),
+    _DECODE: (BACK, SpanKind.DECODE, DECODE),
 }
 
 
@@ -53,6 +54,7 @@ class NativeExchange:
     """One piece as a lane; `scatter_only` leaves the sum of the own shard with its owner."""
 
     ordered = False
+    number = -1
     goes_beyond = False
     inside_bytes = 0
 
@@ -68,7 +70,9 @@ class NativeExchange:
     ) -> None:
         self.wire = wire
         self._values, self._residual = values, residual
-        self._bounds = _equal(values.numel(), wire.size) if scatter_only else shard_bounds(values.numel(), wire.size)
+        self._bounds = (
+            equal_bounds(values.numel(), wire.size) if scatter_only else shard_bounds(values.numel(), wire.size)
+        )
         coder = coder_of(scheme)
         assert coder is not None, "runs_natively was asked before"
         self._lane = wire.core.lane(
@@ -132,17 +136,6 @@ class NativeExchange:
             self.finish()
             self._lane.take_back(self._values.numpy(), self._residual.numpy())
 
-    def run(self, step: Step, scale: float) -> Trouble | None:
-        """Leave `scale` times the sum of the own shard in `own`, where this is scatter only; or say who had trouble."""
-        self.send(step, scale=scale)
-        trouble = self.reduce()
-        self.finish()
-        if trouble is not None:
-            self.forget()
-        else:
-            self._note()
-        return trouble
-
     def _post(self, step: Step, scale: float, *, fail: bool = False, trouble: tuple[int, int] | None = None) -> None:
         self._step = step
         self._sequence += 1
@@ -177,17 +170,13 @@ class NativeExchange:
                 sums.append((ended_s, peer, began_s, size))
             else:
                 stream, kind, name = _SPANS[work]
-                self._step.spans.append((stream, began_s, ended_s, kind, name, size))
-        for name, arrived in (("shards on the wire", shards), ("sums on the wire", sums)):
+                self._step.spans.append((stream, began_s, ended_s, kind, name, size, self.number))
+        for what, arrived in ((Posts.SHARDS, shards), (Posts.SUMS, sums)):
             until = 0.0
             for ended_s, peer, began_s, _ in sorted(arrived):
                 self._step.waited(peer, max(0.0, ended_s - max(began_s, until)))
                 until = ended_s
             if arrived:
                 began_s, size = min(row[2] for row in arrived), sum(row[3] for row in arrived)
-                self._step.spans.append((BACK, began_s, max(row[0] for row in arrived), SpanKind.RECV, name, size))
-
-
-def _equal(num_elements: int, num_shards: int) -> list[tuple[int, int]]:
-    size = num_elements // num_shards
-    return [(k * size, (k + 1) * size) for k in range(num_shards)]
+                name, ended_s = ON_THE_WIRE[what], max(row[0] for row in arrived)
+                self._step.spans.append((BACK, began_s, ended_s, SpanKind.RECV, name, size, self.number))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from syncline.codec.scheme import Scheme
+from syncline.program.pieces import equal_bounds
 from syncline.runtime.sync.exchange import Exchange, Place, Trouble
 from syncline.runtime.sync.step import Step
 from syncline.runtime.wire.wire import Wire
@@ -16,18 +17,21 @@ class ReduceScatter(Exchange):
     def __init__(
         self, values: torch.Tensor, residual: torch.Tensor | None, scheme: Scheme, wire: Wire, place: Place
     ) -> None:
-        size = values.numel() // wire.size
-        bounds = [(k * size, (k + 1) * size) for k in range(wire.size)]
+        bounds = equal_bounds(values.numel(), wire.size)
         super().__init__(values, residual, scheme, wire, place, bounds=bounds)
         self.sent_bytes = sum(len(self._out[peer].tensor) for peer in wire.peers)
+        self._scale = 1.0
 
-    def run(self, step: Step, scale: float) -> Trouble | None:
-        """Leave `scale` times the sum of the own shard in `own`; or say who had trouble, on all ranks alike."""
-        self.send(step)
-        trouble = self.receive()
+    def send(self, step: Step, trouble: Trouble | None = None, *, scale: float = 1.0) -> None:
+        """Encode what others own and post it; the own sum is to be multiplied by `scale`."""
+        self._scale = scale
+        super().send(step, trouble)
+
+    def reduce(self) -> Trouble | None:
+        """Wait for every peer's shard; say who had trouble, on all ranks alike."""
+        return self.receive()
+
+    def collect(self) -> None:
+        """Leave the sum of the own shard in `own`."""
         self.finish()
-        if trouble is None:
-            self.add_up(scale)
-        else:
-            self.forget()
-        return trouble
+        self.add_up(self._scale)

@@ -139,7 +139,7 @@ class Settings:
         """Return what a summary says of a step that warms up: when that ends; nothing afterwards."""
         return f"; warming up: {self.codec} from step {self.warmup}" if step < self.warmup else ""
 
-    def agreed(self) -> dict[str, Any]:
+    def agreed(self) -> dict[str, object]:
         """Return what must be the same on every rank."""
         own = {"rate_Bps", "send_Bps", "history", "timeout_s", "wait_s"}
         chosen = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in own}

@@ -45,7 +45,7 @@ class ShardPart:
 
     def __init__(self, owner: Owner, index: int, name: str, group: Any, names: dict[int, str]) -> None:
         self._owner, self.index, self.name, self._group = owner, index, name, group
-        self._old: dict[str, Any] = {}
+        self._old: dict[str, object] = {}
         self.shardings: dict[str, Sharding] = {}
         for parameter in group.fsdp_params:
             known = names.get(id(parameter.sharded_param), f"{name}.{parameter._module_info.param_name}")

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import syncline
 from syncline.describe.plain import JsonObject
@@ -19,7 +18,8 @@ IGNORES = ("headers of the network", "work of other processes on this host")
 TRAINING, FRONT, BACK = 0, 1, 2
 """Streams of a timeline: the training thread and the two communication threads."""
 
-Span = tuple[int, float, float, SpanKind, str, int]
+Span = tuple[int, float, float, SpanKind, str, int, int]
+"""Stream, begin, end, kind, name, bytes, and the number of the piece among those of the step (-1: none)."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,7 @@ class Step:
         self.waits: dict[int, float] = {}
         """Seconds spent waiting for the messages of each rank of the outermost level."""
         self.num_changes = 0
+        self._num_pieces = 0
         self._open = 0
         self._num_waits = 0
         self._sealed = False
@@ -114,10 +115,17 @@ class Step:
         """What messages carry of the step, in 32 bits: its number, and how many optimizer steps went before."""
         return (self.turn & 0xFFF) << 20 | self.number & 0xFFFFF
 
-    def record(self, kind: SpanKind, name: str, began_s: float, ended_s: float, size_bytes: int) -> None:
+    def record(
+        self, kind: SpanKind, name: str, began_s: float, ended_s: float, size_bytes: int, piece: int = -1
+    ) -> None:
         """Add a span of the calling communication thread."""
         stream = FRONT if threading.current_thread().name.endswith("front") else BACK
-        self.spans.append((stream, began_s, ended_s, kind, name, size_bytes))
+        self.spans.append((stream, began_s, ended_s, kind, name, size_bytes, piece))
+
+    def next_piece(self) -> int:
+        """Return the number of a piece that is about to be sent."""
+        self._num_pieces += 1
+        return self._num_pieces - 1
 
     def bucket_in(self, index: int, size_bytes: int, last: bool) -> None:
         """Note that a bucket's gradients are there."""
@@ -167,7 +175,7 @@ class Step:
         """Return the step in numbers; the step ends where the next begins, or now."""
         ended = self.ended_s or max(time.perf_counter(), self.synchronised_s)
         exposed = max(0.0, self.synchronised_s - self.computed_s)
-        codec = [e - b for s, b, e, kind, _, _ in self.spans if kind is not SpanKind.RECV and s != TRAINING]
+        codec = [e - b for s, b, e, kind, *_ in self.spans if kind is not SpanKind.RECV and s != TRAINING]
         return StepReport(
             step=self.number,
             rank=self.rank,
@@ -185,19 +193,19 @@ class Step:
 
     def received_Bps(self) -> float:
         """Return what came in over the time in which anything was due: at most the rate of the link."""
-        rows = sorted((b, e, size) for _, b, e, kind, _, size in self.spans if kind is SpanKind.RECV)
+        rows = sorted((b, e, size) for _, b, e, kind, _, size, _ in self.spans if kind is SpanKind.RECV)
         busy_s, until_s = 0.0, 0.0
         for began, ended, _ in rows:
             busy_s += max(0.0, ended - max(began, until_s))
             until_s = max(until_s, ended)
         return sum(row[2] for row in rows) / busy_s if busy_s > 0 else 0.0
 
-    def told(self, peers: Sequence[int]) -> list[dict[str, Any]]:
+    def told(self, peers: Sequence[int]) -> list[dict[str, object]]:
         """Return the step as an agent takes it, on the monotonic clock: computing, buckets, equal parts to peers."""
         shift = time.monotonic() - time.perf_counter()
         own = {"rank": self.rank, "step": self.number}
 
-        def span(kind: SpanKind, name: str, began_s: float, ended_s: float, **more: int) -> dict[str, Any]:
+        def span(kind: SpanKind, name: str, began_s: float, ended_s: float, **more: int) -> dict[str, object]:
             times = {"start_s": began_s + shift, "end_s": max(began_s, ended_s) + shift}
             return {**own, "kind": kind.name.lower(), "name": name, **times, **more}
 
@@ -225,6 +233,8 @@ class Step:
             builder.add_span(
                 self.rank, self.computed_s, self.synchronised_s, SpanKind.WAIT, "exposed", step=self.number
             )
-        for stream, began, end, kind, name, size in list(self.spans):
-            builder.add_span(self.rank, began, end, kind, name, stream=stream, step=self.number, size_bytes=size)
+        for stream, began, end, kind, name, size, piece in list(self.spans):
+            builder.add_span(
+                self.rank, began, end, kind, name, stream=stream, step=self.number, round=piece, size_bytes=size
+            )
         return builder.build()

@@ -7,7 +7,7 @@ import dataclasses
 import time
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, overload
 
 import torch
 
@@ -15,6 +15,7 @@ from syncline.errors import SynchronizationError
 from syncline.fabric import Fabric
 from syncline.program import Program, packed
 from syncline.program.bucket import bucket_program
+from syncline.program.stages import BucketProgram
 from syncline.runtime.alive.verdict import Straggler
 from syncline.runtime.alive.watchdog import start_watchdog
 from syncline.runtime.auto.advice import BucketAdvice, advise
@@ -47,6 +48,7 @@ class Synchronizer:
         self._stream = SideStream(links.device)
         self._conveyor = Conveyor(f"syncline-{label}", self._stream.entered)
         self._buckets: dict[int, Bucket] = {}
+        self._programs: dict[int, BucketProgram] = {}
         self._codec = settings.codec
         self._num_steps = 0
         self._next_began_s = 0.0
@@ -103,6 +105,8 @@ class Synchronizer:
         bucket = self._buckets.get(index)
         if bucket is None or bucket.layout != layout or bucket.buffer.dtype != buffer.dtype:
             bucket = self._buckets[index] = self._averagers.bucket(index, layout, buffer, step.codec)
+            assert bucket.program is not None
+            self._programs[index] = bucket.program
         bucket.begin(buffer, step)
         self._stream.follow()
         step.bucket_in(index, buffer.nbytes, order.last)
@@ -190,13 +194,22 @@ class Synchronizer:
         step = self._last()
         return step.timeline(self._rate(step))
 
-    def program(self, fabric: Fabric) -> Program:
-        """Return what is done with each piece of a bucket, on the devices of a fabric that ranks fill in order.
+    @overload
+    def program(self) -> tuple[BucketProgram, ...]: ...
 
-        Simulators price it: `syncline.sim`. Codecs of low rank exchange factors in place of the bucket.
+    @overload
+    def program(self, fabric: Fabric) -> Program: ...
+
+    def program(self, fabric: Fabric | None = None) -> tuple[BucketProgram, ...] | Program:
+        """Return what is done with each bucket: pieces, stages, messages; it is what runs, and what is priced.
+
+        On the devices of a fabric that ranks fill in order: the collective that each piece is, for `syncline.sim`.
         """
-        codec = self.settings.scheme.price()
-        return bucket_program(packed(fabric, self.num_ranks), codec, self.settings.levels)
+        if fabric is not None:
+            return bucket_program(packed(fabric, self.num_ranks), self.settings.scheme.price(), self.settings.levels)
+        if not self._programs:
+            raise SynchronizationError("no bucket has been synchronised yet.", hint="Ask after the first backward.")
+        return tuple(self._programs[index] for index in sorted(self._programs))
 
     def lines(self) -> list[LineReport]:
         """Return how each connection of the native wire does, rail by rail; what changed since is logged."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from syncline.codec.names import PLAIN, canonical
 from syncline.describe.document import read_document, read_text
@@ -35,7 +34,7 @@ class CodecRequest:
         """Whether buckets get codecs by choice rather than one by name."""
         return bool(self.accuracy)
 
-    def agreed(self) -> dict[str, Any]:
+    def agreed(self) -> dict[str, object]:
         """Return what must be the same on every rank."""
         return {"accuracy": self.accuracy, "codecs": list(self.codecs)}
 

@@ -57,7 +57,7 @@ def dumps(schedule: Schedule) -> str:
     return json.dumps(to_json(schedule), separators=(",", ":")) + "\n"
 
 
-def _kernel_out(kernel: Kernel) -> dict[str, Any]:
+def _kernel_out(kernel: Kernel) -> JsonObject:
     return {
         "name": kernel.name,
         "goal": kernel.goal.to_json(),
@@ -67,8 +67,8 @@ def _kernel_out(kernel: Kernel) -> dict[str, Any]:
     }
 
 
-def _round_out(entry: Round) -> dict[str, Any]:
-    out: dict[str, Any] = {"src": entry.src.tolist()}
+def _round_out(entry: Round) -> JsonObject:
+    out: JsonObject = {"src": entry.src.tolist()}
     out |= {name: _column_out(getattr(entry, name)) for name in _COLUMNS[1:]}
     out |= {"repeat": entry.repeat, "at_once": entry.at_once, "wrap": entry.wrap, "window": entry.window}
     out |= {name: getattr(entry, name) for name in _STEPS}
@@ -83,7 +83,7 @@ def _column_out(column: NDArray[Any]) -> int | list[int]:
     return values[0] if len(set(values)) == 1 and len(values) > 1 else values
 
 
-def _strand_out(strand: Strand, kernels: dict[int, int]) -> dict[str, Any]:
+def _strand_out(strand: Strand, kernels: dict[int, int]) -> JsonObject:
     pieces = {"pieces": strand.pieces} if strand.pieces > 1 else {}
     return {
         "share": str(strand.share),
@@ -96,7 +96,7 @@ def _strand_out(strand: Strand, kernels: dict[int, int]) -> dict[str, Any]:
     }
 
 
-def _stage_out(stage: Stage, kernel: int) -> dict[str, Any]:
+def _stage_out(stage: Stage, kernel: int) -> JsonObject:
     return {
         "kernel": kernel,
         "members": stage.members.tolist(),

@@ -22,6 +22,8 @@ class Mark(NamedTuple):
     size_bytes: float = 0.0
     peer: int = -1
     round: int = -1
+    name: str = ""
+    """"": that of the whole."""
 
 
 def timeline_of(
@@ -38,7 +40,8 @@ def timeline_of(
     end = course.end_s[task]
     start = np.minimum(np.where(after < 0, course.begin_s[task], course.end_s[after]), end)
     builder.add_spans(
-        name=name, start_s=start, end_s=end, rank=[mark.rank for mark in marks], kind=[mark.kind for mark in marks],
+        name=[builder.name(mark.name or name) for mark in marks], start_s=start, end_s=end,
+        rank=[mark.rank for mark in marks], kind=[mark.kind for mark in marks],
         size_bytes=[int(mark.size_bytes) for mark in marks], peer=[mark.peer for mark in marks],
         round=[mark.round for mark in marks],
     )  # fmt: skip

@@ -40,7 +40,7 @@ class Entry:
 
 
 @cache
-def table(release: tuple[int, int]) -> dict[str, Any]:
+def table(release: tuple[int, int]) -> Any:
     """Return the tuning constants of the newest table that is not newer than `release`."""
     rows = read_data("nccl_belief")
     keys = sorted(rows, key=lambda k: tuple(int(x) for x in k.split(".")))
@@ -48,7 +48,7 @@ def table(release: tuple[int, int]) -> dict[str, Any]:
     return _inherit(usable[-1], rows)
 
 
-def _inherit(key: str, rows: dict[str, Any]) -> dict[str, Any]:
+def _inherit(key: str, rows: Any) -> Any:
     row = rows[key]
     return {**_inherit(row["inherits"], rows), **row} if "inherits" in row else dict(row)
 
@@ -76,7 +76,7 @@ class _Job:
     system: NcclSystem
     graphs: Graphs
     op: str
-    t: dict[str, Any]
+    t: Any
 
     @property
     def hosts(self) -> int:

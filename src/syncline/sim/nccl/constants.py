@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
+from syncline.describe.own_data import own_data
 from syncline.errors import SimulationError
 
 
@@ -121,12 +119,9 @@ class Constants:
         return replace(self, networks={**self.networks, name: changed})
 
 
-@cache
-def read_data(name: str) -> dict[str, Any]:
+def read_data(name: str) -> Any:
     """Return a data file of the model as loaded; read once, so do not change it."""
-    text = (files("syncline.sim") / "data" / f"{name}.yaml").read_text(encoding="utf-8")
-    loaded: dict[str, Any] = yaml.safe_load(text) or {}
-    return loaded
+    return own_data("sim", f"data/{name}.yaml") or {}
 
 
 @cache
@@ -150,7 +145,7 @@ def gpu_facts(name: str) -> Gpu:
 _HOPS = ("hop_us", "simple_hop_us", "tree_simple_hop_us", "ring_ll_hop_us", "ring_ll128_hop_us")
 
 
-def _filled(kind: str, rows: Mapping[str, dict[str, Any]], fitted: Mapping[str, dict[str, float]]) -> dict[str, Any]:
+def _filled(kind: str, rows: Any, fitted: Mapping[str, dict[str, float]]) -> Any:
     """Return a kind's values over its parent's; fitted ones win, and a child's prior wins over a parent's fit."""
     row = {**rows[kind], **fitted.get(kind, {})}
     parent = row.get("parent")
@@ -161,7 +156,7 @@ def _filled(kind: str, rows: Mapping[str, dict[str, Any]], fitted: Mapping[str, 
     return {**inherited, **{name: inherited[name] * factor for name in _HOPS if name in inherited}, **row}
 
 
-def network_from(kind: str, rows: Mapping[str, dict[str, Any]], fitted: Mapping[str, dict[str, float]]) -> NcclNetwork:
+def network_from(kind: str, rows: Any, fitted: Mapping[str, dict[str, float]]) -> NcclNetwork:
     """Build one network kind from prior rows and fitted values."""
     row = _filled(kind, rows, fitted)
     own = {**rows[kind], **fitted.get(kind, {})}
@@ -175,8 +170,9 @@ def network_from(kind: str, rows: Mapping[str, dict[str, Any]], fitted: Mapping[
 def machine_from(fitted: Mapping[str, Any]) -> Machine:
     """Build the machine constants from the priors with fitted values over them."""
     values: dict[str, Any] = {**read_data("nccl_machine"), **fitted}
-    numbers: dict[str, Any] = {k: tuple(v) if isinstance(v, (list, tuple)) else v for k, v in values.items()}
-    return Machine(**numbers)
+    for name in values.keys() & {name for name, value in values.items() if isinstance(value, list)}:
+        values[name] = tuple(values[name])
+    return Machine(**values)
 
 
 def constants_from(machine: Mapping[str, Any], networks: Mapping[str, dict[str, float]]) -> Constants:
@@ -185,7 +181,7 @@ def constants_from(machine: Mapping[str, Any], networks: Mapping[str, dict[str, 
     return Constants(machine_from(machine), {kind: network_from(kind, rows, networks) for kind in rows})
 
 
-def prior_rows() -> dict[str, dict[str, Any]]:
+def prior_rows() -> Any:
     """Return the prior values of every network kind as the data file has them."""
     return read_data("nccl_networks")
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -110,7 +109,7 @@ class Sweep:
 class Fitted:
     """Values found so far, over the priors."""
 
-    machine: dict[str, Any] = field(default_factory=dict)
+    machine: dict[str, float | list[float]] = field(default_factory=dict)
     networks: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def constants(self) -> Constants:
@@ -198,20 +197,21 @@ def _balance(sweeps: Sequence[Sweep]) -> dict[str, float]:
     return {kind: min(1.0, 50 / number) for kind, number in rows.items()}
 
 
-def _fit_machine(sweeps: Sequence[Sweep], found: Fitted, max_rounds: int) -> dict[str, Any]:
+def _fit_machine(sweeps: Sequence[Sweep], found: Fitted, max_rounds: int) -> dict[str, float | list[float]]:
     prior = machine_from({})
     slots = [(n, row) for n, (rows, _) in MACHINE_PARAMETERS.items() for row in (rows if rows is not None else (-1,))]
 
-    def values(x: Floats) -> dict[str, Any]:
-        out: dict[str, Any] = {}
+    def values(x: Floats) -> dict[str, float | list[float]]:
+        out: dict[str, float | list[float]] = {}
+        tables: dict[str, list[float]] = {}
         for (name, row), step in zip(slots, x, strict=True):
             old = getattr(prior, name)
             if row < 0:
                 out[name] = old * float(np.exp(step))
             else:
-                table = out.setdefault(name, list(old))
+                table = tables.setdefault(name, list(old))
                 table[row] = old[row] * float(np.exp(step))
-        return out
+        return out | tables
 
     by_row = {row: [s for s in sweeps if s.system.facts.machine_row == row] for row in range(5)}
     known: dict[tuple[float, ...], Floats] = {}  # a generation's rows change with its own constants and the shared ones

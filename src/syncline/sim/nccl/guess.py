@@ -10,6 +10,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.spec import ClusterSpec
@@ -43,7 +44,7 @@ def guess(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> NcclSy
     host = {**_model(found["host"], text, gpus_per_host), **found.get("change", {})}
     if not certain:
         host |= _nic_changes(text)
-    description: dict[str, Any] = {"hosts": 1, "host": host}
+    description: JsonObject = {"hosts": 1, "host": host}
     if num_hosts > 1:
         wire = found["link"] if certain else _link(text, found["link"])
         description["network"] = f"{'rail-optimized' if wire in _IB.values() else 'fat-tree'} {wire}"
@@ -67,7 +68,7 @@ def hosts_in(system: str, notes: str, num_gpus: int) -> int:
     return max(1, -(-num_gpus // model.num_gpus))
 
 
-def _found(text: str) -> dict[str, Any]:
+def _found(text: str) -> Any:
     """Return the row of the table that the text names: host, usual link, whether certain, what to change."""
     table = read_data("nccl_text")
     for row in table["machines"]:
@@ -81,7 +82,7 @@ def _found(text: str) -> dict[str, Any]:
     )
 
 
-def _model(host: str, text: str, gpus: int) -> dict[str, Any]:
+def _model(host: str, text: str, gpus: int) -> JsonObject:
     """Return the host with what the text says of its inside: cards on PCIe, a bridge between pairs, four on a board."""
     catalog = load_catalog()
     model = catalog.host(host)
@@ -93,7 +94,7 @@ def _model(host: str, text: str, gpus: int) -> dict[str, Any]:
     return {"model": host}
 
 
-def _pcie_card(gpu: str) -> dict[str, Any]:
+def _pcie_card(gpu: str) -> dict[str, str]:
     card = {"H100": "H100-PCIe-80GB", "A100": "A100-PCIe-80GB", "V100": "V100-PCIe-32GB"}.get(gpu[:4])
     return {"gpu": card} if card else {}
 
@@ -122,7 +123,7 @@ def _rate(text: str) -> int:
     return known[0] if known else 0
 
 
-def _nic_changes(text: str) -> dict[str, Any]:
+def _nic_changes(text: str) -> dict[str, int]:
     counts = [int(m.group(1)) for m in _NICS.finditer(text) if int(m.group(2)) in _PORTS]
     counts += [int(m.group(1)) for m in _NIC_COUNT.finditer(text)]
     counts += [8 for m in _RATE.finditer(text) if int(m.group(1)) in _TOTALS]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +32,25 @@ IGNORES = (
     "stragglers and jitter",
     "first-call warm-up",
 )
+
+
+@dataclass(frozen=True)
+class PredictedRow:
+    """One size, in SI units: the time with its intervals, what no run can beat, and what NCCL believes."""
+
+    size_bytes: int
+    time_s: float
+    low_s: float
+    high_s: float
+    low50_s: float
+    high50_s: float
+    bound_s: float
+    algbw_Bps: float
+    busbw_Bps: float
+    algorithm: str
+    believed_s: float
+    fastest: str
+    fastest_s: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,25 +81,25 @@ class Prediction:
         """Bus bandwidth as nccl-tests prints it."""
         return self.sizes / self.time_us / 1e3 * bus_factor(self.op, self.system.num_ranks)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[PredictedRow]:
         """Return one record per size, in SI units."""
         factor = bus_factor(self.op, self.system.num_ranks)
         return [
-            {
-                "size_bytes": int(self.sizes[i]),
-                "time_s": float(self.time_us[i]) / 1e6,
-                "low_s": float(self.low_us[i]) / 1e6,
-                "high_s": float(self.high_us[i]) / 1e6,
-                "low50_s": float(self.low50_us[i]) / 1e6,
-                "high50_s": float(self.high50_us[i]) / 1e6,
-                "bound_s": float(self.floor_us[i]) / 1e6,
-                "algbw_Bps": float(self.sizes[i] / self.time_us[i]) * 1e6,
-                "busbw_Bps": float(self.sizes[i] / self.time_us[i]) * 1e6 * factor,
-                "algorithm": "/".join(self.pairs[i]),
-                "believed_s": float(self.believed_us[i]) / 1e6,
-                "fastest": "/".join(self.fastest[i]),
-                "fastest_s": float(self.fastest_us[i]) / 1e6,
-            }
+            PredictedRow(
+                size_bytes=int(self.sizes[i]),
+                time_s=float(self.time_us[i]) / 1e6,
+                low_s=float(self.low_us[i]) / 1e6,
+                high_s=float(self.high_us[i]) / 1e6,
+                low50_s=float(self.low50_us[i]) / 1e6,
+                high50_s=float(self.high50_us[i]) / 1e6,
+                bound_s=float(self.floor_us[i]) / 1e6,
+                algbw_Bps=float(self.sizes[i] / self.time_us[i]) * 1e6,
+                busbw_Bps=float(self.sizes[i] / self.time_us[i]) * 1e6 * factor,
+                algorithm="/".join(self.pairs[i]),
+                believed_s=float(self.believed_us[i]) / 1e6,
+                fastest="/".join(self.fastest[i]),
+                fastest_s=float(self.fastest_us[i]) / 1e6,
+            )
             for i in range(len(self.sizes))
         ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,6 @@ from syncline.sim.nccl.system import NcclSystem
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[str, str]
-
-
-@cache
-def _tuners() -> dict[str, Any]:
-    return read_data("nccl_tuners")
 
 
 def inside(vertices: list[list[float]], size_bytes: float, num_ranks: float) -> bool:
@@ -45,7 +39,7 @@ def overrides(system: NcclSystem, op: str, sizes: Floats, enabled: Collection[Pa
     """Return the pair the system's tuner forces at each size, or None where it leaves NCCL alone."""
     if not system.tuner:
         return [None] * len(sizes)
-    known = _tuners()
+    known = read_data("nccl_tuners")
     if system.tuner not in known:
         raise SimulationError(f'tuner "{system.tuner}" is not known.', hint=f"Known: {', '.join(known)}.")
     tuner = known[system.tuner]
@@ -56,7 +50,7 @@ def overrides(system: NcclSystem, op: str, sizes: Floats, enabled: Collection[Pa
     return [_first(regions, float(size), system.num_ranks) for size in sizes]
 
 
-def _first(regions: list[dict[str, Any]], size: float, ranks: int) -> Pair | None:
+def _first(regions: Any, size: float, ranks: int) -> Pair | None:
     for region in regions:
         if inside(region["vertices"], size, ranks):
             return region["algorithm"], region["protocol"]

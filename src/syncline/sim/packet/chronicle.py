@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.sim.packet.network import Longs
 from syncline.sim.packet.outcome import IGNORES, Outcome
-from syncline.sim.packet.traffic import Traffic
+from syncline.sim.packet.posting import PacketJob
 from syncline.timeline import Timeline, TimelineBuilder
 from syncline.timeline.source import Source, SourceKind
 from syncline.timeline.spans import SpanKind
@@ -28,11 +29,11 @@ def packet_timeline(outcome: Outcome) -> Timeline:
     first_rank = 0
     for number, job in enumerate(outcome.jobs):
         _add_spans(builder, outcome, number, first_rank)
-        first_rank += len(outcome.network.endpoints) if isinstance(job, Traffic) else job.program.num_ranks
+        first_rank += job.program.num_ranks if isinstance(job, PacketJob) else len(outcome.network.endpoints)
     return builder.build()
 
 
-def _metadata(outcome: Outcome) -> dict[str, Any]:
+def _metadata(outcome: Outcome) -> JsonObject:
     found = outcome.to_json()
     keys = ("state", "completion", "counters", "peak_queue_bytes", "paused_s", "deadlock", "busiest_link")
     options = outcome.options
@@ -40,17 +41,33 @@ def _metadata(outcome: Outcome) -> dict[str, Any]:
         "transport": options.transport,
         "routing": options.routing,
         "payload_bytes": options.payload_bytes,
-        "queues": queue_rows(outcome),
+        "queues": [asdict(row) for row in queue_rows(outcome)],
     }
 
 
-def queue_rows(outcome: Outcome, most: int = 32) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class QueueRow:
+    """What one link's queue did."""
+
+    link: str
+    paused_s: float
+    peak_bytes: int
+    marks: int
+    drops: int
+    trims: int
+    pauses: int
+
+
+def queue_rows(outcome: Outcome, most: int = 32) -> list[QueueRow]:
     """Return the links with the deepest queues: depth, marks, drops, pauses."""
     ports = outcome.ports
     order = np.argsort(-ports["peak_bytes"], kind="stable")[:most]
     return [
-        {"link": outcome.network.port_name(int(port)), "paused_s": float(ports["paused_ps"][port] / 1e12)}
-        | {name: int(ports[name][port]) for name in ("peak_bytes", "marks", "drops", "trims", "pauses")}
+        QueueRow(
+            outcome.network.port_name(int(port)),
+            float(ports["paused_ps"][port] / 1e12),
+            *(int(ports[name][port]) for name in ("peak_bytes", "marks", "drops", "trims", "pauses")),
+        )
         for port in order
         if ports["peak_bytes"][port] > 0
     ]
@@ -76,8 +93,8 @@ def _add_links(builder: TimelineBuilder, outcome: Outcome) -> None:
 
 def _add_spans(builder: TimelineBuilder, outcome: Outcome, number: int, first_rank: int) -> None:
     job = outcome.jobs[number]
-    raw = isinstance(job, Traffic)
-    name = job.name or ("traffic" if isinstance(job, Traffic) else job.program.name)
+    raw = not isinstance(job, PacketJob)
+    name = job.name or (job.program.name if isinstance(job, PacketJob) else "traffic")
     for block in outcome.blocks:
         if block.job != number:
             continue

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from syncline.describe.files import atomic, write_text
 from syncline.errors import SimulationError
@@ -91,7 +92,7 @@ class FlowTable:
         share = np.linspace(0, 1, min(points, max(len(self), 1)) + 1)[1:]
         return np.quantile(self.time_s, share, method="inverted_cdf"), share
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, npt.NDArray[Any] | list[str]]:
         """Return the columns by name."""
         return {
             "start_s": self.start_s, "end_s": self.end_s, "source": list(self.source),

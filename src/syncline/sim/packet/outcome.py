@@ -15,8 +15,8 @@ from syncline.sim.packet.options import PacketOptions
 
 if TYPE_CHECKING:
     from syncline.sim.packet.change import LinkChange
-    from syncline.sim.packet.posting import Block, PacketJob, Posted
-    from syncline.sim.packet.traffic import Traffic
+    from syncline.sim.packet.graph import Load
+    from syncline.sim.packet.posting import Block, Posted
 
 IGNORES = (
     "packets inside hosts (PCIe and NVLink are delay and rate)",
@@ -119,7 +119,7 @@ class Outcome:
     network: PacketNetwork
     options: PacketOptions
     blocks: tuple[Block, ...]
-    jobs: tuple[PacketJob | Traffic, ...]
+    jobs: tuple[Load, ...]
     state: str
     begin_s: Floats
     end_s: Floats
@@ -206,9 +206,14 @@ class Outcome:
         used: Floats = np.minimum(left / self.network.rate_Bps / max(self.now_s, 1e-15), 1.0)
         return used
 
+    @property
+    def busiest(self) -> int:
+        """The port that was sending for the largest share of the time."""
+        return int(np.argmax(self.utilisation())) if self.network.num_ports else 0
+
     def to_json(self) -> JsonObject:
         """Return the figures people ask first."""
-        busiest = int(np.argmax(self.utilisation())) if self.network.num_ports else 0
+        busiest = self.busiest
         return {
             "state": self.state, "time_s": self.end_of_run_s, "completion": self.completion.to_json(),
             "counters": dict(self.counters), "base_rtt_s": self.rtt_s,

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
-import yaml
-
 from syncline._native.packet import Profile
 from syncline.describe import units
+from syncline.describe.own_data import own_data
 from syncline.errors import SimulationError
 
 KINDS = ("line", "dcqcn", "dctcp", "swift", "hpcc", "timely", "cubic", "pull", "spray", "slotted", "custom")
@@ -123,14 +121,9 @@ class TransportSet:
 @cache
 def transport_sets() -> Mapping[str, TransportSet]:
     """Return all parameter sets by name."""
-    return MappingProxyType({name: read_set(name, row) for name, row in _rows().items()})
-
-
-@cache
-def _rows() -> dict[str, dict[str, Any]]:
-    text = resources.files("syncline.sim.packet").joinpath("transports.yaml").read_text()
-    table: dict[str, dict[str, Any]] = yaml.safe_load(text)
-    return table
+    return MappingProxyType(
+        {name: read_set(name, row) for name, row in own_data("sim", "packet/transports.yaml").items()}
+    )
 
 
 def transport_set(name: str, changes: Mapping[str, Any] | None = None) -> TransportSet:
@@ -140,7 +133,7 @@ def transport_set(name: str, changes: Mapping[str, Any] | None = None) -> Transp
         raise SimulationError(f'no packet transport is called "{name}".', hint=f"One of: {', '.join(sets)}.")
     if not changes:
         return sets[name]
-    return read_set(name, {**_rows()[name], **changes})
+    return read_set(name, {**own_data("sim", "packet/transports.yaml")[name], **changes})
 
 
 def read_set(name: str, row: Mapping[str, Any]) -> TransportSet:

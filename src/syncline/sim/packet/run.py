@@ -17,11 +17,12 @@ import numpy as np
 from syncline._native.packet import ClassRule, Draft, Engine
 from syncline.errors import SimulationError
 from syncline.sim.packet.change import LinkChange
+from syncline.sim.packet.graph import Load, PacketGraph, add_graph
 from syncline.sim.packet.network import Floats, Longs, PacketNetwork
 from syncline.sim.packet.options import ENGINE_ROUTING, PacketOptions
 from syncline.sim.packet.outcome import Outcome, Progress, Sampled
 from syncline.sim.packet.parameters import Marks, TransportSet
-from syncline.sim.packet.posting import Block, PacketJob, Posted, Posting, add_job, add_traffic
+from syncline.sim.packet.posting import Block, Posted, Posting, add_job, add_traffic
 from syncline.sim.packet.traffic import Traffic
 
 STATES = ("running", "finished", "deadlock", "stalled")
@@ -48,7 +49,7 @@ class Run:
     network: PacketNetwork
     options: PacketOptions
     blocks: tuple[Block, ...]
-    jobs: tuple[PacketJob | Traffic, ...]
+    jobs: tuple[Load, ...]
     watching: Watching | None
     rtt_s: float
     done_tasks: tuple[Longs, ...]
@@ -81,7 +82,7 @@ class Run:
 
 def prepare(
     network: PacketNetwork,
-    loads: Sequence[PacketJob | Traffic],
+    loads: Sequence[Load],
     options: PacketOptions | None = None,
     *,
     changes: Sequence[LinkChange] = (),
@@ -96,6 +97,8 @@ def prepare(
         _check_class(load, options)
         if isinstance(load, Traffic):
             done.append(add_traffic(posting, load, number))
+        elif isinstance(load, PacketGraph):
+            done.append(add_graph(posting, load, number))
         else:
             after = [done[other] for other in load.after]
             done.append(add_job(posting, load, number, np.concatenate([np.zeros(0, np.int64), *after])))
@@ -130,7 +133,7 @@ def prepare(
 
 def simulate(
     network: PacketNetwork,
-    loads: Sequence[PacketJob | Traffic],
+    loads: Sequence[Load],
     options: PacketOptions | None = None,
     *,
     changes: Sequence[LinkChange] = (),
@@ -162,7 +165,7 @@ def simulate(
     return run.outcome(state, time.process_time() - cpu)
 
 
-def _check_class(load: PacketJob | Traffic, options: PacketOptions) -> None:
+def _check_class(load: Load, options: PacketOptions) -> None:
     top = int(load.traffic_class.max(initial=0)) if isinstance(load, Traffic) else load.traffic_class
     if top > len(options.classes):
         raise SimulationError(

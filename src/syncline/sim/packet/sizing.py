@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.sim.packet.network import PacketNetwork
 from syncline.sim.packet.options import PacketOptions
@@ -82,7 +83,7 @@ class BufferSizing:
     buffer_trials: tuple[BufferTrial, ...]
     mark_trials: tuple[BufferTrial, ...]
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """Return the answer by name."""
         return {
             "ideal_s": self.ideal_s, "within": self.within, "lossless": self.lossless,

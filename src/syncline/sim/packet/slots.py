@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.sim.packet.loaded import Background, simulate_loaded
 from syncline.sim.packet.network import Floats, Longs, PacketNetwork
@@ -93,7 +94,7 @@ class SlotComparison:
         """How many times the clock error is on the way to the end: two for each guard, and the start."""
         return (self.plan.end_s - self.bare_s) / self.plan.clock_error_s
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """Return the answer by name."""
         return {
             "clock_error_s": self.plan.clock_error_s, "guard_s": self.plan.guard_s, "guards": self.guards,
@@ -215,7 +216,7 @@ class _Layout:
     def _clock(self, block: Block) -> Longs:
         """Return the host whose clock says when each message begins; a helper without one has its own."""
         load, fabric = self.run.jobs[block.job], self.run.network.fabric
-        if isinstance(load, Traffic):
+        if not isinstance(load, PacketJob):
             host = fabric.devices.host[block.src].astype(np.int64)
             return np.where(host < 0, fabric.num_hosts + block.src, host)
         host = load.program.placement.host.astype(np.int64)

@@ -6,6 +6,7 @@ domain (small messages), NCCL beyond it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from syncline.errors import DescriptionError
@@ -23,6 +24,13 @@ ONE_SHOT_S = 9e-6
 ONE_SHOT_BYTES = 512 * 1024
 #: Kernels of a layer inside a CUDA graph, and the gap between two of them.
 KERNELS, GRAPH_GAP_S = 7, 1.3e-6
+#: More of them in a layer with experts: scores, choice, counts, order, and back.
+ROUTING_KERNELS = 8
+#: Passes over the hidden vector of a token for each expert it visits, beside those over the expert's width.
+ROUTED_PASSES = 4.0
+#: What a layer's experts take over their products and passes at the mean: uneven ranks, tiles that few rows leave bare.
+#: Chosen on TensorRT-LLM's 37 rows of Qwen3, checked on 53 rows of Llama 4 (`benchmarks/serving.py`).
+EXPERTS_TAKE = 3.0
 #: Scheduling, sampling and detokenising of one pass on the host, what is not hidden behind the GPU.
 HOST_S = 1.0e-3
 #: What of the memory engines leave to weights and cache (vLLM's gpu_memory_utilization).
@@ -37,6 +45,9 @@ class Split:
 
     tp: int
     pp: int = 1
+    spread: bool = (
+        False  # attention by request: every rank has its own, experts are shared (attention data parallelism)
+    )
 
     @property
     def num_gpus(self) -> int:
@@ -68,13 +79,32 @@ class Engine:
 
     @property
     def weight_bytes(self) -> float:
-        """Weights of one GPU."""
-        return self.width * self.shape.params / self.split.num_gpus
+        """Weights of one GPU; where attention goes by request, all but the experts is whole on every rank."""
+        s = self.shape
+        if not self.split.spread:
+            return self.width * s.params / self.split.num_gpus
+        return self.width * (self._always + self._routed / self.split.tp) / self.split.pp
 
     @property
     def cache_bytes(self) -> float:
-        """Keys and values of one token on one GPU."""
-        return self._cache_share * cache_bytes_per_token(self.shape, self.split.tp) / self.split.pp
+        """Keys and values of one token on one GPU, or its mean over the ranks where each has its own requests."""
+        return self._cache_share * self._token_bytes / self.split.pp
+
+    @property
+    def _token_bytes(self) -> float:
+        if self.split.spread:
+            return cache_bytes_per_token(self.shape, 1) / self.split.tp
+        return cache_bytes_per_token(self.shape, self.split.tp)
+
+    @property
+    def _routed(self) -> float:
+        """Parameters of all routed experts."""
+        return float(self.shape.moe_layers * self.shape.expert_params)
+
+    @property
+    def _always(self) -> float:
+        """Parameters that every token meets."""
+        return self.shape.params - self._routed
 
     @property
     def most_tokens(self) -> float:
@@ -84,53 +114,58 @@ class Engine:
 
     def decode_parts(self, batch: float, context: float) -> dict[str, float]:
         """Return the parts of one decoded token of `batch` sequences that have `context` tokens each."""
-        s, t = self.shape, self.split.tp
         batch = max(batch / self.split.pp, 1.0)  # stages work on different parts of the batch at the same time
         rate = DECODE_GEMM * self.k.fitted.e_gemm * self.machine.rate(self.precision)
-        read, work = self.width * self._awake(batch) / t, 2.0 * s.active_params * batch / t / rate
-        cache = batch * context * self._cache_share * cache_bytes_per_token(s, t) / self.machine.hbm_Bps
+        cache = batch * context * self._cache_share * self._token_bytes / self.machine.hbm_Bps
         return {
-            "weights": max(read / self.machine.hbm_Bps, work),
-            "cache": cache,
-            "kernels": s.layers * KERNELS * GRAPH_GAP_S + HOST_S,
+            "weights": self._products_s(batch, rate), "cache": cache, "kernels": self._kernels_s(),
             "network": self._network_s(batch),
-        }
+        }  # fmt: skip
 
     def prefill_parts(self, tokens: float, length: float) -> dict[str, float]:
         """Return the parts of the prefill of so many tokens, in prompts of a length."""
         s, t = self.shape, self.split.tp
-        rate = self.k.fitted.e_gemm * self.machine.rate(self.precision)
-        attend = 2.0 * s.layers * s.heads * (s.qk_size + s.v_size) / 2 * length * tokens
+        attend = 2.0 * s.num_attention_layers * s.heads * (s.qk_size + s.v_size) / 2 * length * tokens
         attend_rate = self.k.fitted.e_attn * self.machine.rate("bf16")
-        body = max(
-            2.0 * s.active_params * tokens / t / rate, self.width * self._awake(tokens) / t / self.machine.hbm_Bps
-        )
         return {
-            "weights": body,
-            "cache": attend / t / attend_rate,
-            "kernels": s.layers * KERNELS * GRAPH_GAP_S + HOST_S,
-            "network": self._network_s(tokens),
-        }
+            "weights": self._products_s(tokens, self.k.fitted.e_gemm * self.machine.rate(self.precision)),
+            "cache": attend / t / attend_rate, "kernels": self._kernels_s(), "network": self._network_s(tokens),
+        }  # fmt: skip
+
+    def _kernels_s(self) -> float:
+        s = self.shape
+        return (s.layers * KERNELS + s.moe_layers * ROUTING_KERNELS) * GRAPH_GAP_S + HOST_S
+
+    def _products_s(self, tokens: float, rate: float) -> float:
+        """Return the matrix products of a pass: weights are read or work is done, whichever is longer.
+
+        Experts are products of few rows each, slower as in training (`m0`), and a token's way to and from each of its
+        experts passes over memory.
+        """
+        s, t, hbm = self.shape, self.split.tp, self.machine.hbm_Bps
+        mine = t if not self.split.spread else 1
+        dense = max(self.width * self._always / mine / hbm, 2.0 * self._always * tokens / t / rate)
+        if not s.moe:
+            return dense
+        idle = math.pow(1 - s.moe.top_k / s.moe.experts, max(tokens, 1.0))
+        each = max(tokens * s.moe.top_k / s.moe.experts, 1e-9)
+        work = 2.0 * self._routed * s.moe.top_k / s.moe.experts * tokens / t / (rate * each / (each + self.k.fitted.m0))
+        passes = ROUTED_PASSES * s.hidden + (2 + s.gated) * s.moe.ffn
+        moved = 2.0 * s.moe_layers * tokens / t * s.moe.top_k * passes / hbm
+        return dense + EXPERTS_TAKE * (max(self.width * (1 - idle) * self._routed / t / hbm, work) + moved)
 
     def send_cache_s(self, tokens: float) -> float:
         """Return how long the cache of a prompt takes from a prefill replica to a decode replica over the network."""
         per_gpu = tokens * self.cache_bytes
         return per_gpu / max(self.k.fitted.e_net * self.machine.nic_Bps, 1.0) + 20e-6
 
-    def _awake(self, tokens: float) -> float:
-        """Return the parameters that a batch reads: of experts those that some token chose."""
-        s = self.shape
-        if not s.moe:
-            return float(s.params)
-        idle = (1 - s.moe.top_k / s.moe.experts) ** max(tokens, 1.0)
-        return float(s.params - idle * (s.params - s.active_params))
-
     def _network_s(self, tokens: float) -> float:
         """Return all exchanges of one pass: two all-reduces a layer, all-to-alls of experts, hops between stages."""
         s, t = self.shape, self.split.tp
         size = int(max(1.0, tokens) * s.hidden * 2)
-        routed = s.layers - s.moe.dense_layers if s.moe else 0
-        total = (2 * s.layers - routed) * self._all_reduce_s(size) if t > 1 else 0.0
+        routed = s.moe_layers
+        reduced = 0 if self.split.spread else s.mixing_layers + s.num_ffn_layers - routed
+        total = reduced * self._all_reduce_s(size) if t > 1 and reduced else 0.0
         total += 2 * routed * self._all_to_all_s(tokens) if routed and t > 1 else 0.0
         if self.split.pp > 1:
             inside = self.split.num_gpus <= self.machine.domain

@@ -14,9 +14,11 @@ from syncline.workload.load import Load
 
 #: Prompts are cut in chunks of this many tokens that decode passes take along (vLLM's and SGLang's default).
 CHUNK = 2048
+#: Tokens that a pass of prefill takes at most, of each rank where attention goes by request: TensorRT-LLM's default.
+FILLED = 8192
 #: No replica is kept busier: queues grow without end.
 BUSIEST = 0.95
-#: Sequences of one batch at most: TensorRT-LLM's default.
+#: Sequences of one batch at most, of each rank where attention goes by request: TensorRT-LLM's default.
 MOST_SEQUENCES = 2048
 
 
@@ -48,19 +50,20 @@ def most_rate(engine: Engine, load: Load) -> float:
         return 0.0
     prompt, answer = load.prompt.mean, load.answer.mean
     decode = sum(engine.decode_parts(batch, _context(load)).values())
-    return 1.0 / (_prefill_s(engine, prompt) / engine.split.pp + answer * decode / batch)
+    return 1.0 / (_filled_s(engine, prompt) / engine.split.pp + answer * decode / batch)
 
 
 def most_batch(engine: Engine, load: Load) -> float:
     """Return how many sequences the cache holds, at the mean they need while being answered."""
-    return min(MOST_SEQUENCES, engine.most_tokens / (load.prompt.mean + load.answer.mean))
+    ranks = engine.split.tp if engine.split.spread else 1
+    return min(MOST_SEQUENCES * ranks, engine.most_tokens / (load.prompt.mean + load.answer.mean))
 
 
 def steady(engine: Engine, load: Load, rate: float, apart: bool = False) -> Steady:
     """Return one replica at so many requests a second; `apart`: prefill runs on other replicas (disaggregated)."""
     prompt, answer = load.prompt.mean, load.answer.mean
     prefill = _prefill_s(engine, prompt)
-    share = rate * prefill / engine.split.pp  # stages take different prompts at the same time
+    share = rate * _filled_s(engine, prompt) / engine.split.pp  # stages take different prompts at the same time
     left = max(1.0 - (0.0 if apart else share), 1e-6)
     most = most_batch(engine, load)
     low, high = 0.0, max(most, 1.0)
@@ -92,6 +95,13 @@ def _context(load: Load) -> float:
 
 def _prefill_s(engine: Engine, prompt: float) -> float:
     return sum(engine.prefill_parts(prompt, prompt).values())
+
+
+def _filled_s(engine: Engine, prompt: float) -> float:
+    """Return one prompt's part of the prefill of a busy replica, which takes short prompts together."""
+    ranks = engine.split.tp if engine.split.spread else 1
+    tokens = max(prompt, FILLED * ranks)
+    return prompt / tokens * sum(engine.prefill_parts(tokens, prompt).values())
 
 
 def _wait_s(busy: float, service_s: float, square: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 from syncline.codec.names import PLAIN
 from syncline.errors import SimulationError
@@ -47,7 +47,7 @@ def build_case(job: Job, machine: Machine, facts: Facts | None = None) -> Case:
     )
 
 
-def model_columns(shape: Shape, sequence: int) -> dict[str, Any]:
+def model_columns(shape: Shape, sequence: int) -> dict[str, float]:
     """Return the columns that depend on the model alone."""
     mla, moe = shape.mla, shape.moe
     return {
@@ -58,12 +58,28 @@ def model_columns(shape: Shape, sequence: int) -> dict[str, Any]:
         "ffn": shape.ffn_size, "gated": float(shape.gated), "vocab": shape.vocab, "span": shape.mean_span(sequence),
         "experts": moe.experts if moe else 0, "top_k": moe.top_k if moe else 0, "expert_ffn": moe.ffn if moe else 0,
         "shared_ffn": moe.shared_ffn if moe else 0, "expert_biases": float(shape.biases and moe is not None),
-        "embedding_params": shape.embedding_params,
-        "head_params": shape.head_params,
-    }  # fmt: skip
+        "embedding_params": shape.embedding_params + shape.tower_params, "head_params": shape.head_params,
+        "query_gate": float(shape.query_gate), "predict_layers": shape.predict_layers,
+    } | _kinds_of_layers(shape)  # fmt: skip
 
 
-def run_columns(job: Job, facts: Facts) -> dict[str, Any]:
+def _kinds_of_layers(shape: Shape) -> dict[str, float]:
+    """Return what a mean layer has of attention, of other mixers and of feed-forward blocks."""
+
+    def mean(values: Iterable[float]) -> float:
+        return sum(values) / shape.layers
+
+    return {
+        "attention_share": shape.num_attention_layers / shape.layers,
+        "mixing_share": shape.mixing_layers / shape.layers,
+        "ffn_share": shape.num_ffn_layers / shape.layers,
+        "mixer_params": mean(m.layers * m.params for m in shape.mixers),
+        "mixer_width": mean(m.layers * m.width for m in shape.mixers),
+        "mixer_flops": mean(m.layers * m.flops for m in shape.mixers),
+    }
+
+
+def run_columns(job: Job, facts: Facts) -> dict[str, float]:
     """Return the columns that depend on the split and on what the software does."""
     split = job.parallel
     dp = split.dp or 1
@@ -101,7 +117,7 @@ def run_columns(job: Job, facts: Facts) -> dict[str, Any]:
     } | kept_columns(job, facts) | (frozen_columns(job, facts) if job.frozen else {})  # fmt: skip
 
 
-def kept_columns(job: Job, facts: Facts) -> dict[str, Any]:
+def kept_columns(job: Job, facts: Facts) -> dict[str, float]:
     """Return the columns that only the memory depends on."""
     split, wide = job.parallel, job.precision in ("fp32", "tf32")
     optimizer = job.optimizer or "adam"
@@ -133,7 +149,7 @@ def _kept_widths(job: Job, facts: Facts) -> float:
     return 2.0 if facts.fused_act else (3.0 if facts.compiled else 4.0)
 
 
-def frozen_columns(job: Job, facts: Facts) -> dict[str, Any]:
+def frozen_columns(job: Job, facts: Facts) -> dict[str, float]:
     """Return what differs where only adapters are trained: their gradients and state are small beside the weights."""
     sharded = job.parallel.sharded_params
     return {
@@ -154,7 +170,7 @@ def redo_shares(recompute: str, facts: Facts) -> tuple[float, float, float, floa
     return REDO[recompute]
 
 
-def machine_columns(job: Job, machine: Machine, facts: Facts) -> dict[str, Any]:
+def machine_columns(job: Job, machine: Machine, facts: Facts) -> dict[str, float]:
     """Return the columns that depend on the machine and on the precision."""
     machine = machine.capped(job.power_w or 0.0)
     plain = job.precision if job.precision in ("fp16", "fp32", "tf32") else "bf16"

@@ -7,7 +7,7 @@ branching. Shares such as `redo_gemm` say how much of something happens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -137,6 +137,15 @@ class Case:
     dealt_over: Floats  # ranks of the fabric that a job is dealt over; 0: it has its own racks only
     staged: Floats  # 1: stages of a pipeline are what is split between sites
     memory_bytes: Floats
+    # What layers of several kinds have, each a mean over all layers (`Shape.hybrid`)
+    attention_share: Floats  # of the layers
+    mixing_share: Floats  # of the layers: by attention or otherwise
+    ffn_share: Floats
+    query_gate: Floats  # 1: queries are twice as wide
+    mixer_params: Floats
+    mixer_width: Floats
+    mixer_flops: Floats  # of the recurrence, per token, forward
+    predict_layers: Floats  # further tokens that are predicted, a layer each
 
     @property
     def tokens(self) -> Floats:
@@ -144,7 +153,7 @@ class Case:
         return self.micro * self.sequence / self.cp
 
 
-def case_of(values: dict[str, Any]) -> Case:
+def case_of(values: Mapping[str, float]) -> Case:
     """Return a case of plain numbers."""
     return Case(**{name: np.asarray(value, dtype=np.float64) for name, value in values.items()})
 

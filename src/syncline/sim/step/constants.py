@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
+
+from syncline.describe.own_data import own_data
 
 Floats = npt.NDArray[np.float64]
 
@@ -81,12 +81,9 @@ class Constants:
         return replace(self, fitted=Fitted(**values))
 
 
-@cache
-def document() -> dict[str, Any]:
+def document() -> Any:
     """Return the file of constants."""
-    text = (files("syncline.sim") / "data" / "training_constants.yaml").read_text(encoding="utf-8")
-    loaded: dict[str, Any] = yaml.safe_load(text)
-    return loaded
+    return own_data("sim", "data/training_constants.yaml")
 
 
 @cache

@@ -17,8 +17,8 @@ from syncline.sim.step.constants import Constants
 from syncline.sim.step.exchange import Buffer, Windows, extra_s
 from syncline.sim.step.experts import ExpertTime, expert_params, expert_part
 from syncline.sim.step.kept import kept_per_token
-from syncline.sim.step.kernels import attention_s, memory_s
-from syncline.sim.step.layer import LayerTime, dense_layer, head_s
+from syncline.sim.step.kernels import attention_s, gemm_s, memory_s
+from syncline.sim.step.layer import LayerTime, dense_layer, head_s, mixer_part
 from syncline.sim.step.network import (
     all_ranks,
     gather_s,
@@ -70,6 +70,9 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     forward_head, backward_head = head_s(c, k)
     embedding = memory_s(c, k, 6 * c.tokens * c.hidden)
     head = forward_head + backward_head + embedding
+    if np.any(c.predict_layers > 0):  # a layer each on the last stage, what joins it to the embedding, and the head
+        joined = gemm_s(c, k, c.tokens, c.hidden, 2 * c.hidden, 2.0, c.rate_gemm)
+        head = head + c.predict_layers * (layer.total + 3 * joined + forward_head + backward_head)
     tp_call = tp_exchange_s(c, k)
     cp_call = pick(c.ulysses > 0, head_exchange_s(c, k), ring_attention_s(c, k))
     waits = _layer_waits(c, k, experts, tp_call, cp_call)
@@ -146,10 +149,20 @@ def _mean_layer(c: Case, k: Constants, experts: ExpertTime) -> LayerTime:
     """Return the mean over the model's layers, some of which may have experts."""
     share = c.moe_layers / c.layers
     dense = dense_layer(c, k, c.ffn)
-    if not np.any(share > 0):
+    hybrid = np.any((c.attention_share < 1) | (c.mixer_params > 0) | (c.ffn_share < 1))
+    if not np.any(share > 0) and not hybrid:
         return dense
     bare = dense_layer(c, k, np.zeros(()))
     rich = experts.layer
+    if hybrid:
+        mixed, blocks = mixer_part(c, k), c.ffn_share - share
+        return LayerTime(
+            c.attention_share * bare.forward + blocks * (dense.forward - bare.forward) + share * rich.forward
+            + mixed.forward,
+            c.attention_share * bare.backward + blocks * (dense.backward - bare.backward) + share * rich.backward
+            + mixed.backward,
+            c.attention_share * bare.redo + blocks * (dense.redo - bare.redo) + share * rich.redo + mixed.redo,
+        )  # fmt: skip
     return LayerTime(
         (1 - share) * dense.forward + share * (bare.forward + rich.forward),
         (1 - share) * dense.backward + share * (bare.backward + rich.backward),
@@ -170,12 +183,12 @@ def _layer_waits(c: Case, k: Constants, experts: ExpertTime, tp_call: Floats, cp
     share = c.moe_layers / c.layers
     # Forward 2, backward 2; where the experts are not split over the TP ranks a layer with experts has only those of
     # its attention.
-    calls = (4 + 2 * c.redo_tp) * (1 - share / 2)
+    calls = (4 + 2 * c.redo_tp) * ((c.mixing_share + c.ffn_share - share) / 2)
     tp = calls * tp_call * pick(c.tp_overlap > 0, k.fitted.x_tp, 1.0)
     core, core_back = attention_s(c, k)
     ring = np.maximum(cp_call - core, 0.0) * (1 + c.redo_tp) + np.maximum(2 * cp_call - core_back, 0.0)
     # Attention needs all of an exchange before it starts, so nothing hides Ulysses.
-    cp = pick(c.ulysses > 0, cp_call * (3 + c.redo_tp), ring)
+    cp = c.attention_share * pick(c.ulysses > 0, cp_call * (3 + c.redo_tp), ring)
     ep = share * (4 + 2 * c.redo_tp) * experts.exchange * k.fitted.x_ep * c.ep_exposed
     return _Waits(tp, cp, ep)
 
@@ -198,22 +211,28 @@ def layer_params(c: Case) -> Floats:
     """Return the parameters that one rank holds of a mean layer, routed experts not among them."""
     attention = pick(
         c.kv_rank == 0,
-        c.hidden * ((c.heads + c.kv_heads) * c.qk_size + c.kv_heads * c.v_size),
+        c.hidden * ((c.heads * (1 + c.query_gate) + c.kv_heads) * c.qk_size + c.kv_heads * c.v_size),
         c.hidden * (c.q_rank + c.kv_rank + c.rope_size)
         + pick(c.q_rank > 0, c.q_rank, c.hidden) * c.heads * c.qk_size
         + c.kv_rank * c.heads * (c.qk_size - c.rope_size + c.v_size),
     )
     attention = attention + c.heads * c.v_size * c.hidden
     share = c.moe_layers / c.layers
-    block = (2 + c.gated) * c.hidden * ((1 - share) * c.ffn + share * c.shared_ffn)
-    return (attention + block) / c.tp + share * c.experts * c.hidden + 2 * c.hidden
+    block = (2 + c.gated) * c.hidden * ((c.ffn_share - share) * c.ffn + share * c.shared_ffn)
+    return (c.attention_share * attention + block + c.mixer_params) / c.tp + share * c.experts * c.hidden + 2 * c.hidden
 
 
 def stage_params(c: Case) -> Floats:
     """Return the parameters of the heaviest stage on one rank, routed experts not among them."""
     ends = c.embedding_params + c.head_params
     heavier = np.maximum(c.embedding_params, pick(c.head_params > 0, c.head_params, c.embedding_params))
-    return layer_params(c) * c.layers / c.pp + pick(c.pp > 1, heavier, ends) / c.tp
+    further = c.predict_layers * predict_params(c)
+    return layer_params(c) * c.layers / c.pp + pick(c.pp > 1, heavier, ends) / c.tp + further
+
+
+def predict_params(c: Case) -> Floats:
+    """Return what one rank holds of a layer that predicts a further token, its routed experts not among them."""
+    return layer_params(c) + 2 * c.hidden**2 / c.tp
 
 
 def expert_holders(c: Case) -> Floats:
@@ -223,7 +242,7 @@ def expert_holders(c: Case) -> Floats:
 
 def stage_expert_params(c: Case) -> Floats:
     """Return the routed parameters of one stage on one rank."""
-    return expert_params(c) * c.moe_layers / c.pp
+    return expert_params(c) * (c.moe_layers / c.pp + c.predict_layers)
 
 
 def owned_params(c: Case) -> Floats:
@@ -237,7 +256,7 @@ def owned_params(c: Case) -> Floats:
 def _point_to_point(c: Case, k: Constants, busy: Floats) -> tuple[Floats, Floats]:
     """Return exposed and whole time of the activations between stages, per step."""
     size = 2 * c.tokens * c.hidden / pick(c.p2p_sliced > 0, c.tp, 1.0)
-    once = size / neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp) + k.held.tp_call_s
+    once = size / neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp, lines=False) + k.held.tp_call_s
     wire = pick(c.pp > 1, 2 * c.num_micro * c.virtual * once, 0.0)
     exposed = wire * c.p2p_exposed
     line = stage_line_Bps(c)

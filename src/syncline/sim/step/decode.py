@@ -70,7 +70,7 @@ def decode_step(fabric: Fabric, job: Job, constants: Constants | None = None) ->
     if shape.moe:  # a batch wakes more experts than one token does
         idle = (1 - shape.moe.top_k / shape.moe.experts) ** batch
         weights = width * (shape.params - idle * (shape.params - shape.active_params)) / split.tp
-    cache = batch * job.context * cache_bytes_per_token(shape, split.tp)
+    cache = batch * (job.context * cache_bytes_per_token(shape, split.tp) + state_bytes(shape, split.tp))
     flops = 2.0 * shape.active_params * batch / split.tp
     arithmetic = flops / (k.fitted.e_gemm * machine.rate(job.precision))
     hosts = -(-split.tp // machine.gpus_per_host)
@@ -80,7 +80,7 @@ def decode_step(fabric: Fabric, job: Job, constants: Constants | None = None) ->
         "weights": max(weights / machine.hbm_Bps, arithmetic),
         "cache": cache / machine.hbm_Bps,
         "launch": shape.layers * KERNELS_PER_LAYER * k.held.gap_s,
-        "all_reduce": 2 * shape.layers * each,
+        "all_reduce": (shape.mixing_layers + shape.num_ffn_layers) * each,
     }
     held = width * shape.params / split.tp + cache
     return DecodeResult(job, fabric.name, machine, hosts, sum(parts.values()), parts, size, each, held)
@@ -89,9 +89,14 @@ def decode_step(fabric: Fabric, job: Job, constants: Constants | None = None) ->
 def cache_bytes_per_token(shape: Shape, tp: int) -> float:
     """Return the bytes of keys and values that one token keeps on one rank, all layers."""
     if shape.mla:  # the compressed latent is whole on every rank
-        return 2.0 * shape.layers * (shape.mla.kv_rank + shape.mla.rope_size)
+        return 2.0 * shape.num_attention_layers * (shape.mla.kv_rank + shape.mla.rope_size)
     heads = max(shape.num_kv_heads / tp, 1.0)
-    return 2.0 * shape.layers * heads * (shape.qk_size + shape.v_size)
+    return 2.0 * shape.num_attention_layers * heads * (shape.qk_size + shape.v_size)
+
+
+def state_bytes(shape: Shape, tp: int) -> float:
+    """Return what one sequence keeps on one rank of layers whose state does not grow, all layers."""
+    return 2.0 * sum(mixer.layers * mixer.state for mixer in shape.mixers) / tp
 
 
 def _all_reduce_s(fabric: Fabric, machine: Machine, tp: int, hosts: int, size: int, k: Constants) -> float:

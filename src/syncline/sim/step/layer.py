@@ -35,7 +35,7 @@ class LayerTime:
 def attention_products(c: Case) -> list[Product]:
     """Return the linear layers around attention; the last is the output projection."""
     plain = c.kv_rank == 0
-    width = (c.heads + c.kv_heads) * c.qk_size + c.kv_heads * c.v_size
+    width = (c.heads * (1 + c.query_gate) + c.kv_heads) * c.qk_size + c.kv_heads * c.v_size
     queries = pick(c.q_rank > 0, c.q_rank, c.hidden)
     nope = c.qk_size - c.rope_size
     return [
@@ -93,6 +93,21 @@ def dense_layer(c: Case, k: Constants, ffn: Floats) -> LayerTime:
     redone = c.redo_gemm * np.maximum(forward - pick(c.redo_last > 0, 0.0, last), 0.0)
     redo = redone + c.redo_attention * core + c.redo_memory * moved
     return LayerTime(forward + core + moved, backward + core_back + 2 * moved, redo)
+
+
+def mixer_part(c: Case, k: Constants) -> LayerTime:
+    """Return what mixes tokens without attention in a mean layer: its products, its recurrence, and passes over memory.
+
+    Recurrences run in chunks, as products of small matrices at the speed of a flash kernel (Mamba 2, gated delta rule);
+    their backward does 2.5 times the work, as attention's.
+    """
+    forward, backward, _ = products_s(c, k, [(c.mixer_params / c.hidden / c.tp, c.hidden)], c.tokens, c.rate_gemm)
+    scan = c.tokens * c.mixer_flops / c.tp / (k.fitted.e_attn * c.rate_bf16 * c.kernel)
+    shared = pick(c.sequence_parallel > 0, c.tp, 1.0)
+    share = c.mixing_share - c.attention_share
+    moved = memory_s(c, k, c.tokens * (8.0 * c.mixer_width / c.tp + 5.5 * share * c.hidden / shared))
+    redo = c.redo_gemm * forward + c.redo_attention * scan + c.redo_memory * moved
+    return LayerTime(forward + scan + moved, backward + 2.5 * scan + 2 * moved, redo)
 
 
 def head_s(c: Case, k: Constants) -> tuple[Floats, Floats]:

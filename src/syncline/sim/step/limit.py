@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from syncline.describe import units
+from syncline.describe.plain import JsonObject
 from syncline.sim.step.case import Case
 from syncline.sim.step.machine import Machine
 
@@ -26,12 +25,12 @@ _WORDS = {
 _UP = {"tp": "tp", "cp": "cp", "ep": "ep"}
 
 
-def limit_of(parts: dict[str, float], total: float, machine: Machine, case: Case | None, fits: bool) -> dict[str, Any]:
+def limit_of(parts: dict[str, float], total: float, machine: Machine, case: Case | None, fits: bool) -> JsonObject:
     """Return what limits a step: memory if it does not fit, or else the largest part beside useful arithmetic."""
     name, beside = sorted(parts, key=lambda part: parts[part], reverse=True)[:2]
     # Advice is about what can be moved: the largest part that is not arithmetic.
     moved = beside if name == "compute" else name
-    limit = {
+    limit: JsonObject = {
         "what": name,
         "words": _WORDS[name][0],
         "share": parts[name] / total,

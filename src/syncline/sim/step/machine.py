@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
-import yaml
 
+from syncline.describe.own_data import own_data
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import Catalog, Gpu, HostModel, LinkType, load_catalog
 from syncline.fabric.fabric import Fabric
@@ -73,17 +71,10 @@ class Machine:
         return replace(self, power_scale=min(1.0, (power_w / self.gpu.power_w) ** 0.5)) if power_w else self
 
 
-@cache
-def _sustained() -> dict[str, Any]:
-    text = (files("syncline.sim") / "data" / "gpu_sustained.yaml").read_text(encoding="utf-8")
-    loaded: dict[str, Any] = yaml.safe_load(text)
-    return loaded
-
-
-def facts_of(gpu: Gpu) -> dict[str, Any]:
+def facts_of(gpu: Gpu) -> Any:
     """Return the sustained figures of a part: its own over its architecture's."""
-    data = _sustained()
-    base: dict[str, Any] = data["architectures"].get(gpu.architecture, data["architectures"]["default"])
+    data = own_data("sim", "data/gpu_sustained.yaml")
+    base = data["architectures"].get(gpu.architecture, data["architectures"]["default"])
     return {**base, "base_power": base["power"], **data["parts"].get(gpu.name, {})}
 
 
@@ -108,7 +99,7 @@ def machine_of(
     hop_s = HOP_S.get(link.transport, 10e-6) if link else 10e-6
     return Machine(
         gpu=gpu, sustained=sustained, num_sms=int(facts["sms"]) // dies,
-        hbm_Bps=gpu.memory_Bps * _sustained()["hbm_share"] / dies,
+        hbm_Bps=gpu.memory_Bps * own_data("sim", "data/gpu_sustained.yaml")["hbm_share"] / dies,
         attention=facts["attention"], nvlink_Bps=up_Bps / dies, nic_Bps=nic_Bps, domain=domain * dies,
         gpus_per_host=model.num_gpus * dies, hop_s=hop_s, num_gpus=num_gpus, upper_Bps=nic_Bps / oversubscription,
         host_Bps=_host_Bps(gpu, catalog) / dies,

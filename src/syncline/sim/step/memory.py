@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from syncline.sim.step.case import Case, Floats, pick
-from syncline.sim.step.cost import expert_holders, layer_params
+from syncline.sim.step.cost import expert_holders, layer_params, predict_params
 from syncline.sim.step.experts import expert_params
 from syncline.sim.step.kept import kept_per_token, working_per_token
 
@@ -87,6 +87,9 @@ def _held(
 ) -> Parts:
     """Return parameters, gradients, optimizer state, activations and logits of one stage."""
     dense, experts = stage.layers * per_layer + stage.ends, stage.layers * routed
+    if np.any(c.predict_layers > 0):
+        further = stage.head * c.predict_layers
+        dense, experts = dense + further * predict_params(c), experts + further * expert_params(c)
     ranks, expert_ranks = c.shard_ranks, expert_holders(c)
     sharded = dense / ranks + experts / expert_ranks
     whole = dense + experts
@@ -105,12 +108,12 @@ def _held(
     optimizer = optimizer * (1 - c.offload_state)
     shared = pick(c.sequence_parallel > 0, c.tp, 1.0)
     # What is offloaded leaves two layers behind: the one in use and the one on its way.
-    stored = stage.in_flight * kept
+    stored = (stage.in_flight + stage.head * c.predict_layers) * kept
     stored = pick(c.offload_kept > 0, np.minimum(stored, 2 * kept + (1 - c.offload_kept) * stored), stored)
     once = remade + stage.embedded * (2.0 + c.dropout) * c.hidden / shared
     activations = c.tokens * (stored + once)
     # The loss: fp32 probabilities, bf16 logits and their gradient. It is gone before the layers' own backward begins.
-    logits = stage.head * 8.0 * c.tokens * c.vocab / c.tp
+    logits = stage.head * (1 + c.predict_layers) * 8.0 * c.tokens * c.vocab / c.tp
     return parameters, gradients, optimizer, activations + np.maximum(working - logits, 0.0), logits
 
 

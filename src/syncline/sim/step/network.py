@@ -19,8 +19,14 @@ from syncline.sim.step.machine import Machine
 
 
 def inside(c: Case, ranks: Floats, stride: Floats) -> Floats:
-    """Return how many ranks of a group (every `stride`-th rank) share one scale-up domain."""
-    return np.clip(np.floor(c.domain / stride), 1.0, ranks)
+    """Return how many ranks of a group (every `stride`-th rank) share one scale-up domain.
+
+    Replicas that are split between sites leave the ranks of a stage at each of them a part of their order only.
+    """
+    near = c.domain
+    if np.any(c.site_Bps < np.inf):
+        near = pick(crosses_site(c, ranks, stride), np.minimum(near, _site_cell(c)[0]), near)
+    return np.clip(np.floor(near / stride), 1.0, ranks)
 
 
 def all_ranks(c: Case) -> Floats:
@@ -28,8 +34,11 @@ def all_ranks(c: Case) -> Floats:
     return c.tp * c.pp * c.dp * c.cp
 
 
-def out_Bps(c: Case, ranks: Floats, stride: Floats) -> Floats:
-    """Return what one ring of a group gets of the network: its members' ports, or its part of a cell's way out."""
+def out_Bps(c: Case, ranks: Floats, stride: Floats, *, lines: bool = True) -> Floats:
+    """Return what one ring of a group gets of the network: its members' ports, or its part of a cell's way out.
+
+    Without `lines` those between sites are left out: pipelines have their own rule (`stage_line_Bps`).
+    """
     g = inside(c, ranks, stride)
     rate = g * c.nic_Bps
     span = ranks * stride
@@ -38,7 +47,7 @@ def out_Bps(c: Case, ranks: Floats, stride: Floats) -> Floats:
     for gpus, exit_Bps in ((c.rack_gpus, c.rack_Bps), (c.pod_gpus, c.pod_Bps)):
         if np.any(exit_Bps < np.inf):
             rate = np.minimum(rate, _ring_share(c, gpus, exit_Bps, span, stride))
-    if np.any(c.site_Bps < np.inf):
+    if lines and np.any(c.site_Bps < np.inf):
         cell, stages = _site_cell(c)
         leaves = crosses_site(c, ranks, stride)
         rate = pick(leaves, np.minimum(rate, c.site_Bps / (np.minimum(stride, cell) * stages)), rate)
@@ -153,10 +162,10 @@ def head_exchange_s(c: Case, k: Constants) -> Floats:
     return pick(c.cp > 1, exchange, 0.0)
 
 
-def neighbour_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
+def neighbour_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats, *, lines: bool = True) -> Floats:
     """Return the rate between neighbours of a group: scale-up only where the whole group shares a domain."""
     within = inside(c, ranks, stride) >= ranks
-    out = np.minimum(c.nic_Bps, out_Bps(c, ranks, stride))
+    out = np.minimum(c.nic_Bps, out_Bps(c, ranks, stride, lines=lines))
     return pick(within, k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * out)
 
 

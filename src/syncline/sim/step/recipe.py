@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 
-import yaml
-
+from syncline.describe.own_data import own_data
 from syncline.workload.job import Job
 from syncline.workload.software import Facts
 
@@ -16,8 +14,7 @@ LOW = ("fp8", "fp4")
 @cache
 def recipes() -> dict[str, dict[str, float | str]]:
     """Return every recipe: `casts`, `fused_casts`, `rate` and its source."""
-    text = (files("syncline.sim") / "data" / "recipes.yaml").read_text(encoding="utf-8")
-    found: dict[str, dict[str, float | str]] = yaml.safe_load(text)["recipes"]
+    found: dict[str, dict[str, float | str]] = own_data("sim", "data/recipes.yaml")["recipes"]
     return found
 
 

@@ -58,7 +58,7 @@ class StepResult:
     comm_bytes: dict[str, dict[str, float]]
     memory_bytes: dict[str, float]
     fits: bool
-    limit: dict[str, Any]
+    limit: JsonObject
     storage: Storage
     warnings: tuple[str, ...] = ()
     warm_up_s: float | None = None

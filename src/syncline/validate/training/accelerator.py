@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.resources import files
-from typing import Any
 
-import yaml
-
+from syncline.describe.own_data import own_data
 from syncline.errors import CatalogError, DescriptionError
 from syncline.fabric.catalog import Catalog, HostModel, load_catalog
 from syncline.validate.training.network_text import NetworkReading, read_network
@@ -19,22 +16,16 @@ _OVER = ("gpu", "num_gpus", "num_nics", "scale_up_domain_gpus")
 
 
 @cache
-def _document() -> dict[str, Any]:
-    text = (files("syncline.validate") / "data" / "training-parts.yaml").read_text(encoding="utf-8")
-    loaded: dict[str, Any] = yaml.safe_load(text)
-    return loaded
-
-
-@cache
 def parts() -> Catalog:
     """Return the catalogue with the accelerators that only published runs need."""
-    return load_catalog().with_parts({kind: _document()[kind] for kind in ("scale_up", "gpu")})
+    table = own_data("validate", "data/training-parts.yaml")
+    return load_catalog().with_parts({kind: table[kind] for kind in ("scale_up", "gpu")})
 
 
 def accelerator_of(row: PublishedRow) -> tuple[HostModel, str]:
     """Return the host that a row's accelerator comes in, and a remark where its rates are unverified."""
     text = row.text("gpu").replace("_", " ")
-    for entry in _document()["accelerators"]:
+    for entry in own_data("validate", "data/training-parts.yaml")["accelerators"]:
         if re.search(entry["text"], text, re.IGNORECASE):
             host = parts().host(entry["host"]).model_copy(update={k: entry[k] for k in _OVER if k in entry})
             remark = f"{host.gpu}: sustained rates are assumed, unverified" if entry.get("unverified") else ""

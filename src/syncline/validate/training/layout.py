@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
 from syncline.validate.training.number import counts_tokens, number_in
 from syncline.validate.training.rows import PublishedRow
@@ -23,7 +24,7 @@ def is_sharded(row: PublishedRow) -> bool:
     return bool(_SHARDED.search(row.text("zero_or_fsdp").lower()))
 
 
-def zero_of(row: PublishedRow, year: int) -> dict[str, Any]:
+def zero_of(row: PublishedRow, year: int) -> JsonObject:
     """Return how the state of replicas is sharded, as fields of `parallel`."""
     text = row.text("zero_or_fsdp").lower()
     if is_sharded(row):

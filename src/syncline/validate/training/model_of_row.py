@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.resources import files
-from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
+from syncline.describe.own_data import own_data
+from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
 from syncline.validate.training.rows import PublishedRow
 from syncline.workload.layer_list import LayerList, layer_lists
@@ -32,8 +31,7 @@ PACKED = 512
 @cache
 def known_shapes() -> tuple[tuple[str, Shape], ...]:
     """Return every shape with its name in bare letters and digits, longest first."""
-    text = (files("syncline.validate") / "data" / "training-models.yaml").read_text(encoding="utf-8")
-    more: dict[str, dict[str, Any]] = yaml.safe_load(text)["models"]
+    more = own_data("validate", "data/training-models.yaml")["models"]
     extra = {name: Shape.model_validate({"name": name, "gated": True, **cells}) for name, cells in more.items()}
     pairs = [(_bare(name), shape) for name, shape in {**extra, **shapes()}.items()]
     return tuple(sorted(pairs, key=lambda pair: -len(pair[0])))
@@ -108,7 +106,7 @@ def _from_columns(row: PublishedRow, layers: int, hidden: int, heads: int) -> Sh
     """Return a shape from numbers: a GPT block or a gated one, its open widths set by the parameter count."""
     name, vocab = row.text("model"), row.whole("vocab") or 51_200
     heads = heads if hidden % heads == 0 else nearest_divisor(hidden, heads)
-    common: dict[str, Any] = {
+    common: JsonObject = {
         "name": name or "model", "layers": layers, "hidden": hidden, "heads": heads, "vocab": vocab, "source": "row",
     }  # fmt: skip
     params = row.number("params_b")
@@ -125,7 +123,7 @@ def _from_columns(row: PublishedRow, layers: int, hidden: int, heads: int) -> Sh
         raise DescriptionError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
 
 
-def _gated_widths(body: float | None, layers: int, hidden: int, vocab: int) -> dict[str, Any]:
+def _gated_widths(body: float | None, layers: int, hidden: int, vocab: int) -> dict[str, int]:
     width = 8 * hidden // 3
     if body:
         rest = body - 2 * vocab * hidden / layers - 4 * hidden**2
@@ -133,7 +131,7 @@ def _gated_widths(body: float | None, layers: int, hidden: int, vocab: int) -> d
     return {"gated": True, "ffn": width}
 
 
-def _shared_keys(body: float | None, layers: int, hidden: int, heads: int, vocab: int) -> dict[str, Any]:
+def _shared_keys(body: float | None, layers: int, hidden: int, heads: int, vocab: int) -> dict[str, int]:
     """Return key heads of a plain block whose parameters are too few for as many keys as heads.
 
     A block of 12 h^2 less 2 h^2 (1 - kv/heads): down to 10 h^2 the keys are shared, below that something else differs.

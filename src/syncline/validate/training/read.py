@@ -203,7 +203,7 @@ class _Reader:
     def _build(self, split: dict[str, int], recompute: str) -> Job:
         batch, remark = batch_of(self.row, self.facts, split, self.sequence)
         self.remarks.append(remark)
-        fields: dict[str, Any] = {
+        fields: dict[str, object] = {
             "model": self.model, "parallel": self._parallel(split), "batch": batch | {"sequence": self.sequence},
             "recompute": recompute, "precision": self.precision, "power_w": power_of(self.row),
             "token_drop": "tokendrop" in self.row.text("model").lower().replace("-", ""),

@@ -171,10 +171,11 @@ def scaling_pairs(runs: Sequence[Observed]) -> list[tuple[int, int]]:
 def _ratios(v: TrainingValidation) -> JsonObject:
     pairs = scaling_pairs(v.runs)
     off = np.array([abs(v.ratio[b] / v.ratio[a] - 1) for a, b in pairs])
-    found = {"num_pairs": len(pairs), "median_error": None, "p90_error": None}
-    return found | (
-        {"median_error": float(np.median(off)), "p90_error": float(np.quantile(off, 0.9))} if len(off) else {}
-    )
+    return {
+        "num_pairs": len(pairs),
+        "median_error": float(np.median(off)) if len(off) else None,
+        "p90_error": float(np.quantile(off, 0.9)) if len(off) else None,
+    }
 
 
 def sweeps(runs: Sequence[Observed]) -> dict[str, list[int]]:

@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.watch.frame import Frame
 from syncline.watch.history import History
 from syncline.watch.job import CollectiveStat, JobState, RankStat, StepStat
@@ -26,7 +27,7 @@ DEADLINE_S = 3.0
 """All that one answer may take, from the connection to its last byte."""
 MAX_ALERTS = 200
 MAX_GPUS = 4096
-Alert = dict[str, Any]
+Alert = JsonObject
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,11 +162,13 @@ class Fleet:
             self._tables = tables
         return self._table
 
-    def _changes(self, frame: Frame) -> list[dict[str, Any]]:
+    def _changes(self, frame: Frame) -> list[JsonObject]:
         """Return which alerts came and went since the last frame, as the agents' own events were not seen here."""
         now = {(str(a.get("host", "")), str(a["rule"]), str(a["place"])): a for a in frame.alerts}
-        raised = [{"event": "raised", "wall_s": frame.wall_s, "alert": dict(now[k])} for k in now.keys() - self._known]
-        cleared = [
+        raised: list[JsonObject] = [
+            {"event": "raised", "wall_s": frame.wall_s, "alert": dict(now[k])} for k in now.keys() - self._known
+        ]
+        cleared: list[JsonObject] = [
             {
                 "event": "cleared",
                 "wall_s": frame.wall_s,

@@ -69,7 +69,7 @@ class AlertEvent:
         return {"event": self.change.value, "wall_s": self.wall_s, "alert": alert_json(self.finding)}
 
 
-def alert_json(finding: Finding, cause: tuple[str, str] | None = None) -> dict[str, Any]:
+def alert_json(finding: Finding, cause: tuple[str, str] | None = None) -> JsonObject:
     """Return a finding as an alert: with the cost of an hour, and the alert that explains it where there is one."""
     day = finding.cost_usd_per_day
     hour = None if day is None else day / 24
@@ -140,7 +140,7 @@ class RuleEngine:
         """Return what is raised now, the worst and oldest first."""
         return tuple(sorted(self._alerts.values(), key=lambda f: (-f.severity, f.since_s or 0.0)))[:MAX_ALERTS]
 
-    def alerts_json(self) -> tuple[dict[str, Any], ...]:
+    def alerts_json(self) -> tuple[JsonObject, ...]:
         """Return what is raised now as the page reads it, each with its cause."""
         found = self.alerts()
         cause = causes(found, self._rail_of)

@@ -8,10 +8,12 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from syncline.describe.plain import JsonObject
 from syncline.watch.fleet.fleet import Alert
 from syncline.watch.fleet.web import checked
 from syncline.watch.foreign import Foreign, Text
@@ -94,7 +96,7 @@ class AlertmanagerSender:
         self._stop = threading.Event()
         self.problem = ""
         self.num_sent = 0
-        self._up: dict[tuple[str, str], dict[str, Any]] = {}
+        self._up: dict[tuple[str, str], JsonObject] = {}
         self._thread = threading.Thread(target=self._run, name="syncline-alertmanager", daemon=True)
         self._thread.start()
 
@@ -118,7 +120,7 @@ class AlertmanagerSender:
             if not self.problem:
                 self._up, sent_s = now, time.monotonic()
 
-    def _post(self, alerts: list[dict[str, Any]]) -> None:
+    def _post(self, alerts: list[JsonObject]) -> None:
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self._url, json.dumps(alerts).encode(), headers)  # noqa: S310
         try:
@@ -134,7 +136,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def posted(alert: Alert | Any, health: Any, page: str) -> dict[str, Any]:
+def posted(alert: Mapping[str, Any], health: Mapping[str, Any], page: str) -> JsonObject:
     """Return an alert as Alertmanager's API takes it: what tells alerts apart as labels, the rest as annotations."""
     since = alert.get("since_s") or time.time()
     return {
@@ -155,6 +157,6 @@ def posted(alert: Alert | Any, health: Any, page: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def resolved(alert: dict[str, Any]) -> dict[str, Any]:
+def resolved(alert: JsonObject) -> JsonObject:
     """Return an alert that has ended."""
     return {**alert, "endsAt": datetime.datetime.now(datetime.UTC).isoformat()}

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from syncline.describe.plain import JsonObject
 from syncline.watch.frame import Frame
 
 QUEUE = 3
@@ -84,7 +85,7 @@ class Hub:
     def num_listeners(self) -> int:
         return len(self._listeners)
 
-    def publish(self, frame: Frame, events: list[dict[str, Any]] | None = None) -> None:
+    def publish(self, frame: Frame, events: list[JsonObject] | None = None) -> None:
         """Make a frame the newest and tell everyone; alert events go ahead of it."""
         self._frame = frame
         self.num_published += 1
@@ -107,8 +108,7 @@ class Hub:
             return "null"
         number, text = self._text
         if number != frame.seq:
-            body = frame.to_json()
-            body["alerts"] += self.others()
+            body = {**frame.to_json(), "alerts": [*frame.alerts, *self.others()]}
             text = json.dumps(body, separators=(",", ":"))
             self._text = (frame.seq, text)
         return text

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from syncline.describe.plain import JsonObject
 from syncline.watch.foreign import Foreign, Text
 
 MAX_NOTES = 2000
@@ -84,7 +85,7 @@ class NoteBook:
                 if gone:
                     del self._notes[key]
 
-    def to_json(self) -> list[dict[str, Any]]:
+    def to_json(self) -> list[JsonObject]:
         """Return all notes as the page reads them."""
         with self._lock:
             return [note.model_dump() for note in self._notes.values()]

@@ -19,13 +19,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import WatchError
 from syncline.version import __version__
 from syncline.watch.foreign import admit
@@ -63,7 +63,7 @@ class Feed:
     history: History | None = None
     title: str = ""
     mode: str = "live"
-    expected: dict[str, Any] = field(default_factory=dict)
+    expected: JsonObject = field(default_factory=dict)
     registry: CollectorRegistry | None = None
     link_rate_Bps: Mapping[str, float] = field(default_factory=dict)
     replay: Mapping[str, float] | None = None
@@ -83,7 +83,7 @@ def make_app(feed: Feed, access: Access) -> FastAPI:
     """Return the application that serves a feed."""
     app = FastAPI(title="syncline watch", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     page, policy = read_page(), page_policy()
-    pictures: dict[int, dict[str, Any]] = {}
+    pictures: dict[int, JsonObject] = {}
 
     @app.middleware("http")
     async def guard(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -113,13 +113,13 @@ def make_app(feed: Feed, access: Access) -> FastAPI:
 
     @app.get("/api/hello")
     def hello() -> JSONResponse:
-        extent = feed.history.extent() if feed.history else {}
+        extent = feed.history.extent() if feed.history else None
         body = {
             "version": __version__,
             "title": feed.title,
             "mode": feed.mode,
             "expected": feed.expected,
-            "history": extent,
+            "history": extent or {},
             "replay": feed.replay,
         }
         return JSONResponse(body)

@@ -13,7 +13,7 @@ from syncline.errors import FileError
 
 MAX_VALUES = 5_000_000
 _MARK = object()
-_CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_CONSTANTS: dict[str, bool | None] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _LITERALS = {
     "INT",
     "BININT",

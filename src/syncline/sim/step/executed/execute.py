@@ -10,19 +10,24 @@ others less is left for it. What hides behind compute begins before that ends, a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
 from syncline.sim.flow.engine import Course, Paths, Tasks, run
 from syncline.sim.flow.routing import Routing
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.executed.footprint import Floats, Longs, Rails
+from syncline.sim.step.executed.packets import IGNORES as PACKET_IGNORES
+from syncline.sim.step.executed.packets import run_packets
 from syncline.sim.step.executed.stages import Stages
 from syncline.sim.step.executed.tasks import StepTasks
+from syncline.sim.step.floor import check_floor
 from syncline.sim.step.step import StepResult
 from syncline.workload.step_graph import step_graph
 
@@ -41,7 +46,7 @@ class CollectiveTime:
     alone_s: float
     limiting_link: str
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return dict(vars(self))
 
 
@@ -54,12 +59,18 @@ class Executed:
     num_tasks: int
     routing: str
     ignores: tuple[str, ...] = IGNORES
+    packets: Mapping[str, Any] | None = None  # what befell them; None: executed at flow level
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def level(self) -> str:
+        return "flow" if self.packets is None else "packet"
+
+    def to_json(self) -> JsonObject:
         """Return the execution as plain data."""
         return {
-            "step_time_s": self.step_time_s, "routing": self.routing, "tasks": self.num_tasks,
+            "level": self.level, "step_time_s": self.step_time_s, "routing": self.routing, "tasks": self.num_tasks,
             "collectives": [each.to_json() for each in self.collectives], "ignores": list(self.ignores),
+            "packets": dict(self.packets) if self.packets else None,
         }  # fmt: skip
 
 
@@ -71,16 +82,20 @@ def execute(
     *,
     devices: Longs | None = None,
     rails: Rails | None = None,
+    level: str = "flow",
+    max_packets: int | None = None,
 ) -> Executed:
-    """Return a priced step as the flow engine runs it on the fabric.
+    """Return a priced step as the flow engine runs it on the fabric, or packet by packet (`level="packet"`).
 
     `devices` are those of the ranks (tensor, context, data, stage, the first fastest) where the job's own placement is
     not meant; `rails` are the links where they have been laid out already.
     """
     check_executable(result)
-    return execute_stages(
-        Stages(fabric, result, constants or default_constants(), routing, devices=devices, rails=rails)
-    )
+    stages = Stages(fabric, result, constants or default_constants(), routing, devices=devices, rails=rails)
+    found = execute_stages(stages) if level == "flow" else _packets(stages, routing, max_packets)
+    if devices is None:  # the floor is that of the job's own placement
+        check_floor(found.step_time_s, result.floor_s, f"{result.job.name}, executed")
+    return found
 
 
 def check_executable(result: StepResult) -> None:
@@ -126,6 +141,29 @@ def _run(stages: Stages, result: StepResult, k: Constants, num_micro: int) -> Ex
     )  # fmt: skip
     found = tuple(_told(stages, built, course, name, links) for name in dict.fromkeys(built.label.values()))
     return Executed(course.makespan_s, found, len(rows), stages.rails.network.options.routing)
+
+
+def _packets(stages: Stages, routing: Routing, most: int | None) -> Executed:
+    """Return a step packet by packet, all its micro-batches."""
+    result, k = stages.result, stages.k
+    built = StepTasks(stages, result, k, step_graph(result.job, max_micro=result.job.num_micro))
+    draft = built.draft
+    tasks = np.array(draft.delay), np.array(draft.size), np.array(draft.path, np.int64), draft.waits
+    drawn = run_packets(
+        stages.fabric, tasks, [stages.flows(*key) for key in built.kinds], routing, e_net=k.fitted.e_net,
+        e_nvl=k.fitted.e_nvl, most=most, name=result.job.name,
+    )  # fmt: skip
+    found = []
+    for name in dict.fromkeys(built.label.values()):
+        mine = np.array([task for task, text in built.label.items() if text == name], dtype=np.int64)
+        share = 1 / max(stages.job.parallel.pp, 1)
+        took = float((drawn.end_s[mine] - drawn.begin_s[mine]).sum()) * share
+        alone = sum(built.alone[t] for t in mine.tolist()) * share
+        link = stages.busiest(*list(built.kinds)[draft.path[int(mine[0])]])
+        found.append(CollectiveTime(name, max(1, round(len(mine) * share)), took, alone, link))
+    return Executed(
+        float(drawn.end_s.max(initial=0.0)), tuple(found), len(draft.path), routing, PACKET_IGNORES, drawn.counted()
+    )
 
 
 def fold_links(table: Floats, capacity_Bps: Floats) -> tuple[Paths, Longs, Floats]:

@@ -7,18 +7,31 @@ Program puts there, so that ranks which come late make the others wait, and coll
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
+from syncline.schedule.collective import Kind
 from syncline.sim.flow.engine import Paths, Tasks, run
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions, Routing
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step.constants import Constants, default_constants
-from syncline.sim.step.executed.footprint import Floats, Longs, Rails, exchanged_pairs, gathered, passed
+from syncline.sim.step.executed.footprint import (
+    Floats,
+    Flows,
+    Longs,
+    Rails,
+    exchange_flows,
+    gather_flows,
+    pass_flows,
+)
+from syncline.sim.step.executed.packets import run_packets
+from syncline.sim.step.floor import check_floor
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.step.replay import sent_bytes, unpriced
 from syncline.workload.graph import Op, Workload, previous_in_stream
@@ -32,8 +45,14 @@ class ExecutedTrace:
 
     start_s: Floats
     end_s: Floats
-    collectives: tuple[dict[str, Any], ...]
+    collectives: tuple[JsonObject, ...]
     routing: str
+    floor_s: float = 0.0  # what the busiest group's collectives need at least
+    packets: Mapping[str, Any] | None = None  # what befell them; None: executed at flow level
+
+    @property
+    def level(self) -> str:
+        return "flow" if self.packets is None else "packet"
 
     @property
     def step_time_s(self) -> float:
@@ -41,16 +60,17 @@ class ExecutedTrace:
 
 
 def execute_trace(
-    workload: Workload, fabric: Fabric, constants: Constants | None = None, routing: Routing = "spray"
-) -> ExecutedTrace:
-    """Return a traced step as the flow engine runs it."""
+    workload: Workload, fabric: Fabric, constants: Constants | None = None, routing: Routing = "spray", *,
+    level: str = "flow", max_packets: int | None = None,
+) -> ExecutedTrace:  # fmt: skip
+    """Return a traced step as the flow engine runs it, or packet by packet (`level="packet"`)."""
     if workload.num_ranks > fabric.num_gpus:
         raise SimulationError(
             f"the trace has {workload.num_ranks:,} ranks, but {fabric.name} has {fabric.num_gpus:,} GPUs.",
             hint="Name a larger cluster.",
         )
     k, machine = constants or default_constants(), machine_from_fabric(fabric)
-    laid = _Laid(fabric, workload, routing)
+    laid = _Laid(fabric, workload, routing if level == "flow" else "ecmp")
     num = len(workload)
     before = previous_in_stream(workload.rank, workload.stream)
     kept = unpriced(workload)
@@ -68,14 +88,47 @@ def execute_trace(
     waits = [
         [*workload.dependencies(op).tolist(), *([int(before[op])] if before[op] >= 0 else [])] for op in range(num)
     ]
+    if level == "packet":
+        return _packets(laid, (delay, size, path, waits), routing, max_packets)
     paths, links = laid.paths()
     tasks = Tasks.of(
         paths, size_bytes=size, first_path=np.maximum(path, 0), num_paths=(path >= 0).astype(np.int32), delay_s=delay,
         wait_for=waits,
     )  # fmt: skip
     course = run(laid.rails.capacity_Bps[links] if len(links) else np.ones(1), tasks)
-    return ExecutedTrace(course.begin_s, course.end_s, _told(workload, course.begin_s, course.end_s, course.bottleneck,
-                                                             path, links, laid.rails), routing)  # fmt: skip
+    told = _told(workload, course.begin_s, course.end_s, course.bottleneck, path, links, laid.rails)
+    found = ExecutedTrace(course.begin_s, course.end_s, told, routing, laid.floor_s(path))
+    check_floor(found.step_time_s, found.floor_s, "the trace, executed")
+    return found
+
+
+def _packets(
+    laid: _Laid, tasks: tuple[Floats, Floats, Longs, list[list[int]]], routing: Routing, most: int | None
+) -> ExecutedTrace:
+    """Return a trace packet by packet: each rank's operation sends its own messages."""
+    workload = laid.workload
+    delay, size, path, waits = tasks
+    order = workload.order()
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    keys, flows, own = list(laid.number), [], {}  # type: list[tuple[Any, ...]], list[Flows], dict[tuple[int, int], int]
+    mine = np.full(len(path), -1, np.int64)
+    for op in np.flatnonzero(path >= 0).tolist():
+        what = int(path[op]), int(workload.rank[op])
+        if what not in own:
+            own[what] = len(flows)
+            flows.append(laid.own_flows(keys[what[0]], what[1]))
+        mine[op] = own[what]
+    ordered = [place[waits[op]].tolist() if waits[op] else [] for op in order.tolist()]
+    drawn = run_packets(
+        laid.fabric, (delay[order], size[order], mine[order], ordered), flows, routing, most=most, name="the trace"
+    )
+    begin, end = np.empty(len(order)), np.empty(len(order))
+    begin[order], end[order] = drawn.begin_s, drawn.end_s
+    told = _told(workload, begin, end, np.full(len(path), -1), path, np.empty(0, np.int64), laid.rails)
+    found = ExecutedTrace(begin, end, told, routing, laid.floor_s(path), drawn.counted())
+    check_floor(found.step_time_s, found.floor_s, "the trace, packet by packet")
+    return found
 
 
 def _compute_s(workload: Workload, op: int, machine: Machine, k: Constants) -> float:
@@ -122,18 +175,52 @@ class _Laid:
         return self.number[key]
 
     def _laid(self, key: tuple[Any, ...]) -> Floats:
+        return self.rails.carried(*self.flows(key)) / self.present(key)
+
+    def present(self, key: tuple[Any, ...]) -> int:
+        """Return how many ranks of a group the trace has; where it is one only, that stands for all of them."""
+        what, first, last = key
+        return 1 if what == "send" else max(1, int(((self.traced >= first) & (self.traced < first + last)).sum()))
+
+    def flows(self, key: tuple[Any, ...]) -> Flows:
+        """Return who sends what to whom of a byte that a rank sends."""
         what, first, last = key
         if what == "send":
-            return passed(self.rails, self.gpus[[first]], self.gpus[[last]])
-        # A trace may have one rank of a group only, which then stands for all of them.
-        present = max(1, int(((self.traced >= first) & (self.traced < first + last)).sum()))
+            return pass_flows(self.gpus[[first]], self.gpus[[last]])
         first = min(first, self.fabric.num_gpus - last)
         group = self.gpus[first : first + last][None, :]
         if what == "ring":
-            return gathered(self.rails, group, self.domain_of) / present
+            return gather_flows(group, self.domain_of)
         near = (self.domain_of[group[0]][:, None] == self.domain_of[group[0]][None, :]).sum() - last
         inside = near / max(last * (last - 1), 1)
-        return exchanged_pairs(self.rails, group, self.domain_of, 1 - inside, inside) / present
+        return exchange_flows(group, self.domain_of, 1 - inside, inside)
+
+    def own_flows(self, key: tuple[Any, ...], rank: int) -> Flows:
+        """Return the flows that one rank's operation stands for: its own where all ranks of the group are there."""
+        src, dst, weight = self.flows(key)
+        present = self.present(key)
+        if key[0] == "send" or present < key[2]:
+            return src, dst, weight / present
+        mine = src == self.gpus[rank]
+        return src[mine], dst[mine], weight[mine]
+
+    def floor_s(self, path: Longs) -> float:
+        """Return what one group's collectives need at least: they share its links, whatever they overlap with."""
+        w, reach, most = self.workload, fabric_reach(self.fabric), 0.0
+        kinds = [_kind_of(name) for name in w.names]
+        for (what, first, n), number in self.number.items():
+            mine = np.flatnonzero(path == number)
+            if what == "send" or not len(mine):
+                continue
+            group = self.gpus[first : first + n] if first + n <= len(self.gpus) else self.gpus[-n:]
+            mine = mine[w.rank[mine] == w.rank[mine].min()]
+            need: dict[Kind, float] = {}
+            for op in mine.tolist():
+                kind = kinds[int(w.label[op])]
+                if kind is not None:
+                    need[kind] = need.get(kind, 0.0) + float(w.size_bytes[op])
+            most = max(most, sum(reach.bound_s(kind, group, size) for kind, size in need.items()))
+        return most
 
     def paths(self) -> tuple[Paths, Longs]:
         """Return all paths over the links that any of them crosses."""
@@ -147,11 +234,19 @@ class _Laid:
         return Paths(start, np.concatenate(crossed).astype(np.int32), share), links
 
 
+def _kind_of(name: str) -> Kind | None:
+    """Return the collective that an operation of a trace is; None where its name does not tell."""
+    plain = name.replace("_", "").replace("-", "").lower()
+    known = (("allreduce", Kind.ALL_REDUCE), ("allgather", Kind.ALL_GATHER), ("reducescatter", Kind.REDUCE_SCATTER),
+             ("alltoall", Kind.ALL_TO_ALL))  # fmt: skip
+    return next((kind for word, kind in known if plain.startswith(word)), None)
+
+
 def _told(
     workload: Workload, begin: Floats, end: Floats, bottleneck: Any, path: Longs, links: Longs, rails: Rails
-) -> tuple[dict[str, Any], ...]:
+) -> tuple[JsonObject, ...]:
     """Return, by name, what collectives took on the rank that spent most, and the link that slowed them."""
-    found = []
+    found: list[JsonObject] = []
     for number, name in enumerate(workload.names):
         mine = np.flatnonzero((workload.label == number) & (path >= 0))
         if not len(mine):

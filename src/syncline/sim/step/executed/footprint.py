@@ -1,9 +1,8 @@
 """What each collective of a step puts on every link: its Program, on all groups of a stage at once.
 
 The ranks of a stage work in step, so all groups along one axis begin together and the slowest sets the pace. Their
-Program (hierarchical where several members share a domain, a ring otherwise, every pair for an all-to-all) is laid on
-the routes of the fabric once; bytes are counted per byte that a rank sends. Links that carry the same of everything are
-one to the flow engine.
+Program (rings or levels, every pair for an all-to-all) is laid on the routes of the fabric once; bytes are counted per
+byte that a rank sends. Links that carry the same of everything are one to the flow engine.
 """
 
 from __future__ import annotations
@@ -164,11 +163,12 @@ def passed(rails: Rails, src: Longs, dst: Longs) -> Floats:
     return rails.carried(*pass_flows(src, dst))
 
 
-def gather_flows(groups: Longs, domain_of: Longs) -> Flows:
+def gather_flows(groups: Longs, domain_of: Longs, *, rings: bool = False) -> Flows:
     """Return who sends what to whom in gathers (or scatters) on groups, per byte that a rank sends.
 
-    As NCCL does, members of a domain are visited together, domains in the order of their first rank. Where domains hold
-    unequal numbers of a group's members, there is a ring for each member of the fullest, so that all ports are used.
+    Members of a domain are visited together, domains in the order of their first rank: level by level, where all
+    domains hold as many of them. With `rings`, as NCCL gathers and scatters, or where domains differ, there is a ring
+    for each member of the fullest domain, so that all ports are used.
     """
     num = groups.shape[1]
     if num < 2:
@@ -178,9 +178,9 @@ def gather_flows(groups: Longs, domain_of: Longs) -> Flows:
     for run in np.unique(runs, axis=0):
         chosen = ordered[(runs == run).all(axis=1)]
         sizes = run[run > 0]
-        turns = [np.arange(num)] if len(set(sizes.tolist())) == 1 else _turned(sizes)
-        schedule = _schedule(num, int(sizes[0]) if len(turns) == 1 else 1)
-        for lane in lanes(schedule):
+        level = not rings and len(set(sizes.tolist())) == 1
+        turns = [np.arange(num)] if level or len(sizes) == 1 else _turned(sizes)
+        for lane in lanes(_schedule(num, int(sizes[0]) if level else 1)):
             for phase in lane.phases:
                 for turn in turns:
                     src.append(chosen[:, turn[phase.src]].ravel())

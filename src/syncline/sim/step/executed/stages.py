@@ -88,7 +88,7 @@ class Stages:
         groups = self.groups(kind, stage)
         if kind == "expert":
             return exchange_flows(groups, near, *self._expert_bytes())
-        return gather_flows(groups, near)
+        return gather_flows(groups, near, rings=True)
 
     def _expert_bytes(self) -> tuple[float, float]:
         """Return what leaves a rank's domain of one byte of an all-to-all's volume, and what stays, copies merged."""
@@ -110,6 +110,11 @@ class Stages:
             link = int(np.flatnonzero(used & (self.rails.capacity_Bps <= 0))[0])
             raise SimulationError(f"{self.rails.link_name(link)} is down, and {kind} traffic has no other way.")
         return float((carried[used] / self.rails.capacity_Bps[used]).max(initial=0.0))
+
+    def busiest(self, kind: str, stage: int) -> str:
+        """Return the link that needs longest for a kind of traffic."""
+        need = self.footprint(kind, stage) / np.maximum(self.rails.capacity_Bps, 1e-30)
+        return self.rails.link_name(int(np.argmax(need))) if need.any() else ""
 
     def fixed_s(self, kind: str, calls: float) -> float:
         """Return what the calls of an operation cost besides bytes."""

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from syncline.sim.step.constants import Constants
+from syncline.sim.step.cost import expert_holders
 from syncline.sim.step.executed.footprint import Floats
 from syncline.sim.step.executed.stages import Stages
 from syncline.sim.step.kernels import attention_s
@@ -16,6 +17,9 @@ from syncline.sim.step.spans import durations
 from syncline.sim.step.step import StepResult
 from syncline.workload.graph import Op, Workload, previous_in_stream
 from syncline.workload.volumes import volumes
+
+EXCHANGES = ("data (experts)", "data (replicas)")
+"""What replicas exchange besides the parameters that all of them hold."""
 
 
 @dataclass
@@ -88,26 +92,22 @@ class StepTasks:
         if name == "backward":
             self.first_backward.setdefault(stage, self.begin[op])
 
-    def _slowed(self, op: int) -> float:
+    def _slowed(self, op: int, kind: str) -> float:
         """Return what gathers beside an operation cost it: some of the GPU, and the skew of their rings."""
-        if (
-            self.workload.names[int(self.workload.label[op])] not in ("forward", "backward")
-            or not self.stages.case
-            or not float(self.stages.case.fsdp)
-            or "data" not in self.volumes
-        ):
-            return 0.0
-        volume, job = self.volumes["data"], self.result.job
-        each = volume.size_bytes / (2 * job.num_micro) * self.stages.per_byte_s("data", 0)
         case = self.stages.case
-        beyond = float(case.shard_ranks - inside(case, case.shard_ranks, case.tp))
+        if case is None or self.workload.names[int(self.workload.label[op])] not in ("forward", "backward"):
+            return 0.0
+        volume, job = self.volumes[kind], self.result.job
+        each = volume.size_bytes / (2 * job.num_micro) * self.stages.per_byte_s(kind, 0)
+        ranks, stride = (expert_holders(case), case.ep) if kind == "data (experts)" else (case.shard_ranks, case.tp)
+        beyond = float(ranks - inside(case, ranks, stride))
         skew = (2 + float(case.reshard)) / 2 * self.k.held.ring_hop_s * beyond * float(case.layers)
         return self.k.held.c_sm * min(each, float(self.compute_s[op])) + skew
 
     def _moved(self, op: int, stage: int, name: str, deps: list[int], named: list[int], before: int) -> None:
         named_ends = [self.end[d] for d in named]
         size = float(self.workload.size_bytes[op])
-        kind = self._kind(name, op)
+        kind = self._kind(name)
         path = self.kinds.setdefault((kind, stage), len(self.kinds))
         fixed = self.stages.fixed_s(kind, self._calls(kind, name))
         if (kind, stage) not in self.per_byte_s:
@@ -140,7 +140,7 @@ class StepTasks:
             self.end[op] = self._task(deps, fixed, size, path, name, alone)
             if word == "fsdp":  # with what it cost the compute beside it, and whatever else the stream has before it
                 joined = [self.end[op], *named_ends, *([self.end[before]] if before in self.end else [])]
-                self.end[op] = self.draft.add(joined, self._slowed(producer) if producer >= 0 else 0.0)
+                self.end[op] = self.draft.add(joined, self._slowed(producer, kind) if producer >= 0 else 0.0)
 
     def _gradients(
         self, op: int, stage: int, kind: str, name: str, deps: list[int], producer: int,
@@ -199,20 +199,13 @@ class StepTasks:
         layers = float(case.layers / case.pp / case.virtual)
         return layers * float(sum(attention_s(case, self.k))) / 2
 
-    def _kind(self, name: str, op: int) -> str:
+    def _kind(self, name: str) -> str:
         word = name.split(" ")[0]
         if name.startswith("send"):
             return name
-        if word == "gradients":
-            return self._data_kind(int(self.workload.ranks[op]))
-        return {"fsdp": "data", "parameters": "data"}.get(word, word)
-
-    def _data_kind(self, ranks: int) -> str:
-        """Return which exchange of replicas this is, by the size of its group."""
-        per_micro = self.result.job.parallel.sharded_params and self.result.job.parallel.pp == 1
-        kinds = [kind for kind in ("data", "data (experts)", "data (replicas)") if kind in self.volumes]
-        kinds = [kind for kind in kinds if not (kind == "data" and per_micro)]
-        return next((kind for kind in kinds if self.volumes[kind].ranks == ranks), kinds[0])
+        if word in ("fsdp", "gradients", "parameters"):
+            return next((kind for kind in EXCHANGES if name.startswith(kind.replace("data", word))), "data")
+        return word
 
     def _calls(self, kind: str, name: str) -> float:
         """Return how many calls an operation of the graph stands for."""
@@ -227,4 +220,4 @@ class StepTasks:
     def _layers(self, kind: str) -> float:
         case = self.stages.case
         assert case is not None
-        return float(case.layers / case.virtual) if kind == "data" and float(case.fsdp) else 1.0
+        return float(case.layers / case.virtual) if kind in ("data", "data (experts)") and float(case.fsdp) else 1.0

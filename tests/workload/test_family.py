@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from syncline.errors import DescriptionError
-from syncline.workload.hugging_face import read_config, shape_from_config
+from syncline.sim.step.decode import cache_bytes_per_token, state_bytes
+from syncline.workload.family.config import read_config, shape_from_config
 from syncline.workload.zoo import transformer
 
 DEEPSEEK = {
@@ -41,7 +43,7 @@ def test_parameters_of_a_config(config: dict[str, Any], params: int) -> None:
 
 def test_a_config_that_is_no_language_model(tmp_path: Path) -> None:
     with pytest.raises(DescriptionError, match='has no "num_hidden_layers"'):
-        shape_from_config({"model_type": "resnet", "hidden_size": 4, "num_attention_heads": 1, "vocab_size": 2})
+        shape_from_config({"hidden_size": 4, "num_attention_heads": 1, "vocab_size": 2})
     path = tmp_path / "config.json"
     path.write_text("{broken")
     with pytest.raises(DescriptionError, match="not JSON"):
@@ -89,10 +91,12 @@ def test_every_second_layer_of_gemma_2_has_a_window() -> None:
 def test_what_is_no_stack_of_attention_is_refused() -> None:
     with pytest.raises(DescriptionError, match="t5 has an encoder and a decoder"):
         shape_from_config(config("t5", 24, 1024, 128, 32128, is_encoder_decoder=True))
-    with pytest.raises(DescriptionError, match="jamba has state-space and attention layers"):
-        shape_from_config(config("jamba", 32, 4096, 32, 65536, attn_layer_period=8))
+    with pytest.raises(DescriptionError, match="zamba2 has attention blocks that share their weights"):
+        shape_from_config(config("zamba2", 32, 4096, 32, 65536))
     with pytest.raises(DescriptionError, match="\"num_local_experts\" is 'eight'; it must be a whole number"):
         shape_from_config(config("mixtral", 32, 4096, 32, 32000, num_local_experts="eight"))
+    with pytest.raises(DescriptionError, match='"llamma" is not a model_type that syncline knows'):
+        shape_from_config(config("llamma", 32, 4096, 32, 32000))
 
 
 COMMAND_R = {"model_type": "cohere", "hidden_size": 8192, "intermediate_size": 22528, "num_attention_heads": 64,
@@ -108,12 +112,69 @@ def test_the_defaults_of_the_family(config: dict[str, Any], billions: float) -> 
     assert shape_from_config(config).params / 1e9 == pytest.approx(billions, rel=0.005)
 
 
-@pytest.mark.parametrize("family", ["mamba2", "rwkv", "lfm2", "minimax", "kimi_linear", "arctic", "mllama", "clip"])
-def test_what_is_no_stack_of_attention_layers_is_refused_by_name(family: str) -> None:
+@pytest.mark.parametrize("family", ["rwkv7", "xlstm", "zamba", "clip", "siglip"])
+def test_what_is_no_stack_of_layers_that_it_knows_is_refused_by_name(family: str) -> None:
     with pytest.raises(DescriptionError, match=f"{family} has "):
         shape_from_config(COMMAND_R | {"model_type": family})
 
 
-def test_layers_that_differ_are_refused() -> None:
-    with pytest.raises(DescriptionError, match="blocks that differ"):
-        shape_from_config(COMMAND_R | {"model_type": "nemotron-nas", "block_configs": [{"ffn": {"ffn_mult": 2.6}}]})
+FIXTURE = Path(__file__).parent / "fixtures" / "configs.json"
+MODELS = json.loads(FIXTURE.read_text())["models"]
+REFUSED = {"facebook/opt-350m", "Zyphra/Zamba2-2.7B", "Zyphra/Zamba-7B-v1", "NX-AI/xLSTM-7b", "google-t5/t5-large",
+           "openai/clip-vit-base-patch32", "openai/clip-vit-large-patch14",
+           "google/siglip-so400m-patch14-384"}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model["name"])
+def test_parameters_of_public_models(model: dict[str, Any]) -> None:
+    if model["name"] in REFUSED:
+        with pytest.raises(DescriptionError, match=r" has an? | has "):
+            shape_from_config(model["config"])
+        return
+    params = shape_from_config(model["config"]).params
+    for known in (model["published"], model["counted"]):
+        assert known is None or params == pytest.approx(known, rel=0.005)
+
+
+def test_enough_models_are_read() -> None:
+    assert len(MODELS) - len(REFUSED) >= 100
+
+
+def test_a_config_may_leave_out_what_its_family_has_by_default() -> None:
+    assert shape_from_config({"model_type": "llama", "vocab_size": 32000}).params == 6_738_415_616
+    assert shape_from_config({"model_type": "mistral"}).num_kv_heads == 8
+    assert shape_from_config({"model_type": "bloom", "n_embed": 4096, "n_layer": 30, "n_head": 32}).hidden == 4096
+
+
+def test_layers_that_a_search_shaped_are_read_as_their_mean() -> None:
+    blocks = [
+        {"attention": {"n_heads_in_group": 8}, "ffn": {"ffn_mult": 5.25}},
+        {"attention": {"no_op": True}, "ffn": {"ffn_mult": 2.625}},
+        {"attention": {"replace_with_linear": True}, "ffn": {"no_op": True}},
+    ]
+    shape = shape_from_config(
+        {"model_type": "nemotron-nas", "hidden_size": 8192, "num_attention_heads": 64, "num_hidden_layers": 3,
+         "vocab_size": 128256, "block_configs": blocks, "tie_word_embeddings": False}
+    )  # fmt: skip
+    attention = 8192 * 128 * (64 + 8 + 8) + 8192 * 8192
+    widths = 28672 + 14336
+    expected = attention + 3 * 8192 * widths + 8192**2 + 2 * 128256 * 8192
+    assert shape.params == pytest.approx(expected, rel=1e-4)
+    assert (shape.num_attention_layers, shape.num_ffn_layers, shape.kv_heads) == (1, 2, 8)
+    with pytest.raises(DescriptionError, match='"block_configs" lists what each layer has'):
+        shape_from_config(COMMAND_R | {"model_type": "deci"})
+
+
+def test_an_unknown_tower_is_refused() -> None:
+    llava = next(model for model in MODELS if model["name"].startswith("llava"))["config"]
+    with pytest.raises(DescriptionError, match=r"llava has an image tower \(resnet\) that syncline does not"):
+        shape_from_config(llava | {"vision_config": {"model_type": "resnet"}})
+
+
+def test_hybrids_keep_little_for_a_long_context() -> None:
+    jamba = next(model for model in MODELS if model["name"] == "ai21labs/Jamba-v0.1")["config"]
+    shape = shape_from_config(jamba)
+    assert (shape.num_attention_layers, shape.mixers[0].layers, shape.moe_layers) == (4, 28, 16)
+    assert shape.active_params / 1e9 == pytest.approx(12.1, rel=0.02)
+    assert cache_bytes_per_token(shape, 1) == 2 * 4 * 8 * 256  # four layers of keys and values
+    assert state_bytes(shape, 1) == 2 * 28 * 8192 * (16 + 4)

@@ -1,0 +1,51 @@
+"""One rank of a run that is killed now and then: trains a small model over a crew, a line a step to a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import syncline.runtime.elastic.start
+import syncline.torch
+
+WIDTH, BATCH = 64, 24
+
+
+def batch(step: int, place: int, count: int) -> torch.Tensor:
+    """Return this rank's part of a step's data, which is the same whoever shares it."""
+    whole = torch.randn(BATCH, WIDTH, generator=torch.Generator().manual_seed(step))
+    return whole.chunk(count)[place]
+
+
+def train(rank: int, num_ranks: int, steps: int, folder: Path, port: int, pause_s: float) -> None:
+    """Train to the end, whoever comes and goes."""
+    log = os.open(folder / f"{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 2)
+    crew = {"": f"127.0.0.1:{port}", "_RANK": rank, "_RANKS": num_ranks}
+    os.environ |= {f"SYNCLINE_CREW{name}": str(value) for name, value in crew.items()}
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(WIDTH, 128), nn.GELU(), nn.Linear(128, 128), nn.GELU(), nn.Linear(128, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    member = syncline.torch.Crew.from_env(patience_s=30.0)
+    handle = syncline.torch.elastic(model, optimizer, member, "int8", door_every=5)
+    with (folder / f"{rank}.jsonl").open("a") as out:
+        while handle.step < steps:
+            step, members = handle.step, len(handle.members)
+            x = batch(step, *handle.place)
+            loss: torch.Tensor = (model(x) - x[:, :4].sum(1, keepdim=True)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            row = {"step": step, "loss": loss.item(), "at_s": time.monotonic(), "members": members}
+            print(json.dumps(row), file=out, flush=True)
+            time.sleep(pause_s)
+        handle.close()
+        total = float(sum(p.detach().double().sum() for p in model.parameters()))
+        print(json.dumps({"end": total, "history": handle.history}), file=out, flush=True)

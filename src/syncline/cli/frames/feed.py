@@ -1,0 +1,115 @@
+"""Where the frames of a watch come from: this host, other agents, a replay, or the demo."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator
+
+    from syncline.describe.plain import JsonObject
+    from syncline.watch.agent import Agent
+    from syncline.watch.history import History as Past
+    from syncline.watch.prediction import Prediction
+    from syncline.watch.replay import Replay as Player
+    from syncline.watch.serve.notes import NoteBook
+    from syncline.watch.serve.server import Feed
+
+    Run = Callable[[threading.Event], None]
+
+
+@contextmanager
+def demo() -> Iterator[tuple[Feed, Run]]:
+    """Give the invented job."""
+    from syncline.watch.demo import PLAN, Demo
+    from syncline.watch.serve.server import Feed
+
+    made = Demo()
+    try:
+        title, rates = "demo (invented numbers)", PLAN.link_rate_Bps
+        yield Feed(made.hub, made.history, title, "live", _expected(PLAN), None, rates), made.run
+    finally:
+        made.close()
+
+
+def of_agent(agent: Agent) -> Feed:
+    """Return what an agent of this host shows."""
+    from syncline.watch.serve.metrics import registry
+    from syncline.watch.serve.server import Feed
+
+    prediction = agent.options.prediction
+    rates = prediction.link_rate_Bps
+    expected = _expected(prediction)
+    notes = _kept_notes(agent.history)
+    return Feed(
+        agent.hub, agent.history, agent.options.host, "live", expected, registry(agent), rates, notes=notes
+    )  # fmt: skip
+
+
+def _kept_notes(history: Past | None) -> NoteBook:
+    """Return the notes that an earlier watch kept in its history; those that cannot be read are left out."""
+    import contextlib
+
+    from syncline.watch.foreign import admit
+    from syncline.watch.serve.notes import Note, NoteBook
+
+    found = []
+    for text in history.notes() if history is not None else ():
+        with contextlib.suppress(ValueError):
+            found.append(admit(Note, text))
+    return NoteBook(found)
+
+
+def _expected(prediction: Prediction) -> JsonObject:
+    num_gpus, price = prediction.num_gpus or 0, prediction.usd_per_gpu_hour or 0.0
+    return {
+        "source": prediction.source,
+        "step_s": prediction.step_s,
+        "exposed_s": prediction.exposed_s,
+        "usd_per_hour": num_gpus * price or None,
+    }
+
+
+def replayed(
+    replay: Path, speed: float, expect: Path | None, rules: Path | None, history: Path | None
+) -> tuple[Player, Feed]:
+    """Return the player of a timeline and what it shows."""
+    from syncline.watch.history import History as Past
+    from syncline.watch.prediction import Prediction
+    from syncline.watch.replay import Replay as Player
+    from syncline.watch.rules.thresholds import read_thresholds
+    from syncline.watch.serve.server import Feed
+
+    prediction = Prediction.read(expect) if expect else Prediction()
+    player = Player.read(
+        replay,
+        speed=speed,
+        history=Past(history) if history else None,
+        prediction=prediction,
+        thresholds=read_thresholds(rules) if rules else None,
+    )
+    feed = Feed(
+        player.hub, player.history, player.title, "replay", _expected(prediction), None, prediction.link_rate_Bps,
+        player.pace(),
+    )  # fmt: skip
+    return player, feed
+
+
+def fleet(agents: list[str] | None, prometheus: str | None, history: Path | None, every_s: float) -> tuple[Feed, Run]:
+    """Return what other agents, or a Prometheus server, show."""
+    from syncline.watch.fleet.fleet import Fleet, Reader
+    from syncline.watch.fleet.sources import AgentReader
+    from syncline.watch.history import History as Past
+    from syncline.watch.serve.server import Feed
+
+    readers: list[Reader] = [AgentReader.of(text) for text in agents or []]
+    if prometheus:
+        from syncline.watch.fleet.prometheus_source import PrometheusReader
+
+        readers = [PrometheusReader(prometheus)]
+    past = Past(history) if history else None
+    fleet = Fleet(readers, every_s=max(1.0, every_s), history=past)
+    return Feed(fleet.hub, past, f"{len(readers)} agents" if agents else "Prometheus", "live"), fleet.run

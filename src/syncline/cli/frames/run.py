@@ -1,0 +1,103 @@
+"""A watch under way: its thread, its page, its exporters, and a line for each alert."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from syncline.cli.output import err
+from syncline.report.text.watch import clock
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from syncline.watch.agent import Agent
+    from syncline.watch.frame import Frame
+    from syncline.watch.serve.access import Access
+    from syncline.watch.serve.server import Feed, Server
+
+
+def until_stopped(
+    feed: Feed,
+    run: Callable[[threading.Event], None],
+    access: Access | None,
+    seconds: float | None,
+    json: bool,
+    *,
+    otel: str | None = None,
+    alertmanager: str | None = None,
+    agent: Agent | None = None,
+) -> Frame | None:
+    """Run until the time is up, the user interrupts or the system says end; return the last frame.
+
+    What ends the watch by itself is raised here, so that the command's exit status tells of it.
+    """
+    import contextlib
+    import threading
+    import time
+
+    stop = threading.Event()
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            run(stop)
+        except BaseException as error:  # told by the main thread
+            failed.append(error)
+
+    with contextlib.ExitStack() as opened:
+        if otel and agent is not None:
+            from syncline.watch.serve.otel import OtelExporter
+
+            opened.callback(OtelExporter(agent, otel).close)
+        url = ""
+        if access is not None:
+            server, url = _start_server(feed, access)
+            opened.callback(server.close)
+        if alertmanager:
+            from syncline.watch.serve.alertmanager import AlertmanagerSender
+
+            opened.callback(AlertmanagerSender(feed.hub, alertmanager, url).close)
+        worker = threading.Thread(target=work, name="syncline-watch", daemon=True)
+        until = time.monotonic() + seconds if seconds is not None else float("inf")
+        worker.start()
+        with contextlib.suppress(KeyboardInterrupt):
+            _wait(feed, stop, worker, until, quiet=json)
+        stop.set()
+        worker.join(5.0)
+    if failed:
+        raise failed[0]
+    return feed.hub.frame
+
+
+def _start_server(feed: Feed, access: Access) -> tuple[Server, str]:
+    from dataclasses import replace
+
+    from syncline.watch.serve.server import Server, make_app
+
+    server = Server(make_app(feed, access), access)
+    port = server.start()
+    url = replace(access, port=port).url
+    err().print(f"syncline watch: {url}  (interrupt to stop)")
+    return server, url
+
+
+def _wait(feed: Feed, stop: threading.Event, worker: threading.Thread, until: float, *, quiet: bool) -> None:
+    """Wait, and print a line for each alert as it is raised or cleared."""
+    import time
+
+    console = err()
+    known: dict[tuple[str, str], Any] = {}
+    while worker.is_alive() and not stop.is_set() and time.monotonic() < until:
+        stop.wait(min(0.2, max(0.0, until - time.monotonic())))
+        frame = feed.hub.frame
+        if frame is None or quiet:
+            continue
+        now = {(a["rule"], a["place"]): a for a in frame.alerts}
+        for key in now.keys() - known.keys():
+            a = now[key]
+            what = f"{a['rule']}  {a['place']}: {a['observed']}, expected {a['expected']}"
+            console.print(f"{clock(frame.wall_s)}  {a['severity'].upper():8}  {what}")
+        for key in known.keys() - now.keys():
+            console.print(f"{clock(frame.wall_s)}  cleared   {key[0]}  {key[1]}")
+        known = now

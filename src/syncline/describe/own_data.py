@@ -1,0 +1,15 @@
+"""YAML tables that ship inside the package: constants, parts, releases, intervals."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+
+@cache
+def own_data(package: str, name: str) -> Any:
+    """Return a table of ours, `own_data("sim", "data/recipes.yaml")`; read once, so do not change it."""
+    return yaml.safe_load((files("syncline") / package / name).read_text(encoding="utf-8"))

@@ -1,0 +1,125 @@
+"""Growth: what of a larger fabric is bought now, so that hosts join later and no cable that lies is moved.
+
+growth = grow(choice, num_hosts=128, later_hosts=1024)
+growth.now_usd, growth.ahead_usd, growth.later_usd
+
+The fabric is laid out for the later size. Bought now are the first hosts, the leaves they are cabled to, and every
+switch above that those leaves are cabled to, with all cables between them; the rest waits. As what lies now is part of
+the later fabric as it stands, nothing is cabled again. What is bought ahead is the difference from a fabric of the
+same kind laid out for the first hosts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.describe.plain import JsonObject
+from syncline.design.choice import FabricChoice
+from syncline.errors import SynclineError
+from syncline.fabric import Fabric
+from syncline.fabric.catalog import load_catalog
+from syncline.fabric.fabric import Kind, Tier
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """One fabric in two steps. Prices are of switches and cables, without hosts and their cards."""
+
+    choice: FabricChoice
+    later_gpus: int
+    now_usd: float
+    ahead_usd: float
+    """Of what is bought now, what the first hosts alone would not need."""
+    later_usd: float
+    switches_now: int
+    switches_later: int
+    cables_now: int
+    cables_later: int
+    next_link: str
+    """The faster link that the switches have as well: what hosts of the next generation may join by; "": none."""
+
+    @property
+    def total_usd(self) -> float:
+        """Both steps."""
+        return self.now_usd + self.later_usd
+
+    def to_json(self) -> JsonObject:
+        row = {name: value for name, value in vars(self).items() if name != "choice"}
+        return {"label": self.choice.label} | row | {"total_usd": self.total_usd}
+
+
+def grow(choice: FabricChoice, later_hosts: int) -> Growth:
+    """Return a choice in two steps, or raise the FabricError that says why it cannot be so large."""
+    alone, whole = choice.build(), choice.build(later_hosts)
+    devices, links = bought_now(whole, choice.num_hosts)
+    everything = np.ones(len(whole.devices), bool), np.ones(len(whole.links), bool)
+    now_usd, all_usd = parts_usd(whole, devices, links), parts_usd(whole, *everything)
+    mine = parts_usd(alone, np.ones(len(alone.devices), bool), np.ones(len(alone.links), bool))
+    switch = _switches(whole)
+    laid = whole.links.num_cables * (whole.links.cable >= 0)
+    now_cables, all_cables = int(laid[links][::2].sum()), int(laid[::2].sum())
+    num_now = int((switch & devices).sum())
+    return Growth(
+        choice, whole.num_gpus, now_usd, now_usd - mine, all_usd - now_usd, num_now, int(switch.sum()) - num_now,
+        now_cables, all_cables - now_cables, _next_link(choice),
+    )  # fmt: skip
+
+
+def growths(choices: Iterable[FabricChoice], later_hosts: int) -> tuple[list[Growth], dict[str, str]]:
+    """Return the choices that can grow so far, cheapest in both steps first, and why the others cannot."""
+    found, cannot = [], {}
+    for choice in choices:
+        try:
+            found.append(grow(choice, later_hosts))
+        except SynclineError as error:
+            cannot[choice.label] = error.message
+    return sorted(found, key=lambda each: (each.total_usd, each.now_usd, each.choice)), cannot
+
+
+def bought_now(fabric: Fabric, num_hosts: int) -> tuple[Mask, Mask]:
+    """Return the devices and links of the first hosts: theirs, and every switch above with what joins them."""
+    links, devices = fabric.links, fabric.devices
+    there = (devices.host >= 0) & (devices.host < num_hosts)
+    rises = (devices.level[links.dst] > devices.level[links.src]) | (links.tier == Tier.ACCESS)
+    upward = rises & np.isin(devices.kind[links.dst], (Kind.SWITCH, Kind.OCS))
+    while True:
+        reached = there.copy()
+        reached[links.dst[upward & there[links.src]]] = True
+        if (reached == there).all():
+            return there, there[links.src] & there[links.dst]
+        there = reached
+
+
+def parts_usd(fabric: Fabric, devices: Mask, links: Mask) -> float:
+    """Return the price of some switches and cables of a fabric; what has no price counts nothing."""
+    catalog = load_catalog()
+    chosen = _switches(fabric) & devices
+    total = 0.0
+    for part, count in zip(*np.unique(fabric.devices.part[chosen], return_counts=True), strict=True):
+        total += int(count) * (catalog.switch(fabric.parts[part]).price_usd or 0.0)
+    rows = np.flatnonzero(links[::2]) * 2
+    for number, name in enumerate(fabric.cables):
+        mine = rows[fabric.links.cable[rows] == number]
+        if len(mine):
+            cable = catalog.cable(name)
+            each = 2 * cable.price_per_end_usd + cable.price_per_m_usd * fabric.links.length_m[mine]
+            total += float((fabric.links.num_cables[mine] * each).sum())
+    return total
+
+
+def _switches(fabric: Fabric) -> Mask:
+    return np.isin(fabric.devices.kind, (Kind.SWITCH, Kind.OCS))
+
+
+def _next_link(choice: FabricChoice) -> str:
+    catalog = load_catalog()
+    link = catalog.link(choice.link)
+    modes = [catalog.link(mode.link) for mode in catalog.switch(choice.switch).modes]
+    faster = [one for one in modes if one.family == link.family and one.rate_Bps > 1.5 * link.rate_Bps]
+    return min(faster, key=lambda one: one.rate_Bps).name if faster else ""

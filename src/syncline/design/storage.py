@@ -1,0 +1,90 @@
+"""Storage and front end beside the training network: what jobs read and write, and what carries it.
+
+Text is read as 4 bytes a token. A checkpoint is 14 bytes a parameter (16-bit weights, master copy, two moments) and is
+written within 100 s and read back within 300 s, as `syncline cost` has it. The front end is a network of its own with
+one card a host, or the training network carries both; what that costs the job is executed at flow level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from syncline.design.search import DesignPoint
+from syncline.errors import PlanError
+from syncline.fabric import Fabric, load
+from syncline.fabric.catalog import LinkType, load_catalog
+from syncline.plan.cost import StorageNeed, own, storage_need
+from syncline.plan.cost.storage import state_bytes
+from syncline.workload.job import Job
+
+TOKEN_BYTES = 4
+FRONT_LINKS = ("25GbE", "100GbE", "200GbE", "400GbE")
+FRONT_RATIO = 4.0
+SERVER_Bps = 25e9
+"""What one storage server gives: two ports of 100 Gb/s; recalled of parallel file systems of this decade."""
+FILL = 0.8
+"""Of a line that storage may fill."""
+
+
+@dataclass(frozen=True)
+class StorageDesign:
+    """What storage must sustain for the jobs, and the front-end network that carries it."""
+
+    need: StorageNeed
+    checkpoint_bytes: float
+    servers: int
+    per_host_Bps: float
+    link: str
+    front_usd: float
+    front_power_w: float
+    of_training_line: float
+    """The part of a host's training ports that a checkpoint would take if both went over one network."""
+    converged: float | None = None
+    """How much longer a step is while a checkpoint is written over the training network, in the same class."""
+    converged_behind: float | None = None
+    """The same with storage in a class behind training's."""
+
+    def to_json(self) -> dict[str, Any]:
+        row = {name: value for name, value in vars(self).items() if name != "need"}
+        return {"need": self.need.to_json()} | row
+
+
+def storage_design(point: DesignPoint, jobs: Sequence[tuple[Job, float]]) -> StorageDesign:
+    """Return storage and front end for the most demanding of the jobs on a design."""
+    needs = [_need(point, job) for job, _ in jobs]
+    need = max(needs, key=lambda each: each.peak_Bps)
+    state = max(state_bytes(job.model.params) for job, _ in jobs)
+    hosts = point.choice.num_hosts
+    each = need.peak_Bps / hosts
+    link = _front_link(each)
+    servers = ceil(need.peak_Bps / (FILL * SERVER_Bps))
+    front = _front(hosts + servers, link.name)
+    owned = own(front)
+    line = point.choice.nics * load_catalog().link(point.choice.link).rate_Bps
+    return StorageDesign(need, state, servers, each, link.name, owned.network_usd, owned.network_power_w, each / line)
+
+
+def _need(point: DesignPoint, job: Job) -> StorageNeed:
+    tokens_per_s = 1 / point.s_per_token / point.num_gpus
+    return storage_need(point.num_gpus, tokens_per_s, TOKEN_BYTES, state_bytes=state_bytes(job.model.params))
+
+
+def _front_link(each_Bps: float) -> LinkType:
+    catalog = load_catalog()
+    for name in FRONT_LINKS:
+        if each_Bps <= FILL * catalog.link(name).rate_Bps:
+            return catalog.link(name)
+    raise PlanError(
+        f"a host would read or write {each_Bps / 1e9:.0f} GB/s; one card of {FRONT_LINKS[-1]} is the most here.",
+        hint="More hosts, or a longer time for checkpoints.",
+    )
+
+
+def _front(hosts: int, link: str) -> Fabric:
+    return load({
+        "name": "front end", "hosts": max(hosts, 2), "host": {"gpu": "T4", "gpus": 1, "nics": 1, "link": link},
+        "network": {"topology": "leaf-spine", "link": link, "oversubscription": FRONT_RATIO},
+    })  # fmt: skip

@@ -1,0 +1,1 @@
+"""Runs of several phases: each planned for itself, one calendar and one bill."""

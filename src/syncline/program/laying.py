@@ -1,0 +1,174 @@
+"""The order of things in a training step, laid down as tasks: whoever prices a step keeps the ledger.
+
+Pieces go through the front thread in order; the back thread reduces piece k and then collects piece k - depth, so that
+the wire is busy meanwhile. Plain DDP hands each bucket to the backend's ring, two at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from syncline.program.stages import ON_THE_WIRE, Phase, PieceProgram, Stage
+from syncline.timeline import SpanKind
+
+RING_LANES = 2
+"""Collectives that gloo runs at once."""
+ADDED = Stage("ring", SpanKind.REDUCE, Phase.REDUCE)
+COMPUTED = Stage("forward and backward", SpanKind.COMPUTE, Phase.SEND)
+OPTIMIZED = Stage("optimizer", SpanKind.COMPUTE, Phase.COLLECT)
+
+
+class Ledger(Protocol):
+    """Who writes tasks down; each is a number. `ranks` are those that are played, `stand_in` says by whom."""
+
+    @property
+    def ranks(self) -> Sequence[int]: ...
+
+    most_rounds: int
+    """Rounds of a ring that are told apart; beyond, neighbouring ones are taken together."""
+
+    def stand_in(self, rank: int) -> int: ...
+
+    def parts(self, messages: list[tuple[int, int]]) -> list[tuple[int, float, float]]:
+        """Return (peer, bytes, messages) of those that are told apart."""
+        ...
+
+    def work(self, rank: int, seconds: float, after: list[int], stage: Stage | None, piece: int, peer: int) -> int: ...
+
+    def send(
+        self, rank: int, peer: int, size_bytes: float, after: list[int], post_s: float | None, count: float, hops: float
+    ) -> int:
+        """Append `count` messages of these bytes together, which go one after the other over `hops`."""
+        ...
+
+    def arrived(self, rank: int, name: str, piece: int, posted: int, size_bytes: float, tasks: list[int]) -> None: ...
+
+
+class PricedPiece:
+    """A piece with what its stages cost a processor, and what a message does; None: what one of the ring costs."""
+
+    def __init__(
+        self,
+        program: PieceProgram,
+        bucket: int,
+        seconds: Callable[[int], float],
+        message_s: float | None,
+        *,
+        ordered: bool = False,
+    ) -> None:
+        self.program, self.bucket, self.seconds, self.message_s = program, bucket, seconds, message_s
+        self.ordered = ordered
+        self.sent: dict[int, dict[int, dict[int, tuple[int, float]]]] = {}
+        self.posted: dict[tuple[int, int], int] = {}
+        self.last: dict[int, list[int]] = {}
+
+
+class Layer:
+    """Lays pieces down on a ledger as they become ready; `finish` returns what ends the exchange on each rank."""
+
+    def __init__(self, ledger: Ledger, depth: int) -> None:
+        self._ledger, self._depth = ledger, depth
+        self._threads: dict[bool, dict[int, list[int]]] = {
+            is_front: {rank: [] for rank in ledger.ranks} for is_front in (True, False)
+        }
+        self._waiting: list[tuple[int, PricedPiece]] = []
+        self._num_pieces = 0
+
+    def add(self, piece: PricedPiece, ready: Callable[[int], int]) -> None:
+        """Send and reduce a piece whose gradients are there when `ready` says, and collect those that are due."""
+        number = self._num_pieces
+        self._num_pieces += 1
+        self._run(number, piece, Phase.SEND, ready)
+        self._run(number, piece, Phase.REDUCE)
+        if piece.ordered:
+            self._run(number, piece, Phase.COLLECT)
+            return
+        self._waiting.append((number, piece))
+        if len(self._waiting) > self._depth:
+            self._run(*self._waiting.pop(0), Phase.COLLECT)
+
+    def finish(self) -> dict[int, list[int]]:
+        """Collect what is left."""
+        while self._waiting:
+            self._run(*self._waiting.pop(0), Phase.COLLECT)
+        return self._threads[False]
+
+    def _run(self, number: int, piece: PricedPiece, phase: Phase, ready: Callable[[int], int] | None = None) -> None:
+        for index, stage in enumerate(piece.program.stages):
+            if stage.phase is phase:
+                for rank in self._ledger.ranks:
+                    self._stage(number, piece, index, rank, [] if ready is None else [ready(rank)])
+                if stage.posts:
+                    self._deliver(piece, index)
+
+    def _stage(self, number: int, piece: PricedPiece, index: int, rank: int, ready: list[int]) -> None:
+        stage, ledger = piece.program.stages[index], self._ledger
+        thread = self._threads[stage.phase is Phase.SEND]
+        after = [*dict.fromkeys([*thread[rank], *piece.last.get(rank, []), *ready])]
+        came = piece.sent[stage.awaits][rank] if stage.awaits >= 0 else {}
+        seconds = piece.seconds(index)
+        if stage.awaits >= 0:
+            name = ON_THE_WIRE[piece.program.stages[stage.awaits].posts]
+            size = sum(size for _, size in came.values())
+            posted = piece.posted[stage.awaits, rank]
+            ledger.arrived(rank, name, number, posted, size, [task for task, _ in came.values()])
+        if stage.by_peer:
+            peers = list(came) or [peer for peer, _, _ in ledger.parts(piece.program.messages(index, rank))]
+            for peer in peers:
+                waits = [came[peer][0]] if peer in came else []
+                after = [ledger.work(rank, seconds / len(peers), [*after, *waits], stage, number, peer)]
+        else:
+            waits = [task for task, _ in came.values()]
+            after = [ledger.work(rank, seconds, [*after, *waits], stage, number, -1)]
+        thread[rank] = piece.last[rank] = after
+        if stage.posts:
+            piece.posted[index, rank] = after[0]
+
+    def _deliver(self, piece: PricedPiece, index: int) -> None:
+        """Send every rank's messages, and note for each rank what comes from whom."""
+        ledger, came = self._ledger, piece.sent.setdefault(index, {rank: {} for rank in self._ledger.ranks})
+        for rank in ledger.ranks:
+            for peer, size, count in ledger.parts(piece.program.messages(index, rank)):
+                task = ledger.send(rank, peer, size, [piece.posted[index, rank]], piece.message_s, count, 1.0)
+                to = ledger.stand_in(peer)
+                came[to][peer if to == rank else rank] = (task, size)
+
+
+class RingLayer:
+    """Lays buckets of plain DDP down: each by a ring of all ranks."""
+
+    def __init__(self, ledger: Ledger, num_ranks: int, add_s: float) -> None:
+        self._ledger, self._num_ranks, self._add_s = ledger, num_ranks, add_s
+        self._lanes: list[dict[int, list[int]]] = [{rank: [] for rank in ledger.ranks} for _ in range(RING_LANES)]
+        self._num_buckets = 0
+
+    def add(self, elements: int, ready: Callable[[int], int]) -> None:
+        """Average a bucket of float32 whose gradients are there when `ready` says."""
+        ledger, num = self._ledger, self._num_ranks
+        lane = self._lanes[self._num_buckets % RING_LANES]
+        number, self._num_buckets = self._num_buckets, self._num_buckets + 1
+        now = {rank: ledger.work(rank, 0.0, [*lane[rank], ready(rank)], None, number, -1) for rank in ledger.ranks}
+        first, each = now, 2 * (num - 1)
+        rounds = min(each, ledger.most_rounds)
+        chunk = elements / num * each / rounds
+        for step in range(rounds):
+            flows = {}
+            for rank in ledger.ranks:
+                after = [*dict.fromkeys([now[rank], now[ledger.stand_in((rank + 1) % num)]])]
+                flows[rank] = ledger.send(rank, (rank + 1) % num, 4 * chunk, after, None, each / rounds, each / rounds)
+            seconds = self._add_s * chunk if step < rounds / 2 else 0.0
+            now = {
+                rank: ledger.work(
+                    rank, seconds, [*dict.fromkeys([flows[ledger.stand_in((rank - 1) % num)], flows[rank]])], ADDED,
+                    number, -1,
+                )
+                for rank in ledger.ranks
+            }  # fmt: skip
+        for rank in ledger.ranks:
+            ledger.arrived(rank, ADDED.name, number, first[rank], 4 * chunk * rounds, [now[rank]])
+            lane[rank] = [now[rank]]
+
+    def finish(self) -> dict[int, list[int]]:
+        """Return what ends every lane on each rank."""
+        return {rank: [task for lane in self._lanes for task in lane[rank]] for rank in self._ledger.ranks}

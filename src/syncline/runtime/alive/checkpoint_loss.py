@@ -1,0 +1,43 @@
+"""A rank lost while a checkpoint is written or read: the others say who it was, not what their connections met."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch.distributed as dist
+
+from syncline.errors import SynchronizationError
+from syncline.runtime.alive.watchdog import is_broken_connection
+
+SHORTEST_S, LONGEST_S = 0.0005, 0.1
+"""Between two looks whether all have come."""
+
+
+@contextlib.contextmanager
+def naming_the_lost(handle: Any) -> Iterator[None]:
+    """Raise what lies behind a broken connection, where the handle's heartbeats say it."""
+    try:
+        yield
+    except Exception as error:
+        explain = getattr(handle, "failure_of", None)
+        if explain is None or not is_broken_connection(error):
+            raise
+        vague = SynchronizationError("a checkpoint was broken off.", detail=str(error).split("\n", 1)[0])
+        raise explain(vague) from error
+
+
+def meet(group: Any, handle: Any) -> None:
+    """Wait for every rank of a group, unless the handle hears that one is lost."""
+    work = dist.barrier(group, async_op=True)
+    if work is None:
+        return
+    wait_s = SHORTEST_S
+    while getattr(handle, "failure", None) is None and not work.is_completed():
+        time.sleep(wait_s)
+        wait_s = min(2 * wait_s, LONGEST_S)
+    if not work.is_completed():
+        raise handle.failure_of(handle.failure)
+    work.wait()

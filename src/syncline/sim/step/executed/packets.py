@@ -1,0 +1,97 @@
+"""Steps and traces packet by packet: the graph that the flow level runs, with every message cut into packets.
+
+An exchange is the same messages as at flow level, all of them posted when it may begin; queues, marks, pauses and the
+transport's rate control decide when the last has arrived. Training reaches `e_net` of a link and `e_nvl` of NVLink
+(`docs/method/step.md`), for reasons of hosts that packets do not show, so messages are longer by that, headers not
+counted twice. A step of billions of packets is refused before it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from syncline.errors import SimulationError, UsageError
+from syncline.fabric.fabric import Fabric
+from syncline.sim.flow.routing import Routing
+from syncline.sim.packet.graph import Flows, PacketGraph, num_packets
+from syncline.sim.packet.network import packet_network
+from syncline.sim.packet.options import PacketOptions
+from syncline.sim.packet.outcome import Outcome
+from syncline.sim.packet.posting import Posting
+from syncline.sim.packet.run import simulate
+from syncline.sim.step.executed.footprint import Floats, Longs
+
+MOST_PACKETS = 50_000_000
+PACKETS_PER_CPU_S = 500_000
+"""The slower of what `benchmarks/packet.py` measured; collectives that do not collide are faster."""
+IGNORES = ("packets inside hosts", "stragglers", "other jobs", "drift between the ranks of a stage")
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A graph as packets ran it: when each task began and ended, and what happened to packets."""
+
+    begin_s: Floats
+    end_s: Floats
+    outcome: Outcome
+
+    def counted(self) -> dict[str, Any]:
+        """Return what befell the packets."""
+        counters = self.outcome.counters
+        names = ("data_packets", "resent_packets", "drops", "marks", "pauses")
+        return {name: int(counters[name]) for name in names} | {
+            "transport": self.outcome.options.transport, "cpu_s": self.outcome.cpu_s,
+            "peak_queue_bytes": int(self.outcome.ports["peak_bytes"].max(initial=0)),
+            "busiest_link": self.outcome.network.port_name(int(np.argmax(self.outcome.utilisation()))),
+        }  # fmt: skip
+
+
+def packet_options(routing: Routing) -> PacketOptions:
+    """Return the packets' treatment for a routing of steps: balanced is adaptive, queue by queue."""
+    known = {"spray": "adaptive", "adaptive": "adaptive", "ecmp": "ecmp"}
+    if routing not in known:
+        raise UsageError(f'packets of a step are not routed as "{routing}".', hint="Use --routing spray or ecmp.")
+    return PacketOptions(routing=known[routing], cross_rail="nvlink")  # type: ignore[arg-type]
+
+
+def run_packets(
+    fabric: Fabric, tasks: tuple[Floats, Floats, Longs, Sequence[Sequence[int]]], flows: Sequence[Flows],
+    routing: Routing, *, e_net: float = 1.0, e_nvl: float = 1.0, most: int | None = None, name: str = "the step",
+) -> Drawn:  # fmt: skip
+    """Run tasks (delay, bytes, flows, what each waits for) packet by packet, or say why that would take too long."""
+    options = packet_options(routing)
+    network = packet_network(fabric)
+    payload, header = options.payload_bytes, options.header_bytes[0]
+    graph = PacketGraph(*tasks, flows, name, max(payload / (payload + header) / e_net, 1.0), 1 / e_nvl)
+    most = MOST_PACKETS if most is None else most
+    count = num_packets(Posting(network, options), graph)
+    if count > most:
+        raise SimulationError(
+            f"{name} sends {count:,} packets of {payload:,} bytes, about {_cpu(count)}; the limit is {most:,}.",
+            hint="Use --level flow, or raise --max-packets; `simulate COLLECTIVE --level packet` runs one collective.",
+        )
+    outcome = simulate(network, [graph], options)
+    done = outcome.done_tasks[0]
+    if not outcome.finished:
+        raise SimulationError(f"{name} does not end: {outcome.state} after {outcome.now_s:.3g} s.",
+                              hint="Repair what is down.")  # fmt: skip
+    gate = _gates(outcome, len(done))
+    return Drawn(outcome.begin_s[gate], outcome.end_s[done], outcome)
+
+
+def _cpu(count: int) -> str:
+    seconds = count / PACKETS_PER_CPU_S
+    shown = f"{seconds / 3600:,.1f} CPU hours" if seconds > 5400 else f"{seconds / 60:,.0f} CPU minutes"
+    return shown if seconds >= 60 else f"{seconds:.0f} CPU s"
+
+
+def _gates(outcome: Outcome, count: int) -> Longs:
+    """Return the engine's task at which each task of the graph begins: before its messages, or itself."""
+    gate = np.array(outcome.done_tasks[0], dtype=np.int64)
+    for block in outcome.blocks:
+        gate[block.round] = block.first - 1
+    return gate

@@ -1,0 +1,249 @@
+"""A Hugging Face `config.json` as a Shape: names differ between families, the numbers are the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from syncline.describe.document import read_text
+from syncline.errors import DescriptionError
+from syncline.workload.family.defaults import families, with_defaults
+from syncline.workload.family.hybrid import hybrid_fields
+from syncline.workload.family.keys import EXPERTS, NAMES, TOP_K, Config, first, kinds, whole
+from syncline.workload.family.tower import towers_of
+from syncline.workload.shape import Experts, Mla, Shape
+
+#: Parts of a config that hold numbers of the language model: those of multimodal models, and DBRX's.
+_INNER = ("text_config", "llm_config", "attn_config", "ffn_config")
+#: Every how many layers one has experts.
+_SPARSE_STEPS = ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", "expert_layer_period",
+                 "moe_layer_interval", "moe_layer_frequency")  # fmt: skip
+#: Families that this reader would take for something else, and what they are.
+_REFUSED = {
+    **dict.fromkeys(("rwkv5", "rwkv6", "rwkv7", "rwkv6qwen2", "retnet", "xlstm"), "recurrent layers of its own kind"),
+    **dict.fromkeys(("zamba", "zamba2"), "attention blocks that share their weights"),
+    **dict.fromkeys(("clip", "siglip", "siglip2", "align", "chinese_clip"), "a text and an image tower"),
+    **dict.fromkeys(("vit", "dinov2", "swin", "beit", "deit"), "an image tower and no vocabulary"),
+    **dict.fromkeys(("gemma3n", "gemma3n_text"), "embeddings and low-rank paths in every layer"),
+    "longcat_flash": "experts that do nothing and two attentions in one layer",
+    "plamo2": "state-space layers of its own kind",
+}  # fmt: skip
+#: Families with plain two-matrix feed-forward blocks, biases and normalisation with biases.
+_PLAIN = {
+    "gpt2",
+    "gpt_neo",
+    "gpt_neox",
+    "gptj",
+    "opt",
+    "bloom",
+    "bert",
+    "roberta",
+    "gpt_bigcode",
+    "falcon",
+    "mpt",
+    "starcoder2",
+    "phi",
+    "nemotron",
+    "arcee",
+    "apertus",
+    "nanochat",
+    "jais2",
+}
+#: Of those, the ones without biases.
+_NO_BIASES = {"mpt", "nemotron", "arcee", "apertus", "nanochat"}
+_LEARNED = {"gpt2", "gpt_neo", "opt", "bert", "roberta", "gpt_bigcode"}
+_QKV_BIAS = {"qwen2", "qwen2_moe", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"}
+#: Families that normalise queries and keys, head by head.
+_QK_NORM = {"qwen3", "qwen3_moe", "qwen3_vl", "qwen3_vl_text", "qwen3_vl_moe", "qwen3_vl_moe_text", "qwen3_next",
+            "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "gemma3", "gemma3_text",
+            "lfm2", "lfm2_moe"}  # fmt: skip
+#: Families whose queries are twice as wide, half of them gating what attention returns.
+_QUERY_GATE = {"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
+#: Families in which one layer in so many has full attention, where the config does not list the layers.
+_FULL_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4}
+
+
+def read_config(path: str | Path) -> Shape:
+    """Read a config.json; what is missing or of an unknown family is said in one error."""
+    text = read_text(Path(path))
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise DescriptionError(
+            f"not JSON: {error}.", where=str(path), hint="Name a Hugging Face config.json."
+        ) from None
+    if not isinstance(data, dict):
+        raise DescriptionError("a config.json holds one object.", where=str(path))
+    try:
+        return shape_from_config(data, name=Path(path).parent.name or "model")
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(step) for step in first["loc"])
+        raise DescriptionError(f"{field}: {first['msg']}.", where=str(path)) from None
+    except DescriptionError as error:
+        error.where = error.where or str(path)
+        raise
+
+
+def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
+    """Return the shape that a config describes; nested `text_config` of multimodal models is read too."""
+    flat = dict(config)
+    for part in _INNER:
+        inner = config.get(part)
+        flat |= {key: value for key, value in inner.items() if value != ""} if isinstance(inner, Mapping) else {}
+    family, outer = str(flat.get("model_type", "")), str(config.get("model_type", ""))
+    _refuse_others(flat, outer if outer in _REFUSED else family, outer)
+    data = with_defaults(flat, family)
+    numbers = _sizes(data, family)
+    layers, hidden = numbers["layers"], numbers["hidden"]
+    fields: dict[str, Any] = {key: value for key, value in numbers.items() if value is not None}
+    fields |= _habits(data, family) | _window(data, family)
+    fields["name"] = str(flat.get("_name_or_path") or name) or "model"
+    fields["source"] = f"config.json, model_type {outer or 'unknown'}"
+    if first(data, ("kv_lora_rank",)) is not None:
+        fields["mla"] = _mla(data)
+        fields.pop("head_size", None)
+        fields.pop("kv_heads", None)
+        fields["value_size"] = whole(data, "v_head_dim", otherwise=128)
+    dense: int | None = None
+    if isinstance(layers, int) and isinstance(hidden, int):
+        special = hybrid_fields(data, family, layers, hidden)
+        found = special.pop("dense_layers", None)
+        dense = found if isinstance(found, int) else None
+        fields |= special
+        fields["towers"] = towers_of(config, hidden)
+    if (experts := whole(data, *EXPERTS)) > 1:
+        fields["moe"] = _experts(data, experts, fields["layers"], family, dense)
+        fields["extra_params"] = fields.get("extra_params", 0) + _gates(data, fields, family)
+    fields["predict_layers"] = whole(data, "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
+    return Shape.model_validate(fields)
+
+
+def _sizes(data: Config, family: str) -> dict[str, Any]:
+    """Return the sizes of a model under our names, or raise for one that has none."""
+    numbers = {ours: first(data, theirs) for ours, theirs in NAMES.items()}
+    if numbers["layers"] is None and (listed := kinds(data, "layers_block_type", "layer_types")):
+        numbers["layers"] = len(listed)
+    if data.get("multi_query") is True and not data.get("new_decoder_architecture"):
+        numbers["kv_heads"] = 1
+    if numbers["heads"] is None and family in ("mamba", "falcon_mamba", "mamba2", "rwkv"):
+        numbers["heads"] = 1  # none attend
+    missing = [ours for ours in ("layers", "hidden", "heads", "vocab") if numbers[ours] is None]
+    if missing:
+        raise DescriptionError(
+            f'the config has no "{NAMES[missing[0]][0]}".',
+            hint="syncline reads language models; give other models as a list of layers.",
+        )
+    if family in ("olmo", "hf_olmo") and (wide := whole(data, "mlp_hidden_size")):
+        numbers["ffn"] = wide // 2  # gate and up projection in one matrix
+    if family == "mamba2":  # one head size for all: that of the state space, which has no keys
+        numbers["heads"], numbers["head_size"] = whole(data, "num_heads", otherwise=1), 1
+    if family in ("mamba", "falcon_mamba", "rwkv"):
+        numbers["head_size"] = 1
+    return numbers
+
+
+def _habits(data: Config, family: str) -> dict[str, Any]:
+    """Return what a family does whatever its sizes: biases, gates, normalisation, positions."""
+    plain, bias = family in _PLAIN, bool(data.get("attention_bias", data.get("add_qkv_bias", False)))
+    biased = plain and family not in _NO_BIASES
+    bias = bias or bool(data.get("use_qkv_bias", False))
+    narrow = whole(data, "word_embed_proj_dim") if family == "opt" else 0
+    hidden, vocab = first(data, NAMES["hidden"]), first(data, NAMES["vocab"])
+    fields = {
+        "gated": not plain,
+        "tied": bool(data.get("tie_word_embeddings", data.get("weight_tying", False))),
+        "biases": biased and bool(data.get("bias", True)),
+        "norm_biases": biased,
+        "qkv_biases": family in _QKV_BIAS or bias,
+        "qk_norm": family in _QK_NORM,
+        "query_gate": family in _QUERY_GATE,
+        "causal": family not in ("bert", "roberta"),
+        "positions": whole(data, "max_position_embeddings", "n_positions") if family in _LEARNED else 0,
+    }  # fmt: skip
+    if narrow and narrow != hidden:
+        raise DescriptionError(
+            f"{family} has an embedding of {narrow} where its layers have {hidden}, which syncline does not read.",
+            hint="Give its shape, with what the projections hold as `extra_params`.",
+        )
+    if family in ("bert", "roberta"):  # kinds of tokens, and what comes before the output layer
+        fields["extra_params"] = hidden * (hidden + 5) + vocab
+    if family.startswith("mllama"):  # eight more rows than the output layer has
+        fields["extra_params"] = 8 * hidden
+    return fields
+
+
+def _refuse_others(data: Config, family: str, outer: str) -> None:
+    """Raise for models that have attention heads and a vocabulary, but that this reader would misread."""
+    what = "an encoder and a decoder" if data.get("is_encoder_decoder") else ""
+    what = what or _REFUSED.get(family, "")
+    if what:
+        raise DescriptionError(
+            f"{family or 'the model'} has {what}, which syncline does not read from a config.",
+            hint="Give it as a list of layers, or as the shape of the transformer nearest to it.",
+        )
+    if family and family not in families():
+        raise DescriptionError(
+            f'"{family}" is not a model_type that syncline knows.',
+            hint='Where its layers are like Llama\'s, write `"model_type": "llama"`; otherwise give its shape.',
+        )
+
+
+def _window(data: Config, family: str) -> dict[str, Any]:
+    kinds = data.get("layer_types")
+    window = whole(data, "sliding_window")
+    if not window or data.get("use_sliding_window") is False:
+        return {}
+    full_every = whole(data, "sliding_window_pattern", otherwise=_FULL_EVERY.get(family, 0))
+    share = 1 - 1 / full_every if full_every else 1.0
+    if isinstance(kinds, list) and kinds:
+        share = sum("sliding" in str(kind) for kind in kinds) / len(kinds)
+    return {"window": window, "window_share": share}
+
+
+def _mla(data: Config) -> Mla:
+    return Mla(
+        q_rank=whole(data, "q_lora_rank"), kv_rank=whole(data, "kv_lora_rank"),
+        rope_size=whole(data, "qk_rope_head_dim", otherwise=64),
+        nope_size=whole(data, "qk_nope_head_dim", otherwise=128),
+    )  # fmt: skip
+
+
+def _experts(data: Config, experts: int, layers: int, family: str, dense: int | None) -> Experts:
+    width = whole(data, "moe_intermediate_size", "intermediate_size", "ffn_hidden_size")
+    shared = whole(data, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
+    shared = shared or whole(data, "shared_intermediate_size")
+    shared = shared or whole(data, "n_shared_experts", "num_shared_experts", "moe_num_shared_experts") * width
+    if family.startswith("llama4"):
+        shared = width  # one expert that every token visits, which the config does not mention
+    if family == "arctic":
+        shared = whole(data, "hidden_size")  # a dense block of the hidden size beside the experts
+    return Experts(
+        experts=experts, top_k=whole(data, *TOP_K, otherwise=1), ffn=width, shared_ffn=shared,
+        dense_layers=_dense_layers(data, layers) if dense is None else dense,
+    )  # fmt: skip
+
+
+def _gates(data: Config, fields: Mapping[str, Any], family: str) -> int:
+    """Return what experts have besides: a gate on the shared one (Qwen), sinks and biases of gpt-oss."""
+    layers, hidden = fields["layers"], fields["hidden"]
+    if family == "gpt_oss":
+        return int(layers * (fields["heads"] + whole(data, *EXPERTS)))
+    return layers * hidden if whole(data, "shared_expert_intermediate_size") and family.startswith("qwen") else 0
+
+
+def _dense_layers(data: Config, layers: int) -> int:
+    """Return how many layers have no experts: the first ones, those between, and those that are listed."""
+    if named := kinds(data, "mlp_layer_types"):
+        return named.count("dense")
+    step, offset = whole(data, *_SPARSE_STEPS, otherwise=1), data.get("expert_layer_offset")
+    listed = data.get("mlp_only_layers")
+    dense = {layer for layer in listed if isinstance(layer, int)} if isinstance(listed, list) else set()
+    dense |= set(range(whole(data, "first_k_dense_replace", "moe_layer_start_index", "num_dense_layers")))
+    place = offset if isinstance(offset, int) else step - 1
+    dense |= {layer for layer in range(layers) if step > 1 and layer % step != place}
+    return len(dense)

@@ -1,0 +1,37 @@
+"""What a config.json leaves out: its family's own defaults, in a table made from `transformers`' classes.
+
+Only families in the table are read: each was counted against transformers' own module (`tools/families.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from syncline.describe.document import read_document
+from syncline.workload.family.keys import EXPERTS, NAMES, TOP_K
+
+#: Keys that mean the same: where a config has one of them, its family's default of another does not count.
+_GROUPS = (
+    *NAMES.values(),
+    EXPERTS,
+    TOP_K,
+    ("layer_types", "layers_block_type", "full_attn_idxs", "attn_layer_indices"),
+)
+
+
+@cache
+def families() -> Mapping[str, Mapping[str, Any]]:
+    """Return the families that syncline reads, each with what its configs leave out."""
+    text = (resources.files("syncline.workload") / "data" / "families.yaml").read_text("utf-8")
+    table: Mapping[str, Mapping[str, Any]] = read_document(text, "families.yaml").data["families"]
+    return table
+
+
+def with_defaults(config: Mapping[str, Any], family: str) -> dict[str, Any]:
+    """Return a config with its family's defaults where it says nothing."""
+    default = families().get(family, {})
+    said = {name for group in _GROUPS if any(config.get(key) is not None for key in group) for name in group}
+    return {key: value for key, value in default.items() if key not in said} | dict(config)

@@ -1,0 +1,85 @@
+"""A pipeline of two stages, run one after the other: they agree on shapes, and their messages meet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import syncline
+from syncline.preview.record import Capture
+from syncline.questions.preview import PreviewAnswer
+
+pytest.importorskip("torch", reason="previews run the script with torch (pip install syncline[torch])")
+WIDTH, LAYERS, MICROBATCHES, ROWS = 8192, 4, 4, 4096
+SCRIPT = f"""
+import copy
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+dist.init_process_group("nccl")
+rank, device = dist.get_rank(), torch.device("cuda", 0)
+
+votes = torch.tensor([3], device=device)  # what a script says itself, it can read again
+assert votes.item() == 3 and (votes == 0).item() is False
+dist.all_reduce(votes)
+assert votes.item() == 6
+assert [each.item() for each in torch.tensor([4, 5, 6], device=device).cpu()] == [4, 5, 6]
+assert copy.deepcopy(torch.tensor(2.5)).item() == 2.5
+
+model = nn.Sequential(*(nn.Linear({WIDTH}, {WIDTH}, bias=False) for _ in range({LAYERS}))).to(device).bfloat16()
+stage = PipelineStage(model, rank, 2, device)
+schedule = Schedule1F1B(stage, {MICROBATCHES}, loss_fn=nn.functional.mse_loss)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(5):
+    x = torch.randn({MICROBATCHES * ROWS}, {WIDTH}, device=device, dtype=torch.bfloat16)
+    schedule.step(x) if rank == 0 else schedule.step(target=x)
+    found = torch.zeros(1, device=device)
+    for parameter in model.parameters():
+        found += torch.isfinite(parameter.grad.amax()).logical_not()
+    assert found.item() == 0 and not torch.isinf(parameter.grad.amax()).item()
+    found += parameter.grad.amax()
+    assert found.item() == 1.0  # not known any more: the stand-in
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> PreviewAnswer:
+    folder = tmp_path_factory.mktemp("stages")
+    (folder / "train.py").write_text(SCRIPT)
+    command = ["torchrun", "--nproc-per-node", "2", str(folder / "train.py")]
+    return syncline.preview("h100-64-rail", command, what_if=["network=free"], keep=folder / "kept")
+
+
+def messages(capture: Capture, kind: str) -> list[int]:
+    first, last = capture.steady[-1]
+    return [op.extra[2] for op in capture.ops[first:last] if op.kind == kind and isinstance(op.extra, list)]
+
+
+def test_both_stages_ran_and_their_messages_meet(answer: PreviewAnswer) -> None:
+    first, second = answer.captures
+    assert (first.rank, second.rank) == (0, 1)
+    expected = [2 * ROWS * WIDTH] * MICROBATCHES  # bfloat16 activations one way, their gradients back
+    assert messages(first, "send") == messages(second, "recv") == expected
+    assert messages(second, "send") == messages(first, "recv") == expected
+    assert [len(c.steady) for c in answer.captures] == [2, 2]
+
+
+def test_the_bubble_is_that_of_one_forward_and_backward(answer: PreviewAnswer) -> None:
+    products = answer.graph.prices["product"]
+    (free,) = answer.alternatives
+    bubble = (MICROBATCHES + 1) / MICROBATCHES
+    assert bubble * products < free.step_time_s < 1.2 * bubble * products  # the loss, checks and optimizer beside it
+    assert free.step_time_s < answer.step_time_s
+
+
+def test_what_was_kept_is_the_same_answer(answer: PreviewAnswer) -> None:
+    script = Path(answer.launch.script)
+    again = syncline.preview(
+        "h100-64-rail", ["torchrun", "--nproc-per-node", "2", str(script)], what_if=[], captured=script.parent / "kept"
+    )
+    assert again.step_time_s == answer.step_time_s

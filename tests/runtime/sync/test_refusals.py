@@ -1,0 +1,47 @@
+"""What is refused by name before anything is sent, and what `syncline tune` is told on each host."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="the runtime needs torch")
+import torch
+
+from syncline.errors import SynchronizationError
+from syncline.runtime.auto.auto import AutoSynchronizer
+from syncline.runtime.sync.ddp import DdpSynchronizer
+
+
+def test_a_backward_that_a_cuda_graph_captures_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    handle: Any = SimpleNamespace(_closed=False)
+    with pytest.raises(
+        SynchronizationError, match="captured in a CUDA graph, and gradients that syncline sends"
+    ) as got:
+        DdpSynchronizer.bucket(handle, SimpleNamespace())  # type: ignore[arg-type]
+    assert "close() the handle and capture plain DDP" in str(got.value)
+
+
+@pytest.mark.parametrize(
+    ("rank", "local_rank", "writes"), [(0, "0", True), (8, "0", True), (9, "1", False), (0, None, True)]
+)
+def test_the_first_rank_of_each_host_tells_tune(
+    rank: int, local_rank: str | None, writes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "learned.json"
+    monkeypatch.setenv("SYNCLINE_TUNE", str(path))
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    if local_rank is not None:
+        monkeypatch.setenv("LOCAL_RANK", local_rank)
+    pilot = SimpleNamespace(to_json=lambda: {"phase": "hold"})
+    handle: Any = SimpleNamespace(_pilot=pilot, num_ranks=16, _num_steps=30, rank=rank)
+    AutoSynchronizer._tell(handle)
+    assert path.exists() == writes
+    if writes:
+        assert json.loads(path.read_text()) == {"phase": "hold", "num_ranks": 16, "steps": 30}

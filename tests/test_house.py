@@ -1,0 +1,24 @@
+"""The house: holes in the types are few and where foreign data comes in; a folder fits in one look."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import syncline
+
+ROOT = Path(syncline.__file__).parent
+MOST_HOLES = 119
+
+
+def test_untyped_mappings_are_few() -> None:
+    found = {path: path.read_text().count("dict[str, Any]") for path in ROOT.rglob("*.py")}
+    worst = sorted(((count, str(path.relative_to(ROOT))) for path, count in found.items() if count), reverse=True)[:8]
+    total = sum(found.values())
+    assert total <= MOST_HOLES, f"dict[str, Any] stands {total} times in src; most in {worst}: type what is ours"
+
+
+def test_no_alias_hides_an_untyped_mapping() -> None:
+    alias = re.compile(r"^(?!(?:Message|Config) = )\w+(?:: TypeAlias)? = (?:dict|Mapping)\[str, Any\]$", re.MULTILINE)
+    found = [str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py") if alias.search(path.read_text())]
+    assert not found, f"an alias of dict[str, Any] is the same hole under another name: {found}"
