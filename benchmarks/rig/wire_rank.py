@@ -221,7 +221,8 @@ def cuts(task: dict[str, Any]) -> None:
         flat = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
         checksums.append(zlib.crc32(flat.numpy().tobytes()))
         if len(times) % 5 == 0:
-            go_on = torch.tensor([float(time.monotonic() < until)]) if rank == 0 else go_on
+            goes_on = time.monotonic() < until and len(times) < task["most"]
+            go_on = torch.tensor([float(goes_on)]) if rank == 0 else go_on
             dist.broadcast(go_on, 0)
     lines = handle.lines()
     told: list[Any] = [None] * dist.get_world_size()

@@ -152,9 +152,8 @@ void Writer::prepare(Going& going) const {
         header.length = static_cast<std::uint32_t>(going.words.size() * sizeof(std::uint64_t));
         header.payload_crc = crc32c(0, going.words.data(), header.length);
     }
-    if (!going.has_crc) {
-        for (const Part& part : going.part) header.payload_crc = crc32c(header.payload_crc, part.data, part.size);
-    }
+    // Here and not where the bytes are made: the kernel's copy that follows finds them in the cache.
+    for (const Part& part : going.part) header.payload_crc = crc32c(header.payload_crc, part.data, part.size);
     seal(header);
 }
 

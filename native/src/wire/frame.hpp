@@ -3,9 +3,7 @@
 
 #include <bit>
 #include <cstddef>
-#include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "crc32c.hpp"
 
@@ -46,40 +44,5 @@ inline bool is_whole(const FrameHeader& header) {
     return header.magic == kMagic && header.length <= kFrameLimit &&
            header.header_crc == crc32c(0, &header, offsetof(FrameHeader, header_crc));
 }
-
-// The checksums of a message's frames, made while its bytes are made and still in the cache.
-class FrameCrcs {
-   public:
-    void begin(std::uint32_t frame_bytes) {
-        frame_bytes_ = frame_bytes;
-        done_.clear();
-        crc_ = 0;
-        filled_ = 0;
-    }
-    void add(const void* data, std::size_t size) {
-        const auto* at = static_cast<const std::uint8_t*>(data);
-        while (size > 0) {
-            const std::size_t some = std::min<std::size_t>(size, frame_bytes_ - filled_);
-            crc_ = crc32c(crc_, at, some);
-            at += some;
-            size -= some;
-            filled_ += some;
-            if (filled_ == frame_bytes_) end();
-        }
-    }
-    void end() {
-        if (filled_ == 0) return;
-        done_.push_back(crc_);
-        crc_ = 0;
-        filled_ = 0;
-    }
-    std::uint32_t at(std::size_t frame) const { return done_[frame]; }
-    std::size_t size() const { return done_.size(); }
-
-   private:
-    std::uint32_t frame_bytes_ = 0, crc_ = 0;
-    std::size_t filled_ = 0;
-    std::vector<std::uint32_t> done_;
-};
 
 }  // namespace syncline::wire

@@ -142,10 +142,10 @@ void Hub::deliver(Peer& peer, std::pair<std::uint32_t, std::uint32_t> id) {
 }
 
 OutPointer Hub::send(int peer_rank, std::uint32_t tag, int priority, Listener* listener, std::uint32_t key, Part prefix,
-                     Part payload, const FrameCrcs* crcs) {
+                     Part payload) {
     Peer& peer = peers[static_cast<std::size_t>(peer_rank)];
     auto message = std::make_shared<OutMessage>();
-    *message = {peer_rank, tag, peer.out_number[tag]++, key, priority, listener, {prefix, payload}, crcs};
+    *message = {peer_rank, tag, peer.out_number[tag]++, key, priority, listener, {prefix, payload}};
     message->total = static_cast<std::uint32_t>(prefix.size + payload.size);
     for (std::uint32_t at = 0; at < message->total; at += options.frame_bytes) {
         const std::uint64_t sequence = peer.next_sequence++;
@@ -281,8 +281,6 @@ bool Hub::next_going(Line& line, std::uint64_t epoch, std::vector<Going>& out, s
         if (found == peer.flight.end() || found->second.line >= 0) continue;  // received by now, or sent already
         OutFrame& frame = found->second;
         if (line.in_flight == 0) line.last_heard_s = line.measured_from_s = now_s(), line.measured_bytes = 0;
-        // Bytes that go again are summed again: somebody may have changed them.
-        const bool has_crc = frame.message->crcs != nullptr && frame.sent_s == 0.0;
         frame.line = line.id;
         frame.sent_s = now_s();
         line.in_flight += frame.length;
@@ -294,8 +292,6 @@ bool Hub::next_going(Line& line, std::uint64_t epoch, std::vector<Going>& out, s
         going.header.offset = frame.offset;
         going.header.length = frame.length;
         going.header.total = frame.message->total;
-        going.has_crc = has_crc;
-        if (has_crc) going.header.payload_crc = frame.message->crcs->at(frame.offset / options.frame_bytes);
         cut(frame.message->part, frame.offset, frame.length, going.part);
         bytes += frame.length;
     }

@@ -44,7 +44,6 @@ struct OutMessage {
     int priority;
     Listener* listener;
     Part part[2];
-    const FrameCrcs* crcs = nullptr;  // of the bytes as they were when they were made; null: not known
     std::uint32_t total = 0;
     std::uint32_t num_unacknowledged = 0;
     std::uint32_t num_being_written = 0;
@@ -121,7 +120,6 @@ struct Going {
     std::vector<std::uint64_t> words;
     OutPointer message;
     Part part[2];
-    bool has_crc = false;
 };
 
 enum class Arrival { right, wrong, broken_off };
@@ -156,7 +154,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
     // Give back a message that was delivered and is for whoever asks next.
     void put_back(int peer, std::uint32_t tag, const Part (&parts)[2], std::uint32_t total);
     OutPointer send(int peer, std::uint32_t tag, int priority, Listener* listener, std::uint32_t key, Part prefix,
-                    Part payload, const FrameCrcs* crcs = nullptr);
+                    Part payload);
     // Take a message as received: its receiver has answered.
     void release(const OutPointer& message);
     void forget(const OutPointer& message);

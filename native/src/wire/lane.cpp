@@ -14,8 +14,6 @@
 namespace syncline::wire {
 namespace {
 
-constexpr std::int64_t kStretch = 6144;  // elements; with what is added to them they stay in the first cache
-
 Part part_of(Prefix& prefix) { return {reinterpret_cast<std::uint8_t*>(&prefix), sizeof prefix}; }
 
 std::string hex(std::uint32_t number) {
@@ -153,38 +151,16 @@ void LaneState::do_encode(int peer) {
     const std::int64_t at = low(peer), count = length(peer);
     float* values = posting_.values + at;
     float* residual = posting_.residual == nullptr ? nullptr : posting_.residual + at;
-    const Prefix first = prefix(0, 0, 0);
     bool finite;
     if (sends_in_place()) {
-        finite = check_plain(peer, first);
+        finite = is_finite(values, count);
     } else {
-        Side& one = side(peer);
-        if (one.out.empty()) one.out.resize(payload_bytes(peer));  // plain, with a residual
-        finite = encode(spec_.coder, {values, residual, count}, key(peer), one.out.data());
-        one.crcs.begin(hub_.options.frame_bytes);
-        one.crcs.add(&first, sizeof first);
-        one.crcs.add(one.out.data(), one.out.size());
-        one.crcs.end();
+        if (side(peer).out.empty()) side(peer).out.resize(payload_bytes(peer));  // plain, with a residual
+        finite = encode(spec_.coder, {values, residual, count}, key(peer), side(peer).out.data());
     }
     const std::lock_guard hold(hub_.mutex);
     took(Work::encode, peer, began, 4 * count);
     encoded(peer, finite);
-}
-
-// Look at a shard and sum its bytes in one go: what the second needs is still in the cache.
-bool LaneState::check_plain(int peer, const Prefix& first) {
-    FrameCrcs& crcs = side(peer).crcs;
-    crcs.begin(hub_.options.frame_bytes);
-    crcs.add(&first, sizeof first);
-    bool finite = true;
-    for (std::int64_t from = 0; from < length(peer); from += kStretch) {
-        const float* values = posting_.values + low(peer) + from;
-        const std::int64_t count = std::min(kStretch, length(peer) - from);
-        finite = is_finite(values, count) && finite;
-        crcs.add(values, static_cast<std::size_t>(4 * count));
-    }
-    crcs.end();
-    return finite;
 }
 
 void LaneState::do_check(int shard) {
@@ -237,8 +213,7 @@ void LaneState::send_shards(std::uint32_t flags, int origin, int detail) {
             payload = {sends_in_place() ? values : side(peer).out.data(), payload_bytes(peer)};
         }
         side(peer).shard_out =
-            hub_.send(peer, 2 * spec_.tag, spec_.priority, this, kShards, part_of(shard_prefix_), payload,
-                      flags == 0 ? &side(peer).crcs : nullptr);
+            hub_.send(peer, 2 * spec_.tag, spec_.priority, this, kShards, part_of(shard_prefix_), payload);
     }
 }
 
@@ -373,19 +348,8 @@ void LaneState::do_reduce(int) {
         all.before = posting_.scale;
         all.after = 1.0f;
     }
-    const Prefix first = prefix(0, 0, 0);
-    if (sends_in_place() && !spec_.scatter_only) {
-        all.payload = nullptr;
-        reduce_plain(all, first);
-    } else {
-        reduce(spec_.coder, all, key(rank_));
-        if (!spec_.scatter_only) {
-            sum_crcs_.begin(hub_.options.frame_bytes);
-            sum_crcs_.add(&first, sizeof first);
-            sum_crcs_.add(sum_.data(), sum_.size());
-            sum_crcs_.end();
-        }
-    }
+    if (sends_in_place()) all.payload = nullptr;  // the sum is sent from where it is made
+    reduce(spec_.coder, all, key(rank_));
     const std::lock_guard hold(hub_.mutex);
     --num_tasks_;
     took(Work::reduce, rank_, began, 4 * count);
@@ -396,30 +360,12 @@ void LaneState::do_reduce(int) {
     moved();
 }
 
-// Sum in place, stretch by stretch, each summed up for its frame before it leaves the cache.
-void LaneState::reduce_plain(codec::Reduction all, const Prefix& first) {
-    sum_crcs_.begin(hub_.options.frame_bytes);
-    sum_crcs_.add(&first, sizeof first);
-    std::vector<const std::uint8_t*> payloads(all.payloads, all.payloads + all.num_payloads);
-    float* const own = all.own;
-    const std::int64_t count = all.size;
-    all.payloads = payloads.data();
-    for (std::int64_t from = 0; from < count; from += kStretch) {
-        all.own = own + from;
-        all.size = std::min(kStretch, count - from);
-        reduce(spec_.coder, all, 0);
-        sum_crcs_.add(all.own, static_cast<std::size_t>(4 * all.size));
-        for (const std::uint8_t*& payload : payloads) payload += 4 * all.size;
-    }
-    sum_crcs_.end();
-}
-
 void LaneState::send_sums() {
     sum_prefix_ = prefix(0, 0, 0);
     auto* own = reinterpret_cast<std::uint8_t*>(posting_.values + low(rank_));
     for (const int peer : peers_) {
         side(peer).sum_out = hub_.send(peer, 2 * spec_.tag + 1, spec_.priority, this, kSums, part_of(sum_prefix_),
-                                       {sends_in_place() ? own : sum_.data(), payload_bytes(rank_)}, &sum_crcs_);
+                                       {sends_in_place() ? own : sum_.data(), payload_bytes(rank_)});
     }
 }
 

@@ -53,7 +53,6 @@ class LaneState final : public Listener {
 
     struct Side {  // all that concerns one peer
         std::vector<std::uint8_t> out, in, sum_in;
-        FrameCrcs crcs;  // of what goes to it
         Prefix shard_prefix{}, sum_prefix{};
         std::uint32_t shard_total = 0, sum_total = 0;
         double shard_s = 0.0, sum_s = 0.0;  // when they were there
@@ -83,8 +82,6 @@ class LaneState final : public Listener {
     void decide();
     void maybe_reduce();
     void send_sums();
-    bool check_plain(int peer, const Prefix& first);
-    void reduce_plain(codec::Reduction all, const Prefix& first);
     void fail(Outcome outcome);
     void moved();
     void took(Work work, int peer, double began_s, std::int64_t size);
@@ -96,7 +93,6 @@ class LaneState final : public Listener {
     std::vector<int> peers_;  // nearest first
     std::vector<Side> sides_;
     std::vector<std::uint8_t> sum_;
-    FrameCrcs sum_crcs_;
     Prefix shard_prefix_{}, sum_prefix_{}, fail_prefix_{};
     Posting posting_;
     Outcome outcome_, told_by_;
