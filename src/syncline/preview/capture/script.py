@@ -66,7 +66,7 @@ class Steps:
             self.log.facts.setdefault("model", _described(module))
             for parameter in module.parameters():
                 self.memory.label(parameter, "parameters")
-            for buffer in module.buffers():
+            for buffer in torch.nn.Module.buffers(module):  # Megatron's own DDP has a list of that name
                 self.memory.label(buffer, "buffers")
         if self.stepped or not self.log.boundaries:
             self.stepped = False
