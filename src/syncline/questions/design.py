@@ -13,7 +13,7 @@ from syncline.describe.plain import JsonObject
 from syncline.design.choice import space
 from syncline.design.growth import Growth, growths
 from syncline.design.reasons import flips, millions, why_lost
-from syncline.design.search import Designer, DesignPoint, Found, Limits
+from syncline.design.search import Designer, DesignPoint, DesignSearch, Limits
 from syncline.design.storage import StorageDesign, storage_design
 from syncline.errors import CostError, PlanError, UsageError
 from syncline.fabric.catalog import load_catalog
@@ -42,7 +42,7 @@ class DesignAnswer(Answer):
 
     jobs: tuple[tuple[Job, float], ...] = field(repr=False)
     front: tuple[DesignPoint, ...] = field(repr=False)
-    found: Found = field(repr=False)
+    found: DesignSearch = field(repr=False)
     limits: Limits = field(repr=False)
     growth: tuple[Growth, ...] | None = field(default=None, repr=False)
     """Fabrics that can grow to the later size, cheapest first; None: not asked."""
