@@ -20,7 +20,7 @@ from syncline.validate.training.observed import Observed, observe, predictions
 from syncline.validate.training.rows import read_rows
 from syncline.validate.training.systems import load_systems
 
-FILES = ("training_throughput.csv", "training-more.csv", "training_more.csv")
+FILES = ("training_throughput.csv", "training-more.csv", "training-2026.csv")
 #: Recalled, assumed and guessed layouts say as much of the reading as of the model; they are scored apart.
 Errors = list[tuple[float, float, float]]  # weight, calibrated, as it ships
 

@@ -37,6 +37,7 @@ TARGETS = {
     "schedule.proof.liveness": ("tests/schedule/proof/test_liveness.py", "tests/schedule/proof/test_faults.py"),
     "schedule.proof.replay": ("tests/schedule/proof",),
     "watch.rules.hold": ("tests/watch/rules/test_hold.py",),
+    "watch.rules.cause": ("tests/watch/rules/test_cause.py",),
     "watch.rules.link_rules": ("tests/watch/rules", "tests/watch/test_rules.py"),
     "sim.step.memory": ("tests/sim/step",),
     "sim.step.cost": ("tests/sim/step",),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -152,6 +153,7 @@ def run() -> dict[str, Any]:
 def draw(calm: list[float], struck: list[float], members: list[int]) -> str:
     """Return both curves as a picture; below, how many ranks were there."""
     width, height, left, top = 720, 300, 50, 20
+    calm, struck = ([math.log10(loss) for loss in losses] for losses in (calm, struck))
     highest, lowest = max(calm + struck), min(calm + struck)
 
     def line(values: list[float], colour: str) -> str:
@@ -168,7 +170,7 @@ def draw(calm: list[float], struck: list[float], members: list[int]) -> str:
         for k, count in enumerate(members)
     )
     words = [
-        (left, 14, "loss"),
+        (left, 14, "loss, logarithmic"),
         (left, height - 50, "ranks"),
         (width - 200, 34, "grey-blue: undisturbed"),
         (width - 200, 50, "orange: five kills"),

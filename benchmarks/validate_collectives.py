@@ -64,7 +64,7 @@ def _overall(name: str, row: dict[str, Any], wanted: dict[str, tuple[float, floa
 def figures(results: dict[str, Any]) -> str:
     """Return the tables of the method page."""
     lines = []
-    for name, wanted in zip(SHIPPED, (TARGETS, {}), strict=True):
+    for name, wanted in zip(SHIPPED, (TARGETS, {}, {}), strict=True):
         lines += [*_overall(name, results[name]["overall"], wanted), ""]
     first = results[SHIPPED[0]]
     far, lost = first["overall"]["beyond_64_hosts"], sum(u["rows"] for u in first["unmodelled"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from syncline.errors import PlanError, SynclineError, UsageError
 from syncline.fabric import Fabric, load
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Tier
+from syncline.plan.cost import own
 from syncline.questions.design import DesignAnswer, _counts, design
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job
@@ -105,6 +107,29 @@ def test_reasons_say_what_money_buys_and_where_optics_flip_it() -> None:
     # cheap costs 10 + 4 (f - 1); fast 12 x 0.98: equal at f = 1.44
     assert flip.factor == 1.5 and "QM9790" in flip.label
     assert flips([replace(cheap, optics_usd=0.0), fast]) == []
+
+
+def test_tori_and_dragonflies_are_looked_at() -> None:
+    found = {choice.topology: choice for choice in space(("dgx-h100",), (64,), ("NDR",))}
+    assert set(found) == {"rail-only", "fat-tree", "rail-optimized", "dragonfly", "torus"}
+    torus = found["torus"].build()
+    network: Any = found["torus"].described()["network"]
+    assert torus.num_hosts == 8 and network["shape"] == [2, 2, 2]
+    dragonfly = replace(found["dragonfly"], spread=False)
+    assert remains(dragonfly.build()).worst == "leaf"
+    assert "cards on switches of their own" in replace(dragonfly, spread=True).label
+
+
+def test_several_sites_have_a_network_each_and_pay_for_the_line() -> None:
+    alone = FabricChoice("dgx-h100", 8, "ConnectX-7", 8, "NDR", "rail-only", 1.0, "FS-NDR-64")
+    apart = replace(alone, sites=2, wan="100Gbps,5ms")
+    assert apart in set(space(("dgx-h100",), (64,), ("NDR",), 2, "100Gbps,5ms"))
+    assert len(apart.build().spec.sites) == 2 and "2 sites by 100Gbps,5ms" in apart.label
+    assert own(apart.build()).usd_per_year > own(alone.build()).usd_per_year
+    with pytest.raises(UsageError, match="need a line"):
+        design(JOB, gpus=64, sites=2)
+    with pytest.raises(UsageError, match="joins several sites"):
+        design(JOB, gpus=64, wan="1Gbps,1ms")
 
 
 def test_growth_by_hand() -> None:

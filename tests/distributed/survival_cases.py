@@ -13,7 +13,7 @@ from tests.distributed.ddp_cases import SMALL, WIDTH, batch, distributed, gradie
 from tests.distributed.failure_cases import attempt
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 
 import syncline.torch
 from syncline.errors import SynclineError
@@ -259,6 +259,7 @@ def sharded_root(rank: int, port: int) -> dict[str, Any]:
     planes = init_device_mesh("cpu", (2, 2), mesh_dim_names=("across", "inside"))
     half = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     result: dict[str, Any] = {"bare": _fsdp_error(rank, mesh, bare=True), "half": _fsdp_error(rank, mesh, policy=half)}
+    result["offload"] = _fsdp_error(rank, mesh, offload=CPUOffloadPolicy(pin_memory=False))
     for codec in ("fp32", "int8", "powersgd:rank=4"):
         result[f"2-D {codec}"] = _fsdp_error(rank, planes, codec=codec)
     result["2-D again"] = _fsdp_error(rank, planes, again=True)
@@ -266,18 +267,20 @@ def sharded_root(rank: int, port: int) -> dict[str, Any]:
     return result
 
 
-def fsdp_model(mesh: Any, bare: bool = False, policy: Any = None) -> Any:
+def fsdp_model(mesh: Any, bare: bool = False, policy: Any = None, offload: Any = None) -> Any:
     model: Any = network()
-    options = {"mesh": mesh} if policy is None else {"mesh": mesh, "mp_policy": policy}
+    wanted = {"mesh": mesh, "mp_policy": policy, "offload_policy": offload}
+    options = {name: value for name, value in wanted.items() if value is not None}
     for layer in [m for m in model if isinstance(m, nn.Linear)][: 3 if bare else 2]:
         fully_shard(layer, **options)
     return fully_shard(model, **options)
 
 
 def _fsdp_error(
-    rank: int, mesh: Any, codec: str = "int8", bare: bool = False, policy: Any = None, again: bool = False, **more: Any
-) -> dict[str, Any]:
-    model = fsdp_model(mesh, bare, policy)
+    rank: int, mesh: Any, codec: str = "int8", bare: bool = False, policy: Any = None, offload: Any = None,
+    again: bool = False, **more: Any,
+) -> dict[str, Any]:  # fmt: skip
+    model = fsdp_model(mesh, bare, policy, offload)
     options = {"check_every": 0, "timeout_s": 60.0, "warmup": 0, **more}
     handle = syncline.torch.synchronize(model, codec=codec, **options)
     if again:

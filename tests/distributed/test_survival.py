@@ -100,8 +100,8 @@ def sharded() -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("case", "worst"),
     [
-        ("bare", 2e-2), ("half", 3e-2), ("2-D fp32", 1e-6), ("2-D int8", 2e-2), ("2-D powersgd:rank=4", 1.5),
-        ("2-D again", 2e-2), ("skip", 2e-2),
+        ("bare", 2e-2), ("half", 3e-2), ("offload", 2e-2), ("2-D fp32", 1e-6), ("2-D int8", 2e-2),
+        ("2-D powersgd:rank=4", 1.5), ("2-D again", 2e-2), ("skip", 2e-2),
     ],
 )  # fmt: skip
 def test_fsdp2_in_every_form(case: str, worst: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -90,10 +91,11 @@ def test_full_queues_drop_and_it_is_counted(namespaces: None) -> None:
         with lab.counters() as recording:
             lab.execute("host-00", [sys.executable, "-c", BURSTS, lab.address("host-01")])
             lab.fault("leaf-00 -> host-02 rate 10%")
-            lab.fault("host-03 -> host-02 traffic 100% for 700ms")
-            import time
-
-            time.sleep(1.0)
+            traffic = lab.fault("host-03 -> host-02 traffic 100% for 2s")
+            until_s = time.monotonic() + 60
+            while not any(event.fault == traffic and event.what == "ended" for event in lab.events):
+                assert time.monotonic() < until_s, lab.events
+                time.sleep(0.05)
         assert recording.counters.drops()["leaf-00 -> host-02/nic-0"] > 10
 
 

@@ -57,9 +57,9 @@ def test_the_first_bucket_hides_behind_the_rest_of_the_backward(ddp: PreviewAnsw
 
 def test_what_if_moves_as_it_must(ddp: PreviewAnswer) -> None:
     free, faster, smaller = ddp.alternatives
-    assert free.exposed_s == 0
-    assert free.step_time_s < faster.step_time_s < ddp.step_time_s
-    assert smaller.step_time_s < ddp.step_time_s
+    assert free.exposed_s == 0 < faster.exposed_s < ddp.exposed_s
+    assert smaller.exposed_s < ddp.exposed_s
+    assert free.step_time_s <= faster.step_time_s <= ddp.step_time_s  # the host launches for longer than all of it
 
 
 def test_what_the_script_reads_is_listed(ddp: PreviewAnswer) -> None:

@@ -40,6 +40,19 @@ def test_an_all_reduce_adds_up_whatever_the_order_of_ranks(
     assert all((after[rank] == total).all() for rank in range(ranks))
 
 
+@pytest.mark.parametrize(("shape", "families"), [((3, 2), ()), ((2, 3), ("bruck", "direct"))])
+def test_an_all_to_all_in_levels_lands_where_it_belongs(shape: tuple[int, int], families: tuple[str, ...]) -> None:
+    ranks, block = 6, 5
+    program = lower(verify(hierarchical(shape, Kind.ALL_TO_ALL, families=families)), packed(FABRIC, ranks))
+    rng = np.random.default_rng(2)
+    buffers = {rank: rng.integers(0, 1000, ranks * ranks * block) for rank in range(ranks)}
+    after = replay(program, buffers, ranks * block)
+    for giver in range(ranks):
+        for taker in range(ranks):
+            there = slice((giver * ranks + taker) * block, (giver * ranks + taker + 1) * block)
+            assert (after[taker][there] == buffers[giver][there]).all()
+
+
 @pytest.mark.parametrize(
     ("kind", "name"), [(Kind.ALL_GATHER, "ring"), (Kind.ALL_GATHER, "bruck"), (Kind.REDUCE_SCATTER, "ring")]
 )

@@ -15,6 +15,7 @@ EPILOG = examples(
     "syncline design llama3-70b gpt3-175b --weight 3 --weight 1 --gpus 2048 --state design.json",
     "syncline design llama3-70b --gpus 1024 --days 60 --tokens 1T --out cluster.yaml",
     "syncline design llama3-70b --gpus 1024 --later 8192 --storage",
+    "syncline design llama3-8b --gpus 256 --sites 2 --wan 400Gbps,6ms",
 )
 app = typer.Typer(help="Find the fabric for a job.", epilog=EPILOG)
 
@@ -42,6 +43,8 @@ def design(
     storage: Annotated[
         bool, typer.Option("--storage", help="Size storage and a front end beside it; simulate a converged network.")
     ] = False,
+    sites: Annotated[int, typer.Option(min=1, max=16, help="Cut the hosts into so many sites.")] = 1,
+    wan: Annotated[str, typer.Option(metavar="RATE,LATENCY", help="With --sites: the line between two.")] = "",
     out_file: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the best fabric as a cluster file.")
     ] = None,
@@ -67,7 +70,7 @@ def design(
             power_w=None if power is None else power * 1e3, racks=racks, days=days, survive=survive,
             tokens=None if tokens is None else read_number("--tokens", tokens), hosts=tuple(host or (DEFAULT_HOST,)),
             links=tuple(link or ()), weights=tuple(weight or ()), state=state, checked=checked,
-            later=later, storage=storage,
+            later=later, storage=storage, sites=sites, wan=wan,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )  # fmt: skip
     if out_file is not None:

@@ -151,6 +151,9 @@ def compare(
         list[str] | None,
         typer.Option("--set", help="years=3; or a sweep: host.nics=1,2,4,8, job.batch.global=512,1024."),
     ] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="What was measured on one of the parts (`syncline calibrate`).")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write the comparison as a page.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -169,7 +172,7 @@ def compare(
     chosen = tuple(name.strip() for name in fabrics.split(",") if name.strip()) if fabrics else FABRICS
     answer = ask(
         job, clusters=clusters, sweep=sweep, prices=prices, gpus=gpus, budget=budget, host=host, link=link,
-        fabrics=chosen, assumptions=assumptions, assume=assume,
+        fabrics=chosen, assumptions=assumptions, assume=assume, profile=profile,
     )  # fmt: skip
     if html is not None:
         answer.page(html)

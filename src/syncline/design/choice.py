@@ -7,7 +7,7 @@ for choice in space(Wanted(hosts=("dgx-h100",), num_gpus=(1024,))):
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from syncline.describe.document import Document
 from syncline.describe.plain import JsonObject
@@ -40,6 +40,11 @@ class FabricChoice:
     planes: int = 1
     uplink: str = ""
     copper: bool = False
+    spread: bool = False
+    """Dragonfly: the cards of a host on neighbouring switches, not all on one."""
+    sites: int = 1
+    wan: str = ""
+    """Between sites: rate and latency of a line, as "400Gbps,6ms"."""
 
     @property
     def key(self) -> str:
@@ -48,17 +53,24 @@ class FabricChoice:
 
     @property
     def label(self) -> str:
-        ratio = "" if self.topology == "rail-only" else f" {self.oversubscription:g}:1"
+        ratio = f" {self.oversubscription:g}:1" if self.topology in TREES else ""
         plane = f", {self.planes} planes" if self.planes > 1 else ""
         up = f", uplinks {self.uplink}" if self.uplink else ""
         copper = ", copper to the rack's leaf" if self.copper else ""
-        return f"{self.topology}{ratio}, {self.nics} x {self.link} a host, {self.switch}{plane}{up}{copper}"
+        spread = ", cards on switches of their own" if self.spread else ""
+        spread += f", {self.sites} sites by {self.wan}" if self.sites > 1 else ""
+        return f"{self.topology}{ratio}, {self.nics} x {self.link} a host, {self.switch}{plane}{up}{copper}{spread}"
 
     def described(self, num_hosts: int = 0) -> JsonObject:
         """Return the cluster description."""
         network: JsonObject = {"topology": self.topology, "link": self.link, "switch": self.switch}
-        if self.topology != "rail-only":
+        if self.topology in TREES:
             network["oversubscription"] = self.oversubscription
+        num_hosts = (num_hosts or self.num_hosts) // self.sites
+        if self.topology == "torus":
+            network |= {"of": "hosts", "shape": list(torus_shape(num_hosts))}
+        if self.spread:
+            network["spread_nics"] = True
         if self.uplink:
             network["uplink"] = self.uplink
         if self.copper:
@@ -71,15 +83,29 @@ class FabricChoice:
         price = _host_price(load_catalog(), self)
         if price is not None:
             host["price_usd"] = price
-        return {"name": "design", "hosts": num_hosts or self.num_hosts, "host": host, "network": network}
+        site: JsonObject = {"hosts": num_hosts, "host": host, "network": network}
+        if self.sites == 1:
+            return {"name": "design"} | site
+        rate, _, latency = self.wan.partition(",")
+        each = [{"name": f"site-{n}"} | site for n in range(self.sites)]
+        return {"name": "design", "sites": each, "wan": {"rate": rate, "latency": latency}}
 
     def build(self, num_hosts: int = 0) -> Fabric:
         """Build it, or raise the FabricError that says why it cannot be."""
         return build(parse_cluster(Document(self.described(num_hosts), {}, "design")))
 
 
-def space(hosts: Sequence[str], num_gpus: Sequence[int], links: Sequence[str] = ()) -> Iterator[FabricChoice]:
-    """Lay out every choice for these hosts and numbers of GPUs; `links` narrows it to some link types."""
+def space(
+    hosts: Sequence[str], num_gpus: Sequence[int], links: Sequence[str] = (), sites: int = 1, wan: str = ""
+) -> Iterator[FabricChoice]:
+    """Lay out every choice for these hosts and numbers of GPUs; `links` narrows it to some link types.
+
+    With several sites every one has a network of its own, and as many hosts as the others.
+    """
+    if sites > 1:
+        yield from (replace(one, sites=sites, wan=wan) for one in space(hosts, num_gpus, links)
+                    if one.num_hosts % sites == 0 and one.topology != "torus")  # fmt: skip
+        return
     catalog = load_catalog()
     for name in hosts:
         host = catalog.host(name)
@@ -96,6 +122,10 @@ def _of_link(catalog: Catalog, host: HostModel, num_hosts: int, link: LinkType) 
             if nic is not None:
                 base = (host.name, num_hosts, nic.name, nics, link.name)
                 yield FabricChoice(*base, "rail-only", 1.0, switch.name)
+                yield FabricChoice(*base, "dragonfly", 1.0, switch.name)
+                yield FabricChoice(*base, "dragonfly", 1.0, switch.name, spread=True)
+                if min(torus_shape(num_hosts)) > 1:
+                    yield FabricChoice(*base, "torus", 1.0, switch.name)
                 for ratio in RATIOS:
                     for tree in TREES:
                         yield FabricChoice(*base, tree, ratio, switch.name)
@@ -106,6 +136,34 @@ def _of_link(catalog: Catalog, host: HostModel, num_hosts: int, link: LinkType) 
                 for ratio in RATIOS:
                     yield FabricChoice(host.name, num_hosts, twin.name, nics, link.name, "rail-optimized", ratio,
                                        switch.name, planes=2)  # fmt: skip
+
+
+def torus_shape(num_hosts: int) -> tuple[int, int, int]:
+    """Return the three sides of a torus of so many hosts, as near to a cube as its factors allow.
+
+    >>> torus_shape(128), torus_shape(7)
+    ((4, 4, 8), (1, 1, 7))
+    """
+    sides = [1, 1, 1]
+    for factor in sorted(factors(num_hosts), reverse=True):
+        sides[sides.index(min(sides))] *= factor
+    small, middle, large = sorted(sides)
+    return small, middle, large
+
+
+def factors(number: int) -> list[int]:
+    """Return the prime factors of a number.
+
+    >>> factors(360)
+    [2, 2, 2, 3, 3, 5]
+    """
+    found, divisor = [], 2
+    while divisor * divisor <= number:
+        while number % divisor == 0:
+            found.append(divisor)
+            number //= divisor
+        divisor += 1
+    return found + [number] * (number > 1)
 
 
 def _links(catalog: Catalog, host: HostModel, told: Sequence[str]) -> list[LinkType]:

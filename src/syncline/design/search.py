@@ -109,7 +109,7 @@ class PlannedPoint(TypedDict):
 
 
 @dataclass
-class Found:
+class DesignSearch:
     """What a search has looked at."""
 
     points: list[DesignPoint] = field(default_factory=list)
@@ -138,10 +138,10 @@ class Designer:
     _ideals: dict[tuple[str, int, int, str, int], float] = field(default_factory=dict)
     _kept: dict[str, PlannedPoint] = field(default_factory=dict)
 
-    def run(self, choices: Iterable[FabricChoice], progress: Progress | None = None) -> Found:
+    def run(self, choices: Iterable[FabricChoice], progress: Progress | None = None) -> DesignSearch:
         """Look at every choice; an interrupt ends the search early with what was found."""
         self._read()
-        found = Found()
+        found = DesignSearch()
         every = list(choices)
         found.num_choices = len(every)
         try:
@@ -162,7 +162,7 @@ class Designer:
         self._write()
         return found
 
-    def _priced(self, choice: FabricChoice, found: Found) -> tuple[DesignPoint, Fabric] | None:
+    def _priced(self, choice: FabricChoice, found: DesignSearch) -> tuple[DesignPoint, Fabric] | None:
         try:
             fabric = choice.build()
         except SynclineError as error:
@@ -179,7 +179,7 @@ class Designer:
             return None
         return point, fabric
 
-    def _look(self, point: DesignPoint, fabric: Fabric, found: Found) -> None:
+    def _look(self, point: DesignPoint, fabric: Fabric, found: DesignSearch) -> None:
         kept = self._kept.get(point.choice.key)
         if kept is not None:
             whole = replace(point, s_per_token=kept["s_per_token"], plans=tuple(kept["plans"]),
@@ -205,7 +205,7 @@ class Designer:
         if not any(other.at_least(whole) for other in found.points):
             found.points.append(whole)
 
-    def _loses(self, bound: DesignPoint, found: Found) -> bool:
+    def _loses(self, bound: DesignPoint, found: DesignSearch) -> bool:
         """Whether a point is beaten even if it ran as fast as its cards allow."""
         beaten = any(other.at_least(bound) for other in found.points)
         found.num_bounded += beaten

@@ -29,7 +29,7 @@ _SAMPLE = (
     b"Nov 15 05:30:00 host kernel: [12345.678901] audit: type=1400 INFO: the quick brown fox jumps over a lazy dog\n"
 )
 
-Found = Callable[[int, str, Sequence[int]], None]
+OnLine = Callable[[int, str, Sequence[int]], None]
 """Called with the line's number, its text and the indices of the texts that stand on it."""
 
 
@@ -43,7 +43,7 @@ class _Needle:
 class Scanner:
     """Looks for many texts at once in one stream of blocks."""
 
-    def __init__(self, texts: Sequence[str], found: Found) -> None:
+    def __init__(self, texts: Sequence[str], found: OnLine) -> None:
         self._texts = [text.encode() for text in texts]
         self._found = found
         self._table: NDArray[np.bool_] = np.zeros(_PAIRS, dtype=np.bool_)

@@ -15,7 +15,7 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
@@ -31,7 +31,7 @@ NLMSG_ERROR, NLMSG_DONE = 2, 3
 CLONE_NEWNET = 0x40000000
 IFLA_IFNAME, IFLA_MTU, IFLA_OPERSTATE, IFLA_CARRIER = 3, 4, 16, 33
 IFLA_EXT_MASK, SKIP_STATS = 29, 1 << 3
-TCA_STATS2, TCA_STATS_QUEUE = 7, 3
+TCA_KIND, TCA_STATS2, TCA_STATS_QUEUE = 1, 7, 3
 IFA_ADDRESS, IFA_LOCAL = 1, 2
 INET_DIAG_INFO = 2
 TCP_ESTABLISHED = 1
@@ -70,6 +70,7 @@ class Queue(NamedTuple):
 
     backlog_bytes: int
     drops: int
+    backlog_packets: int = 0
 
 
 class Connection(NamedTuple):
@@ -121,17 +122,26 @@ class Netlink:
         request = _HEADER.pack(40, RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + bytes(16) + wish
         return [self._interface(start, end) for start, end in self._dump(request, RTM_NEWLINK)]
 
-    def queues(self) -> dict[int, Queue]:
-        """Return backlog and drops by interface; of stacked disciplines the largest, since outer ones count inner."""
+    def moved(self) -> dict[int, tuple[int, int]]:
+        """Return received and sent bytes by interface."""
+        return {index: (row[2], row[3]) for index, row in self.statistics().items()}
+
+    def queues(self, kinds: Collection[bytes] = ()) -> dict[int, Queue]:
+        """Return backlog and drops by interface; of stacked disciplines the largest, since outer ones count inner.
+
+        With `kinds` (b"tbf") only those of disciplines of these kinds.
+        """
         request = _HEADER.pack(36, RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + bytes(20)
         found: dict[int, Queue] = {}
         for start, end in self._dump(request, RTM_NEWQDISC):
             ifindex = _QDISC_MSG.unpack_from(self._buffer, start)[3]
+            counted = not kinds
             for kind, at, until in self._attributes(start + _QDISC_MSG.size, end):
-                if kind == TCA_STATS2:
+                if kind == TCA_KIND and kinds:
+                    counted = bytes(self._view[at:until]).rstrip(b"\0") in kinds
+                elif kind == TCA_STATS2 and counted:
                     before = found.get(ifindex, Queue(0, 0))
-                    now = self._queue(at, until)
-                    found[ifindex] = Queue(max(before.backlog_bytes, now.backlog_bytes), max(before.drops, now.drops))
+                    found[ifindex] = Queue(*map(max, before, self._queue(at, until)))
         return found
 
     def addresses(self) -> dict[str, int]:
@@ -224,8 +234,8 @@ class Netlink:
     def _queue(self, start: int, end: int) -> Queue:
         for kind, at, until in self._attributes(start, end):
             if kind == TCA_STATS_QUEUE and until - at >= 12:
-                _, backlog, drops = struct.unpack_from("=III", self._buffer, at)
-                return Queue(backlog, drops)
+                packets, backlog, drops = struct.unpack_from("=III", self._buffer, at)
+                return Queue(backlog, drops, packets)
         return Queue(0, 0)
 
 

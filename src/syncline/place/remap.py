@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.place.judge import Judge
-from syncline.place.search import Found, search
+from syncline.place.search import BestOrder, search
 from syncline.place.seats import Order
 from syncline.place.traffic import seat_traffic
 
@@ -38,7 +38,7 @@ class Remap:
 
 def remap(judge: Judge, kept: Order, slack: float = SLACK) -> Remap:
     """Return the order closest to `kept` (new host on its seat already) whose step is within the slack of the best."""
-    best: Found = search(judge)
+    best: BestOrder = search(judge)
     in_place = judge.time_s(kept)
     here, at = kept, in_place
     target = best.step_time_s * (1 + slack)

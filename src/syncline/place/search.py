@@ -29,7 +29,7 @@ ALIKE = 1e-6
 
 
 @dataclass(frozen=True)
-class Found:
+class BestOrder:
     """The best order, its step, and how it is known."""
 
     order: Order
@@ -39,7 +39,7 @@ class Found:
     """Every arrangement was executed."""
 
 
-def search(judge: Judge, seed: int = 0, *, most_enumerated: int = MOST_ENUMERATED) -> Found:
+def search(judge: Judge, seed: int = 0, *, most_enumerated: int = MOST_ENUMERATED) -> BestOrder:
     """Return the order of units with the shortest step that was found; ties go to the scheduler's, then to packed."""
     seats = judge.seats
     given = [seats.scheduler_order(), seats.packed_order()]
@@ -49,7 +49,7 @@ def search(judge: Judge, seed: int = 0, *, most_enumerated: int = MOST_ENUMERATE
     for order in (*given[1:], *others):
         if judge.time_s(order) < judge.time_s(best) * (1 - ALIKE):
             best = order
-    return Found(best, judge.time_s(best), judge.num_executed, every)
+    return BestOrder(best, judge.time_s(best), judge.num_executed, every)
 
 
 def arrangements(seats: Seats) -> int:

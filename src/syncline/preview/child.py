@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -78,7 +80,13 @@ def capture(
                 }
             )
         )
-        said = _run(spec, timeout_s, memory_bytes, launch.script)
+        said, ended = _run(spec, timeout_s, memory_bytes, launch.script)
+        if ended < 0:
+            raise PreviewError(
+                f"rank {rank} of {launch.script} was ended by {signal.Signals(-ended).name}.",
+                detail=_last(said.partition("Fatal Python error")[0]),
+                hint="Native code that reads tensors crashes on tensors without contents; --memory bounds the process.",
+            )
         if not out.is_file():
             raise PreviewError(
                 f"{launch.script} ended without a word on rank {rank}.",
@@ -91,6 +99,7 @@ def capture(
             raise PreviewError(
                 f"rank {rank} of {launch.script} crashed: {error}",
                 where=place,
+                detail=_last(said) if "the script exited" in error else "",
                 hint="Where the script is right, the preview lacks something: report it with this line.",
             )
         if keep is not None:
@@ -106,8 +115,8 @@ def capture(
     return found
 
 
-def _run(spec: Path, timeout_s: float, memory_bytes: int, script: str) -> str:
-    """Run the child and return what it printed."""
+def _run(spec: Path, timeout_s: float, memory_bytes: int, script: str) -> tuple[str, int]:
+    """Run the child; return what it printed and how it ended. What it started ends with it."""
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, **QUIET, "PYTHONPATH": path}
     log = spec.with_name("log.txt")
@@ -128,14 +137,17 @@ def _run(spec: Path, timeout_s: float, memory_bytes: int, script: str) -> str:
         try:
             child.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            os.killpg(child.pid, 9)
+            os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             raise PreviewError(
                 f"{script} trained no {STEPS} steps within {timeout_s:g} s.",
                 detail=_last(log.read_text(errors="replace")),
                 hint="Give it longer with --timeout, or fewer layers.",
             ) from None
-    return log.read_text(errors="replace")
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # nothing of the session is left
+                os.killpg(child.pid, signal.SIGKILL)
+    return log.read_text(errors="replace"), child.returncode
 
 
 def _last(text: str) -> str:

@@ -18,7 +18,12 @@ from syncline.workload.graph import Floats, GraphBuilder, Op, Workload
 
 Ints = npt.NDArray[np.int64]
 HOST = 0
-LAUNCH_S = 5.6e-6  # the host's share of an operator: 1 ms for the 180 of a layer (Held.launch_eager_s)
+LAUNCH_S = 40e-6
+"""The host's share of an eager operator: Python, autograd, dispatch and the launch. Chosen on one measured row: the 73
+operators of `ddp.py` on an H200's host. The CPU time of the same script without a GPU is 15 us a forward and 25 us a
+backward operator on another host (`benchmarks/preview_host.py`)."""
+COLLECTIVE_LAUNCH_S = 150e-6  # hooks and bookkeeping of DDP and FSDP around one
+OPTIMIZER_S, PARAMETER_S = 300e-6, 9e-6  # of an optimizer's step in Python, and for each parameter it goes through
 FUSED_LAUNCH_S = 2.2e-6
 SYNC_S = 10e-6
 
@@ -79,7 +84,8 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
                     price = fused.get(index) or pricer.price(kernel)
                     if index in fused and price.seconds == 0:
                         continue
-                    row = _kernel(builder, rows, number, index, op, price, numbers, step, index in fused)
+                    launch_s = FUSED_LAUNCH_S if index in fused else LAUNCH_S + _begins(captured, index)
+                    row = _kernel(builder, rows, number, index, op, price, numbers, step, launch_s)
                     if number == 0 and step == len(captured.steady) - 1:
                         prices[price.kind] = prices.get(price.kind, 0.0) + price.seconds
                         flops += useful_flops(kernel)
@@ -117,6 +123,15 @@ def _extra(op: CapturedOp) -> list[int]:
     return op.extra if isinstance(op.extra, list) else [0, 0, 0, -1]
 
 
+def _begins(captured: Capture, index: int) -> float:
+    """Return what an optimizer does in Python before its first operator."""
+    op = captured.ops[index]
+    if op.phase != "optimizer" or (index and captured.ops[index - 1].phase == "optimizer"):
+        return 0.0
+    args = captured.kernels[op.signature].args
+    return OPTIMIZER_S + PARAMETER_S * (len(args[0]) if args and isinstance(args[0], list) else 1)
+
+
 def _kernel(
     builder: GraphBuilder,
     rows: _Rows,
@@ -126,9 +141,9 @@ def _kernel(
     price: KernelPrice,
     numbers: dict[int, int],
     step: int,
-    fused: bool,
+    launch_s: float,
 ) -> int:
-    launch = builder.add(rank, Op.COMPUTE, "launch", stream=HOST, duration_s=FUSED_LAUNCH_S if fused else LAUNCH_S)
+    launch = builder.add(rank, Op.COMPUTE, "launch", stream=HOST, duration_s=launch_s)
     rows.add(-1, step)
     waits = tuple(numbers[w] for w in op.waits if w in numbers)
     row = builder.add(
@@ -149,7 +164,7 @@ def _moved(
     step: int,
 ) -> int:
     what, group, size, peer = _extra(op)
-    launch = builder.add(rank, Op.COMPUTE, "launch", stream=HOST, duration_s=LAUNCH_S)
+    launch = builder.add(rank, Op.COMPUTE, "launch", stream=HOST, duration_s=COLLECTIVE_LAUNCH_S)
     rows.add(-1, step)
     waits = tuple(numbers[w] for w in op.waits if w in numbers)
     kind = {"send": Op.SEND, "recv": Op.RECV}.get(op.kind, Op.COLLECTIVE)

@@ -13,6 +13,7 @@ import numpy as np
 
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import load_catalog
+from syncline.preview import convolution
 from syncline.preview.record import Kernel
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.kernels import ALIGNED, UNALIGNED, gemm_s, head_speed
@@ -64,7 +65,8 @@ WRITES_ONLY = {
     "trunc_normal_",
 }
 LEAST_S = 1.5e-6  # of a kernel that does next to nothing
-CONVOLUTION = 0.75  # of a product's rate: halos, and tiles that do not fill
+AGAIN = {"native_batch_norm": 1, "cudnn_batch_norm": 1, "native_batch_norm_backward": 2, "cudnn_batch_norm_backward": 2}
+"""Large inputs that are read a second time: their sums must be known before the first element is written."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,9 @@ class Pricer:
             return KernelPrice(max(self._product_s(kernel, name), passes), "product", moved)
         if "attention" in name and kernel.flops:
             return KernelPrice(max(self._attention_s(kernel, name), passes), "attention", moved)
-        if name.startswith("convolution") and kernel.flops:
-            work = kernel.flops / (CONVOLUTION * self.constants.fitted.e_gemm * self.rate(kernel))
+        if convolution.is_convolution(kernel):
+            rate = self.constants.fitted.e_gemm * self.rate(kernel)
+            work = convolution.seconds(kernel, rate, self.machine.num_sms)
             return KernelPrice(max(work, passes) + self.constants.held.gap_s, "convolution", moved)
         known = kernel.namespace in ("aten", "prims", "c10d", "_c10d_functional", "prim", "fsdp")
         return KernelPrice(passes, "memory" if known else "unknown", moved)
@@ -146,6 +149,8 @@ class Pricer:
 
 def useful_flops(kernel: Kernel) -> float:
     """Return the operations of a kernel; of causal attention, those below the diagonal."""
+    if convolution.is_convolution(kernel):
+        return convolution.flops(kernel)
     causal = any(arg is True for arg in kernel.args[3:]) or kernel.kwargs.get("is_causal") is True
     return kernel.flops * (0.5 if "attention" in kernel.name and causal else 1.0)
 
@@ -166,4 +171,4 @@ def touched_bytes(kernel: Kernel, name: str) -> float:
         return float(sum(read) + own * (3 if name.startswith("_fused_adam") else 1))
     if name.startswith(("index_put", "scatter")):
         return float(2 * sum(read[1:]))
-    return float(sum(read) + sum(written))
+    return float(sum(read) + sum(sorted(read)[-AGAIN[name] :] if name in AGAIN else ()) + sum(written))

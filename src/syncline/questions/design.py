@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.design.choice import space
 from syncline.design.growth import Growth, growths
 from syncline.design.reasons import flips, millions, why_lost
-from syncline.design.search import Designer, DesignPoint, Found, Limits
+from syncline.design.search import Designer, DesignPoint, DesignSearch, Limits
 from syncline.design.storage import StorageDesign, storage_design
 from syncline.errors import CostError, PlanError, UsageError
 from syncline.fabric.catalog import load_catalog
@@ -41,7 +42,7 @@ class DesignAnswer(Answer):
 
     jobs: tuple[tuple[Job, float], ...] = field(repr=False)
     front: tuple[DesignPoint, ...] = field(repr=False)
-    found: Found = field(repr=False)
+    found: DesignSearch = field(repr=False)
     limits: Limits = field(repr=False)
     growth: tuple[Growth, ...] | None = field(default=None, repr=False)
     """Fabrics that can grow to the later size, cheapest first; None: not asked."""
@@ -91,6 +92,8 @@ def design(
     checked: int = 2,
     later: int | None = None,
     storage: bool = False,
+    sites: int = 1,
+    wan: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> DesignAnswer:
     """Search fabrics for one or several jobs and return those that nothing else beats.
@@ -98,6 +101,7 @@ def design(
     Give a number of GPUs, or a budget from which it follows. `survive` is the least share of the training that must
     remain after the worst failure of one switch. `checked` points of the front are executed at flow level. `later` is a
     number of GPUs to which the fabric shall grow without recabling; `storage` sizes storage and a front end beside it.
+    `sites` cuts the hosts into as many sites, joined by a line of `wan` ("400Gbps,6ms").
     """
     many = [jobs] if isinstance(jobs, (str, Path, Mapping, Job)) else list(jobs)
     described = tuple(zip((job_of(job) for job in many), _weights(weights, len(many)), strict=True))
@@ -106,7 +110,8 @@ def design(
     limits = Limits(budget, power_w, racks, days, tokens, survive)
     assumed, _ = load_assumptions(None, dict(assume or {}))
     designer = Designer(described, limits, assumed, Path(state) if state else None)
-    found = designer.run(space(hosts, _counts(hosts, gpus, budget), links), progress)
+    _check_sites(sites, wan, later, storage)
+    found = designer.run(space(hosts, _counts(hosts, gpus, budget), links, sites, wan), progress)
     front = found.front()
     if not front:
         why = ", ".join(f"{count:,} break the {name}" for name, count in found.over.items())
@@ -118,6 +123,18 @@ def design(
     growth, cannot = (None, {}) if later is None else _growth(front, later)
     beside = _stored(front[0], described) if storage else None
     return DesignAnswer(described, executed, found, limits, growth, cannot, beside)
+
+
+def _check_sites(sites: int, wan: str, later: int | None, storage: bool) -> None:
+    rate, comma, latency = wan.partition(",")
+    if sites > 1 and not (rate.strip() and comma and latency.strip()):
+        raise UsageError(f'{sites} sites need a line between them; "{wan}" is none.', hint="Write --wan 400Gbps,6ms.")
+    if sites == 1 and wan:
+        raise UsageError("--wan joins several sites.", hint="Add --sites 2.")
+    if sites > 1:
+        units.rate(rate), units.time(latency)
+        if later is not None or storage:
+            raise UsageError("--later and --storage are for one site.", hint="Ask for each site alone.")
 
 
 def _growth(front: Sequence[DesignPoint], later: int) -> tuple[tuple[Growth, ...], Mapping[str, str]]:

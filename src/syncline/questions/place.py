@@ -15,7 +15,7 @@ from syncline.place.allocation import Allocation, from_list, read_allocation
 from syncline.place.files import RankMap, RankSeat, read_rank_map, write_files
 from syncline.place.judge import Judge
 from syncline.place.remap import SLACK, Remap, remap
-from syncline.place.search import ALIKE, Found, search
+from syncline.place.search import ALIKE, BestOrder, search
 from syncline.place.seats import Order, rail_aligned
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.step import JobSource, job_of
@@ -155,7 +155,7 @@ def place(
             raise UsageError("--keep goes with --replace OLD=NEW.")
         with blamed_on(job if isinstance(job, (str, Path)) else described.name):
             judge = Judge(fabric, given, described, routing)  # type: ignore[arg-type]
-            found: Found = search(judge, seed)
+            found: BestOrder = search(judge, seed)
             aligned = rail_aligned(judge.seats)
             if aligned is not None:  # hosts that gave other GPUs than most: theirs in the order of rails
                 other = judge.seated(aligned)

@@ -27,7 +27,7 @@ from syncline.plan.space import FULL, LOSSY_CODECS, LOSSY_WIDTHS, USUAL, Axes
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.cost import read_number
 from syncline.questions.step import JobSource, job_of
-from syncline.sim.profile import load_profile
+from syncline.sim.profile import Profile, load_profile
 from syncline.sim.step.machine import machine_from_fabric
 from syncline.workload.job import Job
 
@@ -161,16 +161,21 @@ def compare(
     fabrics: Sequence[str] = FABRICS,
     assumptions: str | Path | None = None,
     assume: Mapping[str, object] | None = None,
+    profile: str | Path | None = None,
 ) -> FabricComparison | ClusterAnswer:
     """Compare clusters (or fabrics at a number of GPUs or at a budget) for a job: the best plan on each, its cost.
 
     A cluster is a file or a preset, owned unless it ends in `@nebius` (rented there) or `@rent` (where it is cheapest).
     `sweep` is a key path and its values: ("host.nics", (1, 2, 4, 8)) of one cluster, ("job.batch.global", (512, 1024)).
+    A `profile` moves the clusters whose part it was measured on; the others stay as the model ships: a note says so.
     """
     assumed, _ = load_assumptions(Path(assumptions) if assumptions else None, dict(assume or {}))
+    measured = load_profile(profile) if profile is not None else None
     if clusters or sweep:
         table = load_prices(Path(prices)) if prices else None
-        return ClusterAnswer(_side_by_side(job_of(job), tuple(clusters), sweep, assumed, table))
+        return ClusterAnswer(_side_by_side(job_of(job), tuple(clusters), sweep, assumed, table, measured))
+    if measured is not None:
+        raise UsageError("--profile needs clusters.", hint="Name the clusters: plan compare A B JOB --profile FILE.")
     found = compare_fabrics(
         job_of(job),
         host=host,
@@ -189,19 +194,44 @@ def _side_by_side(
     sweep: tuple[str, Sequence[object]] | None,
     assumed: Assumptions,
     prices: Prices | None,
+    measured: Profile | None,
 ) -> ClusterComparison:
     if sweep is None:
-        return side_by_side(job, [_candidate(name) for name in clusters], assumptions=assumed, prices=prices)
+        made = _measured([_candidate(name) for name in clusters], measured)
+        return _noted(side_by_side(job, made, assumptions=assumed, prices=prices), made, measured)
     if len(clusters) != 1:
         raise UsageError(f"a sweep is of one cluster, and {len(clusters)} are named.", hint="Name one, and one job.")
     key, values = sweep
     if key.startswith("job."):
-        return swept_job(job, _candidate(clusters[0]), key, values, assumed, prices)
+        return swept_job(job, _measured([_candidate(clusters[0])], measured)[0], key, values, assumed, prices)
     name, _, cloud = clusters[0].partition("@")
     made = [
         Candidate(f"{key} {value}", changed(name, key, value), cloud or None, value=_plain(value)) for value in values
     ]
-    return side_by_side(job, made, assumptions=assumed, prices=prices, swept=key)
+    return side_by_side(job, _measured(made, measured), assumptions=assumed, prices=prices, swept=key)
+
+
+def _measured(candidates: list[Candidate], measured: Profile | None) -> list[Candidate]:
+    """Return the candidates with what was measured on their part; an error where that is none of theirs."""
+    if measured is None:
+        return candidates
+    parts = [machine_from_fabric(one.fabric).gpu.name for one in candidates]
+    if measured.gpu not in parts:
+        measured.check(parts[0])
+    constants = measured.steps.constants()
+    return [
+        replace(one, constants=constants) if part == measured.gpu else one
+        for one, part in zip(candidates, parts, strict=True)
+    ]
+
+
+def _noted(found: ClusterComparison, made: Sequence[Candidate], measured: Profile | None) -> ClusterComparison:
+    """Return a comparison that says which of its clusters a profile did not speak of."""
+    others = [one.name for one in made if one.constants is None] if measured is not None else []
+    if measured is None or not others:
+        return found
+    text = f"the profile was measured on {measured.gpu}; as the model ships: {', '.join(others)}"
+    return replace(found, notes=(*found.notes, text))
 
 
 def _candidate(named: str) -> Candidate:

@@ -13,7 +13,7 @@ from syncline.fabric import Fabric
 from syncline.preview.child import capture
 from syncline.preview.execute import IGNORES, Executed, execute
 from syncline.preview.exposed import CollectiveUse, collectives, exposed_s
-from syncline.preview.graph import LAUNCH_S, StepGraph, step_graph
+from syncline.preview.graph import HOST, StepGraph, step_graph
 from syncline.preview.holders import PeakMemory, peak_memory
 from syncline.preview.launch import Launch, read_launch
 from syncline.preview.price import Pricer
@@ -28,11 +28,11 @@ from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBu
 from syncline.workload.graph import Op
 
 MOST_STAGES = 64
-LAUNCH_BOUND = 4.0
-"""A step of less than so many launches' time a kernel is the host's as much as the GPU's."""
-HOST_50, HOST_90 = 2.0, 3.3
-"""Such steps took 1.0 to 3.0 times the prediction on one H200 (benchmarks/results, preview_real)."""
-HOST_WORDS = "the host launches small kernels, which took up to 3 times as long on an H200"
+LAUNCH_BOUND = 1.1
+"""A step that takes less than so many times what the host does in it is the host's."""
+HOST_LOW, HOST_HIGH = 0.35, 1.6
+"""How far it may lie: hosts may launch three times as fast as the one measured; on it, one took 1.6 times."""
+HOST_WORDS = "the host launches small kernels, and its speed was measured on one host only"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +64,17 @@ class PreviewAnswer(Answer):
         gpu = machine_from_fabric(self.fabric).gpu
         generation = generation_of(gpu.architecture, gpu.vendor)
         found = step_spread(StepFacets("dense", "plain", generation, "bf16", self.launch.world))
-        if self.step_time_s > LAUNCH_BOUND * LAUNCH_S * self.operations:
+        if self.step_time_s > LAUNCH_BOUND * self.host_s:
             return found
-        high_50, high_90 = max(found.high_50, HOST_50), max(found.high_90, HOST_90)
-        return replace(found, high_50=high_50, high_90=high_90, unmeasured=(*found.unmeasured, HOST_WORDS))
+        low, high = min(found.low_90, HOST_LOW), max(found.high_90, HOST_HIGH)
+        return replace(found, low_90=low, high_90=high, unmeasured=(*found.unmeasured, HOST_WORDS))
+
+    @property
+    def host_s(self) -> float:
+        """What the host of the first rank does in a step: Python, dispatch and launches."""
+        graph, work = self.graph, self.graph.workload
+        mine = (work.rank == 0) & (work.stream == HOST) & (work.kind == Op.COMPUTE)
+        return float(work.duration_s[mine & (graph.step == graph.num_steps - 1)].sum())
 
     @property
     def operations(self) -> int:

@@ -12,6 +12,7 @@ from syncline.describe.mistakes import blamed_on
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
+from syncline.fabric.assumed import assumed_of
 from syncline.plan.named_job import named_job
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.sim.profile import Profile, load_profile
@@ -75,7 +76,8 @@ class StepPrediction(Answer):
 
     def to_json(self) -> JsonObject:
         level = self.executed.level if self.executed else "analytic"
-        data = {"cluster": self.fabric.name, "level": level, **self.result.to_json()}
+        assumed = list(assumed_of(self.fabric.spec))
+        data = {"cluster": self.fabric.name, "assumed_of_cluster": assumed, "level": level, **self.result.to_json()}
         data["profile"] = self._profile()
         data["interval"] = self.spread.of(self.step_time_s)
         if self.executed is None:

@@ -30,7 +30,7 @@ class StepSlots:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         if not (0 <= period_s < 3600 and 0 <= offset_s < 3600):
-            raise UsageError(f"a slot of {period_s} s with an offset of {offset_s} s cannot be.",
+            raise UsageError(f"slots every {period_s} s with an offset of {offset_s} s are out of range.",
                              hint="Both are seconds from 0 to 3600; a period of 0 means no slots.")  # fmt: skip
         self.period_s, self.offset_s = period_s, offset_s
         self._clock, self._sleep = clock, sleep

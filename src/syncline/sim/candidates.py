@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import prod
+from math import isqrt, prod
 
 import numpy as np
 
@@ -93,13 +93,24 @@ def _flat(kind: Kind, num_ranks: int, chunks: int) -> Makers:
         names += ["direct", "pairwise"]
     elif num_ranks <= MAX_ALL_PAIRS:
         names += ["direct", "one-shot", "scatter-allgather"]
-    return {name: _maker(name, num_ranks, kind, chunks) for name in names if kind in FAMILIES[name].kinds}
+    found: Makers = {name: _maker(name, num_ranks, kind, chunks) for name in names if kind in FAMILIES[name].kinds}
+    side = next(k for k in range(isqrt(num_ranks), 0, -1) if num_ranks % k == 0)
+    if kind is Kind.ALL_TO_ALL and side > 1 and num_ranks <= MAX_RANKS_DIRECT:
+        # Fewest messages: sides as even as the ranks allow, whatever the hosts are.
+        found["hierarchical-even"] = lambda: hierarchical((num_ranks // side, side), kind)
+    return found
 
 
 def _levelled(levels: Nest, kind: Kind, *, deep: bool) -> Makers:
     """Return the schedules that work level by level: hosts (or domains) and all else as two levels, and all levels."""
     assert levels.two_levels is not None
     two, found = levels.two_levels, Makers()
+    if kind is Kind.ALL_TO_ALL:
+        found["hierarchical"] = _on(levels, kind, two, ("direct", "direct"))
+        found["hierarchical-pairwise"] = _on(levels, kind, two, ("pairwise", "direct"))
+        if levels.shape != two:
+            found["hierarchical-levels"] = _on(levels, kind, levels.shape, ("direct",) * len(levels.shape))
+        return found if prod(two) <= MAX_RANKS_DIRECT else Makers()
     if kind in LEVELLED:
         found["hierarchical"] = _on(levels, kind, two, ("ring", "ring"))
     if kind in (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER):

@@ -80,6 +80,12 @@ class Spread:
         said = (*self.unmeasured, why) if why else self.unmeasured
         return replace(self, low_90=low_90, low_50=low_50, high_50=high_50, high_90=high_90, unmeasured=said)
 
+    def wider_inside(self, factor: float, why: str) -> Spread:
+        """Return the spread whose inner half is `factor` times as wide in log units, within the outer ends."""
+        low_50 = max(self.low_50**factor, self.low_90)
+        high_50 = min(self.high_50**factor, self.high_90)
+        return replace(self, low_50=low_50, high_50=high_50, unmeasured=(*self.unmeasured, why))
+
     def times(self, other: Spread) -> Spread:
         """Return the spread of a product whose factors err independently: logs add in squares."""
 
@@ -164,7 +170,11 @@ def spread_in(table: Mapping[str, Any], subject: str, facets: Mapping[str, str],
     most = float(table["largest"])
     if size > most > 0:
         why = f"nothing larger than {most:,.0f} {'GPUs' if subject == 'step' else 'hosts'} was measured"
-        found = found.wider(1 + DOUBLING * math.log2(size / most), why)
+        factor = 1 + DOUBLING * math.log2(size / most)
+        scale = facets.get("reach", facets.get("scale"))
+        known = scale is None or any(scale in table["measured"].get(name, ()) for name in ("reach", "scale"))
+        # A scale of which nothing was measured has widened it already: what is common moves on, the tails do not.
+        found = found.wider(factor, why) if known else found.wider_inside(factor, why)
     if facets.get("generation") == ASSUMED:
         found = replace(found, unmeasured=(*found.unmeasured, "what this part sustains is assumed"))
     return found

@@ -23,14 +23,15 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
 from syncline.sim.nccl.calibrate import calibrate, pick_six
 from syncline.sim.nccl.constants import Constants, default_constants, left_out_constants
-from syncline.sim.nccl.interval import BANDS, MAX_POINT_HOSTS, band, generation_of
+from syncline.sim.nccl.interval import BANDS, band, generation_of
 from syncline.sim.nccl.measured import OPS, MeasuredRow, Series, read_rows, read_text
 from syncline.sim.nccl.predict import predict
+from syncline.sim.nccl.system import MAX_POINT_HOSTS
 from syncline.validate.systems import Described, Systems, load_systems, shipped
 
 Floats = npt.NDArray[np.float64]
 LARGE_BYTES = 2**28
-SHIPPED = ("collectives.csv", "collectives-more.csv")
+SHIPPED = ("collectives.csv", "collectives-more.csv", "collectives-2026.csv")
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def _coverage(points: Sequence[Point]) -> float | None:
 
 
 def validate_collectives(data: str | Path | None = None, systems: str | Path | None = None) -> Validation:
-    """Predict every row of a results file and compare; default: the published rows that ship (`SHIPPED` names both)."""
+    """Predict every row of a results file and compare; default: the published rows that ship (`SHIPPED` names them)."""
     known = load_systems(systems)
     name = SHIPPED[0] if data is None else str(data)
     if name in SHIPPED and not Path(name).exists():

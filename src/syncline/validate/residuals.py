@@ -31,6 +31,7 @@ from syncline.plan.cost import load_prices
 from syncline.sim.nccl.interval import BANDS, band, reach_of
 from syncline.sim.nccl.measured import read_rows as read_collectives
 from syncline.sim.step.build import build_case
+from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate
 from syncline.sim.step.constants import Constants, default_constants, document, left_out_constants
 from syncline.sim.step.memory import memory
 from syncline.sim.step.step import kind_of
@@ -159,7 +160,21 @@ def step_residuals(name: str, only: Sequence[str] | None = None) -> list[Residua
         found += _of_memory(run, name)
     for numbers in sweeps(runs).values():
         known = [i for i in numbers if i in described]
-        found += [_of_step(runs[i], "calibrated", described[i] - described[known[0]], name) for i in known[1:]]
+        found += _of_sweep([runs[i] for i in known], name)
+    return found
+
+
+def _of_sweep(runs: Sequence[Observed], name: str) -> list[Residual]:
+    """Return what is left of the other runs of a sweep after the first was measured and calibrated the model."""
+    if len(runs) < 2 or runs[0].case is None:
+        return []
+    base = _constants(runs[0].source)
+    calibrated = calibrate(StepCalibration(), runs[0].case, Observation(runs[0].measured_s), base).constants(base)
+    found = []
+    for run in runs[1:]:
+        assert run.case is not None
+        value = math.log(run.measured_s / float(predicted_s(run.case, calibrated)))
+        found.append(_of_step(run, "calibrated", value, name))
     return found
 
 

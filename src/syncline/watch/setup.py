@@ -73,7 +73,7 @@ def make_agent(wish: Wish) -> Agent:
         raise WatchError(f"a history of {wish.history_bytes} bytes holds nothing.", hint="Give it 1MiB or more.")
     for what, number in (("--gpus", wish.num_gpus), ("--price", wish.usd_per_gpu_hour)):
         if number is not None and not 0 < number < 1e9:
-            raise WatchError(f"{what} {number} cannot be.", hint="It is a number above zero.")
+            raise WatchError(f"{what} must be positive, got {number}.")
     if wish.nics and not wish.cluster:
         raise WatchError("--nics says which interfaces are the NICs of a cluster.", hint="Give --cluster too.")
     root = SourceTree(wish.root)

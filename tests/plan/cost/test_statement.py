@@ -40,7 +40,7 @@ def test_failures_are_counted_over_the_hours_of_a_year_that_are_used(rail: Fabri
 def test_an_upgrade_without_a_step_time_is_refused(rail: Fabric) -> None:
     with pytest.raises(CostError, match="an upgrade is judged by the step time it changes"):
         statement(rail, upgrade=(1.0, 1.0))
-    with pytest.raises(CostError, match="a step time of -1 s cannot be"):
+    with pytest.raises(CostError, match="must be positive, got -1 s"):
         statement(rail, run=Run(-1.0))
 
 

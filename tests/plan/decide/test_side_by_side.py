@@ -17,7 +17,9 @@ from syncline.plan.decide.prospects import prospects
 from syncline.plan.decide.side_by_side import Candidate, ClusterComparison, side_by_side, spread
 from syncline.plan.decide.worth import LEAST_SAVING, worthwhile
 from syncline.plan.space import USUAL
+from syncline.questions.calibrate import calibrate_step
 from syncline.questions.plan import PlanAnswer, compare, is_job, plan
+from syncline.questions.step import step
 from syncline.report.page.clusters import clusters_page
 from syncline.report.page.plan import plan_page
 from syncline.report.pdf import browser
@@ -153,3 +155,24 @@ def test_racks_that_are_sold_as_one_are_counted_as_such() -> None:
     assert nvl.whole_racks == 16
     assert nvl.num_racks == 16 + 3  # three of 40 kW for switches and optics
     assert own(load(FOUR)).whole_racks == 0
+
+
+def test_a_profile_moves_the_cluster_whose_part_it_was_measured_on(tmp_path: Path) -> None:
+    job, clusters = tmp_path / "job.yaml", []
+    job.write_text("model: llama3-8b\nbatch: {global: 64, sequence: 4096}\nparallel: {tp: 1, pp: 1, dp: 16}\n")
+    for name in ("dgx-h100", "dgx-b200"):
+        clusters.append(tmp_path / f"{name}.yaml")
+        clusters[-1].write_text(f"hosts: 2\nhost: {name}\nnetwork: rail-optimized NDR\n")
+    profile = tmp_path / "profile.yaml"
+    predicted = step(str(clusters[0]), str(job)).step_time_s
+    calibrate_step(str(clusters[0]), str(job), measured=1.3 * predicted).save(profile)
+    names = [str(cluster) for cluster in clusters]
+    plain, moved = (compare(str(job), clusters=names, profile=given).to_json() for given in (None, profile))
+    shipped, measured = ({row["gpu"]: row["step_time_s"] for row in one["clusters"]} for one in (plain, moved))
+    slow, fast = sorted(shipped, key=lambda gpu: -shipped[gpu])
+    assert measured[slow] > 1.15 * shipped[slow] and measured[fast] == shipped[fast]
+    assert any("as the model ships" in note and "b200" in note for note in moved["notes"])
+    with pytest.raises(UsageError, match="the profile was measured on"):
+        compare(str(job), clusters=names[1:], profile=profile)
+    with pytest.raises(UsageError, match="--profile needs clusters"):
+        compare(str(job), gpus=64, profile=profile)

@@ -113,6 +113,25 @@ def test_levels_for_other_collectives(kind: Kind, shape: tuple[int, ...]) -> Non
     verify(schedule, method="factored")
 
 
+@pytest.mark.parametrize("families", [(), ("pairwise", "direct"), ("bruck", "direct")])
+@pytest.mark.parametrize("shape", [(2, 3), (3, 2), (2, 3, 2), (1, 4), (4, 1)])
+def test_levels_exchange_all_pairs_in_few_messages(shape: tuple[int, ...], families: tuple[str, ...]) -> None:
+    names = (families[0], *families[1:] * (len(shape) - 1)) if families else ()
+    schedule = hierarchical(shape, Kind.ALL_TO_ALL, families=names)
+    verify(schedule, method="flat")
+    verify(schedule, method="factored")
+    asked = Options(prod(shape), kind=Kind.ALL_TO_ALL, shape=shape, levels=names)
+    law = find("hierarchical").cost_law(asked)
+    assert law is not None and law.allows(counted_law(schedule))
+    if not families:
+        peers = {
+            (int(a), int(b))
+            for _, _, moves in schedule.rank_moves(0)
+            for a, b in zip(moves.src, moves.dst, strict=True)
+        }
+        assert len([pair for pair in peers if pair[0] == 0]) == sum(size - 1 for size in shape)
+
+
 def test_a_level_that_cannot_all_reduce_says_so() -> None:
     with pytest.raises(ScheduleError, match="scatter-allgather does not do all_reduce"):
         hierarchical((3, 4), families=("scatter-allgather", "ring"))

@@ -42,12 +42,31 @@ def test_ring_simple_on_one_host() -> None:
 def test_ring_simple_across_is_paced_by_the_network_hop() -> None:
     hop = 14 + NET.simple_hop_us
     small = one(ACROSS, "all_reduce", ("Ring", "Simple"), 1024)
-    assert small == pytest.approx(8.4 + 62 * 0.3 * hop, rel=1e-3)  # small chunks cost at least 0.3 of a hop
+    assert small == pytest.approx(
+        8.4 + 62 * MACHINE.ring_small_share * hop, rel=1e-3
+    )  # what small chunks cost at least
     chunk = 2**33 / 32 / 16 / 1024  # KiB for each of 16 channels
-    latency = 62 * hop * chunk / (chunk + MACHINE.ring_chunk_KiB)
+    latency = 62 * hop * chunk**2 / (chunk**2 + MACHINE.ring_chunk_KiB**2)
     bytes_us = 2**33 * 62 / 32 / (8 * 25 * NET.efficiency * 1e3)
     expected = 8.4 + (latency**NET.overlap + bytes_us**NET.overlap) ** (1 / NET.overlap)
     assert one(ACROSS, "all_reduce", ("Ring", "Simple"), 2**33) == pytest.approx(expected)
+
+
+def test_a_ring_leaves_a_host_once_in_every_p_steps() -> None:
+    def far(hosts: int, gpus: int, op: str) -> int:
+        return NcclOperation(replace(ACROSS, num_hosts=hosts, gpus_per_host=gpus), op).inter
+
+    assert [far(2, 8, op) for op in ("all_gather", "all_reduce")] == [2, 4]
+    assert [far(128, 4, op) for op in ("reduce_scatter", "all_reduce")] == [128, 256]
+    assert [far(5, 1, op) for op in ("all_gather", "all_reduce")] == [4, 8]  # every step of one GPU a host
+    assert far(3, 2, "all_reduce") == 5
+
+
+def test_a_small_all_gather_grows_by_the_host() -> None:
+    """Polaris with software matching: 65, 248 and 16,970 us on 2, 8 and 540 hosts of four A100."""
+    system = replace(ACROSS, gpus_per_host=4, num_nics=2, network="slingshot-rendezvous")
+    for hosts, measured in ((2, 65), (8, 248), (540, 16970)):
+        assert one(system.scaled(hosts), "all_gather", ("Ring", "LL"), 64 * hosts) == pytest.approx(measured, rel=0.15)
 
 
 def test_tree_ll_counts_up_and_down() -> None:

@@ -15,8 +15,8 @@ import sys
 import time
 from statistics import median
 
+from syncline.host.netlink import Netlink
 from syncline.lab.inside import kernel
-from syncline.lab.inside.netlink import Counters
 from syncline.lab.inside.protocol import Message
 
 _ETHER_TYPE = 0x88B5  # for local experiments
@@ -36,7 +36,7 @@ class Probe:
     def __init__(self, link: Message, frame_bytes: int) -> None:
         self.link = link
         kernel.setns(link["far"], kernel.NEWNET)
-        self.counters = Counters()
+        self.counters = Netlink()
         # All protocols: a bridge takes frames away before sockets of a single protocol see them.
         self.hears = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
         self.hears.bind((link["far_interface"], _ETH_P_ALL))
@@ -73,7 +73,7 @@ class Probe:
 
     def close(self) -> None:
         """Close the sockets."""
-        for each in (self.sends, self.hears, self.counters.socket):
+        for each in (self.sends, self.hears, self.counters):
             each.close()
 
 

@@ -13,8 +13,8 @@ import struct
 import sys
 import time
 
+from syncline.host.netlink import Netlink
 from syncline.lab.inside import kernel
-from syncline.lab.inside.netlink import Counters
 from syncline.lab.inside.protocol import Message
 
 SAMPLE = struct.Struct("<iddQ")
@@ -25,12 +25,15 @@ _FLUSH_S = 0.2
 _HOST_QUEUES_S = 0.1
 
 
+SHAPERS = (b"tbf", b"htb")
+
+
 class Place:
     """One namespace under observation: `links` maps interface numbers to the links received from and sent to."""
 
     def __init__(self, descriptor: int, links: dict[int, tuple[int, int]], *, is_switch: bool) -> None:
         kernel.setns(descriptor, kernel.NEWNET)
-        self.counters = Counters()
+        self.counters = Netlink()
         self.links = links
         self.is_switch = is_switch
         self.last: dict[int, tuple[int, int]] = {}
@@ -52,8 +55,8 @@ class Place:
 
     def queue(self, out: bytearray, seen: dict[int, tuple[int, int, int]]) -> None:
         """Append the queues that changed."""
-        for index, state in self.counters.queues().items():
-            link = self.links.get(index, (-1, -1))[1]
+        for index, queue in self.counters.queues(SHAPERS).items():
+            link, state = self.links.get(index, (-1, -1))[1], (queue.backlog_bytes, queue.backlog_packets, queue.drops)
             if link >= 0 and seen.get(link) != state:
                 seen[link] = state
                 out += QUEUE.pack(link, time.monotonic(), *state)

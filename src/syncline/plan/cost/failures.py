@@ -101,7 +101,7 @@ def outlook(
     """Return what failures at this rate do to a job, with the best checkpoint interval unless one is assumed."""
     a = assumptions or Assumptions()
     if not (math.isfinite(days) and days > 0):
-        raise CostError(f"a run of {days:g} days cannot be.", hint="Give a positive number of days.")
+        raise CostError(f"a run must take a positive number of days, got {days:g}.")
     interval = a.checkpoint_interval_s
     stall = UNKNOWN_JOB_S if a.checkpoint_s is None else a.checkpoint_s
     if interval is None:

@@ -61,7 +61,9 @@ def payback(
     """
     check_times([old_step_s, new_step_s])
     if not (math.isfinite(price_usd) and price_usd >= 0):
-        raise CostError(f"an upgrade of ${price_usd:g} cannot be.", hint="Give what it costs more: 0 or above.")
+        raise CostError(
+            f"the price of an upgrade must not be negative, got ${price_usd:g}.", hint="Give what it costs more."
+        )
     saved = 1 - new_step_s / old_step_s
     worth = saved * usd_per_gpu_hour * num_gpus * 24 * utilisation
     return Payback(price_usd, saved, worth - running_usd_per_day)

@@ -69,7 +69,7 @@ class FailureRate:
     def mttf_s(self, num_gpus: int) -> float:
         """Return the mean time between interruptions of a job of so many GPUs."""
         if num_gpus < 1:
-            raise CostError(f"a job of {num_gpus} GPUs cannot be.", hint="Give at least 1.")
+            raise CostError(f"a job needs at least 1 GPU, got {num_gpus}.")
         return 3600 / (self.per_gpu_hour * num_gpus) if self.per_gpu_hour else float("inf")
 
 

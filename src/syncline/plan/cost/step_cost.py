@@ -58,10 +58,10 @@ def check_times(step_time_s: Any) -> None:
     times = np.asarray(step_time_s, dtype=np.float64)
     bad = ~(np.isfinite(times) & (times > 0))
     if bad.any():
-        raise CostError(f"a step time of {times[bad].flat[0]:g} s cannot be.", hint="Give a positive time: 2.1s, say.")
+        raise CostError(f"the step time must be positive, got {times[bad].flat[0]:g} s.", hint="Write 2.1s, say.")
 
 
 def _checked(goodput: float) -> float:
     if not 0 < goodput <= 1:
-        raise CostError(f"a goodput of {goodput:g} cannot be.", hint="It is a share of time: above 0, at most 1.")
+        raise CostError(f"goodput must be above 0 and at most 1, got {goodput:g}.")
     return goodput

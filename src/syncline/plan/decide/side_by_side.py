@@ -21,6 +21,7 @@ from syncline.plan.cost import Assumptions, Prices
 from syncline.plan.decide.forecast import Forecast
 from syncline.plan.decide.prospects import run_option
 from syncline.plan.decide.uncertain import Z90
+from syncline.sim.step import Constants
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job
 
@@ -38,6 +39,7 @@ class Candidate:
     fabric: Fabric
     cloud: str | None = None
     value: float | str | None = None  # of the setting that is swept
+    constants: Constants | None = None  # what was measured on this part (`syncline calibrate`)
 
 
 @dataclass(frozen=True)
@@ -159,12 +161,13 @@ def _row(job: Job, candidate: Candidate, assumptions: Assumptions, prices: Price
     cloud = candidate.cloud
     assumed = assumptions.model_copy(update={"cloud": cloud}) if cloud and cloud != "rent" else assumptions
     whole = job.model_copy(update={"gpus": None})
-    answer = make_plan(candidate.fabric, whole, assumptions=assumed, prices=prices, with_actions=False, with_run=False)
+    answer = make_plan(candidate.fabric, whole, constants=candidate.constants, assumptions=assumed, prices=prices,
+                       with_actions=False, with_run=False)  # fmt: skip
     if cloud == "rent" and answer.money is not None:
         if not answer.money.account.quotes:
             raise PlanError(f"nobody in the price table rents {answer.best.gpu}.", hint="Give --prices.")
         cheapest = answer.money.account.quotes[0].cloud
-        return _row(job, Candidate(candidate.name, candidate.fabric, cheapest, candidate.value), assumptions, prices)
+        return _row(job, replace(candidate, cloud=cheapest), assumptions, prices)
     return _compared(candidate, answer, job)
 
 

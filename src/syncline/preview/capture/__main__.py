@@ -9,16 +9,19 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
+from syncline.preview.capture import apart
+
 
 def main() -> None:
     """Run the script named in the spec file; the answer is a file, the exit code is always 0."""
     spec = json.loads(Path(sys.argv[1]).read_text())
     out = Path(spec["out"])
     os.environ.update(spec["env"])
+    cut_off = apart.alone()  # before anything starts a thread
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from syncline.preview.capture import cuda, device, fence, script, stages, values, world
+    from syncline.preview.capture import cuda, device, fence, script, stages, triton, values, world
     from syncline.preview.capture.log import Log
     from syncline.preview.capture.memory import Memory
     from syncline.preview.capture.memory import prepare as follow
@@ -40,6 +43,8 @@ def main() -> None:
     collectives = world.Collectives(log)
     world.prepare(collectives)
     follow(memory)
+    if not cut_off:
+        log.note("the kernel gives this user no network of its own: connections are refused in Python only")
     fence.prepare(log)
     recorder = Recorder(log, memory, collectives, fake)
     collectives.where = recorder.where
@@ -49,6 +54,7 @@ def main() -> None:
     collectives.arrived = steps.received
     script.compiled(recorder, log)
     stages.prepare(log, spec.get("stages", {}))
+    triton.prepare(log, recorder.custom)
     script.moved_modules(memory)
     script.shapes_only(recorder)
     script.backwards(recorder)

@@ -196,8 +196,11 @@ def prepare(log: Log, gpu: Mapping[str, Any], local_rank: int, local_size: int, 
             "active_bytes.all.peak": memory.peak,
         }
     )
-    cuda.get_rng_state = lambda device="cuda": torch.zeros(16, dtype=torch.uint8)
-    cuda.get_rng_state_all = lambda: [torch.zeros(16, dtype=torch.uint8)]
+    state = torch.Generator().get_state()  # real, so that it can be set again
+    cuda.get_rng_state = lambda device="cuda": state
+    cuda.get_rng_state_all = lambda: [state] * local_size
+    for name in ("get_rng_state", "get_rng_state_all", "set_rng_state", "set_rng_state_all", "manual_seed"):
+        setattr(cuda.random, name, getattr(cuda, name))
     cuda.device = _Device
     cuda.nccl.version = lambda: (2, 27, 5)
     cuda.default_generators = tuple(torch.Generator() for _ in range(local_size))
@@ -212,6 +215,9 @@ def prepare(log: Log, gpu: Mapping[str, Any], local_rank: int, local_size: int, 
     accelerator.current_stream, accelerator.set_stream = cuda.current_stream, cuda.set_stream
     accelerator.synchronize = cuda.synchronize
     torch._C._get_accelerator = lambda *_: torch.device("cuda")
+    native: Any = torch._C  # names that a CPU build has not
+    native._cuda_getDevice, native._cuda_getDeviceCount = cuda.current_device, _says(local_size)
+    native._cuda_setDevice = _set_device
 
 
 class _Zeros(dict[str, int]):

@@ -66,6 +66,7 @@ def prepare() -> None:
     fake.is_cpu = property(lambda self: self.fake_device.type == "cpu")
     fake.to, fake.cuda, fake.cpu = _to, _cuda, lambda self, **kw: _to(self, "cpu")
     fake.get_device = lambda self: self.fake_device.index if self.fake_device.type == "cuda" else -1
+    fake.type = _type
     fake.record_stream = lambda self, stream: None
     fake.pin_memory = lambda self, *_: self
     fake.is_pinned = lambda self, *_: False
@@ -155,6 +156,11 @@ def _to(self: Any, *args: Any, **kwargs: Any) -> Any:
     if not copy and same and device == self.device and dtype == self.dtype:
         return self
     return torch.ops.aten._to_copy.default(self, dtype=dtype, device=device, memory_format=layout)
+
+
+def _type(self: Any, *args: Any, **kwargs: Any) -> Any:
+    found = torch.Tensor.type(self, *args, **kwargs)
+    return found.replace(f"torch.{TOLD}.", "torch.cuda.") if isinstance(found, str) else found
 
 
 def _cuda(self: Any, device: Any = None, non_blocking: bool = False, **_: Any) -> Any:

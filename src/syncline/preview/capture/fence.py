@@ -11,7 +11,7 @@ from syncline.preview.capture.log import Log
 
 
 def prepare(log: Log) -> None:
-    """Block connections beyond this machine and worker processes of data loaders."""
+    """Block connections beyond this machine, worker processes of data loaders and checkpoints."""
     connect = socket.socket.connect
 
     def refused(self: Any, address: Any) -> Any:
@@ -35,6 +35,14 @@ def prepare(log: Log) -> None:
         start(self, *args, **kwargs)
 
     loader.__init__ = without_workers
+
+    def unsaved(*_: Any, **__: Any) -> None:
+        log.note("checkpoints are not written: tensors have no contents")
+
+    torch.save = unsaved  # type: ignore[assignment]
+    import torch.distributed.checkpoint as checkpoint
+
+    checkpoint.save = unsaved  # type: ignore[assignment]
 
 
 def _unresolved(lookup: Any, log: Log) -> Any:

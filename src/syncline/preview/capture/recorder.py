@@ -40,6 +40,8 @@ _NO_KERNEL = {
 class Recorder(TorchDispatchMode):
     """Records operators on the GPU; above the fake mode, below autograd and tensor subclasses."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, log: Log, memory: Memory, collectives: Any, fake: Any) -> None:
         super().__init__()
         self.log, self.memory, self.collectives, self.fake = log, memory, collectives, fake
@@ -52,6 +54,8 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(each not in _PLAIN for each in types):
             return NotImplemented
+        if not isinstance(func, torch._ops.OpOverload):
+            return self._higher(func, args, kwargs or {})
         if func.namespace == "prim":
             return func(*args, **(kwargs or {}))
         kwargs = renamed(kwargs or {})
@@ -73,6 +77,13 @@ class Recorder(TorchDispatchMode):
         hinted(func, args, out)
         self._record(func, packet, args, kwargs, out)
         return out
+
+    def _higher(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that takes operators; DTensor's random ones are the operator that they place."""
+        if func.name() != "run_dtensor_rng_op":
+            return func(*args, **kwargs)
+        with self:
+            return args[2](*args[3:], **kwargs)
 
     def _read(self, tensor: Any) -> Any:
         if not isinstance(tensor, FakeTensor):
@@ -134,6 +145,22 @@ class Recorder(TorchDispatchMode):
         self.log.add(KERNEL, cuda.current(), signature, module, line, phase, [compiled, *self._touched(ins, outs)])
         if outs and not on_gpu:
             cuda.host_waits(cuda.current())
+
+    def custom(self, name: str, tensors: list[Any]) -> None:
+        """Record a kernel that is no operator of torch, by the tensors it is given."""
+        on_gpu = [t for t in tensors if t.fake_device.type == "cuda"]
+        key = (name, _key(tuple(on_gpu)))
+        found = self.log.signatures.setdefault(key, len(self.log.specs))
+        if found == len(self.log.specs):
+            shapes = [_shape(t) for t in on_gpu]
+            self.log.specs.append(
+                {
+                    "op": f"triton.{name}", "flops": 0, "args": _plain(on_gpu), "kwargs": {}, "ins": shapes, "outs": [],
+                    "tf32": False, "view": False, "host": False, "namespace": "triton", "mutable": False,
+                }
+            )  # fmt: skip
+        module, line, phase, compiled = self.where()
+        self.log.add(KERNEL, cuda.current(), found, module, line, phase, [compiled, *self._touched(on_gpu, [])])
 
     def _touched(self, ins: list[Any], outs: list[Any]) -> list[list[int]]:
         """Return the allocations read and written, for what fused code leaves out."""

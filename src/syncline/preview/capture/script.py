@@ -66,7 +66,7 @@ class Steps:
             self.log.facts.setdefault("model", _described(module))
             for parameter in module.parameters():
                 self.memory.label(parameter, "parameters")
-            for buffer in module.buffers():
+            for buffer in torch.nn.Module.buffers(module):  # Megatron's own DDP has a list of that name
                 self.memory.label(buffer, "buffers")
         if self.stepped or not self.log.boundaries:
             self.stepped = False
@@ -101,7 +101,7 @@ def _described(module: Any) -> dict[str, object]:
     return {"class": type(module).__name__, "parameters": total, "layers": max(lists, default=0), "shapes": sizes}
 
 
-_MOVES = (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.cpu)
+_MOVES = (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.cpu, torch.Tensor.clone)
 
 
 class Functions(TorchFunctionMode):
@@ -109,8 +109,12 @@ class Functions(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if type(kwargs.get("device")) is int:
+            kwargs = {**kwargs, "device": torch.device("cuda", kwargs["device"])}
         if func is torch.nn.functional.scaled_dot_product_attention:
             return _attention(func, *args, **kwargs)
+        if func is torch.tensor and isinstance(args[0], (list, tuple)):
+            args = (_numbers(args[0]), *args[1:])
         if func in (torch.tensor, torch.as_tensor) and _on_gpu(kwargs.get("device")):
             made = func(*args, **{**kwargs, "device": None if isinstance(args[0], torch.Tensor) else "cpu"})
             return remembered(made.to(kwargs["device"]), args[0])  # in C++ it would be copied by a driver
@@ -119,22 +123,18 @@ class Functions(TorchFunctionMode):
         if func in _MOVES and type(args[0]) is torch.Tensor and args[0].dtype is torch.uint8:
             return args[0]  # the state of a generator, which is sent to other ranks and set again
         if func is torch.Tensor.__deepcopy__ and getattr(args[0], "constant", None) is not None:
-            return _copied(func, *args)
+            return args[0].detach().clone()  # its value is no part of what would be copied
         generator = kwargs.get("generator")
         if generator is not None:
             kwargs = {**kwargs, "generator": None}
         return func(*args, **kwargs)
 
 
-def _copied(func: Any, tensor: Any, memo: Any) -> Any:
-    """Return a deep copy of a tensor whose value is known, which is no part of what is copied."""
-    known, tensor.constant = tensor.constant, None
-    try:
-        made = func(tensor, memo)
-    finally:
-        tensor.constant = known
-    made.constant = known.clone()
-    return made
+def _numbers(values: Any) -> Any:
+    """Return nested lists with the tensors in them read."""
+    if isinstance(values, (list, tuple)):
+        return [_numbers(each) for each in values]
+    return values.item() if isinstance(values, FakeTensor) and values.numel() == 1 else values
 
 
 def _on_gpu(device: Any) -> bool:

@@ -296,6 +296,7 @@ def prepare(collectives: Collectives) -> None:
         put.gather_object, put.scatter_object_list = _gather_object, _scatter_object
         put.monitored_barrier = put.send_object_list = lambda *_, **__: None
         put.recv_object_list = _unknown_object
+        put.set_timeout = put._set_pg_timeout = lambda *_, **__: None
     c10d._store_based_barrier = lambda *_, **__: None
     import torch.distributed.utils as utils
 

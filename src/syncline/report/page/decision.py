@@ -98,8 +98,9 @@ def _sources(f: Forecast) -> str:
 
 def _source(f: Forecast, swing: Swing) -> str:
     i = swing.input
-    moves = [f"{value / f.usd - 1:+.1%}" for value in swing.usd]
-    days = [f"{value - f.days:+.1f}" for value in swing.days]
+    # A move that rounds to nothing has no sign: `z` makes -0.0 a 0.0.
+    moves = [f"{value / f.usd - 1:+z.1%}" for value in swing.usd]
+    days = [f"{value - f.days:+z.1f}" for value in swing.days]
     exact = i.low == i.high
     return (
         f'<tr><td class="t">{escape(i.words)}</td><td>{_number(i.value)}&nbsp;{escape(i.unit)}</td>'

@@ -111,7 +111,7 @@ def _actions(actions: Sequence[Action], first: Sequence[Action]) -> str:
         rows.append(
             f'<tr class="{"first" if a in first else ""}"><td class="t wide">{escape(a.words)}</td>'
             f'<td class="t"><span class="tag">{escape(a.kind)}</span></td><td>{units.show_time(a.step_time_s)}</td>'
-            f'<td class="{tone}">{a.saving:+.1%}</td><td>{worth}</td><td>{price}</td><td>{back}</td>'
+            f'<td class="{tone}">{a.saving:+z.1%}</td><td>{worth}</td><td>{price}</td><td>{back}</td>'
             f'<td class="t note">{escape(a.plan.split(";")[0])}</td></tr>'
         )
     return (

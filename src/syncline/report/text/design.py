@@ -9,7 +9,7 @@ from syncline.questions.design import SHOWN, DesignAnswer
 
 IGNORES = (
     "Ranks in order, rack by rack; hash collisions, other jobs and failures during a run are not in these times.",
-    "Prices are the catalogue's, mostly recalled street prices: `syncline fabric parts switch` names their sources.",
+    "Prices are the catalogue's, mostly street-price estimates: `syncline fabric parts switch` names their sources.",
 )
 
 

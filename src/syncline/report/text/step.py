@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ def step_lines(data: Mapping[str, Any]) -> list[str]:
     lines = [
         f"{data['job']}: {data['model']} on {data['gpus']:,} x {data['gpu']}, {split_words(data['parallel'])}",
         "",
+        *(part for text in data.get("assumed_of_cluster", ()) for part in _assumed(text)),
         f"  step        {units.show_time(data['step_time_s'])}  ({_how(data)})",
         *(f"  differs     {cause}" for cause in data.get("executed", {}).get("differs", ())),
         f"  interval    {sure[0]}",
@@ -49,6 +51,11 @@ def step_lines(data: Mapping[str, Any]) -> list[str]:
     shown = ", ".join(f"{name} {_word(value)}" for name, value in data["assumed"].items())
     lines += ["", f"  assumed: {shown}", f"  ignores: {', '.join(data['ignores'])}"]
     return lines
+
+
+def _assumed(text: str) -> list[str]:
+    """Return what the cluster's file leaves open, said before the answer that rests on it."""
+    return textwrap.wrap(f"  assumed     {text}", 118, subsequent_indent=" " * 14, break_on_hyphens=False)
 
 
 def _memory_basis(interval: Mapping[str, Any]) -> str:

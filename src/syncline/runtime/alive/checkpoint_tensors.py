@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +37,19 @@ def write_tensors(folder: Path, tensors: Mapping[str, torch.Tensor], group: Any)
     """Write named tensors, each rank its own shards and its share of what all have; every rank calls it."""
     warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
     planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-    save(dict(tensors), storage_writer=_Writer(folder), planner=planner, process_group=group, no_dist=group is None)
+    save(dict(tensors), storage_writer=_Writer(folder), planner=planner, process_group=group, **_alone(save, group))
 
 
 def read_tensors(folder: Path, tensors: Mapping[str, torch.Tensor], group: Any) -> None:
     """Fill named tensors, or this rank's shards of them, from a checkpoint of any mesh; every rank calls it."""
     warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
     planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-    load(dict(tensors), storage_reader=_Reader(folder), planner=planner, process_group=group, no_dist=group is None)
+    load(dict(tensors), storage_reader=_Reader(folder), planner=planner, process_group=group, **_alone(load, group))
+
+
+def _alone(call: Callable[..., Any], group: Any) -> dict[str, bool]:
+    """Return the option that no other rank takes part; older versions of torch see that by themselves."""
+    return {"no_dist": True} if group is None and "no_dist" in signature(call).parameters else {}
 
 
 def shapes(folder: Path) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:

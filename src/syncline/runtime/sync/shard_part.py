@@ -56,6 +56,12 @@ class ShardPart:
 
     def turn_on(self, replicated: bool) -> None:
         """Take FSDP2's place, in its all-reduce across replicas or in its reduce-scatter."""
+        needed = "_all_reduce_hook" if replicated else "_reduce_scatter_comm"
+        if not hasattr(self._group, needed):
+            raise SynchronizationError(
+                f"FSDP2 of torch {torch.__version__} does not let its collectives be replaced.",
+                hint="Use a newer torch (2.13 is tested), DDP, or a method that talks less often.",
+            )
         if replicated:
             self._set("_all_reduce_hook", lambda output: self._owner.all_reduce(self, output))
             if getattr(self._group.mesh_info, "replicate_process_group", None) is not None:
@@ -111,10 +117,11 @@ class ShardPart:
         setattr(self._group, name, value)
 
     def _show_shards_alone(self) -> None:
-        from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo
-
         whole = self._group.mesh_info
-        shards = FSDPMeshInfo(mesh=whole.mesh, shard_mesh_dim=whole.shard_mesh_dim)
+        # FSDP2's own class of what has shards alone, wherever this torch keeps it.
+        shards = next(kind for kind in type(whole).__mro__ if kind.__name__ == "FSDPMeshInfo")(
+            mesh=whole.mesh, shard_mesh_dim=whole.shard_mesh_dim
+        )
         if self._group.post_forward_mesh_info == whole:
             self._set("post_forward_mesh_info", shards)
         self._set("mesh_info", shards)

@@ -11,11 +11,14 @@ from torch import nn
 
 from syncline.errors import SynchronizationError
 
+FSDP_HOMES = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
+"""Where `fully_shard` is; torch before 2.6 has it in the second place only."""
+
 
 def is_sharded(module: nn.Module) -> bool:
     """Tell whether `fully_shard` was applied to a module: who has not imported it has not called it."""
-    known = sys.modules.get("torch.distributed.fsdp")
-    return known is not None and isinstance(module, known.FSDPModule)
+    known = (getattr(sys.modules.get(name), "FSDPModule", None) for name in FSDP_HOMES)
+    return any(kind is not None and isinstance(module, kind) for kind in known)
 
 
 @dataclass(frozen=True)

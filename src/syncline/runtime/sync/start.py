@@ -140,7 +140,7 @@ def _everyone(shards: dist.ProcessGroup, replicas: dist.ProcessGroup, across: Gr
     """Return the ranks of all replicas together: when one of them is lost, all must hear of it."""
     token = torch.tensor(list(bytes.fromhex(agreed_name(shards, across.device))), dtype=torch.uint8)
     token = token.to(across.device)
-    dist.broadcast(token, group=replicas, group_src=0)
+    dist.broadcast(token, dist.get_global_rank(replicas, 0), replicas)
     rows = exchange_json({"ranks": dist.get_process_group_ranks(shards)}, across.team)
     # A gradient across has been summed over the ranks of a replica: which of them it came from is not known any more.
     across.team.sources = tuple(" or ".join(map(str, row["ranks"])) for row in rows)

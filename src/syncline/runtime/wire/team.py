@@ -80,7 +80,7 @@ class Team:
 def agreed_name(parent: dist.ProcessGroup, device: torch.device) -> str:
     """Return a name that nobody has used, the same on every rank of the parent group."""
     token = torch.tensor(list(uuid.uuid4().bytes), dtype=torch.uint8, device=device)
-    dist.broadcast(token, group=parent, group_src=0)
+    dist.broadcast(token, dist.get_global_rank(parent, 0), parent)
     return bytes(token.tolist()).hex()
 
 

@@ -5,6 +5,8 @@ Cost laws for all-reduce on levels of sizes m (inside) and h (across), n = mh:
   across hosts each rank sends 1/m of what a flat schedule that ignores hosts does;
 - by leaders (trees inside): leaders send across hosts what the outer family sends, the others wait;
 - everywhere (one-shot inside): every level all-reduces the whole buffer, all groups at once; fewest rounds.
+An all-to-all first hands every block to the rank of its host that has its taker's place there, then across: each rank
+sends (m-1)/m + (h-1)/h of its buffer in m + h - 2 messages, where a flat one sends (n-1)/n in n - 1.
 Rounds add up over the levels.
 """
 
@@ -13,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from math import lcm, prod
+
+import numpy as np
 
 from syncline.errors import ScheduleError
 from syncline.schedule.collective import Collective, Kind
@@ -23,7 +27,7 @@ from syncline.schedule.kernel import Kernel, Stage
 from syncline.schedule.law import CostLaw
 from syncline.schedule.schedule import Schedule, alike
 
-KINDS = (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER, Kind.BROADCAST, Kind.REDUCE)
+KINDS = (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER, Kind.BROADCAST, Kind.REDUCE, Kind.ALL_TO_ALL)
 
 
 def hierarchical(
@@ -38,9 +42,9 @@ def hierarchical(
     """Return a schedule in levels; `shape` counts from the outside in: (64, 8) is 64 hosts of 8 ranks.
 
     All-reduce: 2(m-1)/m of the buffer inside the host, and across hosts 1/m of what the outer family sends.
-    `families` names one family a level, in the order of `shape` (ring everywhere by default).
+    `families` names one family a level, in the order of `shape` (by default rings; direct for all-to-all).
     """
-    num_ranks, names = grid_size(shape), tuple(families) or ("ring",) * len(shape)
+    num_ranks, names = grid_size(shape), tuple(families) or _usual(shape, kind)
     if len(names) != len(shape) or len(shape) < 2:
         raise ScheduleError(f"{len(shape)} levels of ranks and {len(names)} families: two levels or more, "
                             "one family each.")  # fmt: skip
@@ -52,10 +56,16 @@ def hierarchical(
         stages, num_chunks = _rooted(goal, shape, names, chunks)
     elif kind is Kind.ALL_REDUCE:
         stages, num_chunks = _all_reduce(shape, names, chunks)
+    elif kind is Kind.ALL_TO_ALL:
+        stages, num_chunks = _all_to_all(shape, names), num_ranks**2
     else:
         stages, num_chunks = _scattered(kind, shape, names), num_ranks
     name = f"hierarchical {' x '.join(f'{size} {family}' for size, family in zip(shape, names, strict=True))}"
     return Schedule(name, goal, alike(stages, num_chunks, channels), family="hierarchical")
+
+
+def _usual(shape: Sequence[int], kind: Kind) -> tuple[str, ...]:
+    return ("direct" if kind is Kind.ALL_TO_ALL else "ring",) * len(shape)
 
 
 def scatters(names: Sequence[str]) -> bool:
@@ -112,6 +122,31 @@ def _scattered(kind: Kind, shape: Sequence[int], names: Sequence[str]) -> tuple[
     return stages if kind is Kind.REDUCE_SCATTER else stages[::-1]
 
 
+def _all_to_all(shape: Sequence[int], names: Sequence[str]) -> tuple[Stage, ...]:
+    """Exchange along one axis after the other, from the inside out.
+
+    A block (giver, taker) stands where its taker's coordinates are along axes that are done, and where its giver's are
+    along the others; blocks that differ in the coordinates left over move as one.
+    """
+    n = prod(shape)
+    takes = nested_strides(shape)
+    gives = [n * stride for stride in takes]
+    stages: list[Stage] = []
+    for axis in reversed(range(len(shape))):
+        members = axis_groups(shape, axis)
+        base = np.zeros(len(members), dtype=np.int64)
+        spans = []
+        for other in range(len(shape)):
+            if other != axis:
+                own, free = (takes, gives) if other > axis else (gives, takes)
+                base += coordinates(shape, other, members[:, 0]) * own[other]
+                spans.append((shape[other], free[other]))
+        work = kernel(names[axis], Kind.ALL_TO_ALL, shape[axis])
+        index = ((shape[axis], gives[axis]), (shape[axis], takes[axis]))
+        stages.append(Stage(work, members, base, index, tuple(spans)))
+    return tuple(stages)
+
+
 def _by_leaders(shape: Sequence[int], names: Sequence[str], chunks: int) -> tuple[tuple[Stage, ...], int]:
     """Reduce to one leader a group, level by level, all-reduce over the last leaders, broadcast back."""
     ups = [kernel(names[axis], Kind.REDUCE, shape[axis], chunks=chunks) for axis in range(1, len(shape))]
@@ -155,7 +190,7 @@ def hierarchical_law(
     **_: object,
 ) -> CostLaw:
     """Return what `hierarchical` promises: the laws of its levels, each on the part of the buffer that reaches it."""
-    names = tuple(families) or ("ring",) * len(shape)
+    names = tuple(families) or _usual(shape, kind)
     rounds, most, total = 0, Fraction(0), Fraction(0)
     for axis, phase, share, groups in _phases(shape, kind, names):
         part = level_law(names[axis], phase, shape[axis], chunks=chunks)
@@ -172,6 +207,8 @@ def _phases(shape: Sequence[int], kind: Kind, names: Sequence[str]) -> list[tupl
     inner = [prod(shape[axis + 1 :]) for axis in axes]
     if kind in (Kind.BROADCAST, Kind.REDUCE):
         return [(axis, kind, Fraction(1), outer[axis]) for axis in axes]
+    if kind is Kind.ALL_TO_ALL:
+        return [(axis, kind, Fraction(1), n // shape[axis]) for axis in axes]
     if kind is not Kind.ALL_REDUCE:
         return [(axis, kind, Fraction(1, inner[axis]), n // shape[axis]) for axis in axes]
     if everywhere(names):

@@ -53,6 +53,8 @@ class NcclNetwork:
     ring_ll_hop_us: float
     ring_ll128_hop_us: float
     ring_pace_us: float
+    ring_ll128_pace_us: float
+    proxy: float
     nic_cap_GBps: float
     efficiency: float
     many_hosts: float
@@ -67,6 +69,8 @@ class NcclNetwork:
     alltoall_tiny: float
     alltoall_efficiency: float
     alltoall_falloff: float
+    crowding: float
+    crowded_as: str
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,8 @@ class Machine:
     ring_ll_copy: float
     ring_ll128_share: float
     ring_chunk_KiB: float
+    ring_small_share: float
+    tree_ll_chunk_KiB: float
     torch_call_us: float
     sendrecv_share: float
     alltoall_share: float
@@ -190,8 +196,12 @@ def default_constants() -> Constants:
 @cache
 def left_out_constants() -> dict[str, Constants]:
     """Return, by system, the constants fitted without that system's rows."""
-    fitted = read_data("nccl_fitted").get("left_out") or {}
-    return {system: constants_from(row["machine"], row["networks"]) for system, row in fitted.items()}
+    fitted = read_data("nccl_fitted")
+    found = {}
+    for system, row in (fitted.get("left_out") or {}).items():
+        networks = {kind: v for kind, v in {**fitted["networks"], **row["networks"]}.items() if v is not None}
+        found[system] = constants_from({**fitted["machine"], **row["machine"]}, networks)
+    return found
 
 
 def network_facts(name: str) -> NcclNetwork:

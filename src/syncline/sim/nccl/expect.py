@@ -12,15 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import SimulationError
-from syncline.sim.nccl.interval import MAX_POINT_HOSTS
-from syncline.sim.nccl.job import NcclOperation, pipe
+from syncline.sim.nccl.job import RING_OPS, NcclOperation, pipe
+from syncline.sim.nccl.system import MAX_POINT_HOSTS
 
 Floats = npt.NDArray[np.float64]
 _MIB = 2.0**20
+#: Messages up to this many bytes travel inside the command itself, which costs some NICs more than a send (Cassini).
+_INLINE_BYTES = 192
 
 
 def _ring_bytes_us(job: NcclOperation, sizes: Floats, busbw_GBps: float) -> Floats:
-    share = job.steps / job.n if job.op in ("all_reduce", "all_gather", "reduce_scatter") else 1.0
+    share = job.steps / job.n if job.op in RING_OPS else 1.0
     return np.asarray(sizes * share / (busbw_GBps * 1e3))
 
 
@@ -31,7 +33,7 @@ def _simple_hop_us(job: NcclOperation) -> float:
 def _chunk_share(job: NcclOperation, sizes: Floats) -> Floats:
     """Share of a full hop that a small chunk costs: part of a hop is copying, which a smaller chunk has less of."""
     kib = sizes / job.n / job.channels / 1024
-    return np.asarray(np.maximum(0.3, kib / (kib + job.machine.ring_chunk_KiB)))
+    return np.asarray(np.maximum(job.machine.ring_small_share, kib**2 / (kib**2 + job.machine.ring_chunk_KiB**2)))
 
 
 def ring_simple(job: NcclOperation, sizes: Floats) -> Floats:
@@ -53,23 +55,27 @@ def ring_ll128(job: NcclOperation, sizes: Floats) -> Floats:
         loss = job.machine.one_host_pipeline * job.scale.pipeline
         return 14 + pipe(inside * job.steps, bytes_us, loss, 256 * _MIB, sizes)
     hop = job.net.ring_ll128_hop_us * job.scale.ll_hop
-    latency = (job.steps - job.inter) * max(inside, job.system.post_us) + job.inter * hop
-    return np.asarray(14 + job.overlapped(latency, bytes_us))
+    path_us = (job.steps - job.inter) * inside + job.inter * hop
+    pace_us = job.steps * job.net.ring_ll128_pace_us * job.scale.ll_hop
+    return np.asarray(14 + job.overlapped(max(path_us, pace_us), bytes_us))
 
 
 def ring_ll(job: NcclOperation, sizes: Floats) -> Floats:
-    """Ring with 8-byte flagged words: the cheapest steps, half the bandwidth, buffers copied through host memory."""
+    """Ring with 8-byte flagged words: the cheapest steps, half the bandwidth, buffers copied through host memory.
+
+    Between hosts a proxy thread posts the messages of all channels in turn: a hop costs more the more there are.
+    """
     channels = np.clip(sizes / (4096 * job.n), 1, job.channels)
     kib = sizes / job.n / channels / 1024
-    alone = job.hosts == 1
-    inside = job.intra_ll_us if alone else max(job.intra_ll_us, job.system.post_us)
-    copy = job.one_host_ll_us_per_KiB if alone else job.machine.ring_ll_copy * job.net.ll_us_per_KiB * job.host_copy
-    hop = job.net.ring_ll_hop_us * job.scale.ll_hop
-    copied = job.steps * kib * copy * job.scale.ll_copy
+    near, inside = job.steps - job.inter, job.one_host_ll_us_per_KiB
     moved = _ring_bytes_us(job, sizes, job.ring_GBps / 2)
-    path_us = (job.steps - job.inter) * inside + job.inter * hop
-    pace_us = 0.0 if alone else job.steps * job.net.ring_pace_us * job.scale.ll_hop
-    return 6.6 + max(path_us, pace_us) + np.maximum(copied, moved)
+    if job.hosts == 1:
+        return np.asarray(6.6 + near * job.intra_ll_us + np.maximum(near * kib * inside * job.scale.ll_copy, moved))
+    copy = job.machine.ring_ll_copy * job.net.ll_us_per_KiB * job.host_copy
+    copied = (near * inside + job.inter * copy) * kib * job.scale.ll_copy
+    hop = job.net.ring_ll_hop_us * job.scale.ll_hop * channels**job.net.proxy
+    pace_us = job.steps * job.net.ring_pace_us * job.scale.ll_hop
+    return np.asarray(6.6 + np.maximum(near * job.intra_ll_us + job.inter * hop, pace_us) + np.maximum(copied, moved))
 
 
 def _tree_GBps(job: NcclOperation) -> float:
@@ -87,13 +93,14 @@ def tree_ll(job: NcclOperation, sizes: Floats) -> Floats:
     """Double tree with LL: a chain inside the host and log2 hops between hosts, each paying per KiB."""
     channels = np.clip(sizes / 4096, 1, job.channels)
     kib = sizes / channels / 1024
-    near = np.minimum(kib, 32)
+    chunk = job.machine.tree_ll_chunk_KiB
+    near = np.minimum(kib, chunk)
     copy = job.net.ll_us_per_KiB * job.host_copy * job.scale.ll_copy
     hop = (5 + job.net.hop_us) * job.scale.ll_hop
     inside = (job.p - 1) * (job.intra_ll_us + 0.03 * near)
-    between = job.depth * (hop + copy * near)
+    between = job.depth * hop + job.depth**0.75 * copy * near  # words are passed on while later ones arrive
     channels_us = job.net.channel_us * job.host_copy * channels
-    return np.asarray(6.8 + 2 * (inside + between) + 2 * copy * np.maximum(kib - 32, 0) + channels_us)
+    return np.asarray(6.8 + 2 * (inside + between) + copy * np.maximum(kib - chunk, 0) + channels_us)
 
 
 def tree_ll128(job: NcclOperation, sizes: Floats) -> Floats:
@@ -208,9 +215,11 @@ def _all_to_all(job: NcclOperation, sizes: Floats) -> Floats:
     if job.hosts == 1:
         local_us = local_us / job.scale.efficiency
         return pipe(machine.p2p_base_us, local_us, machine.alltoall_pipeline * job.scale.pipeline, 1024 * _MIB, sizes)
-    tiny = np.where(sizes / n < 256, net.alltoall_tiny, 1.0)
+    tiny = np.where(sizes / n <= _INLINE_BYTES, net.alltoall_tiny, 1.0)
     peers_us = net.alltoall_peer_us * (n - p) * tiny
-    efficiency = min(1.0, net.alltoall_efficiency * job.scale.efficiency) * (job.hosts / 2) ** -net.alltoall_falloff
+    # Of two hosts all pairs are neighbours; of N, all but 2/N of them meet others' traffic on the way.
+    shared = 1 - net.alltoall_falloff * (1 - 2 / job.hosts)
+    efficiency = min(1.0, net.alltoall_efficiency * job.scale.efficiency) * shared * job.crowd_share
     wire_GBps = min(job.wire_GBps, job.system.pairs_cap_Bps / 1e9)
     bytes_us = p * sizes * (n - p) / n / (wire_GBps * efficiency * 1e3)
     if not job.system.nvlink_GBps:

@@ -30,6 +30,8 @@ NETWORK_PARAMETERS: dict[str, tuple[float, float]] = {
     "ring_ll_hop_us": (0.0, 0.8),
     "ring_ll128_hop_us": (0.0, 0.8),
     "ring_pace_us": (0.0, 0.8),
+    "ring_ll128_pace_us": (0.0, 0.5),
+    "proxy": (0.0, 0.5),
     "nic_cap_GBps": (0.0, 0.4),
     "efficiency": (0.0, 0.3),
     "many_hosts": (0.0, 0.03),
@@ -43,7 +45,8 @@ NETWORK_PARAMETERS: dict[str, tuple[float, float]] = {
     "alltoall_peer_us": (0.0, 0.8),
     "alltoall_tiny": (0.0, 0.6),
     "alltoall_efficiency": (0.0, 0.3),
-    "alltoall_falloff": (0.0, 1.0),
+    "alltoall_falloff": (0.0, 0.6),
+    "crowding": (0.0, 0.5),
 }
 # Constant of the machine -> (rows of its table by GPU generation, or None for a single number; stray in log units).
 MACHINE_PARAMETERS: dict[str, tuple[tuple[int, ...] | None, float]] = {
@@ -70,11 +73,14 @@ MACHINE_PARAMETERS: dict[str, tuple[tuple[int, ...] | None, float]] = {
     "ring_ll_copy": (None, 0.5),
     "ring_ll128_share": (None, 0.1),
     "ring_chunk_KiB": (None, 0.7),
+    "ring_small_share": (None, 0.3),
+    "tree_ll_chunk_KiB": (None, 0.5),
 }
 #: Kinds without rows of their own that stand for what their children have in common: what a new one is likely to be.
 SHARED = ("unknown",)
 #: A share cannot pass 1 (no wire is all payload), and overlap cannot be less than none.
-_AT_MOST = {"efficiency": 0.985, "many_hosts": 1.0, "alltoall_efficiency": 0.985, "ll128_share": 1.0}
+_AT_MOST = {"efficiency": 0.985, "many_hosts": 1.0, "alltoall_efficiency": 0.985, "ll128_share": 1.0,
+            "alltoall_falloff": 0.6, "crowding": 0.5, "proxy": 1.0}  # fmt: skip
 _AT_LEAST = {"overlap": 1.0, "alltoall_tiny": 1.0}
 
 
@@ -116,7 +122,7 @@ def fit(
 ) -> Fitted:
     """Return constants fitted to the sweeps: every network kind after its parent, then the machine, `rounds` times.
 
-    With `only`, the other kinds keep what `start` has.
+    With `only`, the other kinds keep what `start` has, and the machine is near its best already.
     """
     found = Fitted(dict(start.machine), dict(start.networks)) if start else Fitted()
     for _ in range(rounds):
@@ -125,7 +131,7 @@ def fit(
             kinds = _children(kind) if kind in SHARED else {kind}
             if mine := _rows_of(sweeps, kinds):
                 found.networks[kind] = _fit_network(kind, mine, found, kinds, before)
-        found.machine = _fit_machine(sweeps, found)
+        found.machine = _fit_machine(sweeps, found, max_rounds=8 if only is None else 3)
     return found
 
 
@@ -191,7 +197,7 @@ def _balance(sweeps: Sequence[Sweep]) -> dict[str, float]:
     return {kind: min(1.0, 50 / number) for kind, number in rows.items()}
 
 
-def _fit_machine(sweeps: Sequence[Sweep], found: Fitted) -> dict[str, float | list[float]]:
+def _fit_machine(sweeps: Sequence[Sweep], found: Fitted, max_rounds: int) -> dict[str, float | list[float]]:
     prior = machine_from({})
     slots = [(n, row) for n, (rows, _) in MACHINE_PARAMETERS.items() for row in (rows if rows is not None else (-1,))]
 
@@ -207,14 +213,22 @@ def _fit_machine(sweeps: Sequence[Sweep], found: Fitted) -> dict[str, float | li
                 table[row] = old[row] * float(np.exp(step))
         return out | tables
 
+    by_row = {row: [s for s in sweeps if s.system.facts.machine_row == row] for row in range(5)}
+    known: dict[tuple[float, ...], Floats] = {}  # a generation's rows change with its own constants and the shared ones
+
     def residuals(x: Floats) -> Floats:
-        trial = constants_from(values(x), found.networks)
-        return np.concatenate([s.residual(trial) for s in sweeps])
+        trial, parts = constants_from(values(x), found.networks), []
+        for row, mine in by_row.items():
+            key = (float(row), *(step for (_, own), step in zip(slots, x.tolist(), strict=True) if own in (-1, row)))
+            if key not in known:
+                known[key] = np.concatenate([s.residual(trial) for s in mine]) if mine else np.empty(0)
+            parts.append(known[key])
+        return np.concatenate(parts)
 
     before = machine_from(found.machine)
     pairs = [(getattr(before, n), getattr(prior, n), row) for n, row in slots]
     start = np.log([a / b if row < 0 else a[row] / b[row] for a, b, row in pairs])
-    x = minimise(residuals, np.array([MACHINE_PARAMETERS[n][1] for n, _ in slots]), max_rounds=8, start=start)
+    x = minimise(residuals, np.array([MACHINE_PARAMETERS[n][1] for n, _ in slots]), max_rounds=max_rounds, start=start)
     return {n: [_rounded(e) for e in v] if isinstance(v, list) else _rounded(v) for n, v in values(x).items()}
 
 

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from syncline.sim.nccl.system import NcclSystem
+from syncline.sim.nccl.system import MAX_POINT_HOSTS, NcclSystem
 from syncline.sim.uncertainty import UNMEASURED, Spread, collective_spread
 
 Floats = npt.NDArray[np.float64]
 BANDS = ("XS", "S", "M", "L")
 _EDGES = (4096, 262144, 2**28 - 1)
-#: The largest job for which the point alone is offered; past it read the interval.
-MAX_POINT_HOSTS = 64
 GENERATIONS = ("Volta", "Ampere", "Hopper", "Blackwell")
 #: Networks whose constants nobody measured, and algorithms without public rows.
 JUDGED_NETWORKS = ("unknown",)

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from syncline.sim.nccl.belief import inter_steps, num_steps, table
+from syncline.sim.nccl.belief import num_steps, table
 from syncline.sim.nccl.constants import Constants, Machine, NcclNetwork, default_constants
 from syncline.sim.nccl.graph import Graphs, search
-from syncline.sim.nccl.system import NcclSystem
+from syncline.sim.nccl.system import MAX_POINT_HOSTS, NcclSystem
 
 Floats = npt.NDArray[np.float64]
+RING_OPS = ("all_reduce", "all_gather", "reduce_scatter")
 
 
 @dataclass(frozen=True)
@@ -45,69 +47,84 @@ class NcclOperation:
 
     graphs: Graphs = field(init=False, repr=False)
 
-    @property
+    @cached_property
     def net(self) -> NcclNetwork:
-        return self.constants.networks[self.system.network]
+        kind = self.constants.networks[self.system.network]
+        # Trees have a few peers each; a ring or an all-to-all of so many ranks has more messages under way than a NIC
+        # that matches them in hardware can list.
+        crowded = self.hosts > MAX_POINT_HOSTS and self.op != "all_reduce" and kind.crowded_as
+        return self.constants.networks[kind.crowded_as] if crowded else kind
 
     @property
     def machine(self) -> Machine:
         return self.constants.machine
 
-    @property
+    @cached_property
     def row(self) -> int:
         return self.system.facts.machine_row
 
-    @property
+    @cached_property
     def n(self) -> int:
         return self.system.num_ranks
 
-    @property
+    @cached_property
     def hosts(self) -> int:
         return self.system.num_islands
 
-    @property
+    @cached_property
     def p(self) -> int:
         return self.system.ranks_per_island
 
-    @property
+    @cached_property
     def width(self) -> float:
         """NVLink domains wider than 8 GPUs: how much deeper than with 8 an in-switch pipeline is."""
         return float(max(1.0, self.p / 8) ** 0.8)
 
-    @property
+    @cached_property
     def depth(self) -> int:
         return math.floor(math.log2(self.hosts))
 
-    @property
+    @cached_property
     def steps(self) -> int:
         return num_steps(self.op, self.n)
 
-    @property
+    @cached_property
     def inter(self) -> int:
-        return inter_steps(self.op, self.hosts)
+        """Steps between hosts of the chunk that crosses most: a ring leaves a host once in every p of its steps.
 
-    @property
+        NCCL's own table counts one or two fewer: it forgets the chunk that starts right before a NIC.
+        """
+        if self.hosts == 1:
+            return 0
+        return -(-self.steps // self.p) if self.op in RING_OPS else self.hosts
+
+    @cached_property
     def channels(self) -> int:
         """Channels that kernels use: NCCL doubles them between hosts and takes at least 8 inside one."""
         return self.graphs.real_channels if self.hosts > 1 else max(self.graphs.ring.num_channels, 8)
 
-    @property
+    @cached_property
     def nvlink_GBps(self) -> float:
         if not self.system.nvlink_GBps:
             return self.machine.pcie_share * self.system.pcie_GBps
         efficiency = self.machine.nvlink_efficiency[self.row]
         return self.system.nvlink_GBps * efficiency * (self.scale.efficiency if self.hosts == 1 else 1.0)
 
-    @property
+    @cached_property
     def nic_GBps(self) -> float:
         # A port of 200 Gb/s leaves the switches room; three of four public clusters with 400 Gb/s lose a tenth.
         many = (
             self.net.many_hosts if self.hosts > 2 and self.system.nic_rate_Bps / self.system.port_share > 40e9 else 1.0
         )
-        share = min(1.0, self.net.efficiency * many * self.scale.efficiency)
+        share = min(1.0, self.net.efficiency * many * self.scale.efficiency) * self.crowd_share
         return min(self.wire_GBps, self.system.ring_cap_Bps / 1e9) * share
 
     @property
+    def crowd_share(self) -> float:
+        """Share of a NIC that a job past 64 NVLink domains gets: its flows meet one another in the upper switches."""
+        return float(max(1.0, self.hosts / MAX_POINT_HOSTS) ** -self.net.crowding)
+
+    @cached_property
     def wire_GBps(self) -> float:
         """What the NICs of an island carry at most: line rate, PCIe, path cap, or what their software can move."""
         num_nics = self.system.num_nics * self.system.hosts_per_island

@@ -19,10 +19,10 @@ from syncline.sim.nccl.calibration import NcclCalibration
 from syncline.sim.nccl.choose import Pair, choose
 from syncline.sim.nccl.constants import Constants, default_constants
 from syncline.sim.nccl.expect import expected_us
-from syncline.sim.nccl.interval import MAX_POINT_HOSTS, interval, unverified
+from syncline.sim.nccl.interval import interval, unverified
 from syncline.sim.nccl.job import NcclOperation, Scale
 from syncline.sim.nccl.measured import OPS, bus_factor, op_name
-from syncline.sim.nccl.system import NcclSystem
+from syncline.sim.nccl.system import MAX_POINT_HOSTS, NcclSystem
 
 Floats = npt.NDArray[np.float64]
 #: What this model cannot see; printed with its numbers.

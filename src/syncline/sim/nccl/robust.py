@@ -53,7 +53,7 @@ def minimise(
         else:
             return x
         gained, x, residual, cost, damping = cost - new_cost, trial, new, new_cost, damping / 5
-        if gained < 1e-7 * (1 + cost):
+        if gained < 1e-5 * (1 + cost):
             return x
     return x
 

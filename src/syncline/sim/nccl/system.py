@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from syncline.errors import SimulationError
 from syncline.sim.nccl.constants import Gpu, NcclNetwork, gpu_facts, network_facts
@@ -18,6 +19,8 @@ from syncline.sim.nccl.constants import Gpu, NcclNetwork, gpu_facts, network_fac
 PATHS = ("PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
 #: The newest release whose tuning table is known; the default when a description names none.
 DEFAULT_NCCL = (2, 27)
+#: The largest job for which the point alone is offered; past it read the interval.
+MAX_POINT_HOSTS = 64
 
 
 @dataclass(frozen=True)
@@ -63,28 +66,28 @@ class NcclSystem:
                 hint="Give num_nics and nic_rate_Bps.",
             )
 
-    @property
+    @cached_property
     def num_ranks(self) -> int:
         """Ranks in the job."""
         return self.num_hosts * self.gpus_per_host
 
-    @property
+    @cached_property
     def hosts_per_island(self) -> int:
         """Hosts that share one NVLink domain: 1 for a DGX, 18 for an NVL72 rack of 4-GPU hosts."""
         return -(-self.num_hosts // self.num_islands)
 
-    @property
+    @cached_property
     def num_islands(self) -> int:
         """NCCL's "hosts": NVLink domains, because inside one everything is NVLink."""
         domain = max(self.nvlink_domain, self.gpus_per_host)
         return -(-self.num_hosts // max(1, domain // self.gpus_per_host))
 
-    @property
+    @cached_property
     def ranks_per_island(self) -> int:
         """Ranks in one NVLink domain (the fullest one)."""
         return min(self.num_ranks, self.gpus_per_host * self.hosts_per_island)
 
-    @property
+    @cached_property
     def facts(self) -> Gpu:
         """Facts of the GPU generation."""
         return gpu_facts(self.gpu)
@@ -109,7 +112,7 @@ class NcclSystem:
         """PCIe rate of a NIC as NCCL counts it (Gen4 x16 24, Gen5 x16 48)."""
         return self.facts.pcie_GBps if self.pcie_Bps is None else self.pcie_Bps / 1e9
 
-    @property
+    @cached_property
     def nic_GBps(self) -> float:
         """What one NIC can carry from its GPU: the least of line rate, usable PCIe and the measured path cap."""
         cap = self.path_cap_Bps / 1e9 if self.path_cap_Bps else self._default_cap_GBps()

@@ -57,7 +57,7 @@ def model_columns(shape: Shape, sequence: int) -> dict[str, float]:
         "rope_size": mla.rope_size if mla else 0,
         "ffn": shape.ffn_size, "gated": float(shape.gated), "vocab": shape.vocab, "span": shape.mean_span(sequence),
         "experts": moe.experts if moe else 0, "top_k": moe.top_k if moe else 0, "expert_ffn": moe.ffn if moe else 0,
-        "shared_ffn": moe.shared_ffn if moe else 0,
+        "shared_ffn": moe.shared_ffn if moe else 0, "expert_biases": float(shape.biases and moe is not None),
         "embedding_params": shape.embedding_params + shape.tower_params, "head_params": shape.head_params,
         "query_gate": float(shape.query_gate), "predict_layers": shape.predict_layers,
     } | _kinds_of_layers(shape)  # fmt: skip

@@ -22,12 +22,14 @@ from syncline.sim.step.cost import StepCost, step_cost
 from syncline.sim.step.multipliers import NAMES, SIGMA, Multipliers
 
 Floats = npt.NDArray[np.float64]
-#: What the model of one run still misses after its multipliers, in log units: the noise of a measured step.
-STEP_NOISE = 0.03
+#: What the model of one run still misses after its multipliers, in log units: the noise of a measured step. By how much
+#: residuals of two runs of one published sweep differ (median over sweeps, as a sigma): 0.03 dense, 0.09 with experts,
+#: whose recipes change from run to run (dispatchers, graphs, recomputation). A run of experts says little of the next.
+STEP_NOISE = {"dense": 0.03, "experts": 0.09}
 #: The same of a part of a step that a trace tells; kernels are sorted by name, and a trace slows the host.
 PART_NOISE = {"products": 0.06, "attention": 0.10, "memory": 0.15, "exchange": 0.20}
-#: Median error of other runs of a sweep after one was given is 3 % (benchmarks/calibrate_step.py): as a sigma.
-LEFT = 0.045
+#: Median error of other runs of a sweep after one was given (benchmarks/calibrate_step.py), as a sigma.
+LEFT = {"dense": 0.045, "experts": 0.12}
 #: A measured step that is so many times the predicted one is another job or another unit.
 PLAUSIBLE = 4.0
 _STEP = 0.02
@@ -59,7 +61,7 @@ class StepCalibration:
     def log_sigma(self, case: Case, base: Constants | None = None) -> float:
         """Return one standard deviation of the logarithm of another job's step, as far as multipliers make it."""
         slope = _jacobian(case, self.multipliers.logs, base or default_constants(), ())[0]
-        return float(np.sqrt(slope @ self.covariance @ slope + LEFT**2))
+        return float(np.sqrt(slope @ self.covariance @ slope + LEFT[_kind(case)] ** 2))
 
 
 def calibrate(
@@ -68,7 +70,7 @@ def calibrate(
     """Return the calibration that a measured step adds to one before it."""
     base = constants or default_constants()
     names = tuple(name for name in PART_NOISE if seen.parts_s.get(name, 0.0) > 0)
-    noise = np.array([STEP_NOISE, *(PART_NOISE[name] for name in names)])
+    noise = np.array([STEP_NOISE[_kind(case)], *(PART_NOISE[name] for name in names)])
     wanted = np.log([seen.step_s, *(seen.parts_s[name] for name in names)])
     start = before.multipliers.logs
     prior = np.linalg.inv(before.covariance)
@@ -82,6 +84,10 @@ def calibrate(
             break
     slopes = _jacobian(case, x, base, names) / noise[:, None]
     return StepCalibration(Multipliers.of_logs(x), np.linalg.inv(slopes.T @ slopes + prior))
+
+
+def _kind(case: Case) -> str:
+    return "experts" if np.any(case.experts > 0) else "dense"
 
 
 def check_plausible(measured_s: float, predicted_s: float) -> None:

@@ -49,6 +49,7 @@ class Case:
     top_k: Floats
     expert_ffn: Floats
     shared_ffn: Floats
+    expert_biases: Floats  # 1: routed experts have biases, which grouped products do not add themselves
     embedding_params: Floats
     head_params: Floats
     # How it is split and fed

@@ -52,6 +52,12 @@ class Held:
     c_sm: float = 0.30  # compute lost per second of communication beside it
     step_s: float = 0.020
     per_doubling: float = 0.003  # FSDP, per doubling of hosts
+    # A step ends with its slowest rank. Their speeds differ by `skew` (a normal spread: the slowest of n lies sqrt(2 ln
+    # n) of it behind), and each may be held up for a while (exponential: the longest of n pauses lasts `pause_s` ln n).
+    # Counted from 64 ranks on, since all constants were fitted to runs of that size. Set on the slopes inside published
+    # series that only add replicas: MaxText on TPU v5e, dgxc-benchmarking, LoRA in MLPerf.
+    skew: float = 0.015
+    pause_s: float = 0.003
     attention_ramp: float = 400.0
     backward_attention: float = 1.15
     least_exposed: float = 0.12

@@ -96,7 +96,7 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     share = (paced - compute) / np.maximum(waits.tp + waits.cp + waits.ep + host, 1e-30)
     parts = {name: m * share * value for name, value in (("tp", waits.tp), ("cp", waits.cp), ("ep", waits.ep))}
     doublings = np.log2(np.maximum(c.dp * c.cp * c.tp / c.domain, 1.0))
-    fixed = k.held.step_s + c.fsdp * k.held.per_doubling * doublings * m * paced
+    fixed = k.held.step_s + c.fsdp * k.held.per_doubling * doublings * m * paced + _slowest(c, k, m * paced)
     busy = m * paced + bubble + p2p + fsdp + away
     dp, dp_wire = _other_ways(c, k, (dp, dp_wire), per_stage * layer.behind, busy + optimizer + fixed)
     codec = _coding(c)
@@ -107,6 +107,17 @@ def step_cost(c: Case, k: Constants) -> StepCost:
         head=(forward_head, backward_head), tp_call=tp_call, dp_wire=dp_wire, fsdp_wire=fsdp_wire, p2p_wire=p2p_wire,
         ep_call=experts.exchange, cp_call=cp_call,
     )  # fmt: skip
+
+
+#: Ranks whose spread the fitted constants hold already.
+USUAL_RANKS = 64.0
+
+
+def _slowest(c: Case, k: Constants, busy: Floats) -> Floats:
+    """Return what a step waits for the slowest of its ranks, beyond what the slowest of 64 makes it wait."""
+    more: Floats = np.maximum(c.tp * c.pp * c.dp * c.cp / USUAL_RANKS, 1.0)
+    usual = float(np.sqrt(2 * np.log(USUAL_RANKS)))
+    return k.held.pause_s * np.log(more) + k.held.skew * (np.sqrt(2 * np.log(USUAL_RANKS * more)) - usual) * busy
 
 
 #: One GPU's share of the host's memory rate; an Adam on the host reads and writes 28 bytes a parameter.
