@@ -9,7 +9,7 @@ Dense rows, the first run (a 2-byte cache, 1,024 sequences at most), with the ta
 
 Experts: Qwen3's rows were 24.3 and 40.1 % off at first, 25 and 118 % with those settings; Llama 4's, scored once before
 the mechanism was changed, 54.5 and 114 %. The benchmark runs experts with attention by request (`enable_attention_dp`),
-which was missing, as were the costs of routing; one constant was then chosen on Qwen3's rows and Llama 4's held out.
+which was missing, as were the costs of routing; one constant was then chosen with both tables in view.
 """
 
 from __future__ import annotations
