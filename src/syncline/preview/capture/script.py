@@ -113,6 +113,8 @@ class Functions(TorchFunctionMode):
             kwargs = {**kwargs, "device": torch.device("cuda", kwargs["device"])}
         if func is torch.nn.functional.scaled_dot_product_attention:
             return _attention(func, *args, **kwargs)
+        if func is torch.tensor and isinstance(args[0], (list, tuple)):
+            args = (_numbers(args[0]), *args[1:])
         if func in (torch.tensor, torch.as_tensor) and _on_gpu(kwargs.get("device")):
             made = func(*args, **{**kwargs, "device": None if isinstance(args[0], torch.Tensor) else "cpu"})
             return remembered(made.to(kwargs["device"]), args[0])  # in C++ it would be copied by a driver
@@ -126,6 +128,13 @@ class Functions(TorchFunctionMode):
         if generator is not None:
             kwargs = {**kwargs, "generator": None}
         return func(*args, **kwargs)
+
+
+def _numbers(values: Any) -> Any:
+    """Return nested lists with the tensors in them read."""
+    if isinstance(values, (list, tuple)):
+        return [_numbers(each) for each in values]
+    return values.item() if isinstance(values, FakeTensor) and values.numel() == 1 else values
 
 
 def _on_gpu(device: Any) -> bool:
