@@ -117,7 +117,8 @@ def _slowest(c: Case, k: Constants, busy: Floats) -> Floats:
     """Return what a step waits for the slowest of its ranks, beyond what the slowest of 64 makes it wait."""
     more: Floats = np.maximum(c.tp * c.pp * c.dp * c.cp / USUAL_RANKS, 1.0)
     usual = float(np.sqrt(2 * np.log(USUAL_RANKS)))
-    return k.held.pause_s * np.log(more) + k.held.skew * (np.sqrt(2 * np.log(USUAL_RANKS * more)) - usual) * busy
+    skew: Floats = k.held.skew * (np.sqrt(2 * np.log(USUAL_RANKS * more)) - usual) * busy
+    return k.held.pause_s * np.log(more) + skew
 
 
 #: One GPU's share of the host's memory rate; an Adam on the host reads and writes 28 bytes a parameter.
