@@ -174,7 +174,8 @@ def cuts(quick: bool) -> list[dict[str, Any]]:
     """
     rows: list[dict[str, Any]] = []
     for codec in ("fp32", "int8"):
-        own, checksums = [], []
+        own: list[dict[str, Any]] = []
+        checksums: list[Any] = []
         for name in ("cut", "slow", "both", "reference"):
             with RailsRig(NUM_HOSTS, 2) as rig:
                 if name != "reference":

@@ -164,11 +164,11 @@ def test_a_profile_moves_the_cluster_whose_part_it_was_measured_on(tmp_path: Pat
         clusters.append(tmp_path / f"{name}.yaml")
         clusters[-1].write_text(f"hosts: 2\nhost: {name}\nnetwork: rail-optimized NDR\n")
     profile = tmp_path / "profile.yaml"
-    predicted = step(str(clusters[0]), str(job)).step_time_s
+    predicted = plain(step(str(clusters[0]), str(job)).to_json())["step_time_s"]
     calibrate_step(str(clusters[0]), str(job), measured=1.3 * predicted).save(profile)
     names = [str(cluster) for cluster in clusters]
-    plain, moved = (compare(str(job), clusters=names, profile=given).to_json() for given in (None, profile))
-    shipped, measured = ({row["gpu"]: row["step_time_s"] for row in one["clusters"]} for one in (plain, moved))
+    plain_told, moved = (plain(compare(str(job), clusters=names, profile=given).to_json()) for given in (None, profile))
+    shipped, measured = ({row["gpu"]: row["step_time_s"] for row in one["clusters"]} for one in (plain_told, moved))
     slow, fast = sorted(shipped, key=lambda gpu: -shipped[gpu])
     assert measured[slow] > 1.15 * shipped[slow] and measured[fast] == shipped[fast]
     assert any("as the model ships" in note and "b200" in note for note in moved["notes"])
