@@ -9,9 +9,9 @@ from typing import Any
 
 from syncline.fabric import load
 from syncline.plan.answer import ask
-from syncline.plan.framework import named_framework
-from syncline.plan.launch_megatron import layout_text
-from syncline.plan.launch_torch import torchtitan_values
+from syncline.plan.frameworks.framework import named_framework
+from syncline.plan.frameworks.launch_megatron import layout_text
+from syncline.plan.frameworks.launch_torch import torchtitan_values
 from syncline.plan.named_job import named_job
 from syncline.plan.search import search
 from syncline.plan.space import USUAL

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from syncline.questions.diagnose import diagnose
     from syncline.questions.fabric import inventory
     from syncline.questions.fabric_build import fabric_build
-    from syncline.questions.packets import PacketQuestion
     from syncline.questions.place import place
     from syncline.questions.plan import compare, plan
     from syncline.questions.preview import preview
@@ -44,8 +43,9 @@ if TYPE_CHECKING:
     from syncline.questions.serve import serve
     from syncline.questions.share import share
     from syncline.questions.simulate import Simulation, simulate
+    from syncline.questions.simulated.packets import PacketQuestion
+    from syncline.questions.simulated.traffic import traffic
     from syncline.questions.step import StepPrediction, step
-    from syncline.questions.traffic import traffic
     from syncline.questions.validate import validate
     from syncline.questions.volumes import transfer, volumes
     from syncline.schedule import Schedule

@@ -15,10 +15,10 @@ from syncline.describe.plain import plain
 from syncline.errors import PlanError
 from syncline.fabric import load
 from syncline.plan.answer import ask
-from syncline.plan.framework import FRAMEWORKS, named_framework
-from syncline.plan.launch import deepspeed_config, launch_files
-from syncline.plan.launch_megatron import layout_text, megatron_arguments
-from syncline.plan.launch_torch import torchtitan_values
+from syncline.plan.frameworks.framework import FRAMEWORKS, named_framework
+from syncline.plan.frameworks.launch import deepspeed_config, launch_files
+from syncline.plan.frameworks.launch_megatron import layout_text, megatron_arguments
+from syncline.plan.frameworks.launch_torch import torchtitan_values
 from syncline.plan.named_job import named_job
 from syncline.plan.search import search
 from syncline.plan.space import USUAL, rows_of

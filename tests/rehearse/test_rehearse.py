@@ -54,7 +54,7 @@ def test_names_of_codecs_are_written_one_way() -> None:
 def test_a_small_rehearsal_predicts_what_it_then_measures(namespaces: None) -> None:
     from syncline.rehearse.rehearse import rehearse
     from syncline.report.page.rehearsal import rehearsal_page
-    from syncline.report.text.rehearsal import rehearsal_lines
+    from syncline.report.text.check.rehearsal import rehearsal_lines
 
     job = RehearsalJob(
         algorithms=("ring", "halving-doubling"),

@@ -20,11 +20,11 @@ from syncline.fabric import load
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.machine import machine_from_fabric
 from syncline.sim.step.replay import priced, replay
-from syncline.workload import protobuf_wire as wire
-from syncline.workload.chakra import read_chakra
-from syncline.workload.chakra_file import read_ops
 from syncline.workload.graph import Op, Workload
 from syncline.workload.trace import read_trace
+from syncline.workload.traces import protobuf_wire as wire
+from syncline.workload.traces.chakra import read_chakra
+from syncline.workload.traces.chakra_file import read_ops
 
 NEWEST = Schema("1.0")
 

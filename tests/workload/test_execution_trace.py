@@ -13,10 +13,10 @@ import pytest
 from syncline.errors import DescriptionError
 from syncline.fabric import load
 from syncline.sim.step.replay import replay
-from syncline.workload.execution_trace import read_execution, word_of
 from syncline.workload.graph import Op, Workload
-from syncline.workload.kineto import read_kineto
 from syncline.workload.trace import read_trace
+from syncline.workload.traces.execution_trace import read_execution, word_of
+from syncline.workload.traces.kineto import read_kineto
 
 FIXTURES = Path(__file__).parent / "fixtures"
 EXECUTION = [FIXTURES / f"execution-gloo-ddp.{rank}.json.gz" for rank in (0, 1)]

@@ -9,7 +9,7 @@ import pytest
 
 from syncline.errors import DescriptionError
 from syncline.sim.step.traced import observed_trace, of_kernels
-from syncline.workload.kernel_times import kind_of, read_kernels
+from syncline.workload.traces.kernel_times import kind_of, read_kernels
 
 H200 = Path(__file__).parent / "fixtures" / "profiler-h200-ddp.json.gz"
 #: name, start and end in us: a product of 60, NCCL for 50 of which 20 are hidden, attention of 10, a norm of 10.

@@ -13,7 +13,7 @@ from syncline.errors import DescriptionError
 from syncline.sim.step.machine import machine_from_fabric
 from syncline.sim.step.replay import OWN_WORK, replay, unpriced
 from syncline.workload.graph import Op
-from syncline.workload.kineto import read_kineto
+from syncline.workload.traces.kineto import read_kineto
 
 
 def kernel(name: str, ts: float, dur: float, stream: int, **args: Any) -> dict[str, Any]:

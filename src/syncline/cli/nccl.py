@@ -68,7 +68,7 @@ def show(
     measure it).
     """
     from syncline.questions.advise import advise
-    from syncline.report.text.advice import advice_lines
+    from syncline.report.text.check.advice import advice_lines
 
     answer = advise(cluster, job, nccl=nccl, ranks=ranks, tuner=tuner)
     written = answer.write(out) if out is not None else []

@@ -64,8 +64,8 @@ def scenario(
 ) -> None:
     """Play a scenario and say what each job lost against having the cluster to itself."""
     from syncline.describe.files import check_writable
-    from syncline.questions.packets import PacketQuestion
     from syncline.questions.scenario import scenario as ask
+    from syncline.questions.simulated.packets import PacketQuestion
 
     if trace is not None:
         check_writable(trace)

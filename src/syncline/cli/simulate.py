@@ -103,8 +103,8 @@ def simulate(
     """Simulate this collective on a cluster."""
     from syncline.describe.files import check_writable
     from syncline.errors import UsageError
-    from syncline.questions.packets import PacketQuestion
     from syncline.questions.simulate import simulate as ask
+    from syncline.questions.simulated.packets import PacketQuestion
 
     if trace and algorithm == "nccl":
         raise UsageError(

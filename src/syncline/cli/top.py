@@ -71,7 +71,7 @@ def top(
         if hasattr(made, "close"):
             made.close()
     if json:
-        from syncline.report.text.watch import frame_json
+        from syncline.report.text.check.watch import frame_json
 
         print_json(frame_json(hub.frame))
 

@@ -111,7 +111,7 @@ def watch(
     from syncline.cli.frames import feed as feeds
     from syncline.cli.frames.run import until_stopped
     from syncline.describe import units
-    from syncline.report.text.watch import frame_json, frame_lines
+    from syncline.report.text.check.watch import frame_json, frame_lines
     from syncline.watch.serve.access import Access, read_token
 
     of_host = {

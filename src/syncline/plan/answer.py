@@ -23,7 +23,7 @@ from syncline.plan.decide.worth import worthwhile
 from syncline.plan.decision import Decision
 from syncline.plan.evaluate import evaluate
 from syncline.plan.exchange import exchange_of
-from syncline.plan.framework import named_framework
+from syncline.plan.frameworks.framework import named_framework
 from syncline.plan.money import Money, money_of
 from syncline.plan.pareto import front, gpu_counts
 from syncline.plan.plan import Plan, predicted_of

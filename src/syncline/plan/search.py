@@ -23,7 +23,7 @@ import numpy as np
 from syncline.plan.block import Floats, PlanQuestion, possible, price, template
 from syncline.plan.decision import Decision, decision_of
 from syncline.plan.fix import fixed_axes, fixed_rows
-from syncline.plan.framework import named_framework
+from syncline.plan.frameworks.framework import named_framework
 from syncline.plan.space import USUAL, Axes, Rows, Switches, chunks, rows_for, rows_of, switches_of
 
 CHUNK = 8192

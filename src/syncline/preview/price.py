@@ -15,8 +15,8 @@ from syncline.errors import SimulationError
 from syncline.fabric.catalog import load_catalog
 from syncline.preview import convolution
 from syncline.preview.record import Kernel
+from syncline.sim.step.arithmetic.kernels import ALIGNED, UNALIGNED, gemm_s, head_speed
 from syncline.sim.step.constants import Constants, default_constants
-from syncline.sim.step.kernels import ALIGNED, UNALIGNED, gemm_s, head_speed
 from syncline.sim.step.machine import Machine
 
 WIDTH = {

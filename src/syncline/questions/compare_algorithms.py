@@ -9,9 +9,9 @@ from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.program import place
 from syncline.program.levels import Level, nest
-from syncline.questions.algorithms import Entry
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.simulate import Sizes, read_sizes
+from syncline.questions.simulated.algorithms import Entry
 from syncline.sim.candidates import NAMES
 from syncline.sim.flow.estimate import Estimate
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions

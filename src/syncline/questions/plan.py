@@ -17,9 +17,9 @@ from syncline.plan.compare import FABRICS, Comparison, compare_fabrics
 from syncline.plan.cost import Assumptions, Prices, load_assumptions, load_prices
 from syncline.plan.decide.side_by_side import Candidate, ClusterComparison, side_by_side, swept_job
 from syncline.plan.fix import read_fix
-from syncline.plan.framework import named_framework
+from syncline.plan.frameworks.framework import named_framework
+from syncline.plan.frameworks.launch import launch_files
 from syncline.plan.job_file import job_text
-from syncline.plan.launch import launch_files
 from syncline.plan.named_job import DEFAULT_JOB, job_names
 from syncline.plan.plan import save_plan
 from syncline.plan.search import SearchResult, Task

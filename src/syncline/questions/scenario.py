@@ -13,7 +13,7 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric, load
 from syncline.questions.answer import Answer, Cluster, built
-from syncline.questions.packets import PacketQuestion, Shown
+from syncline.questions.simulated.packets import PacketQuestion, Shown
 from syncline.sim.flow.flow import IGNORES
 from syncline.sim.play import Report, play
 from syncline.sim.scenario import Scenario, load_scenario

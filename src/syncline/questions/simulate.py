@@ -14,9 +14,9 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.program import Placement, place
-from syncline.questions.algorithms import Entry
 from syncline.questions.answer import Answer, Cluster, built
-from syncline.questions.packets import PacketQuestion, Shown
+from syncline.questions.simulated.algorithms import Entry
+from syncline.questions.simulated.packets import PacketQuestion, Shown
 from syncline.schedule import Kind
 from syncline.sim.candidates import NAMES
 from syncline.sim.flow.estimate import Estimate, over_seeds
@@ -205,7 +205,7 @@ def _packets(
     asked: PacketQuestion,
     shown: Shown,
 ) -> Simulation:
-    from syncline.questions.traffic import packet_rows
+    from syncline.questions.simulated.traffic import packet_rows
     from syncline.sim.flow.wired import wire
     from syncline.sim.packet import packet_network
     from syncline.sim.packet.levels import flow_options, shown_options

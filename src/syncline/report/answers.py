@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from syncline.questions.serve import ServeAnswer
     from syncline.questions.share import ShareAnswer
     from syncline.questions.simulate import Simulation
+    from syncline.questions.simulated.traffic import Traffic
     from syncline.questions.step import DecodePrediction, StepPrediction, TracePrediction
-    from syncline.questions.traffic import Traffic
     from syncline.questions.validate import CollectiveErrors, IntervalErrors, TrainingErrors
     from syncline.questions.volumes import Transfer, Volumes
 
@@ -331,28 +331,28 @@ def _(answer: CableComparison, console: Console) -> None:
 
 @show.register("DiagnosisAnswer")
 def _(answer: DiagnosisAnswer, console: Console) -> None:
-    from syncline.report.text.diagnosis import diagnosis_lines
+    from syncline.report.text.check.diagnosis import diagnosis_lines
 
     _lines(console, diagnosis_lines(answer.diagnosis))
 
 
 @show.register("AuditAnswer")
 def _(answer: AuditAnswer, console: Console) -> None:
-    from syncline.report.text.audit import audit_lines
+    from syncline.report.text.check.audit import audit_lines
 
     _lines(console, audit_lines(answer.reports, answer.across))
 
 
 @show.register("Advice")
 def _(answer: Advice, console: Console) -> None:
-    from syncline.report.text.advice import advice_lines
+    from syncline.report.text.check.advice import advice_lines
 
     _lines(console, advice_lines(answer.bundle))
 
 
 @show.register("EffectCheck")
 def _(answer: EffectCheck, console: Console) -> None:
-    from syncline.report.text.advice import effect_lines
+    from syncline.report.text.check.advice import effect_lines
 
     _lines(console, effect_lines(answer.effects, answer.unread))
 
@@ -380,7 +380,7 @@ def _(answer: IntervalErrors, console: Console) -> None:
 
 @show.register("RehearsalAnswer")
 def _(answer: RehearsalAnswer, console: Console) -> None:
-    from syncline.report.text.rehearsal import rehearsal_lines
+    from syncline.report.text.check.rehearsal import rehearsal_lines
 
     console.print("\n".join(rehearsal_lines(answer.rehearsal)), soft_wrap=True, highlight=False)
 
@@ -388,7 +388,7 @@ def _(answer: RehearsalAnswer, console: Console) -> None:
 @html.register("RehearsalAnswer")
 def _(answer: RehearsalAnswer) -> str:
     from syncline.report.page.rehearsal import rehearsal_page
-    from syncline.report.text.rehearsal import rehearsal_lines
+    from syncline.report.text.check.rehearsal import rehearsal_lines
 
     return rehearsal_page(answer.rehearsal, rehearsal_lines(answer.rehearsal))
 

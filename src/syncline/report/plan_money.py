@@ -8,8 +8,8 @@ from syncline.describe import units
 from syncline.plan.answer import PlanResult
 from syncline.plan.cost import cost_per_token
 from syncline.report.chart.bars import bars, stacked
+from syncline.report.text.check.run import recovery_line
 from syncline.report.text.plan import per_million
-from syncline.report.text.run import recovery_line
 
 _COLOURS = {
     "hosts": "#3f73c7", "network": "#2d7f6a", "financing": "#7c3aed", "maintenance": "#b7791f", "facility": "#6b7280",

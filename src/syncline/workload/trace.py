@@ -9,10 +9,10 @@ import zlib
 from pathlib import Path
 
 from syncline.errors import DescriptionError, FileError
-from syncline.workload.chakra import GROUPS_FILE, read_chakra
-from syncline.workload.execution_trace import read_execution
 from syncline.workload.graph import Workload
-from syncline.workload.kineto import read_kineto
+from syncline.workload.traces.chakra import GROUPS_FILE, read_chakra
+from syncline.workload.traces.execution_trace import read_execution
+from syncline.workload.traces.kineto import read_kineto
 
 SUFFIXES = (".et", ".json", ".json.gz", ".et.gz")
 

@@ -23,8 +23,8 @@ from syncline.questions.step import step
 from syncline.report.page.clusters import clusters_page
 from syncline.report.page.plan import plan_page
 from syncline.report.pdf import browser
+from syncline.report.text.check.run import advice
 from syncline.report.text.clusters import cluster_lines
-from syncline.report.text.run import advice
 from syncline.workload.read_job import load_job
 
 JOB = {"model": "llama3-8b", "batch": {"global": 64, "sequence": 4096}, "tokens": "100B", "deadline": "30 days",

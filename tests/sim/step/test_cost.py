@@ -10,7 +10,7 @@ import pytest
 
 from syncline.fabric.catalog import load_catalog
 from syncline.sim.step import Case, build_case, default_constants, stack, step_cost
-from syncline.sim.step.kernels import gemm_s, head_speed
+from syncline.sim.step.arithmetic.kernels import gemm_s, head_speed
 from syncline.sim.step.machine import machine_of
 from syncline.workload.read_job import load_job
 

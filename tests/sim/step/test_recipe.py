@@ -36,7 +36,7 @@ def test_a_recipe_means_nothing_in_bf16() -> None:
 
 
 def test_adapters_touch_memory_that_frozen_weights_do_not() -> None:
-    from syncline.sim.step.layer import elements
+    from syncline.sim.step.arithmetic.layer import elements
 
     catalog = load_catalog()
     machine = machine_of(catalog.host("dgx-h100"), catalog.link("NDR"), 8)

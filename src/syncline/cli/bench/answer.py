@@ -48,7 +48,7 @@ def finish(
     from syncline.bench.price import loss
     from syncline.bench.verdict import findings, priced
     from syncline.finding import worst
-    from syncline.report.text.bench import finding_lines, loss_lines, sweep_lines
+    from syncline.report.text.check.bench import finding_lines, loss_lines, sweep_lines
 
     found = [*findings(rows, blamed), *(extra or [])]
     lost: Loss | None = None

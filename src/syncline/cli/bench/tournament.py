@@ -49,8 +49,8 @@ def tournament(
     from syncline.bench.tournament import findings, run
     from syncline.describe import units
     from syncline.finding import worst
-    from syncline.report.text.bench import finding_lines
-    from syncline.report.text.tournament import tournament_lines
+    from syncline.report.text.check.bench import finding_lines
+    from syncline.report.text.check.tournament import tournament_lines
     from syncline.runtime.execute.pairs import PairTest
 
     with join(backend) as group:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from syncline.cli.output import err
-from syncline.report.text.watch import clock
+from syncline.report.text.check.watch import clock
 
 if TYPE_CHECKING:
     import threading

@@ -78,7 +78,7 @@ def run(
     from syncline.describe.files import check_writable
     from syncline.lab import Lab
     from syncline.lab.environment import LAUNCHERS
-    from syncline.report.text.lab import headline, link_table
+    from syncline.report.text.check.lab import headline, link_table
     from syncline.timeline import save
 
     if record is not None:
@@ -132,7 +132,7 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """Show what would be built: hosts, switches, addresses, rates, scale. Builds nothing."""
-    from syncline.report.text.lab import cable_table, headline
+    from syncline.report.text.check.lab import cable_table, headline
 
     blueprint = drawn(cluster, scale, hosts, set_ or [])
 
@@ -157,7 +157,7 @@ def check(
     """Build the lab and measure every link against its description; exit status 1 if one is off."""
     from syncline.lab import Lab
     from syncline.lab.check import check as measure
-    from syncline.report.text.lab import check_lines, check_table, headline
+    from syncline.report.text.check.lab import check_lines, check_table, headline
 
     blueprint = drawn(cluster, scale, hosts, set_ or [])
     with Lab(blueprint) as lab, progress() as bar:
@@ -184,7 +184,7 @@ def paths(
 ) -> None:
     """Build the lab and ask the kernel which links every flow takes (ECMP included)."""
     from syncline.lab import Lab
-    from syncline.report.text.lab import path_table
+    from syncline.report.text.check.lab import path_table
 
     blueprint = drawn(cluster, None, hosts, set_ or [])
     with Lab(blueprint) as lab:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from syncline.fabric import Fabric
-    from syncline.questions.packets import PacketQuestion
+    from syncline.questions.simulated.packets import PacketQuestion
     from syncline.sim.packet import Outcome, PacketNetwork, PacketOptions, Traffic
     from syncline.sim.packet.flow_table import FlowTable
 
@@ -67,7 +67,7 @@ def flows(
     from syncline.describe.files import check_writable, write_text
     from syncline.errors import UsageError
     from syncline.fabric import load as load_fabric
-    from syncline.questions.packets import PacketQuestion
+    from syncline.questions.simulated.packets import PacketQuestion
     from syncline.sim.packet import packet_network, transport_set
 
     for path in (out, html):

@@ -53,8 +53,8 @@ def traffic(
     """Simulate this pattern of messages between all NICs of a cluster, packet by packet."""
     from syncline.describe.files import check_writable
     from syncline.errors import UsageError
-    from syncline.questions.packets import PacketQuestion
-    from syncline.questions.traffic import traffic as ask
+    from syncline.questions.simulated.packets import PacketQuestion
+    from syncline.questions.simulated.traffic import traffic as ask
 
     pattern = str(context.info_name)
     if level != "packet":

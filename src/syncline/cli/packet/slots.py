@@ -35,7 +35,7 @@ def slots(
     from syncline.cli.packet.buffers import read_job
     from syncline.describe import units
     from syncline.fabric import load
-    from syncline.questions.packets import PacketQuestion
+    from syncline.questions.simulated.packets import PacketQuestion
     from syncline.sim.packet import packet_network
     from syncline.sim.packet.slots import compare_slots
 

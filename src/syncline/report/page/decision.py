@@ -9,8 +9,8 @@ from syncline.plan.answer import PlanResult
 from syncline.plan.decide.forecast import Forecast, Swing
 from syncline.plan.decide.prospects import LIKELY, Option, Prospects
 from syncline.report.chart.tornado import tornado_svg
+from syncline.report.text.check.run import advice, cost_words, end_words, sure, verdict
 from syncline.report.text.plan import do_first
-from syncline.report.text.run import advice, cost_words, end_words, sure, verdict
 
 MOST_OPTIONS, MOST_BARS = 7, 9
 

@@ -12,8 +12,8 @@ from syncline.plan.compare import Comparison
 from syncline.plan.money import Money
 from syncline.plan.plan import Plan
 from syncline.plan.sensitivity import Action
+from syncline.report.text.check.run import option_table, recovery_line, run_lines
 from syncline.report.text.interval import between, interval_lines
-from syncline.report.text.run import option_table, recovery_line, run_lines
 from syncline.sim.step.step import IGNORES
 
 GIB = 2**30

@@ -64,7 +64,7 @@ from syncline.runtime.alive.checkpoint_tensors import TENSORS, read_tensors, sha
 from syncline.runtime.periodic.wrapper import Wrapper
 from syncline.runtime.span_writer import phase
 from syncline.runtime.sync.geometry import Geometry, owed_by_all
-from syncline.runtime.sync.sharded import is_sharded
+from syncline.runtime.sync.shard.sharded import is_sharded
 
 VERSION = 2
 SHARED = "shared.pt"

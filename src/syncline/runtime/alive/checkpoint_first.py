@@ -14,7 +14,7 @@ from torch import nn
 from syncline.errors import CheckpointError
 from syncline.runtime.alive.checkpoint_files import MANIFEST, read, set_random_state
 from syncline.runtime.alive.checkpoint_state import bare
-from syncline.runtime.sync.sharded import is_sharded
+from syncline.runtime.sync.shard.sharded import is_sharded
 
 VERSION = 1
 SHARED = "shared.pt"

@@ -17,8 +17,8 @@ from syncline.runtime.sync.exchange import Exchange, Place, Trouble
 from syncline.runtime.sync.low_rank import LowRankAverage
 from syncline.runtime.sync.native_exchange import NativeExchange, runs_natively
 from syncline.runtime.sync.residuals import Residuals
-from syncline.runtime.sync.scatter import ReduceScatter
 from syncline.runtime.sync.settings import Settings
+from syncline.runtime.sync.shard.scatter import ReduceScatter
 from syncline.runtime.wire.links import GroupLinks
 from syncline.runtime.wire.native_wire import NativeWire
 from syncline.runtime.wire.team import Team

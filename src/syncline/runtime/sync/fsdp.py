@@ -26,9 +26,9 @@ from syncline.runtime.sync.conveyor import BucketJob, Piece
 from syncline.runtime.sync.geometry import Geometry, owed_by_all
 from syncline.runtime.sync.native_exchange import NativeExchange
 from syncline.runtime.sync.overflow import ScaleFollower, Scaler, StepSkipper
-from syncline.runtime.sync.scatter import ReduceScatter
 from syncline.runtime.sync.settings import Settings
-from syncline.runtime.sync.shard_part import ShardPart, shard_parts
+from syncline.runtime.sync.shard.scatter import ReduceScatter
+from syncline.runtime.sync.shard.shard_part import ShardPart, shard_parts
 from syncline.runtime.sync.step import Step
 from syncline.runtime.sync.synchronizer import Synchronizer
 from syncline.runtime.sync.turns import Turns

@@ -17,7 +17,7 @@ from syncline.runtime.auto.auto import AutoSynchronizer
 from syncline.runtime.sync.ddp import DdpSynchronizer
 from syncline.runtime.sync.overflow import Scaler
 from syncline.runtime.sync.settings import Settings
-from syncline.runtime.sync.sharded import is_sharded, param_groups, shard_mesh, sharded_modules
+from syncline.runtime.sync.shard.sharded import is_sharded, param_groups, shard_mesh, sharded_modules
 from syncline.runtime.sync.synchronizer import Synchronizer
 from syncline.runtime.sync.tuned import AUTO, CodecRequest, asked
 from syncline.runtime.wire.levels import members, resolve

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from syncline.codec.names import PLAIN
 from syncline.errors import SimulationError
+from syncline.sim.step.arithmetic.recipe import casts_of, recipe_rate
 from syncline.sim.step.case import Case, case_of
 from syncline.sim.step.exchange import ALGORITHMS
 from syncline.sim.step.machine import Machine
-from syncline.sim.step.recipe import casts_of, recipe_rate
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 from syncline.workload.software import Facts, facts_of

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from syncline.sim.step.arithmetic.kernels import attention_s, gemm_s, memory_s
+from syncline.sim.step.arithmetic.layer import LayerTime, dense_layer, head_s, mixer_part
 from syncline.sim.step.case import Case, Floats, pick
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.exchange import Buffer, Windows, extra_s
 from syncline.sim.step.experts import ExpertTime, expert_params, expert_part
 from syncline.sim.step.kept import kept_per_token
-from syncline.sim.step.kernels import attention_s, gemm_s, memory_s
-from syncline.sim.step.layer import LayerTime, dense_layer, head_s, mixer_part
 from syncline.sim.step.network import (
     all_ranks,
     gather_s,

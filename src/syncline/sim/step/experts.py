@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from syncline.sim.step.arithmetic.kernels import gemm_s, memory_s
+from syncline.sim.step.arithmetic.layer import LayerTime, block_products, elements, products_s
 from syncline.sim.step.case import Case, Floats, pick
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.kernels import gemm_s, memory_s
-from syncline.sim.step.layer import LayerTime, block_products, elements, products_s
 from syncline.sim.step.network import long_s, scattered_Bps
 
 

@@ -15,12 +15,12 @@ import numpy as np
 from syncline.codec.names import PLAIN
 from syncline.describe.plain import JsonObject
 from syncline.fabric.fabric import Fabric
+from syncline.sim.step.arithmetic.layers_cost import layers_cost
 from syncline.sim.step.build import build_case
 from syncline.sim.step.case import Case
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.cost import StepCost, step_cost
 from syncline.sim.step.floor import check_floor, floor_s
-from syncline.sim.step.layers_cost import layers_cost
 from syncline.sim.step.limit import limit_of
 from syncline.sim.step.machine import Machine, machine_from_fabric, reached
 from syncline.sim.step.memory import memory

@@ -9,8 +9,8 @@ import numpy as np
 from syncline.errors import DescriptionError
 from syncline.sim.step.calibrate import Observation
 from syncline.sim.step.replay import OWN_WORK, replay
-from syncline.workload.kernel_times import KINDS, KernelTimes, kind_of, read_kernels
 from syncline.workload.trace import is_trace, read_trace
+from syncline.workload.traces.kernel_times import KINDS, KernelTimes, kind_of, read_kernels
 
 
 def observed_trace(path: str | Path, *, steps: int | None, pipelined: bool) -> Observation:

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import DescriptionError, SynclineError
+from syncline.sim.step.arithmetic.layers_cost import layers_cost
 from syncline.sim.step.build import build_case
 from syncline.sim.step.case import Case, stack
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
-from syncline.sim.step.layers_cost import layers_cost
 from syncline.validate.training.convert import convention_of, step_seconds
 from syncline.validate.training.read import Described, describe
 from syncline.validate.training.rows import PublishedRow, Run, runs_of

@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
+from syncline.sim.step.arithmetic.kernels import attention_s
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import expert_holders
 from syncline.sim.step.executed.footprint import Floats
 from syncline.sim.step.executed.stages import Stages
-from syncline.sim.step.kernels import attention_s
 from syncline.sim.step.network import inside
 from syncline.sim.step.spans import durations
 from syncline.sim.step.step import StepResult

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import DescriptionError, FileError
-from syncline.workload.kineto import device_events
+from syncline.workload.traces.kineto import device_events
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int8]

@@ -3,7 +3,7 @@
     named_framework("megatron").keep(rows, job)      # the rows it accepts
     named_framework("torchtitan").axes(USUAL)        # the words it has
 
-Rules are stated with where the framework says so; `plan/launch.py` writes the files.
+Rules are stated with where the framework says so; `plan/frameworks/launch.py` writes the files.
 """
 
 from __future__ import annotations

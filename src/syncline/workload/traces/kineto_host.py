@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from syncline.workload.execution_trace import GROWING, WIDTHS, word_of
 from syncline.workload.graph import GraphBuilder, Op
+from syncline.workload.traces.execution_trace import GROWING, WIDTHS, word_of
 
 GLOO = "gloo:"
 

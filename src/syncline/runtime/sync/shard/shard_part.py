@@ -17,7 +17,7 @@ import torch.distributed as dist
 from syncline.errors import SynchronizationError
 from syncline.runtime.sync.bucket import Layout
 from syncline.runtime.sync.geometry import Geometry, Sharding
-from syncline.runtime.sync.sharded import param_groups, sharded_modules
+from syncline.runtime.sync.shard.sharded import param_groups, sharded_modules
 
 
 class Owner(Protocol):

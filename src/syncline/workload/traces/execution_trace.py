@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from syncline.errors import DescriptionError
-from syncline.workload.chakra_file import file_content
 from syncline.workload.graph import GraphBuilder, Op, Workload
+from syncline.workload.traces.chakra_file import file_content
 
 #: Bytes of an element, by the names that PyTorch's traces have for it.
 WIDTHS = {

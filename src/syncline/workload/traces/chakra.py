@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from syncline.errors import DescriptionError
-from syncline.workload.chakra_file import TraceOp, read_ops
 from syncline.workload.graph import GraphBuilder, Op, Workload
+from syncline.workload.traces.chakra_file import TraceOp, read_ops
 
 COLLECTIVES = ("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all", "reduce_scatter",
                "reduce_scatter_block", "barrier")  # fmt: skip

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from syncline.errors import DescriptionError, FileError
-from syncline.workload.execution_trace import WIDTHS, word_of
 from syncline.workload.graph import GraphBuilder, Op, Workload
-from syncline.workload.kineto_host import TraceEvent, add_host_rank, is_host_event
+from syncline.workload.traces.execution_trace import WIDTHS, word_of
+from syncline.workload.traces.kineto_host import TraceEvent, add_host_rank, is_host_event
 
 MAX_BYTES = 2 * 2**30
 _DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from syncline.errors import DescriptionError, FileError
-from syncline.workload import protobuf_wire as wire
+from syncline.workload.traces import protobuf_wire as wire
 
 TYPES = ("INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE", "COMM_SEND_NODE",
          "COMM_RECV_NODE", "COMM_COLL_NODE", "STORAGE_NODE", "BATCH_NODE", "CHECKPOINT_NODE")  # fmt: skip

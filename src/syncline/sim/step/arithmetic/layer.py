@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from syncline.sim.step.arithmetic.kernels import ALIGNED, TILE, UNALIGNED, attention_s, gemm_s, memory_s
 from syncline.sim.step.case import Case, Floats, pick
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.kernels import ALIGNED, TILE, UNALIGNED, attention_s, gemm_s, memory_s
 
 Product = tuple[Floats, Floats]
 """Width and depth of a linear layer on one rank."""

@@ -12,7 +12,7 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.questions.answer import Answer, Cluster, built
-from syncline.questions.packets import PacketQuestion, Shown
+from syncline.questions.simulated.packets import PacketQuestion, Shown
 from syncline.sim.flow.estimate import Estimate, bus_factor
 from syncline.sim.packet import Completion, Outcome, PacketJob, all_to_all, incast, packet_network, permutation
 from syncline.sim.packet.levels import beside as beside_flow

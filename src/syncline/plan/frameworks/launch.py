@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import PlanError
-from syncline.plan.framework import named_framework
-from syncline.plan.launch_megatron import megatron_arguments, nemo_overrides
-from syncline.plan.launch_script import jobset, sbatch
-from syncline.plan.launch_torch import torchtitan_arguments
+from syncline.plan.frameworks.framework import named_framework
+from syncline.plan.frameworks.launch_megatron import megatron_arguments, nemo_overrides
+from syncline.plan.frameworks.launch_script import jobset, sbatch
+from syncline.plan.frameworks.launch_torch import torchtitan_arguments
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 from syncline.workload.stages import stage_layout

@@ -1,0 +1,1 @@
+"""What `simulate` answers beside a collective: algorithms, packets, traffic."""

@@ -1,0 +1,1 @@
+"""What checks, rehearsals and runs print."""

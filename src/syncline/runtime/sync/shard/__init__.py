@@ -1,0 +1,1 @@
+"""Gradients of sharded models: the part of a rank, and its reduce-scatter."""

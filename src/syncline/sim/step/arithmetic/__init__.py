@@ -1,0 +1,1 @@
+"""What the arithmetic of a step takes: kernels, layers, recipes of low precision."""
