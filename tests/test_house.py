@@ -22,3 +22,10 @@ def test_no_alias_hides_an_untyped_mapping() -> None:
     alias = re.compile(r"^(?!(?:Message|Config) = )\w+(?:: TypeAlias)? = (?:dict|Mapping)\[str, Any\]$", re.MULTILINE)
     found = [str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py") if alias.search(path.read_text())]
     assert not found, f"an alias of dict[str, Any] is the same hole under another name: {found}"
+
+
+def test_a_folder_fits_in_one_look() -> None:
+    """At most 25 Python files: a noun with more parts than that is several nouns."""
+    folders = {path.parent for path in ROOT.rglob("*.py")}
+    crowded = {str(folder.relative_to(ROOT)): len(list(folder.glob("*.py"))) for folder in folders}
+    assert not {name: count for name, count in crowded.items() if count > 25}

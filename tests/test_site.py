@@ -67,7 +67,7 @@ def test_every_example_and_notebook_is_in_the_gallery(site: Path) -> None:
 
 def test_reference_has_every_verb_name_and_schema(site: Path) -> None:
     import syncline
-    from syncline.cli.verbs import VERBS
+    from syncline.cli.shell.verbs import VERBS
 
     assert all((site / "reference" / "cli" / verb / "index.html").exists() for verb in VERBS)
     api = text_of(site, "reference/api")

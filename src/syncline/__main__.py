@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncline.cli.start import main
+from syncline.cli.shell.start import main
 
 if __name__ == "__main__":
     main()

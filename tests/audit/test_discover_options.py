@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from syncline.cli.app import run
+from syncline.cli.shell.app import run
 
 XML = Path(__file__).parents[1] / "fabric" / "formats" / "fixtures" / "nccl" / "own-h100-nvswitch.xml"
 

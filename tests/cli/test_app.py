@@ -15,9 +15,9 @@ import pytest
 import typer
 
 from syncline import __version__
-from syncline.cli import app
-from syncline.cli.output import JsonOption, emit, examples
-from syncline.cli.verbs import VERBS, manual
+from syncline.cli.shell import app
+from syncline.cli.shell.output import JsonOption, emit, examples
+from syncline.cli.shell.verbs import VERBS, manual
 from syncline.errors import FabricError
 
 AddVerb = Callable[[Callable[[], object]], None]
@@ -70,7 +70,7 @@ def test_the_manual_printed_at_once_is_the_one_typer_prints(
 
 
 def test_the_manual_loads_nothing_heavy() -> None:
-    code = "import sys, syncline.cli.start; print({'typer', 'numpy', 'inspect'} & set(sys.modules))"
+    code = "import sys, syncline.cli.shell.start; print({'typer', 'numpy', 'inspect'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 
@@ -220,7 +220,7 @@ def test_shell_completion_offers_options() -> None:
 
 def test_help_starts_without_heavy_imports() -> None:
     code = (
-        "import sys; from syncline.cli.app import run; run(['--help']); "
+        "import sys; from syncline.cli.shell.app import run; run(['--help']); "
         "print(sorted({'numpy', 'networkx', 'yaml', 'torch', 'ray'} & sys.modules.keys()), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240)

@@ -11,8 +11,8 @@ import pytest
 from syncline.audit.capture import capture
 from syncline.audit.samples import HOSTS
 from syncline.audit.samples.plants import PLANTS
-from syncline.cli.app import run
 from syncline.cli.audit import _status
+from syncline.cli.shell.app import run
 from syncline.fabric import load
 from syncline.host.root import Root
 from syncline.questions.audit import audit

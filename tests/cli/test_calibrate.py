@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import syncline
-from syncline.cli.app import run
+from syncline.cli.shell.app import run
 
 CLUSTER = "h100-64-rail"
 JOB = "model: llama3-70b\nbatch: {global: 1024, sequence: 8192}\nparallel: {tp: 8, pp: 4}\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.cli import app
+from syncline.cli.shell import app
 from syncline.plan.cost.prices import COLUMNS
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.cli.app import run
+from syncline.cli.shell.app import run
 
 
 def test_a_cluster_alone_shows_it(capsys: pytest.CaptureFixture[str]) -> None:

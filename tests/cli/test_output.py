@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from syncline.cli import output
+from syncline.cli.shell import output
 from syncline.describe.plain import json_text
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from syncline.cli.app import run
+from syncline.cli.shell.app import run
 
 CLUSTER = """
 hosts: 8

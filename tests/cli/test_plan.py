@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from syncline.cli import app
+from syncline.cli.shell import app
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.cli.app import run
+from syncline.cli.shell.app import run
 from syncline.fabric import load
 from syncline.rehearse.calibrate import Calibrated, costs_of, write_calibrated
 from syncline.sim.emulate.emulation import HostCosts

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.cli.app import run
+from syncline.cli.shell.app import run
 
 CLUSTER = """
 hosts: 4

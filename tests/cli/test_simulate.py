@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncline.cli.app import run
+from syncline.cli.shell.app import run
 from syncline.timeline import load
 
 CLUSTER = """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import syncline
-from syncline.cli import app
+from syncline.cli.shell import app
 from syncline.timeline import load
 
 JOB = "model: llama3-70b\nparallel: {tp: 8, pp: 4}\nbatch: {global: 512, micro: 1, sequence: 8192}\n"

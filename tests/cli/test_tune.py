@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.cli.app import run
+from syncline.cli.shell.app import run
 from syncline.cli.tune import settings_text
 from syncline.errors import SynchronizationError
 

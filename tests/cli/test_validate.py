@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.cli.app import run
+from syncline.cli.shell.app import run
 
 HEAD = "source,system,gpus,nodes,op,dtype,size_bytes,time_us,algbw_gbps,busbw_gbps,notes\n"
 GOOD = 's,"4x8 H100, InfiniBand NDR",32,4,all_reduce,float,8589934592,44000,0,0,\n'

@@ -18,7 +18,7 @@ import pytest
 from tests.watch import trees
 from tests.watch.test_replay import simulated
 
-from syncline.cli import app
+from syncline.cli.shell import app
 from syncline.timeline import save
 
 

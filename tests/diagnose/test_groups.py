@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.cli.app import run
+from syncline.cli.shell.app import run
 from syncline.diagnose import Diagnosis, diagnose, shipped_rules
 from syncline.diagnose.examples import found_in
 from syncline.finding import Severity

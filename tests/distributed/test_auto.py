@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
-from tests.distributed.auto_cases import do_all
+from tests.distributed.cases.auto_cases import do_all
 from tests.distributed.ranks import run_ranks
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
-from tests.distributed.local_cases import do_all
+from tests.distributed.cases.local_cases import do_all
 from tests.distributed.ranks import run_ranks
 
 EXACT = 2e-6

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
 import torch.distributed as dist
-from tests.distributed import crew_cases as cases
+from tests.distributed.cases import crew_cases as cases
 from tests.distributed.ranks import PRELOAD, rank_process, take
 
 ATTEMPTS = 3

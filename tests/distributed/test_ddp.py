@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
-from tests.distributed.ddp_cases import CODECS, OWING, do_all
+from tests.distributed.cases.ddp_cases import CODECS, OWING, do_all
 from tests.distributed.ranks import run_ranks
 
 EXACT = 1e-6

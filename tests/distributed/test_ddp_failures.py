@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
-from tests.distributed import failure_cases as cases
+from tests.distributed.cases import failure_cases as cases
 from tests.distributed.ranks import run_ranks
 
 

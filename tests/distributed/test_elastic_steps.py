@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="the runtime needs torch")
 import torch
 import torch.distributed as dist
-from tests.distributed import elastic_cases as cases
+from tests.distributed.cases import elastic_cases as cases
 from tests.distributed.ranks import PRELOAD, free_port, rank_process, take
 
 import syncline.torch

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="the executor needs torch")
-from tests.distributed.executor_cases import (
+from tests.distributed.cases.executor_cases import (
     NUM_PROCESSES,
     Case,
     closed,

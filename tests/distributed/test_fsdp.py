@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
-from tests.distributed.fsdp_cases import do_all
+from tests.distributed.cases.fsdp_cases import do_all
 from tests.distributed.ranks import run_ranks
 
 WORST = {"fp32": 1e-6, "bf16": 3e-3, "int8": 1e-2, "sign": 1.5}

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
 import torch
-from tests.distributed import grid_cases as cases
+from tests.distributed.cases import grid_cases as cases
 from tests.distributed.ranks import PRELOAD, free_port, rank_process, run_ranks
 
 CELLS = [f"{mode} {codec}" for mode in cases.MODES for codec in cases.CODECS]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
-from tests.distributed.periodic_cases import CODECS, do_all
+from tests.distributed.cases.periodic_cases import CODECS, do_all
 from tests.distributed.ranks import run_ranks
 
 EXACT = 2e-6

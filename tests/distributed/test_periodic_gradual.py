@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
-from tests.distributed.gradual_cases import SERVED, do_all
+from tests.distributed.cases.gradual_cases import SERVED, do_all
 from tests.distributed.ranks import run_ranks
 
 EXACT = 5e-6

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
-from tests.distributed.periodic_cases import resume_with_fewer, save_some
+from tests.distributed.cases.periodic_cases import resume_with_fewer, save_some
 from tests.distributed.ranks import run_ranks
 
 

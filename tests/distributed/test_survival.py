@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
-from tests.distributed import survival_cases as cases
+from tests.distributed.cases import survival_cases as cases
 from tests.distributed.ranks import PRELOAD, free_port, rank_process, run_ranks, take
 
 WORST = {"plain": 1e-6, "fp32": 1e-6, "int8": 2e-2, "sign": 2.0, "auto": 2e-2}

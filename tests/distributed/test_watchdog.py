@@ -7,7 +7,7 @@ import socket
 import pytest
 
 pytest.importorskip("torch", reason="the runtime needs torch")
-from tests.distributed import watchdog_cases as cases
+from tests.distributed.cases import watchdog_cases as cases
 from tests.distributed.ranks import run_ranks
 
 

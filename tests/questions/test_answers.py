@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import syncline
-from syncline.cli.app import run
+from syncline.cli.shell.app import run
 from syncline.describe.plain import json_text
 from syncline.questions.answer import Answer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.cli.app import run
+from syncline.cli.shell.app import run
 from syncline.describe.plain import plain
 from syncline.errors import DescriptionError, LabError
 from syncline.fabric import load

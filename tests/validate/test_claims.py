@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from syncline.cli import app
+from syncline.cli.shell import app
 from syncline.cli.validate import answer_of
 from syncline.describe.plain import plain
 from syncline.errors import DescriptionError

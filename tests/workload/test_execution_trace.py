@@ -72,7 +72,7 @@ def test_a_trace_is_recognised_and_priced_on_other_networks(path: Path) -> None:
 
 
 def test_the_answer_says_that_an_execution_trace_has_no_times(capsys: pytest.CaptureFixture[str]) -> None:
-    from syncline.cli import app
+    from syncline.cli.shell import app
 
     assert app.run(["step", "h100-64-rail", str(EXECUTION[0])]) == 0
     shown = capsys.readouterr().out

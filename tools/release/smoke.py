@@ -36,7 +36,7 @@ ANSWERS = (0, 1, 2)
 
 def main() -> None:
     """Ask every verb and say how it went."""
-    from syncline.cli.verbs import VERBS
+    from syncline.cli.shell.verbs import VERBS
 
     failed = []
     with tempfile.TemporaryDirectory(prefix="syncline-smoke-") as folder:

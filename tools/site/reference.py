@@ -11,8 +11,8 @@ from typing import Any
 from blocks import ROOT
 
 import syncline
-from syncline.cli.app import build, run
-from syncline.cli.verbs import VERBS
+from syncline.cli.shell.app import build, run
+from syncline.cli.shell.verbs import VERBS
 
 SCHEMAS = ROOT / "docs" / "reference" / "schemas"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, err, examples
+from syncline.cli.shell.output import JsonOption, emit, err, examples
 from syncline.describe.plain import json_text
 
 if TYPE_CHECKING:

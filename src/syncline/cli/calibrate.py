@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from syncline.cli.output import JsonOption, emit, err, examples, tell
+from syncline.cli.shell.output import JsonOption, emit, err, examples, tell
 from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, examples, tell
+from syncline.cli.shell.output import JsonOption, examples, tell
 from syncline.cli.simulate import Chunks, Cluster, CrossRail, PlacementName, Ranks, Routing, Seed, Size, Transport
 
 app = typer.Typer(

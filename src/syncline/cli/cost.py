@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, examples
+from syncline.cli.shell.output import JsonOption, emit, examples
 from syncline.describe.plain import JsonObject
 
 app = typer.Typer()

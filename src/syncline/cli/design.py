@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, examples, progress, tell
+from syncline.cli.shell.output import JsonOption, examples, progress, tell
 
 EPILOG = examples(
     "syncline design llama3-70b --gpus 1024",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, examples, progress, tell
+from syncline.cli.shell.output import JsonOption, emit, examples, progress, tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

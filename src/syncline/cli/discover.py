@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, examples
+from syncline.cli.shell.output import JsonOption, emit, examples
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, examples, tell
+from syncline.cli.shell.output import JsonOption, emit, examples, tell
 from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from syncline.cli.output import JsonOption, emit, examples, tell
+from syncline.cli.shell.output import JsonOption, emit, examples, tell
 
 EPILOG = examples(
     "syncline nccl h100-64-rail",

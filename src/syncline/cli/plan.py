@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from syncline.cli.cost import read_set
-from syncline.cli.output import JsonOption, examples, progress, tell
+from syncline.cli.shell.output import JsonOption, examples, progress, tell
 from syncline.describe.plain import JsonObject
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, err, examples, tell
+from syncline.cli.shell.output import JsonOption, err, examples, tell
 
 EPILOG = examples(
     "syncline preview h100-64-rail -- torchrun --nnodes 8 --nproc-per-node 8 train.py --config 8b.toml",

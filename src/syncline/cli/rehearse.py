@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, err, examples, tell
+from syncline.cli.shell.output import JsonOption, err, examples, tell
 
 app = typer.Typer(help="Rehearse a cluster on this machine: predict collectives and training steps, run them, compare.")
 EPILOG = examples(

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, examples, tell
 from syncline.cli.packet.options import (
     BackgroundOption,
     BufferOption,
@@ -19,6 +18,7 @@ from syncline.cli.packet.options import (
     RecoveryOption,
 )
 from syncline.cli.packet.simulate import shown
+from syncline.cli.shell.output import JsonOption, examples, tell
 
 app = typer.Typer(
     help="Play several jobs on one cluster: tenants with guarantees, failures, stragglers, other traffic.",

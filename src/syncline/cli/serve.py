@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, err, examples, print_json
+from syncline.cli.shell.output import JsonOption, err, examples, print_json
 
 EPILOG = examples(
     "syncline serve",

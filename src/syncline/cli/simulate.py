@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, examples, tell
 from syncline.cli.packet.buffers import buffers
 from syncline.cli.packet.flows import flows
 from syncline.cli.packet.options import (
@@ -24,6 +23,7 @@ from syncline.cli.packet.options import (
 )
 from syncline.cli.packet.simulate import shown, traffic
 from syncline.cli.packet.slots import slots
+from syncline.cli.shell.output import JsonOption, examples, tell
 
 app = typer.Typer(
     help="Simulate a collective on a cluster: time, bandwidths and the limiting link, size by size.",

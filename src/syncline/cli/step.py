@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, examples, tell
+from syncline.cli.shell.output import JsonOption, examples, tell
 
 EPILOG = examples(
     "syncline step h100-64-rail job.yaml",

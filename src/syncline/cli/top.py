@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from syncline.cli.output import JsonOption, examples, print_json
+from syncline.cli.shell.output import JsonOption, examples, print_json
 
 app = typer.Typer()
 RUNS_BARE = True

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, err, examples
+from syncline.cli.shell.output import JsonOption, emit, err, examples
 
 app = typer.Typer(help="Find by measurement how a training script should synchronise its gradients.")
 EPILOG = examples(
@@ -38,7 +38,7 @@ def tune(
     The script must call syncline.torch.synchronize on a DDP model; whatever codec it names, it is measured as
     codec="auto". Its own output goes to stderr.
     """
-    from syncline.cli.ranks import run_until
+    from syncline.cli.shell.ranks import run_until
     from syncline.describe.files import check_writable, write_text
     from syncline.errors import UsageError
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, examples, tell
+from syncline.cli.shell.output import JsonOption, emit, examples, tell
 from syncline.describe.plain import JsonObject
 
 app = typer.Typer(rich_markup_mode=None)
@@ -119,7 +119,7 @@ def claims(
 
 def answer_of(words: list[str]) -> tuple[Any, int]:
     """Run a command of syncline in this process: its JSON and its exit status."""
-    from syncline.cli.app import run
+    from syncline.cli.shell.app import run
 
     out = io.StringIO()
     with contextlib.redirect_stdout(out):

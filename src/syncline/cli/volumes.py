@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, emit, examples, tell
+from syncline.cli.shell.output import JsonOption, emit, examples, tell
 
 EPILOG = examples(
     "syncline volumes job.yaml",

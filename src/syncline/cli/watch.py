@@ -43,7 +43,7 @@ from syncline.cli.frames.options import (
     TlsKey,
     TokenFile,
 )
-from syncline.cli.output import JsonOption, emit, examples
+from syncline.cli.shell.output import JsonOption, emit, examples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

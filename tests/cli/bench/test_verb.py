@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from syncline.cli.app import run
+from syncline.cli.shell.app import run
 
 LOGS = Path(__file__).parents[2] / "bench" / "logs"
 CLUSTER = """

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.lab.conftest import EXAMPLES, why_no_lab
 
-from syncline.cli import app
+from syncline.cli.shell import app
 from syncline.errors import LabError
 from syncline.lab.registry import RunningLab, Visit, running_labs
 from syncline.timeline import load as load_timeline

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncline.cli.app import run as run_cli
+from syncline.cli.shell.app import run as run_cli
 
 CLUSTER = """
 name: small

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from syncline.cli.app import run
+from syncline.cli.shell.app import run
 
 SMALL = """
 hosts: 8

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from syncline.cli.app import run
 from syncline.cli.schedule.options import families_beginning
+from syncline.cli.shell.app import run
 from syncline.schedule import FAMILIES
 
 

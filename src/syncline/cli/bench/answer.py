@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from syncline.cli.output import emit
+from syncline.cli.shell.output import emit
 from syncline.describe.plain import JsonObject, plain
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from syncline.cli.output import err
+from syncline.cli.shell.output import err
 
 if TYPE_CHECKING:
     from syncline.fabric import Fabric

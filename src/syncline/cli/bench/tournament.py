@@ -10,7 +10,7 @@ import typer
 
 from syncline.cli.bench.options import Backend, Check, Cluster, Deadline, Local, PlacementName
 from syncline.cli.bench.start import join, start_here, teller
-from syncline.cli.output import JsonOption, emit
+from syncline.cli.shell.output import JsonOption, emit
 from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:

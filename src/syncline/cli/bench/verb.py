@@ -39,7 +39,7 @@ from syncline.cli.bench.options import (
 )
 from syncline.cli.bench.start import described, flat, join, start_here, teller
 from syncline.cli.bench.tournament import tournament
-from syncline.cli.output import JsonOption, examples
+from syncline.cli.shell.output import JsonOption, examples
 from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from syncline.cli.output import err
+from syncline.cli.shell.output import err
 from syncline.report.text.check.watch import clock
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from syncline.cli.lab.options import (
     read_faults,
     share_of_progress,
 )
-from syncline.cli.output import JsonOption, emit, err, examples, progress
+from syncline.cli.shell.output import JsonOption, emit, err, examples, progress
 from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncline.cli.output import JsonOption, emit
+from syncline.cli.shell.output import JsonOption, emit
 from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def buffers(
     json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Find the smallest switch buffer, the ECN marks and the PFC thresholds a job needs, by simulation."""
-    from syncline.cli.output import progress
+    from syncline.cli.shell.output import progress
     from syncline.fabric import load
     from syncline.sim.packet import PacketOptions, packet_network
     from syncline.sim.packet.sizing import BufferTrial, size_buffers

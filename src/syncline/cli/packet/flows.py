@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncline.cli.output import JsonOption, emit
 from syncline.cli.packet.options import (
     BufferOption,
     EcnOption,
@@ -19,6 +18,7 @@ from syncline.cli.packet.options import (
     RecoveryOption,
     RerouteOption,
 )
+from syncline.cli.shell.output import JsonOption, emit
 from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncline.cli.output import JsonOption, progress, tell
 from syncline.cli.packet.options import (
     BackgroundOption,
     BufferOption,
@@ -22,6 +21,7 @@ from syncline.cli.packet.options import (
     RecoveryOption,
     RerouteOption,
 )
+from syncline.cli.shell.output import JsonOption, progress, tell
 
 if TYPE_CHECKING:
     from syncline.sim.packet import Progress

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncline.cli.output import JsonOption, emit
 from syncline.cli.packet.options import BackgroundOption, BufferOption
+from syncline.cli.shell.output import JsonOption, emit
 from syncline.describe.plain import JsonObject
 
 if TYPE_CHECKING:

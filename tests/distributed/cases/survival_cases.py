@@ -9,8 +9,18 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from tests.distributed.ddp_cases import SMALL, WIDTH, batch, distributed, gradients, network, start, true_mean, weights
-from tests.distributed.failure_cases import attempt
+from tests.distributed.cases.ddp_cases import (
+    SMALL,
+    WIDTH,
+    batch,
+    distributed,
+    gradients,
+    network,
+    start,
+    true_mean,
+    weights,
+)
+from tests.distributed.cases.failure_cases import attempt
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import NoReturn
 
-from syncline.cli.verbs import manual
+from syncline.cli.shell.verbs import manual
 from syncline.version import __version__
 
 
@@ -18,7 +18,7 @@ def main() -> NoReturn:
         sys.exit(_printed(manual()))
     if words == ["--version"]:
         sys.exit(_printed(f"syncline {__version__}\n"))
-    from syncline.cli.app import main as run
+    from syncline.cli.shell.app import main as run
 
     run()
 

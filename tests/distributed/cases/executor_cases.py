@@ -18,7 +18,7 @@ from syncline.schedule import build as family
 from syncline.schedule.collective import PAIRED
 from syncline.timeline import SpanKind
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "executor.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "executor.md"
 NUM_PROCESSES = 8
 SIZES = (2, 3, 5, 8)
 SMALL_TOO = ("ring", "tree", "halving-doubling", "direct", "bruck", "parameter-server")

@@ -23,8 +23,8 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command, get_group
 
-from syncline.cli.output import examples, print_json
-from syncline.cli.verbs import EXAMPLES, HELP, VERBS
+from syncline.cli.shell.output import examples, print_json
+from syncline.cli.shell.verbs import EXAMPLES, HELP, VERBS
 from syncline.errors import FileError, SynclineError, UsageError
 from syncline.version import __version__
 
