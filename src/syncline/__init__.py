@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 #: Public name -> the module that holds it.
 _WHERE = {
     "Answer": "questions.answer", "DescriptionError": "errors", "Fabric": "fabric", "Finding": "finding",
-    "Job": "workload.job", "PacketQuestion": "questions.packets", "Plan": "plan.plan", "Program": "program",
+    "Job": "workload.job", "PacketQuestion": "questions.simulated.packets", "Plan": "plan.plan", "Program": "program",
     "Schedule": "schedule", "Severity": "finding", "Simulation": "questions.simulate",
     "StepPrediction": "questions.step", "SynclineError": "errors", "Timeline": "timeline", "UsageError": "errors",
     "advise": "questions.advise", "audit": "questions.audit", "audit_matrix": "questions.audit",
@@ -72,7 +72,7 @@ _WHERE = {
     "rehearse": "questions.rehearse", "scenario": "questions.scenario", "serve": "questions.serve",
     "share": "questions.share",
     "simulate": "questions.simulate",
-    "step": "questions.step", "traffic": "questions.traffic", "transfer": "questions.volumes",
+    "step": "questions.step", "traffic": "questions.simulated.traffic", "transfer": "questions.volumes",
     "validate": "questions.validate", "volumes": "questions.volumes",
 }  # fmt: skip
 #: Questions that are named like the package that answers them: there the package itself can be called.
