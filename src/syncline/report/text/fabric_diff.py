@@ -18,7 +18,8 @@ def diff_lines(answer: CableComparison) -> list[str]:
     else:
         kinds = Counter(one.kind for one in diff.differences)
         told = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
-        lines = [f"{answer.name}: {len(diff.differences):,} differences: {told} ({counted})", ""]
+        many = "s" if len(diff.differences) > 1 else ""
+        lines = [f"{answer.name}: {len(diff.differences):,} difference{many}: {told} ({counted})", ""]
         wide = min(48, max(len(one.where) for one in diff.differences[:MOST]))
         lines += [
             f"  {one.kind:<12}  {one.where:<{wide}}  described {one.described}, found {one.found}"
