@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from syncline.describe.document import read_text
 from syncline.describe.plain import JsonObject
-from syncline.errors import SynclineError, UsageError
+from syncline.errors import DescriptionError, UsageError
 from syncline.fabric import Fabric, build, load
 from syncline.fabric.cable_diff import CableDiff, CableDifference, compare_cables
-from syncline.fabric.formats import import_fabric
+from syncline.fabric.formats import detect, import_fabric
 from syncline.fabric.load import presets
 from syncline.questions.answer import Answer, Cluster, built
 
@@ -54,11 +55,16 @@ def _found(path: Path, described: Fabric, link: str | None) -> Fabric:
         return load(str(path))
     if not path.exists():
         raise UsageError(f'there is no file "{path}".', hint="Give a cluster file, or one that `fabric import` reads.")
-    if path.is_file() and path.suffix in (".yaml", ".yml"):
-        try:
-            return load(path)
-        except SynclineError:
-            pass  # a topology.yaml of Slurm, say
+    if path.is_file() and path.suffix in (".yaml", ".yml") and not _is_slurm(path):
+        return load(path)
     groups = [*described.spec.hosts, *(group for site in described.spec.sites for group in site.hosts)]
     host = groups[0].host.model_dump(exclude_none=True)
     return build(import_fabric(path, host=host, link=link))
+
+
+def _is_slurm(path: Path) -> bool:
+    """Say whether a YAML file is Slurm's topology.yaml (a list) or labels of nodes, and no cluster."""
+    try:
+        return detect(read_text(path), str(path)) in ("slurm-yaml", "topograph")
+    except DescriptionError:
+        return False

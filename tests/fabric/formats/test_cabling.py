@@ -153,3 +153,9 @@ def test_other_hosts_are_an_error() -> None:
 def test_names_sort_by_their_numbers() -> None:
     assert sorted(["mlx5_10", "mlx5_2", "mlx5_1"], key=in_order) == ["mlx5_1", "mlx5_2", "mlx5_10"]
     assert levels_from_hosts([("h", "a"), ("a", "b")], ["h"]) == {"h": 0, "a": 1, "b": 2}
+
+
+def test_a_broken_cluster_file_says_its_own_mistake(tmp_path: Path) -> None:
+    (tmp_path / "found.yaml").write_text("hosts: 4\nhost: dgx-h100\nnetwork: rail-optimized NDR\ncolour: red\n")
+    with pytest.raises(SynclineError, match="colour"):
+        fabric_diff("h100-64-rail", tmp_path / "found.yaml")
