@@ -52,6 +52,8 @@ class CollectiveStat:
     recent_s: float
     predicted_s: float | None
     num_slow: int = 0
+    is_told: bool = True
+    """Whether the prediction is of this size; else it follows from another one, in proportion."""
 
     def to_json(self) -> JsonObject:
         return dict(vars(self))
@@ -133,8 +135,9 @@ class JobState:
 class _Kind:
     """The recent occurrences of one collective of one size."""
 
-    def __init__(self, name: CollectiveName, predicted_s: float | None) -> None:
-        self.name, self.size_bytes, self.predicted_s = name, size_bucket(name.size_bytes), predicted_s
+    def __init__(self, name: CollectiveName, prediction: Prediction) -> None:
+        self.name, self.size_bytes = name, size_bucket(name.size_bytes)
+        self.predicted_s, self.is_told = prediction.collective_s(name)
         self.done: deque[tuple[float, list[float]]] = deque(maxlen=1000)
 
 
@@ -228,7 +231,7 @@ class JobView:
         if key not in self._kinds:
             if len(self._kinds) >= MAX_KINDS:
                 return
-            self._kinds[key] = _Kind(name, self._prediction.collective_s(name))
+            self._kinds[key] = _Kind(name, self._prediction)
         count = (key, event.step, event.rank)
         nth = self._nth[count] = self._nth.get(count, -1) + 1
         together = self._open.setdefault((key, event.step, nth), {})
@@ -272,6 +275,7 @@ class JobView:
             median(transfers[-RECENT:]),
             kind.predicted_s,
             sum(max(took) > 3 * p50_s for took in recent),
+            kind.is_told,
         )
 
     def _is_stale(self, place: tuple[str, int, int], now_s: float) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from syncline.watch.replay import Replay as Player
     from syncline.watch.serve.notes import NoteBook
     from syncline.watch.serve.server import Feed
+    from syncline.watch.setup import Wish
 
     Run = Callable[[threading.Event], None]
 
@@ -33,6 +34,40 @@ def demo() -> Iterator[tuple[Feed, Run]]:
         yield Feed(made.hub, made.history, title, "live", _expected(PLAN), None, rates), made.run
     finally:
         made.close()
+
+
+@contextmanager
+def host(wish: Wish) -> Iterator[tuple[Feed, Run, Agent]]:
+    """Give the agent of this host."""
+    from syncline.watch.setup import make_agent
+
+    agent = make_agent(wish)
+    try:
+        yield of_agent(agent), agent.run, agent
+    finally:
+        agent.close()
+
+
+@contextmanager
+def lab(name: str, wish: Wish) -> Iterator[tuple[Feed, Run, Agent]]:
+    """Give an agent that reads every host and switch of a running lab; its run ends with the lab."""
+    import threading
+
+    from syncline.lab.registry import find_lab
+    from syncline.watch.lab_scene import LabScene
+    from syncline.watch.setup import make_lab_agent
+
+    with find_lab(None if name == "any" else name) as visit, LabScene(visit) as scene:
+        agent = make_lab_agent(wish, scene)
+
+        def run(stop: threading.Event) -> None:
+            threading.Thread(target=scene.follow, args=(stop,), name="syncline-lab-end", daemon=True).start()
+            agent.run(stop)
+
+        try:
+            yield of_agent(agent), run, agent
+        finally:
+            agent.close()
 
 
 def of_agent(agent: Agent) -> Feed:

@@ -49,6 +49,10 @@ Alertmanager = Annotated[str | None, typer.Option(help="Also send alerts to this
 DemoOption = Annotated[
     bool, typer.Option("--demo", help="Show the page with an invented job that has a fault every half minute.")
 ]
+LabName = Annotated[
+    str | None,
+    typer.Option("--lab", help='Watch a running lab instead: its name, or "any" for the only one (`lab list`).'),
+]
 Replay = Annotated[Path | None, typer.Option(help="Play a timeline instead of watching this host.")]
 Speed = Annotated[float, typer.Option(help="With --replay: seconds of the timeline in a second.")]
 Otel = Annotated[

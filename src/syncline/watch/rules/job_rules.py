@@ -55,7 +55,8 @@ class SlowerThanPlanned:
         t, prediction = context.thresholds, context.prediction
         bad: dict[str, Callable[[], Finding]] = {}
         between: set[str] = set()
-        cases = [(c.key, c.recent_s, c.predicted_s) for c in context.frame.job.collectives if c.num >= RECENT]
+        told = [c for c in context.frame.job.collectives if c.num >= RECENT and c.is_told]
+        cases = [(c.key, c.recent_s, c.predicted_s) for c in told]
         step_s = recent_step_s(context)
         if step_s is not None:
             cases.append(("step", step_s, prediction.step_s))
