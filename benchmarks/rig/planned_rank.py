@@ -48,7 +48,7 @@ class Layers(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for scale in self.scales:
-            x = Passing.apply(x + scale.mean() * x, self.seconds)
+            x = Passing.apply(x + scale.mean() * x, self.seconds)  # type: ignore[no-untyped-call]
         return x.square().mean()
 
 

@@ -32,10 +32,10 @@ def test_a_link_whose_both_ends_are_read_is_one_row_with_the_loss_of_either() ->
     reader = LinkReader("lab", LinkMap(wires))
     reading = {Key(f"net.{way}_bytes", device): 1.0 for way in ("rx", "tx") for device in ("a/eth0", "b/p0")}
     grown = {
-        Key("net.tx_bytes", "a/eth0"): Growth(70.0, 1.0),
-        Key("net.rx_bytes", "b/p0"): Growth(70.0, 1.0),
-        Key("tcp.path_retransmitted", "c/eth0", "10.0.0.2"): Growth(9.0, 1.0),
-        Key("tcp.path_retransmitted", "d/eth0", "10.0.0.2"): Growth(9.0, 1.0),
+        Key("net.tx_bytes", "a/eth0"): Growth(70, 1.0),
+        Key("net.rx_bytes", "b/p0"): Growth(70, 1.0),
+        Key("tcp.path_retransmitted", "c/eth0", "10.0.0.2"): Growth(9, 1.0),
+        Key("tcp.path_retransmitted", "d/eth0", "10.0.0.2"): Growth(9, 1.0),
     }
     load_now = reader.update(reading, grown, {}, 1.0, {"10.0.0.2": "b/p0"})
     assert reader.table.names == ("a -> b", "b -> a")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from syncline.cli.shell.output import err
 
 if TYPE_CHECKING:
     import threading
@@ -24,8 +27,26 @@ if TYPE_CHECKING:
 
 @contextmanager
 def demo() -> Iterator[tuple[Feed, Run]]:
+    """Give a lab with a training and faults in it; where none can be made, the invented job, and say so."""
+    from syncline.errors import SynclineError
+
+    with ExitStack() as opened:
+        try:
+            from syncline.watch.demonstration.lab import LabDemo
+
+            made = opened.enter_context(LabDemo())
+        except SynclineError as error:
+            err().print(f"no lab can be made here ({error.message}): the demo shows invented numbers", soft_wrap=True)
+            feed, run = opened.enter_context(invented())
+        else:
+            feed, run = replace(of_agent(made.agent), title="demo (a lab on this machine)"), made.run
+        yield feed, run
+
+
+@contextmanager
+def invented() -> Iterator[tuple[Feed, Run]]:
     """Give the invented job."""
-    from syncline.watch.demo import PLAN, Demo
+    from syncline.watch.demonstration.invented import PLAN, Demo
     from syncline.watch.serve.server import Feed
 
     made = Demo()

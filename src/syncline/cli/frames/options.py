@@ -47,7 +47,10 @@ Prometheus = Annotated[
 ]
 Alertmanager = Annotated[str | None, typer.Option(help="Also send alerts to this Alertmanager: URL.")]
 DemoOption = Annotated[
-    bool, typer.Option("--demo", help="Show the page with an invented job that has a fault every half minute.")
+    bool,
+    typer.Option(
+        "--demo", help="Show the page with a small training in a lab on this machine, and a fault every half minute."
+    ),
 ]
 LabName = Annotated[
     str | None,

@@ -49,9 +49,7 @@ function drawAlerts() {
   if (!S.chosen && groups.length && S.index.has(groups[0].alert.place) && S.index.get(groups[0].alert.place) !== S.selected) select(S.index.get(groups[0].alert.place), true);
 }
 const COLUMNS = [["name", "link", "c-name"], ["use", "use", "c-use"], ["peak", "peak", "c-peak"], ["rate", "rate", "c-rate"], ["plan", "predicted", "c-plan"], ["drops", "drops/s", "c-drops"]];
-const isPlanned = () => [...S.planned || []].some(p => p >= 0);
 function drawColumns() {
-  $("links-table").classList.toggle("planned", isPlanned());
   fill("link-columns", COLUMNS.map(([id, text, cls]) => el("div", {role: "columnheader", class: cls, "aria-sort": S.sort === id ? (S.down ? "descending" : "ascending") : "none"}, el("button", {type: "button", "data-sort": id}, text + (S.sort === id ? (S.down ? " ↓" : " ↑") : "")))));
 }
 let orderKey = "", orderAt = 0;

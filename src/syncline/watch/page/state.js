@@ -19,6 +19,7 @@ function takeLayout(layout) {
   S.layout = layout; S.num = layout.names.length;
   S.capacity = Float64Array.from(layout.capacity_Bps, c => c === null ? NaN : c);
   S.planned = Float64Array.from(layout.predicted_Bps || [], p => p === null ? NaN : p); S.mean = new Float64Array(S.num).fill(NaN);
+  $("links-table").classList.toggle("planned", S.planned.some(p => p >= 0));
   S.lower = layout.names.map(n => n.toLowerCase());
   S.ring = new Float32Array(S.num * RING).fill(NaN); S.peakRing = new Float32Array(S.num * RING).fill(NaN);
   S.ringAt = 0; S.ringCount = 0; S.zoom = -1;
