@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Answer = TypeVar("Answer")
 
 
 def pick(condition: Any, yes: Any, no: Any) -> Floats:
@@ -32,16 +33,16 @@ def anywhere(condition: Any) -> bool:
     return bool(condition) if np.ndim(condition) == 0 else bool(condition.any())
 
 
-def remembered(function: Callable[[Case], Floats]) -> Callable[[Case], Floats]:
+def remembered(function: Callable[[Case], Answer]) -> Callable[[Case], Answer]:
     """Make a function of a case remember its answer as long as the case lives."""
     name = f"_{function.__name__}"
 
     @wraps(function)
-    def lookup(c: Case) -> Floats:
+    def lookup(c: Case) -> Answer:
         known = vars(c)
         if name not in known:
             known[name] = function(c)
-        found: Floats = known[name]
+        found: Answer = known[name]
         return found
 
     return lookup

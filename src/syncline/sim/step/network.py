@@ -14,7 +14,7 @@ from typing import cast
 
 import numpy as np
 
-from syncline.sim.step.case import Case, Floats, anywhere, pick
+from syncline.sim.step.case import Case, Floats, anywhere, pick, remembered
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.machine import Machine
 
@@ -30,6 +30,7 @@ def inside(c: Case, ranks: Floats, stride: Floats) -> Floats:
     return np.clip(np.floor(near / stride), 1.0, ranks)
 
 
+@remembered
 def all_ranks(c: Case) -> Floats:
     """Return the ranks of the job."""
     return c.tp * c.pp * c.dp * c.cp
@@ -76,6 +77,7 @@ def _used(c: Case, gpus: Floats) -> Floats:
     return np.maximum(gpus * share, np.minimum(c.domain, gpus))
 
 
+@remembered
 def splits_replicas(c: Case) -> Floats:
     """Return 1 where the sites of a job hold different replicas, 0 where they hold different stages."""
     sites = _sites(c)
@@ -83,10 +85,12 @@ def splits_replicas(c: Case) -> Floats:
     return pick((np.mod(c.dp * c.cp, sites) == 0) & ~staged, 1.0, 0.0)
 
 
+@remembered
 def _sites(c: Case) -> Floats:
     return np.maximum(np.ceil(all_ranks(c) / c.site_gpus), 1.0)
 
 
+@remembered
 def _site_cell(c: Case) -> tuple[Floats, Floats]:
     """Return the ranks of one stage (or of whole stages) at a site, and how many stages have their rings there."""
     replicas = splits_replicas(c) > 0
