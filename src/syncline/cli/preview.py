@@ -32,6 +32,8 @@ Check = Annotated[int, typer.Option(help="Run so many other ranks and say whethe
 Timeout = Annotated[str, typer.Option(help="The longest that one rank of the script may run.")]
 Memory = Annotated[str, typer.Option(help="The most address space that one rank of the script may take.")]
 RoutingName = Annotated[str, typer.Option("--routing", help="spray (balanced), ecmp (hashed) or static.")]
+Measure = Annotated[bool, typer.Option("--measure", help="Time each distinct kernel once on this machine's GPU.")]
+Measured = Annotated[Path | None, typer.Option(help="Use kernel times of this file, as --measure --keep leaves it.")]
 Captured = Annotated[Path | None, typer.Option(help="Price what --keep left in this folder; the script is not run.")]
 Keep = Annotated[Path | None, typer.Option(help="Keep what was captured in this folder.")]
 Trace = Annotated[Path | None, typer.Option(help="Write the timeline (.json or .json.gz for Perfetto, .parquet).")]
@@ -52,6 +54,8 @@ def preview(
     timeout: Timeout = "10min",
     memory: Memory = "16GiB",
     routing: RoutingName = "spray",
+    measure: Measure = False,
+    measured: Measured = None,
     keep: Keep = None,
     captured: Captured = None,
     trace: Trace = None,
@@ -82,6 +86,8 @@ def preview(
         timeout=timeout,
         memory=memory,
         routing=routing,  # type: ignore[arg-type]
+        measure=measure,
+        measured=measured,
         keep=keep,
         captured=captured,
         tell=_tell,

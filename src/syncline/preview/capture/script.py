@@ -265,6 +265,7 @@ def moved_modules(memory: Memory) -> None:
                 type(old) is FakeTensor
                 and type(new) is FakeTensor
                 and new.dtype == old.dtype
+                and new.stride() == old.stride()  # another layout (channels last) is another tensor
                 and old.fake_device.type != "meta"
             ):
                 old.fake_device = new.fake_device
