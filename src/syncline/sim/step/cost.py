@@ -291,7 +291,7 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     scatter = ring.gather_s(c.grad_bytes * c.wire_share * size)
     # Routed experts that several ranks hold alike are sharded over those, a mean layer's part of them at a time.
     holders, routed = expert_holders(c), expert_params(c) * c.moe_layers / c.layers
-    spread = holders > 1
+    spread = (holders > 1) & (routed > 0)
     among: Floats = np.zeros(())
     if anywhere(routed > 0):
         experts = ring_of(c, k, holders, c.ep)
