@@ -15,7 +15,7 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import CodecError, PlanError, SynclineError
 from syncline.plan.space import NUMBERS, WORDS, Axes, Rows
 from syncline.workload.job import TREE_RULE, Algorithm, Job, Offload, Recompute, Sync
-from syncline.workload.parallel import PLACEMENTS, Schedule, Zero
+from syncline.workload.parallel import PLACEMENTS, SHARDED, Schedule, Zero
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "zero": get_args(Zero), "schedule": get_args(Schedule),
@@ -117,7 +117,7 @@ def fixed_axes(axes: Axes, fix: Mapping[str, Any], sync: Sync) -> Axes:
         words["zero"] = ("none",)
     elif fix.get("algorithm") == "hierarchical" and "zero" not in fix:
         # FSDP's exchange is a ring for each layer; another is not modelled.
-        words["zero"] = tuple(z for z in axes.zero if z not in ("3", "fsdp", "hsdp")) or axes.zero
+        words["zero"] = tuple(z for z in axes.zero if z not in SHARDED) or axes.zero
     if "virtual" in fix and "schedule" not in fix:
         words["schedule"] = (
             ("interleaved",) if fix["virtual"] > 1 else tuple(s for s in axes.schedule if s != "interleaved")
