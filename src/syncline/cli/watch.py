@@ -25,12 +25,14 @@ from syncline.cli.frames.options import (
     Interfaces,
     LabName,
     Links,
+    NcclLog,
     Netns,
     Nics,
     Otel,
     Port,
     Price,
     Prometheus,
+    Ras,
     Recorder,
     Replay,
     Root,
@@ -84,6 +86,8 @@ def watch(
     timelines: Timelines = None,
     inspector: Inspector = None,
     flight_recorder: Recorder = None,
+    nccl_log: NcclLog = None,
+    ras: Ras = None,
     netns: Netns = None,
     address: Address = "127.0.0.1",
     port: Port = 9750,
@@ -123,8 +127,8 @@ def watch(
     }  # fmt: skip
     of_job = {
         "--bursts": bursts, "--spans-socket": spans_socket, "--spans-group": spans_group, "--timelines": timelines,
-        "--inspector": inspector, "--flight-recorder": flight_recorder, "--otel": otel, "--gpus": gpus,
-        "--price": price,
+        "--inspector": inspector, "--flight-recorder": flight_recorder, "--nccl-log": nccl_log, "--ras": ras,
+        "--otel": otel, "--gpus": gpus, "--price": price,
     }  # fmt: skip
     others = {"--replay": replay, "--agent": agent, "--prometheus": prometheus, "--demo": demo, "--lab": lab}
     refuse_idle(others, here if lab else {**here, **of_job}, {} if lab else {"--expect": expect, "--rules": rules})
@@ -158,6 +162,8 @@ def watch(
             "timelines": timelines,
             "inspector": inspector,
             "flight_recorder": flight_recorder,
+            "nccl_log": nccl_log,
+            "ras": ras,
             "root": root,
         }
         named = {"host": host or (lab and "lab") or ""}

@@ -17,10 +17,10 @@ import numpy.typing as npt
 from syncline.describe.plain import JsonObject
 from syncline.timeline import COMMUNICATION, SpanKind
 from syncline.timeline.collective import CollectiveName, canonical, size_bucket
-from syncline.watch.hang import Hang, Pending
+from syncline.watch.hang import Pending
 from syncline.watch.lateness import Lateness
 from syncline.watch.prediction import Prediction
-from syncline.watch.spans.event import Event, PendingEvent, Phase, PhaseEvent, SpanEvent
+from syncline.watch.spans.event import Event, Hang, PendingEvent, Phase, PhaseEvent, SpanEvent, StuckEvent
 
 WINDOW_S = 10.0
 RECENT = 5
@@ -111,6 +111,8 @@ class JobState:
     phases: Mapping[int, PhaseEvent] = field(default_factory=dict)
     """What each rank last said it is doing, where it said so and has told of no step since."""
     hangs: tuple[Hang, ...] = ()
+    is_stuck: bool = False
+    """Whether NCCL itself (RAS, its log) says that ranks hold up the others."""
 
     @property
     def phase(self) -> str:
@@ -164,12 +166,14 @@ class JobView:
         self._first_s = float("inf")
         self._phases: dict[int, PhaseEvent] = {}
         self._pending = Pending()
+        self._stuck: dict[str, tuple[Hang, ...]] = {}
 
     def add(self, given: Iterable[Event]) -> None:
         """Take spans, phases and what flight recorders say is pending, in any order of ranks."""
         every = list(given)
         self._take_phases([event for event in every if isinstance(event, PhaseEvent)])
         self._pending.take(event for event in every if isinstance(event, PendingEvent))
+        self._stuck.update({event.source: event.hangs for event in every if isinstance(event, StuckEvent)})
         events = [event for event in every if isinstance(event, SpanEvent)]
         # What a job did before it ended may be read after its end, in one look.
         if self._has_ended() and any(e.start_s > max(p.at_s for p in self._phases.values()) for e in events):
@@ -220,7 +224,8 @@ class JobView:
             last_span_s=last_s,
             told_s=min((told_s for told_s in self._told_s.values() if last_s - told_s < GONE_S), default=last_s),
             phases=dict(self._phases),
-            hangs=self._pending.hangs(self._told_s),
+            hangs=(*self._pending.hangs(self._told_s), *(hang for hangs in self._stuck.values() for hang in hangs)),
+            is_stuck=any(self._stuck.values()),
         )
 
     # Collectives

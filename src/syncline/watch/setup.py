@@ -26,6 +26,8 @@ from syncline.watch.sources.tcp_paths import TcpPathSource
 from syncline.watch.spans.event import SpanSource
 from syncline.watch.spans.flight_recorder import FlightRecorderSpans
 from syncline.watch.spans.nccl_inspector import InspectorSpans
+from syncline.watch.spans.nccl_log import NcclLogSpans
+from syncline.watch.spans.nccl_ras import RasSpans
 from syncline.watch.spans.timelines import TimelineSpans
 from syncline.watch.spans.unix_socket import SocketSpans
 
@@ -56,6 +58,8 @@ class Wish:
     timelines: str = ""
     inspector: str = ""
     flight_recorder: str = ""
+    nccl_log: str = ""
+    ras: str = ""
     tick_s: float = TICK_S
     num_gpus: int | None = None
     usd_per_gpu_hour: float | None = None
@@ -103,7 +107,7 @@ def _check(wish: Wish) -> None:
     for what, number in (("--gpus", wish.num_gpus), ("--price", wish.usd_per_gpu_hour)):
         if number is not None and not 0 < number < 1e9:
             raise WatchError(f"{what} must be positive, got {number}.")
-    for folder in filter(None, (wish.timelines, wish.inspector, wish.flight_recorder)):
+    for folder in filter(None, (wish.timelines, wish.inspector, wish.flight_recorder, wish.nccl_log)):
         if not Path(folder).is_dir():
             raise WatchError("there is no such folder to read spans from.", where=folder)
 
@@ -153,9 +157,12 @@ def _spans(wish: Wish, clock: Clock) -> list[SpanSource]:
         (wish.timelines, TimelineSpans),
         (wish.inspector, InspectorSpans),
         (wish.flight_recorder, FlightRecorderSpans),
+        (wish.nccl_log, NcclLogSpans),
     ):
         if folder:
             found.append(make(folder, clock))
+    if wish.ras:
+        found.append(RasSpans(wish.ras))
     if wish.spans_socket:
         found.append(SocketSpans(wish.spans_socket, clock, wish.spans_group))
     return found
