@@ -133,14 +133,12 @@ def test_exporters_alone_give_links_rails_gpus_and_alerts(site: Site) -> None:
 
 
 def test_exporters_and_a_cluster_give_the_fabrics_picture() -> None:
-    fabric = load(
-        {"hosts": 2, "host": {"gpu": "H100-SXM", "gpus": 2, "nics": 2}, "network": {"topology": "rail-optimized"}}
-    )
+    host = {"gpu": "H100-SXM", "gpus": 2, "nics": 2}
+    fabric = load({"hosts": 2, "host": host, "network": {"topology": "rail-optimized", "link": "NDR400"}})
     found: dict[str, list[Sample]] = {key: [] for key in EXPORTER_QUERIES}
-    for host, device, capacity in [
-        (h, f"eth{k}", (1.25e8, 5e10, 5e10)[k]) for h in ("host-00", "other") for k in range(3)
-    ]:
-        metric = {"instance": f"{host}:9100", "device": device}
+    ports = [("eth0", 1.25e8), ("eth1", 5e10), ("eth2", 5e10)]
+    for name, (device, capacity) in itertools.product(("host-00", "other"), ports):
+        metric = {"instance": f"{name}:9100", "device": device}
         for key, value in (("net.tx", 1e9), ("net.rx", 1e9), ("net.capacity", capacity)):
             found[key].append(Sample(metric=metric, value=(0.0, value)))
     (frame,) = ExporterTable(fabric).frames(found, 1.0, 1.0)
