@@ -16,6 +16,7 @@ from syncline.preview.execute import IGNORES, Executed, execute
 from syncline.preview.exposed import CollectiveUse, collectives, exposed_s
 from syncline.preview.graph import HOST, StepGraph, step_graph
 from syncline.preview.holders import PeakMemory, peak_memory
+from syncline.preview.job_of import CapturedJob, job_of
 from syncline.preview.launch import Launch, read_launch
 from syncline.preview.measured import KernelTimes, read_kernel_times
 from syncline.preview.price import Pricer
@@ -98,6 +99,11 @@ class PreviewAnswer(Answer):
     @property
     def graph(self) -> StepGraph:
         return self.executed.graph
+
+    @property
+    def job(self) -> CapturedJob:
+        """The job as a file for the other verbs: the model's shape, its split and its batch."""
+        return job_of(self.captures)
 
     @property
     def timeline(self) -> Timeline:
