@@ -38,7 +38,7 @@ _MEASURES = {
                   "Look for other load, a CPU quota, a lower clock or a hot processor on this host."),
     "cpu held back": (0.2, 2.0, 1, ".2%", "Processes here are stopped part of the time: the host is a straggler.",
                       "Look for a CPU quota (cgroup cpu.max), a paused or oversubscribed virtual machine, SIGSTOP."),
-    "memory copy": (0.0, 1.3, -1, ".3g", "Memory is slower here than on the others (bytes/s): modules are missing or slow.",
+    "memory copy": (0.0, 1.3, -1, ".3g", "Memory is slower here than on the others (bytes/s): modules missing or slow.",
                     "Compare dmidecode -t memory with another host; look at power caps and other load."),
     "gpu matrix": (0.0, 1.1, -1, ".3g", "Its slowest GPU computes less than those of the others (operations/s).",
                    "Look at clocks, power and temperature of this host's GPUs."),

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -52,7 +53,8 @@ def main() -> None:
 
 def say(row: Row) -> None:
     """Print one row at once."""
-    print(json.dumps(row), flush=True)
+    sys.stdout.write(json.dumps(row) + "\n")
+    sys.stdout.flush()
 
 
 def attempt(test: str, rows: Callable[[], Iterator[Row]]) -> None:
