@@ -8,7 +8,8 @@ from __future__ import annotations
 import shutil
 import textwrap
 
-#: Verb -> its one line of help: describe, plan, rehearse, check, watch. The verb `fabric` is the Typer `app` in syncline/cli/fabric.py.
+#: Verb -> its one line of help, in the order of the work: describe, plan, rehearse, check, watch. The verb `fabric` is
+#: the Typer `app` in syncline/cli/fabric.py.
 VERBS: dict[str, str] = {
     "fabric": "Describe, draw and price a cluster.",
     "discover": "Write a cluster description from what is there.",
