@@ -287,8 +287,10 @@ def run(names: list[str] | None = None) -> dict[str, Any]:
     figures: dict[str, Any] = {"num_ranks": NUM_RANKS, "num_rails": NUM_RAILS, "rate": RATE, "tick_s": TICK_S}
     for name in names or [*EXPECTED, "overhead", "phases", "clean"]:
         key = name.replace("-", "_")
-        own = {"clean": lambda: clean(CLEAN_S), "phases": lambda: clean(PHASES_S, phases=True), "overhead": overhead}
-        figures[key] = own[name]() if name in own else faulty(name)
+        if name in ("clean", "phases"):
+            figures[key] = clean(CLEAN_S if name == "clean" else PHASES_S, phases=name == "phases")
+        else:
+            figures[key] = overhead() if name == "overhead" else faulty(name)
     return figures
 
 
