@@ -191,6 +191,16 @@ def test_processes_on_gpus_are_seen_and_spared(monkeypatch: pytest.MonkeyPatch) 
     assert busy.why_busy(one) == "process 4711 (python) and 1 more is on a GPU"
 
 
+def test_who_holds_amds_device_is_at_work(tmp_path: Path) -> None:
+    for pid, name, device in ((21, "python", "/dev/kfd"), (22, "gpuagent", "/dev/kfd"), (23, "bash", "/dev/null")):
+        process(tmp_path, pid, name, "S")
+        (tmp_path / str(pid) / "comm").write_text(f"{name}\n")
+        (tmp_path / str(pid) / "fd").mkdir()
+        (tmp_path / str(pid) / "fd" / "3").symlink_to(device)
+    amd = Gpu(0, replace(H100, vendor=0x1002, device=0x74A1))
+    assert busy.gpu_processes(Host(Root.live(), {"gpus": ((amd,), {})}), tmp_path) == [(21, "python", "/dev/kfd")]
+
+
 def test_a_host_at_work_is_not_loaded_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("syncline.audit.audit.why_busy", lambda host: "process 7 (python) is on a GPU")
     report = audit(Root.live(), only=["active.*"], active=True)
