@@ -1,16 +1,24 @@
-"""The documentation keeps its word: every cluster in the guide builds, and no link leads nowhere."""
+"""The documentation keeps its word: commands are commands, every cluster in the guide builds, no link leads nowhere."""
 
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.exceptions import TyperException
+from typer.main import get_command
 
+from syncline.cli.shell.app import build
 from syncline.fabric import load
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TOP = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")
+PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
+FENCED = re.compile(r"^```.*?^```[ \t]*$", re.MULTILINE | re.DOTALL)
 GUIDE = ROOT / "docs" / "guides" / "cluster-file.md"
 BLOCKS = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
 #: Pages that the site makes from the code; its strict build checks links to them.
@@ -48,3 +56,42 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     dead = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     dead = [link for link in dead if not link.endswith(MADE)]
     assert dead == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_of_a_page_is_one(page: Path) -> None:
+    """A line of a block can be typed as it stands; in running text a command may lack arguments, not its options."""
+    wrong = {line: why for line, whole in commands(page.read_text("utf-8")) if (why := refusal(line, whole))}
+    assert wrong == {}
+
+
+def commands(text: str) -> Iterator[tuple[str, bool]]:
+    text = re.sub(r"\\\n\s*", " ", text)
+    for block in FENCED.findall(text):
+        if not block.startswith("```picture"):  # the site completes and runs those
+            yield from (
+                (line, True) for line in re.findall(r"^(?:\$ )?(?:sudo )?(syncline [^\n]*)", block, re.MULTILINE)
+            )
+    yield from ((line, False) for line in re.findall(r"`(syncline [a-z][^`\n]*)`", FENCED.sub("", text)))
+
+
+def refusal(line: str, whole: bool) -> str:
+    """Return why the command line does not take these words; nothing is run."""
+    words = re.split(r" (?:[|>&;]|2>)", line)[0]
+    if "..." in words:
+        return ""
+    command: Any = get_command(build())
+    left = shlex.split(words, comments=True)[1:]
+    context = None
+    try:
+        while True:
+            context = command.make_context(command.name, left, parent=context)
+            left = [*getattr(context, "_protected_args", ()), *context.args]
+            if not hasattr(command, "commands") or not left:
+                return ""
+            _, command, left = command.resolve_command(context, left)
+    except TyperException as error:
+        missing = type(error).__name__ in ("MissingParameter", "NoArgsIsHelpError")
+        return "" if missing and not whole else f"{type(error).__name__}: {error.format_message()[:200]}"
+    except SystemExit:  # --help
+        return ""

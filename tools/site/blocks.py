@@ -6,7 +6,8 @@ In a page whose front matter says `run: true`,
 - a `console` block is run line by line (`$ syncline ...`), in one process, and what it prints is put under each line;
   `lines=12` shows that many,
 - a `python` block is run, and what it prints is put under it,
-- a `picture` block is a command with `--svg`, or with `--html N` for the N-th picture of a page; then its caption.
+- a `picture` block is a command with `--svg`, or with `--html N` for the N-th picture of a page; then its caption,
+- an `include` block is a file of the repository, which readers of the site do not have.
 
 A command that fails stops the build.
 """
@@ -89,6 +90,9 @@ class Page:
             return self._python(body)
         if kind == "picture":
             return self._picture(body)
+        if kind == "include":
+            path = ROOT / body.strip()
+            return f'```{path.suffix[1:].replace("py", "python")} title="{path.name}"\n{path.read_text("utf-8")}```'
         return found[0]
 
     def _files(self) -> str:
@@ -134,7 +138,8 @@ class Page:
         name = hashlib.sha256(svg.encode()).hexdigest()[:16] + ".svg"
         self.pictures[name] = svg
         up = "../" * self.name.count("/")
-        return f"![{caption}]({up}pictures/{name})\n/// caption\n{caption} `{command}`\n///"
+        shown = re.sub(r"--svg\b", "--svg picture.svg", re.sub(r"--html \d+", "--html page.html", command))
+        return f"![{caption}]({up}pictures/{name})\n/// caption\n{caption} `{shown}`\n///"
 
     def _drawn(self, words: list[str]) -> str:
         if "--svg" in words:

@@ -44,7 +44,11 @@ HELP = """Plan, rehearse, run, check and watch the network side of distributed A
 Describe a cluster and a job once; every verb works from that description. Each verb has its own manual:
 `syncline VERB --help`. Add --json to any command for one JSON object instead of text.
 """
-EXAMPLES = ("syncline --version", "syncline --install-completion")
+EXAMPLES = (
+    "syncline fabric show h100-64-rail --html cluster.html",
+    "syncline simulate allreduce --cluster h100-64-rail --size 1GiB",
+    "syncline plan h100-64-rail llama3-70b",
+)
 OPTIONS = {
     "--version": "Print the version and stop.",
     "--install-completion": "Install completion for the current shell.",
