@@ -2,8 +2,8 @@
 
     RELEASE_PYTHONS="python3.11 python3.12" python benchmarks/run.py release --keep      root, mmdebstrap, a compiler
 
-- each Python builds the source and its wheel twice, in different folders: equal bytes, or it says which differ; the
-  wheel is built from the source without a network,
+- each Python builds what is committed and its wheel twice, in different folders: equal bytes, or it says which differ;
+  the wheel is built from the source package, without a network,
 - every suite of RELEASE_SUITES (bookworm trixie sid: Python 3.11, 3.13, 3.14) gets a tree with `python3 python3-venv`
   and nothing else, the wheel is installed there with the newest dependencies, and every verb is asked something,
 - an environment of the first Python gets the versions of `tools/release/oldest.txt`, torch among them: every verb, and
@@ -56,14 +56,15 @@ def version_of(python: str) -> str:
 
 def builds(pythons: list[str], dist: Path, folder: Path) -> dict[str, Any]:
     """Build everything twice; return the hashes, and the files whose bytes differ."""
-    again = folder / "again"
+    again, clone = folder / "again", folder / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
     for target in (dist, again):
         for number, python in enumerate(pythons):
             made = ["wheel"] if number else ["sdist", "wheel", *(["sbom"] if target == dist else [])]
             settings = {**os.environ, "PYTHON": python, "DIST": str(target)}
             told("build", *made, "with", python)
             subprocess.run(
-                ["bash", "tools/release/build.sh", *made], cwd=ROOT, env=settings, stdout=sys.stderr, check=True
+                ["bash", "tools/release/build.sh", *made], cwd=clone, env=settings, stdout=sys.stderr, check=True
             )
     hashes = {path.name: sha256(path.read_bytes()).hexdigest() for path in sorted(dist.glob("syncline-*"))}
     twice = {path.name: sha256(path.read_bytes()).hexdigest() for path in again.glob("syncline-*")}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +98,32 @@ def refusal(line: str, whole: bool) -> str:
         return "" if missing and not whole else f"{type(error).__name__}: {error.format_message()[:200]}"
     except SystemExit:  # --help
         return ""
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "```python" in page.read_text("utf-8")], ids=lambda p: p.stem
+)
+def test_python_on_a_page_uses_names_and_arguments_that_exist(page: Path) -> None:
+    for block in re.findall(r"^```python[^\n]*\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+        tree = ast.parse(block)
+        known: dict[str, Any] = {"syncline": import_module("syncline.torch") and import_module("syncline")}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("syncline"):
+                module = import_module(str(node.module))
+                names = [alias.name for alias in node.names if alias.name != "*"]
+                known |= {name: getattr(module, name) for name in names}
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            taken = called(call.func, known)
+            if taken is not None and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+                assert {word.arg for word in call.keywords} <= set(taken), ast.unparse(call)
+
+
+def called(name: ast.expr, known: dict[str, Any]) -> Mapping[str, inspect.Parameter] | None:
+    """Return the parameters of what is called, if it is ours; a name that we do not have raises."""
+    words = ast.unparse(name).split(".")
+    if words[0] not in known:
+        return None
+    found = known[words[0]]
+    for word in words[1:]:
+        found = getattr(found, word)
+    return inspect.signature(found).parameters if callable(found) else None

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 FILES = {
@@ -24,9 +25,10 @@ FILES = {
     ),
     "train.py": "print('a script')\n",
     "two.yaml": "hosts: 2\nhost: {gpu: T4, gpus: 1, nics: 1, nic: i350, link: 1GbE}\nnetwork: fat-tree 1GbE\n",
-    "r.yaml": "algorithms: [ring]\nsizes: [1MiB]\ncalibrate_on: [512KiB, 2MiB]\nrepeats: 3\nsteps: 2\ntrain_steps: 0\n"
-    "model: {width: 64, depth: 1, batch: 1, length: 16}\nsynchronisations: [ddp, int8]\n",
+    "r.yaml": "algorithms: [ring, direct]\nsizes: [1MiB]\ncalibrate_on: [256KiB, 512KiB, 2MiB]\nrepeats: 3\n"
+    "steps: 2\ntrain_steps: 0\nmodel: {width: 64, depth: 1, batch: 1, length: 16}\nsynchronisations: [ddp, int8]\n",
 }
+TORCH = find_spec("torch") is not None
 #: Verb -> a command that does something small, and the statuses that are an answer (a finding has one of its own).
 ASKS: dict[str, tuple[str, tuple[int, ...]]] = {
     "fabric": ("fabric show c.yaml --svg c.svg --html c.html", (0,)),
@@ -38,7 +40,7 @@ ASKS: dict[str, tuple[str, tuple[int, ...]]] = {
     "scenario": ("scenario both.yaml", (0,)),
     "share": ("share c.yaml jobs.yaml", (0,)),
     "step": ("step c.yaml j.yaml --html s.html", (0,)),
-    "preview": ("preview c.yaml -- python train.py", (2,)),
+    "preview": ("preview c.yaml -- python train.py", (2,) * TORCH),
     "volumes": ("volumes j.yaml --gpus 16", (0,)),
     "plan": ("plan c.yaml j.yaml --fix tp=1,pp=1,micro=1 --html p.html", (0,)),
     "design": ("design j.yaml --gpus 16 --link NDR", (0,)),
