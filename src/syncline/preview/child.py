@@ -152,6 +152,32 @@ def _run(spec: Path, timeout_s: float, memory_bytes: int, script: str) -> tuple[
     return log.read_text(errors="replace"), child.returncode
 
 
+def time_kernels(folder: Path, out: Path, timeout_s: float) -> None:
+    """Time the kernels of the captures in a folder on this machine's GPU, in a process of its own."""
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", "syncline.preview.capture.measure", str(folder), str(out)]
+    try:
+        ran = subprocess.run(  # noqa: S603 - our own module
+            command,
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+        )
+    except subprocess.TimeoutExpired:
+        raise PreviewError(
+            f"the kernels were not timed within {timeout_s:g} s.", hint="Give it longer with --timeout."
+        ) from None
+    if ran.returncode or not out.is_file():
+        raise PreviewError(
+            "the kernels could not be timed on this machine.",
+            detail=_last(ran.stderr),
+            hint="Time them where there is a GPU (docs/guides/preview.md), and give the file to --measured.",
+        )
+
+
 def _last(text: str) -> str:
     lines = [line for line in text.strip().splitlines() if line.strip()]
     return f"It last said: {lines[-1][:200]}" if lines else "It printed nothing."

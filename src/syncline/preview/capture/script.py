@@ -97,8 +97,16 @@ def _described(module: Any) -> dict[str, object]:
     """Return the size of a model: parameters, the widths of its largest table and the repeats of its longest list."""
     sizes = {name: list(p.shape) for name, p in module.named_parameters()}
     lists = [len(m) for m in module.modules() if isinstance(m, (torch.nn.ModuleList, torch.nn.ModuleDict))]
+    own = {name: getattr(p, "_local_tensor", p).numel() for name, p in module.named_parameters()}
     total = sum(p.numel() for p in module.parameters())
-    return {"class": type(module).__name__, "parameters": total, "layers": max(lists, default=0), "shapes": sizes}
+    return {
+        "class": type(module).__name__,
+        "parameters": total,
+        "layers": max(lists, default=0),
+        "shapes": sizes,
+        "own": own,
+        "dtypes": sorted({str(p.dtype).removeprefix("torch.") for p in module.parameters()}),
+    }
 
 
 _MOVES = (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.cpu, torch.Tensor.clone)
@@ -265,6 +273,7 @@ def moved_modules(memory: Memory) -> None:
                 type(old) is FakeTensor
                 and type(new) is FakeTensor
                 and new.dtype == old.dtype
+                and new.stride() == old.stride()  # another layout (channels last) is another tensor
                 and old.fake_device.type != "meta"
             ):
                 old.fake_device = new.fake_device
