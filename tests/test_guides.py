@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.exceptions import TyperException
 from typer.main import get_command
 
@@ -96,7 +97,7 @@ def refusal(line: str, whole: bool) -> str:
     except TyperException as error:
         missing = type(error).__name__ in ("MissingParameter", "NoArgsIsHelpError")
         return "" if missing and not whole else f"{type(error).__name__}: {error.format_message()[:200]}"
-    except SystemExit:  # --help
+    except (SystemExit, typer.Exit):  # --help, --version
         return ""
 
 
@@ -106,7 +107,8 @@ def refusal(line: str, whole: bool) -> str:
 def test_python_on_a_page_uses_names_and_arguments_that_exist(page: Path) -> None:
     for block in re.findall(r"^```python[^\n]*\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
         tree = ast.parse(block)
-        known: dict[str, Any] = {"syncline": import_module("syncline.torch") and import_module("syncline")}
+        import_module("syncline.torch")
+        known: dict[str, Any] = {"syncline": import_module("syncline")}
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("syncline"):
                 module = import_module(str(node.module))
