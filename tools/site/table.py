@@ -27,7 +27,11 @@ RATIOS = (1, 2, 4)
 FAULTS = (1.0, 0.5, 0.25)
 SIZES = tuple(4**k << 20 for k in range(6))
 JOB = {"model": "gpt3-2.7b", "parallel": {"zero": "none"}, "batch": {"global": 512, "micro": 1, "sequence": 2048}}
-MODELS = ("llama3-8b", "llama3-70b", "gpt3-175b")
+MODELS = {
+    "llama3-8b": {"model": "llama3-8b", "batch": {"global": 512, "sequence": 8192}},
+    "llama3-70b": {"model": "llama3-70b", "batch": {"global": 1024, "sequence": 8192}},
+    "gpt3-175b": {"model": "gpt3-175b", "batch": {"global": 1536, "sequence": 2048}},
+}
 HOSTS = (16, 32, 64)
 PLAN_RATIOS = (1, 4)
 LAB_RATES = ("1GbE", "10GbE", "25GbE")
@@ -62,7 +66,7 @@ def point(rate: str, ratio: int, fault: float) -> dict[str, Any]:
 def planned(model: str, hosts: int, rate: str, ratio: int) -> dict[str, Any]:
     """Return the best plan of one job at one setting, by closed forms."""
     found = make_plan(
-        syncline.load(cluster(rate, ratio, hosts=hosts)), job_of(model), with_actions=False, with_run=False
+        syncline.load(cluster(rate, ratio, hosts=hosts)), job_of(MODELS[model]), with_actions=False, with_run=False
     )
     best, tokens = found.best, found.best.tokens_per_step
     p50, p90 = (best.predicted.interval[name] for name in ("p50", "p90"))
@@ -102,7 +106,7 @@ def table() -> dict[str, Any]:
     return {
         "sizes": SIZES, "rates": list(RATES), "ratios": RATIOS, "faults": FAULTS,
         "points": [point(*setting) for setting in product(RATES, RATIOS, FAULTS)],
-        "plan": {"models": MODELS, "hosts": HOSTS, "rates": list(RATES), "ratios": PLAN_RATIOS,
+        "plan": {"models": list(MODELS), "hosts": HOSTS, "rates": list(RATES), "ratios": PLAN_RATIOS,
                  "points": [planned(*setting) for setting in plans]},
         "lab": {"hosts": LAB_HOSTS, "rates": LAB_RATES, "algorithms": ALGORITHMS, "sizes": LAB_SIZES,
                 "points": [rehearsed(*setting) for setting in product(LAB_HOSTS, LAB_RATES, ALGORITHMS)],
