@@ -130,6 +130,8 @@ def watch(
         "--inspector": inspector, "--flight-recorder": flight_recorder, "--nccl-log": nccl_log, "--ras": ras,
         "--otel": otel, "--gpus": gpus, "--price": price,
     }  # fmt: skip
+    if prometheus:
+        del here["--cluster"]  # it gives the hosts' NICs their names and switches
     others = {"--replay": replay, "--agent": agent, "--prometheus": prometheus, "--demo": demo, "--lab": lab}
     refuse_idle(others, here if lab else {**here, **of_job}, {} if lab else {"--expect": expect, "--rules": rules})
     seconds = units.time(for_) if for_ is not None else None
@@ -147,7 +149,7 @@ def watch(
         finally:
             player.close()
     elif agent or prometheus:
-        feed, run = feeds.fleet(agent, prometheus, history, units.time(every))
+        feed, run = feeds.fleet(agent, prometheus, history, units.time(every), cluster)
         frame = until_stopped(feed, run, door, seconds, json, alertmanager=alertmanager)
     else:
         from syncline.watch.setup import DEFAULT_INTERFACES, Wish

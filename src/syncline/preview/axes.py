@@ -29,6 +29,7 @@ class Axes:
     gradient_bytes: int = 4
     parameter_bytes: int = 2
     micro_batches: int = 1
+    sp: bool = False  # tensor parallelism gathers and scatters tokens instead of summing
     unknown: tuple[str, ...] = ()  # groups whose traffic fits nothing
 
 
@@ -72,7 +73,10 @@ def axes_of(captures: tuple[Capture, ...]) -> Axes:
     if replicas > 1 and "shard" in kept and kept["shard"] != dp:
         kept["zero"] = "hsdp"
     ep = max((size[g] for g in tokens), default=1)
-    return Axes(**{"tp": tensor, "dp": dp, "ep": ep, "unknown": tuple(strange), **kept})  # type: ignore[arg-type]
+    tied = [by_group[g] for g in heavy if size[g] == tensor]
+    summed = sum(row.get(("all_reduce", "forward"), 0.0) for row in tied)
+    scattered = sum(row.get(("reduce_scatter", "forward"), 0.0) for row in tied)
+    return Axes(**{"sp": scattered > summed, "tp": tensor, "dp": dp, "ep": ep, "unknown": tuple(strange), **kept})  # type: ignore[arg-type]
 
 
 def _data(by_group: dict[int, Traffic], size: dict[int, int], params: float, tensor: int) -> dict[str, object]:

@@ -154,7 +154,9 @@ def replayed(
     return player, feed
 
 
-def fleet(agents: list[str] | None, prometheus: str | None, history: Path | None, every_s: float) -> tuple[Feed, Run]:
+def fleet(
+    agents: list[str] | None, prometheus: str | None, history: Path | None, every_s: float, cluster: str | None = None
+) -> tuple[Feed, Run]:
     """Return what other agents, or a Prometheus server, show."""
     from syncline.watch.fleet.fleet import Fleet, Reader
     from syncline.watch.fleet.sources import AgentReader
@@ -163,9 +165,10 @@ def fleet(agents: list[str] | None, prometheus: str | None, history: Path | None
 
     readers: list[Reader] = [AgentReader.of(text) for text in agents or []]
     if prometheus:
+        from syncline.fabric import load
         from syncline.watch.fleet.prometheus_source import PrometheusReader
 
-        readers = [PrometheusReader(prometheus)]
+        readers = [PrometheusReader(prometheus, load(cluster) if cluster else None)]
     past = Past(history) if history else None
     fleet = Fleet(readers, every_s=max(1.0, every_s), history=past)
     return Feed(fleet.hub, past, f"{len(readers)} agents" if agents else "Prometheus", "live"), fleet.run

@@ -12,10 +12,12 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from syncline.describe import units
 from syncline.errors import LabError
@@ -67,8 +69,9 @@ def prediction() -> Prediction:
 class LabDemo:
     """A lab with the training under way and an agent that reads it; LabError or WatchError where none can be made."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Mapping[str, Any] = CLUSTER, expected: Prediction | None = None) -> None:
         self._opened = ExitStack()
+        self._cluster, self._expected = cluster, prediction() if expected is None else expected
         try:
             self.agent = self._open()
         except BaseException:
@@ -82,24 +85,27 @@ class LabDemo:
         self._opened.close()
 
     def _open(self) -> Agent:
-        self._folder = Path(self._opened.enter_context(tempfile.TemporaryDirectory(prefix="syncline-demo-")))
-        self._lab = self._opened.enter_context(Lab(load(CLUSTER), scale=units.rate(RATE) / units.rate("1Gbps")))
-        visit = self._opened.enter_context(Visit(RunningLab(self._lab.name, os.getpid())))
+        self.folder = Path(self._opened.enter_context(tempfile.TemporaryDirectory(prefix="syncline-demo-")))
+        self.lab = self._opened.enter_context(
+            Lab(load(dict(self._cluster)), scale=units.rate(RATE) / units.rate("1Gbps"))
+        )
+        visit = self._opened.enter_context(Visit(RunningLab(self.lab.name, os.getpid())))
         scene = self._opened.enter_context(LabScene(visit))
-        clock, expected = Clock(), prediction()
-        spans = SocketSpans(self._folder / "spans.sock", clock)
-        options = Options("demo: a lab on this machine", burst_pattern=".*", prediction=expected)
-        agent = scene.agent(options, [spans], clock=clock, history=History(self._folder / "watch.db"))
+        clock = Clock()
+        spans = SocketSpans(self.folder / "spans.sock", clock)
+        options = Options("demo: a lab on this machine", burst_pattern=".*", prediction=self._expected)
+        agent = scene.agent(options, [spans], clock=clock, history=History(self.folder / "watch.db"))
         self._opened.callback(agent.close)
         self._job = self._train()
         self._opened.callback(self._job.end)
         return agent
 
     def _train(self) -> LabJob:
-        addresses = [[self._lab.address(host, f"eth{r}") for r in range(NUM_RAILS)] for host in self._lab.host_names]
-        wish = {"addresses": addresses, "compute_s": COMPUTE_S, "folder": str(self._folder)}
+        own = (self.lab.blueprint.addresses(host) for host in self.lab.blueprint.hosts)
+        addresses = [[found[name] for name in sorted(found)] for found in own]
+        wish = {"addresses": addresses, "compute_s": COMPUTE_S, "folder": str(self.folder)}
         command = [sys.executable, "-m", "syncline.watch.demonstration.rank", json.dumps(wish)]
-        return self._lab.start(command, ranks_per_host=1, env={"SYNCLINE_WATCH": str(self._folder / "spans.sock")})
+        return self.lab.start(command, ranks_per_host=1, env={"SYNCLINE_WATCH": str(self.folder / "spans.sock")})
 
     def run(self, stop: threading.Event) -> None:
         """Look, and let the faults happen, until told to stop."""
@@ -120,12 +126,12 @@ class LabDemo:
     def _happen(self, what: str, for_s: float, stop: threading.Event) -> None:
         target, _, _ = what.rpartition(" slow")
         if target.startswith("rank "):
-            mark = self._folder / f"slow-{target.removeprefix('rank ')}"
+            mark = self.folder / f"slow-{target.removeprefix('rank ')}"
             mark.touch()
             stop.wait(for_s)
             mark.unlink(missing_ok=True)
             return
         try:
-            self._lab.fault(f"{what} for {for_s}s")
+            self.lab.fault(f"{what} for {for_s}s")
         except LabError:
             return  # packets cannot be lost where nft is not installed; the others happen

@@ -28,7 +28,7 @@ BATCH = 32
 PORT = 29500
 PATIENCE_S = 60.0
 SLOW = 2.0
-"""How many times longer a slow rank computes."""
+"""How many times longer a slow rank computes, where the file that makes it slow does not say."""
 Floats = npt.NDArray[np.float32]
 
 
@@ -122,6 +122,14 @@ def _dial(address: str) -> socket.socket:
             time.sleep(0.05)
 
 
+def _times(slow: Path) -> float:
+    """Return how many times longer this rank computes now."""
+    try:
+        return float(slow.read_text() or SLOW)
+    except FileNotFoundError:
+        return 1.0
+
+
 def main(wish: dict[str, Any]) -> None:
     """Train until ended."""
     rank, addresses = int(os.environ["RANK"]), wish["addresses"]
@@ -131,7 +139,7 @@ def main(wish: dict[str, Any]) -> None:
     while True:
         begun = time.monotonic()
         gradient, _ = network.gradient()
-        due = begun + wish["compute_s"] * (SLOW if slow.exists() else 1.0)
+        due = begun + wish["compute_s"] * _times(slow)
         time.sleep(max(0.0, due - time.monotonic()))
         ready = time.monotonic()
         parts = np.array_split(gradient, len(rails))
