@@ -14,6 +14,8 @@ COMPUTE_APPS = (
 KFD = "/dev/kfd"
 _WATCHERS = {"gpuagent", "amd-smi", "rocm-smi", "amdgpuexporter"}
 """Processes that look at GPUs all the time without working on them."""
+HARMLESS = ("active.process.stuck", "active.mount", "active.ipmi")
+"""Rules that take nothing from a job: asked on a host at work too."""
 MOST_LOAD = 0.5
 """Load of the last minute per processor, from which on a host counts as at work."""
 
@@ -25,7 +27,8 @@ def why_busy(host: Host, proc: Path = PROC) -> str:
         pid, name, _ = used[0]
         more = f" and {len(used) - 1} more" if len(used) > 1 else ""
         return f"process {pid} ({name}){more} is on a GPU"
-    load, cpus = _load(proc), len(os.sched_getaffinity(0))
+    # Processes that are stuck count as load, but do not work.
+    load, cpus = _load(proc) - len(stuck_processes(proc)), len(os.sched_getaffinity(0))
     if load > MOST_LOAD * cpus:
         return f"the load of the last minute is {load:.1f} on {cpus} processors"
     return ""
