@@ -23,10 +23,13 @@ from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
+from rig.predicted import predict  # noqa: E402
 from rig.rails_rig import RailsRig, is_possible  # noqa: E402
 
 NUM_HOSTS = 4
 RATES_BPS: tuple[float | None, ...] = (None, 1e9, 10e9, 25e9)
+ASKED: dict[str, Any] = {}
+"""What the command line says of rates, methods, steps and rounds."""
 PARTS = ("dense", "steps", "rails", "cuts", "faults", "gpu")
 
 
@@ -37,8 +40,15 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--hosts", type=int, default=NUM_HOSTS, help="how many hosts of one rank (4)")
     parser.add_argument("--quick", action="store_true", help="few repetitions: whether it runs, not how fast")
+    parser.add_argument("--rates", type=float, nargs="+", help="Gb/s; 0: no limit (each part's own)")
+    parser.add_argument("--methods", nargs="+", help="of steps and gpu: compute, ddp, CODEC[/TRANSPORT[/PIECE_MIB]]")
+    parser.add_argument("--steps", type=int, help="steps of each method, or turns of dense")
+    parser.add_argument("--rounds", type=int, help="how often methods take their turn")
     chosen = parser.parse_args()
     globals()["NUM_HOSTS"] = chosen.hosts
+    for name in ("rates", "methods", "steps", "rounds"):
+        if getattr(chosen, name) is not None:
+            ASKED[name] = getattr(chosen, name)
     why = is_possible()
     if why and set(chosen.only) != {"faults"}:
         print(f"wire.py: {why}; run it as root, or with --only faults.", file=sys.stderr)
@@ -87,10 +97,11 @@ def dense(quick: bool) -> list[dict[str, Any]]:
     rows = []
     size = 64 << 20
     with RailsRig(NUM_HOSTS) as rig:
-        for rate in RATES_BPS:
+        for rate in _rates(RATES_BPS):
             if rate is not None:  # the first has no shaper yet
                 rig.shape(rate)
-            task = {"what": "dense", "size_bytes": size, "turns": 2 if quick else 15, "rate_bps": rate}
+            turns = ASKED.get("steps", 2 if quick else 15)
+            task = {"what": "dense", "size_bytes": size, "turns": turns, "rate_bps": rate}
             found = ranks(rig, task)
             bound = 0.0 if rate is None else 2 * (NUM_HOSTS - 1) / NUM_HOSTS * size * 8 / rate
             gloo = next(row for row in found if row["way"] == "gloo")
@@ -122,13 +133,20 @@ def gpu(quick: bool) -> list[dict[str, Any]]:
     return _steps(task, RATES_BPS[2:3] if quick else RATES_BPS[1:3])
 
 
+def _rates(own: tuple[float | None, ...]) -> list[float | None]:
+    return [1e9 * rate or None for rate in ASKED["rates"]] if "rates" in ASKED else list(own)
+
+
 def _steps(task: dict[str, Any], rates: tuple[float | None, ...]) -> list[dict[str, Any]]:
     rows = []
+    task = {**task, **{name: ASKED[name] for name in ("methods", "steps", "rounds") if name in ASKED}}
     with RailsRig(NUM_HOSTS) as rig:
-        for rate in rates:
+        for rate in _rates(rates):
             if rate is not None:
                 rig.shape(rate)
-            found = ranks(rig, {**task, "rate_bps": rate}, timeout_s=7200.0)
+            found = ranks(rig, {**task, "rate_bps": rate, "costs": True}, timeout_s=7200.0)
+            (known,) = [row for row in found if row["what"] == "costs"]
+            found = [row for row in found if row["what"] != "costs"]
             compute = next(row for row in found if row["method"] == "compute")
             ddp = next(row for row in found if row["method"] == "ddp")
             for row in found:
@@ -139,6 +157,7 @@ def _steps(task: dict[str, Any], rates: tuple[float | None, ...]) -> list[dict[s
                 row["of_bound"] = row["bound_s"] / row["median_s"]
                 row["of_bound_with_forward"] = row["bound_with_forward_s"] / row["median_s"]
                 row["times_ddp"] = ddp["median_s"] / row["median_s"]
+                predict(row, known, NUM_HOSTS)
             rows += found
             print("\n".join(map(told, found)), flush=True)
     return rows
@@ -249,8 +268,8 @@ def told(row: dict[str, Any]) -> str:
                 f"{max(r['longest_s'] for r in ranks_) * 1e3:.0f} ms, {row['num_cuts']} cuts, wrong elements "
                 f"{sum(r['wrong_elements'] for r in ranks_)}, by rail {ranks_[0]['bytes_by_rail']}")  # fmt: skip
     return (f"  {rate:9} {row['method']:20} {row['median_s'] * 1e3:8.1f} ms, {row['of_bound']:.0%} of the bound, "
-            f"{row['of_bound_with_forward']:.0%} with forward, {row['times_ddp']:.2f} x ddp, same bits: "
-            f"{row['same_bits']}")  # fmt: skip
+            f"{row['of_bound_with_forward']:.0%} with forward, {row['times_ddp']:.2f} x ddp, predicted "
+            f"{row['predicted_s'] * 1e3:.1f} ({row['gap']:+.0%}), same bits: {row['same_bits']}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import gc
 import itertools
 import json
 import os
+import resource
 import statistics
 import sys
 import time
@@ -17,7 +18,9 @@ import torch.distributed as dist
 
 from rig.gpt import Batches, Gpt, corpus
 from syncline.codec.names import scheme
+from syncline.program.overlap import Stages
 from syncline.program.pieces import piece_cuts
+from syncline.runtime.rehearsal import stage_times
 from syncline.runtime.sync.exchange import Place
 from syncline.runtime.sync.native_exchange import NativeExchange
 from syncline.runtime.sync.step import Step
@@ -76,17 +79,18 @@ def dense(task: dict[str, Any]) -> None:
     start = torch.arange(buffer.numel(), dtype=torch.float32).remainder_(1000.0)
     ways = {"gloo": lambda: dist.all_reduce(buffer), "wire": lanes.run}
     times: dict[str, list[float]] = {name: [] for name in ways}
-    cpu: dict[str, list[float]] = {name: [] for name in ways}
+    cpu: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     sums: dict[str, set[float]] = {name: set() for name in ways}
     for turn in range(task["turns"] + 2):
         for name, act in ways.items():
             buffer.copy_(start).add_(rank)
             dist.barrier()
-            began, spent = time.perf_counter(), time.process_time()
+            began, spent = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
             act()
             if turn >= 2:
                 times[name].append(time.perf_counter() - began)
-                cpu[name].append(time.process_time() - spent)
+                ended = resource.getrusage(resource.RUSAGE_SELF)
+                cpu[name].append((ended.ru_utime - spent.ru_utime, ended.ru_stime - spent.ru_stime))
             sums[name].add(float(buffer.double().sum()))
     due = float((start.double() + (size - 1) / 2).sum())
     right = sums["wire"] == {due} and len(sums["gloo"]) == 1
@@ -97,7 +101,8 @@ def dense(task: dict[str, Any]) -> None:
         for name in ways:
             slowest = [max(each[0][name][k] for each in told) for k in range(task["turns"])]
             row = {"way": name, "median_s": statistics.median(slowest), "all_s": slowest,
-                   "cpu_s": statistics.fmean(statistics.median(each[1][name]) for each in told),
+                   "cpu_s": statistics.fmean(sum(taken) for each in told for taken in each[1][name]),
+                   "user_s": statistics.fmean(taken[0] for each in told for taken in each[1][name]),
                    "same_and_right": all(each[2] for each in told)}  # fmt: skip
             print(json.dumps({**task, **row}), flush=True)
 
@@ -107,6 +112,8 @@ def steps(task: dict[str, Any]) -> None:
     rank = dist.get_rank()
     device = torch.device(task.get("device", "cpu"))
     text = corpus()
+    if task.get("costs"):
+        costs(task, text, device)
     found: dict[str, list[dict[str, Any]]] = {}
     for _ in range(task["rounds"]):
         for method in task["methods"]:
@@ -128,11 +135,12 @@ def train(method: str, text: torch.Tensor, task: dict[str, Any], device: torch.d
     """Train a little with one method: "ddp", "compute", or "codec" or "codec/transport" of syncline."""
     torch.manual_seed(0)
     model = Gpt(**task.get("model", {})).to(device)
-    wrapped: Any = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
-    codec, _, transport = method.partition("/")
+    wrapped = wrap(model)
+    codec, transport, piece = (*method.split("/"), "auto", "")[:3] if "/" in method else (method, "auto", "")
     handle = None
     if method not in ("ddp", "compute"):
-        handle = synchronize(wrapped, codec=codec, transport=transport or "auto", warmup=0, check_every=0)
+        options = {"piece_bytes": int(piece) << 20} if piece.isdigit() else {}
+        handle = synchronize(wrapped, codec=codec, transport=transport, warmup=0, check_every=0, **options)
     batches = Batches(text, dist.get_rank(), task["batch"], task["length"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     times, forwards = [], []
@@ -156,7 +164,9 @@ def train(method: str, text: torch.Tensor, task: dict[str, Any], device: torch.d
         times.append(time.perf_counter() - began)
     cpu_s = (time.process_time() - spent) / task["steps"]
     checksum = float(sum(p.detach().double().sum() for p in model.parameters()))
-    wire_bytes = 0
+    size = dist.get_world_size()
+    dense = 8 * (size - 1) * sum(p.numel() for p in model.parameters()) // size
+    wire_bytes = dense if method == "ddp" else 0
     if handle is not None:
         wire_bytes = handle.report().wire_bytes
         handle.close()
@@ -166,6 +176,82 @@ def train(method: str, text: torch.Tensor, task: dict[str, Any], device: torch.d
     kept = times[task["warm_up"] :]
     return {"median_s": statistics.median(kept), "forward_s": statistics.median(forwards[task["warm_up"] :]),
             "cpu_s": cpu_s, "wire_bytes": wire_bytes, "checksum": 0.0 if method == "compute" else checksum}  # fmt: skip
+
+
+def wrap(model: torch.nn.Module) -> Any:
+    """Return the model in DDP; its ranks have made equal weights themselves."""
+    return torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, init_sync=False)
+
+
+def costs(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> None:
+    """Print what a step's parts cost by themselves: a rank's own work bucket by bucket, and the codecs' stages."""
+    work = own_work(task, text, device)
+    size = dist.get_world_size()
+    pieces = sorted({high - low for n in work["elements"] for low, high in itertools.pairwise(piece_cuts(n))})
+    codecs: dict[str, list[list[float]]] = {}
+    for method in task["methods"]:
+        codec = method.partition("/")[0]
+        if codec not in ("compute", "ddp") and "powersgd" not in codec and codec not in codecs:
+            found: list[Stages] = stage_times(codec, pieces, size, 3, device)
+            codecs[codec] = [[n, s.send_s, s.reduce_s, s.collect_s] for n, s in zip(pieces, found, strict=True)]
+    if dist.get_rank() == 0:
+        print(json.dumps({"what": "costs", "work": work, "codecs": codecs}), flush=True)
+    dist.barrier()
+
+
+def own_work(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> dict[str, Any]:
+    """Return the seconds of forward, of each bucket's backward and of the optimizer, with nothing on a wire."""
+    torch.manual_seed(0)
+    model = Gpt(**task.get("model", {})).to(device)
+    wrapped, marks = wrap(model), []
+    mark = _event if device.type == "cuda" else time.perf_counter
+
+    def hook(state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        marks.append((mark(), bucket.buffer().numel()))
+        future: Any = torch.futures.Future(devices=[device] if device.type == "cuda" else [])
+        future.set_result(bucket.buffer())
+        return future
+
+    hook.__annotations__.clear()
+    wrapped.register_comm_hook(None, hook)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    batches = Batches(text, dist.get_rank(), task["batch"], task["length"])
+    found = []
+    for _ in range(8):
+        dist.barrier()
+        marks.clear()
+        batch, times = batches.next().to(device), [mark()]
+        loss = wrapped(batch)
+        times.append(mark())
+        loss.backward()
+        times.append(mark())
+        optimizer.step()
+        optimizer.zero_grad()
+        times.append(mark())
+        cuts = [times[1], *(at for at, _ in marks)]
+        parts = [_between(one, other) for one, other in itertools.pairwise(cuts)]
+        parts[-1] += _between(cuts[-1], times[2])
+        found.append((_between(*times[:2]), parts, _between(*times[2:])))
+    middle = sorted(found[3:], key=lambda row: row[0] + sum(row[1]))[2]
+    return {
+        "forward_s": middle[0],
+        "backward_s": middle[1],
+        "elements": [n for _, n in marks],
+        "optimizer_s": middle[2],
+    }
+
+
+def _event() -> Any:
+    event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
+
+
+def _between(one: Any, other: Any) -> float:
+    if isinstance(one, float):
+        return float(other - one)
+    other.synchronize()
+    return float(one.elapsed_time(other)) / 1e3
 
 
 def rails(task: dict[str, Any]) -> None:
