@@ -4,8 +4,7 @@
     python benchmarks/gpu_suite.py --out results --device cpu --only ddp/int8/native diloco
 
 Each case says what it found; ranks that fail are started again with the cases that are left. The table is
-gpu_suite.json
-in the folder, with a profiler's trace of two steps.
+gpu_suite.json in the folder, with a profiler's trace of two steps.
 """
 
 from __future__ import annotations
@@ -93,6 +92,8 @@ def attempt(cases: list[str], device: str, out: Path, limit_s: float) -> list[di
                 wait_s = limit_s
     failed = bool(rows) and isinstance(rows[-1].get("error"), str)
     if len(rows) < len(cases) and not failed:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            processes[0].wait(1.0)
         how = "did not end" if processes[0].poll() is None else f"ended rank 0 with {processes[0].returncode}"
         rows.append({"case": cases[len(rows)], "passed": False, "error": f"{how}; see gpu_suite.log"})
         print(told(rows[-1]), flush=True)

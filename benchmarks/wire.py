@@ -76,7 +76,7 @@ def ranks(rig: RailsRig, task: dict[str, Any], num_rails: int = 1, timeout_s: fl
         environment = {"RANK": str(rank), "WORLD_SIZE": str(NUM_HOSTS), "MASTER_ADDR": "10.7.0.1", "MASTER_PORT": port,
                        "GLOO_SOCKET_IFNAME": "eth0", "SYNCLINE_RAILS": names, "OMP_NUM_THREADS": "1",
                        "LOCAL_WORLD_SIZE": "1", "SYNCLINE_WIRE_THREADS": threads(),
-                       "PYTHONPATH": str(HERE)}  # fmt: skip
+                       "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}  # fmt: skip
         command = [sys.executable, str(HERE / "rig" / "wire_rank.py"), json.dumps(task)]
         processes.append(rig.start(rank, command, environment, sys.executable))
     printed, _ = processes[0].communicate(timeout=timeout_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import faulthandler
 import json
 import math
 import os
@@ -85,7 +86,7 @@ class Case:
             loss = self.loss(model, step)
             loss.backward()
             optimizer.step()
-            losses.append(float(loss))
+            losses.append(float(loss.detach()))
         return losses
 
     def equal(self, model: nn.Module) -> bool:
@@ -96,9 +97,16 @@ class Case:
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a parameter or gradient, gathered where it is sharded."""
-    gather = getattr(tensor, "full_tensor", None)
-    return (tensor if gather is None else gather()).detach()
+    """Return a parameter or gradient, gathered where it is sharded.
+
+    Through host memory: `full_tensor` ends the process on CUDA tensors in a gloo group (pytorch issue 152645).
+    """
+    own = getattr(tensor, "to_local", None)
+    if own is None:
+        return tensor.detach()
+    parts: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, own().detach().cpu())
+    return torch.cat(parts).to(tensor.device)
 
 
 def checksum(model: nn.Module) -> int:
@@ -400,6 +408,7 @@ def _waits(path: Path) -> dict[str, Any]:
 def main() -> None:
     """Run the cases; an error on any rank is the case's, and ends this process when ranks may not agree any more."""
     cases, device, out = json.loads(sys.argv[1])
+    faulthandler.enable()
     torch.set_num_threads(1)
     torch.backends.cuda.matmul.allow_tf32 = False
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=50))
