@@ -43,10 +43,12 @@ def main() -> int:
     parser.add_argument("--rates", type=float, nargs="+", help="Gb/s; 0: no limit (each part's own)")
     parser.add_argument("--methods", nargs="+", help="of steps and gpu: compute, ddp, CODEC[/TRANSPORT[/PIECE_MIB]]")
     parser.add_argument("--steps", type=int, help="steps of each method, or turns of dense")
+    parser.add_argument("--warm-up", type=int, help="steps of each method that do not count")
     parser.add_argument("--rounds", type=int, help="how often methods take their turn")
+    parser.add_argument("--variants", nargs="+", help="of dense: THREADS/CONNECTIONS of the wire, each in turn")
     chosen = parser.parse_args()
     globals()["NUM_HOSTS"] = chosen.hosts
-    for name in ("rates", "methods", "steps", "rounds"):
+    for name in ("rates", "methods", "steps", "warm_up", "rounds", "variants"):
         if getattr(chosen, name) is not None:
             ASKED[name] = getattr(chosen, name)
     why = is_possible()
@@ -54,6 +56,7 @@ def main() -> int:
         print(f"wire.py: {why}; run it as root, or with --only faults.", file=sys.stderr)
         return 2
     chosen.out.mkdir(parents=True, exist_ok=True)
+    ASKED["out"] = chosen.out
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}"
     lines = [f"{machine}, {time.strftime('%Y-%m-%d %H:%M')}"]
     for part in chosen.only:
@@ -74,8 +77,8 @@ def ranks(rig: RailsRig, task: dict[str, Any], num_rails: int = 1, timeout_s: fl
     processes = []
     for rank in range(NUM_HOSTS):
         environment = {"RANK": str(rank), "WORLD_SIZE": str(NUM_HOSTS), "MASTER_ADDR": "10.7.0.1", "MASTER_PORT": port,
-                       "GLOO_SOCKET_IFNAME": "eth0", "SYNCLINE_RAILS": names, "OMP_NUM_THREADS": "1",
-                       "LOCAL_WORLD_SIZE": "1", "SYNCLINE_WIRE_THREADS": threads(),
+                       "GLOO_SOCKET_IFNAME": "eth0", "GLOO_ADDRESS": f"10.7.0.{rank + 1}", "SYNCLINE_RAILS": names,
+                       "OMP_NUM_THREADS": "1", "LOCAL_WORLD_SIZE": "1", "SYNCLINE_WIRE_THREADS": threads(),
                        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}  # fmt: skip
         command = [sys.executable, str(HERE / "rig" / "wire_rank.py"), json.dumps(task)]
         processes.append(rig.start(rank, command, environment, sys.executable))
@@ -101,7 +104,7 @@ def dense(quick: bool) -> list[dict[str, Any]]:
             if rate is not None:  # the first has no shaper yet
                 rig.shape(rate)
             turns = ASKED.get("steps", 2 if quick else 15)
-            task = {"what": "dense", "size_bytes": size, "turns": turns, "rate_bps": rate}
+            task = {"what": "dense", "size_bytes": size, "turns": turns, "rate_bps": rate, **_variants()}
             found = ranks(rig, task)
             bound = 0.0 if rate is None else 2 * (NUM_HOSTS - 1) / NUM_HOSTS * size * 8 / rate
             gloo = next(row for row in found if row["way"] == "gloo")
@@ -109,7 +112,7 @@ def dense(quick: bool) -> list[dict[str, Any]]:
                 row["bound_s"], row["of_bound"] = bound, bound / row["median_s"]
                 row["times_gloo"], row["cpu_of_gloo"] = gloo["median_s"] / row["median_s"], row["cpu_s"] / gloo["cpu_s"]
             rows += found
-            print("\n".join(map(told, found)), flush=True)
+            _keep("dense", rows, found)
     return rows
 
 
@@ -133,13 +136,17 @@ def gpu(quick: bool) -> list[dict[str, Any]]:
     return _steps(task, RATES_BPS[2:3] if quick else RATES_BPS[1:3])
 
 
+def _variants() -> dict[str, Any]:
+    return {"variants": ASKED["variants"]} if "variants" in ASKED else {}
+
+
 def _rates(own: tuple[float | None, ...]) -> list[float | None]:
     return [1e9 * rate or None for rate in ASKED["rates"]] if "rates" in ASKED else list(own)
 
 
 def _steps(task: dict[str, Any], rates: tuple[float | None, ...]) -> list[dict[str, Any]]:
     rows = []
-    task = {**task, **{name: ASKED[name] for name in ("methods", "steps", "rounds") if name in ASKED}}
+    task = {**task, **{name: ASKED[name] for name in ("methods", "steps", "warm_up", "rounds") if name in ASKED}}
     with RailsRig(NUM_HOSTS) as rig:
         for rate in _rates(rates):
             if rate is not None:
@@ -159,8 +166,14 @@ def _steps(task: dict[str, Any], rates: tuple[float | None, ...]) -> list[dict[s
                 row["times_ddp"] = ddp["median_s"] / row["median_s"]
                 predict(row, known, NUM_HOSTS)
             rows += found
-            print("\n".join(map(told, found)), flush=True)
+            _keep(task["what"], rows, found)
     return rows
+
+
+def _keep(part: str, rows: list[dict[str, Any]], found: list[dict[str, Any]]) -> None:
+    """Say what was found, and keep what there is so far."""
+    (ASKED["out"] / f"{part}.json").write_text(json.dumps(rows, indent=1) + "\n")
+    print("\n".join(map(told, found)), flush=True)
 
 
 def rails(quick: bool) -> list[dict[str, Any]]:
@@ -253,7 +266,7 @@ def told(row: dict[str, Any]) -> str:
     if "skipped" in row:
         return f"  skipped: {row['skipped']}"
     if row["what"] == "dense":
-        return (f"  {rate:9} {row['way']:5} {row['median_s'] * 1e3:8.1f} ms, {row['of_bound']:.1%} of the bound, "
+        return (f"  {rate:9} {row['way']:9} {row['median_s'] * 1e3:8.1f} ms, {row['of_bound']:.1%} of the bound, "
                 f"{row['times_gloo']:.2f} x gloo, CPU {row['cpu_of_gloo']:.2f} of gloo's, "
                 f"same bits: {row['same_and_right']}")  # fmt: skip
     if row["what"] == "faults":

@@ -362,14 +362,14 @@ def profile(case: Case, codec: str, transport: str) -> dict[str, Any]:
     model = case.ddp()
     handle = syncline.torch.synchronize(model, codec=codec, transport=transport, **{**OPTIONS, "piece_bytes": 4 << 20})
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    batches = [case.batch(step) for step in range(6)]
+    batches = [case.batch(step) for step in range(14)]
 
     def step(number: int) -> None:
         optimizer.zero_grad()
         model(batches[number]).square().mean().backward()
         optimizer.step()
 
-    for number in range(4):
+    for number in range(12):  # DDP itself waits for the device in its first ten steps, to note how long they took
         step(number)
     kinds = [torch.profiler.ProfilerActivity.CPU]
     if case.device.type == "cuda":
@@ -377,7 +377,7 @@ def profile(case: Case, codec: str, transport: str) -> dict[str, Any]:
     dist.barrier()
     before = sum(len(bucket.pieces) for bucket in handle.program())
     with torch.profiler.profile(activities=kinds) as found:
-        for number in (4, 5):
+        for number in (12, 13):
             with torch.profiler.record_function("training step"):
                 step(number)
     path = case.out / f"trace-{codec.partition(':')[0]}.json"

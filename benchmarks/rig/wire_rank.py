@@ -7,8 +7,10 @@ import itertools
 import json
 import os
 import resource
+import socket
 import statistics
 import sys
+import threading
 import time
 import zlib
 from typing import Any
@@ -63,48 +65,90 @@ class Lanes:
             piece.collect()
 
 
-def wire_of() -> NativeWire:
-    """Return the wire of all ranks."""
+def wire_of(variant: str = "") -> NativeWire:
+    """Return the wire of all ranks; a variant says "threads/connections"."""
+    names = ("SYNCLINE_WIRE_THREADS", "SYNCLINE_WIRE_CONNECTIONS")
+    os.environ.update(zip(names, filter(None, variant.split("/")), strict=False))
     group: Any = dist.group.WORLD
     ranks = range(dist.get_world_size())
     return NativeWire(Team(agreed_name(group, HOST), ranks, dist.get_rank(), HOST, 300.0))
 
 
 def dense(task: dict[str, Any]) -> None:
-    """Time the all-reduce of a buffer over gloo and over the wire, in turns."""
+    """Time the all-reduce of a buffer over gloo, over the wire and (bytes only) over plain sockets, in turns."""
     rank, size = dist.get_rank(), dist.get_world_size()
     buffer = torch.zeros(task["size_bytes"] // 4)
-    wire = wire_of()
-    lanes = Lanes(wire, buffer)
+    wires = {f"wire {variant}".strip(): wire_of(variant) for variant in task.get("variants", [""])}
     start = torch.arange(buffer.numel(), dtype=torch.float32).remainder_(1000.0)
-    ways = {"gloo": lambda: dist.all_reduce(buffer), "wire": lanes.run}
+    sockets = Sockets(rank, size, task["size_bytes"] // size)
+    ways: dict[str, Any] = {"gloo": lambda: dist.all_reduce(buffer), "sockets": sockets.run}
+    ways |= {name: Lanes(wire, buffer).run for name, wire in wires.items()}
     times: dict[str, list[float]] = {name: [] for name in ways}
-    cpu: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    cpu: dict[str, list[tuple[float, ...]]] = {name: [] for name in ways}
     sums: dict[str, set[float]] = {name: set() for name in ways}
     for turn in range(task["turns"] + 2):
         for name, act in ways.items():
             buffer.copy_(start).add_(rank)
             dist.barrier()
-            began, spent = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
+            began, spent = time.perf_counter(), _spent()
             act()
             if turn >= 2:
                 times[name].append(time.perf_counter() - began)
-                ended = resource.getrusage(resource.RUSAGE_SELF)
-                cpu[name].append((ended.ru_utime - spent.ru_utime, ended.ru_stime - spent.ru_stime))
+                cpu[name].append(tuple(after - before for before, after in zip(spent, _spent(), strict=True)))
             sums[name].add(float(buffer.double().sum()))
     due = float((start.double() + (size - 1) / 2).sum())
-    right = sums["wire"] == {due} and len(sums["gloo"]) == 1
+    right = all(sums[name] == {due} for name in wires) and len(sums["gloo"]) == 1
     told: list[Any] = [None] * size
     dist.all_gather_object(told, (times, cpu, right))
-    wire.close()
+    for wire in wires.values():
+        wire.close()
     if rank == 0:
         for name in ways:
             slowest = [max(each[0][name][k] for each in told) for k in range(task["turns"])]
-            row = {"way": name, "median_s": statistics.median(slowest), "all_s": slowest,
-                   "cpu_s": statistics.fmean(sum(taken) for each in told for taken in each[1][name]),
-                   "user_s": statistics.fmean(taken[0] for each in told for taken in each[1][name]),
-                   "same_and_right": all(each[2] for each in told)}  # fmt: skip
+            user, system, switches = (
+                statistics.fmean(taken[k] for each in told for taken in each[1][name]) for k in range(3)
+            )
+            row = {"way": name, "median_s": statistics.median(slowest), "all_s": slowest, "cpu_s": user + system,
+                   "user_s": user, "switches": switches, "same_and_right": all(each[2] for each in told)}  # fmt: skip
             print(json.dumps({**task, **row}), flush=True)
+
+
+def _spent() -> tuple[float, float, float]:
+    found = resource.getrusage(resource.RUSAGE_SELF)
+    return found.ru_utime, found.ru_stime, float(found.ru_nvcsw)
+
+
+class Sockets:
+    """The bytes of an all-reduce and nothing else: one TCP connection a pair, a thread each way, two halves."""
+
+    def __init__(self, rank: int, size: int, shard_bytes: int) -> None:
+        own = socket.create_server((os.environ["GLOO_ADDRESS"], 0))
+        told: list[Any] = [None] * size
+        dist.all_gather_object(told, own.getsockname())
+        self._sockets = []
+        for peer in range(rank):
+            self._sockets.append(socket.create_connection(told[peer]))
+        for _ in range(rank + 1, size):
+            self._sockets.append(own.accept()[0])
+        own.close()
+        self._out = memoryview(bytearray(shard_bytes))
+        self._in = [memoryview(bytearray(shard_bytes)) for _ in self._sockets]
+
+    def run(self) -> None:
+        """Send every peer a shard and receive one, twice."""
+        for _ in range(2):
+            threads = [threading.Thread(target=one.sendall, args=(self._out,)) for one in self._sockets]
+            threads += [threading.Thread(target=_fill, args=pair) for pair in zip(self._sockets, self._in, strict=True)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+
+def _fill(one: socket.socket, room: memoryview) -> None:
+    at = 0
+    while at < len(room):
+        at += one.recv_into(room[at:], 0, socket.MSG_WAITALL)
 
 
 def steps(task: dict[str, Any]) -> None:
@@ -133,8 +177,7 @@ def steps(task: dict[str, Any]) -> None:
 
 def train(method: str, text: torch.Tensor, task: dict[str, Any], device: torch.device) -> dict[str, Any]:
     """Train a little with one method: "ddp", "compute", or "codec" or "codec/transport" of syncline."""
-    torch.manual_seed(0)
-    model = Gpt(**task.get("model", {})).to(device)
+    model = made(task, device)
     wrapped = wrap(model)
     codec, transport, piece = (*method.split("/"), "auto", "")[:3] if "/" in method else (method, "auto", "")
     handle = None
@@ -178,6 +221,13 @@ def train(method: str, text: torch.Tensor, task: dict[str, Any], device: torch.d
             "cpu_s": cpu_s, "wire_bytes": wire_bytes, "checksum": 0.0 if method == "compute" else checksum}  # fmt: skip
 
 
+def made(task: dict[str, Any], device: torch.device) -> Gpt:
+    """Return the model, made where it is used; the same on every rank."""
+    torch.manual_seed(0)
+    with device:
+        return Gpt(**task.get("model", {}))
+
+
 def wrap(model: torch.nn.Module) -> Any:
     """Return the model in DDP; its ranks have made equal weights themselves."""
     return torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, init_sync=False)
@@ -192,7 +242,7 @@ def costs(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> Non
     for method in task["methods"]:
         codec = method.partition("/")[0]
         if codec not in ("compute", "ddp") and "powersgd" not in codec and codec not in codecs:
-            found: list[Stages] = stage_times(codec, pieces, size, 3, device)
+            found: list[Stages] = stage_times(codec, pieces, size, 2, device)
             codecs[codec] = [[n, s.send_s, s.reduce_s, s.collect_s] for n, s in zip(pieces, found, strict=True)]
     if dist.get_rank() == 0:
         print(json.dumps({"what": "costs", "work": work, "codecs": codecs}), flush=True)
@@ -201,8 +251,7 @@ def costs(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> Non
 
 def own_work(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> dict[str, Any]:
     """Return the seconds of forward, of each bucket's backward and of the optimizer, with nothing on a wire."""
-    torch.manual_seed(0)
-    model = Gpt(**task.get("model", {})).to(device)
+    model = made(task, device)
     wrapped, marks = wrap(model), []
     mark = _event if device.type == "cuda" else time.perf_counter
 
