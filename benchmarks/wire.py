@@ -155,6 +155,7 @@ def _steps(task: dict[str, Any], rates: tuple[float | None, ...]) -> list[dict[s
             (known,) = [row for row in found if row["what"] == "costs"]
             found = [row for row in found if row["what"] != "costs"]
             compute = next(row for row in found if row["method"] == "compute")
+            compute["costs"] = known
             ddp = next(row for row in found if row["method"] == "ddp")
             for row in found:
                 sent_s = row["wire_bytes"] * 8 / rate if rate else 0.0
