@@ -19,15 +19,18 @@ def predict(row: dict[str, Any], known: dict[str, Any], num_ranks: int) -> None:
     """Put the predicted seconds of a step and their distance from the measured ones into a row."""
     work = Work.from_json(known["work"])
     rate = row["rate_bps"] / 8 * PAYLOAD if row["rate_bps"] else 1e12
-    codec = row["method"].partition("/")[0]
+    codec, _, piece = (*row["method"].split("/"), "", "")[:3]
     machine = Machine(float(os.cpu_count() or 1), BYTE_S, MESSAGE_S)
     ranks = 1 if codec == "compute" else num_ranks
-    row["predicted_s"] = step_s(work, [_how(codec, known)] * len(work.elements), ranks, Wire(rate, LATENCY_S), machine)
+    row["predicted_s"] = step_s(
+        work, [_how(codec, piece, known)] * len(work.elements), ranks, Wire(rate, LATENCY_S), machine
+    )
     row["gap"] = row["predicted_s"] / row["median_s"] - 1
 
 
-def _how(codec: str, known: dict[str, Any]) -> How:
+def _how(codec: str, piece: str, known: dict[str, Any]) -> How:
     if codec in ("ddp", "compute"):
         return Ring(ADD_S)
-    measured = {int(size): Stages(*seconds) for size, *seconds in known["codecs"][codec]}
-    return Exchanged(codec, scheme(codec).wire_bytes, 0.0, 0.0, measured=measured, message_s=MESSAGE_S)
+    measured = {int(size): Stages(*seconds) for size, *seconds in known["codecs"].get(codec, ())}
+    size = {"piece_bytes": int(piece) << 20} if piece.isdigit() else {}
+    return Exchanged(codec, scheme(codec).wire_bytes, 0.0, 0.0, measured=measured, message_s=MESSAGE_S, **size)

@@ -158,18 +158,19 @@ def steps(task: dict[str, Any]) -> None:
     text = corpus()
     if task.get("costs"):
         costs(task, text, device)
-    found: dict[str, list[dict[str, Any]]] = {}
+    told: dict[str, list[list[dict[str, Any]]]] = {}
     for _ in range(task["rounds"]):
         for method in task["methods"]:
-            found.setdefault(method, []).append(train(method, text, task, device))
-    told: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(told, found)
+            everyone: list[Any] = [None] * dist.get_world_size()
+            dist.all_gather_object(everyone, train(method, text, task, device))
+            told.setdefault(method, []).append(everyone)
+            if rank == 0:
+                print(f"{method}: {max(row['median_s'] for row in everyone):.3f} s", file=sys.stderr, flush=True)
     if rank == 0:
-        for method in task["methods"]:
-            rows = [[each[method][k] for each in told] for k in range(task["rounds"])]
-            medians = [max(row["median_s"] for row in turn) for turn in rows]
-            first = rows[0][0]
-            same = all(len({row["checksum"] for row in turn}) == 1 for turn in rows)
+        for method, turns in told.items():
+            medians = [max(row["median_s"] for row in turn) for turn in turns]
+            first = turns[0][0]
+            same = all(len({row["checksum"] for row in turn}) == 1 for turn in turns)
             print(json.dumps({**task, "method": method, "median_s": statistics.median(medians), "all_s": medians,
                               "forward_s": first["forward_s"], "wire_bytes": first["wire_bytes"],
                               "cpu_s": first["cpu_s"], "same_bits": same}), flush=True)  # fmt: skip
@@ -239,7 +240,7 @@ def costs(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> Non
     size = dist.get_world_size()
     pieces = sorted({high - low for n in work["elements"] for low, high in itertools.pairwise(piece_cuts(n))})
     codecs: dict[str, list[list[float]]] = {}
-    for method in task["methods"]:
+    for method in task["methods"] if device.type == "cpu" else ():  # on a GPU stages are its, and take no processor
         codec = method.partition("/")[0]
         if codec not in ("compute", "ddp") and "powersgd" not in codec and codec not in codecs:
             found: list[Stages] = stage_times(codec, pieces, size, 2, device)
