@@ -16,7 +16,7 @@ from syncline.describe.document import Document
 from syncline.fabric.build import build
 from syncline.fabric.load import parse_cluster
 from syncline.plan.answer import ask
-from syncline.plan.block import PlanQuestion, possible, price, template
+from syncline.plan.block import Block, PlanQuestion, possible, price
 from syncline.plan.decision import decision_of
 from syncline.plan.evaluate import evaluate
 from syncline.plan.named_job import named_job
@@ -45,10 +45,10 @@ def one_by_one(asked: PlanQuestion, axes: Axes) -> dict[str, Any]:
         mine = possible(rows_for(rows, chosen), chosen, asked.machine.domain)
         if not len(mine):
             continue
-        block = price(asked, template(asked, chosen), chosen, mine)
-        for i in dice.sample(range(len(block.rows)), min(10, len(block.rows))):
+        block = price(asked, [Block(chosen, mine)])
+        for i in dice.sample(range(len(block.kept)), min(10, len(block.kept))):
             started = time.process_time()
-            alone = evaluate(asked, decision_of(chosen, block.rows, i))
+            alone = evaluate(asked, decision_of(chosen, block.rows, int(block.kept[i])))
             spent += time.process_time() - started
             assert alone.cost is not None
             same = float(alone.cost.total) == block.step_s[i] and alone.memory_bytes["total"] == block.memory_bytes[i]

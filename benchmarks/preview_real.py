@@ -1,46 +1,96 @@
 """Scripts as they run on a real GPU, beside which previews are put: `python benchmarks/preview_real.py SCRIPT [ARGS]`.
 
-Runs the script of one rank unmodified, times the steps between calls of its optimizer and prints one JSON line: the
-median of 20 steps after 10, and the most memory that was allocated.
+Runs the script of one rank unmodified and marks its optimizer's steps. Ten steps to warm up; 20 as they come, timed
+from first to last; 20 with the GPU awaited after each, whose difference is what the host runs ahead; 3 under the
+profiler. One JSON line: both times, the most memory that was allocated, and what the GPU's kernels take in a step.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import runpy
 import statistics
 import sys
 import time
+from typing import Any
 
-WARM, TIMED = 10, 20
+WARM, TIMED, PROFILED = 10, 20, 3
+
+
+class Watch:
+    """Counts the steps of a script and says what they took."""
+
+    def __init__(self) -> None:
+        self.marks: list[float] = []
+        self.found: dict[str, Any] = {}
+        self.profiler: Any = None
+
+    def stepped(self, *_: object) -> None:
+        """A step is through."""
+        import torch
+
+        number = len(self.marks) + 1
+        if number <= WARM or number > WARM + TIMED - 1:
+            torch.cuda.synchronize()
+        self.marks.append(time.perf_counter())
+        if number == WARM:
+            torch.cuda.reset_peak_memory_stats()
+        elif number == WARM + 2 * TIMED:
+            self._timed()
+            self.profiler = torch.profiler.profile(acc_events=True)
+            self.profiler.__enter__()
+        elif number == WARM + 2 * TIMED + PROFILED:
+            self.profiler.__exit__(None, None, None)
+            self.found |= kernels(self.profiler)
+            finish(self.found)
+
+    def _timed(self) -> None:
+        import torch
+
+        free, synced = self.marks[WARM - 1 : WARM + TIMED], self.marks[WARM + TIMED - 1 : WARM + 2 * TIMED]
+        each = [b - a for a, b in itertools.pairwise(synced)]
+        self.found = {
+            "script": os.path.basename(sys.argv[0]), "args": sys.argv[1:], "gpu": torch.cuda.get_device_name(),
+            "torch": torch.__version__, "step_s": (free[-1] - free[0]) / TIMED,
+            "awaited_step_s": statistics.median(each), "slowest_s": max(each),
+            "peak_bytes": torch.cuda.max_memory_allocated(),
+        }  # fmt: skip
+
+
+def kernels(profiler: Any) -> dict[str, Any]:
+    """Return the time of a step in which the GPU computes, and its kernels, the longest first."""
+    spans, rows = [], dict[str, list[float]]()
+    for event in profiler.events():
+        if "CUDA" not in str(event.device_type) or getattr(event, "is_user_annotation", False):
+            continue
+        spans.append((event.time_range.start, event.time_range.end))
+        row = rows.setdefault(event.name, [0, 0.0])
+        row[0] += 1 / PROFILED
+        row[1] += (event.time_range.end - event.time_range.start) * 1e-6 / PROFILED
+    busy, until = 0.0, 0.0
+    for begin, end in sorted(spans):
+        busy += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    longest = sorted(rows.items(), key=lambda row: -row[1][1])[:60]
+    listed = [{"name": name[:120], "calls": round(n, 1), "seconds": s} for name, (n, s) in longest]
+    return {"gpu_busy_s": busy * 1e-6 / PROFILED, "gpu_kernels": round(len(spans) / PROFILED), "kernels": listed}
+
+
+def finish(found: dict[str, Any]) -> None:
+    """Print the result and end: what the script does afterwards is not wanted."""
+    print("RESULT " + json.dumps(found), flush=True)
+    os._exit(0)
 
 
 def main() -> None:
     """Run the script in `sys.argv` and print what its steps took."""
-    import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
     os.environ.update(alone, MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
-    marks: list[float] = []
-
-    def after(*_: object) -> None:
-        torch.cuda.synchronize()
-        marks.append(time.perf_counter())
-        if len(marks) == WARM:
-            torch.cuda.reset_peak_memory_stats()
-        if len(marks) > WARM + TIMED:
-            steps = [b - a for a, b in zip(marks[WARM:], marks[WARM + 1 :], strict=False)]
-            found = {
-                "script": os.path.basename(sys.argv[0]), "args": sys.argv[1:], "gpu": torch.cuda.get_device_name(),
-                "torch": torch.__version__, "step_s": statistics.median(steps), "slowest_s": max(steps),
-                "peak_bytes": torch.cuda.max_memory_allocated(),
-            }  # fmt: skip
-            print("RESULT " + json.dumps(found), flush=True)
-            os._exit(0)
-
-    register_optimizer_step_post_hook(after)
+    register_optimizer_step_post_hook(Watch().stepped)
     sys.argv = sys.argv[1:]
     runpy.run_path(sys.argv[0], run_name="__main__")
 

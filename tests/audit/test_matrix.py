@@ -13,13 +13,14 @@ import pytest
 from syncline.audit.audit import audit
 from syncline.audit.matrix import compare
 from syncline.audit.paths import bad_paths
-from syncline.audit.probe import PacketLoss, probe
+from syncline.audit.probe import probe
 from syncline.audit.report import HostReport, from_json, read_reports
 from syncline.audit.samples import HOSTS, Draft
 from syncline.audit.samples.commands import getent
 from syncline.audit.samples.hosts import huge_pages
 from syncline.errors import DescriptionError, UsageError
 from syncline.finding import Severity
+from syncline.host.packets import PacketLoss
 from syncline.host.root import Root
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from syncline.bench.attribute import attribute
 from syncline.bench.incidence import Crossings, PartKind
 from syncline.bench.pairing import Match, apart, pairs, tournament
-from syncline.bench.tournament import findings, run
+from syncline.bench.tournament import run
+from syncline.bench.tournament_finding import findings
 from syncline.describe.plain import plain
 from syncline.drill.tournament import Drill
 from syncline.errors import BenchError

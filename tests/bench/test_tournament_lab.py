@@ -1,4 +1,4 @@
-"""The tournament on an emulated fabric: one slow link among twelve is named."""
+"""The tournament on an emulated fabric: a slow link and one that loses packets, among twelve, are named."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ hosts: 6
 host: 1 x H100
 network: {topology: leaf-spine, link: 100GbE, hosts_per_leaf: 6, spines: 1}
 """
-SLOW = "host-04"
+SLOW, LOSSY = "host-04", "host-02"
 
 
 @pytest.mark.slow
-def test_a_degraded_link_among_twelve_is_named(tmp_path: Path) -> None:
+def test_a_slow_link_and_a_lossy_one_among_twelve_are_named(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="measuring needs torch")
     from syncline.lab.lab import Lab
 
@@ -31,14 +31,17 @@ def test_a_degraded_link_among_twelve_is_named(tmp_path: Path) -> None:
     try:
         with Lab(load(str(path))) as lab:
             lab.fault(f"{SLOW}:eth0 rate 20%")
+            lab.fault(f"{LOSSY}:eth0 loss 2%")
             done = lab.run([*command, "-n", "2", "--json"], ranks_per_host=1, timeout_s=240)
     except LabError as error:
         pytest.skip(f"no lab here: {error.message}")
     assert done.exit_code == 0, done.ranks[0].stderr
     payload = json.loads(done.ranks[0].stdout)
     assert len(payload["matches"]) >= 30
-    worst = payload["findings"][0]
-    assert worst["place"].startswith(f"{SLOW} ") and worst["rule"] == "bench.slow.host" and worst["confidence"] > 0.8
+    worst = next(one for one in payload["findings"] if one["rule"] == "bench.slow.host")
+    assert worst["place"].startswith(f"{SLOW} ") and worst["confidence"] > 0.8
+    lossy = [one for one in payload["findings"] if one["rule"].startswith("bench.loss")]
+    assert [one["place"].split()[0] for one in lossy] == [LOSSY]
     # A busy machine may slow flows of other hosts too, but not as much.
-    factors = [suspect["factor"] for suspect in payload["suspects"] if suspect["owner"] != SLOW]
+    factors = [suspect["factor"] for suspect in payload["suspects"] if suspect["owner"] not in (SLOW, LOSSY)]
     assert all(factor > 1.5 * payload["suspects"][0]["factor"] for factor in factors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from syncline.host.host import Host
+from syncline.host.resent import tcp_resent
 
 MIN_SEGMENTS = 1000
 MIN_AGAIN = 20
@@ -14,12 +15,8 @@ SPIN_S = 0.5
 
 def tcp_segments(host: Host) -> tuple[int, int] | None:
     """Return how many TCP segments were sent and sent again in this network namespace, or None where it is not told."""
-    rows = [line.split() for line in (host.root.text("proc/net/snmp") or "").splitlines() if line.startswith("Tcp:")]
-    if len(rows) != 2 or len(rows[0]) != len(rows[1]):
-        return None
-    tcp = dict(zip(rows[0][1:], rows[1][1:], strict=True))
-    sent, again = tcp.get("OutSegs", ""), tcp.get("RetransSegs", "")
-    return (int(sent), int(again)) if sent.isdecimal() and again.isdecimal() else None
+    found = tcp_resent(host.root.text("proc/net/snmp") or "")
+    return None if found is None else (found.sent, found.again)
 
 
 def measure(host: Host, active: bool = False) -> dict[str, float]:

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.bench.attribute import LEAST_SLOWNESS, Attribution, Suspect, attribute
-from syncline.bench.incidence import Crossings, Incidence, PartKind
+from syncline.bench.incidence import Crossings, Incidence
+from syncline.bench.loss import LossSuspect, losses
 from syncline.bench.pairing import Match, Round, apart, one_by_one, tournament
-from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.fabric.fabric import Kind
-from syncline.finding import Action, Finding, Severity
+from syncline.host.resent import Resent
 from syncline.sim.flow.maxmin import Flows, max_min_rates
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,6 @@ Play = Callable[[Round], Sequence[float]]
 """Measures the flows of one round together and returns the rate of each, in bytes per second."""
 
 SECOND_WEIGHT = 2.0
-LEAST_TYPICAL = 0.7
 MAX_CELLS = 20_000_000
 """Flows times parts of one attribution: 128 hosts play every pair, a thousand ten pairings each way or so."""
 MOST_ODD = 12
@@ -50,6 +49,19 @@ class Result:
     attribution: Attribution
     num_rounds: int
     paths_known: bool
+    resent: tuple[Resent, ...] = ()
+    """What the sender of each match sent and sent again; empty where nobody counted."""
+    losses: tuple[LossSuspect, ...] = ()
+    uneven: Attribution | None = None
+    """What explains flows whose repetitions differ, where nobody counted packets."""
+
+    def judged(self, crossings: Crossings, resent: Sequence[Resent], seconds: Sequence[Floats]) -> Result:
+        """Return the result with what counters say of lost packets or, without counters, the spread of repetitions."""
+        incidence = crossings.incidence(self.matches)
+        if any(one.sent for one in resent):
+            return replace(self, resent=tuple(resent), losses=losses(resent, incidence))
+        mean = np.array([row.mean() / row.min() for rows in seconds for row in rows])
+        return replace(self, uneven=attribute(self.measured_Bps / mean, self.expected_Bps, incidence))
 
     def relative(self) -> Result:
         """Return the result with healthy flows at 100 %: for hosts whose links nobody described."""
@@ -73,10 +85,12 @@ class Result:
                     "rate_Bps": got,
                     "expected_Bps": want,
                     "second": again,
+                    "resent_share": self.resent[row].share if self.resent else None,
                 }
-                for m, r, got, want, again in rows
+                for row, (m, r, got, want, again) in enumerate(rows)
             ],
             "suspects": [suspect_json(suspect) for suspect in self.attribution.suspects],
+            "losses": [loss.to_json() for loss in self.losses],
         }
 
 
@@ -214,75 +228,3 @@ def _known_good(first: Attribution, table: _Table) -> set[int]:
     limit = max(0.1, 3 * first.noise)
     good = {host for host, slow in level.items() if slow < limit}
     return good if len(good) >= 2 else set(sorted(level, key=level.__getitem__)[: max(2, len(level) // 2)])
-
-
-_ADVICE = {
-    PartKind.HOST_TX: ("the host sends slowly to everybody", "Look at its NIC, cable, PCIe width and load."),
-    PartKind.HOST_RX: ("the host receives slowly from everybody", "Look at the port, cable and optic towards it."),
-    PartKind.LINK: ("only flows over this cable are slow", "Look at its counters, optics and speed."),
-    PartKind.CABLE: ("flows over this cable are slow both ways", "Look at the cable, its optics and both ports."),
-    PartKind.UPLINKS: ("all that leaves the leaf is slow", "Look at the leaf's uplinks: some down, or oversubscribed."),
-    PartKind.DOWNLINKS: ("all that enters the leaf is slow", "Look at the links from the spines to the leaf."),
-    PartKind.LEAF: ("every flow over the leaf is slow", "Look at the leaf switch: errors, buffers, flow control."),
-    PartKind.SPINE: ("every flow over the spine is slow", "Look at the spine switch, or take it out of the hash."),
-}  # fmt: skip
-
-
-def findings(result: Result, names: Sequence[str]) -> list[Finding]:
-    """Return the suspects as findings; the two directions of one cable become one finding."""
-    left = list(result.attribution.suspects)
-    found = []
-    while left:
-        suspect = left.pop(0)
-        back = next((other for other in left if _reverse(suspect, other)), None)
-        if back is not None:
-            left.remove(back)
-        found.append(_finding(result, suspect, back, names))
-    return [*found, *_all_slow(result)]
-
-
-def _reverse(one: Suspect, other: Suspect) -> bool:
-    """Whether two suspects are the two directions of one cable."""
-    return len(one.part.links) == 1 and other.part.links == frozenset(link ^ 1 for link in one.part.links)
-
-
-def _all_slow(result: Result) -> list[Finding]:
-    """Return a finding when even flows that nothing is wrong with get much less than the links allow."""
-    factor = result.attribution.typical_factor
-    if factor >= LEAST_TYPICAL:
-        return []
-    return [Finding(
-        "bench.slow.everything", Severity.WARNING, "all flows", f"{100 * factor:.0f} % of what the links allow",
-        "about 95 %", (),
-        "every pair is slow alike: the hosts' own work, a description that is too fast, or the one switch they share",
-        "Measure one pair with nothing else running; check MTU, CPU load and the rates in the cluster file.",
-        "docs/method/bench.md", Action.CONFIGURE, 0.5,
-    )]  # fmt: skip
-
-
-def _finding(result: Result, suspect: Suspect, back: Suspect | None, names: Sequence[str]) -> Finding:
-    meaning, fix = _ADVICE[suspect.part.kind]
-    rule, place, confidence, flows = suspect.part.kind.value, suspect.part.name, suspect.confidence, suspect.flows
-    if back is not None:
-        rule = "cable" if suspect.part.kind is PartKind.LINK else "host"
-        place = f"{suspect.part.name} and back"
-        meaning, fix = _ADVICE[PartKind.CABLE]
-        confidence, flows = min(confidence, back.confidence), (*flows, *(f for f in back.flows if f not in flows))
-    slow = sorted(flows, key=lambda row: result.measured_Bps[row] / result.expected_Bps[row])
-    evidence = [
-        f"{names[result.matches[row].src]} -> {names[result.matches[row].dst]}: "
-        f"{units.show_rate(result.measured_Bps[row])} of {units.show_rate(result.expected_Bps[row])}"
-        for row in slow[:4]
-    ]
-    if suspect.among:
-        others = ", ".join(part.name for part in suspect.among[:4])
-        why = "every flow here crosses both" if result.paths_known else "the paths that the hash takes are not known"
-        evidence.append(f"cannot be told from {others}: {why}")
-    healthy = result.attribution.typical_factor
-    return Finding(
-        f"bench.slow.{rule}", Severity.CRITICAL if suspect.factor < 0.5 else Severity.WARNING,
-        place,
-        f"{100 * suspect.factor * healthy:.0f} % of the expected rate, in {len(flows)} flows",
-        f"{100 * healthy:.0f} %, as flows that do not cross it", tuple(evidence), meaning, fix, "docs/method/bench.md",
-        Action.INSPECT, confidence,
-    )  # fmt: skip

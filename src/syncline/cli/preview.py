@@ -32,12 +32,18 @@ Check = Annotated[int, typer.Option(help="Run so many other ranks and say whethe
 Timeout = Annotated[str, typer.Option(help="The longest that one rank of the script may run.")]
 Memory = Annotated[str, typer.Option(help="The most address space that one rank of the script may take.")]
 RoutingName = Annotated[str, typer.Option("--routing", help="spray (balanced), ecmp (hashed) or static.")]
+Measure = Annotated[bool, typer.Option("--measure", help="Time each distinct kernel once on this machine's GPU.")]
+Measured = Annotated[Path | None, typer.Option(help="Use kernel times of this file, as --measure --keep leaves it.")]
 Captured = Annotated[Path | None, typer.Option(help="Price what --keep left in this folder; the script is not run.")]
 Keep = Annotated[Path | None, typer.Option(help="Keep what was captured in this folder.")]
 Trace = Annotated[Path | None, typer.Option(help="Write the timeline (.json or .json.gz for Perfetto, .parquet).")]
 Saved = Annotated[
     Path | None, typer.Option("--workload", help="Write the step's graph, which `syncline.workload` reads.")
 ]
+JobFile = Annotated[
+    Path | None, typer.Option("--job", help="Write the job file: the model's shape, its split and its batch.")
+]
+Chakra = Annotated[Path | None, typer.Option(help="Write Chakra execution traces of the step into this folder.")]
 Html = Annotated[Path | None, typer.Option(help="Write a page: two steps of every captured rank, and all numbers.")]
 
 
@@ -52,10 +58,14 @@ def preview(
     timeout: Timeout = "10min",
     memory: Memory = "16GiB",
     routing: RoutingName = "spray",
+    measure: Measure = False,
+    measured: Measured = None,
     keep: Keep = None,
     captured: Captured = None,
     trace: Trace = None,
     workload: Saved = None,
+    job: JobFile = None,
+    chakra: Chakra = None,
     html: Html = None,
     json: JsonOption = False,
 ) -> None:
@@ -66,11 +76,12 @@ def preview(
     is recorded over a warm-up and two steps, priced for the cluster's GPU and executed on its network. Where the script
     reads a value that does not exist (loss.item()), a stand-in answers and is listed.
     """
-    from syncline.describe.files import check_writable
+    from syncline.describe.files import check_writable, write_text
+    from syncline.preview.export import save_chakra
     from syncline.questions.preview import preview as ask
     from syncline.workload.graph import save_workload
 
-    for path in (trace, workload, html):
+    for path in (trace, workload, job, html):
         if path is not None:
             check_writable(path)
     answer = ask(
@@ -82,6 +93,8 @@ def preview(
         timeout=timeout,
         memory=memory,
         routing=routing,  # type: ignore[arg-type]
+        measure=measure,
+        measured=measured,
         keep=keep,
         captured=captured,
         tell=_tell,
@@ -90,9 +103,13 @@ def preview(
         answer.timeline.save(trace)
     if workload is not None:
         save_workload(answer.graph.workload, workload)
+    if job is not None:
+        write_text(job, answer.job.to_yaml(answer.launch.script))
+    if chakra is not None:
+        save_chakra(answer.graph, chakra)
     if html is not None:
         answer.page(html)
-    tell(answer, json, trace, workload, html)
+    tell(answer, json, trace, workload, job, chakra, html)
 
 
 def _tell(text: str) -> None:

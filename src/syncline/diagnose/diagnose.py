@@ -124,7 +124,7 @@ class Reading:
             for index, entry, match in _matches(shown, indices, wanted):
                 tally, matcher = entry
                 rule = tally.rule
-                if rule.leftover and taken:
+                if taken and (rule.leftover or rule.fallback):
                     continue  # a rule has this line already
                 taken |= not rule.signal or rule.takes
                 tally.add(match, name, line, shown, self._order)
@@ -176,11 +176,11 @@ def _matches(
             match = matcher.pattern.search(text)
             if match is None or not _within(matcher, match):
                 continue
-            if tally.rule.leftover:
+            if tally.rule.leftover or tally.rule.fallback:
                 late.append((index, entry, match))
             else:
                 yield index, entry, match
-    yield from late[:1]
+    yield from sorted(late, key=lambda found: found[1][0].rule.leftover)[:1]
 
 
 def _stop(index: int, entry: Entry, wanted: list[list[Entry]], *, whole: bool) -> None:

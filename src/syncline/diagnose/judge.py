@@ -36,15 +36,23 @@ def judge(tallies: Mapping[str, Tally], cluster: Fabric | None) -> list[RankedFi
     for name in tallies:
         _holds(name, tallies, verdicts, holds, ())
     symptoms = frozenset(tally.rule.id for tally in tallies.values() if tally.rule.symptom)
-    found = []
+    found: dict[bool, list[RankedFinding]] = {False: _environment(tallies, cluster), True: []}
     for name, tally in tallies.items():
         if not tally.rule.signal and holds[name]:
-            found += [_found(tally.rule, verdict, symptoms) for verdict in verdicts[name]]
-    found += _environment(tallies, cluster)
-    told = any(one.finding.severity is Severity.CRITICAL or one.explains >= symptoms for one in found
-               if one.finding.rule not in symptoms)  # fmt: skip
-    cause = any(one.finding.rule not in symptoms for one in found)
-    return found if told else found + unexplained(tallies, has_symptom=bool(found) and not cause, has_cause=cause)
+            found[tally.rule.fallback] += [_found(tally.rule, verdict, symptoms) for verdict in verdicts[name]]
+    if _told(found[False], symptoms):
+        return found[False]
+    all_found = found[False] + found[True]
+    if _told(all_found, symptoms):
+        return all_found
+    cause = any(one.finding.rule not in symptoms for one in all_found)
+    return all_found + unexplained(tallies, has_symptom=bool(all_found) and not cause, has_cause=cause)
+
+
+def _told(found: list[RankedFinding], symptoms: frozenset[str]) -> bool:
+    """Say whether a cause is among them that stands for what went wrong."""
+    causes = (one for one in found if one.finding.rule not in symptoms)
+    return any(one.finding.severity is Severity.CRITICAL or one.explains >= symptoms for one in causes)
 
 
 def _verdicts(tally: Tally, tallies: Mapping[str, Tally]) -> list[CheckVerdict]:

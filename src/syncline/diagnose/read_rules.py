@@ -29,7 +29,7 @@ _HINT = "See docs/guides/diagnose.md for the keys of a rule."
 _KEYS = {
     "id", "title", "match", "severity", "confidence", "min_count", "distinct", "rate", "requires",
     "requires_any", "excludes", "before", "place", "check", "meaning", "fix", "reference", "action", "explains",
-    "signal", "multi_host", "symptom", "max_lines", "leftover", "takes", "example",
+    "signal", "multi_host", "symptom", "max_lines", "leftover", "takes", "fallback", "example",
 }  # fmt: skip
 
 
@@ -95,6 +95,10 @@ def _check_names(book: Book) -> None:
                                     hint=_HINT)  # fmt: skip
 
 
+def _plain(texts: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, texts)))
+
+
 class _Reader:
     """Reads one rule and knows the line of each key."""
 
@@ -137,6 +141,7 @@ class _Reader:
             max_lines=self.value("max_lines", int, 0),
             leftover=self.value("leftover", bool, False),
             takes=self.value("takes", bool, False),
+            fallback=self.value("fallback", bool, False),
             example=self.value("example", str, ""),
             source=self.document.where(self.path),
         )
@@ -224,7 +229,7 @@ class _Reader:
         if regex is not None and not isinstance(regex, str):
             raise self.error("match", "`regex` is text.")
         try:
-            pattern = compile_pattern(regex or "|".join(map(re.escape, texts)), texts, trusted=self.trusted)
+            pattern = _plain(texts) if regex is None else compile_pattern(regex, texts, trusted=self.trusted)
         except ValueError as error:
             raise self.error("match", f'the pattern "{regex}" {error}.') from None
         return Matcher(texts, pattern, self.limits(row.get("limit"), pattern.groupindex))

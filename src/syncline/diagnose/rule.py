@@ -52,7 +52,8 @@ class LogRule:
     `explains` lists the rules whose findings this one causes. `check` names a test in code for what lines alone cannot
     say. A `multi_host` rule does not hold where the log shows that the job has one host. A `symptom` is what many
     causes lead to; a rule that explains `symptoms` explains them all. `max_lines` ends the search for a signal in a
-    file; a `leftover` signal gets only lines that no rule has taken (a signal that `takes` its lines counts as one).
+    file; a `leftover` signal gets only lines that no rule has taken (a signal that `takes` its lines counts as one). A
+    `fallback` speaks only where no other rule names a cause: an exception's type, an error of the operating system.
     """
 
     id: str
@@ -79,6 +80,7 @@ class LogRule:
     max_lines: int = 0
     leftover: bool = False
     takes: bool = False
+    fallback: bool = False
     multi_host: bool = False
     example: str = ""
     source: str = field(default="", compare=False)

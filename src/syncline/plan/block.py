@@ -1,19 +1,20 @@
 """A block: one combination of words and many rows, as the case that the step model prices.
 
 The words go through the same `build_case` as a single job; only the columns that rows decide are replaced. So a block
-gets the answer that its configurations would get one by one.
+gets the answer that its configurations would get one by one. Small blocks are priced together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from syncline.plan.space import Rows, Switches
+from syncline.plan.space import Rows, Switches, joined_rows
 from syncline.sim.step.build import build_case
-from syncline.sim.step.case import Case
+from syncline.sim.step.case import Case, join, take
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
 from syncline.sim.step.machine import Machine
@@ -22,6 +23,7 @@ from syncline.sim.step.reach import Reach
 from syncline.workload.job import Job, Overlap
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,15 +39,24 @@ class PlanQuestion:
 
 
 @dataclass(frozen=True, eq=False)
+class Block:
+    """Rows that one combination of words applies to."""
+
+    words: Switches
+    rows: Rows
+
+
+@dataclass(frozen=True, eq=False)
 class Priced:
-    """The rows of a block that fit, with their price; `least_bytes` is the smallest need of those that do not."""
+    """Blocks with their price: all rows, which block each is of, and of those that fit their time and memory."""
 
     rows: Rows
-    step_s: Floats
+    block: Ints
+    kept: Ints  # the rows that fit
+    step_s: Floats  # of those
     memory_bytes: Floats
-    num_considered: int
-    least_bytes: float
-    least_row: Rows | None
+    least_bytes: float  # the smallest need of a row that does not fit
+    least: int  # which row that is, or -1
 
 
 def worded(job: Job, words: Switches) -> Job:
@@ -88,8 +99,9 @@ def template(question: PlanQuestion, words: Switches) -> Case:
     )
 
 
-def block_case(question: PlanQuestion, base: Case, words: Switches, rows: Rows) -> Case:
+def block_case(question: PlanQuestion, block: Block) -> Case:
     """Return the case of many rows."""
+    base, words, rows = template(question, block.words), block.words, block.rows
     columns = {name: getattr(rows, name).astype(np.float64) for name in vars(rows)}
     layers = base.layers
     parts = rows.pp * rows.virtual
@@ -119,17 +131,20 @@ def possible(rows: Rows, words: Switches, domain: int) -> Rows:
     return rows
 
 
-def price(question: PlanQuestion, base: Case, words: Switches, rows: Rows) -> Priced:
-    """Return the rows that fit in memory with their step time. Memory first: exact, and little work."""
-    case = block_case(question, base, words, rows)
+def price(question: PlanQuestion, blocks: Sequence[Block]) -> Priced:
+    """Return the rows of some blocks that fit in memory, with their step time. Memory first: exact, and little work."""
+    lengths = [len(block.rows) for block in blocks]
+    case = join([block_case(question, block) for block in blocks], lengths)
+    rows = joined_rows([block.rows for block in blocks])
+    which = np.repeat(np.arange(len(blocks)), lengths)
     held = memory(case)
     total = np.broadcast_to(held.total, len(rows))
     fits = np.broadcast_to((held.fits > 0) & (held.total <= (1 - question.headroom) * case.memory_bytes), len(rows))
     worst = int(np.argmin(np.where(fits, np.inf, total))) if not fits.all() else -1
-    least = (float(total[worst]), rows.take(slice(worst, worst + 1))) if worst >= 0 else (np.inf, None)
-    kept = rows.take(fits)
-    if not len(kept):
-        return Priced(kept, np.empty(0), np.empty(0), len(rows), *least)
-    cost = step_cost(block_case(question, base, words, kept), question.constants)
-    times = np.array(np.broadcast_to(cost.total, len(kept)), dtype=np.float64)
-    return Priced(kept, times, total[fits], len(rows), *least)
+    kept = np.flatnonzero(fits)
+    least = float(total[worst]) if worst >= 0 else np.inf
+    times: Floats = np.empty(0)
+    if len(kept):
+        cost = step_cost(take(case, kept) if len(kept) < len(rows) else case, question.constants)
+        times = np.array(np.broadcast_to(cost.total, len(kept)), dtype=np.float64)
+    return Priced(rows, which, kept, times, total[kept], least, worst)

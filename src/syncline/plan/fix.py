@@ -15,7 +15,7 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import CodecError, PlanError, SynclineError
 from syncline.plan.space import NUMBERS, WORDS, Axes, Rows
 from syncline.workload.job import TREE_RULE, Algorithm, Job, Offload, Recompute, Sync
-from syncline.workload.parallel import PLACEMENTS, Schedule, Zero
+from syncline.workload.parallel import PLACEMENTS, SHARDED, Schedule, Zero
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "zero": get_args(Zero), "schedule": get_args(Schedule),
@@ -25,6 +25,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 _SWITCHES = ("sp", "tp_overlap", "dp_overlap", "reshard")
 _ALIASES = {"mbs": "micro", "micro_batch": "micro", "vp": "virtual", "interleaving": "virtual", "zero_stage": "zero",
             "bucket": "bucket_bytes"}  # fmt: skip
+_WIDTHS = ("1", "2", "4")
 KNOWN = (*NUMBERS, *WORDS, "placement", "bucket")
 
 
@@ -74,6 +75,12 @@ def _value(name: str, text: str) -> Any:
         return _codec(text)
     if name == "bucket_bytes":
         return _bucket(text)
+    if name == "gradient_bytes":
+        if text not in _WIDTHS:
+            raise PlanError(
+                f'gradient_bytes is "{text}"; it is one of {", ".join(_WIDTHS)}.', hint="Pick one of those."
+            )
+        return int(text)
     if text not in _CHOICES[name]:
         raise PlanError(f'{name} is "{text}"; it is one of {", ".join(_CHOICES[name])}.', hint="Pick one of those.")
     return text
@@ -110,7 +117,7 @@ def fixed_axes(axes: Axes, fix: Mapping[str, Any], sync: Sync) -> Axes:
         words["zero"] = ("none",)
     elif fix.get("algorithm") == "hierarchical" and "zero" not in fix:
         # FSDP's exchange is a ring for each layer; another is not modelled.
-        words["zero"] = tuple(z for z in axes.zero if z not in ("3", "fsdp", "hsdp")) or axes.zero
+        words["zero"] = tuple(z for z in axes.zero if z not in SHARDED) or axes.zero
     if "virtual" in fix and "schedule" not in fix:
         words["schedule"] = (
             ("interleaved",) if fix["virtual"] > 1 else tuple(s for s in axes.schedule if s != "interleaved")

@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from syncline.plan.block import Floats, PlanQuestion, possible, price, template
+from syncline.plan.block import Block, Floats, PlanQuestion, possible, price
 from syncline.plan.decision import Decision, decision_of
 from syncline.plan.fix import fixed_axes, fixed_rows
 from syncline.plan.frameworks.framework import named_framework
 from syncline.plan.space import USUAL, Axes, Rows, Switches, chunks, rows_for, rows_of, switches_of
+from syncline.workload.parallel import SHARDED
 
 CHUNK = 8192
 KEEP = 200
@@ -143,16 +144,16 @@ def run_task(task: Task) -> SearchResult:
     """Return what one part of the space has to offer."""
     started = time.process_time()
     found = SearchResult()
-    for words in task.words:
-        found = found.joined(_one(task, words, found.cut_s(task.keep)))
+    for blocks in _batches(task):
+        found = found.joined(_best_of(task, blocks, found.cut_s(task.keep)))
     return replace(found, cpu_s=time.process_time() - started)
 
 
 def _with_progress(task: Task, total: int, progress: Progress | None) -> SearchResult:
     found = SearchResult()
-    for words in task.words:
+    for blocks in _batches(task):
         try:
-            found = found.joined(_one(task, words, found.cut_s(task.keep)))
+            found = found.joined(_best_of(task, blocks, found.cut_s(task.keep)))
             if progress:
                 progress(found.num_considered, total)
         except KeyboardInterrupt:
@@ -160,29 +161,36 @@ def _with_progress(task: Task, total: int, progress: Progress | None) -> SearchR
     return found
 
 
-def _one(task: Task, words: Switches, cut_s: float) -> SearchResult:
-    """Return the best rows of one combination of words; slower ones than `cut_s` are only counted."""
-    rows = _rows(task.question, task.rows, words)
-    found = SearchResult()
-    if not len(rows):
-        return found
-    base = template(task.question, words)
+def _batches(task: Task) -> Iterator[list[Block]]:
+    """Return the blocks of a task, small ones together: pricing a few rows takes as long as pricing thousands."""
+    waiting: dict[tuple[Any, ...], list[Block]] = {}
+    for words in task.words:
+        for rows in chunks(_rows(task.question, task.rows, words), CHUNK):
+            # What is alike in all blocks of a batch stays one number, and what they all lack is not priced.
+            alike = (words.tensor, words.pipeline, words.zero in SHARDED, words.schedule, words.offload)
+            batch = waiting.setdefault(alike, [])
+            if sum(len(block.rows) for block in batch) + len(rows) > CHUNK:
+                yield waiting.pop(alike)
+                batch = waiting.setdefault(alike, [])
+            batch.append(Block(words, rows))
+    yield from waiting.values()
+
+
+def _best_of(task: Task, blocks: list[Block], cut_s: float) -> SearchResult:
+    """Return the best rows of some blocks; slower ones than `cut_s` are only counted."""
+    priced = price(task.question, blocks)
     placement = task.question.reach.placement
-    for part in chunks(rows, CHUNK):
-        priced = price(task.question, base, words, part)
-        order = _smallest(priced.step_s, task.keep, cut_s)
-        best = tuple(
-            Candidate(
-                float(priced.step_s[i]), float(priced.memory_bytes[i]), decision_of(words, priced.rows, i, placement)
-            )
-            for i in order
-        )
-        least = decision_of(words, priced.least_row, 0, placement) if priced.least_row is not None else None
-        below = int((priced.step_s < task.below_s).sum())
-        found = found.joined(
-            SearchResult(best, priced.num_considered, len(priced.rows), below, priced.least_bytes, least)
-        )
-    return found
+
+    def decided(row: int) -> Decision:
+        return decision_of(blocks[priced.block[row]].words, priced.rows, row, placement)
+
+    best = tuple(
+        Candidate(float(priced.step_s[i]), float(priced.memory_bytes[i]), decided(int(priced.kept[i])))
+        for i in _smallest(priced.step_s, task.keep, cut_s)
+    )
+    least = decided(priced.least) if priced.least >= 0 else None
+    below = int((priced.step_s < task.below_s).sum())
+    return SearchResult(best, len(priced.rows), len(priced.kept), below, priced.least_bytes, least)
 
 
 def _order(candidate: Candidate) -> tuple[float, float, Decision]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from syncline.codec.names import PLAIN
 from syncline.errors import PlanError
 from syncline.workload.job import PERIODIC, Job
-from syncline.workload.parallel import divisors
+from syncline.workload.parallel import SHARDED, divisors
 from syncline.workload.shape import Shape
 from syncline.workload.software import facts_of
 
@@ -163,6 +163,13 @@ def rows_for(rows: Rows, words: Switches) -> Rows:
     return rows.take(mask)
 
 
+def joined_rows(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of several as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Rows(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Rows)})
+
+
 def chunks(rows: Rows, size: int) -> Iterator[Rows]:
     """Return the rows in pieces that stay in a cache."""
     for start in range(0, len(rows), size):
@@ -171,7 +178,7 @@ def chunks(rows: Rows, size: int) -> Iterator[Rows]:
 
 def _plain(words: Switches) -> Switches:
     """Return the words with those that mean nothing set to one value, so that no configuration counts twice."""
-    sharded = words.zero in ("3", "fsdp", "hsdp") and not words.pipeline
+    sharded = words.zero in SHARDED and not words.pipeline
     return Switches(
         zero=words.zero,
         schedule=words.schedule if words.pipeline else "1f1b",

@@ -91,7 +91,9 @@ def capture(
             raise PreviewError(
                 f"{launch.script} ended without a word on rank {rank}.",
                 detail=_last(said),
-                hint="Run the script by itself to see what it prints.",
+                hint='Install it there: pip install "syncline[torch]"'
+                if "No module named 'torch'" in said
+                else "Run the script by itself to see what it prints.",
             )
         status = json.loads(out.read_text())
         if status["status"] == "crashed":
@@ -148,6 +150,32 @@ def _run(spec: Path, timeout_s: float, memory_bytes: int, script: str) -> tuple[
             with contextlib.suppress(ProcessLookupError):  # nothing of the session is left
                 os.killpg(child.pid, signal.SIGKILL)
     return log.read_text(errors="replace"), child.returncode
+
+
+def time_kernels(folder: Path, out: Path, timeout_s: float) -> None:
+    """Time the kernels of the captures in a folder on this machine's GPU, in a process of its own."""
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", "syncline.preview.capture.measure", str(folder), str(out)]
+    try:
+        ran = subprocess.run(  # noqa: S603 - our own module
+            command,
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+        )
+    except subprocess.TimeoutExpired:
+        raise PreviewError(
+            f"the kernels were not timed within {timeout_s:g} s.", hint="Give it longer with --timeout."
+        ) from None
+    if ran.returncode or not out.is_file():
+        raise PreviewError(
+            "the kernels could not be timed on this machine.",
+            detail=_last(ran.stderr),
+            hint="Time them where there is a GPU (docs/guides/preview.md), and give the file to --measured.",
+        )
 
 
 def _last(text: str) -> str:

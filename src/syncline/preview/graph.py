@@ -12,18 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from syncline.preview.measured import Cache, HostCosts
 from syncline.preview.price import KernelPrice, Pricer, useful_flops
 from syncline.preview.record import Capture, CapturedOp
 from syncline.workload.graph import Floats, GraphBuilder, Op, Workload
 
 Ints = npt.NDArray[np.int64]
 HOST = 0
-LAUNCH_S = 40e-6
-"""The host's share of an eager operator: Python, autograd, dispatch and the launch. Chosen on one measured row: the 73
-operators of `ddp.py` on an H200's host. The CPU time of the same script without a GPU is 15 us a forward and 25 us a
-backward operator on another host (`benchmarks/preview_host.py`)."""
-COLLECTIVE_LAUNCH_S = 150e-6  # hooks and bookkeeping of DDP and FSDP around one
-OPTIMIZER_S, PARAMETER_S = 300e-6, 9e-6  # of an optimizer's step in Python, and for each parameter it goes through
 FUSED_LAUNCH_S = 2.2e-6
 SYNC_S = 10e-6
 
@@ -43,6 +38,7 @@ class StepGraph:
     group: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # of the capture of its rank
     peer: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     flops: float = 0.0  # of one step of one rank
+    timed: int = 0  # its kernels whose time was taken on a real GPU
 
     @property
     def num_steps(self) -> int:
@@ -72,23 +68,26 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
     unpriced: dict[str, tuple[int, float]] = {}
     sends: dict[tuple[int, int], list[int]] = {}
     receives: dict[tuple[int, int], list[int]] = {}
-    flops = 0.0
+    flops, timed = 0.0, 0
     for number, captured in enumerate(captures):
         numbers: dict[int, int] = {}
         fused = _fused(captured, pricer)
+        cache = Cache(pricer.times.cache_bytes if pricer.times is not None else 0, captured.allocations)
         for step, (first, last) in enumerate(captured.steady):
             for index in range(first, last):
                 op = captured.ops[index]
                 if op.kind == "kernel":
                     kernel = captured.kernels[op.signature]
-                    price = fused.get(index) or pricer.price(kernel)
+                    warm = cache.warm(*op.extra[1:]) if isinstance(op.extra, list) else 0.0
+                    price = fused.get(index) or pricer.price(kernel, warm)
                     if index in fused and price.seconds == 0:
                         continue
-                    launch_s = FUSED_LAUNCH_S if index in fused else LAUNCH_S + _begins(captured, index)
+                    launch_s = FUSED_LAUNCH_S if index in fused else _launch_s(captured, index, pricer.host)
                     row = _kernel(builder, rows, number, index, op, price, numbers, step, launch_s)
                     if number == 0 and step == len(captured.steady) - 1:
                         prices[price.kind] = prices.get(price.kind, 0.0) + price.seconds
                         flops += useful_flops(kernel)
+                        timed += (index not in fused) and pricer.timed(kernel)
                         if price.kind == "unknown":
                             calls, seconds = unpriced.get(kernel.name, (0, 0.0))
                             unpriced[kernel.name] = (calls + 1, seconds + price.seconds)
@@ -104,7 +103,7 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
                     )
                     rows.add(index, step)
                 else:
-                    row = _moved(builder, rows, captured, number, index, op, numbers, step)
+                    row = _moved(builder, rows, captured, number, index, op, numbers, step, pricer.host.collective_s)
                     pair = (captured.rank, int(_extra(op)[3]))
                     if op.kind == "send":
                         sends.setdefault(pair, []).append(row)
@@ -116,20 +115,21 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
             builder.wait(receive, sent)
     arrays = (np.array(part, dtype=np.int64) for part in (rows.source, rows.step, rows.group, rows.peer))
     source, step_of, group, peer = arrays
-    return StepGraph(builder.build(), tuple(captures), prices, unpriced, source, step_of, group, peer, flops)
+    return StepGraph(builder.build(), tuple(captures), prices, unpriced, source, step_of, group, peer, flops, timed)
 
 
 def _extra(op: CapturedOp) -> list[int]:
     return op.extra if isinstance(op.extra, list) else [0, 0, 0, -1]
 
 
-def _begins(captured: Capture, index: int) -> float:
-    """Return what an optimizer does in Python before its first operator."""
+def _launch_s(captured: Capture, index: int, host: HostCosts) -> float:
+    """Return what the host takes to launch an operator; an optimizer does much in Python before its first."""
     op = captured.ops[index]
+    own = host.backward_s if op.phase == "backward" else host.forward_s
     if op.phase != "optimizer" or (index and captured.ops[index - 1].phase == "optimizer"):
-        return 0.0
+        return own
     args = captured.kernels[op.signature].args
-    return OPTIMIZER_S + PARAMETER_S * (len(args[0]) if args and isinstance(args[0], list) else 1)
+    return own + host.optimizer_s + host.parameter_s * (len(args[0]) if args and isinstance(args[0], list) else 1)
 
 
 def _kernel(
@@ -162,9 +162,10 @@ def _moved(
     op: CapturedOp,
     numbers: dict[int, int],
     step: int,
+    launch_s: float,
 ) -> int:
     what, group, size, peer = _extra(op)
-    launch = builder.add(rank, Op.COMPUTE, "launch", stream=HOST, duration_s=COLLECTIVE_LAUNCH_S)
+    launch = builder.add(rank, Op.COMPUTE, "launch", stream=HOST, duration_s=launch_s)
     rows.add(-1, step)
     waits = tuple(numbers[w] for w in op.waits if w in numbers)
     kind = {"send": Op.SEND, "recv": Op.RECV}.get(op.kind, Op.COLLECTIVE)

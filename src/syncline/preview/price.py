@@ -1,12 +1,13 @@
 """What a captured kernel takes on a GPU: products and attention by the step model's formulas, the rest by its bytes.
 
-A kernel that was timed on a real GPU (`--measure`) keeps that time, scaled by rates where the GPU is another.
+A kernel that was timed on a real GPU (`--measure`) keeps that time; where the GPU is another, it is scaled as the
+model's own prices for the two are.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import load_catalog
 from syncline.preview import convolution
+from syncline.preview.measured import HostCosts, KernelTimes
 from syncline.preview.record import Kernel
 from syncline.sim.step.arithmetic.kernels import ALIGNED, UNALIGNED, gemm_s, head_speed
 from syncline.sim.step.constants import Constants, default_constants
@@ -84,13 +86,35 @@ class Pricer:
 
     machine: Machine
     constants: Constants = field(default_factory=default_constants)
+    times: KernelTimes | None = None
+    timed_on: Machine | None = None  # the machine with the GPU that they were timed on, where it is another
+
+    @property
+    def host(self) -> HostCosts:
+        """Return what the host takes: as timed, or as it was elsewhere."""
+        return self.times.host if self.times is not None else HostCosts()
 
     @cached_property
     def pcie_Bps(self) -> float:
         return float(load_catalog().pcie(self.machine.gpu.pcie).usable_Bps)
 
-    def price(self, kernel: Kernel) -> KernelPrice:
-        """Return the price of a kernel."""
+    def price(self, kernel: Kernel, warm: float = 0.0) -> KernelPrice:
+        """Return the price of a kernel, as it was timed where it was; the cache holds `warm` of what it reads."""
+        modelled = self.modelled(kernel)
+        timed = self.times.seconds(kernel, warm) if self.times is not None else None
+        if timed is None or kernel.on_host:
+            return modelled
+        if self.timed_on is not None:
+            there = replace(self, machine=self.timed_on, times=None, timed_on=None)
+            timed *= modelled.seconds / there.modelled(kernel).seconds
+        return replace(modelled, seconds=timed)
+
+    def timed(self, kernel: Kernel) -> bool:
+        """Whether a kernel was timed."""
+        return self.times is not None and self.times.seconds(kernel) is not None and not kernel.on_host
+
+    def modelled(self, kernel: Kernel) -> KernelPrice:
+        """Return the price of a kernel by the model."""
         name = kernel.name.split(".")[1] if "." in kernel.name else kernel.name
         moved = touched_bytes(kernel, name)
         if kernel.on_host:
@@ -138,7 +162,7 @@ class Pricer:
         k, machine = self.constants, self.machine
         backward = "backward" in name
         query = next(shape for shape, _, _ in kernel.ins[1 if backward else 0 :] if len(shape) == 4)
-        flops = useful_flops(kernel)
+        flops = executed_flops(kernel)
         own = query[2]
         speed = machine.attention.get("fa2", 0.6) * (1.0 if "flash" in name else 0.6)
         rate = k.fitted.e_attn * self.rate(kernel) * speed * own / (own + k.held.attention_ramp)
@@ -148,6 +172,12 @@ class Pricer:
 
 
 def useful_flops(kernel: Kernel) -> float:
+    """Return the operations that a model needs of a kernel: fused attention's backward makes its scores again."""
+    remade = "attention" in kernel.name and "backward" in kernel.name
+    return executed_flops(kernel) * (0.8 if remade else 1.0)  # two and a half forwards, of which half a one is that
+
+
+def executed_flops(kernel: Kernel) -> float:
     """Return the operations of a kernel; of causal attention, those below the diagonal."""
     if convolution.is_convolution(kernel):
         return convolution.flops(kernel)

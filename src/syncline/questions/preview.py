@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,19 +11,21 @@ from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.preview.child import capture
+from syncline.preview.child import capture, time_kernels
 from syncline.preview.execute import IGNORES, Executed, execute
 from syncline.preview.exposed import CollectiveUse, collectives, exposed_s
 from syncline.preview.graph import HOST, StepGraph, step_graph
 from syncline.preview.holders import PeakMemory, peak_memory
+from syncline.preview.job_of import CapturedJob, job_of
 from syncline.preview.launch import Launch, read_launch
+from syncline.preview.measured import KernelTimes, read_kernel_times
 from syncline.preview.price import Pricer
 from syncline.preview.record import Capture, read_capture
 from syncline.preview.same import differences
-from syncline.preview.what_if import DEFAULT, Alternative, Setting
+from syncline.preview.what_if import DEFAULT, Alternative, Setting, other_gpu
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.sim.flow.routing import Routing
-from syncline.sim.step.machine import machine_from_fabric
+from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.uncertainty import Spread, StepFacets, generation_of, step_spread
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
 from syncline.workload.graph import Op
@@ -48,6 +51,7 @@ class PreviewAnswer(Answer):
     alternatives: tuple[Alternative, ...]
     checked: tuple[int, ...] = ()  # other ranks that were run and compared
     differences: tuple[str, ...] = ()
+    times: KernelTimes | None = field(default=None, repr=False)  # of kernels on a real GPU
 
     @property
     def step_time_s(self) -> float:
@@ -97,9 +101,27 @@ class PreviewAnswer(Answer):
         return self.executed.graph
 
     @property
+    def job(self) -> CapturedJob:
+        """The job as a file for the other verbs: the model's shape, its split and its batch."""
+        return job_of(self.captures)
+
+    @property
     def timeline(self) -> Timeline:
         """What every captured rank does in the two steps."""
         return _timeline(self.executed)
+
+    def _measured(self) -> JsonObject:
+        """Return where kernels were timed, and how many of a step's; an empty device where none were."""
+        times = self.times
+        there = times.gpu.name if times is not None and times.gpu is not None else ""
+        return {
+            "device": times.device if times is not None else "",
+            "gpu": there,
+            "torch": times.torch if times is not None else "",
+            "kernels": self.graph.timed,
+            "scaled": bool(there) and there != machine_from_fabric(self.fabric).gpu.name,
+            "not_timed": dict(times.failed) if times is not None else {},
+        }
 
     def to_json(self) -> JsonObject:
         first, graph = self.captures[0], self.graph
@@ -124,6 +146,7 @@ class PreviewAnswer(Answer):
             "flops_per_rank": graph.flops,
             "exposed_s": self.exposed_s,
             "kernels_s": graph.prices,
+            "measured": self._measured(),
             "collectives": [use.to_json() for use in self.collectives],
             "memory": self.memory.to_json(),
             "what_if": [each.to_json() for each in self.alternatives],
@@ -144,6 +167,8 @@ def preview(
     timeout: str = "10min",
     memory: str = "16GiB",
     routing: Routing = "spray",
+    measure: bool = False,
+    measured: Path | None = None,
     keep: Path | None = None,
     captured: Path | None = None,
     tell: Callable[[str], None] = lambda _: None,
@@ -152,6 +177,7 @@ def preview(
 
     `command` is what would start the job: ["torchrun", "--nnodes", "8", "--nproc-per-node", "8", "train.py"]. Ranks
     that the first passes activations to are run too (pipeline stages); `check` more are run to see that they do alike.
+    `measure` times each distinct kernel once on this machine's GPU; `measured` is a file of such times.
     """
     fabric = built(cluster)
     machine = machine_from_fabric(fabric)
@@ -167,11 +193,18 @@ def preview(
         tell(f"running rank {rank} of {of.world:,}")
         return capture(of, rank, machine.gpu, keep=keep, stages=stages, **bounds)  # type: ignore[arg-type]
 
-    captures = _kept(captured, launch) if captured is not None else _stages(run, launch, keep)
+    with tempfile.TemporaryDirectory(prefix="syncline-kernels-") as scratch:
+        folder = captured or keep or (Path(scratch) if measure else None)
+        captures = _kept(captured, launch) if captured is not None else _stages(run, launch, folder)
+        if measure and folder is not None:
+            measured = measured or folder / "kernel-times.json"
+            tell("timing the kernels on this machine's GPU")
+            time_kernels(folder, measured, units.time(timeout))
+        times = read_kernel_times(measured) if measured is not None else None
     others = _others(launch, captures, check)
     known = _outputs(captures)
     found = [text for rank in others for text in differences(captures, run(rank, launch, known))]
-    pricer = Pricer(machine)
+    pricer = _pricer(machine, times)
     setting = Setting(captures, fabric, pricer, routing)
     executed = execute(step_graph(captures, pricer), fabric, machine, routing=routing)
     fullest = max(
@@ -195,7 +228,21 @@ def preview(
         table,
         tuple(others),
         tuple(found),
+        times,
     )
+
+
+def _pricer(machine: Machine, times: KernelTimes | None) -> Pricer:
+    """Return the prices on a machine, with times that were taken on its GPU or another."""
+    if times is None:
+        return Pricer(machine)
+    if times.gpu is None:
+        raise UsageError(
+            f'kernels were timed on "{times.device}", which is not in the catalogue.',
+            hint="Times are scaled by the rates of known GPUs: `syncline fabric parts gpu` lists them.",
+        )
+    same = times.gpu.name == machine.gpu.name
+    return Pricer(machine, times=times, timed_on=None if same else other_gpu(machine, times.gpu.name))
 
 
 def _outputs(captures: Iterable[Capture]) -> JsonObject:

@@ -12,6 +12,8 @@ from syncline.workload.shape import Shape
 from syncline.workload.stages import stage_layout
 
 Zero = Literal["none", "1", "2", "3", "fsdp", "hsdp"]
+#: Those that gather parameters layer by layer.
+SHARDED = ("3", "fsdp", "hsdp")
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero-bubble"]
 Placed = Literal["packed", "spread", "stages", "scattered"]
 PLACEMENTS: tuple[str, ...] = get_args(Placed)
@@ -52,7 +54,7 @@ class Parallel(Strict):
     @property
     def sharded_params(self) -> bool:
         """Whether parameters are gathered layer by layer."""
-        return self.zero in ("3", "fsdp", "hsdp")
+        return self.zero in SHARDED
 
     @property
     def sharded_state(self) -> bool:

@@ -38,6 +38,7 @@ class _StepGraph:
         self.waiting: list[tuple[int, tuple[str, int, int]]] = []
         self.last_backward: dict[int, int] = {}
         self.tail: dict[int, int] = {}
+        self.flops = {phase: self._flops(phase) for phase in "FBW"}
 
     def build(self) -> Workload:
         gathered = {stage: self._gather_parameters(stage) for stage in range(self.split.pp)}
@@ -65,7 +66,7 @@ class _StepGraph:
         last = self.split.pp * self.split.virtual - 1
         name = {"F": "forward", "B": "backward", "W": "weight gradient"}[phase]
         deps = tuple(d for d in (first, self.tail.get(stage)) if d is not None)
-        op = self.out.add(stage, Op.COMPUTE, name, stream=COMPUTE, flops=self._flops(phase), deps=deps)
+        op = self.out.add(stage, Op.COMPUTE, name, stream=COMPUTE, flops=self.flops[phase], deps=deps)
         if phase == "W":
             self.last_backward[stage] = op
             return

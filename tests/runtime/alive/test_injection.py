@@ -1,4 +1,7 @@
-"""A hundred faults in messages of real connections: none may stand as a right result, none be heard by some only."""
+"""Forty faults in messages of real connections: none may stand as a right result, none be heard by some only.
+
+`benchmarks/faults.py` draws a thousand.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +48,10 @@ def test_without_a_fault_the_result_is_the_mean() -> None:
 def test_no_fault_is_silent() -> None:
     due = expected("int8")
     with ThreadPoolExecutor(8) as pool:
-        outcomes = list(pool.map(run_world, map(draw, range(100))))
+        outcomes = list(pool.map(run_world, map(draw, range(40))))
     assert not [(o.fault, o.errors) for o in outcomes if o.is_silent(due)]
     struck = [o for o in outcomes if o.struck]
-    assert len(struck) >= 60
+    assert len(struck) >= 24
     calm = {o.fault.kind for o in struck if not o.is_raised}
     # The sum that goes to all peers alike may change places with itself; everything else must be heard.
     assert calm <= {"short stall", "swap"}

@@ -16,6 +16,7 @@ from syncline.describe.plain import JsonObject
 if TYPE_CHECKING:
     from syncline.bench.incidence import Crossings
     from syncline.fabric import Fabric
+    from syncline.finding import Finding
     from syncline.program import Placement
     from syncline.runtime.group import Group
 
@@ -25,6 +26,9 @@ MaxRounds = Annotated[int, typer.Option(min=0, help="At most so many rounds (def
 NoSecond = Annotated[bool, typer.Option("--one-pass", help="Do not test suspects again, alone, against good hosts.")]
 PathFile = Annotated[
     Path | None, typer.Option("--paths", help='Known paths: JSON rows of {"from", "to", "links"}, as a lab prints.')
+]
+Anyway = Annotated[
+    bool, typer.Option("--anyway", help="Play without asking first whether packets of full size arrive.")
 ]
 SMALLEST, LARGEST, SECONDS = 1 << 18, 1 << 26, 0.2
 
@@ -37,6 +41,7 @@ def tournament(
     max_rounds: MaxRounds = 0,
     one_pass: NoSecond = False,
     paths: PathFile = None,
+    anyway: Anyway = False,
     backend: Backend = None,
     deadline: Deadline = 60.0,
     local: Local = None,
@@ -46,7 +51,9 @@ def tournament(
 ) -> None:
     """Test every pair of hosts, and pin slow results on a host's TX or RX, a link, a leaf or a spine."""
     start_here(context, local)
-    from syncline.bench.tournament import findings, run
+    from syncline.bench.tournament import run
+    from syncline.bench.tournament_finding import findings
+    from syncline.cli.bench.probe import packet_findings
     from syncline.describe import units
     from syncline.finding import worst
     from syncline.report.text.check.bench import finding_lines
@@ -55,15 +62,19 @@ def tournament(
 
     with join(backend) as group:
         crossings, placed = _crossings(cluster, placement, paths, group)
+        names, first = _names(placed), group.rank == 0
+        found = [] if anyway else packet_findings(group, names, crossings.leaf)
+        if found and first:
+            _refuse(found, {"cluster": cluster, "hosts": names}, check, json)
+        if found:
+            return
         flow_bytes = units.size(size) if size else _flow_bytes(crossings, placed)
         test = PairTest(group, flow_bytes, repeats=repeats, deadline_s=deadline)
         result = run(crossings, test.play, lanes=_lanes(placed), max_rounds=max_rounds, second_pass=not one_pass,
-                     tell=teller(group))  # fmt: skip
+                     tell=teller(group)).judged(crossings, test.resent, test.seconds)  # fmt: skip
         live = group.texts(os.uname().nodename)
-        first = group.rank == 0
     if not first:
         return
-    names = _names(placed)
     if cluster is None:
         result = result.relative()
     found = findings(result, names)
@@ -73,10 +84,22 @@ def tournament(
     def text(console: Any) -> None:
         for line in (*tournament_lines(result, names), ""):
             console.print(line, soft_wrap=True)
-        for line in finding_lines(found) or ["nothing is slow beyond the noise"]:
+        for line in finding_lines(found) or ["nothing is slow beyond the noise, and no part loses packets"]:
             console.print(line, soft_wrap=True)
 
     emit(payload, json, text)
+    if check:
+        raise typer.Exit(int(worst(found)))
+
+
+def _refuse(found: list[Finding], payload: JsonObject, check: bool, json: bool) -> None:
+    """Say what must be mended before flows can be measured."""
+    from syncline.finding import worst
+    from syncline.report.text.check.bench import finding_lines
+
+    said = "no flow was played: mend this first (--anyway plays all the same)"
+    payload |= {"matches": [], "not_played": said, "findings": [finding.to_json() for finding in found]}
+    emit(payload, json, lambda console: console.print("\n".join((*finding_lines(found), said)), soft_wrap=True))
     if check:
         raise typer.Exit(int(worst(found)))
 

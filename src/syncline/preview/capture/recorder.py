@@ -74,6 +74,8 @@ class Recorder(TorchDispatchMode):
             out = args[0].new_empty(kwargs.get("minlength", args[2] if len(args) > 2 else 0) or 1, dtype=torch.int64)
         else:
             out = func(*args, **kwargs)
+        if packet in (aten.convolution, aten.convolution_backward):
+            out = _laid_out(out, args)
         hinted(func, args, out)
         self._record(func, packet, args, kwargs, out)
         return out
@@ -189,6 +191,17 @@ class Recorder(TorchDispatchMode):
             found = self.log.signatures[key] = len(self.log.specs)
             self.log.specs.append(_spec(func, args, kwargs, ins, outs))
         return found
+
+
+def _laid_out(out: Any, args: Any) -> Any:
+    """Return what a convolution gives in the layout of its operands, as cuDNN writes it and a CPU would not."""
+    last = torch.channels_last
+    given = [t for t in args[:3] if isinstance(t, torch.Tensor) and t.ndim == 4 and not t.is_contiguous()]
+    if not any(t.is_cuda and t.is_contiguous(memory_format=last) for t in given):
+        return out
+    if isinstance(out, (list, tuple)):
+        return tuple(each if each is None or each.ndim != 4 else _laid_out(each, args) for each in out)
+    return torch.empty_like(out, memory_format=last)
 
 
 def _tensors(values: Any) -> list[Any]:

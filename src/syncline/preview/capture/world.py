@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 from torch.utils._python_dispatch import _disable_current_modes
 
-from syncline.preview.capture import cuda
+from syncline.preview.capture import cuda, shards
 from syncline.preview.capture.log import COLLECTIVE, RECV, SEND, Log
 from syncline.preview.capture.values import forget
 
@@ -306,6 +306,7 @@ def prepare(collectives: Collectives) -> None:
     ddp._verify_param_shape_across_processes = lambda *_, **__: None  # type: ignore[assignment]
     _buckets()
     _meshes()
+    shards.prepare()
 
 
 class _Reducer(dist.Reducer):

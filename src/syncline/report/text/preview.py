@@ -27,7 +27,7 @@ def preview_lines(data: Mapping[str, Any]) -> list[str]:
         f"{_at(memory)}; {_fits(memory)}",
         *_collectives(data["collectives"]),
         *_memory(memory),
-        *_kernels(data["kernels_s"]),
+        *_kernels(data["kernels_s"], data["measured"], data["operations"]),
         *_what_if(data["what_if"], data["step_time_s"]),
         *_said(data),
     ]
@@ -87,11 +87,18 @@ def _holder(row: Mapping[str, Any]) -> str:
     return f"    {row['label']:28} {_gib(row['size_bytes']):>8} GiB  {row['count']:>6,} tensors{most}"
 
 
-def _kernels(parts: Mapping[str, float]) -> list[str]:
+def _kernels(parts: Mapping[str, float], measured: Mapping[str, Any], operations: int) -> list[str]:
     shown = ", ".join(
         f"{name} {units.show_time(seconds)}" for name, seconds in sorted(parts.items(), key=lambda each: -each[1])
     )
-    return ["", f"  kernels (by the step model): {shown}"]
+    if not measured["device"]:
+        return ["", f"  kernels (by the step model): {shown}"]
+    how = ", scaled to this cluster's GPU by the step model" if measured["scaled"] else ""
+    failed = [f"  not timed: {name} ({why})" for name, why in measured["not_timed"].items()]
+    timed = (
+        f"{measured['kernels']:,} of {operations:,} timed on {measured['device']} with torch {measured['torch']}{how}"
+    )
+    return ["", f"  kernels ({timed}): {shown}", *failed]
 
 
 def _what_if(rows: Sequence[Mapping[str, Any]], now: float) -> list[str]:

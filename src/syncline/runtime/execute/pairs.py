@@ -17,13 +17,14 @@ import torch
 from numpy.typing import NDArray
 
 from syncline.errors import ExecutionError
+from syncline.host.resent import Resent, read_resent
 from syncline.runtime.execute.executor import DEADLINE_S, sleep_until
 from syncline.runtime.execute.lane import Message
 from syncline.runtime.execute.posting import Deadline, Post
 from syncline.runtime.group import Group
 
 Floats = NDArray[np.float64]
-_TAG = 1 << 30
+_TAG, _RECEIPT = 1 << 30, (1 << 30) + 1
 
 
 class PairTest:
@@ -41,9 +42,13 @@ class PairTest:
         self.lead_s = lead_s
         self.seconds: list[Floats] = []
         """Times of every repetition of every flow so far, one array a round (flows x repetitions)."""
+        self.resent: list[Resent] = []
+        """What the sender of each flow so far sent and sent again while it ran, warm-up included."""
         self._post = Post(group)
         self._out = torch.zeros(size_bytes, dtype=torch.uint8, device=group.device)
         self._in = torch.zeros(size_bytes, dtype=torch.uint8, device=group.device)
+        self._said, self._tell = torch.zeros(2, 1, dtype=torch.uint8, device=group.device)
+        self._counted = Resent()
 
     def play(self, flows: Sequence[tuple[int, int]]) -> list[float]:
         """Return the rate of each flow of one round."""
@@ -53,13 +58,15 @@ class PairTest:
             raise ExecutionError(f"rank {self.group.rank} has {len(sends)} flows out and {len(receives)} in; one each.")
         out = [self._message(sends[0], self._out)] if sends else []
         coming = [self._message(receives[0], self._in)] if receives else []
+        self._counted = Resent()
         took = [self._once(coming, out) for _ in range(self.warm_up + self.repeats)][self.warm_up :]
-        table = self.group.numbers(took)
-        self.seconds.append(np.array([table[dst] for _, dst in flows]))
+        table = self.group.numbers([*took, self._counted.sent, self._counted.again])
+        self.seconds.append(np.array([table[dst, : self.repeats] for _, dst in flows]))
+        self.resent += [Resent(int(table[src, -2]), int(table[src, -1])) for src, _ in flows]
         return [self.size_bytes / float(row.min()) for row in self.seconds[-1]]
 
-    def _message(self, peer: int, wire: torch.Tensor) -> Message:
-        return Message(peer, peer, _TAG, reduce=False, rows=(), wire=wire, packed=False)
+    def _message(self, peer: int, wire: torch.Tensor, tag: int = _TAG) -> Message:
+        return Message(peer, peer, tag, reduce=False, rows=(), wire=wire, packed=False)
 
     def _once(self, coming: list[Message], out: list[Message]) -> float:
         """Run the flows once; returns the seconds until this rank had received, 0 where nothing came."""
@@ -68,10 +75,21 @@ class PairTest:
         works = [] if together else [self._post.post_receive(message) for message in coming]
         start_s = self.group.agree_start_s(self.lead_s)
         sleep_until(start_s)
+        before = read_resent()
         deadline = Deadline(self.deadline_s)
         works += self._post.post_batch(coming, out) if together else [self._post.post_send(message) for message in out]
         took = 0.0
         for message, work in zip((*coming, *out), works, strict=True):
             self._post.wait(work, message, deadline, lambda: "pair test")
             took = took or time.monotonic() - start_s
+        if self.group.tagged:
+            self._receipt(coming, out, deadline)
+        self._counted += read_resent() - before
         return took if coming else 0.0
+
+    def _receipt(self, coming: list[Message], out: list[Message], deadline: Deadline) -> None:
+        """Wait until the receiver has said that all arrived: what lies in a socket's buffer was not sent yet."""
+        asked = [(self._message(m.peer, self._said, _RECEIPT), self._post.post_receive) for m in out]
+        told = [(self._message(m.peer, self._tell, _RECEIPT), self._post.post_send) for m in coming]
+        for message, work in [(message, post(message)) for message, post in (*asked, *told)]:
+            self._post.wait(work, message, deadline, lambda: "pair test")

@@ -11,6 +11,7 @@ from syncline.sim.step.case import Case, case_of
 from syncline.sim.step.exchange import ALGORITHMS
 from syncline.sim.step.machine import Machine
 from syncline.workload.job import Job
+from syncline.workload.parallel import SHARDED
 from syncline.workload.shape import Shape
 from syncline.workload.software import Facts, facts_of
 from syncline.workload.volumes import wire_share
@@ -132,7 +133,7 @@ def kept_columns(job: Job, facts: Facts) -> dict[str, float]:
         "fragmentation": FRAGMENTATION[facts.allocator],
         "offload_state": float(job.offload in ("optimizer", "both")),
         "offload_kept": job.offload_share * (job.offload in ("activations", "both")),
-        "shard_grads": float(split.zero in ("2", "3", "fsdp", "hsdp")),
+        "shard_grads": float(split.zero in ("2", *SHARDED)),
         "shard_params": float(split.sharded_params),
         "gpipe": float(split.schedule == "gpipe"),
     }

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import SimulationError
-from syncline.sim.step.case import Case
+from syncline.sim.step.case import Case, anywhere
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.cost import StepCost, step_cost
 from syncline.sim.step.multipliers import NAMES, SIGMA, Multipliers
@@ -87,7 +87,7 @@ def calibrate(
 
 
 def _kind(case: Case) -> str:
-    return "experts" if np.any(case.experts > 0) else "dense"
+    return "experts" if anywhere(case.experts > 0) else "dense"
 
 
 def check_plausible(measured_s: float, predicted_s: float) -> None:

@@ -7,14 +7,16 @@ branching. Shares such as `redo_gemm` say how much of something happens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Answer = TypeVar("Answer")
 
 
 def pick(condition: Any, yes: Any, no: Any) -> Floats:
@@ -24,6 +26,26 @@ def pick(condition: Any, yes: Any, no: Any) -> Floats:
         return chosen
     rows: Floats = np.where(condition, yes, no)
     return rows
+
+
+def anywhere(condition: Any) -> bool:
+    """Return whether something holds in any row; most conditions hold in all rows or in none, and are one number."""
+    return bool(condition) if np.ndim(condition) == 0 else bool(condition.any())
+
+
+def remembered(function: Callable[[Case], Answer]) -> Callable[[Case], Answer]:
+    """Make a function of a case remember its answer as long as the case lives."""
+    name = f"_{function.__name__}"
+
+    @wraps(function)
+    def lookup(c: Case) -> Answer:
+        known = vars(c)
+        if name not in known:
+            known[name] = function(c)
+        found: Answer = known[name]
+        return found
+
+    return lookup
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +169,7 @@ class Case:
     mixer_flops: Floats  # of the recurrence, per token, forward
     predict_layers: Floats  # further tokens that are predicted, a layer each
 
-    @property
+    @cached_property
     def tokens(self) -> Floats:
         """Tokens of one micro-batch on one rank."""
         return self.micro * self.sequence / self.cp
@@ -161,3 +183,23 @@ def case_of(values: Mapping[str, float]) -> Case:
 def stack(cases: Sequence[Case]) -> Case:
     """Return many cases as one, a row each."""
     return Case(**{f.name: np.array([getattr(case, f.name) for case in cases], dtype=np.float64) for f in fields(Case)})
+
+
+def join(cases: Sequence[Case], lengths: Sequence[int]) -> Case:
+    """Return cases of so many rows each as one; what is one number in all of them stays one number."""
+    if len(cases) == 1:
+        return cases[0]
+    return Case(**{f.name: _joined([getattr(case, f.name) for case in cases], lengths) for f in fields(Case)})
+
+
+def _joined(columns: Sequence[Floats], lengths: Sequence[int]) -> Floats:
+    if all(column.ndim == 0 for column in columns):
+        values = [float(column) for column in columns]
+        return columns[0] if values.count(values[0]) == len(values) else np.repeat(values, lengths)
+    return np.concatenate([np.broadcast_to(column, (rows,)) for column, rows in zip(columns, lengths, strict=True)])
+
+
+def take(case: Case, rows: npt.NDArray[np.generic]) -> Case:
+    """Return some rows of a case, by mask or by number."""
+    columns = {f.name: getattr(case, f.name) for f in fields(Case)}
+    return Case(**{name: column[rows] if column.ndim else column for name, column in columns.items()})

@@ -14,18 +14,17 @@ import numpy as np
 
 from syncline.sim.step.arithmetic.kernels import attention_s, gemm_s, memory_s
 from syncline.sim.step.arithmetic.layer import LayerTime, dense_layer, head_s, mixer_part
-from syncline.sim.step.case import Case, Floats, pick
+from syncline.sim.step.case import Case, Floats, anywhere, pick, remembered
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.exchange import Buffer, Windows, extra_s
 from syncline.sim.step.experts import ExpertTime, expert_params, expert_part
 from syncline.sim.step.kept import kept_per_token
 from syncline.sim.step.network import (
     all_ranks,
-    gather_s,
     head_exchange_s,
-    inside,
     neighbour_Bps,
     ring_attention_s,
+    ring_of,
     stage_line_Bps,
     tp_exchange_s,
 )
@@ -70,7 +69,7 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     forward_head, backward_head = head_s(c, k)
     embedding = memory_s(c, k, 6 * c.tokens * c.hidden)
     head = forward_head + backward_head + embedding
-    if np.any(c.predict_layers > 0):  # a layer each on the last stage, what joins it to the embedding, and the head
+    if anywhere(c.predict_layers > 0):  # a layer each on the last stage, what joins it to the embedding, and the head
         joined = gemm_s(c, k, c.tokens, c.hidden, 2 * c.hidden, 2.0, c.rate_gemm)
         head = head + c.predict_layers * (layer.total + 3 * joined + forward_head + backward_head)
     tp_call = tp_exchange_s(c, k)
@@ -87,7 +86,7 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     optimizer = c.state_bytes * owned_params(c) / c.hbm_Bps
     m = c.num_micro
     away = np.zeros(())
-    if np.any((c.offload_state > 0) | (c.offload_kept > 0)):
+    if anywhere((c.offload_state > 0) | (c.offload_kept > 0)):
         optimizer, away = (
             optimizer + _state_away(c),
             m * _kept_away(c, per_stage * layer.forward, per_stage * layer.behind),
@@ -150,8 +149,8 @@ def _mean_layer(c: Case, k: Constants, experts: ExpertTime) -> LayerTime:
     """Return the mean over the model's layers, some of which may have experts."""
     share = c.moe_layers / c.layers
     dense = dense_layer(c, k, c.ffn)
-    hybrid = np.any((c.attention_share < 1) | (c.mixer_params > 0) | (c.ffn_share < 1))
-    if not np.any(share > 0) and not hybrid:
+    hybrid = anywhere((c.attention_share < 1) | (c.mixer_params > 0) | (c.ffn_share < 1))
+    if not anywhere(share > 0) and not hybrid:
         return dense
     bare = dense_layer(c, k, np.zeros(()))
     rich = experts.layer
@@ -208,6 +207,7 @@ def _per_stage(c: Case, layer: Floats, head: Floats) -> Floats:
     return pick(c.pp > 1, pick(c.even_head > 0, counted, uneven), alone)
 
 
+@remembered
 def layer_params(c: Case) -> Floats:
     """Return the parameters that one rank holds of a mean layer, routed experts not among them."""
     attention = pick(
@@ -223,6 +223,7 @@ def layer_params(c: Case) -> Floats:
     return (c.attention_share * attention + block + c.mixer_params) / c.tp + share * c.experts * c.hidden + 2 * c.hidden
 
 
+@remembered
 def stage_params(c: Case) -> Floats:
     """Return the parameters of the heaviest stage on one rank, routed experts not among them."""
     ends = c.embedding_params + c.head_params
@@ -231,16 +232,19 @@ def stage_params(c: Case) -> Floats:
     return layer_params(c) * c.layers / c.pp + pick(c.pp > 1, heavier, ends) / c.tp + further
 
 
+@remembered
 def predict_params(c: Case) -> Floats:
     """Return what one rank holds of a layer that predicts a further token, its routed experts not among them."""
     return layer_params(c) + 2 * c.hidden**2 / c.tp
 
 
+@remembered
 def expert_holders(c: Case) -> Floats:
     """Return how many ranks of a stage hold the same routed experts."""
     return np.maximum(c.dp * c.cp * c.tp / c.ep, 1.0)
 
 
+@remembered
 def stage_expert_params(c: Case) -> Floats:
     """Return the routed parameters of one stage on one rank."""
     return expert_params(c) * (c.moe_layers / c.pp + c.predict_layers)
@@ -261,7 +265,7 @@ def _point_to_point(c: Case, k: Constants, busy: Floats) -> tuple[Floats, Floats
     wire = pick(c.pp > 1, 2 * c.num_micro * c.virtual * once, 0.0)
     exposed = wire * c.p2p_exposed
     line = stage_line_Bps(c)
-    if not np.any(line < np.inf):
+    if not anywhere(line < np.inf):
         return exposed, wire
     # Stages on different sites: the line between them carries both ways at once beside all compute, and no faster.
     each = size / (k.fitted.e_net * np.minimum(line, c.nic_Bps)) + k.held.tp_call_s
@@ -278,32 +282,36 @@ def _point_to_point(c: Case, k: Constants, busy: Floats) -> tuple[Floats, Floats
 
 def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Floats, Floats]:
     """Return exposed (with slowed compute) and whole time of FSDP's gathers and scatters, per step."""
+    if not anywhere(c.fsdp > 0):
+        return np.zeros(()), np.zeros(())
     ranks, stride = c.shard_ranks, c.tp
     size = layer_params(c)
-    gather = gather_s(c, k, c.param_bytes * size, ranks, stride)
-    scatter = gather_s(c, k, c.grad_bytes * c.wire_share * size, ranks, stride)
+    ring = ring_of(c, k, ranks, stride)
+    gather = ring.gather_s(c.param_bytes * size)
+    scatter = ring.gather_s(c.grad_bytes * c.wire_share * size)
     # Routed experts that several ranks hold alike are sharded over those, a mean layer's part of them at a time.
     holders, routed = expert_holders(c), expert_params(c) * c.moe_layers / c.layers
-    spread = holders > 1
-    if np.any(spread & (routed > 0)):
-        gather = gather + pick(spread, gather_s(c, k, c.param_bytes * routed, holders, c.ep), 0.0)
-        size_back = c.grad_bytes * c.wire_share * routed
-        scatter = scatter + pick(spread, gather_s(c, k, size_back, holders, c.ep), 0.0)
+    spread = (holders > 1) & (routed > 0)
+    among: Floats = np.zeros(())
+    if anywhere(routed > 0):
+        experts = ring_of(c, k, holders, c.ep)
+        gather = gather + pick(spread, experts.gather_s(c.param_bytes * routed), 0.0)
+        scatter = scatter + pick(spread, experts.gather_s(c.grad_bytes * c.wire_share * routed), 0.0)
+        among = pick(routed > 0, holders - experts.inside, 0.0)
     behind = gather * c.reshard + scatter
     exposed = np.maximum(gather - layer.forward, 0.0) + np.maximum(behind - layer.behind, 0.0)
     wire = gather + behind
     slowed = k.held.c_sm * (wire - exposed)
     # Every gather and scatter waits for the slowest of its ring; that skew grows with the ranks beyond one domain.
     calls = 2 + c.reshard
-    slowed = slowed + calls * k.held.ring_hop_s * (ranks - inside(c, ranks, stride))
-    others = pick(routed > 0, holders - inside(c, holders, c.ep), 0.0)
-    slowed = slowed + calls * k.held.ring_hop_s * others
-    ends = gather_s(c, k, (c.param_bytes + c.grad_bytes) * (c.embedding_params + c.head_params) / c.tp, ranks, stride)
+    slowed = slowed + calls * k.held.ring_hop_s * (ranks - ring.inside)
+    slowed = slowed + calls * k.held.ring_hop_s * among
+    ends = ring.gather_s((c.param_bytes + c.grad_bytes) * (c.embedding_params + c.head_params) / c.tp)
     first_and_last = gather + scatter + np.maximum(ends - head, 0.0)
     per_micro = c.layers * (exposed + slowed) + first_and_last
     replicas = c.dp * c.cp / ranks
     local = size * c.layers / ranks
-    between = 2 * gather_s(c, k, c.grad_bytes * c.wire_share * local, replicas, c.tp * ranks)
+    between = 2 * ring_of(c, k, replicas, c.tp * ranks).gather_s(c.grad_bytes * c.wire_share * local)
     hybrid = pick(replicas > 1, np.maximum(k.held.least_exposed * between, between - c.layers * layer.behind), 0.0)
     hybrid, between = hybrid / c.sync_every, between / c.sync_every
     on = c.fsdp > 0
@@ -313,13 +321,17 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
 
 def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> tuple[Floats, Floats]:
     """Return exposed and whole time of the gradient (and parameter) exchange of replicas, per step."""
+    if np.all(c.fsdp > 0):
+        return np.zeros(()), np.zeros(())
     n, dense = c.dp * c.cp, stage_params(c)
     m, routed = expert_holders(c), stage_expert_params(c)
     wire = c.grad_bytes * c.wire_share
-    once = gather_s(c, k, wire * dense, n, c.tp) + gather_s(c, k, wire * routed, m, c.ep) * (routed > 0)
-    back = gather_s(c, k, c.param_bytes * dense, n, c.tp) + gather_s(c, k, c.param_bytes * routed, m, c.ep) * (
-        routed > 0
-    )
+    ring = ring_of(c, k, n, c.tp)
+    once, back = ring.gather_s(wire * dense), ring.gather_s(c.param_bytes * dense)
+    if anywhere(routed > 0):
+        experts = ring_of(c, k, m, c.ep)
+        once = once + experts.gather_s(wire * routed) * (routed > 0)
+        back = back + experts.gather_s(c.param_bytes * routed) * (routed > 0)
     back = pick(c.sharded_state > 0, back, once)
     least = k.held.least_exposed
     hidden = np.maximum(least * once, once - per_stage * layer.behind)
@@ -339,8 +351,8 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
     whole = once * times + back
     extra = times * extra_s(c, k, exchanged(c), windows_of(c, layer)) / c.sync_every
     whole = whole / c.sync_every + extra
-    if np.any((c.sync_every > 1) & (c.cp > 1)):  # the ranks of one sequence never part
-        near = pick(c.sync_every > 1, 2 * gather_s(c, k, wire * dense, c.cp, c.tp), 0.0)
+    if anywhere((c.sync_every > 1) & (c.cp > 1)):  # the ranks of one sequence never part
+        near = pick(c.sync_every > 1, 2 * ring_of(c, k, c.cp, c.tp).gather_s(wire * dense), 0.0)
         exposed = exposed + np.maximum(least * near, near - per_stage * layer.behind)
         whole = whole + near
     return pick(on, exposed + each + extra, 0.0), pick(on, whole, 0.0)
@@ -351,7 +363,7 @@ def _other_ways(
 ) -> tuple[Floats, Floats]:
     """Return exposed and whole time of the exchange, where servers or stale gradients take the all-reduce's place."""
     exposed, wire = plain
-    if np.any(c.served_ports > 0):
+    if anywhere(c.served_ports > 0):
         # All replicas push to the servers and pull from them: the servers' ports carry everything.
         size = (c.grad_bytes * c.wire_share + c.param_bytes) * (stage_params(c) + stage_expert_params(c))
         served = np.maximum(c.served_ports, 1.0) * k.fitted.e_net * c.nic_Bps
@@ -375,7 +387,7 @@ def exchanged(c: Case) -> tuple[Buffer, ...]:
     """Return what replicas exchange in a step: their parameters, and the experts that several ranks hold alike."""
     wire, dense, routed = c.grad_bytes * c.wire_share, stage_params(c), stage_expert_params(c)
     plain = Buffer(wire * dense, c.param_bytes * dense, c.dp * c.cp, c.tp)
-    if not np.any(routed > 0):
+    if not anywhere(routed > 0):
         return (plain,)
     return plain, Buffer(wire * routed, c.param_bytes * routed, expert_holders(c), c.ep)
 

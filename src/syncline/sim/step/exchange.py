@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from syncline.sim.step.case import Case, Floats, pick
+from syncline.sim.step.case import Case, Floats, anywhere, pick
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.network import inside, long_s, out_Bps
 
@@ -48,7 +48,7 @@ class Windows(NamedTuple):
 
 def extra_s(c: Case, k: Constants, buffers: tuple[Buffer, ...], windows: Windows) -> Floats:
     """Return what the chosen algorithm and bucket cost more than the best; 0 where neither is fixed."""
-    if not (np.any(c.algorithm > 0) or np.any(c.bucket_bytes > 0)):
+    if not (anywhere(c.algorithm > 0) or anywhere(c.bucket_bytes > 0)):
         return np.zeros(())
     least: Floats = np.full((), np.inf)
     chosen: Floats = np.full((), np.inf)

@@ -8,7 +8,7 @@ import numpy as np
 
 from syncline.sim.step.arithmetic.kernels import gemm_s, memory_s
 from syncline.sim.step.arithmetic.layer import LayerTime, block_products, elements, products_s
-from syncline.sim.step.case import Case, Floats, pick
+from syncline.sim.step.case import Case, Floats, anywhere, pick, remembered
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.network import long_s, scattered_Bps
 
@@ -25,7 +25,7 @@ class ExpertTime:
 def expert_part(c: Case, k: Constants) -> ExpertTime:
     """Return what a layer with experts adds to its attention; zeros where the model has none."""
     has = c.experts > 0
-    if not np.any(has):  # most models: nothing to price
+    if not anywhere(has):  # most models: nothing to price
         none = np.zeros(())
         return ExpertTime(LayerTime(none, none, none), none, none)
     experts = np.maximum(c.experts, 1.0)
@@ -71,6 +71,7 @@ def exchange_s(c: Case, k: Constants, tokens: Floats) -> Floats:
     )
 
 
+@remembered
 def expert_params(c: Case) -> Floats:
     """Return the routed parameters that one rank holds in one layer with experts."""
     return pick(c.experts > 0, c.experts / c.ep * (2 + c.gated) * c.hidden * c.expert_ffn, 0.0)

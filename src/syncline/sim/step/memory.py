@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from syncline.sim.step.case import Case, Floats, pick
+from syncline.sim.step.case import Case, Floats, anywhere, pick
 from syncline.sim.step.cost import expert_holders, layer_params, predict_params
 from syncline.sim.step.experts import expert_params
 from syncline.sim.step.kept import kept_per_token, working_per_token
@@ -87,7 +87,7 @@ def _held(
 ) -> Parts:
     """Return parameters, gradients, optimizer state, activations and logits of one stage."""
     dense, experts = stage.layers * per_layer + stage.ends, stage.layers * routed
-    if np.any(c.predict_layers > 0):
+    if anywhere(c.predict_layers > 0):
         further = stage.head * c.predict_layers
         dense, experts = dense + further * predict_params(c), experts + further * expert_params(c)
     ranks, expert_ranks = c.shard_ranks, expert_holders(c)
@@ -121,7 +121,7 @@ def stages(c: Case) -> tuple[Stage, ...]:
     """Return the stages that may be the fullest: one without a pipeline, else the first, the second and the last."""
     ends = (c.embedding_params + c.head_params) / c.tp
     one = np.ones(())
-    if not np.any(c.pp > 1):
+    if not anywhere(c.pp > 1):
         return (Stage(c.layers, ends, c.layers, one, one),)
     first, middle, last = stage_layers(c.layers, c.pp, c.even_head)
     m, v, pp = c.num_micro, c.virtual, c.pp

@@ -8,12 +8,13 @@ all-to-all every rank of the cell sends out the share of its bytes that goes to 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
 
-from syncline.sim.step.case import Case, Floats, pick
+from syncline.sim.step.case import Case, Floats, anywhere, pick, remembered
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.machine import Machine
 
@@ -24,11 +25,12 @@ def inside(c: Case, ranks: Floats, stride: Floats) -> Floats:
     Replicas that are split between sites leave the ranks of a stage at each of them a part of their order only.
     """
     near = c.domain
-    if np.any(c.site_Bps < np.inf):
+    if anywhere(c.site_Bps < np.inf):
         near = pick(crosses_site(c, ranks, stride), np.minimum(near, _site_cell(c)[0]), near)
     return np.clip(np.floor(near / stride), 1.0, ranks)
 
 
+@remembered
 def all_ranks(c: Case) -> Floats:
     """Return the ranks of the job."""
     return c.tp * c.pp * c.dp * c.cp
@@ -42,12 +44,12 @@ def out_Bps(c: Case, ranks: Floats, stride: Floats, *, lines: bool = True) -> Fl
     g = inside(c, ranks, stride)
     rate = g * c.nic_Bps
     span = ranks * stride
-    if np.any(c.hashed < 1):
+    if anywhere(c.hashed < 1):
         rate = pick(all_ranks(c) > c.rack_gpus, rate * c.hashed, rate)
     for gpus, exit_Bps in ((c.rack_gpus, c.rack_Bps), (c.pod_gpus, c.pod_Bps)):
-        if np.any(exit_Bps < np.inf):
+        if anywhere(exit_Bps < np.inf):
             rate = np.minimum(rate, _ring_share(c, gpus, exit_Bps, span, stride))
-    if lines and np.any(c.site_Bps < np.inf):
+    if lines and anywhere(c.site_Bps < np.inf):
         cell, stages = _site_cell(c)
         leaves = crosses_site(c, ranks, stride)
         rate = pick(leaves, np.minimum(rate, c.site_Bps / (np.minimum(stride, cell) * stages)), rate)
@@ -60,7 +62,7 @@ def _ring_share(c: Case, gpus: Floats, exit_Bps: Floats, span: Floats, stride: F
     uneven = np.mod(gpus, np.maximum(np.minimum(span, gpus), 1.0)) != 0  # some group straddles the border
     leaves = (total > gpus) & ((span > gpus) | uneven)
     in_order = pick(leaves, exit_Bps / np.minimum(stride, gpus), np.inf)
-    if not np.any(c.dealt > 0):
+    if not anywhere(c.dealt > 0):
         return in_order
     # Neighbouring hosts are in different cells: every host's rings leave.
     used = _used(c, gpus)
@@ -75,6 +77,7 @@ def _used(c: Case, gpus: Floats) -> Floats:
     return np.maximum(gpus * share, np.minimum(c.domain, gpus))
 
 
+@remembered
 def splits_replicas(c: Case) -> Floats:
     """Return 1 where the sites of a job hold different replicas, 0 where they hold different stages."""
     sites = _sites(c)
@@ -82,10 +85,12 @@ def splits_replicas(c: Case) -> Floats:
     return pick((np.mod(c.dp * c.cp, sites) == 0) & ~staged, 1.0, 0.0)
 
 
+@remembered
 def _sites(c: Case) -> Floats:
     return np.maximum(np.ceil(all_ranks(c) / c.site_gpus), 1.0)
 
 
+@remembered
 def _site_cell(c: Case) -> tuple[Floats, Floats]:
     """Return the ranks of one stage (or of whole stages) at a site, and how many stages have their rings there."""
     replicas = splits_replicas(c) > 0
@@ -104,7 +109,7 @@ def crosses_site(c: Case, ranks: Floats, stride: Floats) -> Floats:
 
 def long_s(c: Case, ranks: Floats, stride: Floats) -> Floats:
     """Return the latency, one way, of the lines between sites that a group crosses; 0 where it crosses none."""
-    if not np.any(c.site_s > 0):
+    if not anywhere(c.site_s > 0):
         return np.zeros(())
     return pick(crosses_site(c, ranks, stride), c.site_s, 0.0)
 
@@ -122,21 +127,44 @@ def rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
     Inside a domain: its scale-up links. Beyond, the ranks of the group in one domain carry its ring together, but never
     at more than the scale-up links behind them, nor more than cells let out.
     """
+    return _rate_Bps(c, k, ranks, stride, inside(c, ranks, stride))
+
+
+def _rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats) -> Floats:
     up, out = k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * out_Bps(c, ranks, stride)
-    return pick(inside(c, ranks, stride) >= ranks, up, np.minimum(up, out))
+    return pick(near >= ranks, up, np.minimum(up, out))
 
 
 def call_s(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
     """Return the fixed time of one exchange of a group; 0 for a group of one."""
-    beyond = inside(c, ranks, stride) < ranks
+    return _call_s(c, k, ranks, stride, inside(c, ranks, stride))
+
+
+def _call_s(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats) -> Floats:
+    beyond = near < ranks
     fixed = k.held.tp_call_s + pick(beyond, c.hop_s * np.log2(np.maximum(ranks, 2.0)), 0.0)
     # The long way is crossed twice in all.
     return pick(ranks > 1, fixed + 2 * long_s(c, ranks, stride), 0.0)
 
 
-def gather_s(c: Case, k: Constants, size_bytes: Floats, ranks: Floats, stride: Floats) -> Floats:
-    """Return the time to gather (or reduce-scatter) a buffer of `size_bytes` in a group."""
-    return (ranks - 1) / ranks * size_bytes / rate_Bps(c, k, ranks, stride) + call_s(c, k, ranks, stride)
+@dataclass(frozen=True, eq=False)
+class Ring:
+    """What a group's gathers and scatters need to know of the network, whatever their size."""
+
+    ranks: Floats
+    inside: Floats  # ranks that share a scale-up domain
+    rate_Bps: Floats
+    call_s: Floats
+
+    def gather_s(self, size_bytes: Floats) -> Floats:
+        """Return the time to gather (or reduce-scatter) a buffer of `size_bytes`."""
+        return (self.ranks - 1) / self.ranks * size_bytes / self.rate_Bps + self.call_s
+
+
+def ring_of(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Ring:
+    """Return the ring of a group, every `stride`-th rank."""
+    near = inside(c, ranks, stride)
+    return Ring(ranks, near, _rate_Bps(c, k, ranks, stride, near), _call_s(c, k, ranks, stride, near))
 
 
 def tp_exchange_s(c: Case, k: Constants) -> Floats:
@@ -172,18 +200,18 @@ def neighbour_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats, *, lines
 def scattered_Bps(c: Case, ranks: Floats) -> Floats:
     """Return what a rank has for the bytes that an all-to-all sends out of its domain, its group in rank order."""
     rate = c.nic_Bps
-    if np.any(c.hashed < 1):
+    if anywhere(c.hashed < 1):
         rate = pick(all_ranks(c) > c.rack_gpus, rate * c.hashed, rate)
     beyond = np.maximum(ranks - np.minimum(c.domain, ranks), 1.0)
     for gpus, exit_Bps in ((c.rack_gpus, c.rack_Bps), (c.pod_gpus, c.pod_Bps)):
-        if np.any(exit_Bps < np.inf):
+        if anywhere(exit_Bps < np.inf):
             used = _used(c, gpus)
             inside_cell = pick(c.dealt > 0, np.minimum(c.domain, ranks), np.minimum(gpus, ranks))
             away = (ranks - inside_cell) / beyond
             apart = (all_ranks(c) > gpus) | (c.dealt_over > 0)
             limit = exit_Bps / (used * np.maximum(away, 1e-12))
             rate = pick(apart & (away > 0), np.minimum(rate, limit), rate)
-    if np.any(c.site_Bps < np.inf):
+    if anywhere(c.site_Bps < np.inf):
         cell, _ = _site_cell(c)
         away = (ranks - np.minimum(cell, ranks)) / beyond
         limit = c.site_Bps / (all_ranks(c) / _sites(c) * np.maximum(away, 1e-12))
@@ -193,7 +221,7 @@ def scattered_Bps(c: Case, ranks: Floats) -> Floats:
 
 def stage_line_Bps(c: Case) -> Floats:
     """Return a rank's part of the lines between sites where stages are split over them; infinite where not."""
-    if not np.any(c.site_Bps < np.inf):
+    if not anywhere(c.site_Bps < np.inf):
         return np.full((), np.inf)
     split = (all_ranks(c) > c.site_gpus) & (c.pp > 1)
     replicas = splits_replicas(c) > 0

@@ -55,7 +55,8 @@ class SlowerThanPlanned:
         t, prediction = context.thresholds, context.prediction
         bad: dict[str, Callable[[], Finding]] = {}
         between: set[str] = set()
-        cases = [(c.key, c.recent_s, c.predicted_s) for c in context.frame.job.collectives if c.num >= RECENT]
+        told = [c for c in context.frame.job.collectives if c.num >= RECENT and c.is_told]
+        cases = [(c.key, c.recent_s, c.predicted_s) for c in told]
         step_s = recent_step_s(context)
         if step_s is not None:
             cases.append(("step", step_s, prediction.step_s))
@@ -292,6 +293,8 @@ class Stalled:
                 return RuleVerdict({"job": partial(self._away, context, job.phase, longest_s)}, set())
             return NONE
         silent_s = now_s - job.last_span_s
+        if job.is_stuck and not silent_s <= silence_s(job, t):
+            return RuleVerdict({"job": partial(self._stuck, context)}, set())
         if not np.isfinite(silent_s) or silent_s <= silence_s(job, t):
             return NONE
         missing = sorted(known - ended) if ended else []
@@ -312,8 +315,15 @@ class Stalled:
             f"one every {show_time(usual_s)}" if usual_s else "collectives now and then",
             tuple(evidence),
             meaning or "It hangs in a collective, or was killed; it did not say that it ended, saves or evaluates.",
-            "Look for a rank that is gone; a flight recorder dump (--flight-recorder) tells who has not entered.",
+            "Look for a rank that is gone; --flight-recorder, --ras or --nccl-log tell who has not entered.",
         )
+
+    def _stuck(self, context: Context) -> Finding:
+        texts = [hang.text for hang in context.frame.job.hangs]
+        return self._finding(
+            context, "ranks stand still", "all of them move", tuple(texts[:5]),
+            f"{texts[0][0].upper()}{texts[0][1:]}.", "Look at that rank's host and log; `py-spy dump` there says why.",
+        )  # fmt: skip
 
     def _failed(self, context: Context, ranks: list[int]) -> Finding:
         shown = ", ".join(map(str, ranks[:8]))

@@ -39,6 +39,18 @@ class Draft:
         return len(self.delay) - 1
 
 
+@dataclass(frozen=True)
+class Traffic:
+    """What operations of one name and stage have in common: a step has tens of thousands of a few dozen kinds."""
+
+    kind: str
+    word: str
+    path: int
+    fixed_s: float
+    per_byte_s: float
+    line_s: float  # the way over lines between sites
+
+
 class StepTasks:
     """The graph of a step as tasks that wait for each other."""
 
@@ -47,9 +59,10 @@ class StepTasks:
         self.draft, self.kinds = Draft(), {}  # type: tuple[Draft, dict[tuple[str, int], int]]
         self.label: dict[int, str] = {}
         self.alone: dict[int, float] = {}
-        self.per_byte_s: dict[tuple[str, int], float] = {}
-        compute, _ = durations(result, workload)
-        self.compute_s = compute
+        self.traffic: dict[tuple[str, int], Traffic] = {}
+        self.compute_s: list[float] = durations(result, workload)[0].tolist()
+        self.size_bytes: list[float] = workload.size_bytes.tolist()
+        self.p2p_exposed = float(stages.case.p2p_exposed) if stages.case else 1.0
         self.volumes = {volume.kind: volume for volume in volumes(result.job)}
         self.begin: dict[int, int] = {}
         self.end: dict[int, int] = {}
@@ -88,7 +101,7 @@ class StepTasks:
         if name == "optimizer":
             deps = [*deps, *self.rest]
         self.begin[op] = self.draft.add(deps)
-        self.end[op] = self.draft.add([self.begin[op]], float(self.compute_s[op]))
+        self.end[op] = self.draft.add([self.begin[op]], self.compute_s[op])
         if name == "backward":
             self.first_backward.setdefault(stage, self.begin[op])
 
@@ -102,20 +115,18 @@ class StepTasks:
         ranks, stride = (expert_holders(case), case.ep) if kind == "data (experts)" else (case.shard_ranks, case.tp)
         beyond = float(ranks - inside(case, ranks, stride))
         skew = (2 + float(case.reshard)) / 2 * self.k.held.ring_hop_s * beyond * float(case.layers)
-        return self.k.held.c_sm * min(each, float(self.compute_s[op])) + skew
+        return self.k.held.c_sm * min(each, self.compute_s[op]) + skew
 
     def _moved(self, op: int, stage: int, name: str, deps: list[int], named: list[int], before: int) -> None:
+        if (name, stage) not in self.traffic:
+            self.traffic[name, stage] = self._traffic(name, stage)
+        t = self.traffic[name, stage]
+        kind, word, path, fixed = t.kind, t.word, t.path, t.fixed_s
         named_ends = [self.end[d] for d in named]
-        size = float(self.workload.size_bytes[op])
-        kind = self._kind(name)
-        path = self.kinds.setdefault((kind, stage), len(self.kinds))
-        fixed = self.stages.fixed_s(kind, self._calls(kind, name))
-        if (kind, stage) not in self.per_byte_s:
-            self.per_byte_s[kind, stage] = self.stages.per_byte_s(kind, stage)
-        alone = size * self.per_byte_s[kind, stage] + fixed
+        size = self.size_bytes[op]
+        alone = size * t.per_byte_s + fixed
         producer = next((d for d in named if d in self.begin), -1)
-        length = float(self.compute_s[producer]) if producer >= 0 else 0.0
-        word = name.split(" ")[0]
+        length = self.compute_s[producer] if producer >= 0 else 0.0
         if word == "gradients":
             self._gradients(op, stage, kind, name, deps, producer, (size, fixed, alone, path))
         elif word == "parameters":
@@ -125,10 +136,8 @@ class StepTasks:
             if least < 1:
                 self.late[stage] = self._task([gate], 0.0, (1 - least) * size, path, name, 0.0)
         elif word == "send":
-            exposed = float(self.stages.case.p2p_exposed) if self.stages.case else 1.0
-            self.end[op] = self._task(
-                deps, exposed * fixed + self._line_s(stage, kind), exposed * size, path, name, alone
-            )
+            exposed = self.p2p_exposed
+            self.end[op] = self._task(deps, exposed * fixed + t.line_s, exposed * size, path, name, alone)
             if exposed < 1:
                 self.rest.append(self._task([self.end[op]], 0.0, (1 - exposed) * size, path, name, 0.0))
         else:
@@ -141,6 +150,13 @@ class StepTasks:
             if word == "fsdp":  # with what it cost the compute beside it, and whatever else the stream has before it
                 joined = [self.end[op], *named_ends, *([self.end[before]] if before in self.end else [])]
                 self.end[op] = self.draft.add(joined, self._slowed(producer, kind) if producer >= 0 else 0.0)
+
+    def _traffic(self, name: str, stage: int) -> Traffic:
+        kind, word = self._kind(name), name.split(" ")[0]
+        path = self.kinds.setdefault((kind, stage), len(self.kinds))
+        line_s = self._line_s(stage, kind) if word == "send" else 0.0
+        fixed_s = self.stages.fixed_s(kind, self._calls(kind, name))
+        return Traffic(kind, word, path, fixed_s, self.stages.per_byte_s(kind, stage), line_s)
 
     def _gradients(
         self, op: int, stage: int, kind: str, name: str, deps: list[int], producer: int,
@@ -165,7 +181,7 @@ class StepTasks:
         self.alone[task] = alone
         return task
 
-    @property
+    @cached_property
     def _overlaps(self) -> bool:
         return self.stages.case is not None and float(self.stages.case.dp_overlap) > 0
 

@@ -1,0 +1,130 @@
+"""Each distinct kernel of captured ranks timed once on this machine's GPU.
+
+    python -m syncline.preview.capture.measure CAPTURED OUT       # a folder that `preview --keep` filled; a file
+
+Needs torch with CUDA and nothing else. A kernel is launched with tensors of the captured shapes, types and strides
+while a sleeping kernel holds the stream, so that what is timed is the GPU and not the host. It is timed twice: on
+tensors that the second-level cache still holds, and on ones that it does not.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from syncline.preview.capture.arguments import Arguments, size_of
+from syncline.preview.capture.host import host_costs
+from syncline.preview.signature import signature_key
+
+FORMAT = "kernel times 1"
+SLEEP_HZ = 2.0e9  # clock of `torch.cuda._sleep`; a GPU that is slower sleeps longer
+LONG_S, SHORT_S = 0.10, 0.01  # what a kernel of much arithmetic is run for, whose clock depends on it, and any other
+MOST_COPIES = 24
+HEAVY = ("mm", "attention", "convolution", "linear", "matmul")
+Call = Callable[[], object]
+
+
+def main() -> None:
+    """Time the kernels of the captures in a folder and write them."""
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m syncline.preview.capture.measure CAPTURED OUT")
+    folder, out = Path(sys.argv[1]), Path(sys.argv[2])
+    files = sorted(folder.rglob("rank*.json")) if folder.is_dir() else [folder]
+    if not files:
+        sys.exit(f"{folder} holds no capture; make one with syncline preview --keep {folder}.")
+    if not torch.cuda.is_available():
+        sys.exit("torch sees no CUDA GPU here; time the kernels where there is one, and give the file to --measured.")
+    found = measured(files)
+    partial = out.with_suffix(".part")
+    partial.write_text(json.dumps(found, indent=1))
+    partial.replace(out)
+
+
+def measured(files: list[Path]) -> dict[str, Any]:
+    """Return the times of all distinct kernels in the steps of captured ranks."""
+    specs: dict[str, dict[str, Any]] = {}
+    for path in files:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        begin = data["boundaries"][0] if data["boundaries"] else 0
+        for number in {op[2] for op in data["ops"][begin:] if op[0] == "kernel"}:
+            spec = data["signatures"][number]
+            specs.setdefault(signature_key(spec["op"], spec["args"], spec["kwargs"], spec["tf32"]), spec)
+    import_module("torch.distributed.fsdp")  # registers the operators of FSDP2
+    properties = torch.cuda.get_device_properties(0)
+    rows = []
+    with torch.no_grad():
+        for key, spec in specs.items():
+            rows.append({"key": key, "op": spec["op"], **_tried(spec, properties.L2_cache_size)})
+    return {
+        "syncline": FORMAT,
+        "device": torch.cuda.get_device_name(),
+        "memory_bytes": properties.total_memory,
+        "sms": properties.multi_processor_count,
+        "cache_bytes": properties.L2_cache_size,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+        "host": host_costs(),
+        "kernels": rows,
+    }
+
+
+def _tried(spec: dict[str, Any], cache_bytes: int) -> dict[str, Any]:
+    try:
+        return _timed(spec, cache_bytes)
+    except Exception as error:  # an operator that this torch or this GPU has not; it keeps its modelled price
+        torch.cuda.empty_cache()
+        return {"error": f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"}
+
+
+def _timed(spec: dict[str, Any], cache_bytes: int) -> dict[str, Any]:
+    torch.backends.cuda.matmul.allow_tf32 = bool(spec["tf32"])
+    size = size_of(spec)
+    free, _ = torch.cuda.mem_get_info()
+    if 2 * size > free:
+        raise MemoryError(f"its tensors take {size / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free")
+    heavy = any(word in spec["op"] for word in HEAVY)
+    first = Arguments(spec).call()
+    for _ in range(3):
+        first()
+    hot, host = _seconds([first], LONG_S if heavy else SHORT_S)
+    copies = min(MOST_COPIES, int(free / 4 // max(size, 1)), -(-2 * cache_bytes // max(size, 1)))
+    if copies < 2 or size < cache_bytes // MOST_COPIES:
+        return {"hot_s": hot, "cold_s": hot, "host_s": host}
+    calls = [first, *(Arguments(spec).call() for _ in range(copies - 1))]
+    cold, _ = _seconds(calls, LONG_S if heavy else SHORT_S)
+    return {"hot_s": hot, "cold_s": max(hot, cold), "host_s": host}
+
+
+def _seconds(calls: list[Call], lasting_s: float) -> tuple[float, float]:
+    """Return what one of the calls takes on the GPU, and on the host, in turns for about so long."""
+    host, gpu = _turn(calls, 2 * len(calls))
+    number = max(6, len(calls), min(400, int(lasting_s / max(gpu, 2e-6))))
+    rounds = sorted(_turn(calls, number) for _ in range(3))
+    return sorted(gpu for _, gpu in rounds)[1], min(host, *(h for h, _ in rounds))
+
+
+def _turn(calls: list[Call], number: int) -> tuple[float, float]:
+    """Return seconds of the host and of the GPU for one of `number` launches behind a sleeping kernel."""
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    torch.cuda._sleep(int(SLEEP_HZ * (0.002 + 40e-6 * number)))
+    begin.record()
+    started = time.perf_counter()
+    for each in range(number):
+        calls[each % len(calls)]()
+    host = time.perf_counter() - started
+    end.record()
+    end.synchronize()
+    return host / number, begin.elapsed_time(end) / 1e3 / number
+
+
+if __name__ == "__main__":
+    main()

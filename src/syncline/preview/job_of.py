@@ -1,0 +1,94 @@
+"""The job file of a captured script: its model's shape, its split and its batch, for the verbs that go on from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import yaml
+
+from syncline.describe.plain import JsonObject, plain
+from syncline.preview.axes import Axes, axes_of
+from syncline.preview.model_of import attention_of, layer_list, samples_of, shape_of, step_kernels
+from syncline.preview.record import Capture
+from syncline.workload.shape import Shape
+
+OPTIMIZERS = {"SGD": "sgd", "Adafactor": "adafactor", "Muon": "muon"}
+PRECISIONS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
+
+@dataclass(frozen=True)
+class CapturedJob:
+    """A job as a mapping, and what of it could not be read from the capture."""
+
+    data: JsonObject
+    unsure: tuple[str, ...] = ()
+
+    def to_yaml(self, script: str) -> str:
+        """Return the text of a job file."""
+        head = [f"# What syncline preview saw of {script}.", *(f"# Not sure: {each}" for each in self.unsure)]
+        return "\n".join(head) + "\n" + yaml.safe_dump(self.data, sort_keys=False, default_flow_style=None)
+
+
+def job_of(captures: tuple[Capture, ...]) -> CapturedJob:
+    """Return the job that captured ranks are of."""
+    axes = axes_of(captures)
+    shape = shape_of(captures, axes)
+    unsure = [f"what {each} carry" for each in axes.unknown]
+    if shape is None:
+        unsure.append("the model is a list of layers, and data parallel: its parameters are no known transformer's")
+    elif shape.moe is not None and shape.moe.top_k == 1:
+        unsure.append("how many experts a token visits")
+    data: dict[str, object] = {
+        "model": layer_list(captures, axes.tp) if shape is None else shape.model_dump(exclude_defaults=True),
+        "gpus": captures[0].world,
+        "parallel": {"dp": captures[0].world, "zero": "none"} if shape is None else _split(axes),
+        "batch": _batch(captures, axes, shape),
+        "precision": _precision(captures[0]),
+        "recompute": "full" if _remade(captures[0]) else "none",
+        "optimizer": OPTIMIZERS.get(str(captures[0].facts.get("optimizer", "")), "adam"),
+        "gradient_bytes": axes.gradient_bytes,
+        "compiled": any(note.startswith("torch.compile") for note in captures[0].notes),
+        "software": {"framework": "megatron" if _is_megatron(captures[0]) else "pytorch"},
+    }
+    if axes.zero in ("fsdp", "hsdp", "2", "1"):
+        data["parameter_bytes"] = axes.parameter_bytes
+    return CapturedJob(plain(data), tuple(unsure))
+
+
+def _split(axes: Axes) -> dict[str, object]:
+    found: dict[str, object] = {"tp": axes.tp, "pp": axes.pp, "dp": axes.dp, "ep": axes.ep, "zero": axes.zero}
+    if axes.tp > 1:
+        found["sp"] = axes.sp
+    if axes.zero == "hsdp":
+        found["shard"] = axes.shard
+    return {name: value for name, value in found.items() if value is False or value != 1}
+
+
+def _batch(captures: tuple[Capture, ...], axes: Axes, shape: Shape | None) -> dict[str, int]:
+    attention = attention_of(captures[0])
+    if shape is None or attention is None:
+        each = samples_of(captures[0])
+        return {"global": each * captures[0].world, "micro": each}
+    layers = -(-shape.num_attention_layers // axes.pp)
+    rounds = max(1, round(attention.calls / layers))
+    return {"global": attention.batch * rounds * axes.dp, "micro": attention.batch, "sequence": attention.tokens}
+
+
+def _precision(capture: Capture) -> str:
+    """Return the type that most of a step's products are in."""
+    counts: dict[str, float] = {}
+    for kernel, _ in step_kernels(capture):
+        if kernel.flops and kernel.ins:
+            kind = PRECISIONS.get(kernel.ins[-1][1], "fp8")
+            counts["tf32" if kind == "fp32" and kernel.tf32 else kind] = counts.get(kind, 0.0) + kernel.flops
+    return max(counts, key=lambda each: counts[each], default="bf16")
+
+
+def _remade(capture: Capture) -> bool:
+    """Whether the backward runs the forward of attention again."""
+    back = [kernel.name for kernel, _ in step_kernels(capture, "backward")]
+    return any("attention" in name and "backward" not in name for name in back)
+
+
+def _is_megatron(capture: Capture) -> bool:
+    return "megatron" in str(capture.facts.get("frameworks", ""))

@@ -1,0 +1,115 @@
+"""Kernels that were timed on a real GPU, and what its host takes to launch them.
+
+times = read_kernel_times(Path("h200.json"))      # of `python -m syncline.preview.capture.measure CAPTURED h200.json`
+times.seconds(kernel, warm=0.5)                   # half of what it reads is still in the second-level cache
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from syncline.errors import DescriptionError
+from syncline.fabric.catalog import Gpu, load_catalog
+from syncline.preview.record import Allocation, Kernel
+from syncline.preview.signature import signature_key
+
+FORMAT = "kernel times 1"
+
+
+@dataclass(frozen=True)
+class HostCosts:
+    """What the host does for an eager operator (Python, autograd, dispatch, launch), a collective, an optimizer.
+
+    The 40 us were chosen on one measured row: the 73 operators of `examples/preview/ddp.py` on an H200's host. The CPU
+    time of the same script without a GPU is 15 us a forward and 25 us a backward operator on another host
+    (`benchmarks/preview_host.py`).
+    """
+
+    forward_s: float = 40e-6
+    backward_s: float = 40e-6
+    collective_s: float = 150e-6  # hooks and bookkeeping of DDP and FSDP around one
+    optimizer_s: float = 300e-6
+    parameter_s: float = 9e-6
+
+
+@dataclass(frozen=True, eq=False)
+class KernelTimes:
+    """The times of kernels on one GPU."""
+
+    device: str
+    gpu: Gpu | None  # the same part in the catalogue
+    torch: str
+    cache_bytes: int
+    host: HostCosts
+    times: Mapping[str, tuple[float, float]] = field(repr=False)  # seconds with what it reads in the cache, and without
+    failed: Mapping[str, str] = field(repr=False)
+
+    def seconds(self, kernel: Kernel, warm: float = 0.0) -> float | None:
+        """Return what a kernel took where the cache holds this share of what it reads; None if it was not timed."""
+        found = self.times.get(signature_key(kernel.name, kernel.args, kernel.kwargs, kernel.tf32))
+        return None if found is None else warm * found[0] + (1 - warm) * found[1]
+
+
+class Cache:
+    """Which allocations the second-level cache still holds: those touched within its size."""
+
+    def __init__(self, size_bytes: int, allocations: tuple[Allocation, ...]) -> None:
+        self.size, self.allocations = size_bytes, allocations
+        self.passed, self.touched = 0, dict[int, int]()
+
+    def warm(self, read: Iterable[int], written: Iterable[int]) -> float:
+        """Return the share of what an operation reads that is in the cache, and remember what it touches."""
+        reads, writes = set(read), set(written)
+        sizes = {each: self.allocations[each].size_bytes for each in reads | writes}
+        held = sum(sizes[each] for each in reads if self.passed - self.touched.get(each, -self.size) < self.size)
+        share = held / total if (total := sum(sizes[each] for each in reads)) else 1.0
+        for each, size in sizes.items():
+            self.passed += size
+            self.touched[each] = self.passed
+        return share
+
+
+def read_kernel_times(path: Path) -> KernelTimes:
+    """Return the times in a file."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["syncline"] != FORMAT:
+            raise KeyError("syncline")
+        rows = data["kernels"]
+        times = {row["key"]: (_positive(row["hot_s"]), _positive(row["cold_s"])) for row in rows if "error" not in row}
+        failed = {row["op"]: str(row["error"]) for row in rows if "error" in row}
+        host = HostCosts(**{name: _positive(seconds, zero=True) for name, seconds in data["host"].items()})
+        device, torch, cache = str(data["device"]), str(data["torch"]), int(data["cache_bytes"])
+        return KernelTimes(device, _part(device, float(data["memory_bytes"])), torch, cache, host, times, failed)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise DescriptionError(
+            "is not a file of kernel times.",
+            where=str(path),
+            hint="Write one on a machine with a GPU: python -m syncline.preview.capture.measure CAPTURED OUT.",
+        ) from None
+
+
+def _positive(value: object, zero: bool = False) -> float:
+    number = float(value)  # type: ignore[arg-type]
+    if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
+        raise ValueError(value)
+    return number
+
+
+def _part(device: str, memory_bytes: float) -> Gpu | None:
+    """Return the part of the catalogue that a driver calls so: the same model, the same slot, the nearest memory.
+
+    >>> [_part(name, size * 2**30).name for name, size in (("NVIDIA H200", 140), ("NVIDIA H100 80GB HBM3", 79))]
+    ['H200-SXM5-141GB', 'H100-SXM5-80GB']
+    """
+    words = {word.upper() for word in re.split(r"[\s-]+", device)}
+    same = [
+        gpu for gpu in load_catalog().parts("gpu") if isinstance(gpu, Gpu) and gpu.name.split("-")[0].upper() in words
+    ]
+    slotted = [gpu for gpu in same if ("PCIE" in gpu.name.upper()) == ("PCIE" in words)]
+    return min(slotted or same, key=lambda gpu: abs(gpu.memory_bytes - memory_bytes), default=None)

@@ -1,0 +1,88 @@
+"""Kernels timed on a real GPU: their prices, where the cache holds what they read, and on another GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncline.errors import DescriptionError, UsageError
+from syncline.fabric import load
+from syncline.preview.measured import Cache, read_kernel_times
+from syncline.preview.price import Pricer
+from syncline.preview.record import Allocation, Kernel, read_capture
+from syncline.preview.signature import signature_key
+from syncline.preview.what_if import other_gpu
+from syncline.questions.preview import _pricer, preview
+from syncline.sim.step.machine import machine_from_fabric
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "preview"
+KEPT = EXAMPLES / "captured"
+
+
+def _written(path: Path, kernels: list[dict[str, Any]], device: str = "NVIDIA H100 80GB HBM3") -> Path:
+    host = {"forward_s": 1e-6, "backward_s": 1e-6, "optimizer_s": 0.0, "parameter_s": 0.0}
+    head = {"syncline": "kernel times 1", "device": device, "memory_bytes": 80e9, "torch": "2.11.0", "host": host}
+    path.write_text(json.dumps({**head, "cache_bytes": 50_000_000, "kernels": kernels}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    captured = read_capture(KEPT / "rank0.json")
+    return max(captured.kernels, key=lambda each: each.flops)
+
+
+def _row(kernel: Kernel) -> dict[str, Any]:
+    return {"key": signature_key(kernel.name, kernel.args, kernel.kwargs, kernel.tf32), "op": kernel.name}
+
+
+def test_a_timed_kernel_keeps_its_time_on_its_own_gpu_and_is_scaled_on_another(tmp_path: Path, kernel: Kernel) -> None:
+    times = read_kernel_times(_written(tmp_path / "t.json", [{**_row(kernel), "hot_s": 1e-3, "cold_s": 3e-3}]))
+    here = machine_from_fabric(load("h100-64-rail"))
+    assert _pricer(here, times).price(kernel, warm=0.5).seconds == pytest.approx(2e-3)
+    other = other_gpu(here, "B200-SXM6-180GB")
+    ratio = Pricer(other).price(kernel).seconds / Pricer(here).price(kernel).seconds
+    assert ratio < 0.7
+    assert _pricer(other, times).price(kernel).seconds == pytest.approx(3e-3 * ratio, rel=1e-3)
+
+
+def test_the_cache_holds_what_was_touched_within_its_size() -> None:
+    cache = Cache(100, tuple(Allocation(60, 0, 0, 0, "") for _ in range(3)))
+    assert cache.warm([0], [1]) == 0.0  # never touched
+    assert cache.warm([1], [2]) == 1.0  # just written
+    assert cache.warm([0], []) == 0.0  # 120 bytes ago
+
+
+def test_a_device_is_one_on_every_rank() -> None:
+    one, two = ({"device": {"repr": f"cuda:{number}"}} for number in (0, 7))
+    first, second = (signature_key("aten.zeros.default", [[4]], each, False) for each in (one, two))
+    assert first == second
+
+
+def test_what_was_not_timed_is_said_and_modelled(tmp_path: Path, kernel: Kernel) -> None:
+    failed = {"key": "x", "op": "aten.odd.default", "error": "RuntimeError: no"}
+    path = _written(tmp_path / "t.json", [{**_row(kernel), "hot_s": 1e-3, "cold_s": 1e-3}, failed])
+    captured = read_capture(KEPT / "rank0.json")
+    command = ["torchrun", "--nnodes", str(captured.world // 8), "--nproc-per-node", "8", str(EXAMPLES / "ddp.py")]
+    answer = preview("h100-64-rail", command, captured=KEPT, measured=path, what_if=[])
+    said: Any = answer.to_json()["measured"]
+    assert said["kernels"] >= 1 and not said["scaled"] and "aten.odd.default" in said["not_timed"]
+    assert "timed on NVIDIA H100 80GB HBM3" in str(answer)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"syncline": "kernel times 1"}', "[1]", '{"syncline": "kernel times 1", "kernels": [{}]}']
+)
+def test_a_broken_file_gets_a_clear_word(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(DescriptionError, match="is not a file of kernel times"):
+        read_kernel_times(tmp_path / "t.json")
+
+
+def test_an_unknown_gpu_cannot_be_scaled(tmp_path: Path) -> None:
+    times = read_kernel_times(_written(tmp_path / "t.json", [], device="Abacus 9"))
+    with pytest.raises(UsageError, match="Abacus 9"):
+        _pricer(machine_from_fabric(load("h100-64-rail")), times)
