@@ -66,9 +66,9 @@ class Case:
         chance = torch.Generator().manual_seed(1000 * step + (self.rank if rank is None else rank))
         return torch.randn(32, WIDTH, generator=chance).to(self.device)
 
-    def loss(self, model: Any, step: int) -> torch.Tensor:
+    def loss(self, model: Any, step: int) -> Any:
         """Return the loss of a step."""
-        return model(self.batch(step)).square().mean()  # type: ignore[no-any-return]
+        return model(self.batch(step)).square().mean()
 
     def true_mean(self, step: int) -> torch.Tensor:
         """Return the mean gradient of all ranks' batches at the first weights."""
@@ -318,7 +318,8 @@ def sync_batch_norm(case: Case) -> dict[str, Any]:
         return {"passed": True, "said": "SyncBatchNorm needs a GPU"}
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH), nn.Tanh(), nn.Linear(WIDTH, 64))
-    model = case.ddp(nn.SyncBatchNorm.convert_sync_batchnorm(layers.to(case.device)))
+    convert: Any = nn.SyncBatchNorm.convert_sync_batchnorm
+    model = case.ddp(convert(layers.to(case.device)))
     handle = syncline.torch.synchronize(model, codec="int8", transport="native", **OPTIONS)
     losses = case.train(model, range(6))
     same = case.equal(model)
