@@ -162,7 +162,7 @@ class Pricer:
         k, machine = self.constants, self.machine
         backward = "backward" in name
         query = next(shape for shape, _, _ in kernel.ins[1 if backward else 0 :] if len(shape) == 4)
-        flops = useful_flops(kernel)
+        flops = executed_flops(kernel)
         own = query[2]
         speed = machine.attention.get("fa2", 0.6) * (1.0 if "flash" in name else 0.6)
         rate = k.fitted.e_attn * self.rate(kernel) * speed * own / (own + k.held.attention_ramp)
@@ -172,6 +172,12 @@ class Pricer:
 
 
 def useful_flops(kernel: Kernel) -> float:
+    """Return the operations that a model needs of a kernel: fused attention's backward makes its scores again."""
+    remade = "attention" in kernel.name and "backward" in kernel.name
+    return executed_flops(kernel) * (0.8 if remade else 1.0)  # two and a half forwards, of which half a one is that
+
+
+def executed_flops(kernel: Kernel) -> float:
     """Return the operations of a kernel; of causal attention, those below the diagonal."""
     if convolution.is_convolution(kernel):
         return convolution.flops(kernel)

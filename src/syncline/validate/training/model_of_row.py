@@ -7,6 +7,7 @@ from functools import cache
 
 from pydantic import ValidationError
 
+from syncline.describe.mistakes import first_mistake
 from syncline.describe.own_data import own_data
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
@@ -138,7 +139,7 @@ def _from_columns(row: PublishedRow, layers: int, hidden: int, heads: int) -> Sh
             common | plain | {"causal": not encoder} | _shared_keys(body, layers, hidden, heads, vocab)
         )
     except ValidationError as error:
-        raise DescriptionError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+        raise DescriptionError(first_mistake(error)) from None
 
 
 def _gated_widths(body: float | None, layers: int, hidden: int, vocab: int) -> dict[str, int]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from syncline.describe.mistakes import first_mistake
 from syncline.errors import DescriptionError, SynclineError
 from syncline.fabric.catalog import HostModel
 from syncline.fabric.spec import ClusterSpec, HostSpec, host_from_text
@@ -109,7 +110,7 @@ def _host(row: PublishedRow, facts: Mapping[str, Any]) -> tuple[HostModel, str]:
     try:
         return HostSpec.model_validate(host_from_text(given)).resolve(parts()), ""
     except ValidationError as error:
-        raise DescriptionError(f"cluster: {error.errors()[0]['msg']}") from None
+        raise DescriptionError(f"cluster: {first_mistake(error)}") from None
 
 
 def _machine(row: PublishedRow, facts: Mapping[str, Any], host: HostModel, num_gpus: int) -> tuple[Machine, str]:
@@ -120,7 +121,7 @@ def _machine(row: PublishedRow, facts: Mapping[str, Any], host: HostModel, num_g
         try:
             spec = ClusterSpec.model_validate({"hosts": max(-(-num_gpus // host.num_gpus), 1), **cluster})
         except ValidationError as error:
-            raise DescriptionError(f"cluster: {error.errors()[0]['msg']}") from None
+            raise DescriptionError(f"cluster: {first_mistake(error)}") from None
         machine = machine_from_spec(spec, num_gpus)
         return replace(machine, nic_Bps=min(machine.nic_Bps, machine.upper_Bps)), ""
     machine = machine_of(host, link, num_gpus, catalog=parts())
@@ -225,7 +226,7 @@ class _Reader:
         try:
             return Job.model_validate(merged(fields, said))
         except ValidationError as error:
-            raise DescriptionError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+            raise DescriptionError(first_mistake(error)) from None
 
     def _parallel(self, split: dict[str, int]) -> dict[str, Any]:
         given = dict(self.given.get("parallel", {}))

@@ -22,6 +22,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from syncline.describe.document import read_document, read_text
+from syncline.describe.mistakes import first_mistake
 from syncline.errors import DescriptionError
 from syncline.validate.training.convert import CONVENTIONS
 from syncline.validate.training.rows import PublishedRow
@@ -135,6 +136,5 @@ def _job_problem(job: Any) -> str:
         for key, part in _PARTS.items():
             part.model_validate(job.get(key, {}))
     except ValidationError as error:
-        first = error.errors()[0]
-        return f"`job.{key}.{'.'.join(str(step) for step in first['loc'])}`: {first['msg']}."
+        return f"`job.{key}`: {first_mistake(error)}."
     return ""
