@@ -32,7 +32,7 @@
     const svg = document.getElementById("curve");
     svg.replaceChildren();
     const xs = table.sizes.map(Math.log2), all = table.points.flatMap((p) => p.ring_s).map(Math.log);
-    const x = (b) => 50 + 570 * (Math.log2(b) - xs[0]) / (xs[xs.length - 1] - xs[0]);
+    const x = (b) => 50 + 550 * (Math.log2(b) - xs[0]) / (xs[xs.length - 1] - xs[0]);
     const low = Math.min(...all), high = Math.max(...all);
     const y = (s) => 190 - 170 * (Math.log(s) - low) / (high - low);
     draw(svg, "rect", { width: 640, height: 220, fill: "#f7f8fa" });

@@ -149,6 +149,7 @@ def watch(
             frame = until_stopped(feed, run, door, seconds, json)
     elif replay:
         player, feed = feeds.replayed(replay, speed, expect, rules, history)
+        expected = player.prediction
         try:
             frame = until_stopped(feed, player.run if serve else player.play, door, seconds, json)
         finally:
