@@ -24,7 +24,7 @@ from syncline.finding import Finding, Severity, worst
 
 _ALL_ROWS = {"signal.bench", "signal.error"}
 Entry = tuple[Tally, Matcher]
-MAX_LINES = 200_000
+MAX_LINES = 60_000
 """Lines of one rule that are looked at in one file; a flood says nothing new after that."""
 
 
