@@ -5,17 +5,69 @@ Shares are of one core, over wall time.
 
 from __future__ import annotations
 
+import json
+import os
 import resource
+import shutil
 import socket
 import statistics
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+
+@contextmanager
+def cables(num: int) -> Iterator[dict[str, Any]]:
+    """Give so many real veth interfaces in a network namespace of their own, their far ends in a second one."""
+    from syncline.watch.sampler import Place
+
+    held = [subprocess.Popen(["unshare", "-n", "sleep", "600"]) for _ in range(2)]
+    try:
+        time.sleep(0.5)
+        near, far = (str(each.pid) for each in held)
+        for i in range(num):
+            end = ["peer", "name", f"w{i}", "netns", far]
+            subprocess.run(
+                ["nsenter", "-t", near, "-n", "ip", "link", "add", f"v{i}", "type", "veth", *end], check=True
+            )
+            for pid, name in ((near, f"v{i}"), (far, f"w{i}")):
+                subprocess.run(["nsenter", "-t", pid, "-n", "ip", "link", "set", name, "up"], check=True)
+        asked = ["nsenter", "-t", near, "-n", "ip", "-j", "link"]
+        told = json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+        numbers = {row["ifname"]: row["ifindex"] for row in told if row["ifname"].startswith("v")}
+        yield {name: Place(f"/proc/{near}/ns/net", number) for name, number in numbers.items()}
+    finally:
+        for each in held:
+            each.kill()
+            each.wait()
+
+
+def on_cables(num: int = 8, rounds: int = 5) -> dict[str, Any]:
+    """Return the share of a core that sampling real veth interfaces takes, in turns with a loop that only sleeps."""
+    if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "unshare", "nsenter"))):
+        return {"missing": "root, iproute2 and util-linux"}
+    from syncline.watch.sampler import BurstSampler
+
+    with cables(num) as places:
+        shares, rates = [], []
+        for _ in range(rounds):
+            sampler = BurstSampler(places)
+            sampler.take()
+            cpu = time.process_time()
+            time.sleep(4.0)
+            shares.append((time.process_time() - cpu) / 4.0)
+            rates.append(len(sampler.take().time_s) / 4.0)
+            sampler.close()
+    return {"num_interfaces": num, "share_median": round(statistics.median(shares), 4),
+            "share_worst": round(max(shares), 4), "rows_per_s": round(statistics.median(rates), 1)}  # fmt: skip
 
 
 def share_of_core(seconds: float, places: int, *, native: bool | None) -> dict[str, float]:
@@ -75,8 +127,6 @@ def looks(num_links: int, count: int = 40) -> dict[str, float]:
     rng = np.random.default_rng(0)
     frames = [frame(k, links, load(links, 0.5 + 0.05 * rng.standard_normal(num_links))) for k in range(count)]
     times: dict[str, list[float]] = {"rules_ms": [], "json_ms": [], "pack_ms": []}
-    import json
-
     for each in frames:
         for name, act in (
             ("rules_ms", lambda f=each: engine.update(f)),
@@ -139,8 +189,6 @@ def fleet(num_agents: int = 64, links_each: int = 157, seconds: float = 10.0) ->
 
 
 def _browse(url: str, seconds: float) -> dict[str, Any]:
-    import shutil
-
     chromium = shutil.which("chromium")
     if chromium is None:
         time.sleep(seconds)
@@ -185,6 +233,8 @@ def run() -> dict[str, Any]:
         "native_1_interface": share_of_core(5.0, 1, native=True),
         "native_2_interfaces": share_of_core(5.0, 2, native=True),
         "native_8_interfaces": share_of_core(5.0, 8, native=True),
+        "veth_8_interfaces": on_cables(),
+        "load_average": os.getloadavg()[0],
         "python_1_interface": share_of_core(5.0, 1, native=False),
         "whole_agent_1_sampled": whole_agent(8.0),
         "looks_1000_links": looks(1000),

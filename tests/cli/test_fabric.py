@@ -223,7 +223,7 @@ BAD = {
         "hosts: 4\nhost: dgx-h100\nnetwork:\n  topology: leaf-spine\n  link: NDR\n  oversubscription: 0",
         "DescriptionError",
         6,
-        "must be greater than 0, not 0.",
+        "must be above 0, not 0.",
     ),
     "oversubscription 3:0": (
         "hosts: 4\nhost: dgx-h100\nnetwork:\n  topology: leaf-spine\n  link: NDR\n  oversubscription: 3:0",

@@ -117,7 +117,7 @@ def test_fixed_choices_that_do_not_fit_say_what_does(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("host_price_usd=-1", "host_price_usd is -1; it must be greater than or equal to 0."),
+        ("host_price_usd=-1", "host_price_usd is -1; it must be at least 0."),
         ("power_usd_per_kWh=-0.1", "power_usd_per_kWh is -0.1"),
     ],
 )

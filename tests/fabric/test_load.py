@@ -58,7 +58,7 @@ START = "hosts: 4\nhost: 8 x H100\n"
         (
             START + "network:\n  topology: leaf-spine\n  link: NDR\n  oversubscription: 0",
             6,
-            "must be greater than 0, not 0.",
+            "must be above 0, not 0.",
         ),
         (START + "network:\n  topology: leaf-spine\n  link: NDR\n  oversubscription: 3:0", 6, '"3:0" is not a ratio'),
         (
@@ -106,7 +106,7 @@ def test_errors_name_the_file_the_line_and_the_rule(tmp_path: Path, text: str, l
         ("0 x H100", "host: gpus must be at least 1, not 0."),
         ("[1, 2]", "host: must be a mapping, not a list."),
         ("{gpu: H100, bond: 7}", "host.bond: must be true or false, not 7."),
-        ("{gpu: H100, nic_path: ZZZ}", "host.nic_path: must be 'PIX', 'PXB', 'PHB', 'SYS' or 'C2C', not 'ZZZ'."),
+        ("{gpu: H100, nic_path: ZZZ}", "host.nic_path: must be PIX, PXB, PHB, SYS or C2C, not 'ZZZ'."),
     ],
 )
 def test_a_wrong_value_is_told_in_plain_words(tmp_path: Path, host: str, message: str) -> None:
@@ -119,9 +119,11 @@ def test_a_wrong_value_is_told_in_plain_words(tmp_path: Path, host: str, message
 
 
 def test_the_next_step_is_named(tmp_path: Path) -> None:
-    assert failing(tmp_path, START + "netwrk: x").hint == "Remove it, or see docs/guides/cluster-file.md for the keys."
+    misspelt = failing(tmp_path, START + "netwrk: x")
+    assert misspelt.hint == 'Did you mean "network"? Remove it, or see docs/guides/cluster-file.md for the keys.'
+    assert misspelt.detail == "", "that `network` is missing follows from it"
     many = failing(tmp_path, START + "network: {topology: fat-tree, a: 1, b: 2}")
-    assert many.detail == "2 more problem(s) after this one."
+    assert many.detail == "1 more problem(s) after this one."
 
 
 def test_what_does_not_exist(tmp_path: Path) -> None:

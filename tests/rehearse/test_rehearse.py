@@ -35,7 +35,7 @@ def namespaces() -> None:
         ("sizes: [1MiB]\ncalibrate_on: [1MiB, 2MiB]\n", "1048576 bytes is calibrated on and scored"),
         ("synchronisations: [ddp, gzip]\n", 'there is no codec "gzip"'),
         ("stepz: 3\n", 'unknown key "stepz"'),
-        ("repeats: 1\n", "greater than or equal to 3"),
+        ("repeats: 1\n", "must be at least 3"),
     ],
 )
 def test_a_wrong_job_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncline.timeline.collective import OPERATIONS, CollectiveName, canonical, expected, parse
+from syncline.timeline.collective import OPERATIONS, CollectiveName, canonical, expected, expected_by_size, parse
 
 MIB = 1 << 20
 
@@ -51,6 +51,17 @@ def test_prediction_and_measurement_meet() -> None:
     assert expected(planned, canonical("average int4", 25 * MIB)) is None
     assert expected({"AllReduce/16MiB": 3e-3}, canonical("all_reduce", 16 * MIB)) == 3e-3  # a table of a user's own
     assert expected({"AllReduce": 3e-3}, canonical("all_reduce", 16 * MIB)) == 3e-3
+
+
+def test_another_size_is_expected_in_proportion_to_the_nearest() -> None:
+    planned = {"all-reduce@data/8MiB": 0.08, "all-reduce@data/1MiB": 0.02, "all-gather@tensor/8MiB": 1.0}
+    assert expected_by_size(planned, canonical("all_reduce", 4 * MIB)) == pytest.approx(0.04)
+    assert expected_by_size(planned, canonical("all_reduce", MIB // 4, "dp")) == pytest.approx(0.005)
+    assert expected_by_size(planned, canonical("all_reduce", MIB, "tp")) is None
+    assert expected_by_size(planned, canonical("broadcast", MIB)) is None
+    two = {"all-reduce@data/8MiB": 0.08, "all-reduce@tensor/8MiB": 0.01}
+    assert expected_by_size(two, canonical("all_reduce", MIB)) is None
+    assert expected_by_size({"AllReduce/16MiB": 16.0}, canonical("all_reduce", MIB)) == pytest.approx(1.0)
 
 
 def test_two_that_may_be_meant_are_not_guessed_between() -> None:

@@ -60,7 +60,7 @@ def test_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ({"run": "volumes --size 1GB", "take": "time_s"}, "ended with 2: two of --size"),
     ({"run": "volumes --size 1GB --rate 8Gbps", "take": "nothing"}, 'no "nothing" on the way'),
     ({"take": "a"}, "`run` and `take`, or `file` and `find`"),
-    ({"run": "volumes", "takes": "a"}, "Extra inputs"),
+    ({"run": "volumes", "takes": "a"}, 'unknown key "takes"'),
 ])  # fmt: skip
 def test_a_wrong_file_says_what_is_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], case: dict[str, Any], words: str

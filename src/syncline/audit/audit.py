@@ -11,19 +11,21 @@ import fnmatch
 import time
 from collections.abc import Sequence
 
+from syncline.audit import active as active_checks
 from syncline.audit import checks
+from syncline.audit.active.busy import HARMLESS, why_busy
 from syncline.audit.checks.names import told_names
 from syncline.audit.expect import Expect
 from syncline.audit.facts import facts
 from syncline.audit.measure import measure
 from syncline.audit.report import HostReport
-from syncline.audit.rule import CAPABILITIES, RULES, AuditRule, CannotTell
+from syncline.audit.rule import ACTIVE_RULES, CAPABILITIES, RULES, AuditRule, CannotTell
 from syncline.errors import UsageError
 from syncline.finding import Finding, Severity
 from syncline.host.host import Host
 from syncline.host.root import Root
 
-__all__ = ["audit", "checks", "select"]
+__all__ = ["active_checks", "audit", "checks", "select"]
 
 _SHOWN_PATHS = 3
 
@@ -35,18 +37,26 @@ def audit(
     only: Sequence[str] = (),
     ignore: Sequence[str] = (),
     active: bool = False,
+    anyway: bool = False,
 ) -> HostReport:
     """Run all rules (or those that match `only`, less those that match `ignore`) on one host.
 
-    `active` also keeps one core busy for half a second, to compare hosts.
+    `active` also runs those that load the host for seconds, unless somebody is at work there; `anyway` even then.
     """
     host, expect = Host(root), expect or Expect()
+    if active and not root.is_live:
+        raise UsageError(f"{root.source} is a capture, and cannot be loaded.", hint="Run --active on the host itself.")
     began_s = time.monotonic()
     findings: list[Finding] = []
     skipped: dict[str, list[str]] = {}
     passed = []
-    for rule in select(only, ignore):
-        reason = _missing(host, expect, rule)
+    busy = why_busy(host) if active and not anyway else ""
+    if busy:
+        findings.append(_not_loaded(host.name, busy))
+    for rule in select(only, ignore, active=active):
+        spared = busy and rule.id in ACTIVE_RULES and rule.id not in HARMLESS
+        reason = f"the host is at work: {busy}" if spared else ""
+        reason = reason or _missing(host, expect, rule)
         if reason:
             skipped.setdefault(reason, []).append(rule.id)
             continue
@@ -65,21 +75,27 @@ def audit(
         skipped={reason: tuple(ids) for reason, ids in skipped.items()},
         unreadable=dict(sorted(root.problems.items())),
         facts=known,
-        measures=measure(host, active),
+        measures=measure(host, active) | _loaded_measures(host),
         names=names,
         addresses=tuple(sorted(host.own_addresses)),
         seconds=time.monotonic() - began_s,
     )
 
 
-def select(only: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[AuditRule]:
-    """Return the rules that match a list of ids or patterns (`net.*`), in the order of their subjects."""
+def select(only: Sequence[str] = (), ignore: Sequence[str] = (), *, active: bool = False) -> list[AuditRule]:
+    """Return the rules that match a list of ids or patterns (`net.*`), in the order of their subjects.
+
+    With `active` those that load the host come last.
+    """
+    book = {**RULES, **ACTIVE_RULES} if active else RULES
     for pattern in (*only, *ignore):
-        if not any(fnmatch.fnmatchcase(id_, pattern) for id_ in RULES):
+        if not any(fnmatch.fnmatchcase(id_, pattern) for id_ in book):
+            if any(fnmatch.fnmatchcase(id_, pattern) for id_ in ACTIVE_RULES):
+                raise UsageError(f'"{pattern}" loads the host, which is asked for.', hint="Add --active.")
             raise UsageError(f'no rule matches "{pattern}".', hint="List the rules with `syncline audit rules`.")
     return [
         rule
-        for rule in RULES.values()
+        for rule in book.values()
         if (not only or any(fnmatch.fnmatchcase(rule.id, p) for p in only))
         and not any(fnmatch.fnmatchcase(rule.id, p) for p in ignore)
     ]
@@ -97,6 +113,25 @@ def run(host: Host, expect: Expect, rule: AuditRule) -> list[Finding]:
             reason = str(error)
     if reason or problems:
         found.append(rule.unknown(host.name, reason or _reason(problems), _paths(problems)))
+    return found
+
+
+def _not_loaded(host: str, busy: str) -> Finding:
+    return Finding(
+        "active.busy", Severity.UNKNOWN, host, f"not loaded: {busy}", "nobody at work on the host", (),
+        "Tests under load would take what a job needs, and measure the job.",
+        "Drain the host first; --anyway loads it all the same.", "docs/guides/audit.md",
+    )  # fmt: skip
+
+
+def _loaded_measures(host: Host) -> dict[str, float]:
+    """Return what tests under load measured, to compare hosts: memory of the host, the slowest GPU of each test."""
+    found = {"memory copy": float(host.made["cpu_stream"][0])} if "cpu_stream" in host.made else {}
+    if "gpu_load" in host.made:
+        load = host.made["gpu_load"][0]
+        for test, name in (("matrix", "gpu matrix"), ("memory", "gpu memory"), ("all-reduce", "gpu all-reduce")):
+            values = [float(row["value"]) for row in load.of(test)]
+            found |= {name: min(values)} if values else {}
     return found
 
 

@@ -11,6 +11,7 @@ A rule yields what it saw, nothing where all is well, and raises `CannotTell` wh
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -87,6 +88,8 @@ class AuditRule:
 
 
 RULES: dict[str, AuditRule] = {}
+ACTIVE_RULES: dict[str, AuditRule] = {}
+"""Rules that load the host (`audit/active`), asked for by --active."""
 
 CAPABILITIES: dict[str, tuple[str, Callable[[Host, Expect], bool]]] = {
     "described": ("no cluster description was given", lambda host, expect: bool(expect.source)),
@@ -119,6 +122,12 @@ CAPABILITIES: dict[str, tuple[str, Callable[[Host, Expect], bool]]] = {
     "metal": ("a virtual machine: the hypervisor's host decides", lambda host, expect: not host.virtual_by),
     "numa": ("one NUMA node only", lambda host, expect: host.num_numa > 1),
     "pci": ("no PCI bus to be seen", lambda host, expect: bool(host.pci.devices)),
+    "perftest": (
+        "ib_write_bw (perftest) is not installed",
+        lambda host, expect: shutil.which("ib_write_bw") is not None,
+    ),
+    "dcgm": ("dcgmi (DCGM) is not installed", lambda host, expect: shutil.which("dcgmi") is not None),
+    "ipmi": ("ipmitool is not installed", lambda host, expect: shutil.which("ipmitool") is not None),
     "environment": ("no NCCL or Gloo variable is set", lambda host, expect: bool(host.environment)),
 }
 
@@ -133,13 +142,15 @@ def rule(
     severity: Severity = Severity.WARNING,
     action: Action = Action.CONFIGURE,
     needs: tuple[str, ...] = (),
+    active: bool = False,
 ) -> Callable[[Check], Check]:
-    """Register a check under a stable id."""
+    """Register a check under a stable id; one that is `active` loads the host."""
 
     def register(check: Check) -> Check:
-        if id in RULES:
+        if id in RULES or id in ACTIVE_RULES:
             raise ValueError(f"two rules are called {id}")
-        RULES[id] = AuditRule(id, about, check, severity, action, meaning, fix, reference, needs)
+        book = ACTIVE_RULES if active else RULES
+        book[id] = AuditRule(id, about, check, severity, action, meaning, fix, reference, needs)
         return check
 
     return register

@@ -28,6 +28,7 @@ EXIT_ON_ERROR = 3
 EPILOG = examples(
     "syncline audit",
     "syncline audit --cluster cluster.yaml --exit npd",
+    "syncline audit --active --only 'active.*'",
     "syncline audit --root h3.tar.gz --junit audit.xml --html audit.html",
     "srun --ntasks-per-node=1 syncline audit --write /shared/audit; syncline audit matrix /shared/audit/*.json",
 )
@@ -46,7 +47,10 @@ Collect = Annotated[
 Write = Annotated[
     Path | None, typer.Option("--write", metavar="DIR", help="Write DIR/HOST.json; only one rank of a host does.")
 ]
-Active = Annotated[bool, typer.Option("--active", help="Also keep a core busy for half a second, to compare hosts.")]
+Active = Annotated[
+    bool, typer.Option("--active", help="Also load processors, memory, disks, GPUs and RDMA ports, for seconds.")
+]
+Anyway = Annotated[bool, typer.Option("--anyway", help="With --active: load the host although a job runs on it.")]
 Peers = Annotated[
     int | None,
     typer.Option("--peers", metavar="N", help="Also exchange packets with the N - 1 others that --write there."),
@@ -71,6 +75,7 @@ def audit(
     collect: Collect = None,
     write: Write = None,
     active: Active = False,
+    anyway: Anyway = False,
     peers: Peers = None,
     exit_style: ExitStyle = "auto",
     unknown_ok: UnknownOk = False,
@@ -94,7 +99,9 @@ def audit(
     if (rank := _local_rank()) != 0:
         err().print(f"local rank {rank}: rank 0 of this host audits it", soft_wrap=True)
         return
-    answer = ask(root or [], cluster=cluster, host=host, only=only or [], ignore=ignore or [], active=active)
+    answer = ask(
+        root or [], cluster=cluster, host=host, only=only or [], ignore=ignore or [], active=active, anyway=anyway
+    )
     if unknown_ok:
         answer = answer.without_unknown()
     if peers is not None:
@@ -127,7 +134,7 @@ def rules(json: JsonOption = False) -> None:
     from syncline.audit.audit import select
     from syncline.audit.rule import CAPABILITIES
 
-    rows = select()
+    rows = select(active=True)
     payload = {
         "rules": [
             {

@@ -23,13 +23,16 @@ from syncline.cli.frames.options import (
     Host,
     Inspector,
     Interfaces,
+    LabName,
     Links,
+    NcclLog,
     Netns,
     Nics,
     Otel,
     Port,
     Price,
     Prometheus,
+    Ras,
     Recorder,
     Replay,
     Root,
@@ -48,6 +51,8 @@ from syncline.cli.shell.output import JsonOption, emit, examples
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from syncline.lab.registry import Visit
+
 app = typer.Typer()
 RUNS_BARE = True
 
@@ -62,6 +67,7 @@ RUNS_BARE = True
         "syncline watch --serve --links links.yaml --expect plan.json --spans-socket spans.sock",
         "syncline watch --serve --address 10.0.0.7 --token-file token",
         "syncline watch --serve --agent http://host-00:9750 --agent http://host-01:9750",
+        "syncline watch --serve --lab any --expect plan.json",
         "syncline watch --serve --replay run.timeline --expect simulated.timeline",
     ),
 )
@@ -82,6 +88,8 @@ def watch(
     timelines: Timelines = None,
     inspector: Inspector = None,
     flight_recorder: Recorder = None,
+    nccl_log: NcclLog = None,
+    ras: Ras = None,
     netns: Netns = None,
     address: Address = "127.0.0.1",
     port: Port = 9750,
@@ -90,6 +98,7 @@ def watch(
     tls_key: TlsKey = None,
     agent: Agents = None,
     prometheus: Prometheus = None,
+    lab: LabName = None,
     replay: Replay = None,
     demo: DemoOption = False,
     speed: Speed = 1.0,
@@ -108,38 +117,48 @@ def watch(
     every millisecond; takes spans from the job, and raises alerts that say where, since when, why and what it costs.
     With --serve there is a page; without, a line for each alert. Changes nothing on the host.
     """
+    if demo:
+        as_root_of_its_own()
+    visit = visited(lab) if lab else None
     from syncline.cli.frames import feed as feeds
     from syncline.cli.frames.run import until_stopped
     from syncline.describe import units
     from syncline.report.text.check.watch import frame_json, frame_lines
     from syncline.watch.serve.access import Access, read_token
 
-    of_host = {
-        "--interfaces": interfaces, "--bursts": bursts, "--links": links, "--cluster": cluster, "--nics": nics,
-        "--host": host, "--netns": netns, "--spans-socket": spans_socket, "--spans-group": spans_group,
-        "--timelines": timelines, "--inspector": inspector, "--flight-recorder": flight_recorder, "--otel": otel,
-        "--gpus": gpus, "--price": price,
+    here = {
+        "--interfaces": interfaces, "--links": links, "--cluster": cluster, "--nics": nics, "--host": host,
+        "--netns": netns,
     }  # fmt: skip
-    of_run = {"--expect": expect, "--rules": rules}
-    refuse_idle({"--replay": replay, "--agent": agent, "--prometheus": prometheus, "--demo": demo}, of_host, of_run)
+    of_job = {
+        "--bursts": bursts, "--spans-socket": spans_socket, "--spans-group": spans_group, "--timelines": timelines,
+        "--inspector": inspector, "--flight-recorder": flight_recorder, "--nccl-log": nccl_log, "--ras": ras,
+        "--otel": otel, "--gpus": gpus, "--price": price,
+    }  # fmt: skip
+    if prometheus:
+        del here["--cluster"]  # it gives the hosts' NICs their names and switches
+    others = {"--replay": replay, "--agent": agent, "--prometheus": prometheus, "--demo": demo, "--lab": lab}
+    refuse_idle(others, here if lab else {**here, **of_job}, {} if lab else {"--expect": expect, "--rules": rules})
     seconds = units.time(for_) if for_ is not None else None
     token = read_token(token_file) if token_file else ""
     access = Access(address, port, token, *(str(path) if path else "" for path in (tls_cert, tls_key)))
     door = access if serve or demo else None
+    expected = None
     if demo:
         with feeds.demo() as (feed, run):
             frame = until_stopped(feed, run, door, seconds, json)
     elif replay:
         player, feed = feeds.replayed(replay, speed, expect, rules, history)
+        expected = player.prediction
         try:
             frame = until_stopped(feed, player.run if serve else player.play, door, seconds, json)
         finally:
             player.close()
     elif agent or prometheus:
-        feed, run = feeds.fleet(agent, prometheus, history, units.time(every))
+        feed, run = feeds.fleet(agent, prometheus, history, units.time(every), cluster)
         frame = until_stopped(feed, run, door, seconds, json, alertmanager=alertmanager)
     else:
-        from syncline.watch.setup import DEFAULT_INTERFACES, Wish, make_agent
+        from syncline.watch.setup import DEFAULT_INTERFACES, Wish
         from syncline.watch.spans.unix_socket import free_socket
 
         texts = {
@@ -151,14 +170,16 @@ def watch(
             "timelines": timelines,
             "inspector": inspector,
             "flight_recorder": flight_recorder,
+            "nccl_log": nccl_log,
+            "ras": ras,
             "root": root,
         }
-        named = {"host": host} if host else {}
+        named = {"host": host or (lab and "lab") or ""}
         wish = Wish(
-            **named,
+            **{key: text for key, text in named.items() if text},
             **{key: str(path) for key, path in texts.items() if path},
             interfaces=interfaces or DEFAULT_INTERFACES,
-            bursts=bursts,
+            bursts=bursts or (".*" if lab else ""),
             spans_group=spans_group,
             netns=netns or (),
             cluster=cluster or "",
@@ -168,13 +189,39 @@ def watch(
             num_gpus=gpus,
             usd_per_gpu_hour=price,
         )
-        made = make_agent(wish)
-        try:
-            feed = feeds.of_agent(made)
-            frame = until_stopped(feed, made.run, door, seconds, json, otel=otel, alertmanager=alertmanager, agent=made)
-        finally:
-            made.close()
-    emit(frame_json(frame), json, lambda console: console.print("\n".join(frame_lines(frame)), soft_wrap=True))
+        with feeds.lab(visit, wish) if visit else feeds.host(wish) as (feed, run, made):
+            expected = made.options.prediction
+            frame = until_stopped(feed, run, door, seconds, json, otel=otel, alertmanager=alertmanager, agent=made)
+    lines = frame_lines(frame, expected)
+    emit(frame_json(frame, expected), json, lambda console: console.print("\n".join(lines), soft_wrap=True))
+
+
+def as_root_of_its_own() -> None:
+    """Enter a user namespace where this user is not root, so that an agent may read the lab that it makes.
+
+    Before anything else is imported: only a process of one thread can, and NumPy starts threads.
+    """
+    import os
+    from contextlib import suppress
+
+    if os.geteuid() != 0 and hasattr(os, "pidfd_open"):
+        from syncline.lab.inside.init import Refusal, enter_user_namespace
+
+        with suppress(Refusal):  # the demo then says that no lab can be made
+            enter_user_namespace()
+
+
+def visited(name: str) -> Visit:
+    """Return a running lab, in whose user namespace this process then is where the user is not root."""
+    import os
+
+    from syncline.lab.join import enter_user
+    from syncline.lab.registry import find_lab
+
+    visit = find_lab(None if name == "any" else name)
+    if os.geteuid() != 0:
+        enter_user(visit)
+    return visit
 
 
 def refuse_idle(others: Mapping[str, Any], of_host: Mapping[str, Any], of_run: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Descriptions that people write (jobs, scenarios): read, and what is wrong with them said in plain words.
+"""Descriptions that people write (clusters, jobs, scenarios): read, and what is wrong with them said in plain words.
 
 The error names the file, the line, the key, the rule and what was found; a misspelt key gets the nearest that exists.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from syncline.describe.document import Document, Path_, read_document, read_text
 from syncline.errors import DescriptionError, SynclineError
@@ -46,39 +47,89 @@ def read_described(path: Path, guide: str) -> Document:
 
 
 def problem(
-    document: Document, error: ValidationError, guide: str, model: type[BaseModel], under: Path_ = ()
+    document: Document,
+    error: ValidationError,
+    guide: str,
+    model: type[BaseModel],
+    under: Path_ = (),
+    *,
+    path_of: Callable[[Document, tuple[Any, ...]], Path_] | None = None,
+    place: Callable[[Document, str], str] | None = None,
+    hints: Mapping[str, str] | None = None,
 ) -> DescriptionError:
     """Return the deepest problem, which the others often follow from; of those a key that does not exist.
 
-    `model` is what was validated, found at the key path `under`.
+    `model` is what was validated, found at the key path `under`. A kind of file that has short forms knows better how a
+    key is spelt in it (`path_of`), where what a message speaks of stands (`place`), and what to do next (`hints`).
     """
-    found = max(error.errors(), key=lambda item: (len(item["loc"]), item["type"] == "extra_forbidden"))
-    path = _real_path(document, (*under, *found["loc"]))
-    last = str(found["loc"][-1]) if found["loc"] else ""
-    hint = f"See {guide} for the keys."
-    if found["type"] == "extra_forbidden":
-        message = f'unknown key "{last}"'
+    problems = error.errors()
+    found = max(problems, key=lambda item: (len(item["loc"]), item["type"] == "extra_forbidden"))
+    path = (path_of or _real_path)(document, (*under, *found["loc"]))
+    kind, last = found["type"], str(found["loc"][-1]) if found["loc"] else ""
+    message = mistake(found)
+    hint = (hints or {}).get(kind, f"See {guide} for the keys.")
+    if kind == "extra_forbidden":
         close = difflib.get_close_matches(last, _keys(model, found["loc"][:-1]), n=1)
         hint = f'Did you mean "{close[0]}"? {hint}' if close else hint
-    elif found["type"] == "missing":
-        message = f'"{last}" is missing'
-    else:
-        message = _in_plain_words(str(found["msg"]), found["input"])
-        message = f"{'.'.join(map(str, path))}: {message}" if found["loc"] and path else message
-    return DescriptionError(f"{message}.", where=document.where(path), hint=hint)
+    elif kind not in NAMED and path and found["loc"]:
+        inner = f"{last} " if message.startswith("must be") and last != str(path[-1]) else ""
+        message = f"{'.'.join(map(str, path))}: {inner}{message}"
+    others = [item for item in problems if item is not found and not _follows(item, found)]
+    more = f"{len(others)} more problem(s) after this one." if others else ""
+    where = document.where(path) if path or place is None else place(document, message)
+    return DescriptionError(f"{message}.", where=where, detail=more, hint=hint)
 
 
-def _in_plain_words(message: str, given: Any) -> str:
-    message = message.removeprefix("Value error, ").removesuffix(".")
+def _follows(item: ErrorDetails, from_: ErrorDetails) -> bool:
+    """Return whether a key is most likely missing because it was misspelt."""
+    beside = item["loc"][:-1] == from_["loc"][:-1]
+    return beside and (item["type"], from_["type"]) == ("missing", "extra_forbidden")
+
+
+#: Mistakes whose sentence names the key itself.
+NAMED = ("extra_forbidden", "missing", "union_tag_invalid", "union_tag_not_found")
+
+
+def first_mistake(error: ValidationError) -> str:
+    """Return the first thing wrong with data that has no file, in plain words and without a full stop."""
+    first = error.errors()[0]
+    path = ".".join(str(step) for step in first["loc"])
+    return f"{path}: {mistake(first)}" if path and first["type"] not in NAMED else mistake(first)
+
+
+def mistake(found: ErrorDetails) -> str:
+    """Return what is wrong in our words, not in pydantic's: `must be above 0, not -1`."""
+    kind, last, context = found["type"], found["loc"][-1:], found.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f'unknown key "{last[0]}"'
+    if kind == "missing":
+        return f'"{last[0]}" is missing'
+    if kind == "union_tag_invalid":
+        known = str(context["expected_tags"]).replace("'", "")
+        return f'there is no {_tag(context)} "{context["tag"]}"; known: {known}'
+    if kind == "union_tag_not_found":
+        return f'"{_tag(context)}" is missing'
+    message = str(found["msg"]).removeprefix("Value error, ").removesuffix(".")
     if message.endswith("should have at least 1 item after validation, not 0"):
         return "must have at least one entry"
+    given = found["input"]
+    shown = "a mapping" if isinstance(given, dict) else "a list" if isinstance(given, list) else repr(given)[:60]
+    rule = plain_rule(message)
+    return message if rule == message else f"must be {rule}, not {shown}"
+
+
+def plain_rule(message: str) -> str:
+    """Return the rule of a message: `at least 0` of pydantic's "Input should be greater than or equal to 0"."""
     if not message.startswith("Input should be"):
         return message
-    rule = message.removeprefix("Input should be ").partition(", unable to")[0]
+    rule = message.removeprefix("Input should be ").removesuffix(".").partition(", unable to")[0]
     for theirs, ours in _PLAIN_WORDS.items():
         rule = re.sub(theirs, ours, rule)
-    shown = "a mapping" if isinstance(given, dict) else "a list" if isinstance(given, list) else repr(given)[:60]
-    return f"must be {rule}, not {shown}"
+    return rule
+
+
+def _tag(context: Mapping[str, Any]) -> str:
+    return str(context["discriminator"]).strip("'()").removesuffix("()").strip("'") or "kind"
 
 
 def _keys(model: type[BaseModel], path: Iterable[Any]) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -17,10 +16,10 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from syncline.describe.document import Document, Path_, read_document, read_text
 from syncline.describe.files import write_text
+from syncline.describe.mistakes import problem
 from syncline.errors import DescriptionError, FileError, SynclineError
 from syncline.fabric.build import build
 from syncline.fabric.fabric import Fabric
@@ -77,7 +76,7 @@ def parse_cluster(document: Document) -> ClusterSpec:
     try:
         spec = ClusterSpec.model_validate(document.data)
     except ValidationError as error:
-        raise _first_problem(document, error) from None
+        raise problem(document, error, _GUIDE, ClusterSpec, path_of=_real_path, place=_place, hints=_HINTS) from None
     if "name" not in spec.model_fields_set:
         stem = Path(document.source.removeprefix("preset ")).stem
         spec = spec.model_copy(update={"name": stem})
@@ -96,42 +95,6 @@ def presets() -> tuple[str, ...]:
     """Return the names of the clusters that come with syncline."""
     names = (entry.name for entry in _PRESETS.iterdir())
     return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))
-
-
-def _first_problem(document: Document, error: ValidationError) -> DescriptionError:
-    """Say the deepest problem first: the others often follow from it."""
-    problems = error.errors()
-    first = max(problems, key=lambda problem: len(problem["loc"]))
-    path = _real_path(document, first["loc"])
-    message, kind, last = _in_plain_words(first), first["type"], first["loc"][-1:]
-    if kind == "extra_forbidden":
-        message = f'unknown key "{last[0]}"'
-    elif kind == "missing":
-        message = f'"{last[0]}" is missing'
-    elif kind == "union_tag_invalid":
-        known = ", ".join(str(first["ctx"]["expected_tags"]).replace("'", "").split(", "))
-        message = f'there is no topology "{first["ctx"]["tag"]}"; known: {known}'
-    elif kind == "union_tag_not_found":
-        message = '"topology" is missing'
-    elif path:
-        inner = f"{last[0]} " if message.startswith("must be") and last != path[-1:] else ""
-        message = f"{'.'.join(map(str, path))}: {inner}{message}"
-    more = f"{len(problems) - 1} more problem(s) after this one." if len(problems) > 1 else ""
-    where = document.where(path) if path else _place(document, message)
-    return DescriptionError(f"{message}.", where=where, detail=more, hint=_HINTS.get(kind, f"See {_GUIDE}."))
-
-
-def _in_plain_words(problem: ErrorDetails) -> str:
-    """Return what is wrong without pydantic's vocabulary: `must be greater than 0, not -1`."""
-    message = str(problem["msg"]).removeprefix("Value error, ").removesuffix(".")
-    if not message.startswith("Input should be"):
-        return message
-    rule = message.removeprefix("Input should be ").partition(", unable to")[0]
-    for theirs, ours in _PLAIN_WORDS.items():
-        rule = re.sub(theirs, ours, rule)
-    found = problem["input"]
-    shown = "a mapping" if isinstance(found, dict) else "a list" if isinstance(found, list) else repr(found)[:60]
-    return f"must be {rule}, not {shown}"
 
 
 def _real_path(document: Document, loc: tuple[Any, ...]) -> Path_:
@@ -166,17 +129,6 @@ def _at(data: Any, path: Path_) -> Any:
     return data
 
 
-_PLAIN_WORDS = {
-    "a valid tuple": "a list",
-    "a valid list": "a list",
-    "a valid integer": "a whole number",
-    "a valid number": "a number",
-    "a valid string": "text",
-    "a valid boolean": "true or false",
-    r"a valid dictionary( or instance of \w+)?": "a mapping",
-    "greater than or equal to": "at least",
-    "less than or equal to": "at most",
-}
 _GUIDE = "docs/guides/cluster-file.md"
 _HINTS = {
     "extra_forbidden": f"Remove it, or see {_GUIDE} for the keys.",

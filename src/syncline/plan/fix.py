@@ -25,6 +25,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 _SWITCHES = ("sp", "tp_overlap", "dp_overlap", "reshard")
 _ALIASES = {"mbs": "micro", "micro_batch": "micro", "vp": "virtual", "interleaving": "virtual", "zero_stage": "zero",
             "bucket": "bucket_bytes"}  # fmt: skip
+_WIDTHS = ("1", "2", "4")
 KNOWN = (*NUMBERS, *WORDS, "placement", "bucket")
 
 
@@ -74,6 +75,12 @@ def _value(name: str, text: str) -> Any:
         return _codec(text)
     if name == "bucket_bytes":
         return _bucket(text)
+    if name == "gradient_bytes":
+        if text not in _WIDTHS:
+            raise PlanError(
+                f'gradient_bytes is "{text}"; it is one of {", ".join(_WIDTHS)}.', hint="Pick one of those."
+            )
+        return int(text)
     if text not in _CHOICES[name]:
         raise PlanError(f'{name} is "{text}"; it is one of {", ".join(_CHOICES[name])}.', hint="Pick one of those.")
     return text

@@ -14,6 +14,7 @@ from syncline.preview.record import Capture
 
 CLOSE = 0.06  # paddings of shards and what a model has besides its layers
 WIDTHS = (1, 2, 4)
+SUMS = ("all_reduce", "reduce_scatter")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Axes:
     gradient_bytes: int = 4
     parameter_bytes: int = 2
     micro_batches: int = 1
+    sp: bool = False  # tensor parallelism gathers and scatters tokens instead of summing
     unknown: tuple[str, ...] = ()  # groups whose traffic fits nothing
 
 
@@ -44,6 +46,16 @@ def traffic(capture: Capture) -> dict[int, Traffic]:
             what, group, size = op.extra[:3]
             if len(capture.groups[group]) > 1:
                 found[group][what, op.phase] += size
+    return found
+
+
+def gradient_groups(capture: Capture) -> set[int]:
+    """Return the groups that sum gradients: those that sum activations do so in the forward, too."""
+    found = set()
+    for group, row in traffic(capture).items():
+        ahead, back = (sum(row.get((what, phase), 0.0) for what in SUMS) for phase in ("forward", "backward"))
+        if back and ahead < 0.1 * back:
+            found.add(group)
     return found
 
 
@@ -72,7 +84,10 @@ def axes_of(captures: tuple[Capture, ...]) -> Axes:
     if replicas > 1 and "shard" in kept and kept["shard"] != dp:
         kept["zero"] = "hsdp"
     ep = max((size[g] for g in tokens), default=1)
-    return Axes(**{"tp": tensor, "dp": dp, "ep": ep, "unknown": tuple(strange), **kept})  # type: ignore[arg-type]
+    tied = [by_group[g] for g in heavy if size[g] == tensor]
+    summed = sum(row.get(("all_reduce", "forward"), 0.0) for row in tied)
+    scattered = sum(row.get(("reduce_scatter", "forward"), 0.0) for row in tied)
+    return Axes(**{"sp": scattered > summed, "tp": tensor, "dp": dp, "ep": ep, "unknown": tuple(strange), **kept})  # type: ignore[arg-type]
 
 
 def _data(by_group: dict[int, Traffic], size: dict[int, int], params: float, tensor: int) -> dict[str, object]:

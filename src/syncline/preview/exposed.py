@@ -25,16 +25,15 @@ class CollectiveUse:
     exposed_s: float
     module: str  # the one that exposes most
     limiting_link: str
+    group: int = 0  # of the capture
 
     def to_json(self) -> JsonObject:
-        return dict(vars(self))
+        return {name: value for name, value in vars(self).items() if name != "group"}
 
 
 def collectives(executed: Executed) -> tuple[CollectiveUse, ...]:
     """Return the collectives of the last step, most exposed first, of the rank that exposes most."""
-    graph, work = executed.graph, executed.graph.workload
-    by_rank = [_of_rank(executed, rank) for rank in range(len(graph.captures))]
-    del graph, work
+    by_rank = [_of_rank(executed, rank) for rank in range(len(executed.graph.captures))]
     return max(by_rank, key=lambda uses: sum(use.exposed_s for use in uses), default=())
 
 
@@ -57,13 +56,13 @@ def _of_rank(executed: Executed, rank: int) -> tuple[CollectiveUse, ...]:
     bare = spent - covered(busy, begin[moves], end[moves])
     whole = exposed_s(executed, rank)
     bare = bare * (whole / bare.sum()) if bare.sum() > 0 else bare
-    keys: dict[tuple[str, int, str], list[int]] = {}
+    keys: dict[tuple[str, int, str, int], list[int]] = {}
     for place, row in enumerate(moves.tolist()):
         op = captured.ops[int(graph.source[row])]
-        key = (work.names[int(work.label[row])], int(work.ranks[row]), op.phase)
+        key = (work.names[int(work.label[row])], int(work.ranks[row]), op.phase, int(graph.group[row]))
         keys.setdefault(key, []).append(place)
     found = []
-    for (name, ranks, phase), places in keys.items():
+    for (name, ranks, phase, group), places in keys.items():
         rows = moves[places]
         sizes = work.size_bytes[rows]
         worst: dict[str, float] = {}
@@ -86,6 +85,7 @@ def _of_rank(executed: Executed, rank: int) -> tuple[CollectiveUse, ...]:
                 float(np.asarray(bare)[places].sum()),
                 max(worst, key=lambda each: worst[each]),
                 link,
+                group,
             )
         )
     return tuple(sorted(found, key=lambda use: -use.exposed_s))

@@ -44,6 +44,7 @@ def job_of(captures: tuple[Capture, ...]) -> CapturedJob:
         "parallel": {"dp": captures[0].world, "zero": "none"} if shape is None else _split(axes),
         "batch": _batch(captures, axes, shape),
         "precision": _precision(captures[0]),
+        "recompute": "full" if _remade(captures[0]) else "none",
         "optimizer": OPTIMIZERS.get(str(captures[0].facts.get("optimizer", "")), "adam"),
         "gradient_bytes": axes.gradient_bytes,
         "compiled": any(note.startswith("torch.compile") for note in captures[0].notes),
@@ -56,9 +57,11 @@ def job_of(captures: tuple[Capture, ...]) -> CapturedJob:
 
 def _split(axes: Axes) -> dict[str, object]:
     found: dict[str, object] = {"tp": axes.tp, "pp": axes.pp, "dp": axes.dp, "ep": axes.ep, "zero": axes.zero}
+    if axes.tp > 1:
+        found["sp"] = axes.sp
     if axes.zero == "hsdp":
         found["shard"] = axes.shard
-    return {name: value for name, value in found.items() if value != 1}
+    return {name: value for name, value in found.items() if value is False or value != 1}
 
 
 def _batch(captures: tuple[Capture, ...], axes: Axes, shape: Shape | None) -> dict[str, int]:
@@ -79,6 +82,12 @@ def _precision(capture: Capture) -> str:
             kind = PRECISIONS.get(kernel.ins[-1][1], "fp8")
             counts["tf32" if kind == "fp32" and kernel.tf32 else kind] = counts.get(kind, 0.0) + kernel.flops
     return max(counts, key=lambda each: counts[each], default="bf16")
+
+
+def _remade(capture: Capture) -> bool:
+    """Whether the backward runs the forward of attention again."""
+    back = [kernel.name for kernel, _ in step_kernels(capture, "backward")]
+    return any("attention" in name and "backward" not in name for name in back)
 
 
 def _is_megatron(capture: Capture) -> bool:

@@ -191,7 +191,8 @@ def layer_list(captures: tuple[Capture, ...], split: int = 1) -> JsonObject:
     written: dict[str, int] = defaultdict(int)
     for kernel, module in step_kernels(capture, "forward"):
         flops[module] += split * useful_flops(kernel) / batch
-        written[module] += sum(elements for _, _, elements in kernel.outs) // batch
+        largest = max((elements for _, _, elements in kernel.outs), default=0)
+        written[module] = max(written[module], largest // batch)
     params: dict[str, int] = defaultdict(int)
     for name, size in capture.facts["model"]["shapes"].items():
         params[_owner(name, flops)] += math.prod(size)

@@ -64,15 +64,19 @@ def audit(
     only: Sequence[str] = (),
     ignore: Sequence[str] = (),
     active: bool = False,
+    anyway: bool = False,
 ) -> AuditAnswer:
-    """Check this host, or captured trees, for what slows or breaks training: read-only, in seconds."""
-    select(list(only), list(ignore))  # a wrong pattern is an error before anything is read
+    """Check this host, or captured trees, for what slows or breaks training: read-only, in seconds.
+
+    `active` also loads processors, memory, disks, GPUs and RDMA ports for seconds, unless somebody works there.
+    """
+    select(list(only), list(ignore), active=active)  # a wrong pattern is an error before anything is read
     reports = []
     for one in [Root.under(Path(path)) for path in roots] or [Root.live()]:
         expect = from_cluster(cluster, host or Host(one).name) if cluster else Expect()
         if (scale := one.environment().get("SYNCLINE_LAB_SCALE")) is not None:
             expect = scaled(expect, float(scale))
-        reports.append(audit_host(one, expect, only=list(only), ignore=list(ignore), active=active))
+        reports.append(audit_host(one, expect, only=list(only), ignore=list(ignore), active=active, anyway=anyway))
     return AuditAnswer(tuple(reports), compare_hosts(reports) if len(reports) > 1 else None)
 
 

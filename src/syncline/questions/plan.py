@@ -28,6 +28,7 @@ from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.cost import read_number
 from syncline.questions.step import JobSource, job_of
 from syncline.sim.profile import Profile, load_profile
+from syncline.sim.step.executed.link_rates import link_rates
 from syncline.sim.step.machine import machine_from_fabric
 from syncline.workload.job import Job
 
@@ -50,7 +51,9 @@ class PlanAnswer(Answer):
 
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON, for `syncline watch --expect` and others."""
-        save_plan(self.result.best, Path(path))
+        best = self.result.best
+        links = link_rates(self.fabric, self.result.result, self.result.question.constants)
+        save_plan(replace(best, links=links or best.links), Path(path))
 
     def write_job(self, path: str | Path) -> None:
         """Write the job file of the plan, for `syncline step`."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from syncline.codec.names import scheme
 from syncline.describe.document import read_document, read_text
-from syncline.errors import DescriptionError, SynclineError
+from syncline.describe.mistakes import problem
+from syncline.errors import SynclineError
 from syncline.fabric.topology.network import Size, Strict
 from syncline.sim.emulate.host_fit import BOUNDS
 
@@ -77,12 +77,4 @@ def load_job(source: str | os.PathLike[str] | None) -> RehearsalJob:
     try:
         return RehearsalJob.model_validate(document.data)
     except ValidationError as error:
-        raise _problem(document, error) from None
-
-
-def _problem(document: Any, error: ValidationError) -> DescriptionError:
-    first = max(error.errors(), key=lambda problem: len(problem["loc"]))
-    message = str(first["msg"]).removeprefix("Value error, ").removesuffix(".")
-    if first["type"] == "extra_forbidden":
-        message = f'unknown key "{first["loc"][-1]}"'
-    return DescriptionError(f"{message}.", where=document.where(tuple(first["loc"])), hint=f"See {GUIDE} for the keys.")
+        raise problem(document, error, GUIDE, RehearsalJob) from None

@@ -6,6 +6,7 @@ from collections import defaultdict
 from html import escape
 
 from syncline.errors import ScheduleError
+from syncline.report.page.shell import document
 from syncline.schedule import Moves, Op, Schedule, Strand
 
 MAX_ARROWS = 6000
@@ -78,11 +79,8 @@ def draw_html(schedule: Schedule, facts: dict[str, str]) -> str:
         "th{text-align:left;padding-right:1.5rem;font-weight:600}td,th{padding:.15rem .6rem .15rem 0}"
         "@media (prefers-color-scheme:dark){body{background:#12161c;color:#e8ecf2}}"
     )
-    title = escape(schedule.name)
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{style}</style></head><body><table>{rows}</table>{pictures}</body></html>\n"
-    )
+    body = f"<h1>{escape(schedule.name)}</h1><table>{rows}</table>{pictures}"
+    return document(schedule.name, style, body)
 
 
 def _different(schedule: Schedule) -> list[int]:

@@ -148,14 +148,37 @@ def expected(times_s: Mapping[str, float], name: CollectiveName) -> float | None
     return meant.pop() if len(meant) == 1 else None
 
 
-def _may_mean(key: str, name: CollectiveName) -> bool:
+def expected_by_size(times_s: Mapping[str, float], name: CollectiveName) -> float | None:
+    """Return the time expected of a collective told of at another size only: in proportion to the nearest size.
+
+    Right where bytes set the time; too little where a call's own cost does, so it is shown and raises no alert.
+    """
+    alike = {
+        told: times_s[key]
+        for key in times_s
+        if (told := _told(key)) is not None and replace(told, size_bytes=name.size_bytes).speaks_of(name)
+    }
+    kinds = {(told.group, told.codec) for told in alike}
+    if len(kinds) != 1 or name.size_bytes <= 0:
+        return None
+    near = min(alike, key=lambda told: abs(told.size_bytes.bit_length() - name.size_bytes.bit_length()))
+    return alike[near] * name.size_bytes / near.size_bytes if near.size_bytes > 0 else None
+
+
+def _told(key: str) -> CollectiveName | None:
+    """Return the name and size that a key of an expectation tells, whoever wrote it; None where it has no size."""
     known = parse(key)
-    if known is not None:
-        return known.speaks_of(name)
     said, slash, size = key.rpartition("/")
-    if slash:
-        try:
-            return canonical(said, round(units.size(size))).speaks_of(name)
-        except UnitError:
-            return False
-    return canonical(key, name.size_bytes).speaks_of(name)
+    if known is not None or not slash:
+        return known
+    try:
+        return canonical(said, round(units.size(size)))
+    except UnitError:
+        return None
+
+
+def _may_mean(key: str, name: CollectiveName) -> bool:
+    told = _told(key)
+    if told is not None:
+        return told.speaks_of(name)
+    return "/" not in key and canonical(key, name.size_bytes).speaks_of(name)

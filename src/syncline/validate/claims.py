@@ -27,6 +27,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from syncline.describe.mistakes import problem
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, FileError, UsageError
 
@@ -174,9 +175,7 @@ def load_claims(path: str | Path | None) -> ClaimFile:
     try:
         return ClaimFile.model_validate(document.data)
     except ValidationError as error:
-        first = error.errors()[0]
-        spot = ".".join(map(str, first["loc"]))
-        raise DescriptionError(f"{spot}: {first['msg']}.", where=document.source, hint=f"See {GUIDE}.") from None
+        raise problem(document, error, GUIDE, ClaimFile) from None
 
 
 def judge(

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from syncline.describe.document import read_document
+from syncline.describe.mistakes import first_mistake
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, SynclineError
 from syncline.fabric.catalog import load_catalog
@@ -53,7 +54,7 @@ class Entry:
         try:
             return ClusterSpec.model_validate(data)
         except ValidationError as error:
-            raise DescriptionError(f'cluster of "{self.system}": {error.errors()[0]["msg"]}.') from None
+            raise DescriptionError(f'cluster of "{self.system}": {first_mistake(error)}.') from None
 
 
 @dataclass(frozen=True)

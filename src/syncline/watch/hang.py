@@ -7,20 +7,9 @@ the one to look at; where all of them wait in the same one, the network between 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from syncline.timeline.collective import canonical
-from syncline.watch.spans.event import PendingEvent
-
-
-@dataclass(frozen=True)
-class Hang:
-    """One place in a hung job: who is waited for, in what, and who waits."""
-
-    ranks: tuple[int, ...]
-    collective: str
-    waiting: tuple[int, ...]
-    text: str
+from syncline.watch.spans.event import Hang, PendingEvent
 
 
 class Pending:

@@ -17,10 +17,10 @@ import numpy.typing as npt
 from syncline.describe.plain import JsonObject
 from syncline.timeline import COMMUNICATION, SpanKind
 from syncline.timeline.collective import CollectiveName, canonical, size_bucket
-from syncline.watch.hang import Hang, Pending
+from syncline.watch.hang import Pending
 from syncline.watch.lateness import Lateness
 from syncline.watch.prediction import Prediction
-from syncline.watch.spans.event import Event, PendingEvent, Phase, PhaseEvent, SpanEvent
+from syncline.watch.spans.event import Event, Hang, PendingEvent, Phase, PhaseEvent, SpanEvent, StuckEvent
 
 WINDOW_S = 10.0
 RECENT = 5
@@ -52,6 +52,8 @@ class CollectiveStat:
     recent_s: float
     predicted_s: float | None
     num_slow: int = 0
+    is_told: bool = True
+    """Whether the prediction is of this size; else it follows from another one, in proportion."""
 
     def to_json(self) -> JsonObject:
         return dict(vars(self))
@@ -109,6 +111,8 @@ class JobState:
     phases: Mapping[int, PhaseEvent] = field(default_factory=dict)
     """What each rank last said it is doing, where it said so and has told of no step since."""
     hangs: tuple[Hang, ...] = ()
+    is_stuck: bool = False
+    """Whether NCCL itself (RAS, its log) says that ranks hold up the others."""
 
     @property
     def phase(self) -> str:
@@ -133,8 +137,9 @@ class JobState:
 class _Kind:
     """The recent occurrences of one collective of one size."""
 
-    def __init__(self, name: CollectiveName, predicted_s: float | None) -> None:
-        self.name, self.size_bytes, self.predicted_s = name, size_bucket(name.size_bytes), predicted_s
+    def __init__(self, name: CollectiveName, prediction: Prediction) -> None:
+        self.name, self.size_bytes = name, size_bucket(name.size_bytes)
+        self.predicted_s, self.is_told = prediction.collective_s(name)
         self.done: deque[tuple[float, list[float]]] = deque(maxlen=1000)
 
 
@@ -160,13 +165,17 @@ class JobView:
         self._told_s: dict[int, float] = {}
         self._first_s = float("inf")
         self._phases: dict[int, PhaseEvent] = {}
+        self._resumed_s = float("-inf")
+        """When a rank last said that it trains again: its silence begins there, not at the step before."""
         self._pending = Pending()
+        self._stuck: dict[str, tuple[Hang, ...]] = {}
 
     def add(self, given: Iterable[Event]) -> None:
         """Take spans, phases and what flight recorders say is pending, in any order of ranks."""
         every = list(given)
         self._take_phases([event for event in every if isinstance(event, PhaseEvent)])
         self._pending.take(event for event in every if isinstance(event, PendingEvent))
+        self._stuck.update({event.source: event.hangs for event in every if isinstance(event, StuckEvent)})
         events = [event for event in every if isinstance(event, SpanEvent)]
         # What a job did before it ended may be read after its end, in one look.
         if self._has_ended() and any(e.start_s > max(p.at_s for p in self._phases.values()) for e in events):
@@ -192,6 +201,7 @@ class JobView:
             if event.phase is Phase.START and self._has_ended():
                 self._begin()
             if event.phase is Phase.TRAIN:
+                self._resumed_s = max(self._resumed_s, event.at_s)
                 self._phases.pop(event.rank, None)
             else:
                 self._phases[event.rank] = event
@@ -214,10 +224,11 @@ class JobView:
             ranks=self._rank_stats(),
             pairs_Bps=pairs,
             ranks_per_cell=cell,
-            last_span_s=last_s,
+            last_span_s=max(last_s, self._resumed_s),
             told_s=min((told_s for told_s in self._told_s.values() if last_s - told_s < GONE_S), default=last_s),
             phases=dict(self._phases),
-            hangs=self._pending.hangs(self._told_s),
+            hangs=(*self._pending.hangs(self._told_s), *(hang for hangs in self._stuck.values() for hang in hangs)),
+            is_stuck=any(self._stuck.values()),
         )
 
     # Collectives
@@ -228,7 +239,7 @@ class JobView:
         if key not in self._kinds:
             if len(self._kinds) >= MAX_KINDS:
                 return
-            self._kinds[key] = _Kind(name, self._prediction.collective_s(name))
+            self._kinds[key] = _Kind(name, self._prediction)
         count = (key, event.step, event.rank)
         nth = self._nth[count] = self._nth.get(count, -1) + 1
         together = self._open.setdefault((key, event.step, nth), {})
@@ -272,6 +283,7 @@ class JobView:
             median(transfers[-RECENT:]),
             kind.predicted_s,
             sum(max(took) > 3 * p50_s for took in recent),
+            kind.is_told,
         )
 
     def _is_stale(self, place: tuple[str, int, int], now_s: float) -> bool:

@@ -68,6 +68,7 @@ class LinkReader:
         self._seen: dict[tuple[str, str], float] = {}
         self._capacity: dict[tuple[str, str, str], float] = {}
         self.table = _table((), host, links, {}, 0)
+        self._far: dict[tuple[str, str], tuple[str, str]] = _far_ends(links)
 
     def update(
         self,
@@ -84,10 +85,10 @@ class LinkReader:
                 self._seen[kind, _device(key)] = now_s
         present = {place: seen for place, seen in self._seen.items() if now_s - seen <= GONE_S}
         fell = self._learn_capacity(reading)
-        if present.keys() != self._seen.keys() or fell or 2 * len(present) != len(self.table):
+        rows = self._rows(present)
+        if present.keys() != self._seen.keys() or fell or len(rows) != len(self.table):
             self._seen = present
-            places = tuple(sorted(present))
-            self.table = _table(places, self._host, self._map, self._capacity, self.table.version + 1)
+            self.table = _table(rows, self._host, self._map, self._capacity, self.table.version + 1)
         lost = attribute({(k.device, k.part): g.rate for k, g in grown.items() if k.metric == PATH}, owner or {})
         return self._load(reading, _sums(grown), peaks, now_s, lost)
 
@@ -95,6 +96,16 @@ class LinkReader:
         """Return the capacity of every (device, direction), as the burst finder wants it."""
         ends = zip(self.table.devices, self.table.directions, strict=True)
         return dict(zip(ends, self.table.capacity_Bps.tolist(), strict=True))
+
+    def _rows(self, places: Mapping[tuple[str, str], float]) -> tuple[tuple[str, str, str], ...]:
+        """Return (kind, device, direction) of every link once: not where it arrives, if where it leaves is read too."""
+        seen = {device for _, device in places}
+        return tuple(
+            (kind, device, direction)
+            for kind, device in sorted(places)
+            for direction in ("tx", "rx")
+            if self._far.get((device, direction), ("", ""))[0] not in seen
+        )
 
     def _learn_capacity(self, reading: Reading) -> bool:
         """Keep the highest rate a device ever negotiated: a later fall is a fault, not a new normal."""
@@ -120,26 +131,26 @@ class LinkReader:
     ) -> LinkLoad:
         load = LinkLoad.empty(len(self.table))
         columns = {name: getattr(load, name) for name in LOAD_COLUMNS}
-        row = 0
-        for kind, device in sorted(self._seen):
-            up = self._is_up(reading, kind, device) and self._seen[kind, device] == now_s
-            for direction in ("tx", "rx"):
-                rule = _RULES[kind][direction]
-                if (rule.size, device) in sums:
-                    columns["rate_Bps"][row] = sums[rule.size, device]
-                dropped = sum(sums.get((m, device), 0.0) for m in rule.drops)
-                columns["drops_per_s"][row] = max(dropped, lost.get((device, direction), 0.0) if kind == "net" else 0.0)
-                columns["errors_per_s"][row] = sum(sums.get((m, device), 0.0) for m in rule.errors)
-                columns["pauses_per_s"][row] = sum(sums.get((m, device), 0.0) for m in rule.pauses)
-                if kind == "net" and direction == "tx":
-                    columns["backlog_bytes"][row] = reading.get(Key("net.backlog_bytes", device), 0.0)
-                columns["up"][row] = float(up)
-                seen = peaks.get((device, direction)) if kind == "net" else None
-                if seen is not None:
-                    columns["peak_Bps"][row] = seen.peak_Bps
-                    columns["saturated"][row] = seen.saturated_share
-                    columns["bursts"][row] = len(seen.bursts)
-                row += 1
+        # What is lost on the way is laid on a link where it leaves, whichever of its two ends was blamed.
+        for far, near in self._far.items():
+            if lost.get(far, 0.0) > lost.get(near, 0.0):
+                lost = {**lost, near: lost[far]}
+        for row, (kind, device, direction) in enumerate(self._rows(self._seen)):
+            rule = _RULES[kind][direction]
+            if (rule.size, device) in sums:
+                columns["rate_Bps"][row] = sums[rule.size, device]
+            dropped = sum(sums.get((m, device), 0.0) for m in rule.drops)
+            columns["drops_per_s"][row] = max(dropped, lost.get((device, direction), 0.0) if kind == "net" else 0.0)
+            columns["errors_per_s"][row] = sum(sums.get((m, device), 0.0) for m in rule.errors)
+            columns["pauses_per_s"][row] = sum(sums.get((m, device), 0.0) for m in rule.pauses)
+            if kind == "net" and direction == "tx":
+                columns["backlog_bytes"][row] = reading.get(Key("net.backlog_bytes", device), 0.0)
+            columns["up"][row] = float(self._is_up(reading, kind, device) and self._seen[kind, device] == now_s)
+            seen = peaks.get((device, direction)) if kind == "net" else None
+            if seen is not None:
+                columns["peak_Bps"][row] = seen.peak_Bps
+                columns["saturated"][row] = seen.saturated_share
+                columns["bursts"][row] = len(seen.bursts)
         return load
 
     def _is_up(self, reading: Reading, kind: str, device: str) -> bool:
@@ -165,14 +176,19 @@ def _sums(grown: Mapping[Key, Growth]) -> dict[tuple[str, str], float]:
     return sums
 
 
+def _far_ends(links: LinkMap) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return for each (device, "rx") whose link also leaves a device of the map that (device, "tx")."""
+    leaves = {wire.name: place for place, wire in links.wires.items() if place[1] == "tx"}
+    return {place: leaves[wire.name] for place, wire in links.wires.items() if place[1] == "rx" and wire.name in leaves}
+
+
 def _table(
-    places: tuple[tuple[str, str], ...],
+    rows: tuple[tuple[str, str, str], ...],
     host: str,
     links: LinkMap,
     capacity: Mapping[tuple[str, str, str], float],
     version: int,
 ) -> LinkTable:
-    rows = [(kind, device, direction) for kind, device in places for direction in ("tx", "rx")]
     shown = [f"gpu-{device}/nvlink" if kind == "gpu" else device for kind, device, _ in rows]
     wires = [links.wire(host, name, row[2]) for name, row in zip(shown, rows, strict=True)]
     known = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from syncline.describe.document import read_document, read_text
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError, UnitError, WatchError
 from syncline.timeline import SpanKind, Timeline, load
-from syncline.timeline.collective import CollectiveName, canonical, expected
+from syncline.timeline.collective import CollectiveName, canonical, expected, expected_by_size
 
 PLAN = "syncline plan 1"
 _KEYS = {"step", "exposed", "collectives", "links", "gpus", "usd_per_gpu_hour"}
@@ -47,9 +47,26 @@ class Prediction:
         fits = (rate for name, rate in self.link_rate_Bps.items() if "*" in name and fnmatchcase(link, name))
         return next(fits, None)
 
-    def collective_s(self, name: CollectiveName) -> float | None:
-        """Return the expected time of a collective: under its own name, or under the only one that may be meant."""
-        return expected(self.collectives_s, name)
+    def collective_s(self, name: CollectiveName) -> tuple[float | None, bool]:
+        """Return the expected time of a collective, and whether it was told of at this size or follows from another."""
+        told = expected(self.collectives_s, name)
+        return (told, True) if told is not None else (expected_by_size(self.collectives_s, name), False)
+
+    def at_scale(self, scale: float) -> Prediction:
+        """Return what is expected of a copy whose links have so much of their rate: all takes that much longer.
+
+        That a rank computes as much longer too is up to what runs there.
+        """
+        if scale == 1:
+            return self
+        return replace(
+            self,
+            source=f"{self.source}, at {scale:.3g} of its rates",
+            step_s=None if self.step_s is None else self.step_s / scale,
+            exposed_s=None if self.exposed_s is None else self.exposed_s / scale,
+            collectives_s={name: seconds / scale for name, seconds in self.collectives_s.items()},
+            link_rate_Bps={name: rate * scale for name, rate in self.link_rate_Bps.items()},
+        )
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Prediction:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from syncline.errors import WatchError
 from syncline.watch.agent import TICK_S, Agent, Options
 from syncline.watch.clock import Clock
 from syncline.watch.history import MAX_BYTES, History
+from syncline.watch.lab_scene import LabScene
 from syncline.watch.link_map import LinkMap, map_of_fabric, read_link_map
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.thresholds import Thresholds, read_thresholds
@@ -25,6 +26,8 @@ from syncline.watch.sources.tcp_paths import TcpPathSource
 from syncline.watch.spans.event import SpanSource
 from syncline.watch.spans.flight_recorder import FlightRecorderSpans
 from syncline.watch.spans.nccl_inspector import InspectorSpans
+from syncline.watch.spans.nccl_log import NcclLogSpans
+from syncline.watch.spans.nccl_ras import RasSpans
 from syncline.watch.spans.timelines import TimelineSpans
 from syncline.watch.spans.unix_socket import SocketSpans
 
@@ -55,6 +58,8 @@ class Wish:
     timelines: str = ""
     inspector: str = ""
     flight_recorder: str = ""
+    nccl_log: str = ""
+    ras: str = ""
     tick_s: float = TICK_S
     num_gpus: int | None = None
     usd_per_gpu_hour: float | None = None
@@ -62,6 +67,34 @@ class Wish:
 
 def make_agent(wish: Wish) -> Agent:
     """Return the agent a user asked for; nothing is opened before every word of the wish has been understood."""
+    _check(wish)
+    if wish.nics and not wish.cluster:
+        raise WatchError("--nics says which interfaces are the NICs of a cluster.", hint="Give --cluster too.")
+    root = SourceTree(wish.root)
+    if not root.path.is_dir():
+        raise WatchError("there is no such folder.", where=wish.root, hint="--root is a captured /sys and /proc.")
+    options = _options(wish, _links(wish))
+    interfaces = [NetdevSource(root, pattern=wish.interfaces), *map(_namespace, wish.netns)]
+    sources: list[Source] = [InfinibandSource(root), TcpSource(root)]
+    if root.is_host:
+        devices = [key.device for key in interfaces[0].read() if key.metric == "net.rx_bytes"]
+        sources += [EthtoolSource(devices), GpuSource(), *_paths(wish)]
+    clock = Clock()
+    return Agent(options, interfaces, sources, _spans(wish, clock), clock=clock, history=_history(wish))
+
+
+def make_lab_agent(wish: Wish, scene: LabScene) -> Agent:
+    """Return the agent of a running lab; what a plan or a timeline predicts is taken at the lab's scale."""
+    _check(wish)
+    options = _options(wish, LinkMap())
+    if wish.expect and not wish.expect.lower().endswith((".yaml", ".yml")):
+        options = replace(options, prediction=options.prediction.at_scale(scene.blueprint.scale))
+    clock = Clock()
+    return scene.agent(options, _spans(wish, clock), clock=clock, history=_history(wish))
+
+
+def _check(wish: Wish) -> None:
+    """Raise where something of the wish cannot be."""
     for what, pattern in (("--interfaces", wish.interfaces), ("--bursts", wish.bursts)):
         try:
             re.compile(pattern)
@@ -74,28 +107,21 @@ def make_agent(wish: Wish) -> Agent:
     for what, number in (("--gpus", wish.num_gpus), ("--price", wish.usd_per_gpu_hour)):
         if number is not None and not 0 < number < 1e9:
             raise WatchError(f"{what} must be positive, got {number}.")
-    if wish.nics and not wish.cluster:
-        raise WatchError("--nics says which interfaces are the NICs of a cluster.", hint="Give --cluster too.")
-    root = SourceTree(wish.root)
-    if not root.path.is_dir():
-        raise WatchError("there is no such folder.", where=wish.root, hint="--root is a captured /sys and /proc.")
-    prediction = Prediction.read(wish.expect) if wish.expect else Prediction()
-    thresholds = read_thresholds(wish.rules) if wish.rules else Thresholds()
-    links = _links(wish)
-    for folder in filter(None, (wish.timelines, wish.inspector, wish.flight_recorder)):
+    for folder in filter(None, (wish.timelines, wish.inspector, wish.flight_recorder, wish.nccl_log)):
         if not Path(folder).is_dir():
             raise WatchError("there is no such folder to read spans from.", where=folder)
-    interfaces = [NetdevSource(root, pattern=wish.interfaces), *map(_namespace, wish.netns)]
-    sources: list[Source] = [InfinibandSource(root), TcpSource(root)]
-    if root.is_host:
-        devices = [key.device for key in interfaces[0].read() if key.metric == "net.rx_bytes"]
-        sources += [EthtoolSource(devices), GpuSource(), *_paths(wish)]
-    clock = Clock()
-    history = History(wish.history, wish.history_bytes) if wish.history else None
-    options = Options(
+
+
+def _options(wish: Wish, links: LinkMap) -> Options:
+    prediction = Prediction.read(wish.expect) if wish.expect else Prediction()
+    thresholds = read_thresholds(wish.rules) if wish.rules else Thresholds()
+    return Options(
         wish.host, wish.tick_s, wish.bursts, links, prediction, thresholds, wish.num_gpus, wish.usd_per_gpu_hour
     )
-    return Agent(options, interfaces, sources, _spans(wish, clock), clock=clock, history=history)
+
+
+def _history(wish: Wish) -> History | None:
+    return History(wish.history, wish.history_bytes) if wish.history else None
 
 
 def _links(wish: Wish) -> LinkMap:
@@ -131,9 +157,12 @@ def _spans(wish: Wish, clock: Clock) -> list[SpanSource]:
         (wish.timelines, TimelineSpans),
         (wish.inspector, InspectorSpans),
         (wish.flight_recorder, FlightRecorderSpans),
+        (wish.nccl_log, NcclLogSpans),
     ):
         if folder:
             found.append(make(folder, clock))
+    if wish.ras:
+        found.append(RasSpans(wish.ras))
     if wish.spans_socket:
         found.append(SocketSpans(wish.spans_socket, clock, wish.spans_group))
     return found

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from syncline.describe.document import Document
-from syncline.describe.mistakes import problem, read_described
+from syncline.describe.mistakes import first_mistake, problem, read_described
 from syncline.errors import DescriptionError
 from syncline.fabric.topology.network import Strict
 from syncline.workload.goal import Goal
@@ -147,10 +147,8 @@ def _rollout(given: Any, where: str) -> Rollout | None:
     try:
         return Rollout.model_validate(given)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(step) for step in ("rollout", *first["loc"]))
         raise DescriptionError(
-            f"{field}: {first['msg']}.", where=where,
+            f"rollout: {first_mistake(error)}.", where=where,
             hint="Write `rollout: {prompts: 512, answers: 8, prompt: 1000, answer: 4000}`.",
         ) from None  # fmt: skip
 

@@ -28,11 +28,11 @@ def test_an_option_goes_over_a_file_and_both_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"years": 0}, "years is 0; it must be greater than 0.\n  The default is 4.0."),
-        ({"utilisation": 1.2}, "utilisation is 1.2; it must be less than or equal to 1.\n  The default is 0.7."),
+        ({"years": 0}, "years is 0; it must be above 0.\n  The default is 4.0."),
+        ({"utilisation": 1.2}, "utilisation is 1.2; it must be at most 1.\n  The default is 0.7."),
         (
             {"power_usd_per_kWh": -0.1},
-            "power_usd_per_kWh is -0.1; it must be greater than or equal to 0.\n  The default is 0.08.",
+            "power_usd_per_kWh is -0.1; it must be at least 0.\n  The default is 0.08.",
         ),
         (
             {"yeers": 3},
@@ -41,7 +41,7 @@ def test_an_option_goes_over_a_file_and_both_are_named(tmp_path: Path) -> None:
         ({"pue": float("nan")}, "pue is nan; it must be a finite number.\n  The default is 1.25."),
         (
             {"host_price_usd": -5},
-            "host_price_usd is -5; it must be greater than or equal to 0.\n  docs/method/cost.md says what it means.",
+            "host_price_usd is -5; it must be at least 0.\n  docs/method/cost.md says what it means.",
         ),
     ],
 )

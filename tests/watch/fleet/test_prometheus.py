@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import threading
 import time
@@ -13,10 +14,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from syncline.fabric import load
 from syncline.watch.fleet import prometheus_source
-from syncline.watch.fleet.exporters import EXPORTER_QUERIES
+from syncline.watch.fleet.exporters import EXPORTER_QUERIES, ExporterTable
 from syncline.watch.fleet.fleet import Fleet, HostFrame
-from syncline.watch.fleet.prometheus_source import AGENT_QUERIES, PrometheusReader
+from syncline.watch.fleet.prometheus_source import AGENT_QUERIES, PrometheusReader, Sample
 from syncline.watch.frame import Frame
 
 Row = tuple[dict[str, str], str]
@@ -128,6 +130,23 @@ def test_exporters_alone_give_links_rails_gpus_and_alerts(site: Site) -> None:
     assert len(first.health["gpus"]) == 4
     assert first.health["gpus"][0]["use"] == pytest.approx(0.87)
     assert [(a["rule"], a["place"]) for a in first.alerts] == [("gpu.xid", "h1/gpu-1")]
+
+
+def test_exporters_and_a_cluster_give_the_fabrics_picture() -> None:
+    host = {"gpu": "H100-SXM", "gpus": 2, "nics": 2}
+    fabric = load({"hosts": 2, "host": host, "network": {"topology": "rail-optimized", "link": "NDR400"}})
+    found: dict[str, list[Sample]] = {key: [] for key in EXPORTER_QUERIES}
+    ports = [("eth0", 1.25e8), ("eth1", 5e10), ("eth2", 5e10)]
+    for name, (device, capacity) in itertools.product(("host-00", "other"), ports):
+        metric = {"instance": f"{name}:9100", "device": device}
+        for key, value in (("net.tx", 1e9), ("net.rx", 1e9), ("net.capacity", capacity)):
+            found[key].append(Sample(metric=metric, value=(0.0, value)))
+    (frame,) = ExporterTable(fabric).frames(found, 1.0, 1.0)
+    table = frame.table
+    at = table.index["host-00/nic-1 -> leaf-01"]
+    assert (table.devices[at], table.rail[at], table.capacity_Bps[at]) == ("host-00/eth2", 1, 5e10)
+    assert (table.src[at], table.dst[at]) == ("host-00/nic-1", "leaf-01")
+    assert {"host-00/eth0 tx", "other/eth1 tx"} <= set(table.names)  # not one of the fastest; not a host of the cluster
 
 
 async def read_once(reader: PrometheusReader) -> HostFrame:

@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from syncline.cli.shell.output import err
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator
 
     from syncline.describe.plain import JsonObject
+    from syncline.lab.registry import Visit
     from syncline.watch.agent import Agent
     from syncline.watch.history import History as Past
     from syncline.watch.prediction import Prediction
     from syncline.watch.replay import Replay as Player
     from syncline.watch.serve.notes import NoteBook
     from syncline.watch.serve.server import Feed
+    from syncline.watch.setup import Wish
 
     Run = Callable[[threading.Event], None]
 
 
 @contextmanager
 def demo() -> Iterator[tuple[Feed, Run]]:
+    """Give a lab with a training and faults in it; where none can be made, the invented job, and say so."""
+    from syncline.errors import SynclineError
+
+    with ExitStack() as opened:
+        try:
+            from syncline.watch.demonstration.lab import LabDemo
+
+            made = opened.enter_context(LabDemo())
+        except SynclineError as error:
+            err().print(f"no lab can be made here ({error.message}): the demo shows invented numbers", soft_wrap=True)
+            feed, run = opened.enter_context(invented())
+        else:
+            feed, run = replace(of_agent(made.agent), title="demo (a lab on this machine)"), made.run
+        yield feed, run
+
+
+@contextmanager
+def invented() -> Iterator[tuple[Feed, Run]]:
     """Give the invented job."""
-    from syncline.watch.demo import PLAN, Demo
+    from syncline.watch.demonstration.invented import PLAN, Demo
     from syncline.watch.serve.server import Feed
 
     made = Demo()
@@ -33,6 +56,39 @@ def demo() -> Iterator[tuple[Feed, Run]]:
         yield Feed(made.hub, made.history, title, "live", _expected(PLAN), None, rates), made.run
     finally:
         made.close()
+
+
+@contextmanager
+def host(wish: Wish) -> Iterator[tuple[Feed, Run, Agent]]:
+    """Give the agent of this host."""
+    from syncline.watch.setup import make_agent
+
+    agent = make_agent(wish)
+    try:
+        yield of_agent(agent), agent.run, agent
+    finally:
+        agent.close()
+
+
+@contextmanager
+def lab(visit: Visit, wish: Wish) -> Iterator[tuple[Feed, Run, Agent]]:
+    """Give an agent that reads every host and switch of a running lab; its run ends with the lab."""
+    import threading
+
+    from syncline.watch.lab_scene import LabScene
+    from syncline.watch.setup import make_lab_agent
+
+    with visit, LabScene(visit) as scene:
+        agent = make_lab_agent(wish, scene)
+
+        def run(stop: threading.Event) -> None:
+            threading.Thread(target=scene.follow, args=(stop,), name="syncline-lab-end", daemon=True).start()
+            agent.run(stop)
+
+        try:
+            yield of_agent(agent), run, agent
+        finally:
+            agent.close()
 
 
 def of_agent(agent: Agent) -> Feed:
@@ -98,7 +154,9 @@ def replayed(
     return player, feed
 
 
-def fleet(agents: list[str] | None, prometheus: str | None, history: Path | None, every_s: float) -> tuple[Feed, Run]:
+def fleet(
+    agents: list[str] | None, prometheus: str | None, history: Path | None, every_s: float, cluster: str | None = None
+) -> tuple[Feed, Run]:
     """Return what other agents, or a Prometheus server, show."""
     from syncline.watch.fleet.fleet import Fleet, Reader
     from syncline.watch.fleet.sources import AgentReader
@@ -107,9 +165,10 @@ def fleet(agents: list[str] | None, prometheus: str | None, history: Path | None
 
     readers: list[Reader] = [AgentReader.of(text) for text in agents or []]
     if prometheus:
+        from syncline.fabric import load
         from syncline.watch.fleet.prometheus_source import PrometheusReader
 
-        readers = [PrometheusReader(prometheus)]
+        readers = [PrometheusReader(prometheus, load(cluster) if cluster else None)]
     past = Past(history) if history else None
     fleet = Fleet(readers, every_s=max(1.0, every_s), history=past)
     return Feed(fleet.hub, past, f"{len(readers)} agents" if agents else "Prometheus", "live"), fleet.run

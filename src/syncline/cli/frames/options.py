@@ -32,6 +32,8 @@ SpansGroup = Annotated[
 Timelines = Annotated[Path | None, typer.Option(help="Folder in which timelines of the run appear.")]
 Inspector = Annotated[Path | None, typer.Option(help="Folder of NCCL Inspector's JSON files.")]
 Recorder = Annotated[Path | None, typer.Option(help="Folder of PyTorch flight recorder dumps.")]
+NcclLog = Annotated[Path | None, typer.Option(help="Folder of NCCL's logs (NCCL_DEBUG_FILE), to name who hangs.")]
+Ras = Annotated[str | None, typer.Option(help="Ask NCCL's RAS service there who hangs: localhost:28028.")]
 Serve = Annotated[bool, typer.Option("--serve", help="Serve the page and /metrics.")]
 Address = Annotated[str, typer.Option(help="Address to serve on; elsewhere than loopback needs a token.")]
 Port = Annotated[int, typer.Option(help="Port to serve on; 0 lets the system choose.")]
@@ -47,7 +49,14 @@ Prometheus = Annotated[
 ]
 Alertmanager = Annotated[str | None, typer.Option(help="Also send alerts to this Alertmanager: URL.")]
 DemoOption = Annotated[
-    bool, typer.Option("--demo", help="Show the page with an invented job that has a fault every half minute.")
+    bool,
+    typer.Option(
+        "--demo", help="Show the page with a small training in a lab on this machine, and a fault every half minute."
+    ),
+]
+LabName = Annotated[
+    str | None,
+    typer.Option("--lab", help='Watch a running lab instead: its name, or "any" for the only one (`lab list`).'),
 ]
 Replay = Annotated[Path | None, typer.Option(help="Play a timeline instead of watching this host.")]
 Speed = Annotated[float, typer.Option(help="With --replay: seconds of the timeline in a second.")]

@@ -8,31 +8,32 @@ from __future__ import annotations
 import shutil
 import textwrap
 
-#: Verb -> its one line of help. The verb `fabric` is the Typer `app` in syncline/cli/fabric.py.
+#: Verb -> its one line of help, in the order of the work: describe, plan, rehearse, check, watch. The verb `fabric` is
+#: the Typer `app` in syncline/cli/fabric.py.
 VERBS: dict[str, str] = {
     "fabric": "Describe, draw and price a cluster.",
-    "schedule": "Build, draw, prove and price collective schedules.",
-    "simulate": "Simulate a collective on a cluster, size by size.",
-    "compare-algorithms": "Which algorithm wins at which size on a cluster.",
-    "rehearse": "Predict, run and compare on an emulated cluster.",
-    "calibrate": "Fit the model to a measured step, collective or host.",
-    "scenario": "Several jobs, tenants and failures on one cluster.",
-    "share": "Several jobs on one cluster: hosts, slots, slowdowns.",
+    "discover": "Write a cluster description from what is there.",
+    "plan": "Find the best way to run a job and what to change first.",
     "step": "Predict one training step of a job on a cluster.",
     "preview": "Preview a training script on a cluster, without a GPU.",
+    "simulate": "Simulate a collective on a cluster, size by size.",
+    "compare-algorithms": "Which algorithm wins at which size on a cluster.",
+    "schedule": "Build, draw, prove and price collective schedules.",
     "volumes": "Say how many bytes a job sends, by kind of parallelism.",
-    "plan": "Find the best way to run a job and what to change first.",
+    "cost": "Say what a cluster and its jobs cost, owned or rented.",
     "design": "Find the fabric for a job and a budget.",
     "place": "Map a job's ranks to the GPUs of an allocation.",
-    "cost": "Say what a cluster and its jobs cost, owned or rented.",
+    "share": "Several jobs on one cluster: hosts, slots, slowdowns.",
+    "scenario": "Several jobs, tenants and failures on one cluster.",
+    "rehearse": "Predict, run and compare on an emulated cluster.",
+    "lab": "Run commands on an emulated copy of a cluster.",
+    "calibrate": "Fit the model to a measured step, collective or host.",
+    "tune": "Find how a training script should synchronise.",
     "audit": "Check a host, or many, for what slows training.",
     "capture": "Write down what an audit reads, to audit elsewhere.",
-    "discover": "Write a cluster description from what is there.",
-    "nccl": "What to set for NCCL, and whether it took effect.",
-    "diagnose": "Say what went wrong first, from logs of any size.",
     "bench": "Measure collectives against what they should give.",
-    "lab": "Run commands on an emulated copy of a cluster.",
-    "tune": "Find how a training script should synchronise.",
+    "diagnose": "Say what went wrong first, from logs of any size.",
+    "nccl": "What to set for NCCL, and whether it took effect.",
     "watch": "Watch a host or a run, the prediction beside it.",
     "top": "Watch at a terminal.",
     "serve": "Plan in a browser: a form for a cluster and a job.",
@@ -44,7 +45,13 @@ HELP = """Plan, rehearse, run, check and watch the network side of distributed A
 Describe a cluster and a job once; every verb works from that description. Each verb has its own manual:
 `syncline VERB --help`. Add --json to any command for one JSON object instead of text.
 """
-EXAMPLES = ("syncline --version", "syncline --install-completion")
+EXAMPLES = (
+    "syncline plan h100-64-rail llama3-70b",
+    "syncline simulate allreduce --cluster h100-64-rail --size 1GiB",
+    "syncline fabric show dgx-h100-superpod --html superpod.html",
+    "syncline audit",
+    "syncline diagnose train.log",
+)
 OPTIONS = {
     "--version": "Print the version and stop.",
     "--install-completion": "Install completion for the current shell.",

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
+from syncline.describe.mistakes import first_mistake
 from syncline.errors import CatalogError, DescriptionError
 from syncline.fabric.catalog.parts import (
     Cable,
@@ -248,11 +249,9 @@ def _part(kind: str, row: Any, where: str) -> Part:
     try:
         return KINDS[kind].model_validate(row)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(step) for step in first["loc"]) or "part"
         name = row.get("name", "?") if isinstance(row, Mapping) else "?"
         raise DescriptionError(
-            f'{kind} "{name}": {field}: {first["msg"]}.',
+            f'{kind} "{name}": {first_mistake(error)}.',
             where=where,
             hint=f"See a complete one with `syncline fabric parts {kind} --json`.",
         ) from None

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from syncline.describe.mistakes import first_mistake
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError
 from syncline.fabric.build import build
@@ -47,9 +48,7 @@ def graph_cluster(graph: FabricGraph, host: str | JsonObject | None = None) -> C
         _lay_networks(data, graph, catalog, str(routing))
         spec = ClusterSpec.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(step) for step in first["loc"])
-        raise DescriptionError(f"the graph's note does not fit: {place}: {first['msg']}.", where=graph.source) from None
+        raise DescriptionError(f"the graph's note does not fit: {first_mistake(error)}.", where=graph.source) from None
     except (TypeError, KeyError, AttributeError) as error:
         raise DescriptionError(f"the graph's note is damaged ({error}).", where=graph.source) from None
     return spec.model_copy(update={"faults": _faults(build(spec), graph)})

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from syncline.describe import units
 from syncline.describe.document import read_document
+from syncline.describe.mistakes import first_mistake
 from syncline.describe.plain import JsonObject, JsonValue
 from syncline.errors import DescriptionError, SynclineError
 from syncline.fabric.catalog import load_catalog
@@ -44,8 +45,7 @@ def parse_simulator(kind: str, text: str, source: str, host: str | JsonObject | 
     try:
         return ClusterSpec.model_validate(found)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise DescriptionError(f"the topology makes no cluster: {first['msg']}.", where=source) from None
+        raise DescriptionError(f"the topology makes no cluster: {first_mistake(error)}.", where=source) from None
 
 
 def _cluster(

@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from syncline.describe.document import Document, read_document, read_text
+from syncline.describe.mistakes import plain_rule
 from syncline.errors import CostError, SynclineError
 from syncline.fabric.topology.network import Strict
 
@@ -177,7 +178,7 @@ def _problem(error: ValidationError, document: Document | None, options: Mapping
         close = difflib.get_close_matches(name, Assumptions.model_fields, n=3, cutoff=0.5)
         detail = f"Close: {', '.join(close)}." if close else ""
         return CostError(f'there is no assumption "{name}".', where=where, detail=detail, hint=f"{GUIDE} has them all.")
-    rule = str(first["msg"]).removeprefix("Input should be ").removesuffix(".")
+    rule = plain_rule(str(first["msg"]))
     default = Assumptions.model_fields[name].default
     usual = f"The default is {default}." if default is not None else f"{GUIDE} says what it means."
     return CostError(f"{name} is {first['input']!r}; it must be {rule}.", where=where, hint=usual)

@@ -57,6 +57,7 @@ def main() -> None:
     triton.prepare(log, recorder.custom)
     script.moved_modules(memory)
     script.shapes_only(recorder)
+    script.fused_kernels()
     script.backwards(recorder)
     try:
         with fake, recorder, script.Functions():

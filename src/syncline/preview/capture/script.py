@@ -21,6 +21,7 @@ from syncline.preview.capture.memory import Memory
 from syncline.preview.capture.recorder import Recorder
 from syncline.preview.capture.values import remembered
 
+FRAMEWORKS = ("megatron", "deepspeed", "torchtitan", "transformers", "accelerate", "lightning")
 WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_forward_module.")
 
 
@@ -64,6 +65,7 @@ class Steps:
                     name = name.replace(wrapper, "")
                 self.names[id(each)] = name or type(module).__name__
             self.log.facts.setdefault("model", _described(module))
+            self.log.facts.setdefault("frameworks", [name for name in FRAMEWORKS if name in sys.modules])
             for parameter in module.parameters():
                 self.memory.label(parameter, "parameters")
             for buffer in torch.nn.Module.buffers(module):  # Megatron's own DDP has a list of that name
@@ -113,21 +115,17 @@ _MOVES = (torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.cpu, torch.Tensor.clo
 
 
 class Functions(TorchFunctionMode):
-    """Attention takes the kernel a GPU would; a random generator of a GPU that is not there is left out."""
+    """Tensors that a script makes of numbers keep them; a random generator of a GPU that is not there is left out."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if type(kwargs.get("device")) is int:
             kwargs = {**kwargs, "device": torch.device("cuda", kwargs["device"])}
-        if func is torch.nn.functional.scaled_dot_product_attention:
-            return _attention(func, *args, **kwargs)
         if func is torch.tensor and isinstance(args[0], (list, tuple)):
             args = (_numbers(args[0]), *args[1:])
         if func in (torch.tensor, torch.as_tensor) and _on_gpu(kwargs.get("device")):
             made = func(*args, **{**kwargs, "device": None if isinstance(args[0], torch.Tensor) else "cpu"})
             return remembered(made.to(kwargs["device"]), args[0])  # in C++ it would be copied by a driver
-        if func is torch.nn.functional.rms_norm and type(args[0]) is FakeTensor and args[0].is_cuda:
-            return _rms_norm(*args, **kwargs)
         if func in _MOVES and type(args[0]) is torch.Tensor and args[0].dtype is torch.uint8:
             return args[0]  # the state of a generator, which is sent to other ranks and set again
         if func is torch.Tensor.__deepcopy__ and getattr(args[0], "constant", None) is not None:
@@ -147,6 +145,25 @@ def _numbers(values: Any) -> Any:
 
 def _on_gpu(device: Any) -> bool:
     return device is not None and whole(device).type == "cuda"
+
+
+def fused_kernels() -> None:
+    """Let attention and RMS normalisation take the kernel that a GPU would.
+
+    The functions are replaced: a function mode is off inside of functions that it was asked about, as in the backward
+    that runs a checkpointed forward again.
+    """
+    functional: Any = torch.nn.functional
+    attend, normalise = functional.scaled_dot_product_attention, functional.rms_norm
+
+    def attention(*args: Any, **kwargs: Any) -> Any:
+        return _attention(attend, *args, **kwargs)
+
+    def rms_norm(x: Any, *args: Any, **kwargs: Any) -> Any:
+        fused = type(x) is FakeTensor and x.is_cuda
+        return _rms_norm(x, *args, **kwargs) if fused else normalise(x, *args, **kwargs)
+
+    functional.scaled_dot_product_attention, functional.rms_norm = attention, rms_norm
 
 
 def _attention(

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 from torch.utils._python_dispatch import _disable_current_modes
 
-from syncline.preview.capture import cuda
+from syncline.preview.capture import cuda, shards
 from syncline.preview.capture.log import COLLECTIVE, RECV, SEND, Log
 from syncline.preview.capture.values import forget
 
@@ -283,6 +283,8 @@ def prepare(collectives: Collectives) -> None:
             start(NAME, store=dist.HashStore(), rank=rank, world_size=size)
 
     def group_of(ranks: Any = None, *_: Any, **given: Any) -> Any:
+        if ranks is not None and int(os.environ["RANK"]) not in ranks:
+            return dist.GroupMember.NON_GROUP_MEMBER  # of thousands of groups that a mesh has, this rank is in four
         kept = {k: v for k, v in given.items() if k in ("use_local_synchronization", "group_desc")}
         with _disable_current_modes():
             return new_group(ranks, **kept)
@@ -306,6 +308,7 @@ def prepare(collectives: Collectives) -> None:
     ddp._verify_param_shape_across_processes = lambda *_, **__: None  # type: ignore[assignment]
     _buckets()
     _meshes()
+    shards.prepare()
 
 
 class _Reducer(dist.Reducer):

@@ -21,11 +21,19 @@ MEMORY_COLOURS = {
 TIER_COLOURS = {"scale-up": "#2d7f6a", "network": "#3b6fb0"}
 
 
+def ink_on(colour: str) -> str:
+    """Return black or white, whichever reads better on a colour: the one with the higher contrast (WCAG 2)."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "#000" if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else "#fff"
+
+
 def stacked(parts: Sequence[tuple[str, float, str]], whole: float, height: int = 30) -> str:
     """Return one bar of several parts (words, value, colour), its key below; values are shares of `whole`."""
     shown = [(words, value, colour) for words, value, colour in parts if value / whole > 5e-4]
     bar = "".join(
-        f'<span style="width:{100 * value / whole:.3f}%;background:{colour}" '
+        f'<span style="width:{100 * value / whole:.3f}%;background:{colour};color:{ink_on(colour)}" '
         f'title="{escape(words)}: {value / whole:.1%}">'
         f"{escape(words) if value / whole > 0.12 else ''}</span>"
         for words, value, colour in shown
@@ -61,7 +69,7 @@ def traffic(comm_bytes: Mapping[str, Mapping[str, float]]) -> str:
             f'<tr><th class="t">{escape(kind)}</th><td class="b"><div class="stack thin">{spans}</div></td>{cells}</tr>'
         )
     heads = "".join(f'<th><i style="background:{c}"></i>{t}</th>' for t, c in TIER_COLOURS.items())
-    return f'<table class="bars"><tr><th></th><th></th>{heads}</tr>{"".join(rows)}</table>'
+    return f'<table class="bars"><tr><td></td><td></td>{heads}</tr>{"".join(rows)}</table>'
 
 
 def scaling_svg(points: Sequence[ScalePoint], now: int, width: int = 560, height: int = 300) -> str:

@@ -59,7 +59,7 @@ def chart(time_s: Floats, lines: Sequence[Line], clock: Clock, height: int = 220
         y = _TOP + down * (1 - values / high)
         return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
 
-    parts = [f'<svg viewBox="0 0 {_WIDTH} {height}" role="img">']
+    parts = [f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="over time, up to {high:g}">']
     for tick in ticks:
         y = _TOP + down * (1 - tick / high)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
@@ -83,7 +83,10 @@ def bars(time_s: Floats, rows: Sequence[tuple[str, NDArray[np.bool_]]], clock: C
     """Return one row a name, filled from each moment at which it is on to the next."""
     height = _TOP + 22 * len(rows) + _BOTTOM
     across = (_WIDTH - _LEFT - _RIGHT) * clock.second / clock.end
-    parts = [f'<svg viewBox="0 0 {_WIDTH} {height}" role="img">', _time_axis(clock, height)]
+    parts = [
+        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="when each is on">',
+        _time_axis(clock, height),
+    ]
     for number, (name, on) in enumerate(rows):
         y, colour = _TOP + 22 * number, f"var(--c{number % NUM_COLOURS})"
         edges = np.flatnonzero(np.diff(np.concatenate(([0], on.astype(np.int8), [0]))))

@@ -8,6 +8,7 @@ from importlib.resources import files
 from syncline.describe import units
 from syncline.plan.decide.side_by_side import SURE, ClusterComparison, ComparedCluster
 from syncline.report.chart.tornado import curve_svg
+from syncline.report.page.shell import document
 from syncline.report.text.clusters import verdict
 from syncline.report.text.plan import per_million
 
@@ -28,10 +29,7 @@ def clusters_page(found: ClusterComparison) -> str:
         f"<h2>Left out</h2><ul class='plain'>{out}</ul>" if out else "",
         f"<h2>Assumed</h2><ul class='plain'>{notes}</ul>" if notes else "",
     ]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(found.question)}</title><style>{style}</style></head><body>{''.join(body)}</body></html>\n"
-    )
+    return document(found.question, style, "".join(body))
 
 
 _HEADS = ("paid", "GPUs", "step", "tokens/s", "MFU", "waits", "$/GPU-hour", "$/M tokens", "days", "run cost")

@@ -6,6 +6,7 @@ from html import escape
 from importlib.resources import files
 
 from syncline.questions.design import DesignAnswer
+from syncline.report.page.shell import document
 from syncline.report.text.design import design_lines
 from syncline.version import __version__
 
@@ -20,10 +21,7 @@ def design_page(answer: DesignAnswer) -> str:
         f"<header><h1>{escape(title)}</h1></header>{front_svg(answer)}"
         f"<pre>{escape(chr(10).join(design_lines(answer)))}</pre><footer>syncline {__version__}</footer>"
     )
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{style}</style></head><body>{body}</body></html>\n"
-    )
+    return document(title, style, body)
 
 
 def front_svg(answer: DesignAnswer) -> str:

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from syncline.describe import units
 from syncline.install.installation import Installation
+from syncline.report.page.shell import document
 from syncline.report.picture.elevation import cables_svg, elevations_svg
 from syncline.report.text.fabric_build import build_lines
 from syncline.version import __version__
@@ -28,7 +29,4 @@ def build_page(found: Installation, num_files: int) -> str:
         f"<table><tr><th>cable</th><th>length</th><th>count</th><th>price</th></tr>{rows}</table>",
         f"<footer>syncline {__version__}</footer>",
     ]  # fmt: skip
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{style}</style></head><body>{''.join(body)}</body></html>\n"
-    )
+    return document(title, style, "".join(body))

@@ -8,6 +8,7 @@ from html import escape
 from syncline.bench.verdict import Judgement
 from syncline.describe.units import show_size, show_time
 from syncline.finding import Finding, Severity
+from syncline.report.page.shell import document
 
 _STYLE = """
 :root{color-scheme:light dark;--ink:#18202b;--soft:#4f5a69;--paper:#fff;--critical:#a8201a;--warning:#8f4200;
@@ -15,7 +16,7 @@ _STYLE = """
 @media (prefers-color-scheme:dark){:root{--ink:#e6ebf2;--soft:#a5b1c0;--paper:#0e1218;--line:#34404f;--critical:#ff8a80;
 --warning:#ffb454;--ok:#56d6b0;--unknown:#c89bf0;--p:#7fb3ff;--m:#ffb454}}
 body{font:14px/1.5 system-ui,sans-serif;margin:24px auto;max-width:1000px;padding:0 16px;color:var(--ink);
-background:var(--paper);-webkit-print-color-adjust:exact;print-color-adjust:exact}
+background:var(--paper)}
 h1{font-size:22px;margin:0 0 4px}h2{font-size:16px;margin:28px 0 6px}.soft{color:var(--soft)}
 article{border-left:5px solid var(--c);padding:4px 12px;margin:10px 0;break-inside:avoid;overflow-wrap:anywhere}
 article p{margin:3px 0}.fix{font-weight:600}.sev{color:var(--c);font-weight:700;text-transform:uppercase;font-size:12px}
@@ -39,11 +40,7 @@ def findings_page(title: str, lines: Sequence[str], findings: Sequence[Finding],
         body,
         '<h2>The same as text</h2><pre tabindex="0">' + escape("\n".join(lines)) + "</pre>",
     ]
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
-    return (
-        f'<!doctype html><html lang="en"><head>{head}<style>{_STYLE}</style></head>'
-        f"<body><main>{''.join(parts)}</main></body></html>\n"
-    )
+    return document(title, _STYLE, "".join(parts))
 
 
 def _finding(finding: Finding) -> str:

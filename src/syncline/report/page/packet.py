@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from syncline.describe import units
 from syncline.report.chart.over_time import STYLE, Clock, Line, bars, chart
+from syncline.report.page.shell import document
 from syncline.sim.packet import Outcome, PacketJob, Sampled
 from syncline.sim.packet.chronicle import queue_rows
 from syncline.sim.packet.outcome import IGNORES
@@ -61,10 +62,7 @@ def packet_page(
             parts += _connections(outcome, watched, clock)
     ignores = escape(", ".join(IGNORES))
     parts += [_queues(outcome), f'<p class="note">Simulated packet by packet; ignores {ignores}.</p>']
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
-    )
+    return document(title, _STYLE, "".join(parts))
 
 
 def in_a_sentence(outcome: Outcome) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from syncline.describe import units
+from syncline.report.page.shell import document
 from syncline.report.text.place import place_lines
 from syncline.sim.reach import fabric_reach
 
@@ -47,10 +48,7 @@ def place_page(answer: PlaceAnswer) -> str:
         "<h2>In the scheduler's order</h2>", rank_map_svg(answer, seats.scheduler_order()),
         "<h2>All numbers</h2>", f"<pre>{escape(chr(10).join(place_lines(data)))}</pre>",
     ]  # fmt: skip
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{''.join(body)}</body></html>\n"
-    )
+    return document(title, _STYLE, "".join(body))
 
 
 def _bars(answer: PlaceAnswer) -> str:

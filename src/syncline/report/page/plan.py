@@ -19,6 +19,7 @@ from syncline.plan.sensitivity import Action
 from syncline.report.chart.bars import MEMORY_COLOURS, PART_COLOURS, bars, scaling_svg, stacked, traffic
 from syncline.report.fabric_picture import draw_svg
 from syncline.report.page.decision import decision_section
+from syncline.report.page.shell import document
 from syncline.report.page.step import span_colour, timeline_svg
 from syncline.report.plan_money import money_section
 from syncline.report.text.interval import between as interval_words
@@ -59,10 +60,7 @@ def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[ScalePoint] = 
         f"<footer>syncline {__version__}. {answer.found.num_considered:,} configurations were looked at, "
         f"{answer.found.num_fitting:,} fit in memory; every one was priced by the same model as this page.</footer>",
     ]  # fmt: skip
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{style}</style></head><body>{''.join(body)}</body></html>\n"
-    )
+    return document(title, style, "".join(body))
 
 
 def _cards(answer: PlanResult) -> str:
@@ -210,7 +208,7 @@ def _others(answer: PlanResult) -> str:
         f"<td>{o.predicted.exposed_comm_s / o.predicted.step_time_s:.1%}</td></tr>"
         for k, o in enumerate((answer.best, *answer.others))
     )
-    heads = '<thead><tr><th class="t">split</th><th>step</th><th></th><th>memory</th><th>waits</th></tr></thead>'
+    heads = '<thead><tr><th class="t">split</th><th>step</th><td></td><th>memory</th><th>waits</th></tr></thead>'
     return f"<table>{heads}{rows}</table>"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from syncline.describe import units
 from syncline.describe.plain import plain
+from syncline.report.page.shell import document
 from syncline.report.page.step import _STYLE, timeline_svg
 from syncline.report.text.preview import preview_lines
 
@@ -27,7 +28,4 @@ def preview_page(answer: PreviewAnswer) -> str:
         "<h2>All numbers</h2>",
         f"<pre>{escape(chr(10).join(preview_lines(data)))}</pre>",
     ]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{''.join(body)}</body></html>\n"
-    )
+    return document(title, _STYLE, "".join(body))

@@ -11,6 +11,7 @@ from syncline.rehearse.shown import Shown
 from syncline.report.chart import aligned as aligned_chart
 from syncline.report.chart.aligned import links_svg, ranks_svg
 from syncline.report.chart.over_time import STYLE
+from syncline.report.page.shell import document
 from syncline.report.page.simulation import even_ticks
 
 _STYLE = (
@@ -64,11 +65,7 @@ def rehearsal_page(found: Rehearsal, lines: Sequence[str]) -> str:
         summary = f"<summary>{escape(shown.name)}, rank by rank</summary>"
         parts.append(f"<details{'' if number else ' open'}>{summary}{drawn}</details>")
     parts += ["<h2>All of it</h2>", f"<pre>{escape(chr(10).join(lines))}</pre>"]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>Rehearsal of {escape(found.cluster)}</title><style>{_STYLE}</style></head>"
-        f"<body>{''.join(parts)}</body></html>\n"
-    )
+    return document(f"Rehearsal of {found.cluster}", _STYLE, "".join(parts))
 
 
 def _aligned(shown: Shown, heading: str = "h2") -> list[str]:

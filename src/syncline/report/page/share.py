@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from syncline.describe import units
 from syncline.describe.plain import plain
+from syncline.report.page.shell import document
 from syncline.report.text.share import steering_words
 
 if TYPE_CHECKING:
@@ -45,10 +46,7 @@ def share_page(answer: ShareAnswer, words: str) -> str:
         body.append('<p class="note">Filled: the job moves bytes. Grey: it computes or waits. Ticks: steps begin.</p>')
         body.append(_table(epoch))
     body += ["<h2>All numbers</h2>", f"<pre>{escape(words)}</pre>"]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{''.join(body)}</body></html>\n"
-    )
+    return document(title, _STYLE, "".join(body))
 
 
 def sharing_svg(epoch: Epoch, width: int = 1140) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from syncline.describe import units
 from syncline.fabric import Fabric
 from syncline.report.fabric_picture import draw_svg
+from syncline.report.page.shell import document
 
 Floats = NDArray[np.float64]
 _STYLE = """
@@ -53,10 +54,7 @@ def simulation_page(
             f"<h2>Who talks to whom ({units.show_size(rows[-1]['size_bytes'])})</h2>",
             matrix_svg(flows.traffic, flows.labels),
         ]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
-    )
+    return document(title, _STYLE, "".join(parts))
 
 
 def curve_svg(rows: Sequence[Mapping[str, Any]], width: int = 900, height: int = 320) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.describe import units
+from syncline.report.page.shell import document
 from syncline.report.text.step import PART_WORDS, split_words, step_lines
 from syncline.timeline import SpanKind, Timeline
 
@@ -52,10 +53,7 @@ def step_page(data: Mapping[str, Any], timeline: Timeline) -> str:
         "<h2>All numbers</h2>",
         f"<pre>{escape(shown)}</pre>",
     ]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{''.join(body)}</body></html>\n"
-    )
+    return document(title, _STYLE, "".join(body))
 
 
 def _bar(parts: Mapping[str, float]) -> str:

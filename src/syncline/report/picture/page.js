@@ -13,6 +13,7 @@
   const words = new Map();
   for (const title of svg.querySelectorAll("title")) {
     words.set(title.parentNode, title.textContent);
+    title.parentNode.setAttribute("role", "img");
     title.parentNode.setAttribute("aria-label", title.textContent.replaceAll("\n", ", "));
     title.remove();
   }

@@ -108,6 +108,9 @@ class AutoSynchronizer(DdpSynchronizer):
             self._optimizers = Optimizers(self._trained())
             self._hooks.append(self._optimizers)
         self._native = Native(self)
+        # DDP's own reducer tells nobody of its buckets. All ranks keep or leave the hook together, so all agree once.
+        heard = exchange_json({"heard": self._writer.is_heard()}, links.team)
+        self._is_watched = any(row["heard"] for row in heard)
         self._spent_s = 0.0
         self._said = ""
         self._lengths = Lengths(KEPT)
@@ -315,7 +318,8 @@ class AutoSynchronizer(DdpSynchronizer):
         """Whether nothing is left for this handle to do in a step."""
         held = self._fixed or (self._pilot.phase == "hold" and self._gathering is None)
         return (
-            held and self._num_steps >= self.settings.warmup and set(self._pilot.codecs) == {PLAIN}
+            held and not self._is_watched and self._num_steps >= self.settings.warmup
+            and set(self._pilot.codecs) == {PLAIN}
             and not self._owing and self._alone.steps is None and not self._alone.owes
             and (self.settings.nan != "skip" or self._follower is not None)  # a scaler looks itself
             and self.settings.accumulate == 1 and not self._guard.dense

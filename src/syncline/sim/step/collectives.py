@@ -49,7 +49,8 @@ def nic_rates(result: StepResult) -> dict[str, float]:
 
 
 def _of_volume(result: StepResult, volume: Volume, wire_s: float, bucket_bytes: float | None) -> list[PricedCollective]:
-    operations = [operation_of(word) or word.strip() for word in volume.collective.split("+")]
+    # Ring attention passes its blocks on: to NCCL, and to whoever watches it, that is a send and a receive.
+    operations = [operation_of(word) or "send-receive" for word in volume.collective.split("+")]
     codec = codec_of(result.job.sync.codec) if volume.axis == "dp" else ""
     shrunk = _wire_share(result) if codec else 1.0
     sent = volume.size_bytes / volume.calls / shrunk

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from syncline.describe.mistakes import first_mistake
 from syncline.errors import DescriptionError, SynclineError
 from syncline.fabric.catalog import HostModel
 from syncline.fabric.spec import ClusterSpec, HostSpec, host_from_text
@@ -33,6 +34,7 @@ from syncline.validate.training.layout import (
     zero_of,
 )
 from syncline.validate.training.model_of_row import model_of
+from syncline.validate.training.number import counts_hosts
 from syncline.validate.training.rows import PublishedRow
 from syncline.validate.training.systems import Entry, merged
 from syncline.workload.job import Job
@@ -44,6 +46,8 @@ from syncline.workload.shape import Shape
 MEMORY_MARGIN = 1.2
 
 
+#: Whole layers repeated, least first: as many as the memory asks for (Megatron's `--recompute-method block`).
+REPEATED = ("partial-25", "partial-50", "partial-75", "full")
 #: Month of software of which only the year is known.
 MID_YEAR = 6
 
@@ -71,6 +75,11 @@ def describe(row: PublishedRow, entries: Sequence[Entry]) -> Described:
     if facts.get("skip"):
         raise DescriptionError(str(facts["skip"]))
     host, unverified = _host(row, facts)
+    if counts_hosts(row.text("gpus")):
+        said = row.text("gpus")
+        raise DescriptionError(
+            f'"{said}" counts hosts, but this column counts GPUs (a {host.name} has {host.num_gpus})'
+        )
     num_gpus = row.whole("gpus")
     if not num_gpus or num_gpus < 1:
         raise DescriptionError("the number of GPUs is not published")
@@ -101,7 +110,7 @@ def _host(row: PublishedRow, facts: Mapping[str, Any]) -> tuple[HostModel, str]:
     try:
         return HostSpec.model_validate(host_from_text(given)).resolve(parts()), ""
     except ValidationError as error:
-        raise DescriptionError(f"cluster: {error.errors()[0]['msg']}") from None
+        raise DescriptionError(f"cluster: {first_mistake(error)}") from None
 
 
 def _machine(row: PublishedRow, facts: Mapping[str, Any], host: HostModel, num_gpus: int) -> tuple[Machine, str]:
@@ -112,7 +121,7 @@ def _machine(row: PublishedRow, facts: Mapping[str, Any], host: HostModel, num_g
         try:
             spec = ClusterSpec.model_validate({"hosts": max(-(-num_gpus // host.num_gpus), 1), **cluster})
         except ValidationError as error:
-            raise DescriptionError(f"cluster: {error.errors()[0]['msg']}") from None
+            raise DescriptionError(f"cluster: {first_mistake(error)}") from None
         machine = machine_from_spec(spec, num_gpus)
         return replace(machine, nic_Bps=min(machine.nic_Bps, machine.upper_Bps)), ""
     machine = machine_of(host, link, num_gpus, catalog=parts())
@@ -141,6 +150,8 @@ class _Reader:
         self.remarks: list[str] = []
         self.model, remark = model_of(row)
         self.remarks.append(remark)
+        if facts.get("vocab") and isinstance(self.model, Shape):
+            self.model = self.model.model_copy(update={"vocab": int(facts["vocab"])})
         software = self.given.get("software", {})
         self.framework = str(software.get("framework") or guess.framework_of(row))
         self.year = int(software.get("year") or guess.year_of(row))
@@ -160,7 +171,7 @@ class _Reader:
         splits = list(possible_splits(self.model, self.num_gpus, self.machine.domain, total))
         if not splits:
             raise DescriptionError("the parallel layout (tp, pp) is not published, and none fits the batch and heads")
-        return self._fastest(splits, (redo,) if redo else ("none", "full"))
+        return self._fastest(splits, (redo,) if redo else ("none", *REPEATED))
 
     def _recompute(self) -> str | None:
         said = guess.recompute_of(self.row, self.framework == "pytorch") or self.given.get("recompute")
@@ -171,7 +182,7 @@ class _Reader:
     def _options(self) -> tuple[str, ...]:
         """Return what the software can repeat, least first; PyTorch and JAX can repeat single operations."""
         by_operation = self.framework == "pytorch" and self.year >= 2023
-        return ("none", "selective-op", "full") if by_operation else ("none", "full")
+        return ("none", "selective-op", *REPEATED) if by_operation else ("none", *REPEATED)
 
     def _lightest(self, split: dict[str, int], options: tuple[str, ...]) -> Job:
         """Return the job with the least recomputation that fits; the first where none does or nothing is open."""
@@ -215,7 +226,7 @@ class _Reader:
         try:
             return Job.model_validate(merged(fields, said))
         except ValidationError as error:
-            raise DescriptionError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+            raise DescriptionError(first_mistake(error)) from None
 
     def _parallel(self, split: dict[str, int]) -> dict[str, Any]:
         given = dict(self.given.get("parallel", {}))

@@ -66,6 +66,7 @@ class _Collective(Foreign):
     recent_s: Seconds
     predicted_s: Seconds | None = None
     num_slow: Count = 0
+    is_told: bool = True
 
 
 class _Step(Foreign):

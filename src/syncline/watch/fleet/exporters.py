@@ -14,8 +14,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from syncline.errors import WatchError
+from syncline.fabric import Fabric
 from syncline.watch.fleet.fleet import Alert, HostFrame
 from syncline.watch.frame import Frame
+from syncline.watch.link_map import KnownLink, map_of_fabric
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.rules.engine import RuleEngine
 
@@ -75,9 +78,13 @@ Values = Mapping[str, Mapping[_Port, float]]
 
 
 class ExporterTable:
-    """Keeps the links of all hosts and the rules that look at them."""
+    """Keeps the links of all hosts and the rules that look at them.
 
-    def __init__(self) -> None:
+    With a fabric, a host's fastest NICs are its NICs there, in order: links get their names, switches and rates.
+    """
+
+    def __init__(self, fabric: Fabric | None = None) -> None:
+        self._fabric = fabric
         self._table: LinkTable | None = None
         self._ports: tuple[_Port, ...] = ()
         self._engine = RuleEngine()
@@ -111,30 +118,55 @@ class ExporterTable:
             away = [_beyond(port, rails.get(port, -1)) for port, _ in rows]
             sends = [direction == "tx" for _, direction in rows]
             self._ports = ports
+            wires = self._wires(ports, dict(zip(ports, capacity, strict=True)))
+            drawn = [
+                wires.get(row)
+                or KnownLink(f"{h} {row[1]}", rail=rails.get(row[0], -1), src=h if out else a, dst=a if out else h)
+                for row, h, a, out in zip(rows, here, away, sends, strict=True)
+            ]
             self._table = LinkTable(
-                tuple(f"{name} {direction}" for name, (_, direction) in zip(here, rows, strict=True)),
+                tuple(wire.name for wire in drawn),
                 tuple(here),
                 tuple(direction for _, direction in rows),
                 known,
-                np.array([rails.get(port, -1) for port, _ in rows], np.int64),
-                tuple(a if out else b for a, b, out in zip(here, away, sends, strict=True)),
-                tuple(b if out else a for a, b, out in zip(here, away, sends, strict=True)),
+                np.array([wire.rail for wire in drawn], np.int64),
+                tuple(wire.src for wire in drawn),
+                tuple(wire.dst for wire in drawn),
                 1 + (old.version if old else 0),
             )
         assert self._table is not None
         return self._table
 
+    def _wires(self, ports: Sequence[_Port], capacity_Bps: Mapping[_Port, float]) -> dict[tuple[_Port, str], KnownLink]:
+        """Return what the NICs of hosts that the fabric knows are called there; others keep their own names."""
+        found: dict[tuple[_Port, str], KnownLink] = {}
+        if self._fabric is None:
+            return found
+        for host, own in fastest_nics(ports, capacity_Bps).items():
+            by_name = {port.name: port for port in sorted(own, key=_order)}
+            try:
+                known = map_of_fabric(self._fabric, host, list(by_name))
+            except WatchError:
+                continue
+            found.update({(by_name[device], way): wire for (device, way), wire in known.wires.items()})
+        return found
 
-def rails_of(ports: Sequence[_Port], capacity_Bps: Mapping[_Port, float]) -> dict[_Port, int]:
-    """Return each NIC's rail: its place among its host's fastest NICs, where all hosts have as many, two or more."""
+
+def fastest_nics(ports: Sequence[_Port], capacity_Bps: Mapping[_Port, float]) -> dict[str, list[_Port]]:
+    """Return the NICs of each host that have its highest rate."""
     nics: dict[str, list[_Port]] = defaultdict(list)
     for port in ports:
         if port.kind != "gpu" and capacity_Bps.get(port, 0.0) > 0:
             nics[port.host].append(port)
-    fastest = {
+    return {
         host: [p for p in own if capacity_Bps[p] >= 0.99 * max(capacity_Bps[q] for q in own)]
         for host, own in nics.items()
     }
+
+
+def rails_of(ports: Sequence[_Port], capacity_Bps: Mapping[_Port, float]) -> dict[_Port, int]:
+    """Return each NIC's rail: its place among its host's fastest NICs, where all hosts have as many, two or more."""
+    fastest = fastest_nics(ports, capacity_Bps)
     counts = Counter(len(own) for own in fastest.values())
     usual, _ = counts.most_common(1)[0] if counts else (0, 0)
     if usual < 2:

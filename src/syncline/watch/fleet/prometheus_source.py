@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field
 
+from syncline.fabric import Fabric
 from syncline.watch.fleet.exporters import EXPORTER_QUERIES, ExporterTable
 from syncline.watch.fleet.fleet import Alert, HostFrame
 from syncline.watch.fleet.web import Web
@@ -76,11 +77,11 @@ class PrometheusReader:
     under the same rules. Alerts that Prometheus itself holds as firing are shown beside.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, fabric: Fabric | None = None) -> None:
         self.name = url
         self._web = Web(url)
         self._tables: dict[str, LinkTable] = {}
-        self._exporters = ExporterTable()
+        self._exporters = ExporterTable(fabric)
 
     async def read(self) -> list[HostFrame]:
         """Return a frame for each host that Prometheus knows."""

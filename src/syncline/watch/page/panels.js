@@ -48,7 +48,7 @@ function drawAlerts() {
   // The worst thing selects itself, until the reader chooses.
   if (!S.chosen && groups.length && S.index.has(groups[0].alert.place) && S.index.get(groups[0].alert.place) !== S.selected) select(S.index.get(groups[0].alert.place), true);
 }
-const COLUMNS = [["name", "link", "c-name"], ["use", "use", "c-use"], ["peak", "peak", "c-peak"], ["rate", "rate", "c-rate"], ["drops", "drops/s", "c-drops"]];
+const COLUMNS = [["name", "link", "c-name"], ["use", "use", "c-use"], ["peak", "peak", "c-peak"], ["rate", "rate", "c-rate"], ["plan", "predicted", "c-plan"], ["drops", "drops/s", "c-drops"]];
 function drawColumns() {
   fill("link-columns", COLUMNS.map(([id, text, cls]) => el("div", {role: "columnheader", class: cls, "aria-sort": S.sort === id ? (S.down ? "descending" : "ascending") : "none"}, el("button", {type: "button", "data-sort": id}, text + (S.sort === id ? (S.down ? " ↓" : " ↑") : "")))));
 }
@@ -59,7 +59,7 @@ function chooseOrder() {
   if (!S.layout || !S.use || (asked === orderKey && performance.now() - orderAt < 3000)) return; orderKey = asked; orderAt = performance.now();
   const words = S.filter.toLowerCase().split(/\s+/).filter(Boolean), order = [], group = S.zoom >= 0 && viewOf() === "groups" ? S.layout.picture.group_of : null;
   for (let i = 0; i < S.num; i++) if ((!group || group[i] === S.zoom) && words.every(w => matches(i, w))) order.push(i);
-  const by = {use: i => S.use[i] >= 0 ? S.use[i] : -1, peak: i => S.peak[i], rate: i => S.rate[i], drops: i => S.sparse.drops_per_s.get(i) || 0}[S.sort], sign = S.down ? 1 : -1, bad = alertLinks();
+  const by = {use: i => S.use[i] >= 0 ? S.use[i] : -1, peak: i => S.peak[i], rate: i => S.rate[i], plan: i => S.planned[i], drops: i => S.sparse.drops_per_s.get(i) || 0}[S.sort], sign = S.down ? 1 : -1, bad = alertLinks();
   if (by) { const key = new Float64Array(S.num); for (const i of order) { const v = by(i); key[i] = v >= 0 ? v : -1; if (S.down && (isDown(i) || bad.has(i))) key[i] += 1e18; } order.sort((a, b) => sign * (key[b] - key[a]) || a - b); }
   else order.sort((a, b) => -sign * S.layout.names[a].localeCompare(S.layout.names[b], undefined, {numeric: true}));
   S.order = order; if (S.selected < 0 && order.length && !S.selectedName) select(order[0], true); $("link-count").textContent = order.length === S.num ? `${S.num}` : `${order.length} of ${S.num}`;
@@ -72,7 +72,7 @@ function matches(i, word) {
 }
 const pool = [];
 function newRow() {
-  const cell = (cls, ...inside) => el("div", {role: "cell", class: cls}, ...inside), row = el("div", {class: "row", role: "row"}, cell("c-name", el("bdi")), el("div", {role: "cell", class: "track c-use"}, el("i"), el("u")), cell("c-peak"), cell("c-rate"), cell("c-drops"));
+  const cell = (cls, ...inside) => el("div", {role: "cell", class: cls}, ...inside), row = el("div", {class: "row", role: "row"}, cell("c-name", el("bdi")), el("div", {role: "cell", class: "track c-use"}, el("i"), el("u")), cell("c-peak"), cell("c-rate"), cell("c-plan"), cell("c-drops"));
   $("pad").append(row); pool.push(row);
 }
 function drawLinks() {
@@ -82,10 +82,10 @@ function drawLinks() {
   pool.forEach((row, k) => {
     row.hidden = k >= count; row.style.display = row.hidden ? "none" : ""; if (row.hidden) return; const i = S.order[first + k], u = S.use[i], p = S.peak[i], down = isDown(i), drops = S.sparse.drops_per_s.get(i);
     row.style.top = (first + k) * ROW + "px"; row.dataset.link = i; row.id = "link-" + i; row.setAttribute("aria-selected", i === S.selected); row.setAttribute("aria-rowindex", first + k + 1);
-    const [name, track, peak, speed, lost] = row.children, [bar, mark] = track.children;
+    const [name, track, peak, speed, plan, lost] = row.children, [bar, mark] = track.children;
     if (name.firstChild.textContent !== S.layout.names[i]) { name.firstChild.textContent = S.layout.names[i]; row.title = S.layout.names[i]; }
     bar.style.width = Math.min(100, 100 * (u >= 0 ? u : 0)) + "%"; bar.style.background = colour(u); mark.style.left = p >= 0 ? `calc(${Math.min(100, 100 * p)}% - 2px)` : "-9px"; track.title = u >= 0 ? percent(u) : "capacity not known";
-    peak.textContent = p >= 0 ? percent(p) : "–"; speed.textContent = down ? "down" : rate(S.rate[i]); speed.className = "c-rate" + (down ? " flag" : u >= 0 ? "" : " unknown"); lost.textContent = drops ? drops.toFixed(drops < 10 ? 1 : 0) : ""; lost.className = "c-drops" + (drops ? " flag" : "");
+    peak.textContent = p >= 0 ? percent(p) : "–"; speed.textContent = down ? "down" : rate(S.rate[i]); speed.className = "c-rate" + (down ? " flag" : u >= 0 ? "" : " unknown"); plan.textContent = S.planned[i] >= 0 ? rate(S.planned[i]) : "–"; plan.title = S.planned[i] >= 0 && S.mean[i] >= 0 ? `${rate(S.mean[i])} over ten seconds` : ""; lost.textContent = drops ? drops.toFixed(drops < 10 ? 1 : 0) : ""; lost.className = "c-drops" + (drops ? " flag" : "");
   });
 }
 function drawCollectives() {
@@ -94,7 +94,7 @@ function drawCollectives() {
   const focus = document.activeElement, held = $("collectives").contains(focus) ? focus.dataset.coll : undefined;
   fill("collectives", el("table", {}, el("thead", {}, el("tr", {}, ["collective", "p50", "p99", "predicted", "gap"].map(t => el("th", {scope: "col"}, t)))), el("tbody", {}, rows.slice(0, 16).map(c => {
     const gap = c.predicted_s ? c.transfer_s / c.predicted_s - 1 : NaN;
-    return el("tr", {"data-coll": c.key, "aria-selected": c.key === S.collective}, el("td", {}, el("button", {type: "button", "data-coll": c.key}, c.key)), el("td", {}, time(c.p50_s)), el("td", {}, time(c.p99_s)), el("td", {}, c.predicted_s ? time(c.predicted_s) : "not predicted"), el("td", {class: gap > .25 ? "slow" : gap <= .25 ? "fine" : ""}, difference(gap))); }))));
+    return el("tr", {"data-coll": c.key, "aria-selected": c.key === S.collective}, el("td", {}, el("button", {type: "button", "data-coll": c.key}, c.key)), el("td", {}, time(c.p50_s)), el("td", {}, time(c.p99_s)), el("td", {title: c.is_told === false ? "of another size, in proportion" : ""}, c.predicted_s ? (c.is_told === false ? "≈ " : "") + time(c.predicted_s) : "not predicted"), el("td", {class: gap > .25 ? "slow" : gap <= .25 ? "fine" : ""}, difference(gap))); }))));
   if (held !== undefined) { const again = [...$("collectives").querySelectorAll("button")].find(b => b.dataset.coll === held); if (again) again.focus(); }
 }
 // Where the gap to the prediction is, and what it costs an hour.
@@ -104,7 +104,8 @@ function drawGap() {
   $("gap-source").textContent = x.source; let step = NaN;
   if (steps.length && x.step_s) { step = middle(steps.map(s => s.step_s)); rows.push(["step", step, x.step_s, 1]); const e = middle(steps.map(s => s.exposed_s)); if (x.exposed_s !== null && x.exposed_s !== undefined) rows.push(["exposed network", e, x.exposed_s, 1]); if (x.step_s && x.exposed_s !== null) rows.push(["computing and the rest", step - e, x.step_s - x.exposed_s, 1]); }
   const colls = job.collectives.filter(c => c.predicted_s).map(c => [c.key, c.transfer_s, c.predicted_s, c.num]); colls.sort((a, b) => b[3] * (b[1] - b[2]) - a[3] * (a[1] - a[2])); rows.push(...colls.slice(0, 5));
-  const late = (S.layout.predicted_Bps || []).map((p, i) => [i, p]).filter(([i, p]) => p > 0 && S.rate[i] >= 0).map(([i, p]) => [S.layout.names[i], S.peakRate[i] >= 0 ? Math.max(S.rate[i], 0) : S.rate[i], p]).sort((a, b) => Math.abs(b[1] / b[2] - 1) - Math.abs(a[1] / a[2] - 1)).slice(0, 2);
+  const apart = i => Math.abs(S.mean[i] - S.planned[i]) / (S.capacity[i] > 0 ? S.capacity[i] : S.planned[i] || 1);
+  const late = [...S.planned.keys()].filter(i => S.planned[i] >= 0 && S.mean[i] >= 0).sort((a, b) => apart(b) - apart(a)).slice(0, 3).map(i => [S.layout.names[i], S.mean[i], S.planned[i]]);
   const lost = step > x.step_s ? 1 - x.step_s / step : 0, usd = x.usd_per_hour ? lost * x.usd_per_hour : 0, worst = rows.filter(r => r[0] !== "step").sort((a, b) => b[3] * (b[1] - b[2]) - a[3] * (a[1] - a[2]))[0];
   const sum = !rows.length && !late.length ? "Nothing that was predicted has been seen yet." : lost > .02 ? `The step takes ${difference(step / x.step_s - 1)} against the plan${usd ? `, ${money(usd)} an hour` : ""}; most of it in ${worst ? worst[0] : "the step"}.` : step <= x.step_s * 1.02 ? "The step keeps to its prediction." : "Measured beside predicted:";
   const line = (name, now, planned, show) => { const gap = now / planned - 1; return el("tr", {}, el("td", {}, name), el("td", {}, show(now)), el("td", {}, show(planned)), el("td", {class: gap > .25 ? "slow" : "fine"}, difference(gap))); };

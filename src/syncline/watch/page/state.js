@@ -18,6 +18,8 @@ function sparse(rows) { const map = new Map(); for (const [i, v] of rows || []) 
 function takeLayout(layout) {
   S.layout = layout; S.num = layout.names.length;
   S.capacity = Float64Array.from(layout.capacity_Bps, c => c === null ? NaN : c);
+  S.planned = Float64Array.from(layout.predicted_Bps || [], p => p === null ? NaN : p); S.mean = new Float64Array(S.num).fill(NaN);
+  $("links-table").classList.toggle("planned", S.planned.some(p => p >= 0));
   S.lower = layout.names.map(n => n.toLowerCase());
   S.ring = new Float32Array(S.num * RING).fill(NaN); S.peakRing = new Float32Array(S.num * RING).fill(NaN);
   S.ringAt = 0; S.ringCount = 0; S.zoom = -1;
@@ -33,6 +35,9 @@ function takeFrame(frame, live) {
   for (let i = 0; i < n; i++) { S.use[i] = S.rate[i] / S.capacity[i]; S.peak[i] = S.peakRate[i] / S.capacity[i]; }
   for (const name of ["saturated", "bursts", "drops_per_s", "errors_per_s", "pauses_per_s", "backlog_bytes", "up"]) S.sparse[name] = sparse(frame[name]);
   if (!live) return;
+  // What was predicted of a link is its mean over steps, so that is what stands beside it: over ten seconds, not one look.
+  const weight = Math.min(1, (frame.interval_s || .25) / 10);
+  for (let i = 0; i < n; i++) if (S.rate[i] >= 0) S.mean[i] = S.mean[i] >= 0 ? S.mean[i] + weight * (S.rate[i] - S.mean[i]) : S.rate[i];
   const at = S.ringAt;
   for (let i = 0; i < n; i++) { S.ring[i * RING + at] = S.rate[i]; S.peakRing[i * RING + at] = S.peakRate[i]; }
   S.ringTime[at] = frame.wall_s; S.ringAt = (at + 1) % RING; S.ringCount = Math.min(RING, S.ringCount + 1);

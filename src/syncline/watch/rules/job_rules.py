@@ -55,7 +55,8 @@ class SlowerThanPlanned:
         t, prediction = context.thresholds, context.prediction
         bad: dict[str, Callable[[], Finding]] = {}
         between: set[str] = set()
-        cases = [(c.key, c.recent_s, c.predicted_s) for c in context.frame.job.collectives if c.num >= RECENT]
+        told = [c for c in context.frame.job.collectives if c.num >= RECENT and c.is_told]
+        cases = [(c.key, c.recent_s, c.predicted_s) for c in told]
         step_s = recent_step_s(context)
         if step_s is not None:
             cases.append(("step", step_s, prediction.step_s))
@@ -193,6 +194,11 @@ class NetworkShare:
         return RuleVerdict({"step": tell} if share > limit else {}, {"step"} if share > 0.9 * limit else set())
 
 
+def _computes_longer(context: Context, i: int) -> bool:
+    ranks = context.frame.job.ranks
+    return ranks[i].compute_s > 1.1 * float(np.median([rank.compute_s for rank in ranks]))
+
+
 class Straggler:
     """The same rank comes late to every collective, and all others wait for it."""
 
@@ -215,7 +221,9 @@ class Straggler:
             least = max(t.straggler_least_s, share * step_s)
             for i in np.flatnonzero(late > 0.6 * least).tolist():
                 limit = self._limit(context, i, late, least)
-                if late[i] > limit:
+                if late[i] > limit and self._is_excused(context, i):
+                    between.add(ranks[i].place)
+                elif late[i] > limit:
                     bad[ranks[i].place] = self._teller(context, i, float(late[i]), limit, step_s)
                 elif late[i] > 0.6 * limit:
                     between.add(ranks[i].place)
@@ -232,11 +240,15 @@ class Straggler:
         past_s = float(np.median([late_s for name, late_s in worst if name != place]))
         return max(least, t.straggler_times_others * now_s, t.straggler_times_past * past_s)
 
+    def _is_excused(self, context: Context, i: int) -> bool:
+        """Tell whether a link in trouble may be why a rank is late: one that computes no longer than the others."""
+        hurt = any(context.active.get(rule) for rule in ("rail.dead", "link.down", "link.degraded", "link.loss"))
+        return hurt and not _computes_longer(context, i)
+
     def _teller(self, context: Context, i: int, late_s: float, limit: float, step_s: float) -> Callable[[], Finding]:
         def tell() -> Finding:
             rank = context.frame.job.ranks[i]
             others = float(np.median([r.compute_s for r in context.frame.job.ranks]))
-            own_fault = rank.compute_s > 1.1 * others
             why = "It computes longer than the others: a slow GPU (clocks, heat), a busy host, or more work."
             else_why = "It does not compute longer: it starts late (data loading, a stall on its host)."
             return Finding(
@@ -246,7 +258,7 @@ class Straggler:
                 f"{show_time(late_s)} late in every step",
                 f"under {show_time(limit)}",
                 evidence=(f"computes {show_time(rank.compute_s)} a step, the others {show_time(others)}",),
-                meaning=why if own_fault else else_why,
+                meaning=why if _computes_longer(context, i) else else_why,
                 fix="Look at that rank's clocks, temperature and host load; move it to a spare host if they are fine.",
                 action=Action.INSPECT,
                 confidence=0.9,
@@ -292,6 +304,8 @@ class Stalled:
                 return RuleVerdict({"job": partial(self._away, context, job.phase, longest_s)}, set())
             return NONE
         silent_s = now_s - job.last_span_s
+        if job.is_stuck and not silent_s <= silence_s(job, t):
+            return RuleVerdict({"job": partial(self._stuck, context)}, set())
         if not np.isfinite(silent_s) or silent_s <= silence_s(job, t):
             return NONE
         missing = sorted(known - ended) if ended else []
@@ -312,8 +326,15 @@ class Stalled:
             f"one every {show_time(usual_s)}" if usual_s else "collectives now and then",
             tuple(evidence),
             meaning or "It hangs in a collective, or was killed; it did not say that it ended, saves or evaluates.",
-            "Look for a rank that is gone; a flight recorder dump (--flight-recorder) tells who has not entered.",
+            "Look for a rank that is gone; --flight-recorder, --ras or --nccl-log tell who has not entered.",
         )
+
+    def _stuck(self, context: Context) -> Finding:
+        texts = [hang.text for hang in context.frame.job.hangs]
+        return self._finding(
+            context, "ranks stand still", "all of them move", tuple(texts[:5]),
+            f"{texts[0][0].upper()}{texts[0][1:]}.", "Look at that rank's host and log; `py-spy dump` there says why.",
+        )  # fmt: skip
 
     def _failed(self, context: Context, ranks: list[int]) -> Finding:
         shown = ", ".join(map(str, ranks[:8]))

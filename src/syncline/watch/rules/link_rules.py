@@ -98,6 +98,8 @@ class LinkDegraded:
         busy = (working | queued | self._trickles(context, nominal)) & (context.frame.load.up > 0)
         slow = busy & (ceiling < t.degraded_share * nominal)
         slow &= ~_fed(slow, backlog)
+        if context.active.get("link.down") or context.active.get("rail.dead"):
+            slow &= backlog > 0  # flows take other ways and share them: a lower rate alone says nothing of a link
         negotiated = np.array([context.speed_Bps.get(device, np.nan) for device in table.devices])
         fell = negotiated < 0.99 * table.capacity_Bps
         between = busy & (ceiling < (1 + t.degraded_share) / 2 * nominal) | ~busy

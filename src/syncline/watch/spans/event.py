@@ -74,7 +74,25 @@ class PendingEvent:
     is_started: bool
 
 
-Event = SpanEvent | PhaseEvent | PendingEvent
+@dataclass(frozen=True)
+class Hang:
+    """One place in a hung job: who is waited for, in what, and who waits."""
+
+    ranks: tuple[int, ...]
+    collective: str
+    waiting: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class StuckEvent:
+    """What a source says holds up the job now; nothing: all moves, as far as it sees."""
+
+    source: str
+    hangs: tuple[Hang, ...]
+
+
+Event = SpanEvent | PhaseEvent | PendingEvent | StuckEvent
 
 
 class SpanSource(Protocol):

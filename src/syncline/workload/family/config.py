@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from syncline.describe.document import read_text
+from syncline.describe.mistakes import first_mistake
 from syncline.errors import DescriptionError
 from syncline.workload.family.defaults import families, with_defaults
 from syncline.workload.family.hybrid import hybrid_fields
@@ -81,9 +82,7 @@ def read_config(path: str | Path) -> Shape:
     try:
         return shape_from_config(data, name=Path(path).parent.name or "model")
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(step) for step in first["loc"])
-        raise DescriptionError(f"{field}: {first['msg']}.", where=str(path)) from None
+        raise DescriptionError(f"{first_mistake(error)}.", where=str(path)) from None
     except DescriptionError as error:
         error.where = error.where or str(path)
         raise

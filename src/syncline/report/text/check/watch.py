@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import math
+from statistics import median
 
 from syncline.describe.plain import JsonObject
 from syncline.describe.units import show_rate, show_time
 from syncline.watch.frame import Frame
+from syncline.watch.prediction import Prediction
 
 MAX_LINKS, MAX_COLLECTIVES, MAX_STEPS = 12, 8, 5
 MAX_ALERTS = 20
@@ -19,8 +21,9 @@ def clock(wall_s: float) -> str:
     return datetime.datetime.fromtimestamp(wall_s).strftime("%H:%M:%S")
 
 
-def frame_json(frame: Frame | None) -> JsonObject:
-    """Return a frame as `--json` prints it."""
+def frame_json(frame: Frame | None, prediction: Prediction | None = None) -> JsonObject:
+    """Return a frame as `--json` prints it, with what was predicted of the step and of each link beside it."""
+    expected = prediction or Prediction()
     if frame is None:
         return {"frames": 0, "links": [], "alerts": [], "health": {}}
     table, load = frame.table, frame.load
@@ -33,6 +36,7 @@ def frame_json(frame: Frame | None) -> JsonObject:
                 "rate_Bps": float(load.rate_Bps[i]),
                 "capacity_Bps": float(table.capacity_Bps[i]),
                 "peak_Bps": float(load.peak_Bps[i]),
+                "predicted_Bps": expected.rate_of(table.names[i]),
                 "drops_per_s": float(load.drops_per_s[i]),
                 "up": bool(load.up[i]),
             }
@@ -40,39 +44,59 @@ def frame_json(frame: Frame | None) -> JsonObject:
         ],
         "collectives": [c.to_json() for c in frame.job.collectives],
         "steps": [s.to_json() for s in frame.job.steps[-MAX_STEPS:]],
+        "predicted": {"source": expected.source, "step_s": expected.step_s, "exposed_s": expected.exposed_s},
         "alerts": list(frame.alerts),
         "health": dict(frame.health),
     }
 
 
-def frame_lines(frame: Frame | None) -> list[str]:
-    """Return the busiest links, collectives beside their prediction, alerts, and what could not be read."""
+def frame_lines(frame: Frame | None, prediction: Prediction | None = None) -> list[str]:
+    """Return the busiest links, collectives and step beside their prediction, alerts, and what could not be read."""
     if frame is None:
         return ["Nothing was seen."]
+    expected = prediction or Prediction()
     return [
         f"{frame.seq} looks, {len(frame.table)} links, {len(frame.alerts)} alerts",
-        *_link_lines(frame),
+        *_step_lines(frame, expected),
+        *_link_lines(frame, expected),
         *_collective_lines(frame),
         *_alert_lines(frame),
         *(f"  not read: {name} ({problem})" for name, problem in frame.health.get("problems", {}).items()),
     ]
 
 
-def _link_lines(frame: Frame) -> list[str]:
+def _step_lines(frame: Frame, expected: Prediction) -> list[str]:
+    """Return the last steps beside the plan, and what the gap costs an hour."""
+    steps = frame.job.steps[-MAX_STEPS:]
+    if not steps:
+        return []
+    now = median(step.step_s for step in steps)
+    if not expected.step_s:
+        return [f"  step {show_time(now)}"]
+    line = f"  step {show_time(now)}, predicted {show_time(expected.step_s)} ({now / expected.step_s - 1:+.0%})"
+    price = (expected.num_gpus or 0) * (expected.usd_per_gpu_hour or 0.0)
+    lost = max(0.0, 1 - expected.step_s / now) * price
+    return [f"{line}, ${lost:.2f} an hour" if lost > 0 else line]
+
+
+def _link_lines(frame: Frame, expected: Prediction) -> list[str]:
     rate, capacity = frame.load.rate_Bps.tolist(), frame.table.capacity_Bps.tolist()
     busiest = sorted(range(len(rate)), key=lambda i: 1.0 if math.isnan(rate[i]) else -rate[i])
     lines = []
     for i in busiest[:MAX_LINKS]:
         use = "" if math.isnan(capacity[i]) else f"{rate[i] / capacity[i]:6.1%} of {show_rate(capacity[i])}"
         shown = "-" if math.isnan(rate[i]) else show_rate(rate[i])
-        lines.append(f"  {frame.table.names[i]:44} {shown:>12}  {use}{'' if frame.load.up[i] else '  down'}")
+        planned = expected.rate_of(frame.table.names[i])
+        beside = "" if planned is None else f", predicted {show_rate(planned)} on average"
+        lines.append(f"  {frame.table.names[i]:44} {shown:>12}  {use}{beside}{'' if frame.load.up[i] else '  down'}")
     return lines
 
 
 def _collective_lines(frame: Frame) -> list[str]:
     lines = []
     for c in frame.job.collectives[:MAX_COLLECTIVES]:
-        planned = f", predicted {show_time(c.predicted_s)}" if c.predicted_s else ""
+        about = "" if c.is_told else "about "
+        planned = f", predicted {about}{show_time(c.predicted_s)}" if c.predicted_s else ""
         lines.append(f"  {c.key:44} p50 {show_time(c.p50_s)}, p99 {show_time(c.p99_s)}{planned}")
     return lines
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from syncline.watch import demo
-from syncline.watch.demo import ROUND_S, TICK_S, TIMETABLE, Demo
+from syncline.watch.demonstration import invented as demo
+from syncline.watch.demonstration.invented import ROUND_S, TICK_S, TIMETABLE, Demo
 
 RULES = {"rate": "link.degraded", "loss": "link.loss", "straggler": "job.straggler", "down": "link.down",
          "bursts": "link.microburst"}  # fmt: skip
