@@ -25,6 +25,8 @@ _PARTS = {
     "bubble": "pipeline bubble", "optimizer": "optimizer", "fixed": "fixed", "codec": "encoding", "storage": "storage",
 }  # fmt: skip
 
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|(?:[kKMGTP]i?)?B\b|[kMBT]\b|[num]?s\b|h\b|min\b|days\b|GPUs\b))")
+
 
 def part_name(part: str) -> str:
     """Return a part of the step in words."""
@@ -61,7 +63,12 @@ def folded(line: str, width: int = 118) -> list[str]:
     """Return a line in pieces that fit a screen, later ones under the first word of its text."""
     start = re.match(r" {2}\w[\w ]{9} (?=\S)| {4}\d\. | *", line)
     under = " " * (start.end() if start else 0)
-    return textwrap.wrap(line, width, subsequent_indent=under, break_on_hyphens=False) if len(line) > width else [line]
+    if len(line) <= width:
+        return [line]
+    # A number and its unit stay on one line.
+    bound = _UNIT.sub("\N{NO-BREAK SPACE}", line)
+    parts = textwrap.wrap(bound, width, subsequent_indent=under, break_on_hyphens=False)
+    return [part.replace("\N{NO-BREAK SPACE}", " ") for part in parts]
 
 
 def headline(plan: Plan) -> str:
