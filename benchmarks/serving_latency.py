@@ -95,7 +95,7 @@ def _engine(model: str, host: str, tp: int, precision: str, prompt: float, answe
 
 def run() -> dict[str, Any]:
     """Return predicted over published for every row."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for row in (*ROWS, *HELD_OUT):
         engine, wanted = _engine(row.model, row.host, row.tp, row.precision, row.prompt, row.answer)
         found = steady(engine, wanted, row.rate)

@@ -212,12 +212,14 @@ def action_line(action: Action, money: Money | None = None) -> str:
 def other_lines(answer: PlanResult, most: int = 3) -> list[str]:
     """Return the best plans with another split."""
     best = answer.best.predicted.step_time_s
+    # The search ranks by its closed form; what is shown is priced on the fabric itself.
+    others = sorted(answer.others[:most], key=lambda other: other.predicted.step_time_s)
     lines = [
         f"  {'next best ' if not k else '          '} {o.predicted.step_time_s / best - 1:+.1%}"
         f"{' (a tie)' if answer.is_tie(o) else ''}  {o.decision.label}"
-        for k, o in enumerate(answer.others[:most])
+        for k, o in enumerate(others)
     ]
-    if any(answer.is_tie(o) for o in answer.others[:most]):
+    if any(answer.is_tie(o) for o in others):
         known = f"a tie: within {answer.tie_within:.0%}, by which half of the published pairs of a sweep are off"
         lines.append(f"{'':13}{known}")
     return lines
