@@ -23,7 +23,7 @@ SPREAD := -n $(WORKERS) --dist loadfile
 LONG := tests/test_examples.py tests/distributed tests/bench tests/audit tests/lab tests/browser tests/cli tests/plan
 REST := $(filter-out $(LONG) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/ tests/test_*.py)))
 
-.PHONY: help venv demo test test-fast lint format types layers native-test native-test-threads pytest examples stub bench fresh site serve-site release clean
+.PHONY: help venv demo test test-fast lint format types layers native-test native-test-threads pytest examples stub bench fresh site serve-site release release-proof clean
 .DELETE_ON_ERROR:
 
 help:  ## list these targets
@@ -54,6 +54,9 @@ $(VENV)/.installed: $(VENV)/.tools pyproject.toml $(PACKAGES) $(NATIVE)
 
 release: venv  ## what a release holds, in dist/: source, wheel for this Python, list of parts
 	PYTHON=$(abspath $(BIN))/python bash tools/release/build.sh
+
+release-proof: venv  ## a release built twice and compared, installed on bare Debians, with the oldest dependencies too (root, mmdebstrap)
+	$(BIN)/python benchmarks/run.py release --keep
 
 demo: venv  ## describe, price and simulate the default cluster, plan the default job on it, rehearse a small one
 	@mkdir -p demo

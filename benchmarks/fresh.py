@@ -136,11 +136,11 @@ def timed(tree: Path, command: str) -> int:
     return round(time.monotonic() - began_s)
 
 
-def enter(tree: Path, command: str, **settings: str) -> int:
-    """Run a command in the clone with the tree as the whole file system, and return its status."""
+def enter(tree: Path, command: str, where: str = CLONE, **settings: str) -> int:
+    """Run a command in the clone (or elsewhere) with the tree as the whole file system, and return its status."""
     pip = pip_settings()
     shown = [*places(pip), *(["/etc/ssl/certs/ca-certificates.crt"] if "PIP_CERT" not in pip else [])]
-    told = {"TREE": str(tree), "SHOWN": " ".join(shown), "WHERE": CLONE, "PATH": os.environ["PATH"]}
+    told = {"TREE": str(tree), "SHOWN": " ".join(shown), "WHERE": where, "PATH": os.environ["PATH"]}
     inner = [*(f"{name}={value}" for name, value in {**pip, **settings}.items()), "sh", "-c", command]
     outer = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "sh"]
     return subprocess.run([*outer, *inner], env=told, stdout=sys.stderr, check=False).returncode

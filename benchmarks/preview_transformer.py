@@ -84,16 +84,19 @@ def _both(a: int, b: int) -> tuple[tuple[int, int], tuple[int, int]]:
     return (a, b), (b, a)
 
 
+def split_block(layer: nn.Module, mesh: DeviceMesh) -> None:
+    """Split a layer over the ranks of a host: what several products read is summed once in the backward."""
+    once = PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts=Replicate(), use_local_output=False)
+    columns = {name: ColwiseParallel() for name in ("q", "k", "v", "up", "gate")}
+    rows = {name: RowwiseParallel() for name in ("o", "down")}
+    parallelize_module(layer, mesh, {**columns, **rows, "norm": once, "ffn_norm": once})
+
+
 def _sharded(model: Model, mesh: DeviceMesh, a: argparse.Namespace) -> None:
     """Split a model over ranks: tensor parallel inside, FSDP or HSDP outside."""
     if a.tp > 1:
-        once = PrepareModuleOutput(
-            output_layouts=Replicate(), desired_output_layouts=Replicate(), use_local_output=False
-        )  # what several products read is summed once in the backward
-        columns = {name: ColwiseParallel() for name in ("q", "k", "v", "up", "gate")}
-        rows = {name: RowwiseParallel() for name in ("o", "down")}
         for layer in model.layers:
-            parallelize_module(layer, mesh["tensor"], {**columns, **rows, "norm": once, "ffn_norm": once})
+            split_block(layer, mesh["tensor"])
         head = ColwiseParallel(use_local_output=False)
         ends = {"embedding": RowwiseParallel(input_layouts=Replicate()), "head": head}
         parallelize_module(model, mesh["tensor"], ends)

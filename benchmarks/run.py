@@ -26,8 +26,8 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results"
 NOT_BENCHMARKS = {"run", "measure", "peer"}
-ON_REQUEST = {"fresh"}
-"""Not part of --all: `make fresh` takes half an hour and wants root."""
+ON_REQUEST = {"fresh", "release"}
+"""Not part of --all: `make fresh` and `make release-proof` take half an hour and want root."""
 PACKAGES = ("syncline", "numpy", "networkx", "pydantic", "torch")
 
 

@@ -6,7 +6,7 @@ has a tenth of a second in which an accelerator would work; the straggler's runs
 the agent of its steps by itself; the agent reads every host's interfaces every millisecond. Everything runs at the
 priority every process has.
 
-    python benchmarks/watch_lab.py [SCENARIO ...]      degraded loss straggler microburst dead-rail overhead clean
+    python benchmarks/watch_lab.py [degraded loss straggler microburst dead-rail overhead phases clean]
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ FOLDER = Path(__file__).resolve().parent
 NUM_RANKS = 4
 NUM_RAILS = 2
 RATE = "100Mbps"
-START_S = 60.0
+START_S = 240.0
 WARM_UP_STEPS, REHEARSED_STEPS = 20, 40
 WARM_S = 20.0
 FAULT_S = 6.0
 CLEAR_S = 15.0
 CLEAN_S = float(os.environ.get("WATCH_CLEAN_S", "600"))
+PHASES_S = float(os.environ.get("WATCH_PHASES_S", "120"))
 CLUSTER = f"""
 hosts: {NUM_RANKS}
 host: {{gpu: A100-80GB, gpus: {NUM_RAILS}, nics: {NUM_RAILS}}}
@@ -67,10 +68,9 @@ class Step(NamedTuple):
 class Scene:
     """A lab with the job running on it and an agent that watches."""
 
-    def __init__(self, lab: Any, folder: Path) -> None:
-        self.lab, self.folder = lab, folder
+    def __init__(self, lab: Any, view: Any, folder: Path) -> None:
+        self.lab, self.view, self.folder = lab, view, folder
         self.addresses = [[lab.address(host, f"eth{r}") for r in range(NUM_RAILS)] for host in lab.host_names]
-        self.files = {host: _network_of(lab, host) for host in lab.host_names}
         self.job: Any = None
         self.expected: list[Step] = []
 
@@ -98,52 +98,26 @@ class Scene:
         return [step for step in found if start_s <= step.begin_s < end_s]
 
     def make_agent(self) -> Any:
-        from syncline.watch.agent import Agent, Options
+        from syncline.watch.agent import Options
         from syncline.watch.clock import Clock
         from syncline.watch.history import History
         from syncline.watch.prediction import Prediction
-        from syncline.watch.sources.netdev import NetdevSource
-        from syncline.watch.sources.source import SourceTree
-        from syncline.watch.sources.tcp_paths import TcpPathSource
         from syncline.watch.spans.unix_socket import SocketSpans
 
-        sources = [
-            NetdevSource(SourceTree(), pattern=r"eth\d+", netns=f"/proc/self/fd/{file}", prefix=host)
-            for host, file in self.files.items()
-        ]
         clock = Clock()
         planned = Prediction(
             "this job's first steps, unwatched", step_s=statistics.median(step.step_s for step in self.expected),
             exposed_s=statistics.median(step.exposed_s for step in self.expected),
             num_gpus=NUM_RANKS * NUM_RAILS, usd_per_gpu_hour=USD_PER_GPU_HOUR,
         )  # fmt: skip
-        options = Options("lab", burst_pattern=".*", links=self.links(), prediction=planned)
         spans = [SocketSpans(self.folder / "spans.sock", clock)]
-        paths = [TcpPathSource(f"/proc/self/fd/{file}", host) for host, file in self.files.items()]
-        return Agent(options, sources, paths, spans, clock=clock, history=History(self.folder / "watch.db"))
-
-    def links(self) -> Any:
-        """Return what each interface is in the fabric."""
-        from syncline.watch.link_map import KnownLink, LinkMap
-
-        blueprint, wires = self.lab.blueprint, {}
-        for cable in blueprint.cables:
-            for end, _, link, rate in cable.ends():
-                box = blueprint.boxes[end.box]
-                if box.kind == "host":
-                    rail = int(end.interface.removeprefix("eth"))
-                    for direction, number in (("tx", link), ("rx", link ^ 1)):
-                        name = blueprint.link_names[number]
-                        src, _, dst = name.partition(" -> ")
-                        wires[f"{box.name}/{end.interface}", direction] = KnownLink(name, rate, rail, src, dst)
-        return LinkMap(wires, blueprint.name)
+        options = Options("lab", burst_pattern=".*", prediction=planned)
+        return self.view.agent(options, spans, clock=clock, history=History(self.folder / "watch.db"))
 
     def close(self) -> None:
-        """End the job and let go of the hosts."""
+        """End the job."""
         if self.job is not None:
             self.job.end()
-        for file in self.files.values():
-            os.close(file)
 
     @contextmanager
     def watching(self) -> Iterator[Log]:
@@ -157,15 +131,6 @@ class Scene:
             stop.set()
             thread.join()
             agent.close()
-
-
-def _network_of(lab: Any, host: str) -> int:
-    """Return a file that is a host's network namespace, as the lab hands it out."""
-    answer, files = lab._open_link.ask("namespaces", host=lab.blueprint.host(host))
-    at = answer["kinds"].index("net")
-    for file in (*files[:at], *files[at + 1 :]):
-        os.close(file)
-    return int(files[at])
 
 
 class Log:
@@ -197,6 +162,8 @@ def scene() -> Iterator[Scene]:
     from syncline.describe.units import rate
     from syncline.fabric import load
     from syncline.lab import Lab
+    from syncline.lab.registry import find_lab
+    from syncline.watch.lab_scene import LabScene
 
     with tempfile.TemporaryDirectory(prefix="watch-lab-") as name:
         folder = Path(name)
@@ -204,8 +171,8 @@ def scene() -> Iterator[Scene]:
         fabric = load(folder / "cluster.yaml")
         access = [i for i in fabric.out_links(int(fabric.nics[0])) if fabric.devices.host[fabric.links.dst[i]] < 0]
         scale = rate(RATE) / float(fabric.links.rate_Bps[access[0]])
-        with Lab(fabric, scale=scale) as lab:
-            made = Scene(lab, folder)
+        with Lab(fabric, scale=scale) as lab, find_lab(lab.name) as visit, LabScene(visit) as view:
+            made = Scene(lab, view, folder)
             try:
                 made.train()
                 yield made
@@ -264,10 +231,12 @@ def faulty(what: str) -> dict[str, Any]:
         }
 
 
-def clean(seconds: float) -> dict[str, Any]:
-    """Return every alert of a run without a fault."""
+def clean(seconds: float, *, phases: bool = False) -> dict[str, Any]:
+    """Return every alert of a run without a fault; with phases it saves every 40 steps and evaluates every 100."""
     with scene() as s, s.watching() as log:
         begun = time.monotonic()
+        if phases:
+            (s.folder / "phases").touch()
         time.sleep(seconds)
         steps = s.steps(begun)
         return {
@@ -278,6 +247,8 @@ def clean(seconds: float) -> dict[str, Any]:
             "exposed_s": round(statistics.median(step.exposed_s for step in steps), 4),
             "loss": [round(statistics.fmean(step.loss for step in part), 3) for part in (steps[:20], steps[-20:])],
             "num_links": log.links_seen,
+            "load_average": [round(each, 1) for each in os.getloadavg()],
+            "phases": [row.split()[0] for row in (s.folder / "told").read_text().splitlines()] if phases else [],
             "agent_cpu_share": round(statistics.mean(log.cpu[2:]), 4),
             "agent_cpu_share_per_host": round(statistics.mean(log.cpu[2:]) / NUM_RANKS, 4),
         }
@@ -314,9 +285,12 @@ def run(names: list[str] | None = None) -> dict[str, Any]:
     from syncline.watch.agent import TICK_S
 
     figures: dict[str, Any] = {"num_ranks": NUM_RANKS, "num_rails": NUM_RAILS, "rate": RATE, "tick_s": TICK_S}
-    for name in names or [*EXPECTED, "overhead", "clean"]:
+    for name in names or [*EXPECTED, "overhead", "phases", "clean"]:
         key = name.replace("-", "_")
-        figures[key] = clean(CLEAN_S) if name == "clean" else overhead() if name == "overhead" else faulty(name)
+        if name in ("clean", "phases"):
+            figures[key] = clean(CLEAN_S if name == "clean" else PHASES_S, phases=name == "phases")
+        else:
+            figures[key] = overhead() if name == "overhead" else faulty(name)
     return figures
 
 

@@ -23,10 +23,13 @@ from typing import Any
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
+from rig.predicted import predict  # noqa: E402
 from rig.rails_rig import RailsRig, is_possible  # noqa: E402
 
 NUM_HOSTS = 4
 RATES_BPS: tuple[float | None, ...] = (None, 1e9, 10e9, 25e9)
+ASKED: dict[str, Any] = {}
+"""What the command line says of rates, methods, steps and rounds."""
 PARTS = ("dense", "steps", "rails", "cuts", "faults", "gpu")
 
 
@@ -37,13 +40,23 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--hosts", type=int, default=NUM_HOSTS, help="how many hosts of one rank (4)")
     parser.add_argument("--quick", action="store_true", help="few repetitions: whether it runs, not how fast")
+    parser.add_argument("--rates", type=float, nargs="+", help="Gb/s; 0: no limit (each part's own)")
+    parser.add_argument("--methods", nargs="+", help="of steps and gpu: compute, ddp, CODEC[/TRANSPORT[/PIECE_MIB]]")
+    parser.add_argument("--steps", type=int, help="steps of each method, or turns of dense")
+    parser.add_argument("--warm-up", type=int, help="steps of each method that do not count")
+    parser.add_argument("--rounds", type=int, help="how often methods take their turn")
+    parser.add_argument("--variants", nargs="+", help="of dense: THREADS/CONNECTIONS of the wire, each in turn")
     chosen = parser.parse_args()
     globals()["NUM_HOSTS"] = chosen.hosts
+    for name in ("rates", "methods", "steps", "warm_up", "rounds", "variants"):
+        if getattr(chosen, name) is not None:
+            ASKED[name] = getattr(chosen, name)
     why = is_possible()
     if why and set(chosen.only) != {"faults"}:
         print(f"wire.py: {why}; run it as root, or with --only faults.", file=sys.stderr)
         return 2
     chosen.out.mkdir(parents=True, exist_ok=True)
+    ASKED["out"] = chosen.out
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}"
     lines = [f"{machine}, {time.strftime('%Y-%m-%d %H:%M')}"]
     for part in chosen.only:
@@ -64,9 +77,9 @@ def ranks(rig: RailsRig, task: dict[str, Any], num_rails: int = 1, timeout_s: fl
     processes = []
     for rank in range(NUM_HOSTS):
         environment = {"RANK": str(rank), "WORLD_SIZE": str(NUM_HOSTS), "MASTER_ADDR": "10.7.0.1", "MASTER_PORT": port,
-                       "GLOO_SOCKET_IFNAME": "eth0", "SYNCLINE_RAILS": names, "OMP_NUM_THREADS": "1",
-                       "LOCAL_WORLD_SIZE": "1", "SYNCLINE_WIRE_THREADS": threads(),
-                       "PYTHONPATH": str(HERE)}  # fmt: skip
+                       "GLOO_SOCKET_IFNAME": "eth0", "GLOO_ADDRESS": f"10.7.0.{rank + 1}", "SYNCLINE_RAILS": names,
+                       "OMP_NUM_THREADS": "1", "LOCAL_WORLD_SIZE": "1", "SYNCLINE_WIRE_THREADS": threads(),
+                       "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}  # fmt: skip
         command = [sys.executable, str(HERE / "rig" / "wire_rank.py"), json.dumps(task)]
         processes.append(rig.start(rank, command, environment, sys.executable))
     printed, _ = processes[0].communicate(timeout=timeout_s)
@@ -87,10 +100,11 @@ def dense(quick: bool) -> list[dict[str, Any]]:
     rows = []
     size = 64 << 20
     with RailsRig(NUM_HOSTS) as rig:
-        for rate in RATES_BPS:
+        for rate in _rates(RATES_BPS):
             if rate is not None:  # the first has no shaper yet
                 rig.shape(rate)
-            task = {"what": "dense", "size_bytes": size, "turns": 2 if quick else 15, "rate_bps": rate}
+            turns = ASKED.get("steps", 2 if quick else 15)
+            task = {"what": "dense", "size_bytes": size, "turns": turns, "rate_bps": rate, **_variants()}
             found = ranks(rig, task)
             bound = 0.0 if rate is None else 2 * (NUM_HOSTS - 1) / NUM_HOSTS * size * 8 / rate
             gloo = next(row for row in found if row["way"] == "gloo")
@@ -98,7 +112,7 @@ def dense(quick: bool) -> list[dict[str, Any]]:
                 row["bound_s"], row["of_bound"] = bound, bound / row["median_s"]
                 row["times_gloo"], row["cpu_of_gloo"] = gloo["median_s"] / row["median_s"], row["cpu_s"] / gloo["cpu_s"]
             rows += found
-            print("\n".join(map(told, found)), flush=True)
+            _keep("dense", rows, found)
     return rows
 
 
@@ -122,14 +136,26 @@ def gpu(quick: bool) -> list[dict[str, Any]]:
     return _steps(task, RATES_BPS[2:3] if quick else RATES_BPS[1:3])
 
 
+def _variants() -> dict[str, Any]:
+    return {"variants": ASKED["variants"]} if "variants" in ASKED else {}
+
+
+def _rates(own: tuple[float | None, ...]) -> list[float | None]:
+    return [1e9 * rate or None for rate in ASKED["rates"]] if "rates" in ASKED else list(own)
+
+
 def _steps(task: dict[str, Any], rates: tuple[float | None, ...]) -> list[dict[str, Any]]:
     rows = []
+    task = {**task, **{name: ASKED[name] for name in ("methods", "steps", "warm_up", "rounds") if name in ASKED}}
     with RailsRig(NUM_HOSTS) as rig:
-        for rate in rates:
+        for rate in _rates(rates):
             if rate is not None:
                 rig.shape(rate)
-            found = ranks(rig, {**task, "rate_bps": rate}, timeout_s=7200.0)
+            found = ranks(rig, {**task, "rate_bps": rate, "costs": True}, timeout_s=7200.0)
+            (known,) = [row for row in found if row["what"] == "costs"]
+            found = [row for row in found if row["what"] != "costs"]
             compute = next(row for row in found if row["method"] == "compute")
+            compute["costs"] = known
             ddp = next(row for row in found if row["method"] == "ddp")
             for row in found:
                 sent_s = row["wire_bytes"] * 8 / rate if rate else 0.0
@@ -139,9 +165,16 @@ def _steps(task: dict[str, Any], rates: tuple[float | None, ...]) -> list[dict[s
                 row["of_bound"] = row["bound_s"] / row["median_s"]
                 row["of_bound_with_forward"] = row["bound_with_forward_s"] / row["median_s"]
                 row["times_ddp"] = ddp["median_s"] / row["median_s"]
+                predict(row, known, NUM_HOSTS)
             rows += found
-            print("\n".join(map(told, found)), flush=True)
+            _keep(task["what"], rows, found)
     return rows
+
+
+def _keep(part: str, rows: list[dict[str, Any]], found: list[dict[str, Any]]) -> None:
+    """Say what was found, and keep what there is so far."""
+    (ASKED["out"] / f"{part}.json").write_text(json.dumps(rows, indent=1) + "\n")
+    print("\n".join(map(told, found)), flush=True)
 
 
 def rails(quick: bool) -> list[dict[str, Any]]:
@@ -234,7 +267,7 @@ def told(row: dict[str, Any]) -> str:
     if "skipped" in row:
         return f"  skipped: {row['skipped']}"
     if row["what"] == "dense":
-        return (f"  {rate:9} {row['way']:5} {row['median_s'] * 1e3:8.1f} ms, {row['of_bound']:.1%} of the bound, "
+        return (f"  {rate:9} {row['way']:9} {row['median_s'] * 1e3:8.1f} ms, {row['of_bound']:.1%} of the bound, "
                 f"{row['times_gloo']:.2f} x gloo, CPU {row['cpu_of_gloo']:.2f} of gloo's, "
                 f"same bits: {row['same_and_right']}")  # fmt: skip
     if row["what"] == "faults":
@@ -249,8 +282,8 @@ def told(row: dict[str, Any]) -> str:
                 f"{max(r['longest_s'] for r in ranks_) * 1e3:.0f} ms, {row['num_cuts']} cuts, wrong elements "
                 f"{sum(r['wrong_elements'] for r in ranks_)}, by rail {ranks_[0]['bytes_by_rail']}")  # fmt: skip
     return (f"  {rate:9} {row['method']:20} {row['median_s'] * 1e3:8.1f} ms, {row['of_bound']:.0%} of the bound, "
-            f"{row['of_bound_with_forward']:.0%} with forward, {row['times_ddp']:.2f} x ddp, same bits: "
-            f"{row['same_bits']}")  # fmt: skip
+            f"{row['of_bound_with_forward']:.0%} with forward, {row['times_ddp']:.2f} x ddp, predicted "
+            f"{row['predicted_s'] * 1e3:.1f} ({row['gap']:+.0%}), same bits: {row['same_bits']}")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,16 +1,28 @@
-"""The documentation keeps its word: every cluster in the guide builds, and no link leads nowhere."""
+"""The documentation keeps its word: commands are commands, every cluster in the guide builds, no link leads nowhere."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import shlex
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from typer.exceptions import TyperException
+from typer.main import get_command
 
+from syncline.cli.shell.app import build
 from syncline.fabric import load
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TOP = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")
+PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
+FENCED = re.compile(r"^```.*?^```[ \t]*$", re.MULTILINE | re.DOTALL)
 GUIDE = ROOT / "docs" / "guides" / "cluster-file.md"
 BLOCKS = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
 #: Pages that the site makes from the code; its strict build checks links to them.
@@ -48,3 +60,72 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     dead = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     dead = [link for link in dead if not link.endswith(MADE)]
     assert dead == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_of_a_page_is_one(page: Path) -> None:
+    """A line of a block can be typed as it stands; in running text a command may lack arguments, not its options."""
+    wrong = {line: why for line, whole in commands(page.read_text("utf-8")) if (why := refusal(line, whole))}
+    assert wrong == {}
+
+
+def commands(text: str) -> Iterator[tuple[str, bool]]:
+    text = re.sub(r"\\\n\s*", " ", text)
+    for block in FENCED.findall(text):
+        if not block.startswith("```picture"):  # the site completes and runs those
+            yield from (
+                (line, True) for line in re.findall(r"^(?:\$ )?(?:sudo )?(syncline [^\n]*)", block, re.MULTILINE)
+            )
+    yield from ((line, False) for line in re.findall(r"`(syncline [a-z][^`\n]*)`", FENCED.sub("", text)))
+
+
+def refusal(line: str, whole: bool) -> str:
+    """Return why the command line does not take these words; nothing is run."""
+    words = re.split(r" (?:[|>&;]|2>)", line)[0]
+    if "..." in words:
+        return ""
+    command: Any = get_command(build())
+    left = shlex.split(words, comments=True)[1:]
+    context = None
+    try:
+        while True:
+            context = command.make_context(command.name, left, parent=context)
+            left = [*getattr(context, "_protected_args", ()), *context.args]
+            if not hasattr(command, "commands") or not left:
+                return ""
+            _, command, left = command.resolve_command(context, left)
+    except TyperException as error:
+        missing = type(error).__name__ in ("MissingParameter", "NoArgsIsHelpError")
+        return "" if missing and not whole else f"{type(error).__name__}: {error.format_message()[:200]}"
+    except (SystemExit, typer.Exit):  # --help, --version
+        return ""
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "```python" in page.read_text("utf-8")], ids=lambda p: p.stem
+)
+def test_python_on_a_page_uses_names_and_arguments_that_exist(page: Path) -> None:
+    for block in re.findall(r"^```python[^\n]*\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+        tree = ast.parse(block)
+        import_module("syncline.torch")
+        known: dict[str, Any] = {"syncline": import_module("syncline")}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("syncline"):
+                module = import_module(str(node.module))
+                names = [alias.name for alias in node.names if alias.name != "*"]
+                known |= {name: getattr(module, name) for name in names}
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            taken = called(call.func, known)
+            if taken is not None and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+                assert {word.arg for word in call.keywords} <= set(taken), ast.unparse(call)
+
+
+def called(name: ast.expr, known: dict[str, Any]) -> Mapping[str, inspect.Parameter] | None:
+    """Return the parameters of what is called, if it is ours; a name that we do not have raises."""
+    words = ast.unparse(name).split(".")
+    if words[0] not in known:
+        return None
+    found = known[words[0]]
+    for word in words[1:]:
+        found = getattr(found, word)
+    return inspect.signature(found).parameters if callable(found) else None

@@ -97,6 +97,11 @@ def test_the_table_of_the_sliders_is_what_syncline_says() -> None:
     assert len(asked) == len(table.RATES) * len(table.RATIOS) * len(table.FAULTS)
     for setting in (("100GbE", 1, 1.0), ("400GbE", 4, 0.5)):
         assert json.loads(json.dumps(table.point(*setting))) == asked[setting], "run python tools/site/table.py"
+    plan, lab = kept["plan"]["points"], kept["lab"]["points"]
+    assert json.loads(json.dumps(table.planned("llama3-70b", 64, "400GbE", 1))) in plan, (
+        "run python tools/site/table.py"
+    )
+    assert json.loads(json.dumps(table.rehearsed(4, "1GbE", "ring"))) in lab, "run tools/site/table.py"
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; on Debian: apt install chromium")
@@ -114,7 +119,7 @@ def test_sliders_move_the_numbers(site: Path) -> None:
         page.goto(f"http://127.0.0.1:{server.server_address[1]}/interactive/")
         playwright.expect(page.locator("#ring")).not_to_have_text("", timeout=100_000)
         before = page.inner_text("#pairs"), page.inner_text("#ring")
-        page.locator("[name=ratio]").fill("2")
+        page.locator("#sliders [name=ratio]").fill("2")
         four = page.inner_text("#pairs"), page.inner_text("#ring")
         assert four[0] != before[0], "oversubscription moves an all-to-all"
         assert four[1] == before[1], "and no ring"
@@ -122,6 +127,13 @@ def test_sliders_move_the_numbers(site: Path) -> None:
         assert page.inner_text("#ring") != before[1], "a slow NIC moves a ring"
         page.locator("[name=round]").fill("10")
         assert page.locator("#rounds rect[fill='#1b7f3b']").count() == 36
+        before = page.inner_text("#plan-step"), page.inner_text("#plan-split")
+        page.locator("#plan-sliders [name=hosts]").fill("0")
+        assert page.inner_text("#plan-step") != before[0], "fewer GPUs take longer"
+        assert page.inner_text("#lab-measured") != "not run"
+        assert page.locator("#lab-curve circle").count() == 5
+        page.locator("#lab-sliders [name=hosts]").fill("3")
+        assert page.inner_text("#lab-measured") == "not run"
         browser.close()
     server.shutdown()
     server.server_close()

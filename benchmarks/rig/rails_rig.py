@@ -31,6 +31,7 @@ for name, value in json.loads(sys.argv[1]).items():
 SETTINGS = {
     "ipv4/tcp_slow_start_after_idle": "0",
     "ipv4/tcp_no_metrics_save": "1",
+    "ipv4/tcp_congestion_control": "reno",
     "ipv4/conf/all/arp_ignore": "1",
     "ipv4/conf/all/arp_announce": "2",
 }

@@ -6,6 +6,7 @@ watch_rank.py FOLDER       rank 0 adds a line for each step to FOLDER/steps: beg
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from pathlib import Path
@@ -24,6 +25,20 @@ PAUSE_S = 0.1
 """In each step: work of an accelerator, which takes none of the processors that all ranks share here."""
 
 
+def pause(folder: Path, rank: int, number: int) -> None:
+    """Save every 40 steps and evaluate every 100, where a FOLDER/phases asks for it, and tell so."""
+    what = "evaluation" if number % 100 == 0 else "checkpoint" if number % 40 == 0 else ""
+    if not what or not (folder / "phases").exists():
+        return
+    dist.barrier()
+    with syncline.torch.phase(what):
+        time.sleep(8.0 if what == "evaluation" else 3.0)
+    if rank == 0:
+        with (folder / "told").open("a") as file:
+            file.write(f"{what} {number}\n")
+    dist.barrier()
+
+
 def main() -> None:
     """Train; the runtime tells the agent of each step by itself, if there is one."""
     torch.set_num_threads(1)
@@ -36,7 +51,8 @@ def main() -> None:
     batches = Batches(corpus(), rank, BATCH, LENGTH)
     slow = folder / f"slow-{rank}"
     with (folder / "steps" if rank == 0 else Path("/dev/null")).open("w", buffering=1) as file:
-        while True:
+        for number in itertools.count(1):
+            pause(folder, rank, number)
             began = time.monotonic()
             loss = model(batches.next())
             time.sleep(2 * PAUSE_S if slow.exists() else PAUSE_S)

@@ -6,8 +6,11 @@ import gc
 import itertools
 import json
 import os
+import resource
+import socket
 import statistics
 import sys
+import threading
 import time
 import zlib
 from typing import Any
@@ -17,7 +20,9 @@ import torch.distributed as dist
 
 from rig.gpt import Batches, Gpt, corpus
 from syncline.codec.names import scheme
+from syncline.program.overlap import Stages
 from syncline.program.pieces import piece_cuts
+from syncline.runtime.rehearsal import stage_times
 from syncline.runtime.sync.exchange import Place
 from syncline.runtime.sync.native_exchange import NativeExchange
 from syncline.runtime.sync.step import Step
@@ -60,46 +65,90 @@ class Lanes:
             piece.collect()
 
 
-def wire_of() -> NativeWire:
-    """Return the wire of all ranks."""
+def wire_of(variant: str = "") -> NativeWire:
+    """Return the wire of all ranks; a variant says "threads/connections"."""
+    names = ("SYNCLINE_WIRE_THREADS", "SYNCLINE_WIRE_CONNECTIONS")
+    os.environ.update(zip(names, filter(None, variant.split("/")), strict=False))
     group: Any = dist.group.WORLD
     ranks = range(dist.get_world_size())
     return NativeWire(Team(agreed_name(group, HOST), ranks, dist.get_rank(), HOST, 300.0))
 
 
 def dense(task: dict[str, Any]) -> None:
-    """Time the all-reduce of a buffer over gloo and over the wire, in turns."""
+    """Time the all-reduce of a buffer over gloo, over the wire and (bytes only) over plain sockets, in turns."""
     rank, size = dist.get_rank(), dist.get_world_size()
     buffer = torch.zeros(task["size_bytes"] // 4)
-    wire = wire_of()
-    lanes = Lanes(wire, buffer)
+    wires = {f"wire {variant}".strip(): wire_of(variant) for variant in task.get("variants", [""])}
     start = torch.arange(buffer.numel(), dtype=torch.float32).remainder_(1000.0)
-    ways = {"gloo": lambda: dist.all_reduce(buffer), "wire": lanes.run}
+    sockets = Sockets(rank, size, task["size_bytes"] // size)
+    ways: dict[str, Any] = {"gloo": lambda: dist.all_reduce(buffer), "sockets": sockets.run}
+    ways |= {name: Lanes(wire, buffer).run for name, wire in wires.items()}
     times: dict[str, list[float]] = {name: [] for name in ways}
-    cpu: dict[str, list[float]] = {name: [] for name in ways}
+    cpu: dict[str, list[tuple[float, ...]]] = {name: [] for name in ways}
     sums: dict[str, set[float]] = {name: set() for name in ways}
     for turn in range(task["turns"] + 2):
         for name, act in ways.items():
             buffer.copy_(start).add_(rank)
             dist.barrier()
-            began, spent = time.perf_counter(), time.process_time()
+            began, spent = time.perf_counter(), _spent()
             act()
             if turn >= 2:
                 times[name].append(time.perf_counter() - began)
-                cpu[name].append(time.process_time() - spent)
+                cpu[name].append(tuple(after - before for before, after in zip(spent, _spent(), strict=True)))
             sums[name].add(float(buffer.double().sum()))
     due = float((start.double() + (size - 1) / 2).sum())
-    right = sums["wire"] == {due} and len(sums["gloo"]) == 1
+    right = all(sums[name] == {due} for name in wires) and len(sums["gloo"]) == 1
     told: list[Any] = [None] * size
     dist.all_gather_object(told, (times, cpu, right))
-    wire.close()
+    for wire in wires.values():
+        wire.close()
     if rank == 0:
         for name in ways:
             slowest = [max(each[0][name][k] for each in told) for k in range(task["turns"])]
-            row = {"way": name, "median_s": statistics.median(slowest), "all_s": slowest,
-                   "cpu_s": statistics.fmean(statistics.median(each[1][name]) for each in told),
-                   "same_and_right": all(each[2] for each in told)}  # fmt: skip
+            user, system, switches = (
+                statistics.fmean(taken[k] for each in told for taken in each[1][name]) for k in range(3)
+            )
+            row = {"way": name, "median_s": statistics.median(slowest), "all_s": slowest, "cpu_s": user + system,
+                   "user_s": user, "switches": switches, "same_and_right": all(each[2] for each in told)}  # fmt: skip
             print(json.dumps({**task, **row}), flush=True)
+
+
+def _spent() -> tuple[float, float, float]:
+    found = resource.getrusage(resource.RUSAGE_SELF)
+    return found.ru_utime, found.ru_stime, float(found.ru_nvcsw)
+
+
+class Sockets:
+    """The bytes of an all-reduce and nothing else: one TCP connection a pair, a thread each way, two halves."""
+
+    def __init__(self, rank: int, size: int, shard_bytes: int) -> None:
+        own = socket.create_server((os.environ["GLOO_ADDRESS"], 0))
+        told: list[Any] = [None] * size
+        dist.all_gather_object(told, own.getsockname())
+        self._sockets = []
+        for peer in range(rank):
+            self._sockets.append(socket.create_connection(told[peer]))
+        for _ in range(rank + 1, size):
+            self._sockets.append(own.accept()[0])
+        own.close()
+        self._out = memoryview(bytearray(shard_bytes))
+        self._in = [memoryview(bytearray(shard_bytes)) for _ in self._sockets]
+
+    def run(self) -> None:
+        """Send every peer a shard and receive one, twice."""
+        for _ in range(2):
+            threads = [threading.Thread(target=one.sendall, args=(self._out,)) for one in self._sockets]
+            threads += [threading.Thread(target=_fill, args=pair) for pair in zip(self._sockets, self._in, strict=True)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+
+def _fill(one: socket.socket, room: memoryview) -> None:
+    at = 0
+    while at < len(room):
+        at += one.recv_into(room[at:], 0, socket.MSG_WAITALL)
 
 
 def steps(task: dict[str, Any]) -> None:
@@ -107,18 +156,21 @@ def steps(task: dict[str, Any]) -> None:
     rank = dist.get_rank()
     device = torch.device(task.get("device", "cpu"))
     text = corpus()
-    found: dict[str, list[dict[str, Any]]] = {}
+    if task.get("costs"):
+        costs(task, text, device)
+    told: dict[str, list[list[dict[str, Any]]]] = {}
     for _ in range(task["rounds"]):
         for method in task["methods"]:
-            found.setdefault(method, []).append(train(method, text, task, device))
-    told: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(told, found)
+            everyone: list[Any] = [None] * dist.get_world_size()
+            dist.all_gather_object(everyone, train(method, text, task, device))
+            told.setdefault(method, []).append(everyone)
+            if rank == 0:
+                print(f"{method}: {max(row['median_s'] for row in everyone):.3f} s", file=sys.stderr, flush=True)
     if rank == 0:
-        for method in task["methods"]:
-            rows = [[each[method][k] for each in told] for k in range(task["rounds"])]
-            medians = [max(row["median_s"] for row in turn) for turn in rows]
-            first = rows[0][0]
-            same = all(len({row["checksum"] for row in turn}) == 1 for turn in rows)
+        for method, turns in told.items():
+            medians = [max(row["median_s"] for row in turn) for turn in turns]
+            first = turns[0][0]
+            same = all(len({row["checksum"] for row in turn}) == 1 for turn in turns)
             print(json.dumps({**task, "method": method, "median_s": statistics.median(medians), "all_s": medians,
                               "forward_s": first["forward_s"], "wire_bytes": first["wire_bytes"],
                               "cpu_s": first["cpu_s"], "same_bits": same}), flush=True)  # fmt: skip
@@ -126,13 +178,13 @@ def steps(task: dict[str, Any]) -> None:
 
 def train(method: str, text: torch.Tensor, task: dict[str, Any], device: torch.device) -> dict[str, Any]:
     """Train a little with one method: "ddp", "compute", or "codec" or "codec/transport" of syncline."""
-    torch.manual_seed(0)
-    model = Gpt(**task.get("model", {})).to(device)
-    wrapped: Any = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
-    codec, _, transport = method.partition("/")
+    model = made(task, device)
+    wrapped = wrap(model)
+    codec, transport, piece = (*method.split("/"), "auto", "")[:3] if "/" in method else (method, "auto", "")
     handle = None
     if method not in ("ddp", "compute"):
-        handle = synchronize(wrapped, codec=codec, transport=transport or "auto", warmup=0, check_every=0)
+        options = {"piece_bytes": int(piece) << 20} if piece.isdigit() else {}
+        handle = synchronize(wrapped, codec=codec, transport=transport, warmup=0, check_every=0, **options)
     batches = Batches(text, dist.get_rank(), task["batch"], task["length"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     times, forwards = [], []
@@ -156,7 +208,9 @@ def train(method: str, text: torch.Tensor, task: dict[str, Any], device: torch.d
         times.append(time.perf_counter() - began)
     cpu_s = (time.process_time() - spent) / task["steps"]
     checksum = float(sum(p.detach().double().sum() for p in model.parameters()))
-    wire_bytes = 0
+    size = dist.get_world_size()
+    dense = 8 * (size - 1) * sum(p.numel() for p in model.parameters()) // size
+    wire_bytes = dense if method == "ddp" else 0
     if handle is not None:
         wire_bytes = handle.report().wire_bytes
         handle.close()
@@ -166,6 +220,88 @@ def train(method: str, text: torch.Tensor, task: dict[str, Any], device: torch.d
     kept = times[task["warm_up"] :]
     return {"median_s": statistics.median(kept), "forward_s": statistics.median(forwards[task["warm_up"] :]),
             "cpu_s": cpu_s, "wire_bytes": wire_bytes, "checksum": 0.0 if method == "compute" else checksum}  # fmt: skip
+
+
+def made(task: dict[str, Any], device: torch.device) -> Gpt:
+    """Return the model, made where it is used; the same on every rank."""
+    torch.manual_seed(0)
+    with device:
+        return Gpt(**task.get("model", {}))
+
+
+def wrap(model: torch.nn.Module) -> Any:
+    """Return the model in DDP; its ranks have made equal weights themselves."""
+    return torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, init_sync=False)
+
+
+def costs(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> None:
+    """Print what a step's parts cost by themselves: a rank's own work bucket by bucket, and the codecs' stages."""
+    work = own_work(task, text, device)
+    size = dist.get_world_size()
+    pieces = sorted({high - low for n in work["elements"] for low, high in itertools.pairwise(piece_cuts(n))})
+    codecs: dict[str, list[list[float]]] = {}
+    for method in task["methods"] if device.type == "cpu" else ():  # on a GPU stages are its, and take no processor
+        codec = method.partition("/")[0]
+        if codec not in ("compute", "ddp") and "powersgd" not in codec and codec not in codecs:
+            found: list[Stages] = stage_times(codec, pieces, size, 2, device)
+            codecs[codec] = [[n, s.send_s, s.reduce_s, s.collect_s] for n, s in zip(pieces, found, strict=True)]
+    if dist.get_rank() == 0:
+        print(json.dumps({"what": "costs", "work": work, "codecs": codecs}), flush=True)
+    dist.barrier()
+
+
+def own_work(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> dict[str, Any]:
+    """Return the seconds of forward, of each bucket's backward and of the optimizer, with nothing on a wire."""
+    model = made(task, device)
+    wrapped, marks = wrap(model), []
+    mark = _event if device.type == "cuda" else time.perf_counter
+
+    def hook(state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        marks.append((mark(), bucket.buffer().numel()))
+        future: Any = torch.futures.Future(devices=[device] if device.type == "cuda" else [])
+        future.set_result(bucket.buffer())
+        return future
+
+    hook.__annotations__.clear()
+    wrapped.register_comm_hook(None, hook)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    batches = Batches(text, dist.get_rank(), task["batch"], task["length"])
+    found = []
+    for _ in range(8):
+        dist.barrier()
+        marks.clear()
+        batch, times = batches.next().to(device), [mark()]
+        loss = wrapped(batch)
+        times.append(mark())
+        loss.backward()
+        times.append(mark())
+        optimizer.step()
+        optimizer.zero_grad()
+        times.append(mark())
+        cuts = [times[1], *(at for at, _ in marks)]
+        parts = [_between(one, other) for one, other in itertools.pairwise(cuts)]
+        parts[-1] += _between(cuts[-1], times[2])
+        found.append((_between(*times[:2]), parts, _between(*times[2:])))
+    middle = sorted(found[3:], key=lambda row: row[0] + sum(row[1]))[2]
+    return {
+        "forward_s": middle[0],
+        "backward_s": middle[1],
+        "elements": [n for _, n in marks],
+        "optimizer_s": middle[2],
+    }
+
+
+def _event() -> Any:
+    event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
+
+
+def _between(one: Any, other: Any) -> float:
+    if isinstance(one, float):
+        return float(other - one)
+    other.synchronize()
+    return float(one.elapsed_time(other)) / 1e3
 
 
 def rails(task: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@
 FROM python:3.12-slim-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
 COPY . /src
-RUN pip wheel --no-cache-dir -w /wheels "/src[watch,nvml,otel]"
+RUN pip wheel --no-cache-dir -c /src/constraints.txt -w /wheels "/src[watch,nvml,otel]"
 
 FROM python:3.12-slim-bookworm
 RUN apt-get update && apt-get install -y --no-install-recommends iproute2 ethtool pciutils && rm -rf /var/lib/apt/lists/*

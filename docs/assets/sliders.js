@@ -32,7 +32,7 @@
     const svg = document.getElementById("curve");
     svg.replaceChildren();
     const xs = table.sizes.map(Math.log2), all = table.points.flatMap((p) => p.ring_s).map(Math.log);
-    const x = (b) => 50 + 570 * (Math.log2(b) - xs[0]) / (xs[xs.length - 1] - xs[0]);
+    const x = (b) => 50 + 550 * (Math.log2(b) - xs[0]) / (xs[xs.length - 1] - xs[0]);
     const low = Math.min(...all), high = Math.max(...all);
     const y = (s) => 190 - 170 * (Math.log(s) - low) / (high - low);
     draw(svg, "rect", { width: 640, height: 220, fill: "#f7f8fa" });
@@ -95,10 +95,68 @@
     }
   }
 
+  /* The row of a table that a set of sliders points at; what each stands for is written beside it. */
+  function chosen(root, part, shown) {
+    const at = {};
+    for (const [name, values] of Object.entries(shown)) {
+      at[name] = values[Number(field(root, name).value)];
+      field(root, name).nextElementSibling.textContent = name === "ratio" ? `${at[name]}:1` : name === "hosts" && part.models ? `${at[name]} (${8 * at[name]} GPUs)` : at[name];
+    }
+    return part.points.find((p) => Object.entries(at).every(([name, value]) => p[name] === value));
+  }
+
+  const PARTS = { compute: ["arithmetic", "#3f51b5"], tp: ["tensor parallel", "#e08a00"], cp: ["context parallel", "#c96b00"], ep: ["experts", "#a34f00"],
+    dp: ["gradients", "#b3261e"], fsdp: ["parameters", "#d0574f"], host: ["the host", "#4b5563"], p2p: ["between stages", "#8e44ad"], bubble: ["pipeline fill", "#9aa3ad"], fixed: ["fixed", "#6b7280"] };
+
+  function plan(part) {
+    const root = document.getElementById("plan-sliders"), svg = document.getElementById("plan-parts");
+    const point = chosen(root, part, { model: part.models, hosts: part.hosts, rate: part.rates, ratio: part.ratios });
+    put("plan-step", told(point.step_s));
+    put("plan-range", `90 %: ${told(point.p90[0])} to ${told(point.p90[1])}`);
+    put("plan-mfu", `${(100 * point.mfu).toFixed(1)} %`);
+    put("plan-tokens", `${Math.round(point.tokens / point.step_s).toLocaleString("en")} tokens/s`);
+    put("plan-usd", `$${point.usd.toFixed(3)}`);
+    put("plan-split", point.split);
+    put("plan-memory", `${point.memory.toFixed(1)} GiB`);
+    svg.replaceChildren();
+    draw(svg, "rect", { width: 640, height: 92, fill: "#f7f8fa" });
+    const sum = Object.values(point.parts).reduce((a, b) => a + b, 0);
+    let x = 10, line = 0;
+    for (const [name, seconds] of Object.entries(point.parts).sort((a, b) => b[1] - a[1])) {
+      const [title, fill] = PARTS[name] ?? [name, "#444"], width = 620 * seconds / sum;
+      draw(svg, "rect", { x, y: 8, width, height: 26, fill });
+      draw(svg, "rect", { x: 12 + 155 * (line % 4), y: 46 + 22 * Math.floor(line / 4), width: 10, height: 10, fill });
+      draw(svg, "text", { x: 26 + 155 * (line % 4), y: 55 + 22 * Math.floor(line / 4), "font-size": 12 }, `${title} ${(100 * seconds / sum).toFixed(1)} %`);
+      x += width; line += 1;
+    }
+  }
+
+  function lab(part) {
+    const root = document.getElementById("lab-sliders"), svg = document.getElementById("lab-curve");
+    const point = chosen(root, part, { hosts: part.hosts, rate: part.rates, algorithm: part.algorithms });
+    const here = point.hosts === 4 && point.rate === "1GbE" ? part.measured.filter((m) => m.algorithm === point.algorithm) : [];
+    const all = part.points.flatMap((p) => p.time_s).map(Math.log), low = Math.min(...all), high = Math.max(...all);
+    const first = Math.log2(part.sizes[0]), last = Math.log2(part.sizes[part.sizes.length - 1]);
+    const x = (b) => 50 + 550 * (Math.log2(b) - first) / (last - first), y = (s) => 190 - 165 * (Math.log(s) - low) / (high - low);
+    svg.replaceChildren();
+    draw(svg, "rect", { width: 640, height: 220, fill: "#f7f8fa" });
+    draw(svg, "text", { x: 12, y: 16, "font-size": 12 }, here.length ? "predicted (line) and measured (dots), logarithmic" : "predicted, logarithmic; measured: 4 hosts of 1GbE");
+    draw(svg, "polyline", { fill: "none", stroke: "#3f51b5", "stroke-width": 2, points: part.sizes.map((b, i) => `${x(b).toFixed(1)},${y(point.time_s[i]).toFixed(1)}`).join(" ") });
+    part.sizes.forEach((b) => draw(svg, "text", { x: x(b), y: 210, "text-anchor": "middle", "font-size": 11 }, b < 2 ** 20 ? `${b / 1024} KiB` : size(b)));
+    here.forEach((m) => draw(svg, "circle", { cx: x(m.size), cy: y(m.time_s), r: 5, fill: "#b3261e" }));
+    const at = part.sizes.length - 1, seen = here.find((m) => m.size === part.sizes[at]);
+    put("lab-predicted", told(point.time_s[at]));
+    put("lab-measured", seen ? told(seen.time_s) : "not run");
+    put("lab-gap", seen ? `${(100 * (point.time_s[at] / seen.time_s - 1)).toFixed(1)} %` : "");
+  }
+
   const here = document.querySelector("script[src*='sliders.js']").src;
   fetch(new URL("../interactive/table.json", here)).then((answer) => answer.json()).then((table) => {
-    box.addEventListener("input", () => show(table));
-    show(table);
+    const parts = { sliders: () => show(table), "plan-sliders": () => plan(table.plan), "lab-sliders": () => lab(table.lab) };
+    for (const [id, draw] of Object.entries(parts)) {
+      document.getElementById(id).addEventListener("input", draw);
+      draw();
+    }
   });
   document.getElementById("ring-sliders").addEventListener("input", rounds);
   rounds();

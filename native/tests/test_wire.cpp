@@ -40,7 +40,7 @@ void checksums() {
     std::mt19937 random(7);
     std::vector<std::uint8_t> data(40000);
     for (auto& byte : data) byte = static_cast<std::uint8_t>(random());
-    for (const std::size_t size : {0u, 1u, 7u, 8u, 100u, 6143u, 6144u, 6145u, 39999u}) {
+    for (const std::size_t size : {0u, 1u, 7u, 8u, 100u, 1023u, 1024u, 1535u, 6143u, 6144u, 6145u, 39999u}) {
         const auto all = crc32c_by(Crc::table, 0, data.data() + 1, size);
         CHECK(crc32c_by(Crc::table, crc32c_by(Crc::table, 0, data.data() + 1, size / 3), data.data() + 1 + size / 3,
                         size - size / 3) == all);

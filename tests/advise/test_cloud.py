@@ -34,6 +34,14 @@ def test_what_the_cloud_sets_is_set_once(cluster: str, wanted: set[str]) -> None
     assert len(names) == len(set(names))
 
 
+def test_azures_machines_have_their_own_topology_files() -> None:
+    files = {host: cloud_of(host, "infiniband") for host in ("nd-a100-v4", "nd-h100-v5", "nd-gb200-v6")}
+    names = {host: profile.variables.get("NCCL_TOPO_FILE", ("", ""))[0] for host, profile in files.items() if profile}
+    assert names == {
+        "nd-a100-v4": "/opt/microsoft/ndv4-topo.xml", "nd-h100-v5": "/opt/microsoft/ndv5-topo.xml", "nd-gb200-v6": "",
+    }  # fmt: skip
+
+
 def test_a_host_of_ones_own_has_no_cloud() -> None:
     assert cloud_of("dgx-h100", "infiniband") is None
     assert cloud_of("anything", "tcpxo") is not None

@@ -139,3 +139,32 @@ def test_without_its_settings_the_batch_script_says_so(slurm: Slurm, tmp_path: P
                      cwd=tmp_path / "elsewhere")  # fmt: skip
     assert ran.returncode != 0
     assert "call sbatch in the folder of nccl.env" in (tmp_path / "elsewhere" / "out.txt").read_text()
+
+
+def test_the_switches_that_are_written_are_those_slurm_sees(tmp_path: Path) -> None:
+    fabric = load("h100-64-rail")
+    (tmp_path / "topology.conf").write_text(bundle(fabric, ranks=64).files["topology.conf"])
+    name = socket.gethostname().split(".")[0]
+    conf = "".join(
+        f"{line}\n"
+        for line in _configuration(tmp_path, name).splitlines()
+        if not line.startswith(("NodeName", "GresTypes"))
+    )
+    nodes = f"TopologyPlugin=topology/tree\nNodeName={','.join(fabric.host_names)} NodeAddr=127.0.0.1 CPUs=1\n"
+    (tmp_path / "slurm.conf").write_text(f"{nodes}{conf}")
+    environment = {**os.environ, "SLURM_CONF": str(tmp_path / "slurm.conf")}
+    controller = subprocess.Popen(["slurmctld", "-D", "-f", environment["SLURM_CONF"], "-L", str(tmp_path / "log")],
+                                  env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    try:
+        seen, until = "", time.monotonic() + WAIT_S
+        while "SwitchName" not in seen and time.monotonic() < until:
+            time.sleep(0.5)
+            asked = subprocess.run(["scontrol", "show", "topology"], env=environment, capture_output=True, text=True,
+                                   check=False, timeout=WAIT_S)  # fmt: skip
+            seen = asked.stdout
+    finally:
+        controller.terminate()
+        controller.wait(timeout=WAIT_S)
+    levels = [(line.split()[0], line.split()[1]) for line in seen.splitlines()]
+    assert [level for _, level in levels] == ["Level=0", "Level=0", "Level=1"], seen
+    assert "Nodes=host-[00-63]" in seen.splitlines()[-1]

@@ -177,6 +177,20 @@ LONE = """# nThread 1 nGpus 1 minBytes 1048576 maxBytes 8388608 step: 2(factor) 
 """
 
 
+def test_records_of_newer_rccl_tests_stand_in_a_list() -> None:
+    row = ('{"numCycle":0, "name":"AllReduce", "nodes":1, "ranks":8, "ranksPerNode":8, "gpusPerRank":1, "size":1048576,'
+           ' "type":"float", "redop":"sum", "inPlace":%d, "time":76.260000, "algBw":13.750000, "busBw":24.060000, '
+           '"wrong":"%s"}')  # fmt: skip
+    text = "[\n" + ",\n".join((row % (0, "0"), row % (1, "3"))) + "\n]\n"
+    log = parse(text, "list")
+    assert (log.kind, log.num_ranks, log.library) == (Kind.ALL_REDUCE, 8, "rccl")
+    assert [(one.in_place, one.num_wrong) for one in log.rows] == [(False, 0), (True, 3)]
+    assert log.rows[0].timing.median_s == pytest.approx(76.26e-6)
+    for broken in (text[:-4], text.replace("76.260000", "inf"), "[\n]\n", '[{"inPlace":0}]'):
+        with pytest.raises(BenchError):
+            parse(broken, "list")
+
+
 def test_a_build_without_mpi_is_refused() -> None:
     with pytest.raises(BenchError, match=r"every process ran alone: busbw is 0\.00") as caught:
         parse(LONE, "lone.log", num_ranks=2)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -250,3 +251,20 @@ def test_a_full_disk_is_no_bug_of_ours(more: tuple[str, ...]) -> None:
     assert (done.returncode, done.stderr) == (
         2, "FileError: cannot write the answer: No space left on device.\n  Make room, then try again.\n"
     )  # fmt: skip
+
+
+def test_a_missing_extra_is_named(verb: AddVerb, capsys: pytest.CaptureFixture[str]) -> None:
+    verb(fail(ModuleNotFoundError("No module named 'torch'", name="torch.distributed")))
+    assert app.run(["probe", "do"]) == app.EXIT_USER
+    said = capsys.readouterr().err
+    assert said == (
+        "UsageError: this needs the package torch.distributed, which is not installed.\n"
+        '  Install it: pip install "syncline[torch]"\n'
+    )
+
+
+def test_every_extra_that_a_verb_may_miss_is_one_of_the_package() -> None:
+    extras = {
+        text.split("extra ==")[1].strip(" \"'") for text in metadata.requires("syncline") or () if "extra" in text
+    }
+    assert set(app.EXTRAS.values()) == extras - {"dev", "docs"}

@@ -1,6 +1,6 @@
 """Claims about money, growth, storage and failures, computed: reproduced, refuted, or true under a condition.
 
-Each test states the verdict and the figure that syncline computes. `docs/method/cost.md` has them as a table.
+Each test states the verdict and the figure that syncline computes. `docs/appendix/cost.md` has them as a table.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from syncline.fabric import load
-from syncline.preview.axes import axes_of
+from syncline.preview.axes import axes_of, gradient_groups
 from syncline.preview.export import save_chakra
 from syncline.preview.graph import step_graph
 from syncline.preview.job_of import job_of
@@ -80,10 +80,15 @@ def test_fsdp_is_known_by_its_gathers_and_the_shape_by_its_parameters() -> None:
 def test_tensor_parallelism_of_parameters_that_are_counted_as_they_lie() -> None:
     inner, outer = tuple(range(2)), tuple(range(0, 16, 2))
     local = sum(int(a[0] * (a[1] if len(a) > 1 else 1)) for a in _sizes(2).values())
-    moves = [("all_reduce", "forward", inner, 9e6), ("all_reduce", "backward", outer, 4.0 * local)]
+    moves = [
+        ("all_reduce", "forward", inner, 9e6),
+        ("all_reduce", "backward", inner, 9e6),
+        ("all_reduce", "backward", outer, 4.0 * local),
+    ]
     capture = _captured(16, moves, tp=2)
     axes = axes_of((capture,))
     assert (axes.tp, axes.dp, axes.zero) == (2, 8, "none")
+    assert [capture.groups[group] for group in gradient_groups(capture)] == [outer]  # a codec leaves activations alone
     shape = _shape(capture)
     assert (shape.heads, shape.kv_heads, shape.ffn, shape.vocab) == (HEADS, KEYS, FFN, VOCAB)
     assert shape.params == pytest.approx(PARAMS, rel=0.01)

@@ -51,6 +51,18 @@ def test_checkpoints_and_evaluations_are_no_hangs_until_they_last_too_long() -> 
     assert finding.observed.startswith("checkpoint for")
 
 
+def test_silence_is_counted_from_the_end_of_a_phase() -> None:
+    """The first step after an evaluation takes as long as any: that is no hang yet, and silence after it is one."""
+    watch = Watch().run(WARM)
+    say(watch, Phase.EVALUATION)
+    later(watch, 60)
+    say(watch, Phase.TRAIN)
+    watch.run(2 * TICKS, quiet=True)
+    assert watch.raised("job.stalled") == []
+    watch.run(12 * TICKS, quiet=True)
+    assert len(watch.raised("job.stalled")) == 1
+
+
 def test_a_job_after_a_job_begins_anew() -> None:
     watch = Watch().run(WARM)
     say(watch, Phase.END)

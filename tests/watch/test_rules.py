@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,13 @@ from tests.watch.scenes import CAPACITY, TICK_S, Job, frame, load, table
 
 from syncline.errors import WatchError
 from syncline.watch.burst import Burst
-from syncline.watch.job import JobState
+from syncline.watch.job import JobState, RankStat
 from syncline.watch.links import LinkLoad, LinkTable
 from syncline.watch.prediction import Prediction
 from syncline.watch.rules.engine import RuleEngine, alert_json
 from syncline.watch.rules.hold import Change, Hold
+from syncline.watch.rules.job_rules import Straggler
+from syncline.watch.rules.rule import Context
 from syncline.watch.rules.thresholds import Thresholds, read_thresholds
 from syncline.watch.spans.event import SpanEvent
 
@@ -250,6 +253,14 @@ def test_of_two_ranks_one_can_be_the_straggler() -> None:
 def test_two_ranks_that_were_always_late_do_not_hide_each_other() -> None:
     watch = Watch(num_ranks=8).run(WARM, step={"late": {4: 0.08, 5: 0.08}})
     assert {place for _, place in watch.raised("job.straggler")} == {"rank 4", "rank 5"}
+
+
+def test_a_rank_late_by_a_link_in_trouble_is_no_straggler_unless_it_computes_longer() -> None:
+    ranks = (RankStat(0, 0.0, 0.15), RankStat(1, 0.2, 0.15), RankStat(2, 0.2, 0.30))
+    made = replace(frame(1, LINKS, load(LINKS, 0.5)), job=JobState(ranks=ranks))
+    calm, hurt = (Context(Thresholds(), Prediction(), made, active=up) for up in ({}, {"link.loss": {LINKS.names[0]}}))
+    assert [Straggler()._is_excused(hurt, i) for i in (1, 2)] == [True, False]
+    assert not Straggler()._is_excused(calm, 1)
 
 
 def test_ranks_that_are_late_in_turn_are_no_stragglers() -> None:

@@ -4,9 +4,10 @@ In a page whose front matter says `run: true`,
 
 - a `yaml` block with a title is a file of that name,
 - a `console` block is run line by line (`$ syncline ...`), in one process, and what it prints is put under each line;
-  `lines=12` shows that many,
+  `lines=12` shows that many, `show="answer,limit"` those paragraphs alone,
 - a `python` block is run, and what it prints is put under it,
-- a `picture` block is a command with `--svg`, or with `--html N` for the N-th picture of a page; then its caption.
+- a `picture` block is a command with `--svg`, or with `--html N` for the N-th picture of a page; then its caption,
+- an `include` block is a file of the repository, which readers of the site do not have.
 
 A command that fails stops the build.
 """
@@ -82,25 +83,31 @@ class Page:
         if title and kind != "console":
             (self.folder / title[1]).write_text(body, "utf-8")
         if kind == "console" and "$ " in body:
-            most = re.search(r"lines=(\d+)", info)
-            shown = "\n".join(self._command(line, int(most[1]) if most else 0) for line in body.splitlines())
+            most, some = re.search(r"lines=(\d+)", info), re.search(r'show="([^"]+)"', info)
+            limits = int(most[1]) if most else 0, tuple(some[1].split(",")) if some else ()
+            shown = "\n".join(self._command(line, *limits) for line in body.splitlines())
             return f"```console\n{shown}\n```"
         if kind == "python" and "norun" not in info:
             return self._python(body)
         if kind == "picture":
             return self._picture(body)
+        if kind == "include":
+            path = ROOT / body.strip()
+            return f'```{path.suffix[1:].replace("py", "python")} title="{path.name}"\n{path.read_text("utf-8")}```'
         return found[0]
 
     def _files(self) -> str:
         return json.dumps({p.name: p.read_text("utf-8") for p in sorted(self.folder.glob("*.y*ml"))})
 
-    def _command(self, line: str, most: int) -> str:
+    def _command(self, line: str, most: int, labels: tuple[str, ...]) -> str:
         if not line.startswith("$ syncline"):
             return line
         text = self.kept.get("run", line, self._files())
         if text is None:
             text = self.kept.put(self._run(shlex.split(line[2:], comments=True)[1:]), "run", line, self._files())
         lines = text.rstrip("\n").splitlines()
+        if labels:
+            lines = ["...", *labelled(lines, labels), "..."]
         if most and len(lines) > most:
             lines = [*lines[:most], f"... {len(lines) - most} more lines"]
         return "\n".join((line, *lines))
@@ -134,7 +141,8 @@ class Page:
         name = hashlib.sha256(svg.encode()).hexdigest()[:16] + ".svg"
         self.pictures[name] = svg
         up = "../" * self.name.count("/")
-        return f"![{caption}]({up}pictures/{name})\n/// caption\n{caption} `{command}`\n///"
+        shown = re.sub(r"--svg\b", "--svg picture.svg", re.sub(r"--html \d+", "--html page.html", command))
+        return f"![{caption}]({up}pictures/{name})\n/// caption\n{caption} `{shown}`\n///"
 
     def _drawn(self, words: list[str]) -> str:
         if "--svg" in words:
@@ -157,6 +165,19 @@ class Page:
             os.environ.pop("COLUMNS")
             if width is not None:
                 os.environ["COLUMNS"] = width
+
+
+def labelled(lines: list[str], labels: tuple[str, ...]) -> list[str]:
+    """Return the paragraphs of an answer that begin with one of these labels."""
+    found, inside = [], False
+    for line in lines:
+        if line[2:3].strip() or not line.startswith("   "):
+            inside = line.startswith("  ") and line.strip().startswith(labels)
+        if inside:
+            found.append(line)
+    if not found:
+        raise BlockError(f"no paragraph begins with {' or '.join(labels)}")
+    return found
 
 
 def standalone(html: str, number: int) -> str:

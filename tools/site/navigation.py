@@ -7,10 +7,12 @@ from typing import Any
 
 GUIDES = {
     "Describe": ("cluster-file", "job-file", "presets", "exchange"),
-    "Plan": ("plan", "design", "fabric-build", "place", "share", "preview", "scenario", "packet", "claims", "validate"),
+    "Plan": ("plan", "preview", "place", "share", "scenario", "serve"),
+    "Choose and build a fabric": ("design", "build-a-fabric", "packet"),
     "Rehearse": ("lab", "rehearse", "calibrate"),
     "Run": ("ddp", "fsdp2", "huggingface", "lightning", "auto", "wire", "periodic", "faults", "executor"),
-    "Check and watch": ("audit", "bench", "nccl", "diagnose", "watch", "serve"),
+    "Check and watch": ("audit", "bench", "nccl", "diagnose", "watch"),
+    "Trust": ("validate", "claims"),
 }
 METHOD = (
     "index", "levels", "schedules", "analytic", "flow", "packet", "collectives", "training", "plan", "cost", "codecs",

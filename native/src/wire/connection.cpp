@@ -15,6 +15,7 @@ constexpr std::size_t kReadBudget = 1u << 20;
 constexpr std::size_t kWriteBudget = 1u << 20;
 constexpr std::size_t kBatchBytes = 512u << 10;
 constexpr std::size_t kMostPieces = 24;
+constexpr std::size_t kWorthWaiting = 16u << 10;
 
 }  // namespace
 
@@ -61,7 +62,7 @@ bool Reader::read() {
             got = readv(socket_.fd(), into.data(), static_cast<int>(count));
         }
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
+        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
         if (got <= 0) return fail(got == 0 ? "the other end closed it" : std::strerror(errno));
         const auto size = static_cast<std::size_t>(got);
         budget -= std::min(budget, size);
@@ -78,7 +79,14 @@ bool Reader::read() {
         std::memcpy(&header_, next.data(), num_header_);
         if (num_header_ == sizeof header_ && !begin_frame()) return false;
     }
+    await(num_header_ < sizeof header_ ? 1 : header_.length - num_payload_);
     return true;
+}
+
+void Reader::await(std::size_t size) {
+    const int wanted = size < kWorthWaiting ? 1 : static_cast<int>(size);
+    if (wanted == low_water_) return;
+    if (setsockopt(socket_.fd(), SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted) == 0) low_water_ = wanted;
 }
 
 bool Reader::begin_frame() {
@@ -111,10 +119,9 @@ Arrival Reader::judge() {
 bool Reader::end_frame() {
     const Arrival arrival = judge();
     if (static_cast<FrameKind>(header_.kind) == FrameKind::data) {
-        hub_.end_frame(line_, header_, claim_, arrival, scratch_.data());
+        if (hub_.end_frame(line_, header_, claim_, arrival, scratch_.data())) has_answer_ = true;
         claim_.to[0] = claim_.to[1] = {};
         is_claimed_ = false;
-        has_answer_ = true;
         return true;
     }
     if (arrival != Arrival::right) return fail("a control frame was wrong");

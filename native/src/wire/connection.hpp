@@ -52,6 +52,8 @@ class Reader final : public Half {
     Arrival judge();
     // Where the rest of the payload goes; the claim's lock is held.
     std::size_t rest(iovec* into);
+    // Be told only when so many bytes have come: one look a frame, not one a segment.
+    void await(std::size_t size);
 
     FrameHeader header_{};
     std::size_t num_header_ = 0;
@@ -60,6 +62,7 @@ class Reader final : public Half {
     bool is_claimed_ = false;     // the payload goes to its place
     bool is_broken_off_ = false;  // its place was taken away before all was there
     bool has_answer_ = false;
+    int low_water_ = 1;
     std::vector<std::uint8_t> scratch_;
 };
 

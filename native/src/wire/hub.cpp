@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kMostEvents = 1000;
 constexpr std::size_t kMostAcks = 64;
+constexpr std::size_t kAcksAtOnce = 8;
 
 // Copy a stretch of a message, [offset, offset + size) of its parts laid end to end, from `from`.
 void put(const Part (&parts)[2], std::uint32_t offset, const std::uint8_t* from, std::size_t size) {
@@ -383,7 +384,7 @@ void Hub::drop(Claim& claim) {
     if (claim.is_held) revoke(claim);
 }
 
-void Hub::end_frame(Line& line, const FrameHeader& header, Claim& claim, Arrival arrival, const std::uint8_t* scratch) {
+bool Hub::end_frame(Line& line, const FrameHeader& header, Claim& claim, Arrival arrival, const std::uint8_t* scratch) {
     const std::lock_guard hold(mutex);
     Peer& peer = peers[static_cast<std::size_t>(line.peer)];
     line.last_heard_s = now_s();
@@ -399,17 +400,17 @@ void Hub::end_frame(Line& line, const FrameHeader& header, Claim& claim, Arrival
     }
     if (is_known(peer, header.sequence)) {
         line.acks.push_back(header.sequence);
-        return;
+        return true;
     }
     if (arrival != Arrival::right) {
         line.agains.push_back(header.sequence);
-        return;
+        return true;
     }
     if (!was_held) {
         // It was begun on another line, which has not brought it yet.
         if (const auto other = peer.receiving.find(header.sequence); other != peer.receiving.end()) revoke(*other->second);
         message = message_of(peer, header);
-        if (message == nullptr) return;
+        if (message == nullptr) return false;
         const Part parked[2] = {{message->parked.data(), message->parked.size()}, {}};
         put(!message->is_placed || message->is_refused ? parked : message->part, header.offset, scratch, header.length);
     }
@@ -417,7 +418,9 @@ void Hub::end_frame(Line& line, const FrameHeader& header, Claim& claim, Arrival
     while (peer.beyond.erase(peer.floor) > 0) ++peer.floor;
     message->received += header.length;
     line.acks.push_back(header.sequence);
+    const bool is_due = peer.lines.size() > 1 || message->received == message->total || line.acks.size() >= kAcksAtOnce;
     deliver(peer, {header.tag, header.number});
+    return is_due;
 }
 
 void Hub::touch(Line& line, int from_worker) {

@@ -177,8 +177,9 @@ class Hub : public std::enable_shared_from_this<Hub> {
     // Claim the place of a frame that begins; it may be refused to a frame that is known or comes twice. False when the
     // frame lies outside its message.
     bool begin_frame(Line& line, const FrameHeader& header, Claim& claim);
-    // Take a frame whose bytes are in their place, or, where that was not claimed, in `scratch`.
-    void end_frame(Line& line, const FrameHeader& header, Claim& claim, Arrival arrival, const std::uint8_t* scratch);
+    // Take a frame whose bytes are in their place, or, where that was not claimed, in `scratch`. Whether something is to
+    // be written back now: on a peer's only line several frames of a message are acknowledged at once.
+    bool end_frame(Line& line, const FrameHeader& header, Claim& claim, Arrival arrival, const std::uint8_t* scratch);
     void drop(Claim& claim);
     // Have a line's writer look at it.
     void touch(Line& line, int from_worker);

@@ -102,6 +102,7 @@ void Hub::tick(double now) {
         Line& line = *pointer;
         Peer& peer = peers[static_cast<std::size_t>(line.peer)];
         if (!line.is_up || !peer.lost.empty()) continue;
+        if (!line.acks.empty() && !line.is_dirty.exchange(true)) workers[static_cast<std::size_t>(line.worker)]->wake();
         const bool others = std::any_of(peer.lines.begin(), peer.lines.end(), [&](int id) {
             const Line& other = *lines[static_cast<std::size_t>(id)];
             return other.is_up && !other.is_stalled && other.rail != line.rail;

@@ -1,4 +1,4 @@
-"""The JSON of nccl-tests (-J: one document) and of rccl-tests (one object on each line), as measurements."""
+"""The JSON of nccl-tests (-J: one document) and of rccl-tests (objects on lines, or in one list), as measurements."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ def read_document(text: str, where: str, kind: Kind | None, num_ranks: int) -> L
     first = text.split("\n", 1)[0].rstrip()
     try:
         if '"inPlace"' in first and first.endswith("}"):
-            return _of_lines(text, kind, num_ranks)
-        log = _of_document(json.loads(text), where, kind, num_ranks)
+            return _of_records([json.loads(line) for line in text.splitlines() if line.strip()], kind, num_ranks)
+        data = json.loads(text)
+        if isinstance(data, list):
+            return _of_records(data, kind, num_ranks)
+        log = _of_document(data, where, kind, num_ranks)
     except _DAMAGED as error:
         raise BenchError(f"this is not the JSON of nccl-tests -J: {error!r:.120}.", where=where) from None
     if not log.rows or not log.num_ranks:
@@ -89,9 +92,11 @@ def _timing(time_us: float, each: object, repeats: int) -> Timing:
     return Timing(float(each["p50_us"]) * 1e-6, low * 1e-6, float(each["p95_us"]) * 1e-6, repeats)
 
 
-def _of_lines(text: str, kind: Kind | None, num_ranks: int) -> Log:
-    """Return the run of rccl-tests -Z json: one object for each size, out of place and in place."""
-    found = [json.loads(line) for line in text.splitlines() if line.strip()]
+def _of_records(found: Sequence[Mapping[str, Any]], kind: Kind | None, num_ranks: int) -> Log:
+    """Return the run of rccl-tests -Z json: one object for each size, out of place and in place.
+
+    Older releases count wrong elements under "#wrong", newer ones under "wrong".
+    """
     first = found[0]
     kind = kind or NAMES[str(first["name"]).lower()]
     ranks = num_ranks or int(first["ranks"]) * int(first.get("gpusPerRank", 1))
@@ -99,7 +104,7 @@ def _of_lines(text: str, kind: Kind | None, num_ranks: int) -> Log:
         Measured(
             kind, ranks, int(row["size"]), Timing.single(float(row["time"]) * 1e-6), "vendor", str(row["type"]),
             redop=str(row.get("redop", "none")), in_place=bool(row["inPlace"]),
-            num_wrong=int(float(row["#wrong"])) if _finite(row.get("#wrong")) else None,
+            num_wrong=int(float(wrong)) if _finite(wrong := row.get("wrong", row.get("#wrong"))) else None,
         )
         for row in found
     )  # fmt: skip

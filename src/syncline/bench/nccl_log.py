@@ -31,5 +31,6 @@ def read_log(path: Path, *, kind: Kind | None = None, num_ranks: int = 0) -> Log
 def parse(text: str, where: str, *, kind: Kind | None = None, num_ranks: int = 0) -> Log:
     """Return the run that a text holds."""
     stripped = text.lstrip("\ufeff \t\r\n")
-    read = read_document if stripped.startswith("{") else read_table
-    return read(stripped if stripped.startswith("{") else text, where, kind, num_ranks)
+    if stripped.startswith("{") or (stripped.startswith("[") and '"inPlace"' in stripped):
+        return read_document(stripped, where, kind, num_ranks)
+    return read_table(text, where, kind, num_ranks)

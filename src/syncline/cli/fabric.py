@@ -259,6 +259,8 @@ def export_(
         "syncline fabric import topology.conf cluster.yaml --host dgx-h100",
         "syncline fabric import ibnetdiscover.out cluster.yaml --host dgx-h100",
         "syncline fabric import lldp/ cluster.yaml --host '8 x H100' --link 400GbE",
+        "syncline fabric import topo.txt cluster.yaml --gpu H100 --link NDR --network 'rail-optimized NDR' --count 32",
+        "syncline fabric import describe-instance-topology.json cluster.yaml --host p5",
     ),
 )
 def import_(
@@ -266,7 +268,8 @@ def import_(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="An NCCL or Slurm topology, labels, GraphML, ibnetdiscover, iblinkinfo, UFM links, LLDP tables.",
+            help="An NCCL or Slurm topology, labels, GraphML, ibnetdiscover, iblinkinfo, ibstat, UFM links, LLDP "
+            "tables, SONiC's config_db.json, nvidia-smi topo -m, or a cloud's answer where instances are.",
         ),
     ],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="The cluster file to write.")],

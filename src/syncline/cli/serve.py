@@ -37,14 +37,9 @@ def serve(
     from dataclasses import replace
 
     from syncline.describe import units
-    from syncline.errors import UsageError
-
-    try:
-        from syncline.report.page.form import make_form
-        from syncline.watch.serve.access import Access, read_token
-        from syncline.watch.serve.server import Server
-    except ModuleNotFoundError as error:
-        raise UsageError(f"serving needs {error.name}.", hint='pip install "syncline[watch]"') from None
+    from syncline.report.page.form import make_form
+    from syncline.watch.serve.access import Access, read_token
+    from syncline.watch.serve.server import Server
 
     seconds = units.time(for_) if for_ is not None else None
     token = read_token(token_file) if token_file else ""

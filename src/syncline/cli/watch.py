@@ -51,6 +51,8 @@ from syncline.cli.shell.output import JsonOption, emit, examples
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from syncline.lab.registry import Visit
+
 app = typer.Typer()
 RUNS_BARE = True
 
@@ -115,6 +117,9 @@ def watch(
     every millisecond; takes spans from the job, and raises alerts that say where, since when, why and what it costs.
     With --serve there is a page; without, a line for each alert. Changes nothing on the host.
     """
+    if demo:
+        as_root_of_its_own()
+    visit = visited(lab) if lab else None
     from syncline.cli.frames import feed as feeds
     from syncline.cli.frames.run import until_stopped
     from syncline.describe import units
@@ -144,6 +149,7 @@ def watch(
             frame = until_stopped(feed, run, door, seconds, json)
     elif replay:
         player, feed = feeds.replayed(replay, speed, expect, rules, history)
+        expected = player.prediction
         try:
             frame = until_stopped(feed, player.run if serve else player.play, door, seconds, json)
         finally:
@@ -183,11 +189,39 @@ def watch(
             num_gpus=gpus,
             usd_per_gpu_hour=price,
         )
-        with feeds.lab(lab, wish) if lab else feeds.host(wish) as (feed, run, made):
+        with feeds.lab(visit, wish) if visit else feeds.host(wish) as (feed, run, made):
             expected = made.options.prediction
             frame = until_stopped(feed, run, door, seconds, json, otel=otel, alertmanager=alertmanager, agent=made)
     lines = frame_lines(frame, expected)
     emit(frame_json(frame, expected), json, lambda console: console.print("\n".join(lines), soft_wrap=True))
+
+
+def as_root_of_its_own() -> None:
+    """Enter a user namespace where this user is not root, so that an agent may read the lab that it makes.
+
+    Before anything else is imported: only a process of one thread can, and NumPy starts threads.
+    """
+    import os
+    from contextlib import suppress
+
+    if os.geteuid() != 0 and hasattr(os, "pidfd_open"):
+        from syncline.lab.inside.init import Refusal, enter_user_namespace
+
+        with suppress(Refusal):  # the demo then says that no lab can be made
+            enter_user_namespace()
+
+
+def visited(name: str) -> Visit:
+    """Return a running lab, in whose user namespace this process then is where the user is not root."""
+    import os
+
+    from syncline.lab.join import enter_user
+    from syncline.lab.registry import find_lab
+
+    visit = find_lab(None if name == "any" else name)
+    if os.geteuid() != 0:
+        enter_user(visit)
+    return visit
 
 
 def refuse_idle(others: Mapping[str, Any], of_host: Mapping[str, Any], of_run: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from syncline.preview.record import Capture
 
 CLOSE = 0.06  # paddings of shards and what a model has besides its layers
 WIDTHS = (1, 2, 4)
+SUMS = ("all_reduce", "reduce_scatter")
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,16 @@ def traffic(capture: Capture) -> dict[int, Traffic]:
             what, group, size = op.extra[:3]
             if len(capture.groups[group]) > 1:
                 found[group][what, op.phase] += size
+    return found
+
+
+def gradient_groups(capture: Capture) -> set[int]:
+    """Return the groups that sum gradients: those that sum activations do so in the forward, too."""
+    found = set()
+    for group, row in traffic(capture).items():
+        ahead, back = (sum(row.get((what, phase), 0.0) for what in SUMS) for phase in ("forward", "backward"))
+        if back and ahead < 0.1 * back:
+            found.add(group)
     return found
 
 

@@ -91,7 +91,9 @@ def capture(
             raise PreviewError(
                 f"{launch.script} ended without a word on rank {rank}.",
                 detail=_last(said),
-                hint="Run the script by itself to see what it prints.",
+                hint='Install it there: pip install "syncline[torch]"'
+                if "No module named 'torch'" in said
+                else "Run the script by itself to see what it prints.",
             )
         status = json.loads(out.read_text())
         if status["status"] == "crashed":

@@ -8,6 +8,7 @@ in a second pass.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from syncline.codec.names import PLAIN
 from syncline.errors import SimulationError
 from syncline.fabric.fabric import Fabric
+from syncline.preview.axes import axes_of, gradient_groups
 from syncline.preview.graph import StepGraph, durations
 from syncline.preview.place import Longs, groups_of, stages
 from syncline.sim.flow.engine import Course, Paths, Tasks, run
@@ -160,7 +162,19 @@ class _Laid:
             return 1.0
         rank, source = int(self.graph.workload.rank[row]), int(self.graph.source[row])
         backward = self.graph.captures[rank].ops[source].phase == "backward"
-        return wire_share(self.network.codec, 4.0) if backward else 1.0
+        if not backward or int(self.graph.group[row]) not in self._gradients[rank]:
+            return 1.0
+        return wire_share(self.network.codec, self._width)
+
+    @cached_property
+    def _gradients(self) -> list[set[int]]:
+        """Return the groups of each captured rank that sum gradients."""
+        return [gradient_groups(captured) for captured in self.graph.captures]
+
+    @cached_property
+    def _width(self) -> float:
+        """Return the bytes of a gradient on the wire."""
+        return float(axes_of(self.graph.captures).gradient_bytes)
 
     def _on(self, ranks: Longs) -> Longs:
         return np.asarray(self.devices[ranks // max(self.machine.gpu.num_dies, 1)])

@@ -247,13 +247,15 @@ def codec_of(synchronisation: str, send_Bps: float | None) -> str | None:
     return None if send_Bps is None else "fp32"
 
 
-def stage_times(codec: str, sizes: Sequence[int], num_ranks: int, repeats: int = 3) -> list[Stages]:
+def stage_times(
+    codec: str, sizes: Sequence[int], num_ranks: int, repeats: int = 3, device: torch.device | None = None
+) -> list[Stages]:
     """Return what the exchange's stages cost a processor for pieces of these sizes: its own code, nothing on a wire.
 
     Pieces follow each other as in a step, so that each finds the cache as it would there. Bringing messages over is the
-    network's, and left out.
+    network's, and left out. On a device they cost what passes meanwhile, until it has done its part.
     """
-    pieces = [_exchanges(codec, size, num_ranks) for size in sizes]
+    pieces = [_exchanges(codec, size, num_ranks, device) for size in sizes]
     found: list[list[list[float]]] = [[] for _ in sizes]
     for number in range(repeats + 1):
         send = partial(_send, Step(number, 0, codec, 0.0))
@@ -262,12 +264,14 @@ def stage_times(codec: str, sizes: Sequence[int], num_ranks: int, repeats: int =
     return [Stages(*(statistics.median(stage) for stage in zip(*rows[1:], strict=True))) for rows in found]
 
 
-def _exchanges(codec: str, num_elements: int, num_ranks: int) -> list[tuple[MemoryWire, Exchange]]:
+def _exchanges(
+    codec: str, num_elements: int, num_ranks: int, device: torch.device | None
+) -> list[tuple[MemoryWire, Exchange]]:
     """Return the exchanges of all ranks in this process, with gradients of a usual size."""
     made = []
     for rank, wire in enumerate(wires(num_ranks)):
-        values = torch.randn(num_elements) * 1e-3
-        residual = torch.zeros(num_elements) if Settings(codec=codec).uses_feedback else None
+        values = torch.randn(num_elements, device=device) * 1e-3
+        residual = torch.zeros(num_elements, device=device) if Settings(codec=codec).uses_feedback else None
         place = Place(0, 0, 0, rank, lambda shard: 0)
         made.append((wire, Exchange(values, residual, scheme(codec), wire, place)))
     return made
@@ -279,11 +283,15 @@ def _send(step: Step, exchange: Exchange) -> None:
 
 def _together(piece: list[tuple[MemoryWire, Exchange]], stage: Callable[[Exchange], object]) -> float:
     """Run a stage on every rank and return the mean."""
-    began, copied = time.thread_time(), sum(wire.copying_s for wire, _ in piece)
+    own = piece[0][1].own
+    clock = time.perf_counter if own.is_cuda else time.thread_time
+    began, copied = clock(), sum(wire.copying_s for wire, _ in piece)
     for _, exchange in piece:
         stage(exchange)
+    if own.is_cuda:
+        torch.cuda.synchronize(own.device)
     copied = sum(wire.copying_s for wire, _ in piece) - copied
-    return max(0.0, time.thread_time() - began - copied) / len(piece)
+    return max(0.0, clock() - began - copied) / len(piece)
 
 
 def network_time(group: Group, size_bytes: int) -> dict[str, float]:

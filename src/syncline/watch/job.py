@@ -165,6 +165,8 @@ class JobView:
         self._told_s: dict[int, float] = {}
         self._first_s = float("inf")
         self._phases: dict[int, PhaseEvent] = {}
+        self._resumed_s = float("-inf")
+        """When a rank last said that it trains again: its silence begins there, not at the step before."""
         self._pending = Pending()
         self._stuck: dict[str, tuple[Hang, ...]] = {}
 
@@ -199,6 +201,7 @@ class JobView:
             if event.phase is Phase.START and self._has_ended():
                 self._begin()
             if event.phase is Phase.TRAIN:
+                self._resumed_s = max(self._resumed_s, event.at_s)
                 self._phases.pop(event.rank, None)
             else:
                 self._phases[event.rank] = event
@@ -221,7 +224,7 @@ class JobView:
             ranks=self._rank_stats(),
             pairs_Bps=pairs,
             ranks_per_cell=cell,
-            last_span_s=last_s,
+            last_span_s=max(last_s, self._resumed_s),
             told_s=min((told_s for told_s in self._told_s.values() if last_s - told_s < GONE_S), default=last_s),
             phases=dict(self._phases),
             hangs=(*self._pending.hangs(self._told_s), *(hang for hangs in self._stuck.values() for hang in hangs)),

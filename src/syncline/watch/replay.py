@@ -63,7 +63,7 @@ class Replay:
         self.num_frames = num_frames
         self.hub = Hub()
         self.title = f"{title or timeline.source.name} ({timeline.source.kind.value}, {_pace(self.slow / speed)})"
-        self._prediction = prediction or Prediction()
+        self.prediction = prediction or Prediction()
         self._thresholds = thresholds
         self.origin_s = time.time()
         self._own = None if history else tempfile.TemporaryDirectory(prefix="syncline-replay-")
@@ -97,7 +97,7 @@ class Replay:
         """Give every frame, with the alerts that the rules would have raised."""
         table = link_table(self.timeline)
         rate, peak, saturated = self._columns(len(table))
-        view, engine = JobView(self._prediction), RuleEngine(self._thresholds, self._prediction)
+        view, engine = JobView(self.prediction), RuleEngine(self._thresholds, self.prediction)
         events = sorted(events_of(self.timeline, -self.start_s), key=lambda event: event.end_s)
         at = 0
         for k in range(self.num_frames):

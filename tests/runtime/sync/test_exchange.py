@@ -200,6 +200,20 @@ def test_a_slot_on_a_device_writes_the_same_message(size: int) -> None:
         device[0].open(stamp)
 
 
+def test_a_staged_payload_is_brought_before_it_is_sealed_and_taken_when_it_is_opened() -> None:
+    host, staged, stamp = Box([100]), Box([100], staged=True), Stamp(3, 2, 1, 5)
+    host[0].payload.random_(0, 256, generator=torch.Generator().manual_seed(0))
+    staged[0].payload.copy_(host[0].payload)
+    staged[0].bring()
+    for box in (host, staged):
+        box[0].seal(stamp)
+    assert torch.equal(host.buffer, staged.buffer)
+    came = Box([100], staged=True)
+    came.buffer.copy_(staged.buffer)
+    assert came[0].open(stamp) == (0, 0, 0)
+    assert torch.equal(came[0].payload, host[0].payload)
+
+
 def test_a_failure_is_heard_whatever_else_the_message_says() -> None:
     box = Box([100])
     box[0].seal(Stamp(9, 9, 9, 9), FAILED, 2)

@@ -201,7 +201,7 @@ def stuck(host: Host, expect: Expect) -> Iterator[Sight]:
 
 
 @rule(
-    "active.process.leftover", "no process of an earlier job is on a GPU", active=True, needs=("nvidia",),
+    "active.process.leftover", "no process of an earlier job is on a GPU", active=True, needs=("gpu",),
     action=Action.RESTART,
     meaning="It holds memory and time of the GPU: the next job runs out of memory or is slow.",
     fix="End it (its owner's job is over?), and reset the GPU if memory stays in use.",

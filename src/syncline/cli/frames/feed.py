@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from syncline.describe.plain import JsonObject
+    from syncline.lab.registry import Visit
     from syncline.watch.agent import Agent
     from syncline.watch.history import History as Past
     from syncline.watch.prediction import Prediction
@@ -70,15 +71,14 @@ def host(wish: Wish) -> Iterator[tuple[Feed, Run, Agent]]:
 
 
 @contextmanager
-def lab(name: str, wish: Wish) -> Iterator[tuple[Feed, Run, Agent]]:
+def lab(visit: Visit, wish: Wish) -> Iterator[tuple[Feed, Run, Agent]]:
     """Give an agent that reads every host and switch of a running lab; its run ends with the lab."""
     import threading
 
-    from syncline.lab.registry import find_lab
     from syncline.watch.lab_scene import LabScene
     from syncline.watch.setup import make_lab_agent
 
-    with find_lab(None if name == "any" else name) as visit, LabScene(visit) as scene:
+    with visit, LabScene(visit) as scene:
         agent = make_lab_agent(wish, scene)
 
         def run(stop: threading.Event) -> None:

@@ -29,6 +29,12 @@ from syncline.errors import FileError, SynclineError, UsageError
 from syncline.version import __version__
 
 _OUTPUT_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_OF_WATCH = ("fastapi", "starlette", "uvicorn", "sse_starlette", "prometheus_client", "httpx", "textual")
+#: Package -> the extra that brings it; whatever a verb imports and does not find.
+EXTRAS = {
+    "torch": "torch", "ray": "ray", "pyroute2": "lab", "pynvml": "nvml", "opentelemetry": "otel", "resvg_py": "png",
+    "pyarrow": "parquet",
+} | dict.fromkeys(_OF_WATCH, "watch")  # fmt: skip
 EXIT_OK = 0
 EXIT_BUG = 1
 EXIT_USER = 2
@@ -117,6 +123,9 @@ def run(arguments: list[str]) -> int:
         return _refuse(
             FileError(f"cannot write the answer: {error.strerror}.", hint="Make room, then try again."), False
         )
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        return _on_error(arguments, _own_up(error, as_json) if extra is None else _refuse_bare(error, extra, as_json))
     except Exception as error:
         return _on_error(arguments, _own_up(error, as_json))
 
@@ -180,6 +189,12 @@ def _refuse_usage(error: TyperException, as_json: bool) -> int:
         return EXIT_USER
     hint = f"Try: {context.command_path} --help" if context is not None else ""
     return _refuse(UsageError(error.format_message(), hint=hint), as_json)
+
+
+def _refuse_bare(error: ModuleNotFoundError, extra: str, as_json: bool) -> int:
+    """Say which extra has the package that a verb needs."""
+    hint = f'Install it: pip install "syncline[{extra}]"'
+    return _refuse(UsageError(f"this needs the package {error.name}, which is not installed.", hint=hint), as_json)
 
 
 def _own_up(error: Exception, as_json: bool) -> int:

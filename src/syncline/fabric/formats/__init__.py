@@ -1,6 +1,7 @@
 """Import and export of fabrics: NCCL topology XML, Slurm topologies, topograph labels, GraphML.
 
-Read only: simulators' files, and the cables that ibnetdiscover, iblinkinfo, UFM or LLDP tables list.
+Read only: simulators' files, the cables that ibnetdiscover, iblinkinfo, UFM, LLDP tables or SONiC's configuration list,
+hosts as `nvidia-smi topo -m` or ibstat print them, and clouds' answers where instances are.
 
     export(fabric, "slurm-conf", "topology.conf")
     spec = import_fabric("topology.conf", host="dgx-h100")
@@ -24,8 +25,10 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, SynclineError, UsageError
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.formats.cabling import Cabling, cabling_cluster
+from syncline.fabric.formats.cloud_topology import CLOUDS, detect_cloud, parse_cloud
 from syncline.fabric.formats.graph_cluster import graph_cluster
 from syncline.fabric.formats.graphml import MAX_BYTES, parse_graph, write_graphml
+from syncline.fabric.formats.host_tables import HOST_TABLES, detect_host_table, host_table_cluster
 from syncline.fabric.formats.infiniband import detect_infiniband, parse_infiniband
 from syncline.fabric.formats.lldp_tables import detect_lldp, read_lldp
 from syncline.fabric.formats.nccl_check import NcclReport, check_nccl_topology
@@ -115,36 +118,52 @@ def import_fabric(
     what a file leaves open; `topology` picks one of a `topology.yaml`. A file of one host (NCCL's) makes `count` of
     them on a `network`; files that describe the network take neither.
     """
-    one_host = _is_nccl(path, format)
+    table = _host_table(path, format)
+    one_host = table is not None or _is_nccl(path, format)
     if (network is not None or count is not None) and not one_host:
         raise UsageError(
             "--network and --count are for files of one host; this one describes hosts and their network.",
             where=str(path),
             hint="Leave them out.",
         )
+    name = Path(path).stem or "found"
+    if table is not None:
+        text = read_text(Path(path), limit=MAX_BYTES)
+        return joined(
+            host_table_cluster(table, text, str(path), name=name, host=host, gpu=gpu, link=link), network, count
+        )
     if one_host:
         parsed = parse_nccl(read_text(Path(path), limit=MAX_BYTES), str(path))
         return joined(to_host(parsed, name=Path(path).stem, gpu=gpu, nic=nic, link=link), network, count)
     if (cabling := read_cabling(path, format)) is not None:
-        return cabling_cluster(cabling, host, name=Path(path).stem or "found", link=link)
+        return cabling_cluster(cabling, host, name=name, link=link)
     text, source = read_text(Path(path), limit=MAX_BYTES), str(path)
     if (simulator := _simulator(format, text)) is not None:
         return parse_simulator(simulator, text, source, host)
-    name = _format(format).name if format else detect(text, source)
-    if name == "graphml":
+    cloud = format if format in CLOUDS else None if format else detect_cloud(text)
+    kind = cloud or (_format(format).name if format else detect(text, source))
+    if kind == "graphml":
         return graph_cluster(parse_graph(text, source), host)
     if host is None:
         raise UsageError(
-            f"{name} says nothing of the hosts' hardware.", where=source, hint='Name a host model such as "dgx-h100".'
+            f"{kind} says nothing of the hosts' hardware.", where=source, hint='Name a host model such as "dgx-h100".'
         )
-    return tree_cluster(
-        _tree(name, text, source, topology),
+    tree, notes = parse_cloud(kind, text, source) if cloud else (_tree(kind, text, source, topology), ())
+    spec = tree_cluster(
+        tree,
         host,
         name=Path(path).stem,
         link=link,
         oversubscription=oversubscription,
-        source=f"{name} {source}",
+        source=f"{kind} {source}",
     )
+    return spec.model_copy(update={"notes": "; ".join(filter(None, (spec.notes, *notes)))}) if notes else spec
+
+
+def _host_table(path: str | os.PathLike[str], format: str | None) -> str | None:
+    if format is not None or Path(path).is_dir():
+        return format if format in HOST_TABLES else None
+    return detect_host_table(read_text(Path(path), limit=MAX_BYTES))
 
 
 def joined(spec: ClusterSpec, network: str | None, count: int | None) -> ClusterSpec:
@@ -176,6 +195,7 @@ SIMULATORS = ("htsim", "ns3", "astra-sim")
 """Formats of simulators, which are read only."""
 CABLINGS = ("ibnetdiscover", "iblinkinfo", "ufm", "lldp")
 """Formats of discovery tools, which are read only."""
+_READ_ONLY = (*SIMULATORS, *CABLINGS, *HOST_TABLES, *CLOUDS)
 
 
 def read_cabling(path: str | os.PathLike[str], format: str | None = None) -> Cabling | None:
@@ -211,7 +231,7 @@ def detect(text: str, source: str = "the file") -> str:
     elif (name := _detect_yaml(text, source)) is not None:
         return name
     known = "; ".join(f"{f.name} ({f.about})" for f in formats())
-    more = ", ".join((*SIMULATORS, *CABLINGS))
+    more = ", ".join(_READ_ONLY)
     raise DescriptionError("the format is none that is known.", where=source, detail=f"Known: {known}; {more}.")
 
 
@@ -241,6 +261,6 @@ def _format(name: str) -> Format:
     if name not in _FORMATS:
         raise UsageError(
             f'there is no format "{name}".',
-            hint=f"Formats: {', '.join(_FORMATS)}; read only: {', '.join((*SIMULATORS, *CABLINGS))}.",
+            hint=f"Formats: {', '.join(_FORMATS)}; read only: {', '.join(_READ_ONLY)}.",
         )
     return _FORMATS[name]

@@ -1,9 +1,10 @@
 """Neighbour tables of Ethernet switches: what each port hears by LLDP, as the common switch systems print it.
 
 Read are `show lldp neighbors` of NX-OS, EOS and Junos, SONiC's `show lldp table`, EOS's JSON, `lldpctl -f json` (hosts,
-Cumulus) and `netq show lldp json`. A table does not say whose it is: a folder has one file a device, named after it,
-and in one file the prompt (`leaf-1# show lldp neighbors`) says so. Devices whose ports have names of network
-interfaces (eth0, ens1f0np0, a MAC address) are hosts, the others switches.
+Cumulus), `netq show lldp json`, and SONiC's config_db.json and `show interfaces status`, which say rates too. A table
+does not say whose it is: a folder has one file a device, named after it, and in one file the prompt
+(`leaf-1# show lldp neighbors`) says so. Devices whose ports have names of network interfaces (eth0, ens1f0np0, a MAC
+address) are hosts, the others switches.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from pathlib import Path
 from syncline.describe.document import read_text
 from syncline.errors import DescriptionError, FileError
 from syncline.fabric.formats.cabling import Cabling, FoundCable, Plug, once
-
-_PROMPT = re.compile(
-    r"^(?:\S+@)?([A-Za-z][\w.-]*)(?::[^#>$]*)?(?:\([^)]*\))?\s?[#>$]\s*(?:sudo\s+)?(?:show|sh|lldp\w*|nv|net)\b",
-    re.IGNORECASE,
+from syncline.fabric.formats.sonic import (
+    PROMPT,
+    config_name,
+    config_neighbours,
+    config_speeds,
+    is_config_db,
+    status_speeds,
 )
+
 _HOST_PORT = re.compile(
     r"^(?:eth\d+|en[ospx]\w+|ib\w*\d+|mlx\d\w*|rdma\w*|gpu\w*\d+|bond\d+|(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}|(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})$",
     re.IGNORECASE,
@@ -58,12 +63,16 @@ class _Row:
     port: str
     neighbour: str
     there: str
+    rate_Bps: float | None = None
 
 
 def detect_lldp(text: str) -> bool:
     """Say whether a text is a neighbour table."""
     if text.lstrip()[:1] in "{[":
-        return any(word in text for word in ('"lldpNeighbors"', '"lldp"', '"peerHostname"', '"peer_hostname"'))
+        return any(
+            word in text
+            for word in ('"lldpNeighbors"', '"lldp"', '"peerHostname"', '"peer_hostname"', '"DEVICE_NEIGHBOR"')
+        )
     return any(heading.search(line) for line in text.splitlines() for heading, _ in _TABLES.values())
 
 
@@ -80,14 +89,17 @@ def read_lldp(path: Path, limit: int) -> Cabling:
 def parse_lldp(texts: Mapping[Path, str], source: str, *, named: bool = False) -> Cabling:
     """Return what the tables say together; with `named`, a table is that of the device its file is named after."""
     rows: list[_Row] = []
+    speeds: dict[tuple[str, str], float] = {}
     for path, text in texts.items():
-        found = list(_rows_of(text, path.name.split(".")[0] if named else None, str(path)))
-        if not found and not detect_lldp(text):
+        device = path.name.split(".")[0] if named else None
+        rates = status_speeds(text, device)
+        found = list(_rows_of(text, device, str(path)))
+        if not found and not rates and not detect_lldp(text):
             raise DescriptionError("this is no table of LLDP neighbours.", where=str(path))
         rows += found
-    boxes = {r.device for r in rows if _SWITCH_PORT.match(r.port)} | {
-        r.neighbour for r in rows if _SWITCH_PORT.match(r.there)
-    }
+        speeds |= rates | {(row.device, row.port): row.rate_Bps for row in found if row.rate_Bps}
+    ends = [(r.device, r.port) for r in rows] + [(r.neighbour, r.there) for r in rows]
+    boxes = {device for device, port in ends if _SWITCH_PORT.match(port) and not _HOST_PORT.match(port)}
     kept = [
         r
         for r in rows
@@ -101,7 +113,14 @@ def parse_lldp(texts: Mapping[Path, str], source: str, *, named: bool = False) -
         ports.setdefault(row.neighbour, []).append(row.there)
     hosts = [device for device, names in ports.items() if all(_HOST_PORT.match(name) for name in names)]
     switches = {device: "" for device in ports if device not in hosts}
-    cables = once(FoundCable(Plug(r.device, _port(r.port)), Plug(r.neighbour, _port(r.there))) for r in kept)
+    cables = once(
+        FoundCable(
+            Plug(r.device, _port(r.port)),
+            Plug(r.neighbour, _port(r.there)),
+            rate_Bps=speeds.get((r.device, r.port)) or speeds.get((r.neighbour, r.there)),
+        )
+        for r in kept
+    )
     remarks = [f"taken for hosts, by the names of their ports: {len(hosts):,}"]
     if len(kept) < len(rows):
         remarks.append(f"management ports left out: {len(rows) - len(kept):,}")
@@ -132,7 +151,7 @@ def _rows_of(text: str, device: str | None, source: str) -> Iterator[_Row]:
     shape: re.Pattern[str] | None = None
     wrapped = ""
     for number, line in enumerate(text.splitlines(), 1):
-        if (prompt := _PROMPT.match(line)) is not None:
+        if (prompt := PROMPT.match(line)) is not None:
             device, shape = _short(prompt.group(1)), None
             continue
         heading = next((row for head, row in _TABLES.values() if head.search(line)), None)
@@ -162,6 +181,11 @@ def _json_rows(text: str, device: str | None, source: str) -> Iterator[_Row]:
         data = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise DescriptionError(f"it is not JSON ({error}).", where=source) from None
+    if isinstance(data, Mapping) and is_config_db(data):
+        rates, owner = config_speeds(data), _short(config_name(data) or _owner(device, source))
+        for here, neighbour, there in config_neighbours(data):
+            yield _Row(owner, here, _short(neighbour), there, rates.get(here))
+        return
     body = data.get("lldp", data) if isinstance(data, Mapping) else data
     if isinstance(data, Mapping) and isinstance(data.get("lldpNeighbors"), list):
         yield from _flat(data["lldpNeighbors"], device, source, ("port", "neighborDevice", "neighborPort"))

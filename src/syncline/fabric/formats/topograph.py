@@ -14,7 +14,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +23,7 @@ from syncline.describe.document import Document, read_document, read_text
 from syncline.describe.plain import JsonObject
 from syncline.errors import DescriptionError, FabricError
 from syncline.fabric.fabric import Fabric
-from syncline.fabric.formats.tree import TreeSwitch, clean, domains_of, tree_cluster, tree_of
+from syncline.fabric.formats.tree import TreeSwitch, clean, domains_of, tree_cluster, tree_of, tree_of_chains
 from syncline.fabric.spec import ClusterSpec
 
 PREFIX = "network.topology.nvidia.com/"
@@ -100,23 +99,7 @@ def parse_topograph(text: str, source: str = "labels") -> tuple[TreeSwitch, ...]
         raise DescriptionError(
             "no host has a topology label.", where=source, hint=f"Labels are {TIERS[0][0]}, {TIERS[0][-1]} and so on."
         )
-    hosts: dict[str, dict[str, None]] = {}
-    children: dict[str, dict[str, None]] = {}
-    parent: dict[str, str] = {}
-    for host, chain in chains.items():
-        hosts.setdefault(chain[0], {})[host] = None
-        for low, high in pairwise(chain):
-            if parent.setdefault(low, high) != high:
-                raise DescriptionError(
-                    f'"{low}" lies below both "{parent[low]}" and "{high}" (host {host}).',
-                    where=source,
-                    hint="Label values of one level must name one place each.",
-                )
-            children.setdefault(high, {})[low] = None
-    if both := sorted(set(hosts) & set(children)):
-        raise DescriptionError(f'"{both[0]}" is a leaf of some hosts and above the leaf of others.', where=source)
-    leaves = tuple(TreeSwitch(name, hosts=tuple(members)) for name, members in hosts.items())
-    return leaves + tuple(TreeSwitch(name, children=tuple(below)) for name, below in children.items())
+    return tree_of_chains(chains, source)
 
 
 def label_value(name: str) -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,27 @@ def domains_of(fabric: Fabric) -> tuple[TreeSwitch, ...]:
         name = clean(fabric.device_name(int(crossbar)).removesuffix("/nvswitch"))
         found.append(TreeSwitch(name, hosts=tuple(fabric.host_names[h] for h in hosts if h >= 0)))
     return tuple(found) or tuple(switch for switch in tree_of(fabric) if switch.hosts)
+
+
+def tree_of_chains(chains: Mapping[str, Sequence[str]], source: str) -> tuple[TreeSwitch, ...]:
+    """Return the tree of hosts that each say what is above them, from the leaf outwards."""
+    hosts: dict[str, dict[str, None]] = {}
+    children: dict[str, dict[str, None]] = {}
+    parent: dict[str, str] = {}
+    for host, chain in chains.items():
+        hosts.setdefault(chain[0], {})[host] = None
+        for low, high in pairwise(chain):
+            if parent.setdefault(low, high) != high:
+                raise DescriptionError(
+                    f'"{low}" lies below both "{parent[low]}" and "{high}" (host {host}).',
+                    where=source,
+                    hint="Names of one level must be of one place each.",
+                )
+            children.setdefault(high, {})[low] = None
+    if both := sorted(set(hosts) & set(children)):
+        raise DescriptionError(f'"{both[0]}" is a leaf of some hosts and above the leaf of others.', where=source)
+    leaves = tuple(TreeSwitch(name, hosts=tuple(members)) for name, members in hosts.items())
+    return leaves + tuple(TreeSwitch(name, children=tuple(below)) for name, below in children.items())
 
 
 def tree_cluster(

@@ -57,14 +57,19 @@ def main(arguments: list[str]) -> None:
 
 def enter_namespaces(*, own_user: bool) -> None:
     """Move this process (and its next child) into fresh namespaces, a user namespace first where that is needed."""
-    uid, gid = os.getuid(), os.getgid()
     if own_user:
-        _step("unshare(NEWUSER)", lambda: kernel.unshare(kernel.NEWUSER))
-        _step("write setgroups", lambda: _write("/proc/thread-self/setgroups", "deny"))
-        _step("write uid_map", lambda: _write("/proc/thread-self/uid_map", f"0 {uid} 1"))
-        _step("write gid_map", lambda: _write("/proc/thread-self/gid_map", f"0 {gid} 1"))
+        enter_user_namespace()
     _step("unshare(NEWPID|NEWNET|NEWNS|NEWIPC)", lambda: kernel.unshare(_FLAGS))
     _step("mount(private)", kernel.private_mounts)
+
+
+def enter_user_namespace() -> None:
+    """Be root in a user namespace of one's own, for what needs no more than that; only a process of one thread can."""
+    uid, gid = os.getuid(), os.getgid()
+    _step("unshare(NEWUSER)", lambda: kernel.unshare(kernel.NEWUSER))
+    _step("write setgroups", lambda: _write("/proc/thread-self/setgroups", "deny"))
+    _step("write uid_map", lambda: _write("/proc/thread-self/uid_map", f"0 {uid} 1"))
+    _step("write gid_map", lambda: _write("/proc/thread-self/gid_map", f"0 {gid} 1"))
 
 
 def _step(name: str, action: Callable[[], None]) -> None:

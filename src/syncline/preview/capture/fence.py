@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import socket
 from typing import Any
 
@@ -26,13 +27,16 @@ def prepare(log: Log) -> None:
     loader: Any = torch.utils.data.DataLoader
     start = loader.__init__
 
+    names = [*inspect.signature(start).parameters][1:]
+
     def without_workers(self: Any, *args: Any, **kwargs: Any) -> None:
+        kwargs |= dict(zip(names, args, strict=False))  # however they were given
         if kwargs.get("num_workers"):
             log.note(f"DataLoader: {kwargs['num_workers']} workers asked for, none started")
         for name in ("num_workers", "prefetch_factor", "persistent_workers", "multiprocessing_context"):
             kwargs.pop(name, None)
         kwargs["pin_memory"] = False
-        start(self, *args, **kwargs)
+        start(self, **kwargs)
 
     loader.__init__ = without_workers
 

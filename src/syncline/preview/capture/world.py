@@ -283,6 +283,8 @@ def prepare(collectives: Collectives) -> None:
             start(NAME, store=dist.HashStore(), rank=rank, world_size=size)
 
     def group_of(ranks: Any = None, *_: Any, **given: Any) -> Any:
+        if ranks is not None and int(os.environ["RANK"]) not in ranks:
+            return dist.GroupMember.NON_GROUP_MEMBER  # of thousands of groups that a mesh has, this rank is in four
         kept = {k: v for k, v in given.items() if k in ("use_local_synchronization", "group_desc")}
         with _disable_current_modes():
             return new_group(ranks, **kept)

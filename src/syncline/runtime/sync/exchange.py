@@ -27,8 +27,9 @@ from syncline.codec.scheme import Scheme
 from syncline.errors import AgreementError, SynchronizationError
 from syncline.program.pieces import shard_bounds
 from syncline.program.stages import ADD, DECODE, ENCODE, ON_THE_WIRE, SUM, Posts
-from syncline.runtime.sync.finite import is_finite
+from syncline.runtime.sync.finite import finite_flag
 from syncline.runtime.sync.step import Step
+from syncline.runtime.sync.streams import Landing
 from syncline.runtime.sync.tensors import take_back, tensor_codec
 from syncline.runtime.wire.message import EVERYONE, FAILED, NONFINITE, Box, OtherStepError, Stamp
 from syncline.runtime.wire.wire import Wire
@@ -118,8 +119,13 @@ class Exchange:
         sizes = [scheme.wire_bytes(high - low) for low, high in bounds]
         own, largest = sizes[wire.rank], max(sizes)
         device = values.device
-        self._out, self._in = Box(sizes, device=device), Box([own] * wire.size, largest, device)
-        self._sum, self._sums = Box([own], largest, device), Box(sizes, device=device)
+        staged = wire.on_host and device.type != "cpu"
+        self._out = Box(sizes, device=device, staged=staged)
+        self._in = Box([own] * wire.size, largest, device, staged=staged)
+        self._sum = Box([own], largest, device, staged=staged)
+        self._sums = Box(sizes, device=device, staged=staged)
+        self._landings = Landing(device), Landing(device)
+        self._taken = Landing(device)
         self._place = place
         self._step: Step
         self._tags = (2 * place.tag, 2 * place.tag + 1)
@@ -230,8 +236,10 @@ class Exchange:
     def _arrived(self, what: Posts, posted_s: float, box: Box) -> None:
         size = sum(len(box[peer].tensor) for peer in self.wire.peers)
         self._step.record(SpanKind.RECV, ON_THE_WIRE[what], posted_s, time.perf_counter(), size, self.number)
+        self._taken.mark()
 
     def _next(self, step: Step) -> None:
+        self._taken.passed()  # what came last has left the memory that the next messages come to
         last = self._stamp
         self._stamp = Stamp(last.codec, last.layout, last.sequence + 1, step.stamp)
         self._step = step
@@ -244,17 +252,20 @@ class Exchange:
     def _encode_all(self) -> Trouble | None:
         """Encode every peer's shard; where one is not finite, leave the residuals as they were and say which.
 
-        Nothing is posted before all are encoded: every peer hears of trouble in any shard.
+        Nothing is posted before all are encoded: every peer hears of trouble in any shard. On a device the answers are
+        brought with the bytes, in one wait.
         """
-        if not is_finite(self.own):
+        finite = [finite_flag(self.own)]
+        if finite[0] is False:
             return Trouble(self._place.origin, self._place.find(self.own))
-        finite = []
         for peer in self.wire.peers:
             began = time.perf_counter()
             shard, payload = self._shards[peer], self._out[peer].payload
             finite.append(self.codec.encode(shard, payload, self._states[peer], self._residuals[peer]))
             self._step.record(SpanKind.ENCODE, ENCODE, began, time.perf_counter(), shard.nbytes, self.number)
-        bad = next((peer for peer, is_so in zip(self.wire.peers, finite, strict=True) if not is_so), None)
+            self._out[peer].bring()
+        answers = zip((self.wire.rank, *self.wire.peers), self._landings[0].answers(finite), strict=True)
+        bad = next((shard for shard, is_so in answers if not is_so), None)
         if bad is None:
             return None
         self._take_back()
@@ -300,6 +311,8 @@ class Exchange:
         )
         self._summed_s = time.perf_counter()
         self._step.record(SpanKind.REDUCE, SUM, began, self._summed_s, own.nbytes, self.number)
+        self._sum[0].bring()
+        self._landings[1].wait()
         self._sum[0].seal(self._due(1, rank))
         self.wire.gather(self._tags[1], self._sum)
 

@@ -10,3 +10,8 @@ def is_finite(values: torch.Tensor) -> bool:
     if values.numel() == 0 or bool(torch.isfinite(values.sum())):
         return True
     return bool(torch.isfinite(values).all())
+
+
+def finite_flag(values: torch.Tensor) -> bool | torch.Tensor:
+    """Tell the same, on another device than the host's by a number that stays there until somebody asks."""
+    return is_finite(values) if values.device.type == "cpu" else torch.isfinite(values).all()

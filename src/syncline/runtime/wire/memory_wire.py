@@ -15,6 +15,8 @@ class MemoryWire:
     `copying_s` is the processor's time spent on bringing messages over, which a network would do.
     """
 
+    on_host = True
+
     def __init__(self, rank: int, size: int, post: dict[tuple[int, int, int], torch.Tensor]) -> None:
         self.rank, self.size = rank, size
         self.peers = [(rank + k) % size for k in range(1, size)]

@@ -11,7 +11,7 @@ The checksum is the CRC-32 of the header and of the payload's sums by rows and b
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,18 +77,25 @@ class Slot:
     """Room for one message in a byte buffer: views made once, written and read without allocating.
 
     Header and trailer are written and read on the host. Where the buffer is on a device they have a copy there, the
-    payload stays where it is, and its sums are made there: the same bytes, the same checksum.
+    payload stays where it is, and its sums are made there: the same bytes, the same checksum. Where only the payload is
+    on a device (`staged`), it is brought to the buffer before `seal` and taken from it by `open`.
     """
 
-    def __init__(self, buffer: torch.Tensor, payload_bytes: int) -> None:
+    def __init__(self, buffer: torch.Tensor, payload_bytes: int, staged: torch.Tensor | None = None) -> None:
         self.tensor = buffer[: HEADER_BYTES + payload_bytes + TRAILER_BYTES]
         self.payload_bytes = payload_bytes
-        self.payload = self.tensor[HEADER_BYTES : HEADER_BYTES + payload_bytes]
+        self._carried = self.tensor[HEADER_BYTES : HEADER_BYTES + payload_bytes]
+        self.payload = self._carried if staged is None else staged[HEADER_BYTES : HEADER_BYTES + payload_bytes]
         self._ends = self.tensor[:HEADER_BYTES], self.tensor[HEADER_BYTES + payload_bytes :]
         self._host = tuple(map(self._on_host, self._ends))
         self._header: NDArray[np.uint32] = self._host[0].numpy().view(np.uint32)
         self._trailer: NDArray[np.uint8] = self._host[1].numpy()
         self._sums = self._summed()
+
+    def bring(self) -> None:
+        """Begin to copy the payload from its device; who seals waits for that device first."""
+        if self.payload is not self._carried:
+            self._carried.copy_(self.payload, non_blocking=True)
 
     def seal(self, stamp: Stamp, flags: int = 0, origin: int = 0, detail: int = 0) -> None:
         """Write header and trailer around the payload."""
@@ -131,6 +138,8 @@ class Slot:
         self._trailer[:] = 0
         header[:] = 0
         self._push()
+        if self.payload is not self._carried:
+            self.payload.copy_(self._carried, non_blocking=True)
         return said
 
     def change(self, word: int, by: int) -> None:
@@ -148,9 +157,9 @@ class Slot:
     def _summed(self) -> Callable[[], Iterator[memoryview]]:
         """Return what gives the payload's sums by rows and by columns, and its last bytes as they are."""
         end = self.payload_bytes // (8 * _ROW_WORDS) * 8 * _ROW_WORDS
-        rest = self.payload[end:]
-        whole = self.payload[:end].view(torch.int64).view(end // (8 * _ROW_WORDS), _ROW_WORDS)
-        if self._is_on_host(self.payload):
+        rest = self._carried[end:]
+        whole = self._carried[:end].view(torch.int64).view(end // (8 * _ROW_WORDS), _ROW_WORDS)
+        if self._is_on_host(self._carried):
             rows, last = whole.numpy().view(np.uint64), rest.numpy()
 
             def on_host() -> Iterator[memoryview]:
@@ -193,13 +202,28 @@ def slot_bytes(payload_bytes: int) -> int:
 
 
 class Box:
-    """Slots in one buffer, each of the largest one's stride, so that a collective can carry the buffer whole."""
+    """Slots in one buffer, each of the largest one's stride, so that a collective can carry the buffer whole.
 
-    def __init__(self, payload_bytes: list[int], largest_bytes: int = 0, device: torch.device | None = None) -> None:
+    A `staged` box carries its messages in host memory, and has room for their payloads on the device as well.
+    """
+
+    def __init__(
+        self,
+        payload_bytes: list[int],
+        largest_bytes: int = 0,
+        device: torch.device | None = None,
+        *,
+        staged: bool = False,
+    ) -> None:
         self.stride = slot_bytes(max(largest_bytes, *payload_bytes))
-        self.buffer = torch.zeros(len(payload_bytes) * self.stride, dtype=torch.uint8, device=device)
+        size = len(payload_bytes) * self.stride
+        pinned = staged and device is not None and device.type == "cuda"
+        self.buffer = torch.zeros(size, dtype=torch.uint8, device=None if staged else device, pin_memory=pinned or None)
         self.rooms = torch.split(self.buffer, self.stride)
-        self.slots = [Slot(room, size) for room, size in zip(self.rooms, payload_bytes, strict=True)]
+        there: Iterable[torch.Tensor | None] = [None] * len(payload_bytes)
+        if staged:
+            there = torch.split(torch.zeros(size, dtype=torch.uint8, device=device), self.stride)
+        self.slots = [Slot(*slot) for slot in zip(self.rooms, payload_bytes, there, strict=True)]
 
     def __getitem__(self, index: int) -> Slot:
         return self.slots[index]

@@ -1,8 +1,7 @@
 """The native transport behind the seam of `Wire`: threads, connections and lanes of its own, in C++.
 
 Ranks meet in the store of their team: the first hands out a secret, each says where it listens, and nobody else gets
-in. What went wrong on the way (a rail down, bytes changed, a stranger) is told by `news`, and logged. Where slots are
-on a CUDA device their bytes pass through pinned memory.
+in. What went wrong on the way (a rail down, bytes changed, a stranger) is told by `news`, and logged.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 from syncline.errors import SynchronizationError
 from syncline.program.pieces import wire_threads
@@ -86,12 +83,12 @@ def is_there() -> bool:
 class NativeWire:
     """Carries slots between the ranks of a team, and runs lanes."""
 
+    on_host = True
+
     def __init__(self, team: Team, own_rails: Sequence[Rail] | None = None, *, timeout_s: float = 300.0) -> None:
         self.rank, self.size = team.rank, team.size
         self.peers = [(self.rank + k) % self.size for k in range(1, self.size)]
         self.timeout_s = timeout_s
-        self._pinned: weakref.WeakKeyDictionary[Box, torch.Tensor] = weakref.WeakKeyDictionary()
-        self._expecting: dict[int, Box] = {}
         self._process = os.getpid()
         self._last_lines: list[LineReport] = []
         """How connections did when this was closed."""
@@ -127,18 +124,16 @@ class NativeWire:
 
     def open(self, tag: int, inbox: Box) -> None:
         """Say where every peer's message under this tag goes."""
-        if inbox.buffer.is_cuda:
-            self._expecting[tag] = inbox
         for peer in self.peers:
-            self.core.open(tag, peer, self._host(inbox, peer).numpy())
+            self.core.open(tag, peer, inbox[peer].tensor.numpy())
 
     def scatter(self, tag: int, peer: int, outbox: Box) -> None:
         """Send one peer its slot; the buffer is in use until `finish`."""
-        self.core.send(tag, peer, self._brought(outbox, peer).numpy())
+        self.core.send(tag, peer, outbox[peer].tensor.numpy())
 
     def gather(self, tag: int, outbox: Box) -> None:
         """Send the one slot to every peer; the buffer is in use until `finish`."""
-        slot = self._brought(outbox, 0).numpy()
+        slot = outbox[0].tensor.numpy()
         for peer in self.peers:
             self.core.send(tag, peer, slot)
 
@@ -149,9 +144,6 @@ class NativeWire:
             raise SynchronizationError(f"rank {peer} sent a longer message than was due.")
         if status != FINE:
             raise RuntimeError(text or f"nothing came for {self.timeout_s:g} s")
-        inbox = self._expecting.get(tag)
-        if inbox is not None:
-            inbox[peer].tensor.copy_(self._host(inbox, peer), non_blocking=True)
 
     def finish(self, tag: int) -> None:
         """Wait until everything sent under this tag has been received."""
@@ -190,24 +182,6 @@ class NativeWire:
     def _missing(self) -> int:
         up = {line.peer for line in self.lines() if line.up}
         return next((peer for peer in self.peers if peer not in up), self.peers[0])
-
-    def _host(self, box: Box, index: int) -> torch.Tensor:
-        """Return one slot in host memory: itself, or its place in the pinned copy of a box on a CUDA device."""
-        if not box.buffer.is_cuda:
-            return box[index].tensor
-        pinned = self._pinned.get(box)
-        if pinned is None:
-            pinned = self._pinned[box] = torch.empty(box.buffer.numel(), dtype=torch.uint8, pin_memory=True)
-        start = index * box.stride
-        return pinned[start : start + len(box[index].tensor)]
-
-    def _brought(self, box: Box, index: int) -> torch.Tensor:
-        """Return one slot in host memory with its bytes there; only this thread's stream is waited for."""
-        room = self._host(box, index)
-        if box.buffer.is_cuda:
-            room.copy_(box[index].tensor, non_blocking=True)
-            torch.cuda.current_stream(box.buffer.device).synchronize()
-        return room
 
 
 def _secret(store: Any, rank: int) -> bytes:

@@ -22,6 +22,8 @@ class Wire(Protocol):
     rank: int
     size: int
     peers: list[int]
+    on_host: bool
+    """Whether messages are carried from and to host memory."""
 
     def open(self, tag: int, inbox: Box) -> None: ...
 
@@ -40,6 +42,7 @@ class PointToPoint:
     def __init__(self, team: Team) -> None:
         self._team = team
         self.rank, self.size = team.rank, team.size
+        self.on_host = team.device.type == "cpu"
         self.peers = [(self.rank + k) % self.size for k in range(1, self.size)]
         self._receives: dict[tuple[int, int], dist.Work] = {}
         self._sends: dict[int, list[dist.Work | PacedWork]] = {}
@@ -76,6 +79,7 @@ class Collectives:
 
     def __init__(self, scatter: Team, gather: Team) -> None:
         self.rank, self.size = scatter.rank, scatter.size
+        self.on_host = scatter.device.type == "cpu"
         self.peers = [(self.rank + k) % self.size for k in range(1, self.size)]
         self._scatter, self._gather = scatter, gather
         self._inbox: dict[int, Box] = {}

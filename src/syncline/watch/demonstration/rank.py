@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from syncline.runtime.span_writer import SpanWriter
+from syncline.runtime.span_writer import SpanWriter, phase
 
 WIDTHS = (256, 1024, 128)
 BATCH = 32
@@ -122,6 +122,15 @@ def _dial(address: str) -> socket.socket:
             time.sleep(0.05)
 
 
+def pause(folder: str, rank: int, step: int) -> None:
+    """Save after 40 steps and evaluate after 100, where a file `phases` asks for it, and say so; a moment each."""
+    if step and not step % 20 and Path(folder, "phases").exists():
+        what, seconds = ("evaluation", 8.0) if step % 100 == 0 else ("checkpoint", 3.0 if step % 40 == 0 else 0.0)
+        if seconds:
+            with phase(what, rank):
+                time.sleep(seconds)
+
+
 def _times(slow: Path) -> float:
     """Return how many times longer this rank computes now."""
     try:
@@ -137,6 +146,7 @@ def main(wish: dict[str, Any]) -> None:
     rails = [Ring.join([each[rail] for each in addresses], rank) for rail in range(len(addresses[0]))]
     slow, next_rank, step = Path(wish["folder"], f"slow-{rank}"), (rank + 1) % len(addresses), 0
     while True:
+        pause(wish["folder"], rank, step)
         begun = time.monotonic()
         gradient, _ = network.gradient()
         due = begun + wish["compute_s"] * _times(slow)

@@ -194,6 +194,11 @@ class NetworkShare:
         return RuleVerdict({"step": tell} if share > limit else {}, {"step"} if share > 0.9 * limit else set())
 
 
+def _computes_longer(context: Context, i: int) -> bool:
+    ranks = context.frame.job.ranks
+    return ranks[i].compute_s > 1.1 * float(np.median([rank.compute_s for rank in ranks]))
+
+
 class Straggler:
     """The same rank comes late to every collective, and all others wait for it."""
 
@@ -216,7 +221,9 @@ class Straggler:
             least = max(t.straggler_least_s, share * step_s)
             for i in np.flatnonzero(late > 0.6 * least).tolist():
                 limit = self._limit(context, i, late, least)
-                if late[i] > limit:
+                if late[i] > limit and self._is_excused(context, i):
+                    between.add(ranks[i].place)
+                elif late[i] > limit:
                     bad[ranks[i].place] = self._teller(context, i, float(late[i]), limit, step_s)
                 elif late[i] > 0.6 * limit:
                     between.add(ranks[i].place)
@@ -233,11 +240,15 @@ class Straggler:
         past_s = float(np.median([late_s for name, late_s in worst if name != place]))
         return max(least, t.straggler_times_others * now_s, t.straggler_times_past * past_s)
 
+    def _is_excused(self, context: Context, i: int) -> bool:
+        """Tell whether a link in trouble may be why a rank is late: one that computes no longer than the others."""
+        hurt = any(context.active.get(rule) for rule in ("rail.dead", "link.down", "link.degraded", "link.loss"))
+        return hurt and not _computes_longer(context, i)
+
     def _teller(self, context: Context, i: int, late_s: float, limit: float, step_s: float) -> Callable[[], Finding]:
         def tell() -> Finding:
             rank = context.frame.job.ranks[i]
             others = float(np.median([r.compute_s for r in context.frame.job.ranks]))
-            own_fault = rank.compute_s > 1.1 * others
             why = "It computes longer than the others: a slow GPU (clocks, heat), a busy host, or more work."
             else_why = "It does not compute longer: it starts late (data loading, a stall on its host)."
             return Finding(
@@ -247,7 +258,7 @@ class Straggler:
                 f"{show_time(late_s)} late in every step",
                 f"under {show_time(limit)}",
                 evidence=(f"computes {show_time(rank.compute_s)} a step, the others {show_time(others)}",),
-                meaning=why if own_fault else else_why,
+                meaning=why if _computes_longer(context, i) else else_why,
                 fix="Look at that rank's clocks, temperature and host load; move it to a spare host if they are fine.",
                 action=Action.INSPECT,
                 confidence=0.9,

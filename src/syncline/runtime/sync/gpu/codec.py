@@ -19,7 +19,7 @@ from syncline.codec.scheme import EncodeState, Scheme
 from syncline.codec.sign import Sign
 from syncline.codec.sparse import HEADER_BYTES, RandomK, TopK
 from syncline.errors import CodecError, SynchronizationError
-from syncline.runtime.sync.finite import is_finite
+from syncline.runtime.sync.finite import finite_flag
 from syncline.runtime.sync.gpu import block, sign, sparse
 
 
@@ -91,8 +91,9 @@ class CudaCodec:
             return payload[4:HEADER_BYTES].view(torch.int32)[0] == 0
         if isinstance(scheme, Cast) and scheme.name != "fp32":
             half = torch.float16 if scheme.name == "fp16" else torch.bfloat16
-            return is_finite(payload.view(half)) or is_finite(values)  # what fp16 cannot hold is finite all the same
-        return is_finite(values)
+            # What fp16 cannot hold is finite all the same.
+            return torch.isfinite(payload.view(half)).all() | torch.isfinite(values).all()
+        return finite_flag(values)
 
     def _encode(
         self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None

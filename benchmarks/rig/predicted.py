@@ -1,0 +1,36 @@
+"""Steps of benchmarks/wire.py as the runtime's own Program prices them, from what their parts cost by themselves."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from syncline.codec.names import scheme
+from syncline.program.overlap import Exchanged, How, Machine, Ring, Stages, Wire, Work, step_s
+
+PAYLOAD = (9000 - 52) / (9000 + 14)
+"""Of a full frame: what is not Ethernet, IP and TCP (with time stamps)."""
+BYTE_S, MESSAGE_S, LATENCY_S = 0.75e-9, 2e-5, 5e-5
+"""The processor's seconds of a byte through TCP, both ends, and of one message; a message's first byte is so late."""
+ADD_S = 4e-10
+
+
+def predict(row: dict[str, Any], known: dict[str, Any], num_ranks: int) -> None:
+    """Put the predicted seconds of a step and their distance from the measured ones into a row."""
+    work = Work.from_json(known["work"])
+    rate = row["rate_bps"] / 8 * PAYLOAD if row["rate_bps"] else 1e12
+    codec, _, piece = (*row["method"].split("/"), "", "")[:3]
+    machine = Machine(float(os.cpu_count() or 1), BYTE_S, MESSAGE_S)
+    ranks = 1 if codec == "compute" else num_ranks
+    row["predicted_s"] = step_s(
+        work, [_how(codec, piece, known)] * len(work.elements), ranks, Wire(rate, LATENCY_S), machine
+    )
+    row["gap"] = row["predicted_s"] / row["median_s"] - 1
+
+
+def _how(codec: str, piece: str, known: dict[str, Any]) -> How:
+    if codec in ("ddp", "compute"):
+        return Ring(ADD_S)
+    measured = {int(size): Stages(*seconds) for size, *seconds in known["codecs"].get(codec, ())}
+    size = {"piece_bytes": int(piece) << 20} if piece.isdigit() else {}
+    return Exchanged(codec, scheme(codec).wire_bytes, 0.0, 0.0, measured=measured, message_s=MESSAGE_S, **size)
