@@ -40,13 +40,22 @@ def _row(kernel: Kernel) -> dict[str, Any]:
 
 
 def test_a_timed_kernel_keeps_its_time_on_its_own_gpu_and_is_scaled_on_another(tmp_path: Path, kernel: Kernel) -> None:
-    times = read_kernel_times(_written(tmp_path / "t.json", [{**_row(kernel), "hot_s": 1e-3, "cold_s": 3e-3}]))
+    times = read_kernel_times(
+        _written(tmp_path / "t.json", [{**_row(kernel), "hot_s": 1e-3, "cold_s": 3e-3, "host_s": 1e-5}])
+    )
     here = machine_from_fabric(load("h100-64-rail"))
     assert _pricer(here, times).price(kernel, warm=0.5).seconds == pytest.approx(2e-3)
     other = other_gpu(here, "B200-SXM6-180GB")
     ratio = Pricer(other).price(kernel).seconds / Pricer(here).price(kernel).seconds
     assert ratio < 0.7
     assert _pricer(other, times).price(kernel).seconds == pytest.approx(3e-3 * ratio, rel=1e-3)
+
+
+def test_a_kernel_that_waited_for_its_host_costs_the_host(tmp_path: Path, kernel: Kernel) -> None:
+    row = {**_row(kernel), "hot_s": 4e-3, "cold_s": 4e-3, "host_s": 3.8e-3}
+    pricer = _pricer(machine_from_fabric(load("h100-64-rail")), read_kernel_times(_written(tmp_path / "t.json", [row])))
+    assert pricer.price(kernel).seconds == pricer.modelled(kernel).seconds
+    assert pricer.host_s(kernel) == 3.8e-3
 
 
 def test_the_cache_holds_what_was_touched_within_its_size() -> None:
@@ -64,7 +73,7 @@ def test_a_device_is_one_on_every_rank() -> None:
 
 def test_what_was_not_timed_is_said_and_modelled(tmp_path: Path, kernel: Kernel) -> None:
     failed = {"key": "x", "op": "aten.odd.default", "error": "RuntimeError: no"}
-    path = _written(tmp_path / "t.json", [{**_row(kernel), "hot_s": 1e-3, "cold_s": 1e-3}, failed])
+    path = _written(tmp_path / "t.json", [{**_row(kernel), "hot_s": 1e-3, "cold_s": 1e-3, "host_s": 1e-5}, failed])
     captured = read_capture(KEPT / "rank0.json")
     command = ["torchrun", "--nnodes", str(captured.world // 8), "--nproc-per-node", "8", str(EXAMPLES / "ddp.py")]
     answer = preview("h100-64-rail", command, captured=KEPT, measured=path, what_if=[])

@@ -82,7 +82,11 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
                     price = fused.get(index) or pricer.price(kernel, warm)
                     if index in fused and price.seconds == 0:
                         continue
-                    launch_s = FUSED_LAUNCH_S if index in fused else _launch_s(captured, index, pricer.host)
+                    launch_s = (
+                        FUSED_LAUNCH_S
+                        if index in fused
+                        else _launch_s(captured, index, pricer.host, pricer.host_s(kernel))
+                    )
                     row = _kernel(builder, rows, number, index, op, price, numbers, step, launch_s)
                     if number == 0 and step == len(captured.steady) - 1:
                         prices[price.kind] = prices.get(price.kind, 0.0) + price.seconds
@@ -122,10 +126,13 @@ def _extra(op: CapturedOp) -> list[int]:
     return op.extra if isinstance(op.extra, list) else [0, 0, 0, -1]
 
 
-def _launch_s(captured: Capture, index: int, host: HostCosts) -> float:
-    """Return what the host takes to launch an operator; an optimizer does much in Python before its first."""
+def _launch_s(captured: Capture, index: int, host: HostCosts, kernel_s: float) -> float:
+    """Return what the host takes to launch an operator; an optimizer does much in Python before its first.
+
+    `kernel_s` is what the host was measured to take for this one.
+    """
     op = captured.ops[index]
-    own = host.backward_s if op.phase == "backward" else host.forward_s
+    own = max(host.backward_s if op.phase == "backward" else host.forward_s, kernel_s)
     if op.phase != "optimizer" or (index and captured.ops[index - 1].phase == "optimizer"):
         return own
     args = captured.kernels[op.signature].args

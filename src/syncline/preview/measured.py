@@ -19,6 +19,9 @@ from syncline.preview.record import Allocation, Kernel
 from syncline.preview.signature import signature_key
 
 FORMAT = "kernel times 1"
+HOST_BOUND, LONG_HOST_S = 0.8, 100e-6
+"""A launch that takes the host longer than this, and as long as the GPU: `chunk_cat` of FSDP2 packs an index of every
+block on the host, 0.3 to 3.8 ms, and copies it from memory that is not pinned."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,27 @@ class KernelTimes:
     torch: str
     cache_bytes: int
     host: HostCosts
-    times: Mapping[str, tuple[float, float]] = field(repr=False)  # seconds with what it reads in the cache, and without
+    times: Mapping[str, tuple[float, float, float]] = field(repr=False)
+    """Seconds with what it reads in the cache, and without; and of the host."""
     failed: Mapping[str, str] = field(repr=False)
 
     def seconds(self, kernel: Kernel, warm: float = 0.0) -> float | None:
-        """Return what a kernel took where the cache holds this share of what it reads; None if it was not timed."""
-        found = self.times.get(signature_key(kernel.name, kernel.args, kernel.kwargs, kernel.tf32))
-        return None if found is None else warm * found[0] + (1 - warm) * found[1]
+        """Return what a kernel took where the cache holds this share of what it reads; None if it was not timed.
+
+        Where the host took as long as the GPU, the GPU waited for it, and what it takes itself is not known.
+        """
+        found = self._found(kernel)
+        if found is None or (found[2] > HOST_BOUND * found[0] and found[2] > LONG_HOST_S):
+            return None
+        return warm * found[0] + (1 - warm) * found[1]
+
+    def host_s(self, kernel: Kernel) -> float:
+        """Return what the host took for a kernel; 0 if it was not timed."""
+        found = self._found(kernel)
+        return 0.0 if found is None else found[2]
+
+    def _found(self, kernel: Kernel) -> tuple[float, float, float] | None:
+        return self.times.get(signature_key(kernel.name, kernel.args, kernel.kwargs, kernel.tf32))
 
 
 class Cache:
@@ -81,7 +98,7 @@ def read_kernel_times(path: Path) -> KernelTimes:
         if data["syncline"] != FORMAT:
             raise KeyError("syncline")
         rows = data["kernels"]
-        times = {row["key"]: (_positive(row["hot_s"]), _positive(row["cold_s"])) for row in rows if "error" not in row}
+        times = {row["key"]: _three(row) for row in rows if "error" not in row}
         failed = {row["op"]: str(row["error"]) for row in rows if "error" in row}
         host = HostCosts(**{name: _positive(seconds, zero=True) for name, seconds in data["host"].items()})
         device, torch, cache = str(data["device"]), str(data["torch"]), int(data["cache_bytes"])
@@ -92,6 +109,10 @@ def read_kernel_times(path: Path) -> KernelTimes:
             where=str(path),
             hint="Write one on a machine with a GPU: python -m syncline.preview.capture.measure CAPTURED OUT.",
         ) from None
+
+
+def _three(row: Mapping[str, object]) -> tuple[float, float, float]:
+    return _positive(row["hot_s"]), _positive(row["cold_s"]), _positive(row["host_s"], zero=True)
 
 
 def _positive(value: object, zero: bool = False) -> float:

@@ -66,6 +66,8 @@ WRITES_ONLY = {
     "random_",
     "trunc_normal_",
 }
+CUDNN_ATTENTION = ("Hopper", "Blackwell", "Blackwell Ultra")
+"""Parts on which torch prefers cuDNN's attention to its flash kernel (as profiles of torch 2.11 on an H200 show)."""
 LEAST_S = 1.5e-6  # of a kernel that does next to nothing
 AGAIN = {"native_batch_norm": 1, "cudnn_batch_norm": 1, "native_batch_norm_backward": 2, "cudnn_batch_norm_backward": 2}
 """Large inputs that are read a second time: their sums must be known before the first element is written."""
@@ -108,6 +110,10 @@ class Pricer:
             there = replace(self, machine=self.timed_on, times=None, timed_on=None)
             timed *= modelled.seconds / there.modelled(kernel).seconds
         return replace(modelled, seconds=timed)
+
+    def host_s(self, kernel: Kernel) -> float:
+        """Return what the host was measured to take for a kernel, 0 where it was not."""
+        return self.times.host_s(kernel) if self.times is not None else 0.0
 
     def timed(self, kernel: Kernel) -> bool:
         """Whether a kernel was timed."""
@@ -164,9 +170,10 @@ class Pricer:
         query = next(shape for shape, _, _ in kernel.ins[1 if backward else 0 :] if len(shape) == 4)
         flops = executed_flops(kernel)
         own = query[2]
-        speed = machine.attention.get("fa2", 0.6) * (1.0 if "flash" in name else 0.6)
+        chosen = "cudnn" if machine.gpu.architecture in CUDNN_ATTENTION else "fa2"
+        speed = machine.attention.get(chosen, 0.6) * (1.0 if "flash" in name else 0.6)
         rate = k.fitted.e_attn * self.rate(kernel) * speed * own / (own + k.held.attention_ramp)
-        rate *= float(head_speed(np.asarray(float(query[-1])), machine.head64.get("fa2", 0.75)))
+        rate *= float(head_speed(np.asarray(float(query[-1])), machine.head64.get(chosen, 0.75)))
         slower = k.held.backward_attention if backward else 1.0
         return slower * flops / rate + k.held.gap_s
 

@@ -30,6 +30,10 @@ def row(**cells: str) -> PublishedRow:
         ("2 x 200GbE", 50), ("NVLink 900 GB/s; 8 x 50 GB/s ConnectX-7", 400), ("400 Gb/s", 400),
         ("100 GB/s bidirectional per GPU RoCE", 400), ("200 Gbit/s Slingshot per NIC", 200),
         ("1x Ethernet 100Gb/Sec, 8x NVIDIA Quantum-2 CX7 InfiniBand (400Gb/s)", 400),
+        ("400 gigabit per GPU InfiniBand", 400), ("50 gigabytes per second per GPU", 400), ("NDR400", 400),
+        ("2x200 Gb/s per GPU", 400), ("2x200G per GPU", 400), ("8x 400 Gb/s per GPU", 400), ("200 Gbps x 8", 200),
+        ("8 HCAs of 200 Gb/s", 200), ("four NICs at 400 Gb/s", 200), ("400Gb/s IB per two GPUs", 200),
+        ("25 GB/s (bidirectional 50 GB/s) per GPU", 200), ("NVLink 900 GB/s + 8x NDR400", 400),
         ("Storage: 2x IB NDR 400Gb/s, Compute: 4x IB NDR 400Gb/s, Management: 100Gb/s Ethernet NIC", 200),
     ],
 )  # fmt: skip
@@ -52,6 +56,7 @@ def test_buses_inside_a_host_are_not_the_network(text: str) -> None:
     ("text", "asks"),
     [
         ("100GbE InfiniBand", "Ethernet and InfiniBand in one"), ("400gb/s per GPU", "bits or bytes"),
+        ("100 Gigabit Ethernet", "of a GPU, a port or a host"),
         ("10G Ethernet", "of a GPU, a port or a host"), ("ConnectX-6 25Gb/s Ethernet", "of a GPU, a port or a host"),
     ],
 )  # fmt: skip

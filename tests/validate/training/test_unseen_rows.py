@@ -59,6 +59,33 @@ def test_open_widths_follow_from_the_parameter_count() -> None:
     assert typical.params == pytest.approx(7e9, rel=0.1)
 
 
+def test_a_proxy_with_fewer_layers_keeps_the_widths_of_its_model() -> None:
+    cells = {"layers": "7", "hidden": "16384", "heads": "128", "vocab": "128256"}
+    found, remark = model_of(row(model="Llama 3.1 405b proxy", params_b="26.5", **cells))
+    assert isinstance(found, Shape) and (found.layers, found.kv_heads, found.ffn) == (7, 8, 53248)
+    assert remark == "7 layers of llama3-405b"
+    other, remark = model_of(row(model="Llama 3.1 405b proxy", params_b="60", **cells))  # not its widths
+    assert isinstance(other, Shape) and other.ffn != 53248 and not remark
+
+
+def test_maxtext_models_follow_from_their_scale() -> None:
+    for size, (layers, hidden, heads, ffn) in {
+        16: (32, 4096, 64, 28672), 32: (32, 8192, 64, 28672), 64: (64, 8192, 64, 28672), 128: (64, 8192, 128, 57344),
+    }.items():  # fmt: skip
+        found, remark = model_of(row(model=f"MaxText {size}B", params_b=str(size)))
+        assert isinstance(found, Shape) and not remark
+        assert (found.layers, found.hidden, found.heads, found.ffn) == (layers, hidden, heads, ffn)
+        assert found.params == pytest.approx(size * 1e9, rel=0.04)
+
+
+def test_what_a_script_states_of_the_batch_and_the_tokenizer() -> None:
+    entries = read_systems("systems:\n- source: paper\n  micro: 3\n  vocab: 51200\n", "s.yaml")
+    job = describe(row(micro_batch="", global_batch=""), entries).job
+    assert (job.batch.micro, job.batch.global_) == (3, 3 * 64) and job.model.vocab == 51200
+    with pytest.raises(DescriptionError, match="`vocab` must be a number of tokens"):
+        read_systems("systems:\n- source: paper\n  vocab: many\n", "s.yaml")
+
+
 def test_experts_that_are_not_published_are_not_taken_for_a_dense_model() -> None:
     with pytest.raises(DescriptionError, match="experts"):
         model_of(row(model="Odd-8x9B", layers="32", hidden="4096", heads="32"))
@@ -79,15 +106,26 @@ def test_a_layout_that_is_not_published_is_chosen_and_fits() -> None:
 
 def test_a_batch_in_tokens_and_one_that_is_missing() -> None:
     assert describe(row(global_batch="4M tokens"), ()).job.batch.global_ == 1024
+    assert describe(row(global_batch="2,048 (8.4M tokens)"), ()).job.batch.global_ == 2048
     found = describe(row(global_batch="", micro_batch=""), ())
     assert any("batch not published" in remark for remark in found.remarks)
     with pytest.raises(DescriptionError, match="batch is published"):
         describe(row(global_batch="", micro_batch="", metric="iteration_time_s"), ())
 
 
+def test_hosts_are_not_taken_for_gpus() -> None:
+    with pytest.raises(DescriptionError, match='"8 nodes" counts hosts, but this column counts GPUs'):
+        describe(row(gpus="8 nodes"), ())
+    assert describe(row(gpus="64 (8 nodes x 8)"), ()).num_gpus == 64
+    assert "PCIe" in describe(row(gpu="H100 NVL", gpus="4", global_batch="16"), ()).machine.gpu.name
+
+
 def test_recomputation_is_assumed_only_where_a_run_cannot_fit_without() -> None:
     wide = {"model": "Llama-2-70B", "gpus": "16", "micro_batch": "4", "global_batch": "64"}
     assert describe(row(**wide), ()).job.recompute == "full"
+    # As much as the memory asks for: whole layers, a quarter of them at a time.
+    some = {"model": "Llama-2-70B", "gpus": "64", "micro_batch": "2"}
+    assert describe(row(**some), ()).job.recompute == "partial-75"
     assert describe(row(**wide, recompute="none"), ()).job.recompute == "none"
     assert describe(row(), ()).job.recompute == "none"
 
@@ -114,7 +152,8 @@ def test_adapters_spare_the_weight_gradients() -> None:
     [
         ("Tokens / sec / GPU", "tokens_per_s_per_gpu"), ("tokens_per_second_per_device", "tokens_per_s_per_gpu"),
         ("step time (s)", "iteration_time_s"), ("TFLOP/s/GPU", "tflops_per_gpu"), ("images/sec", "samples_per_s"),
-        ("MFU %", "mfu"), ("seconds_per_step", "s_per_step"),
+        ("MFU %", "mfu"), ("seconds_per_step", "s_per_step"), ("sec/iter", "s_per_iteration"),
+        ("ms/step", "iteration_time_ms"), ("TFLOPS/GPU (model)", "model_tflops_per_gpu"), ("s/it", "s_per_iteration"),
     ],
 )  # fmt: skip
 def test_metrics_have_many_spellings(metric: str, plain: str) -> None:

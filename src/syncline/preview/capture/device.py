@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,10 @@ _COPY = torch.ops.aten._to_copy.default
 def prepare() -> None:
     """Make torch accept `cuda` as a label."""
     _guards()
+    fakes: Any = import_module("torch._subclasses.fake_tensor")
+    for name in ("init_gpu_context", "init_cuda_context"):  # a CUDA build would ask its driver
+        if hasattr(fakes, name):
+            setattr(fakes, name, lambda *_: None)
     torch.autograd.set_multithreading_enabled(False)
     mode_dispatch, tensor_dispatch = FakeTensorMode.__torch_dispatch__, FakeTensor.__torch_dispatch__.__func__  # type: ignore[attr-defined]
 

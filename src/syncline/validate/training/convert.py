@@ -31,7 +31,10 @@ NOT_SPEEDS = {
 #: Spellings of metrics and the one that is used here, in the order in which they are replaced.
 _WORDS = (
     (r"[()%]", ""),
-    (r"^(?:seconds?|secs?)_per_", "s_per_"),
+    (r"^(?:seconds?|secs?|s)(?:_per_|_?/_?)(?=step|it)", "s_per_"),
+    (r"^(?:milliseconds?|ms)(?:_per_|_?/_?)(?:step|it(?:er(?:ation)?)?)$", "iteration_time_ms"),
+    (r"^s_per_it(?:er)?$", "s_per_iteration"),
+    (r"^((?:tflops?|flops).*)_model$", r"model_\1"),
     (r"per_?sec(?:ond)?(?=_|/|$)|/_?s(?:ec(?:ond)?)?(?=_|/|$)", "_per_s"),
     (r"device|chip|accelerator|card", "gpu"),
     (r"_*/_*", "_per_"),

@@ -104,6 +104,8 @@ def batch_of(
     rule, remark = facts.get("micro"), ""
     if rule == "local" and micro:
         return {"global": total or micro * dp, "micro": 1 if pp > 1 else micro}, ""
+    if total is None and not micro and isinstance(rule, int):
+        micro = rule  # the source's own script states what a rank takes at once
     if total is None and micro:
         total = micro * dp * (4 * pp if pp > 1 else 1)
     if total is None:

@@ -53,6 +53,8 @@ def model_of(row: PublishedRow) -> tuple[Shape | LayerList, str]:
     if known and (layers is None or (known.layers, known.hidden) == (layers, hidden)):
         vocab = row.whole("vocab") or known.vocab
         return _packed(known.model_copy(update={"vocab": vocab}), row)
+    if cut := _cut(row, layers, hidden):
+        return cut, f"{cut.layers} layers of {cut.name}"
     if not layers or not hidden:
         if listed := _listed(name):
             return listed, ""
@@ -74,12 +76,28 @@ def _packed(shape: Shape, row: PublishedRow) -> tuple[Shape, str]:
 
 
 def _known(name: str, params_b: float | None) -> Shape | None:
+    shape = _named(name)
+    if shape is None:
+        return None
+    size = min(abs(params / 1e9 / params_b - 1) if params_b else 0.0 for params in _sizes(shape))
+    return shape if size < 0.2 else None
+
+
+def _named(name: str) -> Shape | None:
     text = _bare(name)
-    for key, shape in known_shapes():
-        if text.startswith(key) or (len(key) >= 8 and key in text):
-            size = min(abs(params / 1e9 / params_b - 1) if params_b else 0.0 for params in _sizes(shape))
-            return shape if size < 0.2 else None
-    return None
+    return next((s for key, s in known_shapes() if text.startswith(key) or (len(key) >= 8 and key in text)), None)
+
+
+def _cut(row: PublishedRow, layers: int | None, hidden: int | None) -> Shape | None:
+    """Return a known model with other layers: on few GPUs a proxy of a large model is trained, some of its layers."""
+    shape = _named(row.text("model"))
+    if shape is None or not layers or shape.moe is not None or shape.mixers or shape.hidden != hidden:
+        return None
+    if (row.whole("heads") or shape.heads) != shape.heads:
+        return None
+    cut = shape.model_copy(update={"layers": layers, "vocab": row.whole("vocab") or shape.vocab})
+    params = row.number("params_b")
+    return cut if params and abs(cut.params / 1e9 / params - 1) < 0.1 else None
 
 
 def _sizes(shape: Shape) -> tuple[float, float]:

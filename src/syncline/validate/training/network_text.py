@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from syncline.fabric.catalog import HostModel
 
 #: Gb/s of one port.
-_NAMES = {"NDR200": 200.0, "NDR": 400.0, "HDR100": 100.0, "HDR": 200.0, "EDR": 100.0, "FDR": 56.0, "XDR": 800.0,
+_NAMES = {"NDR200": 200.0, "NDR400": 400.0, "NDR": 400.0, "HDR100": 100.0, "HDR200": 200.0, "HDR": 200.0,
+          "EDR100": 100.0, "EDR": 100.0, "FDR": 56.0, "XDR800": 800.0, "XDR": 800.0,
           "OMNI-PATH": 100.0, "OMNIPATH": 100.0, "OPA": 100.0, "SLINGSHOT-11": 200.0, "SLINGSHOT 11": 200.0,
           "SLINGSHOT-10": 100.0, "SLINGSHOT": 200.0}  # fmt: skip
 _UNIT = (
     r"[KMGTkmgt](?:[Bb]it|[Bb]yte)?s?(?:[Bb])?(?:/s(?:ec)?|/S(?:ec)?|ps|PS)"
-    r"|[Gg][Bb]E|GE\b|G\b(?=\s*(?:Eth|IB|Inf|RoCE))"
+    r"|[Gg]iga(?:bit|byte)s?(?:/s(?:ec)?| per second)?\b"
+    r"|[Gg][Bb]E|GE\b|G\b(?=\s*(?:Eth|IB|Inf|RoCE))|(?<=[1248]00)G\b(?=\s*(?:/|per )\s*(?:GPU|NIC|port))"
 )
 _RATE = re.compile(
     rf"(?:(?P<count>\d{{1,3}})\s*[x×]\s*(?P<between>[^,;:]*?))?(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>{_UNIT})"
@@ -34,7 +36,17 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _OF_GPU = re.compile(r"(?:\bper|/|\ba|\beach)\s*(?:GPU|device|chip|accelerator|rank)\b", re.IGNORECASE)
+_OF_GPUS = re.compile(r"(?:\bper|/|\ba|\bshared by)\s*(?:every )?(two|four|eight|[248])\s+GPUs\b", re.IGNORECASE)
+_MANY = {"two": 2, "four": 4, "eight": 8, "2": 2, "4": 4, "8": 8}
+#: Ports named before their rate, or counted after it: "8 HCAs of 200 Gb/s", "200 Gbps x 8".
+_COUNTED_BEFORE = re.compile(
+    r"(\d{1,3}|two|four|eight)\s+(?:[\w-]+\s+)?(?:NIC|port|HCA|adapter|rail)s?\s+(?:of|at|with|@)\s*$", re.IGNORECASE
+)
+_COUNTED_AFTER = re.compile(r"^\s*[x×]\s*(\d{1,3})\b")
+#: More ports than this before "per GPU" are a host's, one or some a GPU.
+_PORTS_OF_GPU = 2
 _OF_PORT = re.compile(r"(?:\bper|/|\ba|\beach)\s*(?:NIC|port|rail|HCA|adapter|card|link)\b", re.IGNORECASE)
+_BOTH_WAYS = re.compile(r"bi-?dir\w*\s*$", re.IGNORECASE)
 _OF_HOST = re.compile(
     r"node-?\s?(?:to-?)?node|inter-?node|inter-?host|\b(?:per|a)\s+(?:node|host|server|instance|VM|machine|DGX|HGX)",
     re.IGNORECASE,
@@ -119,18 +131,30 @@ def _is_elsewhere(clause: str, rate: re.Match[str], after: str) -> bool:
 
 def _of_rate(clause: str, rate: re.Match[str], after: str) -> _Mention:
     gbps, question = _in_gbps(float(rate["number"]), rate["unit"])
-    if re.search(r"bi-?dir", after, re.IGNORECASE):
+    if re.search(r"bi-?dir", after.partition("(")[0], re.IGNORECASE) or _BOTH_WAYS.search(clause[: rate.start()]):
         gbps /= 2
     if rate["unit"].endswith("E") and re.search(r"InfiniBand|\bIB\b", clause, re.IGNORECASE):
         question = "names Ethernet and InfiniBand in one and says neither port nor host"
     shown = clause.strip()
+    count = _count(clause, rate, after)
+    if shared := _OF_GPUS.search(after):
+        return _Mention(gbps / _MANY[shared.group(1).lower()], "gpu", shown, question)
     if _OF_GPU.search(after):
-        return _Mention(gbps, "gpu", shown, question)
-    if rate["count"]:
-        return _Mention(int(rate["count"]) * gbps, "host", shown, question)
+        return _Mention(gbps * (count if count <= _PORTS_OF_GPU else 1), "gpu", shown, question)
+    if count > 1 or rate["count"]:
+        return _Mention(count * gbps, "host", shown, question)
     if _OF_HOST.search(clause):
         return _Mention(gbps, "host", shown, question)
     return _Mention(gbps, "port" if _OF_PORT.search(after) else "", shown, question)
+
+
+def _count(clause: str, rate: re.Match[str], after: str) -> int:
+    """Return how many ports a rate is said of: before it (8x), named (8 HCAs of) or after it (x 8)."""
+    if rate["count"]:
+        return int(rate["count"])
+    if named := _COUNTED_BEFORE.search(clause[: rate.start()]):
+        return _MANY.get(named.group(1).lower()) or int(named.group(1))
+    return int(found.group(1)) if (found := _COUNTED_AFTER.search(after)) else 1
 
 
 def _of_name(clause: str, name: re.Match[str]) -> _Mention:
@@ -143,6 +167,8 @@ def _of_name(clause: str, name: re.Match[str]) -> _Mention:
 def _in_gbps(number: float, unit: str) -> tuple[float, str]:
     """Return Gb/s, and a question where the unit may be bits or bytes."""
     scale = _SCALE[unit[0].lower()]
+    if unit.lower().startswith("giga"):
+        return number * (8.0 if "byte" in unit.lower() else 1.0), ""
     letter = next((c for c in unit[1:] if c in "Bb"), "b")
     if unit.endswith(("E", "e")) or (letter == "b" and not (unit.islower() and "/" in unit and "bit" not in unit)):
         return number * scale, ""

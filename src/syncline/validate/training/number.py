@@ -42,8 +42,13 @@ def billions_in(text: str) -> float | None:
 
 
 def counts_tokens(text: str) -> bool:
-    """Say whether a batch is stated in tokens: "4M tokens"."""
-    return bool(re.search(r"tok", text, re.IGNORECASE))
+    """Say whether a batch is stated in tokens: "4M tokens", but not "2,048 (8.4M tokens)", which counts sequences."""
+    return bool(re.search(r"tok", re.sub(r"\(.*?\)", "", text), re.IGNORECASE))
+
+
+def counts_hosts(text: str) -> bool:
+    """Say whether a count of GPUs is one of hosts: "8 nodes", but not "64 (8 nodes)" or "64 GPUs, 8 nodes"."""
+    return bool(re.match(r"\D*[\d,.]+\s*(?:x\s*)?(?:nodes?|hosts?|servers?|machines?|DGX|HGX)\b", text, re.IGNORECASE))
 
 
 def _read(text: str) -> tuple[float, float, str, str] | None:

@@ -34,6 +34,7 @@ from syncline.validate.training.layout import (
     zero_of,
 )
 from syncline.validate.training.model_of_row import model_of
+from syncline.validate.training.number import counts_hosts
 from syncline.validate.training.rows import PublishedRow
 from syncline.validate.training.systems import Entry, merged
 from syncline.workload.job import Job
@@ -45,6 +46,8 @@ from syncline.workload.shape import Shape
 MEMORY_MARGIN = 1.2
 
 
+#: Whole layers repeated, least first: as many as the memory asks for (Megatron's `--recompute-method block`).
+REPEATED = ("partial-25", "partial-50", "partial-75", "full")
 #: Month of software of which only the year is known.
 MID_YEAR = 6
 
@@ -72,6 +75,11 @@ def describe(row: PublishedRow, entries: Sequence[Entry]) -> Described:
     if facts.get("skip"):
         raise DescriptionError(str(facts["skip"]))
     host, unverified = _host(row, facts)
+    if counts_hosts(row.text("gpus")):
+        said = row.text("gpus")
+        raise DescriptionError(
+            f'"{said}" counts hosts, but this column counts GPUs (a {host.name} has {host.num_gpus})'
+        )
     num_gpus = row.whole("gpus")
     if not num_gpus or num_gpus < 1:
         raise DescriptionError("the number of GPUs is not published")
@@ -142,6 +150,8 @@ class _Reader:
         self.remarks: list[str] = []
         self.model, remark = model_of(row)
         self.remarks.append(remark)
+        if facts.get("vocab") and isinstance(self.model, Shape):
+            self.model = self.model.model_copy(update={"vocab": int(facts["vocab"])})
         software = self.given.get("software", {})
         self.framework = str(software.get("framework") or guess.framework_of(row))
         self.year = int(software.get("year") or guess.year_of(row))
@@ -161,7 +171,7 @@ class _Reader:
         splits = list(possible_splits(self.model, self.num_gpus, self.machine.domain, total))
         if not splits:
             raise DescriptionError("the parallel layout (tp, pp) is not published, and none fits the batch and heads")
-        return self._fastest(splits, (redo,) if redo else ("none", "full"))
+        return self._fastest(splits, (redo,) if redo else ("none", *REPEATED))
 
     def _recompute(self) -> str | None:
         said = guess.recompute_of(self.row, self.framework == "pytorch") or self.given.get("recompute")
@@ -172,7 +182,7 @@ class _Reader:
     def _options(self) -> tuple[str, ...]:
         """Return what the software can repeat, least first; PyTorch and JAX can repeat single operations."""
         by_operation = self.framework == "pytorch" and self.year >= 2023
-        return ("none", "selective-op", "full") if by_operation else ("none", "full")
+        return ("none", "selective-op", *REPEATED) if by_operation else ("none", *REPEATED)
 
     def _lightest(self, split: dict[str, int], options: tuple[str, ...]) -> Job:
         """Return the job with the least recomputation that fits; the first where none does or nothing is open."""

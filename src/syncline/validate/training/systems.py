@@ -32,7 +32,7 @@ from syncline.workload.parallel import Parallel
 PATTERNS = ("source", "notes", "model", "gpu", "zero_or_fsdp")
 _KEYS = {
     *PATTERNS, "job", "cluster", "network", "convention", "precision", "micro", "virtual", "skip", "remark",
-    "peak_tflops", "software", "calibrate",
+    "peak_tflops", "software", "calibrate", "vocab",
 }  # fmt: skip
 _PARTS: Mapping[str, type[BaseModel]] = {"software": Software, "parallel": Parallel, "overlap": Overlap, "sync": Sync}
 
@@ -116,6 +116,9 @@ def _problem(entry: Mapping[str, Any]) -> str:
         return f"`micro` must be a number, `local`, `whole` or {{pipeline: 1, otherwise: 4}}, not {micro!r}."
     if virtual != "deepest" and not (isinstance(virtual, int) and virtual >= 1):
         return f"`virtual` must be a number or `deepest`, not {virtual!r}."
+    vocab = entry.get("vocab", 1)
+    if isinstance(vocab, bool) or not isinstance(vocab, int) or vocab < 1:
+        return f"`vocab` must be a number of tokens, not {vocab!r}."
     if not isinstance(entry.get("software", {}), dict):
         return f"`software` must be a mapping, not {entry['software']!r}."
     return _job_problem(entry.get("job", {}))
