@@ -49,6 +49,17 @@ def test_the_lossy_direction_of_a_host_is_named_and_nothing_else(net: Fabric, sh
         assert suspect.share == pytest.approx(share, rel=0.6)
 
 
+def test_a_cable_that_loses_little_both_ways_is_named() -> None:
+    incidence = Crossings(FLAT, FLAT.gpus.tolist()).incidence(MATCHES)
+    named = 0
+    for seed in range(20):
+        rows = {match for match in MATCHES if 3 in match}
+        found = losses(counts(0.0005, rows, seed, sent=2000), incidence)  # seven packets each way
+        assert all(suspect.part.owner == "host-03" for suspect in found)
+        named += bool(found)
+    assert named >= 15
+
+
 def test_a_link_between_switches_and_a_whole_leaf_are_named() -> None:
     incidence = Crossings(TWO, TWO.gpus.tolist()).incidence(MATCHES)
     up = {match for match in MATCHES if match.src < 4 <= match.dst}

@@ -222,9 +222,11 @@ def test_names_and_rates_from_a_fabric() -> None:
 def test_expectations_from_a_table_a_plan_and_a_timeline(tmp_path: Path) -> None:
     (tmp_path / "e.yaml").write_text("step: 1.2s\ncollectives: {AllReduce/16MiB: 3ms}\nlinks: {a -> b: 40Gbps}\n")
     table = Prediction.read(tmp_path / "e.yaml")
-    planned_s = table.collective_s(canonical("AllReduce", 17 << 20))
+    planned_s, is_told = table.collective_s(canonical("AllReduce", 17 << 20))
+    assert is_told
     assert (table.step_s, planned_s, table.link_rate_Bps["a -> b"]) == (1.2, 3e-3, 5e9)
-    assert table.collective_s(canonical("AllReduce", 1 << 20)) is None
+    assert table.collective_s(canonical("AllReduce", 1 << 20)) == (3e-3 / 16, False)
+    assert table.collective_s(canonical("Broadcast", 1 << 20)) == (None, False)
     (tmp_path / "bad.yaml").write_text("stpe: 1s\n")
     with pytest.raises(WatchError, match='no expectation is called "stpe"'):
         Prediction.read(tmp_path / "bad.yaml")

@@ -26,7 +26,7 @@ USUAL_SHARE = 2e-5
 BURST = 3.0
 """Packets that are lost together count as so many fewer observations."""
 LEAST_GAIN = 6.0
-LEAST_AGAIN = 6
+LEAST_AGAIN = 4
 """Fewer packets sent again over a part are chance, whatever their share."""
 LEAST_FLOWS = 2
 OF_WORST = 0.1
@@ -57,12 +57,16 @@ def losses(resent: Sequence[Resent], incidence: Incidence, most: int = 8) -> tup
     again = np.array([float(one.again) for one in resent])
     if not len(sent) or sent.sum() <= 0:
         return ()
+    other_way = _other_way(incidence.parts)
     left = again.copy()
     found: dict[int, LossSuspect] = {}
     for _ in range(most):
-        gain, share, shown = _gains(sent, left, incidence.chance)
-        # A switch that all flows cross explains the counts of one bad cable too, but few of its flows show them.
-        worth = np.where(gain >= LEAST_GAIN, gain * shown, 0.0)
+        gain, share, shown = _gains(sent, left, incidence.chance, other_way)
+        # A cable that loses both ways is convincing where neither way is alone; and a switch that all flows cross
+        # explains the counts of one bad cable too, but few of its flows show them.
+        backs = [found[back].gain if back in found else gain[back] if back >= 0 else 0.0 for back in other_way]
+        both = gain + np.minimum(gain, backs)
+        worth = np.where(both >= LEAST_GAIN, gain * shown, 0.0)
         worth[list(found)] = 0.0
         best = int(np.argmax(worth))
         if worth[best] <= 0:
@@ -78,10 +82,17 @@ def losses(resent: Sequence[Resent], incidence: Incidence, most: int = 8) -> tup
     return tuple(sorted((one for one in found.values() if one.share >= OF_WORST * worst), key=lambda one: -one.share))
 
 
-def _gains(sent: Floats, again: Floats, chance: Floats) -> tuple[Floats, Floats, Floats]:
+def _other_way(parts: Sequence[Part]) -> list[int]:
+    """Return for each part the one that is the other direction of its cable, -1 where it is no single link."""
+    column = {next(iter(part.links)): c for c, part in enumerate(parts) if len(part.links) == 1}
+    return [column.get(next(iter(part.links)) ^ 1, -1) if len(part.links) == 1 else -1 for part in parts]
+
+
+def _gains(sent: Floats, again: Floats, chance: Floats, other_way: Sequence[int]) -> tuple[Floats, Floats, Floats]:
     """Return for each part how much likelier the counts are if it loses packets, its loss, and how many flows show it.
 
-    The last is the share of the flows over it that had something to send again.
+    The last is the share of the flows over it that had something to send again. Flows that cross neither direction of
+    its cable say what is usual.
     """
     gain = np.zeros(chance.shape[1])
     share, shown = np.zeros(chance.shape[1]), np.zeros(chance.shape[1])
@@ -90,7 +101,9 @@ def _gains(sent: Floats, again: Floats, chance: Floats) -> tuple[Floats, Floats,
         rows = weight > 0
         if again[rows].sum() < LEAST_AGAIN or (again[rows] > 0).sum() < LEAST_FLOWS or rows.all():
             continue  # a part that every flow crosses has none to be compared with
-        usual = max(USUAL_SHARE, float(again[~rows].sum() / max(1.0, sent[~rows].sum())))
+        rest = ~rows & (chance[:, other_way[column]] <= 0) if other_way[column] >= 0 else ~rows
+        rest = rest if rest.any() else ~rows
+        usual = max(USUAL_SHARE, float(again[rest].sum() / max(1.0, sent[rest].sum())))
         through = float((sent[rows] * weight[rows]).sum())
         lost = float(again[rows].sum()) / max(1.0, through) - usual
         if lost <= 0:

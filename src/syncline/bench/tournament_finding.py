@@ -86,7 +86,7 @@ def _lossy(result: Result, one: LossSuspect, back: LossSuspect | None, names: Se
         f"{_percent(share)} of packets sent again, in {len(flows)} flows", "none, as flows that do not cross it",
         tuple(evidence), "packets that cross it are lost; a collective waits for each of them to be sent again",
         "Look at error counters at both ends, then cable, optic and port; on RoCE also at flow control and buffers.",
-        "docs/method/bench.md", Action.INSPECT, round(1 - math.exp(-one.gain / 8), 3),
+        "docs/method/bench.md", Action.INSPECT, round(1 - math.exp(-(one.gain + (back.gain if back else 0.0)) / 8), 3),
     )  # fmt: skip
 
 
