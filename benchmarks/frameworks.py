@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from importlib import metadata
 from typing import Any
 
 from syncline.fabric import load
 from syncline.plan.answer import ask
 from syncline.plan.frameworks.framework import named_framework
-from syncline.plan.frameworks.launch_megatron import layout_text
+from syncline.plan.frameworks.launch_megatron import megatron_arguments
 from syncline.plan.frameworks.launch_torch import torchtitan_values
 from syncline.plan.named_job import named_job
 from syncline.plan.search import search
@@ -19,36 +20,70 @@ from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 from syncline.workload.zoo import transformer
 
-MODELS = ("llama3-8b", "llama3-70b", "qwen3-32b")
-GPUS = 256
+#: model, GPUs, tokens of a sequence, sequences of a batch: dense, long context (cp), experts (ep) with latent attention
+#: and 61 layers on 16 stages, experts alone.
+CASES = (
+    ("llama3-8b", 256, 8192, 1024),
+    ("llama3-70b", 256, 8192, 1024),
+    ("qwen3-32b", 256, 8192, 1024),
+    ("llama3-405b", 512, 8192, 512),
+    ("llama3-405b", 512, 131072, 16),
+    ("deepseek-v3", 512, 4096, 2048),
+    ("qwen3-30b-a3b", 64, 4096, 512),
+)
+#: Flags of pretrain_gpt.py by another name than the field of Megatron-Core's config.
+RENAMED = {"num_experts": "num_moe_experts", "swiglu": "gated_linear_unit", "fp8_format": "fp8"}
+#: Flags that pretrain_gpt.py keeps for itself: data, batch, embedding, optimizer.
+TRAINER = {
+    "seq_length", "max_position_embeddings", "micro_batch_size", "global_batch_size", "vocab_size",
+    "position_embedding_type", "untie_embeddings_and_output_weights", "group_query_attention",
+    "use_distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather", "optimizer_cpu_offload",
+    "use_precision_aware_optimizer",
+}  # fmt: skip
 
 
-def jobs(framework: str, model: str) -> list[Job]:
+def jobs(framework: str, model: str, gpus: int, sequence: int, batch: int) -> list[Job]:
     """Return the best fifty jobs of a framework."""
-    job = named_job("llama3-70b").model_copy(update={"model": transformer(model), "gpus": GPUS})
-    question, gpus = ask(load("h100-64-rail"), job)
-    found = search(replace(question, framework=framework), gpus, axes=named_framework(framework).axes(USUAL))
+    job = named_job("llama3-70b")
+    sizes = job.batch.model_copy(update={"sequence": sequence, "global_": batch})
+    job = job.model_copy(update={"model": transformer(model), "gpus": gpus, "batch": sizes})
+    cluster = load({"hosts": gpus // 8, "host": "dgx-h100", "network": "rail-optimized NDR"})
+    question, count = ask(cluster, job)
+    found = search(replace(question, framework=framework), count, axes=named_framework(framework).axes(USUAL))
     return [candidate.decision.job(job, question.machine.domain) for candidate in found.best]
 
 
 def megatron(job: Job, shape: Shape) -> None:
-    """Build Megatron-Core's config and layout; both raise where they refuse."""
+    """Build Megatron-Core's config and layout of the written flags; both raise where they refuse."""
     import torch
     from megatron.core.transformer.pipeline_parallel_layer_layout import PipelineParallelLayerLayout
-    from megatron.core.transformer.transformer_config import TransformerConfig
+    from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
-    split = job.parallel
-    even = shape.layers % (split.pp * split.virtual) == 0
-    text = None if even else layout_text(shape.layers, split.pp, split.virtual)
-    if text:
-        PipelineParallelLayerLayout.from_str(text, split.pp).validate_layer_layout(shape.layers, None)
-    TransformerConfig(
-        num_layers=shape.layers, hidden_size=shape.hidden, num_attention_heads=shape.heads,
-        num_query_groups=shape.num_kv_heads, kv_channels=shape.qk_size, tensor_model_parallel_size=split.tp,
-        pipeline_model_parallel_size=split.pp, context_parallel_size=split.cp, pipeline_dtype=torch.bfloat16, bf16=True,
-        virtual_pipeline_model_parallel_size=split.virtual if split.virtual > 1 and even else None,
-        pipeline_model_parallel_layout=text, sequence_parallel=split.tp > 1,
-    )  # fmt: skip
+    kind = MLATransformerConfig if shape.mla else TransformerConfig
+    known = {field.name for field in fields(kind)}
+    given: dict[str, Any] = {"pipeline_dtype": torch.bfloat16}
+    for name, value in _flags(megatron_arguments(job, shape)):
+        if name == "disable_bias_linear":
+            given["add_bias_linear"] = False
+        elif name == "num_layers_per_virtual_pipeline_stage":
+            given["virtual_pipeline_model_parallel_size"] = shape.layers // job.parallel.pp // int(value)
+        elif name == "moe_layer_freq":
+            given[name] = [int(layer >= shape.layers - shape.moe_layers) for layer in range(shape.layers)]
+        elif name not in TRAINER:
+            if RENAMED.get(name, name) not in known:
+                raise ValueError(f"Megatron-Core has no {name}")
+            given[RENAMED.get(name, name)] = int(value) if isinstance(value, str) and value.isdigit() else value
+    kind(**given)
+    if text := given.get("pipeline_model_parallel_layout"):
+        layout = PipelineParallelLayerLayout.from_str(text, job.parallel.pp)
+        layout.validate_layer_layout(shape.layers, given.get("mtp_num_layers"))
+
+
+def _flags(words: list[str]) -> Iterator[tuple[str, Any]]:
+    """Return flags with their values; True for one that has none."""
+    for word, after in zip(words, [*words[1:], "--"], strict=True):
+        if word.startswith("--"):
+            yield word[2:].replace("-", "_"), True if after.startswith("--") else after
 
 
 def torchtitan(job: Job, shape: Shape) -> None:
@@ -65,29 +100,33 @@ def torchtitan(job: Job, shape: Shape) -> None:
     ParallelDims(
         dp_replicate=split.data_parallel_replicate_degree, dp_shard=split.data_parallel_shard_degree,
         cp=split.context_parallel_degree, tp=split.tensor_parallel_degree, pp=split.pipeline_parallel_degree,
-        ep=split.expert_parallel_degree, world_size=GPUS,
+        ep=split.expert_parallel_degree, world_size=job.gpus or 1,
     )  # fmt: skip
 
 
 def run() -> dict[str, Any]:
     """Return how many plans each framework takes."""
-    figures: dict[str, Any] = {"case": f"{', '.join(MODELS)} on {GPUS} H100, best 50 plans each"}
+    figures: dict[str, Any] = {"case": "best 50 plans of each on H100: model, GPUs, sequence, batch", "cases": CASES}
     for name, package, check in (("megatron", "megatron-core", megatron), ("torchtitan", "torchtitan", torchtitan)):
         try:
             figures[f"{name}_version"] = metadata.version(package)
         except metadata.PackageNotFoundError:
             figures[f"{name}_left_out"] = f"{package} is not installed"
             continue
-        tried, refused = 0, []
-        for model in MODELS:
-            for job in jobs(name, model):
+        tried, refused, accepted = 0, [], {}
+        for case in CASES:
+            taken = 0
+            for job in jobs(name, *case):
                 assert isinstance(job.model, Shape)
                 tried += 1
                 try:
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore")
                         check(job, job.model)
+                    taken += 1
                 except (ValueError, AssertionError) as error:
-                    refused.append(f"{model}: {error}")
-        figures |= {f"{name}_plans": tried, f"{name}_accepted": tried - len(refused), f"{name}_refusals": refused[:3]}
+                    refused.append(f"{case}: {error}")
+            accepted[f"{case[0]}, {case[1]} GPUs, {case[2]:,}"] = taken
+        figures |= {f"{name}_plans": tried, f"{name}_accepted": sum(accepted.values()), f"{name}_by_case": accepted}
+        figures[f"{name}_refusals"] = refused[:3]
     return figures

@@ -141,7 +141,8 @@ def _variants() -> dict[str, Any]:
 
 
 def _rates(own: tuple[float | None, ...]) -> list[float | None]:
-    return [1e9 * rate or None for rate in ASKED["rates"]] if "rates" in ASKED else list(own)
+    asked = [1e9 * rate or None for rate in ASKED["rates"]] if "rates" in ASKED else own
+    return sorted(asked, key=lambda rate: rate is not None)  # a shaper stays once it is there
 
 
 def _steps(task: dict[str, Any], rates: tuple[float | None, ...]) -> list[dict[str, Any]]:

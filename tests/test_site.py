@@ -97,11 +97,14 @@ def test_the_table_of_the_sliders_is_what_syncline_says() -> None:
     assert len(asked) == len(table.RATES) * len(table.RATIOS) * len(table.FAULTS)
     for setting in (("100GbE", 1, 1.0), ("400GbE", 4, 0.5)):
         assert json.loads(json.dumps(table.point(*setting))) == asked[setting], "run python tools/site/table.py"
-    plan, lab = kept["plan"]["points"], kept["lab"]["points"]
-    assert json.loads(json.dumps(table.planned("llama3-70b", 64, "400GbE", 1))) in plan, (
-        "run python tools/site/table.py"
-    )
-    assert json.loads(json.dumps(table.rehearsed(4, "1GbE", "ring"))) in lab, "run tools/site/table.py"
+    now = json.loads(json.dumps(table.planned("llama3-8b", 16, "400GbE", 1)))
+    where = ("model", "hosts", "rate", "ratio")
+    then = next(p for p in kept["plan"]["points"] if all(p[name] == now[name] for name in where))
+    for name in ("p50", "p90"):  # intervals move a little with every published row
+        assert then.pop(name) == pytest.approx(now.pop(name), rel=0.2), "run python tools/site/table.py"
+    assert then == now, "run python tools/site/table.py"
+    lab = json.loads(json.dumps(table.rehearsed(4, "1GbE", "ring")))
+    assert lab in kept["lab"]["points"], "run python tools/site/table.py"
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; on Debian: apt install chromium")

@@ -74,16 +74,29 @@ def test_numbers_far_apart_without_a_group_are_not_compared() -> None:
     assert found_in(far, shipped_rules()) == ["torch.watchdog.timeout"]
 
 
-def test_a_traceback_nobody_knows_is_shown_and_not_called_healthy(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "rule", "observed"),
+    [
+        ("FrobnicateError: the flux capacitor is empty", "fallback.exception", "error of its own (FrobnicateError)"),
+        (
+            "FrobnicateError: no socket in the flux capacitor",
+            "log.unexplained",
+            "FrobnicateError in 2 of 2 places, rank 3",
+        ),
+    ],
+)
+def test_a_traceback_nobody_knows_is_shown_and_not_called_healthy(
+    tmp_path: Path, error: str, rule: str, observed: str
+) -> None:
     text = "".join(
         f'[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]:   File "train.py", line 3, in <module>\n'
-        f"[rank{rank}]: FrobnicateError: the flux capacitor is empty\n"
+        f"[rank{rank}]: {error}\n"
         for rank in (3, 5)
     )
     diagnosis = told(text, tmp_path)
     (finding,) = diagnosis.findings
-    assert (finding.rule, finding.severity) == ("log.unexplained", Severity.WARNING)
-    assert "FrobnicateError in 2 of 2 places, rank 3, 5" in finding.observed
+    assert finding.rule == rule
+    assert observed in finding.observed
     assert "flux capacitor" in finding.evidence[0]
     assert "nothing known" not in "\n".join(diagnosis_lines(diagnosis))
 

@@ -18,7 +18,7 @@ from syncline.plan.answer import ask
 from syncline.plan.frameworks.framework import FRAMEWORKS, named_framework
 from syncline.plan.frameworks.launch import deepspeed_config, launch_files
 from syncline.plan.frameworks.launch_megatron import layout_text, megatron_arguments
-from syncline.plan.frameworks.launch_torch import torchtitan_values
+from syncline.plan.frameworks.launch_torch import torchtitan_arguments, torchtitan_values
 from syncline.plan.named_job import named_job
 from syncline.plan.search import search
 from syncline.plan.space import USUAL, rows_of
@@ -198,3 +198,13 @@ def test_files_are_written_for_layers_of_one_kind_only() -> None:
     with pytest.raises(PlanError, match="writes no Megatron-LM files for llama3-8b, which has mamba2"):
         named_framework("megatron").check_model(shape)
     named_framework("deepspeed").check_model(shape)
+
+
+def test_torchtitan_takes_the_words_of_its_own_parser(planned: dict[str, Job]) -> None:
+    job = planned["torchtitan"]
+    assert isinstance(job.model, Shape)
+    piped = job.model_copy(update={"parallel": job.parallel.model_copy(update={"pp": 2}), "recompute": "full"})
+    alone = job.model_copy(update={"parallel": job.parallel.model_copy(update={"pp": 1, "ep": 1})})
+    words = torchtitan_arguments(piped, job.model)
+    assert words[-1] == "activation-checkpoint:full" and "--training.disable_cuda_graphs" in words
+    assert "--training.disable_cuda_graphs" not in torchtitan_arguments(alone, job.model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from syncline.describe.plain import JsonObject
 from syncline.diagnose.tally import Evidence
@@ -11,6 +11,10 @@ from syncline.finding import Finding, Severity, worst
 
 SLACK_S = 30.0
 """Clocks of hosts differ; a cause may seem this much later than its effect."""
+
+
+RIVAL = 0.85
+"""What a cause's confidence is worth where another stands beside it."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,20 @@ def arrange(found: Sequence[RankedFinding]) -> tuple[Cause, ...]:
     roots = [(tree(i), _when(found[i])) for i in children.get(None, [])]
     roots.sort(key=lambda item: (-_GRAVITY[item[0].worst], item[1]))
     return tuple(root for root, _ in roots)
+
+
+def rivals(causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
+    """Return the causes, each less sure where several critical ones stand side by side and none explains another."""
+    critical = [cause for cause in causes if cause.finding.severity is Severity.CRITICAL]
+    if len(critical) < 2:
+        return causes
+    return tuple(_less_sure(cause) if cause in critical else cause for cause in causes)
+
+
+def _less_sure(cause: Cause) -> Cause:
+    if cause.finding.confidence is None:
+        return cause
+    return replace(cause, finding=replace(cause.finding, confidence=round(RIVAL * cause.finding.confidence, 2)))
 
 
 def _place(

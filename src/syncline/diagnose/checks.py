@@ -177,6 +177,16 @@ def stray_rank(tallies: Tallies) -> list[CheckVerdict]:
     return [CheckVerdict(text, f"rank {some(strays)}", tuple(row.evidence for row in rows[:3]))]
 
 
+def repeated_rank(tallies: Tallies) -> list[CheckVerdict]:
+    """Processes that say they are the same rank of one job."""
+    rows = [row for row in _rows(tallies, "launch.rank.repeated") if row.count > 1]
+    if not rows:
+        return []
+    ranks, total = some(row.get("rank") for row in rows), rows[0].get("member").split("/")[1]
+    text = f"rank {ranks} of {total} started more than once"
+    return [CheckVerdict(text, f"rank {ranks}", tuple(row.evidence for row in rows[:3]))]
+
+
 def slow_host(tallies: Tallies) -> list[CheckVerdict]:
     """A host that is slow in every pair it takes part in."""
     pairs = [run for run in _comparable(tallies) if run.num_hosts == 2]
@@ -246,6 +256,7 @@ CHECKS: dict[str, Check] = {
     check.__name__.replace("_", "-"): check
     for check in (
         gdr_missing, idle_nics, mixed_network, different_mtu, far_nics, at_start, midrun, watchdog, diverged,
-        stray_rank, slow_host, slow_across_racks, two_hosts_flatter, collapsed, flight_missing, flight_mismatch,
+        stray_rank, repeated_rank, slow_host, slow_across_racks, two_hosts_flatter, collapsed, flight_missing,
+        flight_mismatch,
     )
 } | XID_CHECKS  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from syncline.describe.plain import JsonObject
 from syncline.diagnose import flight
-from syncline.diagnose.causes import Cause, arrange
+from syncline.diagnose.causes import Cause, arrange, rivals
 from syncline.diagnose.context import plain
 from syncline.diagnose.judge import judge
 from syncline.diagnose.read_rules import shipped_rules
@@ -24,7 +24,7 @@ from syncline.finding import Finding, Severity, worst
 
 _ALL_ROWS = {"signal.bench", "signal.error"}
 Entry = tuple[Tally, Matcher]
-MAX_LINES = 200_000
+MAX_LINES = 60_000
 """Lines of one rule that are looked at in one file; a flood says nothing new after that."""
 
 
@@ -76,7 +76,7 @@ def diagnose(
     """Read logs (files, folders, "-" for stdin) and say what went wrong; `cluster` sharpens the environment lint."""
     sources = Sources(paths, on_bytes=on_bytes)
     reading = read(sources, shipped_rules() if rules is None else rules)
-    causes = arrange(judge(reading.tallies, cluster))
+    causes = rivals(arrange(judge(reading.tallies, cluster)))
     return Diagnosis(causes, tuple(sources.unread), sources.num_files, sources.num_bytes, reading.num_lines)
 
 
@@ -120,13 +120,14 @@ class Reading:
 
         def found(line: int, text: str, indices: Sequence[int]) -> None:
             shown = plain(text)
-            taken = False
+            taken = held = False
             for index, entry, match in _matches(shown, indices, wanted):
                 tally, matcher = entry
                 rule = tally.rule
-                if taken and (rule.leftover or rule.fallback):
+                if (taken and (rule.leftover or rule.fallback)) or (held and rule.leftover):
                     continue  # a rule has this line already
-                taken |= not rule.signal or rule.takes
+                held |= rule.fallback
+                taken |= not rule.fallback and (not rule.signal or rule.takes)
                 tally.add(match, name, line, shown, self._order)
                 seen[rule.id] += 1
                 once = rule.signal and not matcher.pattern.groupindex and not rule.max_lines
@@ -164,7 +165,7 @@ class Reading:
 def _matches(
     text: str, indices: Sequence[int], wanted: Sequence[Sequence[Entry]]
 ) -> Iterator[tuple[int, Entry, re.Match[str]]]:
-    """Yield what holds on a line; the rules that want only what others leave come last."""
+    """Yield what holds on a line; fallbacks come after all others, and what wants only what is left comes last."""
     tried: set[int] = set()
     late: list[tuple[int, Entry, re.Match[str]]] = []
     for index in indices:
@@ -180,7 +181,7 @@ def _matches(
                 late.append((index, entry, match))
             else:
                 yield index, entry, match
-    yield from sorted(late, key=lambda found: found[1][0].rule.leftover)[:1]
+    yield from sorted(late, key=lambda found: found[1][0].rule.leftover)
 
 
 def _stop(index: int, entry: Entry, wanted: list[list[Entry]], *, whole: bool) -> None:

@@ -9,6 +9,7 @@ from syncline.audit.environment import Site, lint
 from syncline.diagnose.causes import RankedFinding
 from syncline.diagnose.checks import CHECKS
 from syncline.diagnose.rule import SYMPTOMS, LogRule
+from syncline.diagnose.scan import REST
 from syncline.diagnose.tally import Evidence, MatchRow, Tally
 from syncline.diagnose.unexplained import unexplained
 from syncline.diagnose.verdict import CheckVerdict, some
@@ -127,7 +128,8 @@ def _observed(tally: Tally) -> str:
         parts.append(f"({some(values)})")
     elif tally.count > 1:
         places = sum(1 for name in tally.places if name)
-        parts.append(f"({tally.count:,} lines" + (f", {places} places)" if places > 1 else ")"))
+        count = f"{tally.count:,}" if tally.count < REST else f"more than {REST:,}"  # a flood is not counted to its end
+        parts.append(f"({count} lines" + (f", {places} places)" if places > 1 else ")"))
     return " ".join(parts)
 
 

@@ -1,14 +1,18 @@
 """One pass over a log that looks at almost nothing: the few lines on which a rule's text stands.
 
-Of each text the pair of bytes that is rarest in this log is looked up for every position through one table of 65,536
-flags (NumPy, no copy: the block is read as 16-bit words at even and at odd offsets). Only where a flag is set is the
-text compared, and only where the text stands is the line cut out and shown to the patterns. Memory is one block,
-whatever the length of the file or of its lines: of a line longer than `MAX_LINE` the stretch around the text is shown.
+Of each text four bytes are chosen that are rare in this log. Their first two are looked up for every position through
+one table of 65,536 flags (NumPy, no copy: the block is read as 16-bit words at even and at odd offsets). Only where a
+flag is set are four bytes compared with those of the texts, only where they agree is the text compared, and only where
+the text stands is the line cut out and shown to the patterns. Memory is one block, whatever the length of the file or
+of its lines: of a line longer than `MAX_LINE` the stretch around the text is shown.
+
+A text that floods a log rests: after `REST` finds it is looked for in one stretch of `REST_EVERY` only. All other texts
+are looked for everywhere, so a rare line is never missed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +24,9 @@ BEFORE = 2048
 """How much of an endless line in front of a text is shown."""
 MAX_CARRY = 1 << 20
 """A line without an end this long is searched in pieces."""
+REST = 20_000
+REST_EVERY = 64
+_FOUR = 20  # what a place costs at which four bytes agree, against one at which two do
 _STEP = 1 << 18
 _PAIRS = 1 << 16
 _SAMPLE = (
@@ -40,14 +47,32 @@ class _Needle:
     index: int
 
 
+class _Table:
+    """The texts to look for, by four bytes of each; `flags` says which pairs of bytes those begin with."""
+
+    def __init__(self, needles: Iterable[tuple[int, _Needle]] = ()) -> None:
+        self.flags: NDArray[np.bool_] = np.zeros(_PAIRS, dtype=np.bool_)
+        self.needles: dict[int, list[_Needle]] = {}
+        for code, needle in needles:
+            self.flags[code & 0xFFFF] = True
+            self.needles.setdefault(code, []).append(needle)
+        self.codes: NDArray[np.uint32] = np.array(sorted(self.needles) or [0], dtype=np.uint32)
+
+    def without(self, indices: Container[int]) -> _Table:
+        """Return the table that does not look for some of the texts."""
+        return _Table((code, needle) for code, needles in self.needles.items() for needle in needles
+                      if needle.index not in indices)  # fmt: skip
+
+
 class Scanner:
     """Looks for many texts at once in one stream of blocks."""
 
     def __init__(self, texts: Sequence[str], found: OnLine) -> None:
         self._texts = [text.encode() for text in texts]
         self._found = found
-        self._table: NDArray[np.bool_] = np.zeros(_PAIRS, dtype=np.bool_)
-        self._needles: dict[int, list[_Needle]] = {}
+        self._all = self._awake = _Table()
+        self._counts = [0] * len(texts)
+        self._steps = 0
         self._out: NDArray[np.bool_] = np.empty(_STEP // 2, dtype=np.bool_)
         self._line = 1
         self._dropped: set[int] = set()
@@ -55,14 +80,9 @@ class Scanner:
 
     def drop(self, index: int) -> None:
         """Look for a text no more, in this stream."""
-        self._dropped.add(index)
-        for pair, needles in list(self._needles.items()):
-            left = [needle for needle in needles if needle.index != index]
-            if not left:
-                del self._needles[pair]
-                self._table[pair] = False
-            else:
-                self._needles[pair] = left
+        if index not in self._dropped:
+            self._dropped.add(index)
+            self._all, self._awake = self._all.without({index}), self._awake.without({index})
 
     def scan(self, blocks: Iterable[bytes]) -> None:
         """Go through a stream; lines are counted from 1."""
@@ -89,15 +109,16 @@ class Scanner:
         self.num_lines = self._line - 1 + bool(carry)
 
     def _choose(self, sample: bytes) -> None:
-        """Take of each text the pair of bytes that is rarest here."""
-        counts = _pairs(sample) + 4 * _pairs(_SAMPLE)
-        self._table[:] = False
-        self._needles = {}
+        """Take of each text the four bytes that cost least here: rare as four, and rare as a pair."""
+        pairs, fours = _counts(sample) + 4 * _counts(_SAMPLE), _fours(sample)
+        chosen = []
         for index, text in enumerate(self._texts):
-            pairs = [text[i] | text[i + 1] << 8 for i in range(len(text) - 1)]
-            offset = min(range(len(pairs)), key=lambda i: (int(counts[pairs[i]]), i))
-            self._table[pairs[offset]] = True
-            self._needles.setdefault(pairs[offset], []).append(_Needle(text, offset, index))
+            codes = [int.from_bytes(text[i : i + 4], "little") for i in range(len(text) - 3)]
+            offset = min(
+                range(len(codes)), key=lambda i: (_FOUR * fours.get(codes[i], 0) + int(pairs[codes[i] & 0xFFFF]), i)
+            )
+            chosen.append((codes[offset], _Needle(text, offset, index)))
+        self._all = self._awake = _Table(chosen)
 
     def _search(self, block: bytes, start: int, stop: int) -> None:
         """Report every line with a text that begins in [start, stop), and count the lines."""
@@ -123,34 +144,50 @@ class Scanner:
         self._line = line + block.count(b"\n", at, stop)
 
     def _hits(self, block: bytes, start: int, stop: int) -> list[tuple[int, int]]:
+        """Return where texts begin in [start, stop), in order."""
         found = []
-        for position in self._candidates(block):
-            pair = block[position] | block[position + 1] << 8
-            for needle in self._needles[pair]:
-                begin = position - needle.offset
-                if start <= begin < stop and block.startswith(needle.text, begin):
-                    found.append((begin, needle.index))
+        for base in range(0, len(block), _STEP):
+            table = self._all if self._steps % REST_EVERY == 0 else self._awake
+            self._steps += 1
+            tired = False
+            for position, code in self._candidates(block, base, table):
+                for needle in table.needles[code]:
+                    begin = position - needle.offset
+                    if start <= begin < stop and block.startswith(needle.text, begin):
+                        found.append((begin, needle.index))
+                        self._counts[needle.index] += 1
+                        tired |= self._counts[needle.index] == REST
+            if tired:  # a text floods this stream
+                self._awake = self._all.without({i for i, count in enumerate(self._counts) if count >= REST})
         return sorted(found)
 
-    def _candidates(self, block: bytes) -> list[int]:
-        """Return every position at which a pair of the table stands."""
-        found: list[int] = []
-        size = len(block)
-        for base in range(0, size, _STEP):
-            for odd in (0, 1):
-                count = min(_STEP, size - base - odd) // 2
-                if count <= 0:
-                    continue
-                words = np.frombuffer(block, dtype="<u2", count=count, offset=base + odd)
-                out = self._out[:count]
-                np.take(self._table, words, out=out, mode="wrap")
-                if out.any():
-                    found.extend((2 * np.flatnonzero(out) + (base + odd)).tolist())
-        return found
+    def _candidates(self, block: bytes, base: int, table: _Table) -> Iterator[tuple[int, int]]:
+        """Yield every position of one stretch at which four bytes of a text stand, with those."""
+        for odd in (0, 1):
+            words = np.frombuffer(block, dtype="<u2", count=(len(block) - odd) // 2, offset=odd)
+            low = base // 2
+            high = min(low + _STEP // 2, len(words) - 1)
+            if high <= low:
+                continue
+            out = self._out[: high - low]
+            np.take(table.flags, words[low:high], out=out, mode="wrap")
+            at = np.flatnonzero(out) + low
+            codes = words[at].astype(np.uint32) | words[at + 1].astype(np.uint32) << 16
+            index = np.minimum(np.searchsorted(table.codes, codes), len(table.codes) - 1)
+            same = table.codes[index] == codes
+            yield from zip((2 * at[same] + odd).tolist(), codes[same].tolist(), strict=True)
 
 
-def _pairs(sample: bytes) -> NDArray[np.int64]:
+def _counts(sample: bytes) -> NDArray[np.int64]:
+    """Return how often each pair of bytes stands in a sample."""
     data = np.frombuffer(sample, dtype=np.uint8).astype(np.int64)
-    if len(data) < 2:
-        return np.zeros(_PAIRS, dtype=np.int64)
-    return np.bincount(data[:-1] | data[1:] << 8, minlength=_PAIRS)
+    return np.bincount(data[:-1] | data[1:] << 8, minlength=_PAIRS) if len(data) > 1 else np.zeros(_PAIRS, np.int64)
+
+
+def _fours(sample: bytes) -> dict[int, int]:
+    """Return how often each four bytes stand in a sample."""
+    data = np.frombuffer(sample, dtype=np.uint8).astype(np.int64)
+    if len(data) < 4:
+        return {}
+    codes, counts = np.unique(data[:-3] | data[1:-2] << 8 | data[2:-1] << 16 | data[3:] << 24, return_counts=True)
+    return dict(zip(codes.tolist(), counts.tolist(), strict=True))

@@ -46,6 +46,16 @@ class Option:
         budget = self.forecast.goal.budget
         return self.forecast.chance >= LIKELY and (budget is None or self.capital_usd <= budget)
 
+    @property
+    def excess(self) -> float:
+        """How many times over the goal it is: of days or of dollars, whichever is worse."""
+        goal, over = self.forecast.goal, [0.0]
+        if goal.days_allowed is not None:
+            over.append(self.forecast.days / max(goal.days_allowed, 1e-9))
+        if goal.budget is not None:
+            over.append(max(self.forecast.usd, self.capital_usd) / goal.budget)
+        return max(over)
+
     def to_json(self) -> JsonObject:
         """Return the option as plain data."""
         f = self.forecast
@@ -83,6 +93,19 @@ class Prospects:
         """What to buy and what to rent, smallest first, where nothing that is there meets the goal."""
         return tuple(option for option in self.larger if option.meets)
 
+    @property
+    def ranked(self) -> list[Option]:
+        """The run as planned, then what meets the goal, cheapest first, then what comes nearest to it."""
+        others = [option for option in (*self.options, *self.larger) if option is not self.now]
+        met = sorted((o for o in others if o.meets), key=lambda o: o.forecast.usd)
+        missed = sorted((o for o in others if not o.meets), key=_distance)
+        return [self.now, *met, *missed]
+
+    @property
+    def nearest(self) -> Option:
+        """What comes nearest to a goal that nothing meets: the likeliest, of equals the one that misses it least."""
+        return min((*self.options, *self.larger), key=_distance)
+
     def to_json(self) -> JsonObject:
         """Return what `syncline plan --json` gives as `run`."""
 
@@ -95,6 +118,10 @@ class Prospects:
             "needed": [option.to_json() for option in self.needed],
             "larger": [option.to_json() for option in self.larger],
         }  # fmt: skip
+
+
+def _distance(option: Option) -> tuple[float, float, float]:
+    return -round(option.forecast.chance, 2), option.excess, option.forecast.usd
 
 
 def prospects(question: PlanQuestion, best: Plan, money: Money, axes: Axes) -> Prospects:

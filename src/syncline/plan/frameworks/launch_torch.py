@@ -19,7 +19,7 @@ FLAVOURS = {
     "deepseek-v3": ("deepseek_v3", "deepseek_v3_671b"),
 }
 _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
-_RECOMPUTE = {"none": "no-activation-checkpoint", "selective-op": "selective-ac", "full": "full-ac"}
+_RECOMPUTE = {"none": "none", "selective-op": "selective", "full": "full"}
 
 
 def torchtitan_arguments(job: Job, shape: Shape) -> list[str]:
@@ -36,6 +36,8 @@ def torchtitan_arguments(job: Job, shape: Shape) -> list[str]:
     found += [text for name, value in values.items() for text in (f"--{name}", str(value))]
     if facts_of(job).compiled:
         found.append("--compile.enable")
+    if job.parallel.pp > 1 or job.parallel.ep > 1:  # trainer.py, _validate_cuda_graphs: on by default, neither is taken
+        found.append("--training.disable_cuda_graphs")
     # A policy is a subcommand of the option parser, so it comes last.
     return [*found, f"activation-checkpoint:{_RECOMPUTE[job.recompute]}"]
 

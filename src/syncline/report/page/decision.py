@@ -53,9 +53,7 @@ def _cards(f: Forecast) -> str:
 
 
 def _options(run: Prospects) -> str:
-    pool = (*run.options, *run.larger)
-    ranked = sorted(pool, key=lambda o: (o is not run.now, not o.meets, -round(o.forecast.chance, 2), o.forecast.usd))
-    rows = "".join(_option(option, option is run.now) for option in ranked[:MOST_OPTIONS])
+    rows = "".join(_option(option, option is run.now) for option in run.ranked[:MOST_OPTIONS])
     heads = "".join(f"<th>{head}</th>" for head in ("days", "cost", "deadline", "budget", "to buy first"))
     note = f"Bold: at least {LIKELY:.0%} likely to keep deadline and budget. Days and cost with nine of ten cases."
     return f'<table><thead><tr><th class="t">option</th>{heads}</tr></thead>{rows}</table><p class="note">{note}</p>'

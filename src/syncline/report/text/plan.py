@@ -25,6 +25,8 @@ _PARTS = {
     "bubble": "pipeline bubble", "optimizer": "optimizer", "fixed": "fixed", "codec": "encoding", "storage": "storage",
 }  # fmt: skip
 
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|(?:[kKMGTP]i?)?B\b|[kMBT]\b|[num]?s\b|h\b|min\b|days\b|GPUs\b))")
+
 
 def part_name(part: str) -> str:
     """Return a part of the step in words."""
@@ -61,7 +63,12 @@ def folded(line: str, width: int = 118) -> list[str]:
     """Return a line in pieces that fit a screen, later ones under the first word of its text."""
     start = re.match(r" {2}\w[\w ]{9} (?=\S)| {4}\d\. | *", line)
     under = " " * (start.end() if start else 0)
-    return textwrap.wrap(line, width, subsequent_indent=under, break_on_hyphens=False) if len(line) > width else [line]
+    if len(line) <= width:
+        return [line]
+    # A number and its unit stay on one line.
+    bound = _UNIT.sub("\N{NO-BREAK SPACE}", line)
+    parts = textwrap.wrap(bound, width, subsequent_indent=under, break_on_hyphens=False)
+    return [part.replace("\N{NO-BREAK SPACE}", " ") for part in parts]
 
 
 def headline(plan: Plan) -> str:
@@ -205,12 +212,14 @@ def action_line(action: Action, money: Money | None = None) -> str:
 def other_lines(answer: PlanResult, most: int = 3) -> list[str]:
     """Return the best plans with another split."""
     best = answer.best.predicted.step_time_s
+    # The search ranks by its closed form; what is shown is priced on the fabric itself.
+    others = sorted(answer.others[:most], key=lambda other: other.predicted.step_time_s)
     lines = [
         f"  {'next best ' if not k else '          '} {o.predicted.step_time_s / best - 1:+.1%}"
         f"{' (a tie)' if answer.is_tie(o) else ''}  {o.decision.label}"
-        for k, o in enumerate(answer.others[:most])
+        for k, o in enumerate(others)
     ]
-    if any(answer.is_tie(o) for o in answer.others[:most]):
+    if any(answer.is_tie(o) for o in others):
         known = f"a tie: within {answer.tie_within:.0%}, by which half of the published pairs of a sweep are off"
         lines.append(f"{'':13}{known}")
     return lines

@@ -78,9 +78,9 @@ def advice(run: Prospects) -> str:
     if run.needed:
         picks = [min(found, key=lambda option: option.forecast.usd) for found in _by_basis(run.needed)]
         return "nothing here meets the goal; " + ", or ".join(_get(option) for option in picks[:2])
-    most = max(run.larger, key=lambda option: option.forecast.chance, default=run.now)
-    chance = 100 * most.forecast.chance
-    return f"nothing that was tried meets the goal; nearest: {option_words(most)}, {chance:.0f} % likely"
+    nearest = run.nearest
+    likely = sure(nearest.forecast.chance)
+    return f"nothing that was tried meets the goal; nearest: {option_words(nearest)}, {likely} likely"
 
 
 def option_words(option: Option) -> str:
@@ -92,19 +92,17 @@ def option_words(option: Option) -> str:
 
 def option_table(run: Prospects) -> list[str]:
     """Return the options side by side, those that meet the goal first."""
-    # Where nothing meets the goal, what is larger matters more than what is smaller.
-    pool = (*run.options, *run.larger)
-    ranked = sorted(pool, key=lambda o: (o is not run.now, not o.meets, -round(o.forecast.chance, 2), o.forecast.usd))
-    lines = [f"  {'options':<38} {'days':>13} {'cost':>20} {'deadline':>9} {'budget':>7}"]
-    for option in ranked[:_MOST_OPTIONS]:
+    rows = [("options", "days", "cost", "deadline", "budget")]
+    for option in run.ranked[:_MOST_OPTIONS]:
         f = option.forecast
-        name = f"{option.num_gpus:,} GPUs, {option.basis.removeprefix('rented: ')}"
+        name = f"{'*' if option.meets else ' '} {option.num_gpus:,} GPUs, {option.basis.removeprefix('rented: ')}"
         days = f"{f.days:,.0f} ({f.days_90[0]:,.0f}-{f.days_90[1]:,.0f})"
-        usd = f"{units.show_money(f.usd)} ({_money(f.usd_90)})"
-        mark = "*" if option.meets else " "
-        lines.append(
-            f"{mark:>3} {name:<36} {days:>13} {usd:>24} {_chance(f.chance_deadline):>6} {_chance(f.chance_budget):>7}"
-        )
+        rows.append((name, days, cost_words(f), _chance(f.chance_deadline), _chance(f.chance_budget)))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    lines = []
+    for name, *cells in rows:
+        shown = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
+        lines.append(f"  {name:<{widths[0]}}  {'  '.join(shown)}".rstrip())
     note = f"* at least {LIKELY:.0%} likely to keep deadline and budget."
     return [*lines, f"    {note} Fewer GPUs of an owned cluster: the others do other work."]
 

@@ -1,0 +1,66 @@
+"""Which options come first, and which comes nearest where none meets the goal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syncline.plan.cost import Assumptions
+from syncline.plan.cost.recovery import Parts, recovery
+from syncline.plan.decide.forecast import forecast
+from syncline.plan.decide.prospects import Option, Prospects
+from syncline.report.text.check.run import advice, option_table
+from syncline.report.text.plan import folded
+from syncline.workload.read_job import load_job
+
+BASE = {"model": "llama3-8b", "batch": {"global": 512, "sequence": 8192}, "tokens": "2T"}
+
+
+def _option(num_gpus: int, days: float, usd: float, goal: dict[str, Any], capital: float = 0.0) -> Option:
+    job = load_job(BASE | goal)
+    found = recovery(job, 5.0, Parts(num_gpus, num_gpus // 8, num_gpus), Assumptions())
+    return Option(num_gpus, "owned", 5.0, "", forecast(job, days * 86400, found, num_gpus, usd, (), False), capital)
+
+
+def test_a_budget_that_nothing_holds_is_missed_least_by_the_cheapest() -> None:
+    goal = {"budget": "$1"}
+    now, fewer, more = (
+        _option(n, d, 2.5, goal)
+        for n, d in (
+            (
+                64,
+                100,
+            ),
+            (8, 790),
+            (80, 90),
+        )
+    )
+    run = Prospects(now, (now, fewer), (more,))
+    assert run.nearest is fewer  # 8 x 790 < 64 x 100 < 80 x 90 GPU-days
+    assert run.ranked == [now, fewer, more]
+    assert "nearest: 8 GPUs (owned)" in advice(run) and "under 1 % likely" in advice(run)
+
+
+def test_a_deadline_that_nothing_holds_is_missed_least_by_the_fastest() -> None:
+    goal = {"deadline": "1 days"}
+    now, fewer, more = (_option(n, d, 2.5, goal) for n, d in ((64, 100), (8, 790), (80, 90)))
+    assert Prospects(now, (now, fewer), (more,)).nearest is more
+
+
+def test_what_meets_the_goal_comes_cheapest_first() -> None:
+    goal = {"deadline": "60 days"}
+    now, slow, fast = (_option(n, d, 2.5, goal) for n, d in ((64, 100), (128, 52), (512, 15)))
+    assert slow.meets and fast.meets
+    assert Prospects(now, (now,), (fast, slow)).ranked == [now, slow, fast]
+
+
+def test_columns_line_up_whatever_the_numbers() -> None:
+    goal = {"budget": "$1"}
+    now, fewer = _option(1024, 100, 2.5, goal), _option(8, 12_900, 2.5, goal)
+    head, *rows = option_table(Prospects(now, (now, fewer), ()))[:-1]
+    assert {row.index(")") for row in rows} == {head.index("days") + len("days") - 1}
+    assert len({len(row) for row in rows}) == 1
+
+
+def test_a_number_keeps_its_unit() -> None:
+    line = "  memory     " + "x" * 101 + " 50 %: 71.1 GiB to 116.6 GiB"
+    assert folded(line)[1].strip() == "50 %: 71.1 GiB to 116.6 GiB"
