@@ -81,7 +81,8 @@ def test_maxtext_models_follow_from_their_scale() -> None:
 def test_what_a_script_states_of_the_batch_and_the_tokenizer() -> None:
     entries = read_systems("systems:\n- source: paper\n  micro: 3\n  vocab: 51200\n", "s.yaml")
     job = describe(row(micro_batch="", global_batch=""), entries).job
-    assert (job.batch.micro, job.batch.global_) == (3, 3 * 64) and job.model.vocab == 51200
+    assert isinstance(job.model, Shape)
+    assert (job.batch.micro, job.batch.global_, job.model.vocab) == (3, 3 * 64, 51200)
     with pytest.raises(DescriptionError, match="`vocab` must be a number of tokens"):
         read_systems("systems:\n- source: paper\n  vocab: many\n", "s.yaml")
 
