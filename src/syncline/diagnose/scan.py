@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,15 +112,20 @@ class Scanner:
 
     def _choose(self, sample: bytes) -> None:
         """Take of each text the four bytes that cost least here: rare as four, and rare as a pair."""
-        pairs, fours = _counts(sample) + 4 * _counts(_SAMPLE), _fours(sample)
-        chosen = []
-        for index, text in enumerate(self._texts):
-            codes = [int.from_bytes(text[i : i + 4], "little") for i in range(len(text) - 3)]
-            offset = min(
-                range(len(codes)), key=lambda i: (_FOUR * fours.get(codes[i], 0) + int(pairs[codes[i] & 0xFFFF]), i)
-            )
-            chosen.append((codes[offset], _Needle(text, offset, index)))
-        self._all = self._awake = _Table(chosen)
+        if not self._texts:
+            return
+        windows = _windows(tuple(self._texts))
+        pairs, (known, often) = _counts(sample) + 4 * _counts(_SAMPLE), _fours(sample)
+        at = np.minimum(np.searchsorted(known, windows.codes), len(known) - 1)
+        fours = np.where(known[at] == windows.codes, often[at], 0)
+        cost = _FOUR * fours + pairs[windows.codes & 0xFFFF]
+        # Of equal ones the first: its offset is the low part of the number that is compared.
+        best = np.minimum.reduceat(cost * _PAIRS + windows.offset, windows.start) % _PAIRS
+        codes = windows.codes[windows.start + best].tolist()
+        self._all = self._awake = _Table(
+            (code, _Needle(text, offset, index))
+            for index, (code, text, offset) in enumerate(zip(codes, self._texts, best.tolist(), strict=True))
+        )
 
     def _search(self, block: bytes, start: int, stop: int) -> None:
         """Report every line with a text that begins in [start, stop), and count the lines."""
@@ -184,10 +191,31 @@ def _counts(sample: bytes) -> NDArray[np.int64]:
     return np.bincount(data[:-1] | data[1:] << 8, minlength=_PAIRS) if len(data) > 1 else np.zeros(_PAIRS, np.int64)
 
 
-def _fours(sample: bytes) -> dict[int, int]:
-    """Return how often each four bytes stand in a sample."""
-    data = np.frombuffer(sample, dtype=np.uint8).astype(np.int64)
-    if len(data) < 4:
-        return {}
-    codes, counts = np.unique(data[:-3] | data[1:-2] << 8 | data[2:-1] << 16 | data[3:] << 24, return_counts=True)
-    return dict(zip(codes.tolist(), counts.tolist(), strict=True))
+def _fours(sample: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the fours of bytes that stand in a sample, in order, and how often."""
+    if len(sample) < 4:
+        return np.zeros(1, np.int64), np.zeros(1, np.int64)
+    return np.unique(_codes(sample), return_counts=True)
+
+
+def _codes(data: bytes) -> NDArray[np.int64]:
+    """Return every four bytes in a row as one number."""
+    one = np.frombuffer(data, dtype=np.uint8).astype(np.int64)
+    return one[:-3] | one[1:-2] << 8 | one[2:-1] << 16 | one[3:] << 24
+
+
+class _Windows(NamedTuple):
+    """Every four bytes of every text: their code, how far into the text they are, and where each text's begin."""
+
+    codes: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    start: NDArray[np.int64]
+
+
+@lru_cache(maxsize=4)  # the texts are those of the rules: the same for every file
+def _windows(texts: tuple[bytes, ...]) -> _Windows:
+    codes = [_codes(text) for text in texts]
+    lengths = np.array([len(each) for each in codes], dtype=np.int64)
+    start = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+    offset = np.arange(int(lengths.sum())) - np.repeat(start, lengths)
+    return _Windows(np.concatenate(codes), offset, start)
