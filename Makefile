@@ -15,8 +15,8 @@ export CXX
 # Python keeps what it compiles, whatever the environment says: tests start hundreds of interpreters.
 unexport PYTHONDONTWRITEBYTECODE
 PATHS := src tests benchmarks examples
-# One more than there are cores, because labs and watchdogs mostly wait; make WORKERS=1 pytest to test one by one.
-WORKERS ?= $(shell expr $$(nproc) + 1)
+# Two more than there are cores, because labs and watchdogs mostly wait; make WORKERS=1 pytest to test one by one.
+WORKERS ?= $(shell expr $$(nproc) + 2)
 # One file is one worker's: what a file sets up once (ranks, labs) is set up once.
 SPREAD := -n $(WORKERS) --dist loadfile
 # Files are handed out in this order: those that take longest first, so that no worker is left alone with one at the end.

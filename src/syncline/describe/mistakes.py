@@ -90,10 +90,10 @@ def _follows(item: ErrorDetails, from_: ErrorDetails) -> bool:
 NAMED = ("extra_forbidden", "missing", "union_tag_invalid", "union_tag_not_found")
 
 
-def first_mistake(error: ValidationError) -> str:
+def first_mistake(error: ValidationError, *under: str) -> str:
     """Return the first thing wrong with data that has no file, in plain words and without a full stop."""
     first = error.errors()[0]
-    path = ".".join(str(step) for step in first["loc"])
+    path = ".".join(str(step) for step in (*under, *first["loc"]))
     return f"{path}: {mistake(first)}" if path and first["type"] not in NAMED else mistake(first)
 
 

@@ -148,7 +148,7 @@ def _rollout(given: Any, where: str) -> Rollout | None:
         return Rollout.model_validate(given)
     except ValidationError as error:
         raise DescriptionError(
-            f"rollout: {first_mistake(error)}.", where=where,
+            f"{first_mistake(error, 'rollout')}.", where=where,
             hint="Write `rollout: {prompts: 512, answers: 8, prompt: 1000, answer: 4000}`.",
         ) from None  # fmt: skip
 
