@@ -23,17 +23,7 @@ def _option(num_gpus: int, days: float, usd: float, goal: dict[str, Any], capita
 
 def test_a_budget_that_nothing_holds_is_missed_least_by_the_cheapest() -> None:
     goal = {"budget": "$1"}
-    now, fewer, more = (
-        _option(n, d, 2.5, goal)
-        for n, d in (
-            (
-                64,
-                100,
-            ),
-            (8, 790),
-            (80, 90),
-        )
-    )
+    now, fewer, more = (_option(n, d, 2.5, goal) for n, d in ((64, 100), (8, 790), (80, 90)))
     run = Prospects(now, (now, fewer), (more,))
     assert run.nearest is fewer  # 8 x 790 < 64 x 100 < 80 x 90 GPU-days
     assert run.ranked == [now, fewer, more]
@@ -51,6 +41,17 @@ def test_what_meets_the_goal_comes_cheapest_first() -> None:
     now, slow, fast = (_option(n, d, 2.5, goal) for n, d in ((64, 100), (128, 52), (512, 15)))
     assert slow.meets and fast.meets
     assert Prospects(now, (now,), (fast, slow)).ranked == [now, slow, fast]
+
+
+def test_between_prices_that_cannot_be_told_apart_the_fastest_is_advised() -> None:
+    now, fewer, faster = (_option(n, d, 2.5, {}) for n, d in ((256, 19.5), (32, 150.0), (512, 15.0)))
+    run = Prospects(now, (now, fewer), ())  # 4,992 and 4,800 GPU-days
+    assert run.cheapest is fewer and run.advised is now
+    assert advice(run).startswith("as planned: 256 GPUs") and advice(run).endswith("or faster")
+    run = Prospects(now, (now, fewer, faster), ())  # 7,680
+    assert run.advised is now and "; fastest: 512 GPUs" in advice(run)
+    dear = _option(256, 30.0, 2.5, {})
+    assert Prospects(dear, (dear, fewer), ()).advised is fewer
 
 
 def test_columns_line_up_whatever_the_numbers() -> None:

@@ -27,6 +27,8 @@ LIKELY = 0.8
 FEWER = (1 / 8, 1 / 4, 1 / 2, 3 / 4)
 MORE = (1.25, 1.5, 2, 3, 4, 6, 8)
 LARGER_TRIED = 3
+#: Prices of one run closer than this are a tie: half of the published pairs of a sweep are predicted worse.
+TIE = 0.06
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,15 @@ class Prospects:
         return min(self._meeting, key=lambda option: (option.forecast.days, option.forecast.usd), default=None)
 
     @property
+    def advised(self) -> Option | None:
+        """The fastest of those that cost as little as any, as far as can be told; the run as planned if it is one."""
+        least = self.cheapest
+        if least is None:
+            return None
+        tied = [option for option in self._meeting if option.forecast.usd <= (1 + TIE) * least.forecast.usd]
+        return min(tied, key=lambda option: (option.forecast.days, option is not self.now, option.forecast.usd))
+
+    @property
     def needed(self) -> tuple[Option, ...]:
         """What to buy and what to rent, smallest first, where nothing that is there meets the goal."""
         return tuple(option for option in self.larger if option.meets)
@@ -113,7 +124,8 @@ class Prospects:
             return None if option is None else option.to_json()
 
         return self.now.forecast.to_json() | {
-            "likely": LIKELY, "meets": self.now.meets, "cheapest": shown(self.cheapest), "fastest": shown(self.fastest),
+            "likely": LIKELY, "meets": self.now.meets, "advised": shown(self.advised),
+            "cheapest": shown(self.cheapest), "fastest": shown(self.fastest),
             "options": [option.to_json() for option in self.options],
             "needed": [option.to_json() for option in self.needed],
             "larger": [option.to_json() for option in self.larger],
@@ -134,7 +146,7 @@ def prospects(question: PlanQuestion, best: Plan, money: Money, axes: Axes) -> P
     options += [
         _option(question, best, purse, used, best.predicted.step_time_s, best.decision.label)
         for purse in purses
-        if purse.basis != money.basis
+        if purse.basis != money.basis or used < best.num_gpus  # the plan leaves some idle, and pays for them
     ]
     for count in _counts(question, used, FEWER):
         options += _priced(question, best, purses, count, near)

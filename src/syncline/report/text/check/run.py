@@ -5,7 +5,7 @@ from __future__ import annotations
 from syncline.describe import units
 from syncline.plan.cost.recovery import Recovery
 from syncline.plan.decide.forecast import Forecast, Interval
-from syncline.plan.decide.prospects import LIKELY, Option, Prospects
+from syncline.plan.decide.prospects import LIKELY, TIE, Option, Prospects
 
 _MOST_OPTIONS = 6
 
@@ -67,14 +67,14 @@ def sure(chance: float) -> str:
 def advice(run: Prospects) -> str:
     """Return what to do about the run in one sentence."""
     asked = run.now.forecast.goal.deadline is not None or run.now.forecast.goal.budget is not None
-    cheapest, fastest = run.cheapest, run.fastest
-    if cheapest is not None and fastest is not None:
-        goal = "that meets the goal" if asked else "of those tried"
-        if cheapest is run.now and fastest is run.now:
-            return f"as planned: nothing {goal} is cheaper or faster"
-        words = f"cheapest {goal}: {option_words(cheapest)}"
-        same = (cheapest.num_gpus, cheapest.basis) == (fastest.num_gpus, fastest.basis)
-        return words if same else f"{words}; fastest: {option_words(fastest)}"
+    advised, fastest = run.advised, run.fastest
+    if advised is not None and fastest is not None:
+        goal = "that meets the goal" if asked else "that was tried"
+        planned = "as planned: " if advised is run.now else ""
+        words = f"{planned}{option_words(advised)}; nothing {goal} is cheaper by more than {TIE:.0%}"
+        if fastest.forecast.days >= advised.forecast.days:
+            return f"{words}, or faster"
+        return f"{words}; fastest: {option_words(fastest)}"
     if run.needed:
         picks = [min(found, key=lambda option: option.forecast.usd) for found in _by_basis(run.needed)]
         return "nothing here meets the goal; " + ", or ".join(_get(option) for option in picks[:2])
