@@ -85,8 +85,7 @@ class PlanResult:
     @property
     def tie_within(self) -> float:
         """How far apart two splits of one job must be: half of the published pairs of one sweep were off by more."""
-        pair = self.result.calibrated_spread
-        return max(pair.high_50, 1 / pair.low_50) - 1
+        return _tie_within(self.result)
 
     def is_tie(self, other: Plan) -> bool:
         """Whether the model cannot tell another split from the best one."""
@@ -124,6 +123,11 @@ class PlanResult:
             "interval": dict(p.predicted.interval), "assumed": self.result.facts.assumed,
             "notes": list(self.notes), "ignores": list(IGNORES),
         }  # fmt: skip
+
+
+def _tie_within(result: StepResult) -> float:
+    pair = result.calibrated_spread
+    return max(pair.high_50, 1 / pair.low_50) - 1
 
 
 def make_plan(
@@ -182,7 +186,9 @@ def make_plan(
     best = plans[0]
     actions = actions_of(question, best, fabric, money, axes, fix) if with_actions else ()
     bound = network_bound(question, best, axes, fix) if with_actions else None
-    run = prospects(question, best, money, axes) if money is not None and job.tokens and with_run else None
+    run = None
+    if money is not None and job.tokens and with_run:
+        run = prospects(question, best, money, axes, _tie_within(result))
     if given is not None and given.step_time_s > 1.01 * best.predicted.step_time_s and given.fits:
         actions = (_own_layout(given, best, money), *actions)
     return PlanResult(

@@ -24,7 +24,7 @@ def _option(num_gpus: int, days: float, usd: float, goal: dict[str, Any], capita
 def test_a_budget_that_nothing_holds_is_missed_least_by_the_cheapest() -> None:
     goal = {"budget": "$1"}
     now, fewer, more = (_option(n, d, 2.5, goal) for n, d in ((64, 100), (8, 790), (80, 90)))
-    run = Prospects(now, (now, fewer), (more,))
+    run = Prospects(now, (now, fewer), (more,), 0.06)
     assert run.nearest is fewer  # 8 x 790 < 64 x 100 < 80 x 90 GPU-days
     assert run.ranked == [now, fewer, more]
     assert "nearest: 8 GPUs (owned)" in advice(run) and "under 1 % likely" in advice(run)
@@ -33,31 +33,31 @@ def test_a_budget_that_nothing_holds_is_missed_least_by_the_cheapest() -> None:
 def test_a_deadline_that_nothing_holds_is_missed_least_by_the_fastest() -> None:
     goal = {"deadline": "1 days"}
     now, fewer, more = (_option(n, d, 2.5, goal) for n, d in ((64, 100), (8, 790), (80, 90)))
-    assert Prospects(now, (now, fewer), (more,)).nearest is more
+    assert Prospects(now, (now, fewer), (more,), 0.06).nearest is more
 
 
 def test_what_meets_the_goal_comes_cheapest_first() -> None:
     goal = {"deadline": "60 days"}
     now, slow, fast = (_option(n, d, 2.5, goal) for n, d in ((64, 100), (128, 52), (512, 15)))
     assert slow.meets and fast.meets
-    assert Prospects(now, (now,), (fast, slow)).ranked == [now, slow, fast]
+    assert Prospects(now, (now,), (fast, slow), 0.06).ranked == [now, slow, fast]
 
 
 def test_between_prices_that_cannot_be_told_apart_the_fastest_is_advised() -> None:
     now, fewer, faster = (_option(n, d, 2.5, {}) for n, d in ((256, 19.5), (32, 150.0), (512, 15.0)))
-    run = Prospects(now, (now, fewer), ())  # 4,992 and 4,800 GPU-days
+    run = Prospects(now, (now, fewer), (), 0.06)  # 4,992 and 4,800 GPU-days
     assert run.cheapest is fewer and run.advised is now
     assert advice(run).startswith("as planned: 256 GPUs") and advice(run).endswith("or faster")
-    run = Prospects(now, (now, fewer, faster), ())  # 7,680
+    run = Prospects(now, (now, fewer, faster), (), 0.06)  # 7,680
     assert run.advised is now and "; fastest: 512 GPUs" in advice(run)
     dear = _option(256, 30.0, 2.5, {})
-    assert Prospects(dear, (dear, fewer), ()).advised is fewer
+    assert Prospects(dear, (dear, fewer), (), 0.06).advised is fewer
 
 
 def test_columns_line_up_whatever_the_numbers() -> None:
     goal = {"budget": "$1"}
     now, fewer = _option(1024, 100, 2.5, goal), _option(8, 12_900, 2.5, goal)
-    head, *rows = option_table(Prospects(now, (now, fewer), ()))[:-1]
+    head, *rows = option_table(Prospects(now, (now, fewer), (), 0.06))[:-1]
     assert {row.index(")") for row in rows} == {head.index("days") + len("days") - 1}
     assert len({len(row) for row in rows}) == 1
 

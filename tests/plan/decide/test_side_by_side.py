@@ -55,7 +55,7 @@ def test_what_nothing_meets_is_rented_or_bought(planned: PlanAnswer) -> None:
     found = planned.result
     assert found.money is not None
     question = replace(found.question, job=hurried)
-    run = prospects(question, found.best, replace(found.money, job=hurried), USUAL)
+    run = prospects(question, found.best, replace(found.money, job=hurried), USUAL, found.tie_within)
     assert run.cheapest is None and run.fastest is None
     assert run.needed and all(option.num_gpus > 32 and option.basis != "owned" for option in run.needed)
     assert any(option.capital_usd > 200e3 for option in run.larger)  # to buy would not be within the budget

@@ -142,16 +142,21 @@ def _list(value: object) -> Sequence[object]:
     return value if isinstance(value, list) else [value] if value else []
 
 
+def _printed(host: Host, name: str, command: Sequence[str]) -> str:
+    """Return what a tool prints; CannotTell where it does not answer."""
+    text = host.root.command(name, command, quiet=True)
+    if text is None:
+        raise CannotTell(host.root.problems.get(f"`{' '.join(command)}`", f"{command[0]} does not answer"))
+    return text
+
+
 @rule(
     "active.dcgm", "DCGM's quick diagnosis passes", active=True, needs=("nvidia", "dcgm"), severity=Severity.CRITICAL,
     action=Action.INSPECT, meaning="NVIDIA's own tests find the host unfit.",
     fix="Run dcgmi diag -r 3 on the drained host, and follow what it says.", reference="NVIDIA DCGM diagnostics",
 )  # fmt: skip
 def dcgm(host: Host, expect: Expect) -> Iterator[Sight]:
-    text = host.root.command("dcgmi-diag", DCGM, quiet=True)
-    if text is None:
-        raise CannotTell(host.root.problems.get(f"`{' '.join(DCGM)}`", "dcgmi does not answer"))
-    for test, said in dcgm_problems(text):
+    for test, said in dcgm_problems(_printed(host, "dcgmi-diag", DCGM)):
         yield Sight(test, said, "pass", (" ".join(DCGM),))
 
 
@@ -168,8 +173,5 @@ def bad_sensors(text: str) -> list[tuple[str, str]]:
     fix="Look at ipmitool sel list; replace the fan or supply, check cooling.", reference="ipmitool(1); NHC check_hw_*",
 )  # fmt: skip
 def ipmi(host: Host, expect: Expect) -> Iterator[Sight]:
-    text = host.root.command("ipmitool-sdr", SENSORS, quiet=True)
-    if text is None:
-        raise CannotTell(host.root.problems.get(f"`{' '.join(SENSORS)}`", "ipmitool does not answer"))
-    for name, said in bad_sensors(text):
+    for name, said in bad_sensors(_printed(host, "ipmitool-sdr", SENSORS)):
         yield Sight(name, said, "ok", (" ".join(SENSORS),))

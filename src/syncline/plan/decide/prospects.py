@@ -1,6 +1,6 @@
 """Does a run keep its deadline and its budget, what is the cheapest and the fastest that does, and what if none does?
 
-    seen = prospects(question, best, money, prices)
+    seen = prospects(question, best, money, axes, tie_within)
     seen.now.forecast.end, seen.cheapest, seen.fastest, seen.needed
 
 Options are the cluster's GPUs or a part of them, at the price of owning and of every cloud that rents them. Where none
@@ -27,8 +27,6 @@ LIKELY = 0.8
 FEWER = (1 / 8, 1 / 4, 1 / 2, 3 / 4)
 MORE = (1.25, 1.5, 2, 3, 4, 6, 8)
 LARGER_TRIED = 3
-#: Prices of one run closer than this are a tie: half of the published pairs of a sweep are predicted worse.
-TIE = 0.06
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,7 @@ class Prospects:
     now: Option
     options: tuple[Option, ...]
     larger: tuple[Option, ...]
+    tie_within: float  # prices that are closer cannot be told apart (`PlanResult.tie_within`)
 
     @property
     def _meeting(self) -> list[Option]:
@@ -96,7 +95,7 @@ class Prospects:
         least = self.cheapest
         if least is None:
             return None
-        tied = [option for option in self._meeting if option.forecast.usd <= (1 + TIE) * least.forecast.usd]
+        tied = [option for option in self._meeting if option.forecast.usd <= (1 + self.tie_within) * least.forecast.usd]
         return min(tied, key=lambda option: (option.forecast.days, option is not self.now, option.forecast.usd))
 
     @property
@@ -136,7 +135,7 @@ def _distance(option: Option) -> tuple[float, float, float]:
     return -round(option.forecast.chance, 2), option.excess, option.forecast.usd
 
 
-def prospects(question: PlanQuestion, best: Plan, money: Money, axes: Axes) -> Prospects:
+def prospects(question: PlanQuestion, best: Plan, money: Money, axes: Axes, tie_within: float) -> Prospects:
     """Return the prospects of the run that a job is for."""
     now = run_option(question, best, money)
     near = replace(axes, zero=(best.decision.zero,), sp=(True,), tp_overlap=(True,), dp_overlap=(True,), codec=())
@@ -156,7 +155,7 @@ def prospects(question: PlanQuestion, best: Plan, money: Money, axes: Axes) -> P
             larger += _priced(question, best, purses, count, near)
             if len({option.num_gpus for option in larger if option.meets}) >= LARGER_TRIED:
                 break
-    return Prospects(now, tuple(options), tuple(larger))
+    return Prospects(now, tuple(options), tuple(larger), tie_within)
 
 
 def run_option(question: PlanQuestion, best: Plan, money: Money) -> Option:

@@ -94,6 +94,11 @@ def _one_of(*names: str) -> Callable[[Rows, Job, Shape], Any]:
     return obeys
 
 
+def _experts_divide(rows: Rows, job: Job, shape: Shape) -> Any:
+    experts = shape.moe.experts if shape.moe else 1
+    return (experts % rows.ep == 0) & (rows.tp * rows.cp * rows.dp % rows.ep == 0)
+
+
 _MCORE = "megatron/core/transformer/transformer_config.py, __post_init__"
 _TITAN = "torchtitan/distributed"
 KV_HEADS = Rule(
@@ -126,9 +131,7 @@ EXPERTS = Rule(
     "experts",
     "ep divides the experts, and tp x cp x dp divides by ep",
     "megatron/core/parallel_state.py",
-    lambda rows, job, shape: (
-        ((shape.moe.experts if shape.moe else 1) % rows.ep == 0) & (rows.tp * rows.cp * rows.dp % rows.ep == 0)
-    ),
+    _experts_divide,
 )
 CHUNKS = Rule(
     "virtual-stages",
@@ -146,13 +149,11 @@ STAGED = Rule(
     "torch.distributed.pipelining, schedules",
     lambda rows, job, shape: (rows.pp == 1) | (rows.num_micro >= rows.pp * rows.virtual),
 )
-DENSE_TITAN = Rule(
+TITAN_EXPERTS = Rule(
     "experts",
     "ep divides dp_shard x cp x tp and the experts",
     f"{_TITAN}/parallel_dims.py",
-    lambda rows, job, shape: (
-        ((shape.moe.experts if shape.moe else 1) % rows.ep == 0) & (rows.dp * rows.cp * rows.tp % rows.ep == 0)
-    ),
+    _experts_divide,
 )
 ZERO_ONLY = Rule(
     "data-parallel",
@@ -192,7 +193,7 @@ FRAMEWORKS = {
         Framework(
             "torchtitan",
             "torchtitan",
-            (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, STAGED, DENSE_TITAN),
+            (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, STAGED, TITAN_EXPERTS),
             ("3", "hsdp"),
             ("1f1b", "interleaved", "gpipe"),
             ("none", "selective-op", "full"),
@@ -210,7 +211,7 @@ FRAMEWORKS = {
         Framework(
             "maxtext",
             "MaxText",
-            (MESH, KV_HEADS, SEQUENCE, DENSE_TITAN),
+            (MESH, KV_HEADS, SEQUENCE, TITAN_EXPERTS),
             ("3",),
             ("1f1b",),
             ("none", "full"),

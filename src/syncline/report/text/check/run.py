@@ -5,7 +5,7 @@ from __future__ import annotations
 from syncline.describe import units
 from syncline.plan.cost.recovery import Recovery
 from syncline.plan.decide.forecast import Forecast, Interval
-from syncline.plan.decide.prospects import LIKELY, TIE, Option, Prospects
+from syncline.plan.decide.prospects import LIKELY, Option, Prospects
 
 _MOST_OPTIONS = 6
 
@@ -71,7 +71,7 @@ def advice(run: Prospects) -> str:
     if advised is not None and fastest is not None:
         goal = "that meets the goal" if asked else "that was tried"
         planned = "as planned: " if advised is run.now else ""
-        words = f"{planned}{option_words(advised)}; nothing {goal} is cheaper by more than {TIE:.0%}"
+        words = f"{planned}{option_words(advised)}; nothing {goal} is cheaper by more than {run.tie_within:.0%}"
         if fastest.forecast.days >= advised.forecast.days:
             return f"{words}, or faster"
         return f"{words}; fastest: {option_words(fastest)}"
