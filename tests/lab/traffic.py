@@ -21,7 +21,15 @@ print(json.dumps({"bytes": count, "first_s": first, "last_s": last, "gap_s": gap
 """
 _CLIENT = """
 import socket, sys, time
-stream = socket.create_connection((sys.argv[1], 5000))
+patience = time.monotonic() + 120
+while True:
+    try:
+        stream = socket.create_connection((sys.argv[1], 5000))
+        break
+    except OSError:  # nobody answered for that address within three seconds: a cut or lossy link
+        if time.monotonic() > patience:
+            raise
+        time.sleep(0.05)
 until, sent, most = time.monotonic() + float(sys.argv[2]), 0, float(sys.argv[3])
 while time.monotonic() < until and sent < most:
     sent += stream.send(bytes(1 << 14))
@@ -62,7 +70,8 @@ class Transfer:
         self.client = lab.spawn(source, [sys.executable, "-c", _CLIENT, *words])
 
     def result(self, timeout_s: float = 120.0) -> Flow:
-        """Wait for the end and return what arrived."""
+        """Wait for the end and return what arrived; a sender that failed says why at once."""
+        assert self.client.wait(timeout_s) == 0, self.client.stderr
         assert self.server.wait(timeout_s) == 0, self.server.stderr
         seen = json.loads(self.server.lines["stdout"][-1])
         return Flow(seen["bytes"], seen["last_s"] - seen["first_s"], seen["gap_s"])
