@@ -128,7 +128,9 @@ def design(
 def _check_sites(sites: int, wan: str, later: int | None, storage: bool) -> None:
     rate, comma, latency = wan.partition(",")
     if sites > 1 and not (rate.strip() and comma and latency.strip()):
-        raise UsageError(f'{sites} sites need a line between them; "{wan}" is none.', hint="Write --wan 400Gbps,6ms.")
+        raise UsageError(
+            f'{sites} sites need a line between them; "{wan}" is not one.', hint="Write --wan 400Gbps,6ms."
+        )
     if sites == 1 and wan:
         raise UsageError("--wan joins several sites.", hint="Add --sites 2.")
     if sites > 1:
@@ -143,7 +145,7 @@ def _growth(front: Sequence[DesignPoint], later: int) -> tuple[tuple[Growth, ...
     per_host = front[0].num_gpus // best.num_hosts
     if later % per_host or later <= front[0].num_gpus:
         raise UsageError(
-            f"--later {later:,} is not more whole hosts than {front[0].num_gpus:,} GPUs.",
+            f"--later {later:,} is not a larger number of whole hosts than {front[0].num_gpus:,} GPUs.",
             hint=f"Try {8 * front[0].num_gpus}.",
         )
     alike = [
