@@ -156,6 +156,8 @@ class Case:
     site_Bps: Floats
     site_s: Floats  # one way over the lines between sites
     hashed: Floats  # share of a port that flows keep beyond a rack
+    reduce_bytes: Floats  # memory of a switch for sums that are under way; 0: switches sum nothing
+    nic_share: Floats  # of a gradient's bytes that the cards put on the wire
     dealt: Floats  # 1: hosts are dealt to racks, not filled in order
     dealt_over: Floats  # ranks of the fabric that a job is dealt over; 0: it has its own racks only
     staged: Floats  # 1: stages of a pipeline are what is split between sites
