@@ -16,7 +16,7 @@ from syncline.watch.metric import Key, Reading
 WINDOW_S = 1.5
 LEAST_PER_S = 4.0
 LEAST_SHARE = 0.003
-"""A switch keeps packets where it loses more a second, and a larger share of what comes in: frames for itself are few."""
+"""A switch keeps packets where it loses more a second, and more of what comes in: frames for itself are few."""
 PACKET_BYTES = 1500.0
 Port = tuple[str, str]
 
@@ -31,9 +31,7 @@ class SwitchLoss:
             if way == "tx" and "/nic-" not in wire.src:
                 self._ports.setdefault(wire.src, []).append(device)
         self._leaf = {
-            wire.src.partition("/nic-")[0] + "/" + device.rpartition("/")[2]: wire.dst
-            for (device, way), wire in links.wires.items()
-            if way == "tx" and "/nic-" in wire.src
+            device: wire.dst for (device, way), wire in links.wires.items() if way == "tx" and "/nic-" in wire.src
         }
         self._seen: deque[tuple[float, dict[str, tuple[float, float]]]] = deque()
 
@@ -62,7 +60,7 @@ class SwitchLoss:
         self, lossy: Mapping[tuple[str, str], float], owner: Mapping[str, str], kept: Mapping[str, float],
         rates: Mapping[tuple[str, str], float],
     ) -> dict[Port, float]:  # fmt: skip
-        """Return loss by port from loss by (device, peer's address), given what switches keep and what ports receive."""
+        """Return loss by port from loss by (device, peer's address), what switches keep and what ports receive."""
         found: dict[Port, float] = {}
         for (device, peer), rate in lossy.items():
             if rate <= 0:
@@ -95,7 +93,7 @@ def _busiest(devices: list[str], rates: Mapping[tuple[str, str], float]) -> str:
 
 
 def _totals(reading: Reading, ports: list[str]) -> tuple[float, float] | None:
-    """Return packets that came in, and that went out, were dropped at a queue or wait in one; None if a port is not read."""
+    """Return packets that came, and that went out, were dropped or wait at a queue; None if a port is not read."""
     came = went = 0.0
     for device in ports:
         received, sent = reading.get(Key("net.rx_packets", device)), reading.get(Key("net.tx_packets", device))

@@ -118,7 +118,7 @@ class RuleEngine:
         speed_Bps: Mapping[str, float] | None = None,
         is_crowded: bool = False,
     ) -> list[AlertEvent]:
-        """Take a frame (and bursts, communication spans, TCP rates, whether the host is short of cores); return what changed."""
+        """Take a frame (bursts, communication spans, TCP rates, whether cores are short); return what changed."""
         self._remember(frame, bursts or {}, busy)
         if frame.table is not self._table:
             self._table = frame.table
