@@ -34,7 +34,7 @@ AT_MOST = 60
 LEAST_LIMIT_S = 30.0
 TARGETS = {
     "schedule.proof.safety": ("tests/schedule/proof/test_safety.py",),
-    "schedule.proof.liveness": ("tests/schedule/proof/test_liveness.py", "tests/schedule/proof/test_faults.py"),
+    "schedule.proof.liveness": ("tests/schedule/proof/test_liveness.py",),
     "schedule.proof.replay": ("tests/schedule/proof",),
     "watch.rules.hold": ("tests/watch/rules/test_hold.py",),
     "watch.rules.cause": ("tests/watch/rules/test_cause.py",),
@@ -45,7 +45,7 @@ TARGETS = {
     "codec.block": ("tests/codec/test_bounds.py", "tests/codec/test_scheme.py"),
     "codec.cast": ("tests/codec/test_bounds.py", "tests/codec/test_scheme.py"),
 }
-PRELOADED = ("numpy", "pytest", "pydantic", "networkx", "yaml", "torch")
+PRELOADED = ("numpy", "pytest", "hypothesis", "pydantic", "networkx", "yaml", "torch")
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -113,8 +113,9 @@ def faults(node: ast.AST) -> list[Any]:
 
 
 def _annotations(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield what only says a type: a fault there does nothing."""
+    """Yield what only says a type, and decorators: a fault there does nothing, or nothing that is computed."""
     for node in ast.walk(tree):
+        yield from getattr(node, "decorator_list", ())
         for name in ("annotation", "returns"):
             if isinstance(note := getattr(node, name, None), ast.AST):
                 yield note

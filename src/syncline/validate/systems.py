@@ -20,7 +20,7 @@ from syncline.fabric.catalog import load_catalog
 from syncline.fabric.load import parse_cluster, read_cluster
 from syncline.fabric.spec import ClusterSpec
 from syncline.sim.nccl.describe import from_spec, usual_release
-from syncline.sim.nccl.guess import guess, hosts_in
+from syncline.sim.nccl.guess import guess, hosts_in, words_of
 from syncline.sim.nccl.measured import MeasuredRow, read_text
 from syncline.sim.nccl.system import NcclSystem
 
@@ -93,7 +93,8 @@ class Systems:
         gpus = row.num_gpus // num_hosts
         if entry is None:
             system = guess(row.system, row.notes, num_hosts, gpus)
-            return Described(_for_type(system, row), "described by guess from its text", True)
+            system = _for_type(system, row)
+            return Described(system, f"described by guess from its text: {words_of(system)}", True)
         said = "nccl" in {**entry.spec.software, **entry.software}
         system = usual_release(from_spec(entry.spec, num_hosts, gpus, entry.software), said)
         return Described(_for_type(system, row), entry.remark, False, entry.calibrate)

@@ -71,6 +71,13 @@ class Goal(Strict):
     def first_day(self) -> date | None:
         return date.fromisoformat(self.start) if self.start else None
 
+    def began(self, today: date) -> str:
+        """Return what to say of a start that is past; nothing where it is to come or not said."""
+        if self.first_day is None or self.first_day >= today:
+            return ""
+        ago = (today - self.first_day).days
+        return f"the start {self.start} is {ago:,} day{'s' * (ago != 1)} past: dates are of a run that began then"
+
     @property
     def days_allowed(self) -> float | None:
         """Days between start and deadline; None: there is no deadline."""

@@ -134,7 +134,10 @@ def _machine(row: PublishedRow, facts: Mapping[str, Any], host: HostModel, num_g
         return machine, f"{words}; not used inside one scale-up domain" if words else ""
     if said.question:
         raise DescriptionError(f"the network is not clear: {said.question}")
-    return replace(machine, nic_Bps=said.gpu_Bps / dies) if said.gpu_Bps else machine, said.words
+    if said.gpu_Bps:
+        return replace(machine, nic_Bps=said.gpu_Bps / dies), said.words
+    usual = f"no network rate published: {machine.nic_Bps * dies * 8 / 1e9:g} Gb/s a GPU, as {host.name} has"
+    return machine, "; ".join(words for words in (said.words, usual) if words)
 
 
 #: Facts of a systems file that have found their place in the job before the rest is laid over it.
