@@ -18,6 +18,7 @@ from syncline.watch.prediction import Prediction
 from syncline.watch.rules.thresholds import Thresholds, read_thresholds
 from syncline.watch.sources.ethtool import EthtoolSource
 from syncline.watch.sources.gpu import GpuSource
+from syncline.watch.sources.host_load import HostLoad
 from syncline.watch.sources.infiniband import InfinibandSource
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import Source, SourceTree
@@ -80,7 +81,9 @@ def make_agent(wish: Wish) -> Agent:
         devices = [key.device for key in interfaces[0].read() if key.metric == "net.rx_bytes"]
         sources += [EthtoolSource(devices), GpuSource(), *_paths(wish)]
     clock = Clock()
-    return Agent(options, interfaces, sources, _spans(wish, clock), clock=clock, history=_history(wish))
+    return Agent(
+        options, interfaces, sources, _spans(wish, clock), clock=clock, history=_history(wish), host_load=HostLoad(root)
+    )
 
 
 def make_lab_agent(wish: Wish, scene: LabScene) -> Agent:

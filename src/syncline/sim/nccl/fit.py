@@ -58,7 +58,7 @@ MACHINE_PARAMETERS: dict[str, tuple[tuple[int, ...] | None, float]] = {
     "launch_us_per_gpu": (None, 0.5),
     "p2p_base_us": (None, 0.3),
     "p2p_launch_us_per_gpu": (None, 0.5),
-    "p2p_channel_GBps": ((1, 3), 0.3),
+    "p2p_channel_GBps": ((1, 2, 3), 0.3),
     "p2p_net_share": (None, 0.2),
     "alltoall_pipeline": (None, 0.4),
     "alltoall_share": (None, 0.1),
