@@ -39,7 +39,7 @@ TARGETS = {
     "watch.rules.hold": ("tests/watch/rules/test_hold.py",),
     "watch.rules.cause": ("tests/watch/rules/test_cause.py",),
     "watch.rules.link_rules": ("tests/watch/rules/test_link_rules.py",),
-    "sim.step.memory": ("tests/sim/step/test_memory.py", "-k", "not published"),
+    "sim.step.memory": ("tests/sim/step/test_memory_twin.py",),
     "sim.step.cost": ("tests/sim/step/test_cost.py", "tests/sim/step/test_step.py"),
     "runtime.alive.verdict": ("tests/runtime/alive/test_verdict.py",),
     "runtime.alive.pace": ("tests/runtime/alive/test_pace.py",),
