@@ -180,12 +180,12 @@ def _attention(
     fused = attn_mask is None and query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= 256
     if type(query) is not FakeTensor or not (query.is_cuda and query.ndim == 4):
         return func(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if fused:  # these kernels read a group's keys and values where they are
+        flash = torch.ops.aten._scaled_dot_product_flash_attention.default
+        return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
     if enable_gqa and key.shape[1] != query.shape[1]:
         repeat = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(repeat, 1), value.repeat_interleave(repeat, 1)
-    if fused:
-        flash = torch.ops.aten._scaled_dot_product_flash_attention.default
-        return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
     efficient = torch.ops.aten._scaled_dot_product_efficient_attention.default
     wants: bool = any(t.requires_grad for t in (query, key, value))
     if attn_mask is not None and attn_mask.dtype is torch.bool:
