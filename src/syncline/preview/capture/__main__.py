@@ -58,7 +58,7 @@ def main() -> None:
     codecs.prepare(log)
     script.moved_modules(memory)
     script.shapes_only(recorder)
-    script.fused_kernels()
+    script.fused_kernels(log)
     script.backwards(recorder)
     try:
         with fake, recorder, script.Functions():
