@@ -13,6 +13,8 @@ settings.register_profile("deep", parent=settings.get_profile("quick"), max_exam
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 # Agents and jobs of different tests must not meet: only where a test names a socket.
 os.environ["SYNCLINE_WATCH"] = ""
+# Answers that speak of today are the same on any day.
+os.environ["SOURCE_DATE_EPOCH"] = "1794787200"  # 2026-11-16
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

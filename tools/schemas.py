@@ -77,6 +77,15 @@ def questions() -> dict[str, tuple[Ask, ...]]:
             lambda: syncline.simulate(CLUSTER, "allreduce", "1MiB", algorithm="nccl"),
             lambda: syncline.simulate(CLUSTER, "allreduce", "64KiB", level="packet", **small),
         ),
+        "simulate-buffers": (
+            lambda: syncline.buffers(CLUSTER, "incast:4:64KiB", transport="dctcp"),
+            lambda: syncline.buffers(CLUSTER, "incast:4:64KiB", transport="roce"),
+        ),
+        "simulate-slots": (
+            lambda: syncline.slots(CLUSTER, "incast:4:64KiB"),
+            lambda: syncline.slots(CLUSTER, "incast:4:64KiB",
+                                   packets=syncline.PacketQuestion(buffer="8MB", background="0.1")),
+        ),
         "compare-algorithms": (lambda: syncline.compare_algorithms(CLUSTER, "allreduce", "1KiB..1MiB", **small),),
         "step": (
             lambda: syncline.step(CLUSTER, DENSE),

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from syncline.questions.serve import serve
     from syncline.questions.share import share
     from syncline.questions.simulate import Simulation, simulate
+    from syncline.questions.simulated.buffers import buffers
     from syncline.questions.simulated.packets import PacketQuestion
+    from syncline.questions.simulated.slots import slots
     from syncline.questions.simulated.traffic import traffic
     from syncline.questions.step import StepPrediction, step
     from syncline.questions.validate import validate
@@ -61,6 +63,7 @@ _WHERE = {
     "Schedule": "schedule", "Severity": "finding", "Simulation": "questions.simulate",
     "StepPrediction": "questions.step", "SynclineError": "errors", "Timeline": "timeline", "UsageError": "errors",
     "advise": "questions.advise", "audit": "questions.audit", "audit_matrix": "questions.audit",
+    "buffers": "questions.simulated.buffers",
     "calibrate_collective": "questions.calibrate", "calibrate_step": "questions.calibrate",
     "check_effect": "questions.advise", "compare": "questions.plan",
     "compare_algorithms": "questions.compare_algorithms", "cost": "questions.cost",
@@ -71,7 +74,7 @@ _WHERE = {
     "place": "questions.place", "plan": "questions.plan", "preview": "questions.preview",
     "rehearse": "questions.rehearse", "scenario": "questions.scenario", "serve": "questions.serve",
     "share": "questions.share",
-    "simulate": "questions.simulate",
+    "simulate": "questions.simulate", "slots": "questions.simulated.slots",
     "step": "questions.step", "traffic": "questions.simulated.traffic", "transfer": "questions.volumes",
     "validate": "questions.validate", "volumes": "questions.volumes",
 }  # fmt: skip
@@ -83,10 +86,10 @@ _ROOMS = frozenset(
 __all__ = [
     "Answer", "DescriptionError", "Fabric", "Finding", "Job", "PacketQuestion", "Plan", "Program", "Schedule",
     "Severity", "Simulation", "StepPrediction", "SynclineError", "Timeline", "UsageError", "__version__", "advise",
-    "audit", "audit_matrix", "calibrate_collective", "calibrate_step", "check_effect", "compare", "compare_algorithms",
-    "cost", "design", "diagnose", "fabric_build", "inventory", "load", "load_job", "load_timeline", "place", "plan",
-    "preview", "rehearse", "scenario", "serve", "share", "simulate", "step", "traffic", "transfer", "validate",
-    "volumes",
+    "audit", "audit_matrix", "buffers", "calibrate_collective", "calibrate_step", "check_effect", "compare",
+    "compare_algorithms", "cost", "design", "diagnose", "fabric_build", "inventory", "load", "load_job",
+    "load_timeline", "place", "plan", "preview", "rehearse", "scenario", "serve", "share", "simulate", "slots",
+    "step", "traffic", "transfer", "validate", "volumes",
 ]  # fmt: skip
 
 

@@ -20,8 +20,12 @@ from syncline.errors import PlanError, SynclineError, UsageError
 from syncline.fabric import Fabric, load
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Tier
+from syncline.plan.answer import ask
 from syncline.plan.cost import own
+from syncline.plan.search import search as plan_search
+from syncline.plan.space import USUAL
 from syncline.questions.design import DesignAnswer, _counts, design
+from syncline.sim.step.machine import reach_of
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job
 
@@ -135,16 +139,25 @@ def test_several_sites_have_a_network_each_and_pay_for_the_line() -> None:
 def test_growth_by_hand() -> None:
     """4 hosts of 8 cards on leaves of 64 ports, 32 down: laid out for 16 hosts, which is 4 leaves under 2 spines."""
     choice = FabricChoice("dgx-h100", 4, "ConnectX-7", 8, "NDR", "fat-tree", 1.0, "QM9700")
-    growth = grow(choice, 16)
+    growth = grow(choice, (16,))
     switch, access, up = 50_000, *_cable_prices(choice.build(16))
     # Now: one leaf, both spines, 32 cables down and 32 up. Alone: one switch and 32 cables.
     assert (growth.switches_now, growth.switches_later) == (3, 3)
     assert (growth.cables_now, growth.cables_later) == (64, 192)
     assert growth.now_usd == pytest.approx(3 * switch + 32 * access + 32 * up)
     assert growth.later_usd == pytest.approx(3 * switch + 96 * access + 96 * up)
-    found, cannot = growths([choice, replace(choice, switch="1GbE-48")], 16)
+    found, cannot = growths([choice, replace(choice, switch="1GbE-48")], (16,))
     assert [each.choice for each in found] == [choice]
     assert "1GbE-48" in next(iter(cannot))
+    # In three steps: 8 hosts fill a second leaf; what lies in the end is the same, and nothing of it is ahead.
+    three = grow(choice, (8, 16))
+    assert [(step.gpus, step.switches, step.cables) for step in three.steps] == [
+        (32, 3, 64),
+        (64, 1, 64),
+        (128, 2, 128),
+    ]
+    assert three.total_usd == pytest.approx(growth.total_usd) and three.steps[-1].ahead_usd == pytest.approx(0.0)
+    assert three.steps[0].ahead_usd == pytest.approx(2 * switch + 32 * up)
 
 
 def _cable_prices(fabric: Fabric) -> tuple[float, float]:
@@ -192,3 +205,54 @@ def test_the_best_fabric_is_a_cluster_that_builds(answer: DesignAnswer) -> None:
     assert answer.storage is not None and answer.storage.converged is not None
     assert 0 <= answer.storage.converged < 0.02 and answer.storage.converged_behind == pytest.approx(0, abs=1e-3)
     assert answer._repr_html_().count("<circle") == len(answer.front)
+
+
+def test_parts_that_are_coming_are_looked_at_by_their_month() -> None:
+    now, then = (list(space(("dgx-b200",), (1024,), ("400GbE",), by=by)) for by in ("", "2027-06"))
+    last = list(space(("dgx-b200",), (1024,), ("400GbE",), by="2028-01"))
+    assert set(now) < set(then) < set(last)
+    assert not any(choice.switch.startswith("TH6") or choice.pods or choice.reduction for choice in now)
+    assert {"TH6-64x1.6T", "TH6-CPO"} <= {choice.switch for choice in then} and any(choice.pods for choice in then)
+    assert {choice.nic for choice in last} - {choice.nic for choice in then} == {"Gradient NIC 400"}
+    assert any(choice.reduction for choice in space(("dgx-h100",), (1024,), ("NDR",), by="2026-12"))
+    with pytest.raises(UsageError, match="is not a month"):
+        design(JOB, gpus=64, by="next year")
+
+
+def test_optics_in_the_package_save_modules() -> None:
+    """One leaf of 256 ports: modules at the cards are left, those at the switch are gone, their power too."""
+    base = FabricChoice("dgx-b200", 16, "ConnectX-7", 8, "400GbE", "rail-only", 1.0, "TH6-64x1.6T")
+    plugged, lit = base.build(), replace(base, switch="TH6-CPO").build()
+    catalog = load_catalog()
+    names = {name for name in lit.cables if name.startswith("400G")}
+    assert names == {"400G co-packaged one end"} and not any("co-packaged" in name for name in plugged.cables)
+    one = catalog.cable("400G co-packaged one end")
+    assert one.power_w == pytest.approx(catalog.cable("400G DR4").power_w / 2)
+
+
+def _step_s(fabric: Fabric, **fix: Any) -> float:
+    question, num_gpus = ask(fabric, load_job({"model": "llama3-8b", "batch": {"global": 1024, "sequence": 4096}}))
+    return plan_search(question, num_gpus, axes=USUAL, fix=fix, keep=1).best[0].step_s
+
+
+def test_sums_in_switches_halve_what_is_not_sharded_as_far_as_memory_allows() -> None:
+    base = FabricChoice("dgx-h100", 64, "ConnectX-7", 4, "NDR", "rail-optimized", 1.0, "QM9700", reduction=True)
+    plain = {"zero": "none", "tp": 8, "pp": 1}
+    ring, summed = _step_s(replace(base, reduction=False).build(), **plain), _step_s(base.build(), **plain)
+    small = base.described()
+    small["parts"] = {"switch": [{"name": "QM9700", "like": "QM9700", "reduction_bytes": 4096, "estimates": {}}]}
+    assert summed < ring and _step_s(load(small), **plain) == ring
+    # A sharded state scatters and gathers: a sum in the switch saves it nothing.
+    assert _step_s(base.build(), zero="1") == _step_s(replace(base, reduction=False).build(), zero="1")
+
+
+def test_cards_that_compress_shorten_what_gradients_wait_for() -> None:
+    base = FabricChoice("dgx-h100", 64, "ConnectX-7", 1, "400GbE", "rail-optimized", 4.0, "SN5600")
+    assert _step_s(replace(base, nic="Gradient NIC 400").build(), zero="1") < _step_s(base.build(), zero="1")
+
+
+def test_circuits_join_pods_as_a_job_needs_them() -> None:
+    choice = FabricChoice("dgx-h100", 64, "ConnectX-7", 8, "NDR", "optical", 1.0, "QM9700", pods=4)
+    rates = {c: reach_of(replace(choice, circuits=c).build()).pod_Bps for c in ("ring", "mesh")}
+    # Half the spines' ports are circuits, 128 a pod: a ring lays 64 to each neighbour, a mesh 42 to each other pod.
+    assert rates["ring"] == pytest.approx(64 * 50e9) and rates["mesh"] == pytest.approx(42 * 50e9)

@@ -208,3 +208,22 @@ def test_torchtitan_takes_the_words_of_its_own_parser(planned: dict[str, Job]) -
     words = torchtitan_arguments(piped, job.model)
     assert words[-1] == "activation-checkpoint:full" and "--training.disable_cuda_graphs" in words
     assert "--training.disable_cuda_graphs" not in torchtitan_arguments(alone, job.model)
+
+
+def test_torchtitan_trains_in_the_planned_precision() -> None:
+    """Shipped: 405B in float8 alone, 70B in bf16 alone, DeepSeek-V3 in both; the rest is written beside the script."""
+    base = named_job("llama3-70b")
+    cases = {("llama3-405b", "fp8"): "llama3_405b", ("llama3-405b", "bf16"): "", ("llama3-70b", "bf16"): "llama3_70b",
+             ("llama3-70b", "fp8"): "", ("deepseek-v3", "fp8"): "deepseek_v3_671b_float8"}  # fmt: skip
+    for (model, precision), shipped in cases.items():
+        job = base.model_copy(update={"model": transformer(model), "precision": precision, "recompute": "full"}).on(512)
+        files = launch_files("torchtitan", job, 8)
+        words = files["arguments.txt"].split()
+        assert words[words.index("--config") + 1] == (shipped or "planned")
+        written = files.get("planned_model.py", "")
+        assert bool(written) == (not shipped) and ("Float8" in written) == (precision == "fp8" and not shipped)
+        if written:
+            compile(written, "planned_model.py", "exec")
+    half = base.model_copy(update={"precision": "fp16", "recompute": "full"}).on(512)
+    with pytest.raises(PlanError, match="in bf16 or fp8, not in fp16"):
+        launch_files("torchtitan", half, 8)

@@ -28,6 +28,14 @@ CASES: dict[str, tuple[Callable[[Path], Answer], tuple[str, ...]]] = {
         lambda job: syncline.compare_algorithms("h100-64-rail", "allreduce", "1KiB..4KiB", ranks=16),
         ("compare-algorithms", "-c", "h100-64-rail", "--size", "1KiB..4KiB", "--ranks", "16"),
     ),
+    "buffers": (
+        lambda job: syncline.buffers("h100-64-rail", "incast:4:64KiB", transport="dctcp"),
+        ("simulate", "buffers", "h100-64-rail", "incast:4:64KiB", "--transport", "dctcp"),
+    ),
+    "slots": (
+        lambda job: syncline.slots("h100-64-rail", "incast:4:64KiB", clock_error="200ns"),
+        ("simulate", "slots", "h100-64-rail", "incast:4:64KiB", "--clock-error", "200ns"),
+    ),
     "step": (lambda job: syncline.step("h100-64-rail", job), ("step", "h100-64-rail", "JOB")),
     "volumes": (lambda job: syncline.volumes(job, gpus=64), ("volumes", "JOB", "--gpus", "64")),
     "cost": (lambda job: syncline.cost("h100-64-rail", budget="2M"), ("cost", "h100-64-rail", "--budget", "2M")),

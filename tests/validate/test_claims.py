@@ -146,3 +146,15 @@ def test_verdicts_that_were_wrong() -> None:
     found = {v.claim.id: v.word for v in judge(load_claims(None), answer_of, ["C44", "C68", "C69"], quick=True)}
     assert found == {"C44": "conditional", "C68": "undecided", "C69": "conditional"}
     assert {claim.id for claim in load_claims(None).claims if claim.undecided} == {"C30", "C68"}
+
+
+def test_a_script_that_cannot_run_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = {"script": "examples/not_there.py", "file": "x.txt", "find": "(1)"}
+    claims, told = load_claims(write(tmp_path / "mine.yaml", case)), []
+    (gone,) = judge(claims, answer_of, started=lambda claim, script: told.append(script))
+    assert gone.word == "not here" and "not in the installed package" in gone.would_change
+    assert told == ["examples/not_there.py"]
+    monkeypatch.setattr("syncline.validate.claims.SCRIPT_S", 0.001)
+    slow = {"script": "examples/packet_loss_cubic.py", "file": "x.txt", "find": "(1)"}
+    (late,) = judge(load_claims(write(tmp_path / "slow.yaml", slow)), answer_of)
+    assert "took more than" in late.would_change

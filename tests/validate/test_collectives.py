@@ -9,6 +9,8 @@ import pytest
 
 from syncline.describe.plain import plain
 from syncline.errors import DescriptionError, FileError
+from syncline.sim.nccl.guess import guess
+from syncline.sim.nccl.measured import read_rows
 from syncline.validate.collectives import Validation, validate_collectives
 from syncline.validate.systems import read_systems
 
@@ -91,7 +93,9 @@ def test_a_system_nobody_described_is_guessed_and_said(tmp_path: Path) -> None:
     assert result["overall"]["rows"] == 4
     assert result["overall"]["modelled"] == 1
     known = result["systems"]["Somewhere: 4x8 H100, InfiniBand NDR 8x400Gb/s"]
-    assert known["remarks"] == ["described by guess from its text"]
+    assert known["remarks"] == [
+        "described by guess from its text: 4 hosts of 8 h100, 8 x 400 Gb/s infiniband a host, NCCL 2.21"
+    ]
     assert known["median_error"] < 0.15
     reasons = {item["reason"] for item in result["unmodelled"]}
     assert reasons == {
@@ -127,7 +131,7 @@ def test_a_systems_file_of_ones_own(tmp_path: Path) -> None:
         ("- {system: x, cluster: nowhere}", "no file or preset"),
         ("- {system: x, cluster: {host: dgx-h100}, software: fast}", "`software` is a mapping"),
         ("- {system: x, cluster: {host: dgx-h100}, calibrate: maybe}", "`calibrate` is true or false"),
-        ("- {system: x, notes: '(a+)+b', cluster: {host: dgx-h100}}", "may take for ever"),
+        ("- {system: x, notes: '(a+)+b', cluster: {host: dgx-h100}}", "may take forever"),
         ("[" * 500, "not valid YAML|too deep|deep"),
     ],
 )
@@ -170,3 +174,27 @@ def test_a_systems_file_may_be_a_mapping_and_name_presets(tmp_path: Path) -> Non
     assert result["overall"]["modelled"] == 2
     # An NVLink switch cannot add bytes: int8 runs as a ring, 365 GB/s and not 480.
     assert result["systems"]["box"]["median_error"] < 0.03
+
+
+@pytest.mark.parametrize(
+    ("text", "nics", "gbps"),
+    [
+        ("H100 SXM, 50 GB/s per GPU", 8, 400), ("H100, CX-7 400G x8", 8, 400), ("A100, 2x 200 Gb/s HDR", 2, 200),
+        ("A100 EFA 400 Gbps", 4, 100), ("H200 with EFA 3,200 Gbps", 8, 400), ("H100 8x400G, busbw 200 GB/s", 8, 400),
+    ],
+)  # fmt: skip
+def test_rates_of_a_guessed_system_have_units(text: str, nics: int, gbps: float) -> None:
+    system = guess(text, "", 4, 8)
+    assert (system.num_nics, system.nic_rate_Bps * 8 / 1e9) == (nics, gbps)
+
+
+def test_columns_of_collectives_by_other_names() -> None:
+    head = "Cluster,Ranks,Nodes,Collective,Size (MB),Time (ms),busbw (GB/s),Comment\n"
+    timed, by_rate, bits = read_rows(
+        head
+        + "H100 NDR,64,8,AllReduce,256,1.5,,x\nH100 NDR,64,8,AllReduce,1 GiB,,340,\nH100 NDR,64,8,p2p,1G,,400 Gb/s,",
+        "x",
+    )
+    assert (timed.size_bytes, timed.time_us, timed.num_hosts, timed.notes) == (2**28, 1500.0, 8, "x")
+    assert by_rate.time_us == pytest.approx(2**30 * 2 * 63 / 64 / 340e3)
+    assert bits.time_us == pytest.approx(2**30 / 50e3)

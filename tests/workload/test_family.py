@@ -122,13 +122,15 @@ FIXTURE = Path(__file__).parent / "fixtures" / "configs.json"
 MODELS = json.loads(FIXTURE.read_text())["models"]
 REFUSED = {"facebook/opt-350m", "Zyphra/Zamba2-2.7B", "Zyphra/Zamba-7B-v1", "NX-AI/xLSTM-7b", "google-t5/t5-large",
            "openai/clip-vit-base-patch32", "openai/clip-vit-large-patch14",
-           "google/siglip-so400m-patch14-384"}  # fmt: skip
+           "google/siglip-so400m-patch14-384", "google/gemma-4-e2b", "google/gemma-4-26b-a4b",
+           "microsoft/Phi-3-small-8k-instruct", "deepseek-ai/deepseek-vl2-tiny", "Qwen/Qwen-7B",
+           "deepseek-ai/Janus-1.3B", "moonshotai/Kimi-K2.5"}  # fmt: skip
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model["name"])
 def test_parameters_of_public_models(model: dict[str, Any]) -> None:
     if model["name"] in REFUSED:
-        with pytest.raises(DescriptionError, match=r" has an? | has "):
+        with pytest.raises(DescriptionError, match=r" has an? | has |is not a model_type"):
             shape_from_config(model["config"])
         return
     params = shape_from_config(model["config"]).params
@@ -169,6 +171,15 @@ def test_an_unknown_tower_is_refused() -> None:
     llava = next(model for model in MODELS if model["name"].startswith("llava"))["config"]
     with pytest.raises(DescriptionError, match=r"llava has an image tower \(resnet\) that syncline does not"):
         shape_from_config(llava | {"vision_config": {"model_type": "resnet"}})
+
+
+@pytest.mark.parametrize("family", ["cohere2_vision", "deepseek_vl", "deepseek_vl_hybrid", "video_llava"])
+def test_a_tower_joined_in_another_way_is_refused(family: str) -> None:
+    llava = next(model for model in MODELS if model["name"].startswith("llava"))["config"]
+    with pytest.raises(DescriptionError, match=f"{family} joins its image tower"):
+        shape_from_config(llava | {"model_type": family})
+    with pytest.raises(DescriptionError, match="has an audio tower"):
+        shape_from_config(llava | {"audio_config": {"hidden_size": 1024}})
 
 
 def test_hybrids_keep_little_for_a_long_context() -> None:

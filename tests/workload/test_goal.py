@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from syncline.errors import DescriptionError
+from syncline.workload.goal import Goal
 from syncline.workload.read_job import load_job
 
 BASE = {"model": "llama3-8b", "batch": {"global": 512}}
@@ -43,3 +44,10 @@ def test_what_is_wrong_is_said(given: dict[str, Any], words: str) -> None:
     with pytest.raises(DescriptionError) as caught:
         load_job(BASE | given)
     assert words in caught.value.message
+
+
+def test_a_start_that_is_past_is_told() -> None:
+    today = date(2026, 11, 16)
+    assert "2025-11-16 is 365 days past" in Goal(tokens=1e12, start="2025-11-16").began(today)
+    assert "is 1 day past" in Goal(tokens=1e12, start="2026-11-15").began(today)
+    assert Goal(tokens=1e12, start="2026-11-16").began(today) == "" == Goal(tokens=1e12).began(today)

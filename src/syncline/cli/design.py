@@ -15,6 +15,7 @@ EPILOG = examples(
     "syncline design llama3-70b gpt3-175b --weight 3 --weight 1 --gpus 2048 --state design.json",
     "syncline design llama3-70b --gpus 1024 --days 60 --tokens 1T --out cluster.yaml",
     "syncline design llama3-70b --gpus 1024 --later 8192 --storage",
+    "syncline design llama3-70b --gpus 1024 --by 2027-06",
     "syncline design llama3-8b --gpus 256 --sites 2 --wan 400Gbps,6ms",
 )
 app = typer.Typer(help="Find the fabric for a job.", epilog=EPILOG)
@@ -39,7 +40,12 @@ def design(
     weight: Annotated[list[float] | None, typer.Option(help="Weight of each job, in their order.")] = None,
     state: Annotated[Path | None, typer.Option(help="Keep what was planned here, and go on from it.")] = None,
     checked: Annotated[int, typer.Option(min=0, max=50, help="How many points are executed at flow level.")] = 2,
-    later: Annotated[int | None, typer.Option(help="GPUs to which it shall grow without recabling.")] = None,
+    later: Annotated[
+        list[int] | None, typer.Option(help="GPUs to which it shall grow without recabling; again for each step.")
+    ] = None,
+    by: Annotated[
+        str, typer.Option(metavar="MONTH", help="Look at parts that can be bought by then too, as 2027-06.")
+    ] = "",
     storage: Annotated[
         bool, typer.Option("--storage", help="Size storage and a front end beside it; simulate a converged network.")
     ] = False,
@@ -70,7 +76,7 @@ def design(
             power_w=None if power is None else power * 1e3, racks=racks, days=days, survive=survive,
             tokens=None if tokens is None else read_number("--tokens", tokens), hosts=tuple(host or (DEFAULT_HOST,)),
             links=tuple(link or ()), weights=tuple(weight or ()), state=state, checked=checked,
-            later=later, storage=storage, sites=sites, wan=wan,
+            later=later, storage=storage, sites=sites, wan=wan, by=by,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )  # fmt: skip
     if out_file is not None:

@@ -108,7 +108,11 @@ def claims(
     """
     from syncline.validate.claims import judge, load_claims
 
-    verdicts = [verdict.to_json() for verdict in judge(load_claims(data), answer_of, only or (), quick=quick)]
+    def started(claim: str, script: str) -> None:
+        typer.echo(f"{claim}: running {script} (minutes; --quick reads what it printed last)", err=True)
+
+    found = judge(load_claims(data), answer_of, only or (), quick=quick, started=started)
+    verdicts = [verdict.to_json() for verdict in found]
     counted = {word: sum(verdict["verdict"] == word for verdict in verdicts) for word in VERDICTS}
     emit(
         {"claims": verdicts, "counted": counted},

@@ -14,11 +14,12 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import CatalogError
 from syncline.fabric import Fabric
 from syncline.fabric.build import build
-from syncline.fabric.catalog import Catalog, HostModel, LinkType, Nic, Switch, load_catalog
+from syncline.fabric.catalog import Catalog, HostModel, LinkType, Nic, Part, Switch, load_catalog
 from syncline.fabric.load import parse_cluster
 
 RATIOS = (1.0, 2.0, 4.0)
 TREES = ("fat-tree", "rail-optimized")
+PODS = (2, 4, 8)
 RACK_HOSTS = 4
 """Hosts under a leaf on top of their rack, where access cables are copper."""
 SLOWEST = 0.5
@@ -45,6 +46,12 @@ class FabricChoice:
     sites: int = 1
     wan: str = ""
     """Between sites: rate and latency of a line, as "400Gbps,6ms"."""
+    reduction: bool = False
+    """Switches sum gradients on their way."""
+    pods: int = 0
+    """Optical: so many pods, joined by circuits that are laid anew for each job."""
+    circuits: str = ""
+    """Optical: how circuits lie, `ring` or `mesh`; empty: whichever a job runs best on."""
 
     @property
     def key(self) -> str:
@@ -59,7 +66,13 @@ class FabricChoice:
         copper = ", copper to the rack's leaf" if self.copper else ""
         spread = ", cards on switches of their own" if self.spread else ""
         spread += f", {self.sites} sites by {self.wan}" if self.sites > 1 else ""
-        return f"{self.topology}{ratio}, {self.nics} x {self.link} a host, {self.switch}{plane}{up}{copper}{spread}"
+        if self.pods:
+            spread += f", {self.pods} pods joined by circuits" + (f" ({self.circuits})" if self.circuits else "")
+        spread += ", switches sum" * self.reduction
+        card = f" ({self.nic})" if load_catalog().nic(self.nic).compresses > 1 else ""
+        return (
+            f"{self.topology}{ratio}, {self.nics} x {self.link}{card} a host, {self.switch}{plane}{up}{copper}{spread}"
+        )
 
     def described(self, num_hosts: int = 0) -> JsonObject:
         """Return the cluster description."""
@@ -71,6 +84,10 @@ class FabricChoice:
             network |= {"of": "hosts", "shape": list(torus_shape(num_hosts))}
         if self.spread:
             network["spread_nics"] = True
+        if self.reduction:
+            network["reduction"] = True
+        if self.pods:
+            network |= {"hosts_per_pod": num_hosts // self.pods, "pattern": self.circuits or "ring"}
         if self.uplink:
             network["uplink"] = self.uplink
         if self.copper:
@@ -96,29 +113,38 @@ class FabricChoice:
 
 
 def space(
-    hosts: Sequence[str], num_gpus: Sequence[int], links: Sequence[str] = (), sites: int = 1, wan: str = ""
+    hosts: Sequence[str],
+    num_gpus: Sequence[int],
+    links: Sequence[str] = (),
+    sites: int = 1,
+    wan: str = "",
+    by: str = "",
 ) -> Iterator[FabricChoice]:
     """Lay out every choice for these hosts and numbers of GPUs; `links` narrows it to some link types.
 
-    With several sites every one has a network of its own, and as many hosts as the others.
+    With several sites every one has a network of its own, and as many hosts as the others. `by` is a month, as 2027-06:
+    parts that can be bought by then are looked at too, and what is newer than the usual ways to join hosts: circuits
+    between pods, sums in switches, cards that compress.
     """
     if sites > 1:
-        yield from (replace(one, sites=sites, wan=wan) for one in space(hosts, num_gpus, links)
+        yield from (replace(one, sites=sites, wan=wan) for one in space(hosts, num_gpus, links, by=by)
                     if one.num_hosts % sites == 0 and one.topology != "torus")  # fmt: skip
         return
     catalog = load_catalog()
     for name in hosts:
         host = catalog.host(name)
         for total in num_gpus:
-            for link in _links(catalog, host, links):
-                yield from _of_link(catalog, host, total // host.num_gpus, link)
+            for link in _links(catalog, host, links, by):
+                yield from _of_link(catalog, host, total // host.num_gpus, link, by)
 
 
-def _of_link(catalog: Catalog, host: HostModel, num_hosts: int, link: LinkType) -> Iterator[FabricChoice]:
-    nic = _nic(catalog, host, link, 1)
-    twin = _nic(catalog, host, link, 2)
+def _of_link(catalog: Catalog, host: HostModel, num_hosts: int, link: LinkType, by: str) -> Iterator[FabricChoice]:
+    nic = _nic(catalog, host, link, 1, by)
+    twin = _nic(catalog, host, link, 2, by)
     for nics in sorted({host.num_gpus, max(1, host.num_gpus // 2)}, reverse=True):
-        for switch in _switches(catalog, link):
+        for switch in _switches(catalog, link, by):
+            if nic is not None and by:
+                yield from _coming(catalog, (host.name, num_hosts, nic.name, nics, link.name), switch, by)
             if nic is not None:
                 base = (host.name, num_hosts, nic.name, nics, link.name)
                 yield FabricChoice(*base, "rail-only", 1.0, switch.name)
@@ -136,6 +162,27 @@ def _of_link(catalog: Catalog, host: HostModel, num_hosts: int, link: LinkType) 
                 for ratio in RATIOS:
                     yield FabricChoice(host.name, num_hosts, twin.name, nics, link.name, "rail-optimized", ratio,
                                        switch.name, planes=2)  # fmt: skip
+
+
+def _coming(catalog: Catalog, base: tuple[str, int, str, int, str], switch: Switch, by: str) -> Iterator[FabricChoice]:
+    """Lay out what is newer than trees of switches: circuits between pods, sums in switches, cards that compress."""
+    host, num_hosts, _, nics, link = base
+    for pods in PODS:
+        if num_hosts % pods == 0 and num_hosts // pods > 1:
+            yield FabricChoice(*base, "optical", 1.0, switch.name, pods=pods)
+    ways = [(base, True)] if switch.in_switch_reduction and switch.reduction_bytes else []
+    cards = [part for part in catalog.parts("nic") if isinstance(part, Nic) and part.compresses > 1]
+    offered = [part.name for part in cards if link in part.links and _on_sale(part, by)]
+    ways += [((host, num_hosts, name, nics, link), False) for name in offered]
+    for mine, sums in ways:
+        for tree in TREES:
+            for ratio in RATIOS:
+                yield FabricChoice(*mine, tree, ratio, switch.name, reduction=sums)
+
+
+def _on_sale(part: Part, by: str) -> bool:
+    """Whether a part can be bought: now, or by the month that is asked for."""
+    return not part.available or part.available <= by
 
 
 def torus_shape(num_hosts: int) -> tuple[int, int, int]:
@@ -166,7 +213,7 @@ def factors(number: int) -> list[int]:
     return found + [number] * (number > 1)
 
 
-def _links(catalog: Catalog, host: HostModel, told: Sequence[str]) -> list[LinkType]:
+def _links(catalog: Catalog, host: HostModel, told: Sequence[str], by: str) -> list[LinkType]:
     if told:
         return [catalog.link(name) for name in told]
     own = catalog.link(host.link) if host.link else None
@@ -174,27 +221,29 @@ def _links(catalog: Catalog, host: HostModel, told: Sequence[str]) -> list[LinkT
     for part in catalog.parts("link"):
         assert isinstance(part, LinkType)
         near = own is None or own.rate_Bps * SLOWEST <= part.rate_Bps <= own.rate_Bps * 1.001
-        if part.family in ("infiniband", "ethernet") and part.rdma and part.wire is None and near:
+        plain = part.family in ("infiniband", "ethernet") and part.rdma and part.wire is None
+        if plain and near and _on_sale(part, by):
             found.append(part)
     return found
 
 
-def _nic(catalog: Catalog, host: HostModel, link: LinkType, ports: int) -> Nic | None:
+def _nic(catalog: Catalog, host: HostModel, link: LinkType, ports: int, by: str) -> Nic | None:
     """Return the host's own card where it can, else the cheapest that has so many ports of this link."""
     own = catalog.nic(host.nic) if host.nic else None
     if own is not None and link.name in own.links and own.num_ports >= ports:
         return own
     fits = [part for part in catalog.parts("nic") if isinstance(part, Nic) and link.name in part.links
-            and part.num_ports == ports and part.price_usd is not None
+            and part.num_ports == ports and part.price_usd is not None and part.compresses == 1 and _on_sale(part, by)
             and part.max_Bps >= ports * link.rate_Bps * 0.999]  # fmt: skip
     return min(fits, key=lambda part: part.price_usd or 0.0, default=None)
 
 
-def _switches(catalog: Catalog, link: LinkType) -> list[Switch]:
+def _switches(catalog: Catalog, link: LinkType, by: str) -> list[Switch]:
     found = []
     for part in catalog.parts("switch"):
         assert isinstance(part, Switch)
-        if part.reconfiguration_s is None and part.price_usd is not None and part.vendor != "hpe":
+        bought = part.price_usd is not None and part.vendor != "hpe" and _on_sale(part, by)
+        if part.reconfiguration_s is None and bought:
             try:
                 ports = catalog.num_ports(part, link)
             except CatalogError:
@@ -208,7 +257,9 @@ def _better(other: tuple[Switch, int], part: Switch, ports: int) -> bool:
     rival, theirs = other
     mine = (-ports, part.price_usd or 0.0, part.power_w)
     them = (-theirs, rival.price_usd or 0.0, rival.power_w)
-    return them != mine and all(a <= b for a, b in zip(them, mine, strict=True))
+    # Optics in the package are in price and power, and save modules: such a switch is another kind of part.
+    alike = rival.co_packaged == part.co_packaged
+    return alike and them != mine and all(a <= b for a, b in zip(them, mine, strict=True))
 
 
 def _uplinks(catalog: Catalog, link: LinkType, switch: Switch) -> list[LinkType]:

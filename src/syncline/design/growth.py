@@ -1,17 +1,17 @@
 """Growth: what of a larger fabric is bought now, so that hosts join later and no cable that lies is moved.
 
-growth = grow(choice, num_hosts=128, later_hosts=1024)
-growth.now_usd, growth.ahead_usd, growth.later_usd
+growth = grow(choice, (256, 1024))
+growth.now_usd, growth.ahead_usd, growth.later_usd, growth.steps
 
-The fabric is laid out for the later size. Bought now are the first hosts, the leaves they are cabled to, and every
-switch above that those leaves are cabled to, with all cables between them; the rest waits. As what lies now is part of
-the later fabric as it stands, nothing is cabled again. What is bought ahead is the difference from a fabric of the
-same kind laid out for the first hosts alone.
+The fabric is laid out for the last size. Bought at every step are its hosts, the leaves they are cabled to, and every
+switch above that those leaves are cabled to, with all cables between them; the rest waits. As what lies is part of the
+last fabric as it stands, nothing is cabled again. What is bought ahead is the difference from a fabric of the same kind
+laid out for the hosts so far alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,8 +28,20 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
+class GrowthStep:
+    """What one step buys."""
+
+    gpus: int
+    usd: float
+    ahead_usd: float
+    """Of what lies after this step, what its hosts alone would not need."""
+    switches: int
+    cables: int
+
+
+@dataclass(frozen=True)
 class Growth:
-    """One fabric in two steps. Prices are of switches and cables, without hosts and their cards."""
+    """One fabric in steps. Prices are of switches and cables, without hosts and their cards."""
 
     choice: FabricChoice
     later_gpus: int
@@ -43,40 +55,49 @@ class Growth:
     cables_later: int
     next_link: str
     """The faster link that the switches have as well: what hosts of the next generation may join by; "": none."""
+    steps: tuple[GrowthStep, ...]
+    """The first hosts, then each later size; `later` above is all steps but the first."""
 
     @property
     def total_usd(self) -> float:
-        """Both steps."""
+        """All steps."""
         return self.now_usd + self.later_usd
 
     def to_json(self) -> JsonObject:
-        row = {name: value for name, value in vars(self).items() if name != "choice"}
-        return {"label": self.choice.label} | row | {"total_usd": self.total_usd}
+        row = {name: value for name, value in vars(self).items() if name not in ("choice", "steps")}
+        steps = [dict(vars(step)) for step in self.steps]
+        return {"label": self.choice.label} | row | {"total_usd": self.total_usd, "steps": steps}
 
 
-def grow(choice: FabricChoice, later_hosts: int) -> Growth:
-    """Return a choice in two steps, or raise the FabricError that says why it cannot be so large."""
-    alone, whole = choice.build(), choice.build(later_hosts)
-    devices, links = bought_now(whole, choice.num_hosts)
-    everything = np.ones(len(whole.devices), bool), np.ones(len(whole.links), bool)
-    now_usd, all_usd = parts_usd(whole, devices, links), parts_usd(whole, *everything)
-    mine = parts_usd(alone, np.ones(len(alone.devices), bool), np.ones(len(alone.links), bool))
-    switch = _switches(whole)
-    laid = whole.links.num_cables * (whole.links.cable >= 0)
-    now_cables, all_cables = int(laid[links][::2].sum()), int(laid[::2].sum())
-    num_now = int((switch & devices).sum())
+def grow(choice: FabricChoice, sizes: Sequence[int]) -> Growth:
+    """Return a choice that grows to these numbers of hosts, or raise the FabricError that says why it cannot."""
+    whole = choice.build(sizes[-1])
+    per_host = whole.num_gpus // sizes[-1]
+    switch, laid = _switches(whole), whole.links.num_cables * (whole.links.cable >= 0)
+    steps: list[GrowthStep] = []
+    before = (0.0, 0, 0)
+    for hosts in (choice.num_hosts, *sizes):
+        devices, links = bought_now(whole, hosts)
+        alone = choice.build(hosts)
+        so_far = (parts_usd(whole, devices, links), int((switch & devices).sum()), int(laid[links][::2].sum()))
+        mine = parts_usd(alone, np.ones(len(alone.devices), bool), np.ones(len(alone.links), bool))
+        usd, switches, cables = (a - b for a, b in zip(so_far, before, strict=True))
+        steps.append(GrowthStep(hosts * per_host, usd, so_far[0] - mine, int(switches), int(cables)))
+        before = so_far
+    now, later = steps[0], steps[1:]
     return Growth(
-        choice, whole.num_gpus, now_usd, now_usd - mine, all_usd - now_usd, num_now, int(switch.sum()) - num_now,
-        now_cables, all_cables - now_cables, _next_link(choice),
+        choice, whole.num_gpus, now.usd, now.ahead_usd, sum(step.usd for step in later), now.switches,
+        sum(step.switches for step in later), now.cables, sum(step.cables for step in later), _next_link(choice),
+        tuple(steps),
     )  # fmt: skip
 
 
-def growths(choices: Iterable[FabricChoice], later_hosts: int) -> tuple[list[Growth], dict[str, str]]:
-    """Return the choices that can grow so far, cheapest in both steps first, and why the others cannot."""
+def growths(choices: Iterable[FabricChoice], sizes: Sequence[int]) -> tuple[list[Growth], dict[str, str]]:
+    """Return the choices that can grow so far, cheapest in all steps first, and why the others cannot."""
     found, cannot = [], {}
     for choice in choices:
         try:
-            found.append(grow(choice, later_hosts))
+            found.append(grow(choice, sizes))
         except SynclineError as error:
             cannot[choice.label] = error.message
     return sorted(found, key=lambda each: (each.total_usd, each.now_usd, each.choice)), cannot

@@ -29,7 +29,7 @@ from syncline.plan.search import search as plan_search
 from syncline.plan.space import USUAL
 from syncline.workload.job import Job
 
-FORMAT = "syncline design 1"
+FORMAT = "syncline design 2"
 OPTICAL = ("multimode", "single_mode", "aoc")
 SAVE_EVERY = 50
 Progress = Callable[[int, int], None]
@@ -100,6 +100,15 @@ class DesignPoint:
         return asdict(self) | {"label": self.choice.label, "usd_per_token": self.usd_per_token}
 
 
+Card = tuple[str, int, int, str, str, int, bool]
+
+
+def card_of(point: DesignPoint) -> Card:
+    """Return what decides the fastest step that any network of a point's cards allows."""
+    c = point.choice
+    return c.host, point.num_gpus, c.nics, c.nic, c.link, c.planes, c.reduction
+
+
 class PlannedPoint(TypedDict):
     """What a search keeps of a choice between runs."""
 
@@ -135,7 +144,7 @@ class Designer:
     assumptions: Assumptions | None = None
     state: Path | None = None
     _planned: dict[Any, tuple[float, str, float]] = field(default_factory=dict)
-    _ideals: dict[tuple[str, int, int, str, int], float] = field(default_factory=dict)
+    _ideals: dict[Card, float] = field(default_factory=dict)
     _kept: dict[str, PlannedPoint] = field(default_factory=dict)
 
     def run(self, choices: Iterable[FabricChoice], progress: Progress | None = None) -> DesignSearch:
@@ -185,15 +194,20 @@ class Designer:
             whole = replace(point, s_per_token=kept["s_per_token"], plans=tuple(kept["plans"]),
                             step_s=tuple(kept["step_s"]))  # fmt: skip
         else:
-            card = (point.choice.host, point.num_gpus, point.choice.nics, point.choice.link, point.choice.planes)
+            card = card_of(point)
             if card in self._ideals and self._loses(replace(point, s_per_token=self._ideals[card]), found):
                 return
-            asked = [ask(fabric, job.model_copy(update={"gpus": None})) for job, _ in self.jobs]
+            jobs = [job.model_copy(update={"gpus": None}) for job, _ in self.jobs]
+            asked = [ask(fabric, job) for job in jobs]
             if card not in self._ideals:
                 self._ideals[card] = self._mean([self._ideal(*one) for one in asked])
                 if self._loses(replace(point, s_per_token=self._ideals[card]), found):
                     return
-            whole = self._with_plans(point, [self._best(*one) for one in asked])
+            best = [self._best(*one) for one in asked]
+            if point.choice.pods and not point.choice.circuits:  # circuits are laid for each job as it runs best
+                mesh = replace(point.choice, circuits="mesh").build()
+                best = [min(one, self._best(*ask(mesh, job))) for one, job in zip(best, jobs, strict=True)]
+            whole = self._with_plans(point, best)
             self._kept[point.choice.key] = {
                 "s_per_token": whole.s_per_token, "plans": list(whole.plans), "step_s": list(whole.step_s)
             }  # fmt: skip
@@ -204,6 +218,10 @@ class Designer:
             return
         if not any(other.at_least(whole) for other in found.points):
             found.points.append(whole)
+
+    def ideal_s(self, point: DesignPoint) -> float:
+        """Return the seconds a token on a network of a point's cards that is nowhere narrower than they are."""
+        return self._ideals.get(card_of(point), point.s_per_token)
 
     def _loses(self, bound: DesignPoint, found: DesignSearch) -> bool:
         """Whether a point is beaten even if it ran as fast as its cards allow."""

@@ -57,6 +57,7 @@ class Draft:
     _media: dict[str, int] = field(default_factory=dict)
     _cables: dict[str, int] = field(default_factory=dict)
     _switch_parts: dict[str, Switch] = field(default_factory=dict)
+    _co_packaged: set[int] = field(default_factory=set)
     _racks: dict[int, NDArray[np.int64]] = field(default_factory=dict)
 
     def add_hosts(self, template: HostTemplate, names: Sequence[str], site: int = 0) -> HostBlock:
@@ -113,6 +114,8 @@ class Draft:
         if isinstance(switch, Switch):
             self._switch_parts[part] = switch
         first = self._num_devices
+        if isinstance(switch, Switch) and switch.co_packaged:
+            self._co_packaged |= set(range(first, first + len(names)))
         self.switch_names.extend(names)
         count = len(names)
         self._append_devices(
@@ -145,10 +148,11 @@ class Draft:
         `rate_Bps` and `end_latency_s` (half the crossing of both ends) are one for all or one each. `kind` names the
         cable; default: the cheapest that reaches.
         """
-        part = self.catalog.cable(kind) if kind else self.catalog.cable_for(link, length_m)
+        ends = [np.atleast_1d(np.asarray(side)) for side in (a, b)]
+        lit = sum(bool(side.size) and int(side[0]) in self._co_packaged for side in ends)
+        part = self.catalog.cable(kind) if kind else self.catalog.cable_for(link, length_m, lit)
         self._append_cables(
-            np.atleast_1d(np.asarray(a)),
-            np.atleast_1d(np.asarray(b)),
+            *ends,
             rate=link.rate_Bps if rate_Bps is None else rate_Bps,
             latency=part.delay_s(length_m) + np.asarray(end_latency_s),
             tier=tier,

@@ -13,6 +13,7 @@ from typing import Any
 
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
+from syncline.describe.today import today
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric.assumed import assumed_of
 from syncline.fabric.fabric import Fabric
@@ -191,10 +192,11 @@ def make_plan(
         run = prospects(question, best, money, axes, _tie_within(result))
     if given is not None and given.step_time_s > 1.01 * best.predicted.step_time_s and given.fits:
         actions = (_own_layout(given, best, money), *actions)
+    began = run.now.forecast.goal.began(today()) if run is not None else ""
     return PlanResult(
         best=best, result=result, others=plans[1:], actions=tuple(sorted(actions, key=lambda a: -a.saving)),
         found=looked, objective=objective, given=given, given_problem=problem, points=tuple(points), money=money,
-        notes=tuple(filter(None, (note, order, *said, "" if looked.complete else INTERRUPTED))),
+        notes=tuple(filter(None, (note, order, *said, began, "" if looked.complete else INTERRUPTED))),
         question=question, run=run, network_bound=bound, assumed=assumed_of(fabric.spec),
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,6 +35,25 @@ SHOWN = 12
 BUDGET_COUNTS = 5
 """Numbers of hosts that are looked at where a budget is given alone."""
 DEFAULT_HOST = "dgx-h100"
+MONTH = re.compile(r"^20\d\d-(0[1-9]|1[0-2])$")
+
+
+@dataclass(frozen=True)
+class Switching:
+    """What optical circuits that move twice within a step could gain, at most."""
+
+    label: str
+    reconfiguration_s: float
+    step_s: float
+    gain_at_most_s: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether the most that can be gained is more than both moves cost."""
+        return self.gain_at_most_s > 2 * self.reconfiguration_s
+
+    def to_json(self) -> JsonObject:
+        return dict(vars(self)) | {"pays": self.pays}
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +68,7 @@ class DesignAnswer(Answer):
     """Fabrics that can grow to the later size, cheapest first; None: not asked."""
     cannot_grow: Mapping[str, str] = field(default_factory=dict, repr=False)
     storage: StorageDesign | None = field(default=None, repr=False)
+    switching: tuple[Switching, ...] = field(default=(), repr=False)
 
     @property
     def best(self) -> DesignPoint:
@@ -69,6 +90,7 @@ class DesignAnswer(Answer):
             "millions": [dict(vars(one)) for one in millions(self.front)],
             "flips": [dict(vars(one)) for one in flips(self.front)],
             "growth": None if self.growth is None else [one.to_json() for one in self.growth[:SHOWN]],
+            "switching": [one.to_json() for one in self.switching[:SHOWN]],
             "storage": None if self.storage is None else self.storage.to_json(),
             "cluster": self.cluster(),
         }  # fmt: skip
@@ -90,18 +112,20 @@ def design(
     assume: Mapping[str, object] | None = None,
     state: str | Path | None = None,
     checked: int = 2,
-    later: int | None = None,
+    later: int | Sequence[int] | None = None,
     storage: bool = False,
     sites: int = 1,
     wan: str = "",
+    by: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> DesignAnswer:
     """Search fabrics for one or several jobs and return those that nothing else beats.
 
     Give a number of GPUs, or a budget from which it follows. `survive` is the least share of the training that must
     remain after the worst failure of one switch. `checked` points of the front are executed at flow level. `later` is a
-    number of GPUs to which the fabric shall grow without recabling; `storage` sizes storage and a front end beside it.
-    `sites` cuts the hosts into as many sites, joined by a line of `wan` ("400Gbps,6ms").
+    number of GPUs to which the fabric shall grow without recabling, or several, one a step; `storage` sizes storage and
+    a front end beside it. `by` is a month ("2027-06"): parts that can be bought by then are looked at too. `sites` cuts
+    the hosts into as many sites, joined by a line of `wan` ("400Gbps,6ms").
     """
     many = [jobs] if isinstance(jobs, (str, Path, Mapping, Job)) else list(jobs)
     described = tuple(zip((job_of(job) for job in many), _weights(weights, len(many)), strict=True))
@@ -110,8 +134,11 @@ def design(
     limits = Limits(budget, power_w, racks, days, tokens, survive)
     assumed, _ = load_assumptions(None, dict(assume or {}))
     designer = Designer(described, limits, assumed, Path(state) if state else None)
-    _check_sites(sites, wan, later, storage)
-    found = designer.run(space(hosts, _counts(hosts, gpus, budget), links, sites, wan), progress)
+    grown = () if later is None else (later,) if isinstance(later, int) else tuple(later)
+    _check_sites(sites, wan, bool(grown) or storage)
+    if by and not MONTH.match(by):
+        raise UsageError(f'--by "{by}" is not a month.', hint="Write --by 2027-06.")
+    found = designer.run(space(hosts, _counts(hosts, gpus, budget), links, sites, wan, by), progress)
     front = found.front()
     if not front:
         why = ", ".join(f"{count:,} break the {name}" for name, count in found.over.items())
@@ -120,38 +147,55 @@ def design(
             hint="Raise the limit, or ask for other GPUs, hosts or links.",
         )  # fmt: skip
     executed = tuple(_executed(point, described) if n < checked else point for n, point in enumerate(front))
-    growth, cannot = (None, {}) if later is None else _growth(front, later)
+    growth, cannot = _growth(front, grown) if grown else (None, {})
     beside = _stored(front[0], described) if storage else None
-    return DesignAnswer(described, executed, found, limits, growth, cannot, beside)
+    switched = tuple(one for point in front if (one := _switching(point, designer)) is not None)
+    return DesignAnswer(described, executed, found, limits, growth, cannot, beside, switched)
 
 
-def _check_sites(sites: int, wan: str, later: int | None, storage: bool) -> None:
+def _switching(point: DesignPoint, designer: Designer) -> Switching | None:
+    """Return what circuits that move within a step could gain at most; None for a fabric without circuits.
+
+    No arrangement of circuits is faster than a network that is nowhere narrower than the cards.
+    """
+    if not point.choice.pods:
+        return None
+    spent = float(point.choice.build().facts["reconfiguration_s"])
+    tokens = [job.batch.global_ * job.batch.sequence for job, _ in designer.jobs]
+    step_s = point.s_per_token * sum(tokens) / len(tokens)
+    most = step_s * (1 - designer.ideal_s(point) / point.s_per_token)
+    return Switching(point.choice.label, spent, step_s, max(most, 0.0))
+
+
+def _check_sites(sites: int, wan: str, beside: bool) -> None:
     rate, comma, latency = wan.partition(",")
     if sites > 1 and not (rate.strip() and comma and latency.strip()):
-        raise UsageError(f'{sites} sites need a line between them; "{wan}" is none.', hint="Write --wan 400Gbps,6ms.")
+        raise UsageError(
+            f'{sites} sites need a line between them; "{wan}" is not one.', hint="Write --wan 400Gbps,6ms."
+        )
     if sites == 1 and wan:
         raise UsageError("--wan joins several sites.", hint="Add --sites 2.")
     if sites > 1:
         units.rate(rate), units.time(latency)
-        if later is not None or storage:
+        if beside:
             raise UsageError("--later and --storage are for one site.", hint="Ask for each site alone.")
 
 
-def _growth(front: Sequence[DesignPoint], later: int) -> tuple[tuple[Growth, ...], Mapping[str, str]]:
-    """Return how fabrics with the best one's hosts, cards and link grow, in two steps."""
+def _growth(front: Sequence[DesignPoint], later: Sequence[int]) -> tuple[tuple[Growth, ...], Mapping[str, str]]:
+    """Return how fabrics with the best one's hosts, cards and link grow, step by step."""
     best = front[0].choice
     per_host = front[0].num_gpus // best.num_hosts
-    if later % per_host or later <= front[0].num_gpus:
-        raise UsageError(
-            f"--later {later:,} is not more whole hosts than {front[0].num_gpus:,} GPUs.",
-            hint=f"Try {8 * front[0].num_gpus}.",
-        )
+    for before, size in zip((front[0].num_gpus, *later), later, strict=False):
+        if size % per_host or size <= before:
+            raise UsageError(
+                f"--later {size:,} is not more whole hosts than {before:,} GPUs.", hint=f"Try {8 * before}."
+            )
     alike = [
         choice
         for choice in space((best.host,), (front[0].num_gpus,), (best.link,))
         if (choice.nic, choice.nics) == (best.nic, best.nics)
     ]
-    found, cannot = growths(alike, later // per_host)
+    found, cannot = growths(alike, [size // per_host for size in later])
     return tuple(found), cannot
 
 
@@ -183,6 +227,8 @@ def _beside_storage(point: DesignPoint, job: Job, sized: StorageDesign, priority
 
 def _executed(point: DesignPoint, jobs: Sequence[tuple[Job, float]]) -> DesignPoint:
     """Return a point with its jobs' best plans executed at flow level."""
+    if point.choice.reduction or load_catalog().nic(point.choice.nic).compresses > 1:
+        return point  # the flow level knows neither sums in switches nor cards that compress
     fabric = point.choice.build()
     times = []
     for job, _ in jobs:

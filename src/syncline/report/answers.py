@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from syncline.questions.serve import ServeAnswer
     from syncline.questions.share import ShareAnswer
     from syncline.questions.simulate import Simulation
+    from syncline.questions.simulated.buffers import BufferAnswer
+    from syncline.questions.simulated.slots import SlotAnswer
     from syncline.questions.simulated.traffic import Traffic
     from syncline.questions.step import DecodePrediction, StepPrediction, TracePrediction
     from syncline.questions.validate import CollectiveErrors, IntervalErrors, TrainingErrors
@@ -117,6 +119,20 @@ def _(answer: Traffic) -> str:
     from syncline.report.page.packet import watched_page
 
     return watched_page(answer.title, answer.outcome)
+
+
+@show.register("BufferAnswer")
+def _(answer: BufferAnswer, console: Console) -> None:
+    from syncline.report.text.sizing import show_buffers
+
+    show_buffers(console, answer.to_json())
+
+
+@show.register("SlotAnswer")
+def _(answer: SlotAnswer, console: Console) -> None:
+    from syncline.report.text.sizing import show_slots
+
+    show_slots(console, answer.to_json())
 
 
 @show.register("AlgorithmComparison")

@@ -20,7 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,7 @@ class CaseResult:
     low: float
     high: float
     kept: bool = False  # read from a result that the repository keeps, not run
+    why: str = ""  # why there is no value
 
     @property
     def margin(self) -> float:
@@ -136,7 +137,8 @@ class ClaimVerdict:
         if self.claim.undecided:
             return f"a measurement: {self.claim.undecided}"
         if not known:
-            return "a run where the result can be made"
+            why = next((one.why for one in self.found if one.why), "")
+            return f"a run where the result can be made{f' ({why})' if why else ''}"
         if self.word == "conditional":
             held = [one.case.when or "as stated" for one in known if one.inside]
             return f"asking only for: {'; '.join(held) or 'what lies between the cases'}"
@@ -153,7 +155,7 @@ class ClaimVerdict:
         cases = [
             {"when": one.case.when, "value": one.value, "low": _finite(one.low), "high": _finite(one.high),
              "unit": self.claim.unit if one.case.unit is None else one.case.unit, "inside": one.inside,
-             "kept": one.kept, "command": _source(one.case)}
+             "kept": one.kept, "command": _source(one.case)} | ({"why": one.why} if one.why else {})
             for one in self.found
         ]  # fmt: skip
         told = {name: getattr(self.claim, name) for name in ("id", "area", "claim", "stated", "unit", "note")}
@@ -179,11 +181,17 @@ def load_claims(path: str | Path | None) -> ClaimFile:
 
 
 def judge(
-    claims: ClaimFile, answer: Answer, only: Sequence[str] = (), *, quick: bool = False
+    claims: ClaimFile,
+    answer: Answer,
+    only: Sequence[str] = (),
+    *,
+    quick: bool = False,
+    started: Callable[[str, str], None] = lambda claim, script: None,
 ) -> Iterator[ClaimVerdict]:
     """Yield the verdict of each claim, or of those named by number or area; `answer` runs a command for its JSON.
 
-    `quick` reads what scripts printed when they were last kept instead of running them.
+    `quick` reads what scripts printed when they were last kept instead of running them; `started` is told the claim
+    and the script before one runs, which may take minutes.
     """
     known = {name for claim in claims.claims for name in (claim.id, claim.area)}
     for name in only:
@@ -193,6 +201,7 @@ def judge(
         bench = _Bench(Path(folder), answer, quick)
         for claim in claims.claims:
             if not only or claim.id in only or claim.area in only:
+                bench.started = partial(started, claim.id)
                 yield ClaimVerdict(claim, tuple(_found(bench, claims, claim, case) for case in claim.cases))
 
 
@@ -208,7 +217,8 @@ def _found(bench: _Bench, claims: ClaimFile, claim: Claim, case: Case) -> CaseRe
         error.where = error.where or f"claim {claim.id}"
         raise
     kept = bool(case.file) and (bench.quick or not case.script)
-    return CaseResult(case, value, -math.inf if low is None else low, math.inf if high is None else high, kept)
+    why = "" if value is not None else bench.failed.get(case.script, "")
+    return CaseResult(case, value, -math.inf if low is None else low, math.inf if high is None else high, kept, why)
 
 
 class _Bench:
@@ -218,6 +228,8 @@ class _Bench:
         self.folder, self.quick = folder, quick
         self.answer = answer
         self.known: JsonObject = {}
+        self.failed: dict[str, str] = {}  # scripts that printed nothing, and why
+        self.started: Callable[[str], None] = lambda script: None
 
     def number(self, reading: Reading, given: Mapping[str, str]) -> float | None:
         """Return the number of a reading; None where it is in a file that is not here."""
@@ -235,10 +247,15 @@ class _Bench:
         """Return the number that a pattern finds in what a script prints now, or in what was kept of it."""
         if self.quick or not reading.script:
             return _kept(reading)
-        if reading.script not in self.known:
-            self.known[reading.script] = _printed(reading.script)
-        text = self.known[reading.script]
-        return None if text is None else _number(reading, str(text), reading.script)
+        script = reading.script
+        if script not in self.known and script not in self.failed:
+            self.started(script)
+            text, why = _printed(script)
+            if why:
+                self.failed[script] = why
+            else:
+                self.known[script] = text
+        return None if script in self.failed else _number(reading, str(self.known[script]), script)
 
     def _run(self, command: str, given: Mapping[str, str]) -> Any:
         words = shlex.split(command)
@@ -317,17 +334,25 @@ def _number(reading: Reading, text: str, where: str) -> float:
     return float(found.group(1).replace(",", ""))
 
 
-def _printed(script: str) -> str | None:
-    """Return what a script of the repository prints; None where it is not here or this machine cannot run it."""
+def _printed(script: str) -> tuple[str, str]:
+    """Return what a script of the repository prints, or why it printed nothing: tried twice, a lab may be disturbed."""
     words = shlex.split(script)
     if not words or words[0].split("/")[0] not in ("examples", "benchmarks") or ".." in words[0]:
         raise DescriptionError(f'"{script}" is not a script of examples/ or benchmarks/.', hint=f"See {GUIDE}.")
     if not (ROOT / words[0]).is_file():
-        return None
-    ran = subprocess.run(  # noqa: S603 - only scripts of this repository
-        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=SCRIPT_S, check=False
-    )
-    return ran.stdout if ran.returncode == 0 else None
+        return "", f"{words[0]} is in the repository, not in the installed package"
+    why = ""
+    for _ in range(2):
+        try:
+            ran = subprocess.run(  # noqa: S603 - only scripts of this repository
+                [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=SCRIPT_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return "", f"{script} took more than {SCRIPT_S / 60:.0f} minutes"
+        if ran.returncode == 0:
+            return ran.stdout, ""
+        why = f"{script} ended with {ran.returncode}: {(ran.stderr.strip().splitlines() or ['nothing said'])[-1][:200]}"
+    return "", why
 
 
 def _range(one: CaseResult) -> str:

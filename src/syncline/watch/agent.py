@@ -30,6 +30,7 @@ from syncline.watch.rules.engine import AlertEvent, RuleEngine
 from syncline.watch.rules.thresholds import Thresholds
 from syncline.watch.sampler import BurstSampler, Place
 from syncline.watch.serve.hub import Hub
+from syncline.watch.sources.host_load import HostLoad
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import Source
 from syncline.watch.sources.tcp_paths import TcpPathSource
@@ -79,6 +80,7 @@ class Agent:
         clock: Clock | None = None,
         history: History | None = None,
         hub: Hub | None = None,
+        host_load: HostLoad | None = None,
     ) -> None:
         self.options = options
         self.hub = hub or Hub()
@@ -103,6 +105,8 @@ class Agent:
         self._before = self.clock.now()
         self._cpu_s = time.process_time()
         self._problems: dict[str, str] = {}
+        self._host_load = host_load
+        self._crowded = ""
         self._late_s = 0.0
         self.num_failures = 0
 
@@ -118,9 +122,11 @@ class Agent:
         interval_s = max(stamp.mono_s - self._before.mono_s, 1e-9)
         self._seq += 1
         frame = Frame(self._seq, stamp.wall_s, stamp.mono_s, interval_s, self._reader.table, load, job)
+        self._crowded = self._host_load.look(stamp.mono_s, interval_s) if self._host_load is not None else ""
         events = self.engine.update(
-            frame, bursts=self._named(peaks), busy=busy, tcp=_tcp(grown), speed_Bps=_speeds(reading)
-        )
+            frame, bursts=self._named(peaks), busy=busy, tcp=_tcp(grown), speed_Bps=_speeds(reading),
+            is_crowded=bool(self._crowded),
+        )  # fmt: skip
         self._before = stamp
         return self._tell(replace(frame, alerts=self._alerts(), health=self._health(interval_s)), events)
 
@@ -276,6 +282,8 @@ class Agent:
             "num_bad_spans": sum(source.num_bad for source in self._spans),
             "spans_from": [source.name for source in self._spans],
         }
+        if self._crowded:
+            health["crowded"] = self._crowded
         if self._sampler is not None:
             health["sampled"] = list(self._sampler.devices)
             health["sampler"] = "native" if self._sampler.is_native else "python"

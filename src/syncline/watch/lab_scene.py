@@ -21,6 +21,7 @@ from syncline.watch.agent import Agent, Options
 from syncline.watch.clock import Clock
 from syncline.watch.history import History
 from syncline.watch.link_map import KnownLink, LinkMap
+from syncline.watch.sources.host_load import HostLoad
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import SourceTree
 from syncline.watch.sources.tcp_paths import TcpPathSource
@@ -66,7 +67,7 @@ class LabScene:
             raise WatchError(f"cannot read the lab's interfaces: {error.hint or error.message}", hint=hint) from None
         paths = [TcpPathSource(f"/proc/self/fd/{file}", name) for name, file in self._files.items() if name in hosts]
         named = replace(options, links=self.links())
-        return Agent(named, interfaces, paths, spans, clock=clock, history=history)
+        return Agent(named, interfaces, paths, spans, clock=clock, history=history, host_load=HostLoad(SourceTree()))
 
     def links(self) -> LinkMap:
         """Return what each interface is in the fabric: what leaves it, and what arrives there."""

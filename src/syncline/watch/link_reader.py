@@ -13,6 +13,7 @@ from syncline.watch.link_map import LinkMap
 from syncline.watch.links import LOAD_COLUMNS, LinkLoad, LinkTable
 from syncline.watch.metric import Key, Reading
 from syncline.watch.path_loss import attribute
+from syncline.watch.switch_loss import SwitchLoss
 
 IB_ACTIVE = 4
 PATH = "tcp.path_retransmitted"
@@ -69,6 +70,7 @@ class LinkReader:
         self._capacity: dict[tuple[str, str, str], float] = {}
         self.table = _table((), host, links, {}, 0)
         self._far: dict[tuple[str, str], tuple[str, str]] = _far_ends(links)
+        self._switches = SwitchLoss(links)
 
     def update(
         self,
@@ -89,8 +91,17 @@ class LinkReader:
         if present.keys() != self._seen.keys() or fell or len(rows) != len(self.table):
             self._seen = present
             self.table = _table(rows, self._host, self._map, self._capacity, self.table.version + 1)
-        lost = attribute({(k.device, k.part): g.rate for k, g in grown.items() if k.metric == PATH}, owner or {})
-        return self._load(reading, _sums(grown), peaks, now_s, lost)
+        sums = _sums(grown)
+        return self._load(reading, sums, peaks, now_s, self._lost(reading, grown, sums, now_s, owner or {}))
+
+    def _lost(
+        self, reading: Reading, grown: Mapping[Key, Growth], sums: Mapping[tuple[str, str], float], now_s: float,
+        owner: Mapping[str, str],
+    ) -> dict[tuple[str, str], float]:  # fmt: skip
+        """Return where connections lose: by what switches keep, where any does, else by what lossy paths share."""
+        lossy = {(k.device, k.part): g.rate for k, g in grown.items() if k.metric == PATH}
+        kept = self._switches.look(reading, now_s)
+        return self._switches.place(lossy, owner, kept, sums) if kept else attribute(lossy, owner)
 
     def capacities(self) -> dict[tuple[str, str], float]:
         """Return the capacity of every (device, direction), as the burst finder wants it."""

@@ -18,6 +18,7 @@ from syncline.watch.prediction import Prediction
 from syncline.watch.rules.thresholds import Thresholds, read_thresholds
 from syncline.watch.sources.ethtool import EthtoolSource
 from syncline.watch.sources.gpu import GpuSource
+from syncline.watch.sources.host_load import HostLoad
 from syncline.watch.sources.infiniband import InfinibandSource
 from syncline.watch.sources.netdev import NetdevSource
 from syncline.watch.sources.source import Source, SourceTree
@@ -80,7 +81,9 @@ def make_agent(wish: Wish) -> Agent:
         devices = [key.device for key in interfaces[0].read() if key.metric == "net.rx_bytes"]
         sources += [EthtoolSource(devices), GpuSource(), *_paths(wish)]
     clock = Clock()
-    return Agent(options, interfaces, sources, _spans(wish, clock), clock=clock, history=_history(wish))
+    return Agent(
+        options, interfaces, sources, _spans(wish, clock), clock=clock, history=_history(wish), host_load=HostLoad(root)
+    )
 
 
 def make_lab_agent(wish: Wish, scene: LabScene) -> Agent:
@@ -103,7 +106,7 @@ def _check(wish: Wish) -> None:
     if not 0.05 <= wish.tick_s <= 60:
         raise WatchError(f"looks every {wish.tick_s} s are not possible.", hint="Between 0.05 and 60 seconds.")
     if wish.history and wish.history_bytes < MIN_HISTORY_BYTES:
-        raise WatchError(f"a history of {wish.history_bytes} bytes holds nothing.", hint="Give it 1MiB or more.")
+        raise WatchError(f"a history of {wish.history_bytes} bytes is too small.", hint="Give it 1MiB or more.")
     for what, number in (("--gpus", wish.num_gpus), ("--price", wish.usd_per_gpu_hour)):
         if number is not None and not 0 < number < 1e9:
             raise WatchError(f"{what} must be positive, got {number}.")

@@ -58,7 +58,7 @@ class Goal(Strict):
     def _in_order(self) -> Goal:
         asked = [name for name in ("start", "deadline", "budget") if getattr(self, name) is not None]
         if asked and self.tokens is None:
-            raise ValueError(f"`{asked[0]}` needs `tokens`: without them nobody knows when the run ends")
+            raise ValueError(f"`{asked[0]}` needs `tokens`: without them the end of the run is unknown")
         if self.deadline is None or _DAYS.match(self.deadline):
             return self
         if self.start is None:
@@ -70,6 +70,13 @@ class Goal(Strict):
     @property
     def first_day(self) -> date | None:
         return date.fromisoformat(self.start) if self.start else None
+
+    def began(self, today: date) -> str:
+        """Return what to say of a start that is past; nothing where it is to come or not said."""
+        if self.first_day is None or self.first_day >= today:
+            return ""
+        ago = (today - self.first_day).days
+        return f"the start {self.start} is {ago:,} day{'s' * (ago != 1)} past: dates are of a run that began then"
 
     @property
     def days_allowed(self) -> float | None:

@@ -26,6 +26,7 @@ class Release:
     fused_casts: bool = False  # casts to fp8 ride on norms and activations
     routing: float = 1.0  # host time of routing tokens, that of Megatron-Core in 2025 = 1
     expert_passes: float = 8.0  # over a routed token's hidden vector: permute, pad, cast, scatter, combine
+    bias_passes: float = 2.0  # the same, where routed experts have biases: that of the second product
     ep_exposed: float = 1.0  # of dispatch and combine that compute beside them does not hide, against 2025's
 
 

@@ -19,8 +19,9 @@ pytest.importorskip("torch", reason="the runtime needs torch")
 import torch
 
 from syncline.errors import CheckpointError
-from syncline.runtime.alive.checkpoint import Checkpoints, merged
+from syncline.runtime.alive.checkpoint import Checkpoints
 from syncline.runtime.alive.checkpoint_files import write
+from syncline.runtime.alive.checkpoint_resume import merged
 
 WRITER = """
 import os, sys, torch

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch")
 
 from syncline.errors import LostRankError, SynchronizationError
-from syncline.runtime.alive.heartbeat import Beat, read_beat
+from syncline.runtime.alive.heartbeat import LEFT, Beat, read_beat
 from syncline.runtime.alive.verdict import Member
 from syncline.runtime.alive.watchdog import Roll, Watchdog
 from syncline.runtime.sync.step import Step
@@ -56,7 +56,7 @@ class Handle:
     [
         RuntimeError("[pair.cc:553] Connection closed by peer [127.0.0.1]:17304"),
         ConnectionResetError("Connection reset by peer"),
-        SynchronizationError("a collective of FSDP2 did not come to its end."),
+        SynchronizationError("a collective of FSDP2 did not finish."),
     ],
 )
 def test_who_meets_a_broken_connection_does_not_blame_itself_but_the_rank_that_is_gone(failure: Exception) -> None:
@@ -92,3 +92,31 @@ def test_a_failure_of_its_own_is_told_at_once() -> None:
     assert watchdog.explain(failure) is failure
     watchdog.close()
     assert post.causes == {"rank 0 on host-0 failed: ValueError: shard 17 is not there"}
+
+
+def test_a_goodbye_that_was_lost_is_heard_from_another() -> None:
+    """Rank 2 ended as it should and only rank 1 heard it say so: it is not dead."""
+
+    class Lossy(Post):
+        def hear(self, wait_s: float) -> list[bytes]:
+            self._gone.wait(max(0.0, wait_s))
+            self.refused[2] = 5
+            return [Beat(1, ages=(0.1, 0.0, LEFT)).to_bytes("t")]
+
+    post, handle = Lossy(), Handle()
+    watchdog = Watchdog(handle, Roll(0, MEMBERS, "t", post), watch_s=1.0)
+    while sum(1 for _ in post.said) < 10:
+        threading.Event().wait(0.02)
+    verdict, own = watchdog.verdict, watchdog.own()
+    watchdog.close()
+    assert verdict is None
+    assert own.ages[2] == LEFT
+    assert post.causes == set()
+
+
+def test_who_only_lost_its_peer_does_not_say_that_it_failed() -> None:
+    post, handle = Post(), Handle()
+    watchdog = Watchdog(handle, Roll(0, MEMBERS, "t", post), watch_s=0.5)
+    watchdog.explain(SynchronizationError("rank 2 did not answer."))
+    watchdog.close()
+    assert post.causes == {"rank 0 on host-0 reports: rank 2 did not answer."}

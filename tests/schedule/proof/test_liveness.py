@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from syncline.errors import NotProvedError
+from syncline.errors import NotProvedError, ScheduleError
+from syncline.schedule.proof import liveness
 from syncline.schedule.proof.liveness import Clocks, Task, run
 
 
@@ -20,9 +21,44 @@ def test_a_circle_of_waits_is_named() -> None:
     threads = [[Task("a", waits=((1, 0),))], [Task("b", waits=((0, 0),))]]
     with pytest.raises(NotProvedError) as caught:
         run(threads)
-    assert str(caught.value).startswith("a waits for ever: deadlock.\n  a waits for b; b waits for a.")
+    assert str(caught.value).startswith("a waits forever: deadlock.\n  a waits for b; b waits for a.")
 
 
 def test_data_that_nobody_receives_is_refused() -> None:
     with pytest.raises(NotProvedError, match="a sends data that nobody receives"):
         run([[Task("a", sends="x")]])
+
+
+def test_an_earlier_thread_may_wait_for_a_later_one() -> None:
+    threads = [[Task("a", receives="ba"), Task("c", sends="ab")], [Task("b", sends="ba"), Task("d", receives="ab")]]
+    order = run(threads)
+    assert order.steps == ((1, 0), (0, 0), (0, 1), (1, 1))
+    clocks = Clocks(threads, order)
+    assert clocks.before((1, 0), (1, 1)) and clocks.before((1, 0), (0, 1)) and not clocks.before((0, 1), (0, 0))
+
+
+def test_what_a_thread_has_learned_it_knows_later() -> None:
+    threads = [[Task("a")], [Task("b", waits=((0, 0),)), Task("c")]]
+    assert Clocks(threads, run(threads)).before((0, 0), (1, 1))
+
+
+def test_data_that_nobody_sends_is_named() -> None:
+    with pytest.raises(NotProvedError, match="a waits for data from x"):
+        run([[Task("a", receives="x")]])
+
+
+@pytest.mark.parametrize(("num", "end"), [(6, "t5 waits for t0."), (7, "t5 waits for t6; and 1 more.")])
+def test_six_of_those_that_wait_are_named(num: int, end: str) -> None:
+    circle = [[Task(f"t{k}", waits=(((k + 1) % num, 0),))] for k in range(num)]
+    with pytest.raises(NotProvedError) as caught:
+        run(circle)
+    assert str(caught.value).splitlines()[1].endswith(end)
+
+
+def test_too_many_steps_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = [[Task("a"), Task("b")], [Task("c")]]
+    monkeypatch.setattr(liveness, "MAX_CLOCKS", 6)
+    Clocks(threads, run(threads))
+    monkeypatch.setattr(liveness, "MAX_CLOCKS", 5)
+    with pytest.raises(ScheduleError, match="3 steps in 2 threads are too many to order"):
+        Clocks(threads, run(threads))

@@ -11,7 +11,7 @@ from syncline.errors import NotProvedError
 from syncline.schedule import Kind
 from syncline.schedule.collective import Collective
 from syncline.schedule.kernel import Kernel
-from syncline.schedule.moves import Op, Round
+from syncline.schedule.moves import Moves, Op, Round
 from syncline.schedule.proof import safety
 
 RANKS, CHUNKS = 4, 4
@@ -27,6 +27,46 @@ def rows(*moves: tuple[int, int, int, Op], block: tuple[int, ...] = (), **option
 def check(*rounds: Round) -> None:
     kernel = Kernel("by hand", Collective(Kind.ALL_REDUCE, RANKS), CHUNKS, rounds)
     safety.check_safety(kernel, kernel.num_chunks)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Return a list that gets (round, moves) of everything that is looked at."""
+    seen: list[tuple[int, int]] = []
+    real = safety._check_round
+
+    def noted(kernel: Kernel, moves: Moves, number: int) -> None:
+        seen.append((number, len(moves.src)))
+        real(kernel, moves, number)
+
+    monkeypatch.setattr(safety, "_check_round", noted)
+    return seen
+
+
+def test_what_repeats_alike_is_looked_at_once(looks: list[tuple[int, int]]) -> None:
+    check(rows((0, 1, 0, Op.COPY), (1, 2, 1, Op.COPY), repeat=3, chunk_step=1))
+    assert looks == [(0, 2)]
+
+
+def test_reductions_alone_and_what_never_happens_are_not_looked_at(looks: list[tuple[int, int]]) -> None:
+    check(rows((0, 2, 0, Op.REDUCE), (1, 2, 0, Op.REDUCE), repeat=2, dst_step=1))
+    check(rows((0, 2, 0, Op.COPY), (1, 2, 0, Op.COPY), repeat=0), rows((0, 1, 0, Op.COPY), repeat=0, at_once=True))
+    assert looks == []
+
+
+def test_no_more_moves_are_looked_at_together_than_a_slice(
+    looks: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(safety, "SLICE", 2)
+    check(rows((0, 1, 0, Op.COPY), repeat=4, chunk_step=1, at_once=True))  # four moves of four chunks: two and two
+    assert looks == [(0, 2), (0, 2)]
+    looks.clear()
+    check(rows((0, 1, 0, Op.COPY), (2, 3, 1, Op.COPY), repeat=4, chunk_step=1))  # two at a time: in one piece
+    assert looks == [(0, 2)]
+    looks.clear()
+    six = [*((0, 1, chunk, Op.COPY) for chunk in range(CHUNKS)), (2, 3, 0, Op.COPY), (2, 3, 1, Op.COPY)]
+    check(rows(*six, repeat=2, dst_step=2))  # six moves: a chunk at a time, and both repetitions of each
+    assert looks == [(0, 2), (1, 2), (0, 2), (1, 2), (0, 1), (1, 1), (0, 1), (1, 1)]
 
 
 def test_a_copy_to_a_walking_destination_meets_a_read_in_a_later_repetition() -> None:

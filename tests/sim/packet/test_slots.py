@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.sim.packet.packet_fabrics import leaf_spine, star
 
-from syncline.cli.packet.buffers import read_job
 from syncline.errors import SimulationError
+from syncline.questions.simulated.packet_job import read_job
 from syncline.sim.packet import PacketOptions, all_to_all, incast, messages, senders, simulate
 from syncline.sim.packet.slots import compare_slots, slot_plan, with_slots
 

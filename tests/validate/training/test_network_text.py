@@ -34,6 +34,11 @@ def row(**cells: str) -> PublishedRow:
         ("2x200 Gb/s per GPU", 400), ("2x200G per GPU", 400), ("8x 400 Gb/s per GPU", 400), ("200 Gbps x 8", 200),
         ("8 HCAs of 200 Gb/s", 200), ("four NICs at 400 Gb/s", 200), ("400Gb/s IB per two GPUs", 200),
         ("25 GB/s (bidirectional 50 GB/s) per GPU", 200), ("NVLink 900 GB/s + 8x NDR400", 400),
+        ("CX-7 400G x8", 400), ("400Gb IB", 400), ("8x400G RoCE, 2:1 oversubscribed", 400), ("HDR 8x200", 200),
+        ("8*400Gbps", 400), ("3,200 Gbps", 400), ("EFA (4x100)", 50), ("32x100G EFA", 400), ("A3 Mega 1.8 Tbps", 225),
+        ("4 Slingshot-11 NICs", 100), ("4 IB NICs (HDR)", 100), ("1 x HDR100 per 4 GPUs", 25), ("8x ConnectX-7", 400),
+        ("1 NIC per GPU, 400G", 400), ("4 rails, 400Gbps each", 200), ("400 Gbps NICs x 8", 400), ("EFA 800 Gbps", 100),
+        ("64x H100 400 Gb/s", 400), ("CX8 800G", 800),
         ("Storage: 2x IB NDR 400Gb/s, Compute: 4x IB NDR 400Gb/s, Management: 100Gb/s Ethernet NIC", 200),
     ],
 )  # fmt: skip
@@ -97,3 +102,14 @@ def test_a_convention_belongs_to_its_metric() -> None:
     runs, _ = observe(rows, ())
     first, second = (seconds for _, seconds in runs[0].rows)
     assert first == pytest.approx(second, rel=0.01)  # 40 % of the model's work is 53 % with the third forward
+
+
+def test_oversubscription_in_words_is_said_to_be_left_out() -> None:
+    found = network_of(row(interconnect="8x400G RoCE, 2:1 oversubscribed"), host_of(row()))
+    assert '"2:1" not counted' in found.words
+
+
+def test_a_rate_that_is_not_published_is_that_of_the_host_and_printed() -> None:
+    assert describe(row(interconnect="IB"), ()).readings == (
+        "no network rate published: 400 Gb/s a GPU, as dgx-h100 has",
+    )

@@ -62,3 +62,30 @@ def test_the_cause_of_a_cause_is_named() -> None:
 
 def test_what_is_no_effect_of_links_has_no_cause() -> None:
     assert causes([alert("link.down", "x"), alert("link.microburst", "y"), alert("link.errors", "z")], {}) == {}
+
+
+def test_what_began_at_an_unknown_time_was_there_from_the_start() -> None:
+    unknown, known = alert("link.degraded", "x", None), alert("link.loss", "x", 0.5)
+    assert causes([unknown, known], {}) == {("link.loss", "x"): ("link.degraded", "x")}
+    assert causes([alert("link.degraded", "x", 0.5), alert("link.loss", "x", None)], {}) == {
+        ("link.degraded", "x"): ("link.loss", "x")
+    }
+    job, late = alert("job.slower", "job", None), alert("link.down", "y", 30.5)
+    assert causes([job, late], {}) == {}
+    assert causes([job, alert("link.down", "y", 30.0)], {}) == {("job.slower", "job"): ("link.down", "y")}
+    paused, first, second = (
+        alert("link.pause", "z"),
+        alert("link.degraded", "y", 0.5),
+        alert("link.degraded", "x", None),
+    )
+    assert causes([paused, first, second], {})["link.pause", "z"] == ("link.degraded", "x")
+
+
+def test_only_a_dead_rail_explains_by_rail_and_only_roots_explain() -> None:
+    crowded = alert("link.pause", "rail 0")  # another rule that speaks of the whole rail
+    assert causes([alert("link.errors", "a -> leaf-0"), crowded], RAILS) == {}
+    assert causes([alert("job.slower"), alert("job.tail")], {}) == {}
+
+
+def test_two_alerts_of_one_link_and_moment_do_not_explain_themselves() -> None:
+    assert causes([alert("link.loss", "x", 5.0), alert("link.loss", "x", 4.0)], {}) == {}

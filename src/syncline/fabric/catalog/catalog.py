@@ -129,13 +129,15 @@ class Catalog:
         """Return the link type whose ports and cables carry this one (itself, for most)."""
         return self.link(link.wire) if link.wire else link
 
-    def cable_for(self, link: LinkType, length_m: float) -> Cable:
+    def cable_for(self, link: LinkType, length_m: float, co_packaged_ends: int = 0) -> Cable:
         """Return the cheapest cable for this link type that reaches so far.
 
-        Only cables of the lowest rate class that carries the link are considered, as ports take no others.
+        Only cables of the lowest rate class that carries the link are considered, as ports take no others; so many of
+        its ends plug into switches with co-packaged optics.
         """
         wire = self.wire(link)
-        fitting = [c for c in self._cables() if wire.family in c.families and c.rate_Bps >= wire.rate_Bps * 0.999]
+        alike = [c for c in self._cables() if c.co_packaged_ends == co_packaged_ends]
+        fitting = [c for c in alike if wire.family in c.families and c.rate_Bps >= wire.rate_Bps * 0.999]
         lowest = min((cable.rate_Bps for cable in fitting), default=0.0)
         reaching = [c for c in fitting if c.rate_Bps == lowest and c.reach_m >= length_m]
         if not reaching:

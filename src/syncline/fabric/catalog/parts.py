@@ -76,6 +76,9 @@ class Part(BaseModel):
     aliases: tuple[Name, ...] = ()
     source: Text
     notes: str = ""
+    available: str = Field(
+        default="", pattern=r"^(\d{4}-\d{2})?$", description="the month from which it can be bought; empty: it can"
+    )
     estimates: tuple[Estimate, ...] = Field(default=(), description="figures of this part that nobody publishes")
 
     @field_validator("estimates", mode="before")
@@ -91,7 +94,7 @@ class Part(BaseModel):
         for each in self.estimates:
             value = getattr(self, each.figure, None)
             if not isinstance(value, (int, float)):
-                raise ValueError(f"estimates: {each.figure} is no figure of this part")
+                raise ValueError(f"estimates: {each.figure} is not a figure of this part")
             if not each.low <= value <= each.high:
                 raise ValueError(f"estimates: {each.figure} is {value:g}, outside {each.low:g} to {each.high:g}")
         return self
@@ -220,6 +223,7 @@ class Nic(PricedPart):
     pcie: str
     latency_s: Time
     power_w: Power
+    compresses: float = Field(default=1.0, ge=1.0, description="times fewer bytes of gradients that it sends")
 
 
 class SwitchMode(BaseModel):
@@ -247,7 +251,9 @@ class Switch(PricedPart):
     power_kind: Literal["typical", "max"]
     adaptive_routing: bool = False
     in_switch_reduction: bool = False
+    reduction_bytes: Size | None = Field(default=None, description="memory for sums that are under way")
     reconfiguration_s: Time | None = None
+    co_packaged: bool = Field(default=False, description="its ports are optical: no modules are plugged in")
 
 
 class Cable(Part):
@@ -264,6 +270,7 @@ class Cable(Part):
     power_per_end_w: Power
     latency_s: Time = Field(default=0.0, description="retimers and modules of both ends together")
     propagation_s_per_m: Time = 5e-9
+    co_packaged_ends: int = Field(default=0, ge=0, le=2, description="ends that plug into a co-packaged switch")
 
     def price_usd(self, length_m: float) -> float:
         """Return the price of this cable with both its ends."""

@@ -86,6 +86,8 @@ class NetworkSpec(Strict):
     """Switch model; default: the catalogue's usual one for the link."""
     routing: Routing = "ecmp"
     lengths: CableLengths = CableLengths()
+    reduction: bool = False
+    """Whether switches sum gradients on their way (SHARP); only where the switch can."""
 
     @abstractmethod
     def build(self, draft: Draft, ports: Ports) -> None:

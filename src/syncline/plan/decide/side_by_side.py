@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from syncline.describe.plain import JsonObject
+from syncline.describe.today import today
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric.assumed import assumed_of
 from syncline.fabric.fabric import Fabric
@@ -118,6 +119,7 @@ def side_by_side(
     ordered = rows if swept else sorted(rows, key=_price)
     first = min(rows, key=_price)
     marked = tuple(_marked(row, first) for row in ordered)
+    notes += filter(None, [job.began(today())])
     return ClusterComparison(_question(job, swept), marked, tuple(left_out), tuple(dict.fromkeys(notes)), swept)
 
 

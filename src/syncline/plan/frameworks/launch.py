@@ -15,7 +15,7 @@ from syncline.errors import PlanError
 from syncline.plan.frameworks.framework import named_framework
 from syncline.plan.frameworks.launch_megatron import megatron_arguments, nemo_overrides
 from syncline.plan.frameworks.launch_script import jobset, sbatch
-from syncline.plan.frameworks.launch_torch import torchtitan_arguments
+from syncline.plan.frameworks.launch_torch import WRITTEN, torchtitan_arguments, torchtitan_module
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 from syncline.workload.stages import stage_layout
@@ -43,6 +43,8 @@ def launch_files(framework: str, job: Job, gpus_per_host: int) -> dict[str, str]
         command = nemo_overrides(job, job.model)
     elif framework == "torchtitan":
         command = torchtitan_arguments(job, job.model)
+        if text := torchtitan_module(job, job.model):
+            files[f"{WRITTEN}.py"] = text
     elif framework == "deepspeed":
         files["ds_config.json"] = json.dumps(deepspeed_config(job), indent=2) + "\n"
         command = ["--deepspeed", "--deepspeed_config", "ds_config.json"]

@@ -8,16 +8,18 @@ from syncline.workload.shape import Shape
 from syncline.workload.software import facts_of
 from syncline.workload.stages import stage_layout
 
-#: Configurations that torchtitan 0.3 ships, by the model they are of.
-FLAVOURS = {
-    "llama3-8b": ("llama3", "llama3_8b"),
-    "llama3-70b": ("llama3", "llama3_70b"),
-    "llama3-405b": ("llama3", "llama3_405b"),
-    "qwen3-14b": ("qwen3", "qwen3_14b"),
-    "qwen3-32b": ("qwen3", "qwen3_32b"),
-    "qwen3-30b-a3b": ("qwen3", "qwen3_30b_a3b"),
-    "deepseek-v3": ("deepseek_v3", "deepseek_v3_671b"),
+#: Configurations that torchtitan 0.3 ships, by the model they are of: module, size, and one for each precision.
+FLAVOURS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "llama3-8b": ("llama3", "8B", {"bf16": "llama3_8b"}),
+    "llama3-70b": ("llama3", "70B", {"bf16": "llama3_70b"}),
+    "llama3-405b": ("llama3", "405B", {"fp8": "llama3_405b"}),
+    "qwen3-14b": ("qwen3", "14B", {"bf16": "qwen3_14b"}),
+    "qwen3-32b": ("qwen3", "32B", {"bf16": "qwen3_32b"}),
+    "qwen3-30b-a3b": ("qwen3", "30B-A3B", {"bf16": "qwen3_30b_a3b"}),
+    "deepseek-v3": ("deepseek_v3", "671B", {"bf16": "deepseek_v3_671b", "fp8": "deepseek_v3_671b_float8"}),
 }
+WRITTEN = "planned_model"
+"""The module that is written where torchtitan ships the model in the other precision alone."""
 _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
 _RECOMPUTE = {"none": "none", "selective-op": "selective", "full": "full"}
 
@@ -30,7 +32,14 @@ def torchtitan_arguments(job: Job, shape: Shape) -> list[str]:
             detail=f"It has {', '.join(FLAVOURS)}.",
             hint="Plan one of those, or use --for megatron.",
         )
-    module, config = FLAVOURS[shape.name]
+    module, _, configs = FLAVOURS[shape.name]
+    if job.precision not in ("bf16", "fp8"):
+        raise PlanError(
+            f"torchtitan trains {shape.name} in bf16 or fp8, not in {job.precision}.", hint="Set `precision: bf16`."
+        )
+    config = configs.get(job.precision, "")
+    if not config:
+        module, config = WRITTEN, "planned"
     values = torchtitan_values(job, shape)
     found = ["--module", module, "--config", config]
     found += [text for name, value in values.items() for text in (f"--{name}", str(value))]
@@ -40,6 +49,32 @@ def torchtitan_arguments(job: Job, shape: Shape) -> list[str]:
         found.append("--training.disable_cuda_graphs")
     # A policy is a subcommand of the option parser, so it comes last.
     return [*found, f"activation-checkpoint:{_RECOMPUTE[job.recompute]}"]
+
+
+def torchtitan_module(job: Job, shape: Shape) -> str:
+    """Return a config registry of the model in the planned precision; nothing where torchtitan ships one."""
+    module, size, configs = FLAVOURS[shape.name]
+    if job.precision in configs:
+        return ""
+    shipped = next(iter(configs.values()))
+    given, imports = "", ""
+    if job.precision == "fp8":
+        kinds = ["Float8LinearConverter"] + ["Float8GroupedExpertsConverter"] * (shape.moe is not None)
+        skips = ["lm_head", "router.gate"] if shape.moe else ["lm_head"]
+        how = f"model_compile_enabled={facts_of(job).compiled}"
+        made = [f"{kinds[0]}.Config(filter_fqns={skips}, {how})", *(f"{kind}.Config({how})" for kind in kinds[1:])]
+        imports = f"from torchtitan.components.quantization import {', '.join(kinds)}\n"
+        given = f", converters=[{', '.join(made)}]"
+    lines = [f'"""{shape.name} in {job.precision}; torchtitan ships `{shipped}` in the other precision alone."""\n\n']
+    if job.precision == "bf16":  # llama3_405b() itself wants a GPU that has float8, so its smaller sibling is the base
+        imports, shipped = "from torchtitan.components.optimizer import default_adamw\n", "llama3_70b"
+    lines += [imports, f"from torchtitan.models.{module} import config_registry, model_registry\n\n\n"]
+    lines += ["def planned():\n", f"    config = config_registry.{shipped}()\n"]
+    lines += [f'    config.model_spec = model_registry("{size}"{given})\n']
+    if job.precision == "bf16":  # as llama3_405b() has them
+        lines += ['    config.hf_assets_path = "./assets/hf/Llama-3.1-405B"\n']
+        lines += ["    config.optimizer = default_adamw(lr=8e-5)\n"]
+    return "".join([*lines, "    return config\n"])
 
 
 def torchtitan_values(job: Job, shape: Shape) -> dict[str, object]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from syncline.describe.plain import JsonObject
+from syncline.describe.today import today
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric.assumed import assumed_of
 from syncline.fabric.fabric import Fabric
@@ -162,7 +163,14 @@ def plan_run(
     found = tuple(_planned(fabric, phase, run, assumptions, prices) for phase in run.phases)
     notes = dict.fromkeys(note for phase in found for note in phase.plan.notes if note.startswith("not priced"))
     gpu = found[0].plan.question.machine.gpu.name
-    return PlannedRun(fabric.name, gpu, run, found, "; ".join(notes), assumed_of(fabric.spec))
+    return PlannedRun(
+        fabric.name,
+        gpu,
+        run,
+        found,
+        "; ".join(filter(None, (*notes, run.goal.began(today())))),
+        assumed_of(fabric.spec),
+    )
 
 
 def _planned(

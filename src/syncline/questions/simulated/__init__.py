@@ -1,1 +1,1 @@
-"""What `simulate` answers beside a collective: algorithms, packets, traffic."""
+"""What `simulate` answers beside a collective: algorithms, packets, traffic, buffers, time slots."""

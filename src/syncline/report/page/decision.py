@@ -22,13 +22,17 @@ def decision_section(answer: PlanResult) -> str:
     run, f = answer.run, answer.run.now.forecast
     first = "".join(f"<li>{escape(text.partition('. ')[2] or text)}</li>" for text in do_first(answer))
     return (
-        f'<section class="decision"><h1>{escape(_title(answer))}</h1>{_cards(f)}'
+        f'<section class="decision"><h1>{escape(_title(answer))}</h1>{_cards(f)}{_began(answer)}'
         f'<p class="lead"><b>Recommendation:</b> {escape(advice(run))}.</p>'
         f"<h2>Alternatives</h2>{_options(run)}"
         f'<h2>What to do first</h2><ul class="plain">{first}</ul>{_taken(answer)}</section>'
         f'<section class="decision"><h2>How far the cost moves with each assumption</h2>{_tornado(f)}'
         f"{_sources(f)}</section>"
     )
+
+
+def _began(answer: PlanResult) -> str:
+    return "".join(f"<p><b>{escape(text)}.</b></p>" for text in answer.notes if text.startswith("the start "))
 
 
 def _title(answer: PlanResult) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_SIGNS = {True: "as stated", False: "not as stated", None: "kept in the repository, not here"}
+_SIGNS = {True: "as stated", False: "not as stated", None: "not measured here"}
 
 
 def claim_lines(verdict: Mapping[str, Any]) -> list[str]:
@@ -15,6 +15,7 @@ def claim_lines(verdict: Mapping[str, Any]) -> list[str]:
         when = f"{case['when']}: " if case["when"] else ""
         value = "-" if case["value"] is None else f"{case['value']:,.4g} {case['unit']}".rstrip()
         kept = " (kept, not run)" if case["kept"] and case["value"] is not None else ""
-        lines.append(f"       {when}{value}, {_SIGNS[case['inside']]}{kept}")
+        why = f" ({case['why']})" if case.get("why") else ""
+        lines.append(f"       {when}{value}, {_SIGNS[case['inside']]}{kept}{why}")
     lines.append(f"       would change: {verdict['would_change']}")
     return lines + ([f"       {verdict['note']}"] if verdict["note"] else [])

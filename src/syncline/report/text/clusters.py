@@ -22,7 +22,10 @@ def cluster_lines(found: ClusterComparison) -> list[str]:
         text = _row(row, wide, runs)
         lines.append(text + (f"  {'#' * max(1, round(_BAR * row.tokens_per_s / most))}" if found.swept else ""))
     lines += [f"  {name:<{wide}}  left out: {why}" for name, why in found.left_out]
-    said = [f"  {verdict(found)}", *(f"  assumed: {note}" for note in found.notes)]
+    said = [
+        f"  {verdict(found)}",
+        *(f"  {'warning' if note.startswith('the start ') else 'assumed'}: {note}" for note in found.notes),
+    ]
     ties = f"  = within what the step model can tell from the cheapest (under {SURE:.0%} sure which is cheaper)"
     lines += ["", *said, *([ties] if any(row.tied for row in found.rows) else [])]
     return [

@@ -27,6 +27,9 @@ def show_collective_errors(console: Console, payload: Mapping[str, Any]) -> None
     if far["scored"]:
         held = f"the interval holds {far['coverage']:.0%} of them"
         console.print(f"Beyond 64 hosts ({far['scored']} rows): {_percent(far)} %; {held}.")
+    for name, row in payload["systems"].items():
+        for words in row["remarks"]:
+            console.print(f"read: {name[:60]}: {words}", soft_wrap=True, highlight=False)
     for item in payload["unmodelled"]:
         console.print(f"not modelled: {item['rows']} rows of {item['system'][:60]}: {item['reason']}")
 

@@ -41,7 +41,18 @@ def design_lines(answer: DesignAnswer) -> list[str]:
     lines += [f"optics at {one.factor:g} times their price: {one.label}" for one in turned] or [
         "the same fabric is best with optics at a tenth to ten times their price"
     ]
-    return [*lines, *_growth(answer), *_storage(answer), "", *IGNORES]
+    return [*lines, *_switching(answer), *_growth(answer), *_storage(answer), "", *IGNORES]
+
+
+def _switching(answer: DesignAnswer) -> list[str]:
+    """Return whether circuits that move within a step pay; between jobs they cost one move."""
+    if not answer.switching:
+        return []
+    one = max(answer.switching, key=lambda each: each.gain_at_most_s)
+    gain, spent = units.show_time(one.gain_at_most_s), units.show_time(2 * one.reconfiguration_s)
+    verdict = "may pay" if one.pays else "does not pay"
+    moved = f"moving them within a step {verdict}: it gains {gain} at most and costs {spent}"
+    return ["", f"circuits are laid for each job; {moved} ({one.label})"]
 
 
 def _growth(answer: DesignAnswer) -> list[str]:
@@ -52,7 +63,7 @@ def _growth(answer: DesignAnswer) -> list[str]:
         why = next(iter(answer.cannot_grow.values()), "")
         return ["", f"none of these fabrics grows so far: {why}"]
     best = answer.growth[0]
-    lines = ["", f"to {best.later_gpus:,} GPUs without recabling, switches and cables (cheapest in both steps first):",
+    lines = ["", f"to {best.later_gpus:,} GPUs without recabling, switches and cables (cheapest in all steps first):",
              "  now       of it ahead  later     switches now, later  cables now, later  fabric"]  # fmt: skip
     for one in answer.growth[:4]:
         then = f"; hosts of the next generation may join by {one.next_link}" if one.next_link else ""
@@ -61,6 +72,10 @@ def _growth(answer: DesignAnswer) -> list[str]:
             f"{one.switches_now:>8,}, {one.switches_later:<9,} {one.cables_now:>8,}, {one.cables_later:<8,} "
             f"{one.choice.label}{then}"
         )
+    if len(best.steps) > 2:
+        lines += ["", f"step by step, {best.choice.label}:"]
+        lines += [f"  {step.gpus:>7,} GPUs: {money(step.usd)}, {step.switches:,} switches and {step.cables:,} cables; "
+                  f"{money(step.ahead_usd)} of what lies then is bought ahead" for step in best.steps]  # fmt: skip
     if answer.cannot_grow:
         label, why = next(iter(answer.cannot_grow.items()))
         lines.append(f"  {len(answer.cannot_grow):,} cannot, such as {label}: {why}")

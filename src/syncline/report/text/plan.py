@@ -38,7 +38,9 @@ def plan_lines(answer: PlanResult) -> list[str]:
     plan = answer.best
     lines = [headline(plan), ""]
     lines += [f"  assumed    {text}" for text in answer.assumed]
-    lines += run_lines(answer.run) if answer.run is not None else []
+    if answer.run is not None:
+        lines += [f"  warning    {text}" for text in answer.notes if text.startswith("the start ")]
+        lines += run_lines(answer.run)
     lines += [f"  answer     {text}" for text in answer_lines(plan)[:1]]
     lines += [f"             {text}" for text in answer_lines(plan)[1:]]
     lines.append(f"  limit      {limit_line(plan)}")

@@ -31,7 +31,8 @@ def _readings(payload: Mapping[str, Any]) -> list[str]:
     """Return how free text was read, each reading once with the lines of the file that it stands for."""
     lines: dict[str, list[int]] = {}
     for run in payload["runs"]:
-        for words in run["readings"]:
+        assumed = [words for words in run["remarks"] if "not published" in words]
+        for words in dict.fromkeys([*run["readings"], *assumed]):
             lines.setdefault(words, []).append(run["line"])
     return [f"read: {_which(numbers)}: {words}" for words, numbers in lines.items()]
 

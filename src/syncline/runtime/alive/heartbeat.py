@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
 
 COMPUTING, WAITING, BUSY, CLOSED = "computing", "waiting", "busy", "closed"
+LEFT = -1.0
+"""In place of an age: this rank was heard to end as it should, which is passed on to those who did not hear it."""
 MAX_BYTES = 60_000
 STORE_TIMEOUT_S = 1.0
 
@@ -33,7 +35,7 @@ class Beat:
     step_s     the usual time of a step; 0: none is over yet
     compute_s  of it, without waiting for others
     waits      seconds a step waits for each rank
-    ages       seconds since each rank was last heard
+    ages       seconds since each rank was last heard; LEFT: it said goodbye
     at         the line its training thread is in, where that has not moved for long
     cause      why it has given up; "": it has not
     """

@@ -30,6 +30,7 @@ from syncline.runtime.alive.heartbeat import (
     BUSY,
     CLOSED,
     COMPUTING,
+    LEFT,
     WAITING,
     Beat,
     Datagrams,
@@ -157,8 +158,12 @@ class Watchdog:
             text = f"{who} has ended at step {left[0].step} while rank {own.rank} still waits for it."
             self._tell(text)
             return LostRankError(text, hint="Give every rank the same number of steps, or use model.join().")
-        self._tell(f"{self.roll.members[self.roll.rank]} failed: {_first_line(failure)}")
+        self._tell(self._own_words(failure, is_vague))
         return failure
+
+    def _own_words(self, failure: BaseException, is_vague: bool) -> str:
+        """Return what to tell the others: of a connection that broke this rank is the witness, not the cause."""
+        return f"{self.roll.members[self.roll.rank]} {'reports' if is_vague else 'failed'}: {_first_line(failure)}"
 
     def _hear_first(self, failure: BaseException) -> bool:
         """Tell whether a failure is vague, after listening for what lies behind it.
@@ -198,9 +203,9 @@ class Watchdog:
         """Tell the others what this rank's own code raised; a failure that all have heard of is not told again."""
         if error is None:
             return
-        self._hear_first(error)
+        is_vague = self._hear_first(error)
         if self.verdict is None:
-            self._tell(f"{self.roll.members[self.roll.rank]} failed: {_first_line(error)}")
+            self._tell(self._own_words(error, is_vague))
 
     # The thread
 
@@ -232,6 +237,18 @@ class Watchdog:
                 now = self._heard_s[beat.rank] = time.monotonic()
                 self._arrivals[beat.rank].append(now)
                 self.roll.post.refused.pop(beat.rank, None)
+                self._take_goodbyes(beat)
+
+    def _take_goodbyes(self, beat: Beat) -> None:
+        """Believe another rank that somebody has said goodbye: datagrams are lost, and whoever left is not dead."""
+        for rank, age in enumerate(beat.ages):
+            if age == LEFT and rank != self.roll.rank and self._heard[rank].state != CLOSED:
+                self._heard[rank] = replace(self._heard[rank], state=CLOSED)
+
+    def _age(self, rank: int, now: float) -> float:
+        if rank == self.roll.rank:
+            return 0.0
+        return LEFT if self._heard[rank].state == CLOSED else round(now - self._heard_s[rank], 3)
 
     def _views(self, now: float) -> dict[int, BeatRecord]:
         refused = self.roll.post.refused
@@ -324,10 +341,7 @@ class Watchdog:
             beat = replace(beat, **_usual(over, len(self.roll.members)))
         if state == COMPUTING and still_s > SILENCE_SHARE * self.watch_s / 2:
             beat = replace(beat, at=_where(self._trainer))
-        return replace(beat, ages=tuple(
-            0.0 if rank == self.roll.rank else round(now - self._heard_s[rank], 3)
-            for rank in range(len(self.roll.members))
-        ))  # fmt: skip
+        return replace(beat, ages=tuple(self._age(rank, now) for rank in range(len(self.roll.members))))
 
 
 def start_watchdog(watched: WatchedHandle, team: Team, watch_s: float, patience_s: float = 0.0) -> Watchdog | None:

@@ -250,7 +250,7 @@ class ElasticSynchronizer:
     def _go_on(self) -> None:
         """Connect those who are left; afterwards this step is to be averaged again, or another has been taken over."""
         failure = self._failure or SynchronizationError("another rank of this replica lost its peers.")
-        log.warning("step %d: %s Going on without it.", self.step, _text(failure))
+        log.warning("step %d: %s Going on with those who are left.", self.step, _text(failure))
         self._averaging.break_off(failure)
         self._handover = None
         self._holds(lambda: self._take_place(self._averaging.form_anew()))

@@ -44,10 +44,8 @@ def _check_round(kernel: Kernel, moves: Moves, number: int) -> None:
     width = kernel.num_vertices
     write, read = moves.chunk * width + moves.dst, moves.chunk * width + moves.src
     copies = write[moves.op == Op.COPY]
-    if not len(copies):
-        return
     ordered, times = np.unique(write, return_counts=True)
-    twice = copies[np.isin(copies, ordered[times > 1])] if (times > 1).any() else copies[:0]
+    twice = copies[np.isin(copies, ordered[times > 1])]
     clash = twice if len(twice) else copies[np.isin(copies, read)]
     if len(clash):
         chunk, vertex = divmod(int(clash[0]), width)

@@ -30,6 +30,12 @@ _NIC_COUNT = re.compile(
 )
 # A bare "80GB" is memory, not a port.
 _RATE = re.compile(r"(?<![\w×.])(\d{1,4})\s*(?:gb/s|gbps|gbit/?s?|gbe|g)\b", re.IGNORECASE)
+#: GB and Gb differ by eight: a rate in bytes is that of a GPU or a port where it says so, else not the network's.
+_BYTES = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(?:GB/s|GBps|GByte/s)(\s*(?:/|per\s+|a\s+)\s*(?:GPU|NIC|port|rail|HCA)\b)?(?![/\w])",
+    re.IGNORECASE,
+)
+_OF_GPU = re.compile(rf"\b\d{{2,3}}\s*{_SPEED}\s*(?:/|per\s+|a\s+)\s*gpu\b", re.IGNORECASE)
 _ENV = re.compile(r"\b((?:NCCL|FI)_[A-Z0-9_]+)=([^\s;)\"']+)")
 _PLAIN_ETHERNET = r"\bsockets?\b|\btcp\b|\brocev?2?\b|ethernet|\d ?gbe\b|spectrum"
 _ONE_PROCESS = re.compile(r"(?:one|single|1)[- ]process|(?:^|\s)-g\s*([2-9]|1\d)\b|one process drives", re.IGNORECASE)
@@ -37,13 +43,13 @@ _ONE_PROCESS = re.compile(r"(?:one|single|1)[- ]process|(?:^|\s)-g\s*([2-9]|1\d)
 
 def guess(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> NcclSystem:
     """Return the system that free text seems to describe, or raise when it names no GPU."""
-    text = f"{system} {notes}".lower()
+    text = _in_bits(f"{system} {notes}").lower()
     found = _found(text)
     certain = bool(found.get("certain", False))
     software = _software(system, notes, num_hosts, gpus_per_host)
     host = {**_model(found["host"], text, gpus_per_host), **found.get("change", {})}
     if not certain:
-        host |= _nic_changes(text)
+        host |= {"nics": gpus_per_host} if _OF_GPU.search(text) else _nic_changes(text)
     description: JsonObject = {"hosts": 1, "host": host}
     if num_hosts > 1:
         wire = found["link"] if certain else _link(text, found["link"])
@@ -53,6 +59,27 @@ def guess(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> NcclSy
     spec = ClusterSpec.model_validate(description)
     found_system = usual_release(from_spec(spec, num_hosts, gpus_per_host, software), "nccl" in software)
     return replace(found_system, gpu=found["gpu"], nvlink_Bps=None) if "gpu" in found else found_system
+
+
+def words_of(system: NcclSystem) -> str:
+    """Return in words what a system was taken for."""
+    said = f"{system.num_hosts} hosts of {system.gpus_per_host} {system.gpu}" if system.num_hosts > 1 else (
+        f"one host of {system.gpus_per_host} {system.gpu}"
+    )  # fmt: skip
+    if system.num_islands > 1:
+        said += f", {system.num_nics} x {system.nic_rate_Bps * 8 / 1e9:g} Gb/s {system.network} a host"
+    return f"{said}, NCCL {system.nccl[0]}.{system.nccl[1]}"
+
+
+def _in_bits(text: str) -> str:
+    """Return a text with the network's rates in Gb/s and without those of anything else in bytes."""
+
+    def bits(rate: re.Match[str]) -> str:
+        if "B" not in rate.group().replace(rate.group(2) or "", ""):
+            return rate.group()
+        return f"{8 * float(rate.group(1)):g} Gb/s{rate.group(2)}" if rate.group(2) else " "
+
+    return _BYTES.sub(bits, re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text))
 
 
 def hosts_in(system: str, notes: str, num_gpus: int) -> int:

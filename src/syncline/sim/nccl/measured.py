@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import FileError
+from syncline.sim.nccl.columns import column_of, renamed
 
 Floats = npt.NDArray[np.float64]
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send_recv")
@@ -93,15 +94,15 @@ def read_rows(text: str, where: str) -> list[MeasuredRow]:
     """
     reader = csv.DictReader(StringIO(text.lstrip("\ufeff"), newline=""))
     try:
-        names = [(name or "").strip() for name in reader.fieldnames or ()]
-        reader.fieldnames = names
-        missing = [c for c in _COLUMNS if c not in names]
+        heads = reader.fieldnames = [(name or "").strip() for name in reader.fieldnames or ()]
+        names = [column_of(head)[0] for head in heads]
+        missing = [c for c in _COLUMNS if c not in (*names, "system" if "gpu_type" in names else "")]
         if not missing and not any(c in names for c in _RATES):
             missing = [_RATES[0]]
         if missing:
             known = ", ".join(("source", "system", "gpus", "nodes", "op", "size_bytes", "time_us", "notes"))
             raise FileError(f"column {missing[0]} is missing.", where=where, hint=f"Columns: {known}.")
-        return [_row(line, raw) for line, raw in enumerate(reader, start=2)]
+        return [_row(line, renamed(heads, _texts(raw))) for line, raw in enumerate(reader, start=2)]
     except csv.Error as error:
         raise FileError(f"this is not a CSV: {error}.", where=f"{where} line {reader.line_num}") from None
 
@@ -126,8 +127,11 @@ def _quantity(text: str, units: Mapping[str, float]) -> float | None:
     return value
 
 
-def _row(line: int, raw: Mapping[str | None, Any]) -> MeasuredRow:
-    cells = {k: v if isinstance(v, str) else "" for k, v in raw.items() if k is not None}
+def _texts(raw: Mapping[str | None, Any]) -> dict[str, str]:
+    return {k: v if isinstance(v, str) else "" for k, v in raw.items() if k is not None}
+
+
+def _row(line: int, cells: Mapping[str, str]) -> MeasuredRow:
     op = op_name(cells.get("op", ""))
     gpus = hosts = 0
     size = time_us = 0.0
@@ -158,7 +162,9 @@ def _time_us(cells: Mapping[str, str], op: str, gpus: int, size: float) -> float
     if given:
         return given
     for name, factor in (("busbw_gbps", bus_factor(op, max(gpus, 1))), ("algbw_gbps", 1.0)):
-        rate = _quantity(cells.get(name, ""), {"": 1.0, "gb/s": 1.0})
+        cell = cells.get(name, "")
+        bits = re.search(r"Gb(?:ps|it|/s)", cell) is not None  # GB/s is what nccl-tests prints
+        rate = _quantity(cell, dict.fromkeys(("", "gb/s", "gbps", "gbit/s", "gib/s"), 0.125 if bits else 1.0))
         if rate is not None and rate > 0 and size > 0:
             return size * factor / rate / 1e3
     return 0.0

@@ -116,6 +116,7 @@ class Case:
     even_head: Floats  # 1: embedding and head count as layers when the pipeline is cut
     host_share: Floats  # of the host time that routing costs: 1, less without synchronisation or with CUDA graphs
     expert_passes: Floats  # over the hidden vector of a routed token, forward
+    bias_passes: Floats  # the same for the bias of the second product, where experts have biases
     ep_exposed: Floats  # of dispatch and combine, against the fitted share
     scatter_each: Floats  # 1: gradients are reduced after every micro-batch, although parameters stay gathered
     sync_every: Floats  # steps between synchronisations of the replicas
@@ -158,6 +159,8 @@ class Case:
     site_Bps: Floats
     site_s: Floats  # one way over the lines between sites
     hashed: Floats  # share of a port that flows keep beyond a rack
+    reduce_bytes: Floats  # memory of a switch for sums that are under way; 0: switches sum nothing
+    nic_share: Floats  # of a gradient's bytes that the cards put on the wire
     dealt: Floats  # 1: hosts are dealt to racks, not filled in order
     dealt_over: Floats  # ranks of the fabric that a job is dealt over; 0: it has its own racks only
     staged: Floats  # 1: stages of a pipeline are what is split between sites

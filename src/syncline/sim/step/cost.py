@@ -26,6 +26,7 @@ from syncline.sim.step.network import (
     ring_attention_s,
     ring_of,
     stage_line_Bps,
+    switch_sum_s,
     tp_exchange_s,
 )
 
@@ -289,7 +290,8 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     size = layer_params(c)
     ring = ring_of(c, k, ranks, stride)
     gather = ring.gather_s(c.param_bytes * size)
-    scatter = ring.gather_s(c.grad_bytes * c.wire_share * size)
+    shrunk = c.wire_share * pick(ring.inside < ranks, c.nic_share, 1.0)
+    scatter = ring.gather_s(c.grad_bytes * shrunk * size)
     # Routed experts that several ranks hold alike are sharded over those, a mean layer's part of them at a time.
     holders, routed = expert_holders(c), expert_params(c) * c.moe_layers / c.layers
     spread = (holders > 1) & (routed > 0)
@@ -297,7 +299,7 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     if anywhere(routed > 0):
         experts = ring_of(c, k, holders, c.ep)
         gather = gather + pick(spread, experts.gather_s(c.param_bytes * routed), 0.0)
-        scatter = scatter + pick(spread, experts.gather_s(c.grad_bytes * c.wire_share * routed), 0.0)
+        scatter = scatter + pick(spread, experts.gather_s(c.grad_bytes * shrunk * routed), 0.0)
         among = pick(routed > 0, holders - experts.inside, 0.0)
     behind = gather * c.reshard + scatter
     exposed = np.maximum(gather - layer.forward, 0.0) + np.maximum(behind - layer.behind, 0.0)
@@ -312,7 +314,7 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     per_micro = c.layers * (exposed + slowed) + first_and_last
     replicas = c.dp * c.cp / ranks
     local = size * c.layers / ranks
-    between = 2 * ring_of(c, k, replicas, c.tp * ranks).gather_s(c.grad_bytes * c.wire_share * local)
+    between = 2 * ring_of(c, k, replicas, c.tp * ranks).gather_s(c.grad_bytes * c.wire_share * c.nic_share * local)
     hybrid = pick(replicas > 1, np.maximum(k.held.least_exposed * between, between - c.layers * layer.behind), 0.0)
     hybrid, between = hybrid / c.sync_every, between / c.sync_every
     on = c.fsdp > 0
@@ -326,8 +328,8 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
         return np.zeros(()), np.zeros(())
     n, dense = c.dp * c.cp, stage_params(c)
     m, routed = expert_holders(c), stage_expert_params(c)
-    wire = c.grad_bytes * c.wire_share
     ring = ring_of(c, k, n, c.tp)
+    wire = c.grad_bytes * c.wire_share * pick(ring.inside < n, c.nic_share, 1.0)
     once, back = ring.gather_s(wire * dense), ring.gather_s(c.param_bytes * dense)
     if anywhere(routed > 0):
         experts = ring_of(c, k, m, c.ep)
@@ -339,7 +341,12 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
     # A plain all-reduce hides both its halves behind the backward; gathered parameters hide behind the forward.
     window = pick(c.sharded_state > 0, layer.forward, 0.0) * per_stage
     hidden = hidden + np.maximum(least * back, back - window)
-    all_reduce = np.maximum(2 * least * once, 2 * once - per_stage * layer.behind)
+    both = 2 * once
+    if anywhere(c.reduce_bytes > 0):
+        both = np.minimum(both, switch_sum_s(c, k, wire * (dense + routed), ring))
+        once = pick((c.sharded_state > 0) | (c.reduce_bytes == 0), once, both / 2)
+        back = pick(c.sharded_state > 0, back, once)
+    all_reduce = np.maximum(least * both, both - per_stage * layer.behind)
     hidden = pick(c.sharded_state > 0, hidden, all_reduce)
     exposed = pick(c.dp_overlap > 0, hidden, once + back) / c.sync_every
     # Reduced after every micro-batch: each scatter hides behind one backward, and slows it.

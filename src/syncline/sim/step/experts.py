@@ -42,8 +42,10 @@ def expert_part(c: Case, k: Constants) -> ExpertTime:
     shared_f, shared_b, _ = products_s(c, k, block_products(c, c.shared_ffn, c.tp), c.tokens, c.rate_gemm)
     router = gemm_s(c, k, mine, pick(has, c.experts, 0.0), c.hidden, 4.0, c.rate_bf16)
     visited = mine * c.top_k * (c.expert_passes * c.hidden + (2 + c.gated) * c.expert_ffn * (1 + c.fp8 / 3))
-    # A bias is one pass more over each product's output; its gradient is one over the output's.
-    visited = visited + mine * c.top_k * c.expert_biases * 2 * ((1 + c.gated) * c.expert_ffn + c.hidden)
+    # A bias is one pass more over each product's output; its gradient is one over the output's. That of the second
+    # product is weighted by the router's probability, which is fused or not by release.
+    biased = 2 * (1 + c.gated) * c.expert_ffn + c.bias_passes * c.hidden
+    visited = visited + mine * c.top_k * c.expert_biases * biased
     moved = memory_s(c, k, visited + c.tokens * elements(c, c.shared_ffn, attention=False))
     forward, backward = forward + shared_f + router + moved, backward + shared_b + 2 * router + 2 * moved
     redo = c.redo_gemm * (forward - pick(c.redo_last > 0, 0.0, last))

@@ -60,15 +60,15 @@ def exchanges(fabric: Fabric, job: Job, machine: Machine) -> list[Exchange]:
     if tensor is not None:  # a rank sends 2 (tp-1)/tp of what is reduced, or gathered and scattered
         found.append(Exchange(Kind.ALL_REDUCE, rows, tensor.size_bytes * split.tp / (2 * (split.tp - 1))))
     if job.sync.method == "allreduce" and not job.frozen and job.sync.period == 1:
-        found += _replicas(job, devices, replicas)
+        found += _replicas(job, devices, replicas, machine.reach.nic_share)
     return found
 
 
-def _replicas(job: Job, devices: Longs, replicas: int) -> list[Exchange]:
+def _replicas(job: Job, devices: Longs, replicas: int, nic_share: float) -> list[Exchange]:
     """Return what replicas exchange: gradients, and parameters where each owns a part of their state."""
     split, facts = job.parallel, facts_of(job)
     assert isinstance(job.model, Shape)
-    wire = facts.gradient_bytes * wire_share(job.sync.codec, facts.gradient_bytes)
+    wire = facts.gradient_bytes * wire_share(job.sync.codec, facts.gradient_bytes) * nic_share
     dense, routed = stage_parameters(job, job.model)
     if split.pp > 1:  # the ends of the model are on some stages only: of all, their layers are sure
         dense = job.model.replicated_params / split.pp / split.tp

@@ -167,6 +167,24 @@ def ring_of(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Ring:
     return Ring(ranks, near, _rate_Bps(c, k, ranks, stride, near), _call_s(c, k, ranks, stride, near))
 
 
+#: Times one exchange beyond a domain: up the tree of switches and down again.
+SUM_TRIPS = 2.0
+
+
+def switch_sum_s(c: Case, k: Constants, size_bytes: Floats, ring: Ring) -> Floats:
+    """Return the time of an all-reduce that switches sum on its way: every rank sends it once and hears it once.
+
+    What is under way fits into the memory of a switch, which the groups of the ranks below it share: a group gets no
+    more than its part of it in every round trip.
+    """
+    below = pick(c.rack_gpus < np.inf, c.rack_gpus, all_ranks(c))
+    groups = np.minimum(c.tp, below) * np.maximum(below / (c.tp * c.cp * c.dp), 1.0)
+    held = c.reduce_bytes / groups / np.maximum(SUM_TRIPS * c.hop_s, 1e-9)
+    rate = np.minimum(ring.rate_Bps, k.fitted.e_net * held)
+    summed = size_bytes / np.maximum(rate, 1.0) + 2 * ring.call_s
+    return pick((c.reduce_bytes > 0) & (ring.inside < ring.ranks), summed, np.inf)
+
+
 def tp_exchange_s(c: Case, k: Constants) -> Floats:
     """Return the time of one all-reduce (or gather and scatter) of a micro-batch's activations over the TP group."""
     size = 2 * c.tokens * c.hidden

@@ -22,7 +22,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from syncline.fabric.bisection import bisection
+from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Fabric
+from syncline.fabric.topology.network import NetworkSpec
 from syncline.sim.reach import Cells, fabric_reach
 from syncline.workload.parallel import PLACEMENTS
 
@@ -48,6 +50,8 @@ class Reach:
     placement: str = "packed"
     hashed_share: float = 1.0  # of a port that flows keep beyond a rack when ECMP hashes them (`plan/collide.py`)
     num_gpus: int = 0  # of the whole fabric; 0: the job fills it
+    reduce_bytes: float = 0.0  # memory of a switch for sums that are under way; 0: switches sum nothing
+    nic_share: float = 1.0  # of a gradient's bytes that the cards put on the wire
 
     @property
     def oversubscribed(self) -> bool:
@@ -63,6 +67,7 @@ class Reach:
         dealt = self.placement in ("spread", "scattered")
         names = ("rack_gpus", "rack_Bps", "pod_gpus", "pod_Bps", "site_gpus", "site_Bps", "site_s")
         return {name: float(getattr(self, name)) for name in names} | {
+            "reduce_bytes": self.reduce_bytes, "nic_share": self.nic_share,
             "hashed": self.hashed_share, "dealt": float(dealt), "staged": float(self.placement == "stages"),
             "dealt_over": float(self.num_gpus) if self.placement == "spread" else 0.0,
         }  # fmt: skip
@@ -86,11 +91,15 @@ class Reach:
 def layout_reach(fabric: Fabric, nic_Bps: float, hop_s: float, domain: int, dies: int) -> Reach:
     """Return what the cells of a fabric give the ranks that fill them; `nic_Bps` is the port of one rank."""
     found = fabric_reach(fabric)
-    reach = Reach(nic_Bps, hop_s, domain, num_gpus=fabric.num_gpus * dies)
+    reach = Reach(
+        nic_Bps, hop_s, domain, num_gpus=fabric.num_gpus * dies, reduce_bytes=_sums(fabric), nic_share=_shrunk(fabric)
+    )
     names = {"rack": "rack", "switch": "rack", "pod": "pod", "group": "pod", "site": "site"}
     for cells in found.outer:
         gpus, rate = float(cells.gpus[cells.worst]) * dies, float(cells.even_Bps[cells.worst])
         reach = _with(reach, names[cells.name], gpus, rate, cells)
+    if (circuits := _circuits(fabric)) is not None:
+        reach = replace(reach, pod_gpus=circuits[0] * dies, pod_Bps=circuits[1])
     if not found.outer and (half := _half(fabric)) is not None:
         reach = _with(reach, "rack", half[0] * dies, half[1], None)
     return reach
@@ -101,6 +110,48 @@ def _with(reach: Reach, name: str, gpus: float, rate_Bps: float, cells: Cells | 
         return replace(reach, site_gpus=gpus, site_Bps=rate_Bps, site_s=cells.latency_s if cells else 0.0)
     thin = rate_Bps < gpus * reach.nic_Bps * (1 - 1e-9)
     return replace(reach, **{f"{name}_gpus": gpus, f"{name}_Bps": rate_Bps if thin else np.inf})  # type: ignore[arg-type]
+
+
+def _networks(fabric: Fabric) -> list[NetworkSpec]:
+    spec = fabric.spec
+    found = [spec.network] if spec.hosts else [site.network for site in spec.sites]
+    return [network for network in found if network is not None]
+
+
+def _sums(fabric: Fabric) -> float:
+    """Return the memory for sums of a switch where the network is told to reduce; 0 where it does not, or cannot."""
+    networks = _networks(fabric)
+    if not networks or not all(network.reduction for network in networks):
+        return 0.0
+    catalog = load_catalog().with_parts(fabric.spec.parts) if fabric.spec.parts else load_catalog()
+    switches = [network.parts(catalog).switch for network in networks]
+    return min(float(part.reduction_bytes or 0) if part.in_switch_reduction else 0.0 for part in switches)
+
+
+def _shrunk(fabric: Fabric) -> float:
+    """Return the share of a gradient's bytes that leaves the cards; 1 where one of them compresses nothing."""
+    catalog = load_catalog().with_parts(fabric.spec.parts) if fabric.spec.parts else load_catalog()
+    groups = fabric.spec.hosts or [group for site in fabric.spec.sites for group in site.hosts]
+    cards = [group.host.resolve(catalog).nic for group in groups]
+    return 1 / min((catalog.nic(name).compresses if name else 1.0 for name in cards), default=1.0)
+
+
+def _circuits(fabric: Fabric) -> tuple[float, float] | None:
+    """Return the GPUs of a pod and what its circuits carry to the next one; None without pods joined by circuits.
+
+    A ring leaves a pod towards one other, so what counts is what is laid between neighbours, the fewest of them.
+    """
+    from syncline.fabric.fabric import Tier
+
+    links, devices = fabric.links, fabric.devices
+    lit = (links.tier == Tier.OPTICAL) & links.up
+    pods = np.unique(devices.group[links.src[lit]])
+    if len(pods) < 2 or (devices.level[links.src[lit]] < 2).any():
+        return None
+    a, b = devices.group[links.src[lit]], devices.group[links.dst[lit]]
+    after = pods[(np.searchsorted(pods, a) + 1) % len(pods)]
+    ahead = np.bincount(a[b == after], weights=links.rate_Bps[lit][b == after], minlength=int(pods.max()) + 1)[pods]
+    return fabric.num_gpus / len(pods), float(ahead.min())
 
 
 def _half(fabric: Fabric) -> tuple[float, float] | None:

@@ -8,7 +8,7 @@ from functools import cache
 from syncline.describe.own_data import own_data
 from syncline.errors import CatalogError, DescriptionError
 from syncline.fabric.catalog import Catalog, HostModel, load_catalog
-from syncline.validate.training.network_text import NetworkReading, read_network
+from syncline.fabric.catalog.network_text import NetworkReading, read_network
 from syncline.validate.training.rows import PublishedRow
 
 #: What an accelerator entry may replace of the host it names.

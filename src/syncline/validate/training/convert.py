@@ -30,7 +30,16 @@ NOT_SPEEDS = {
 
 #: Spellings of metrics and the one that is used here, in the order in which they are replaced.
 _WORDS = (
-    (r"[()%]", ""),
+    (r"[()%\[\]]", ""),
+    (r"^(?:avg|average|mean|median|achieved|elapsed|global|train|training)_", ""),
+    (r"model_flops?_utili[sz]ation", "mfu"),
+    (r"^tgs$", "tokens_per_s_per_gpu"),
+    (r"peta_?flops?", "pflops"),
+    (r"^pflops?(?:_per_s|/s)?$", "pflops_total"),
+    (r"^(?:it|iters?)(?:_per_|/)(?=s)", "iterations_per_"),
+    (r"(?:step|iteration)_duration|time_per_global_batch", "iteration_time"),
+    (r"^seqs?(?=_|/)", "samples"),
+    (r"^toks(?=_|/)", "tokens"),
     (r"^(?:seconds?|secs?|s)(?:_per_|_?/_?)(?=step|it)", "s_per_"),
     (r"^(?:milliseconds?|ms)(?:_per_|_?/_?)(?:step|it(?:er(?:ation)?)?)$", "iteration_time_ms"),
     (r"^s_per_it(?:er)?$", "s_per_iteration"),
@@ -44,9 +53,21 @@ _WORDS = (
     (r"step_time|iter(?:ation)?_time|time_per_(?:step|iteration)", "iteration_time"),
     (r"_(?:seconds?|secs?)$", "_s"),
     (r"tflops?_per_s", "tflops"),
+    (r"_per_gpu_per_s$", "_per_s_per_gpu"),
+    (r"^gpu_throughput_tflops$|^tflop$", "tflops"),
     (r"_+", "_"),
     (r"_$", ""),
 )
+
+
+#: Metrics that become a step time, in their one spelling.
+SPEEDS = frozenset(
+    ("iteration_time", "iteration_time_s", "s_per_step", "s_per_iteration", "iteration_time_ms", "steps_per_s",
+     "iterations_per_s", "tokens_per_s_total", "tokens_per_s", "tokens_per_s_per_gpu", "tokens_per_day",
+     "samples_per_s", "samples_per_s_total", "samples_per_s_per_gpu", "model_tflops_per_gpu", "hw_tflops_per_gpu",
+     "tflops_per_gpu", "tflops", "model_tflops", "hw_tflops", "pflops_total", "aggregate_pflops",
+     "model_pflops_total", "mfu_pct", "hfu_pct", "mfu", "hfu")
+)  # fmt: skip
 
 
 def plain_metric(metric: str) -> str:
@@ -104,6 +125,10 @@ def step_seconds(
             return batch / (value * num_gpus)
         case "model_tflops_per_gpu" | "hw_tflops_per_gpu" | "tflops_per_gpu":
             return flops_of_step(job, convention, params) / (value * 1e12 * num_gpus)
+        case "tflops" | "model_tflops" | "hw_tflops":
+            # What one part can do or less is said of a part; what is more, of all of them.
+            parts = num_gpus if value * 1e12 <= peak_flops else 1
+            return flops_of_step(job, convention, params) / (value * 1e12 * parts)
         case "pflops_total" | "aggregate_pflops" | "model_pflops_total":
             return flops_of_step(job, convention, params) / (value * 1e15)
         case "mfu_pct" | "hfu_pct" | "mfu" | "hfu":

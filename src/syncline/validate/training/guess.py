@@ -16,7 +16,7 @@ _PRECISIONS = (
     ("fp4", r"fp4|mxfp4|float4"),
     ("fp8", r"fp8|float8|e4m3|e5m2|hfp8|transformer engine"),
     ("tf32", r"tf32"),
-    ("bf16", r"bf16|bfloat|brain"),
+    ("bf16", r"bf16|bfloat|brain|nf4"),  # QLoRA keeps weights in nf4 and multiplies in bf16
     ("fp16", r"fp16|float16|half|f16"),
     ("fp32", r"fp32|float32|single|full precision"),
 )

@@ -21,12 +21,17 @@ _SHARDED = re.compile(r"fsdp|zero[\s-]*(?:stage[\s-]*)?3|stage[\s-]*3|full[_\s]s
 
 def is_sharded(row: PublishedRow) -> bool:
     """Say whether a row states that parameters are sharded and gathered layer by layer."""
-    return bool(_SHARDED.search(row.text("zero_or_fsdp").lower()))
+    return bool(_SHARDED.search(_sharding(row)))
+
+
+def _sharding(row: PublishedRow) -> str:
+    """Return how a row says state is sharded; a number alone is a stage of ZeRO."""
+    return re.sub(r"^(?:stage\s*)?([0-3])$", r"zero-\1", row.text("zero_or_fsdp").lower())
 
 
 def zero_of(row: PublishedRow, year: int) -> JsonObject:
     """Return how the state of replicas is sharded, as fields of `parallel`."""
-    text = row.text("zero_or_fsdp").lower()
+    text = _sharding(row)
     if is_sharded(row):
         hybrid = "hsdp" in text or "hybrid" in text
         size = re.search(r"(?:hsdp|hybrid|shard)[^\d]{0,12}(\d+)", text) if hybrid else None
@@ -34,7 +39,7 @@ def zero_of(row: PublishedRow, year: int) -> JsonObject:
     if "zero" in text or "distributed opt" in text:
         found = re.search(r"(?:zero|stage)[\s-]*(?:stage[\s-]*)?([12])", text)
         return {"zero": found.group(1) if found else "1"}
-    return {"zero": "none" if text in ("none", "no", "ddp", "dp") or year < 2022 else "1"}
+    return {"zero": "none" if text in ("none", "no", "ddp", "dp", "zero-0") or year < 2022 else "1"}
 
 
 def stated_split(row: PublishedRow, num_gpus: int) -> dict[str, int] | None:

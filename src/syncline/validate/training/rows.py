@@ -12,15 +12,10 @@ from typing import Any
 
 from syncline.describe.document import read_text
 from syncline.errors import DescriptionError
+from syncline.validate.training.columns import COLUMNS, column_names, long_rows
 from syncline.validate.training.convert import plain_metric
 from syncline.validate.training.number import billions_in, number_in
 
-NEEDED = ("source", "model", "gpu", "gpus", "metric", "value")
-COLUMNS = (
-    "source", "model", "params_b", "layers", "hidden", "heads", "seq", "vocab", "gpu", "gpus", "tp", "pp", "dp",
-    "cp", "ep",
-    "micro_batch", "global_batch", "precision", "recompute", "zero_or_fsdp", "interconnect", "metric", "value", "notes",
-)  # fmt: skip
 #: Best first: of several metrics of one run, the first that is there is scored.
 METRICS = (
     "iteration_time_s", "iteration_time_ms", "tokens_per_s_total", "tokens_per_s", "tokens_per_s_per_gpu",
@@ -90,19 +85,18 @@ class Run:
 
 
 def read_rows(text: str, where: str) -> list[PublishedRow]:
-    """Read the rows of a CSV text; a missing column is empty, a missing needed column an error."""
+    """Read the rows of a CSV text; a missing column is empty, a missing needed column an error (`columns`)."""
     reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff")))
     try:
-        reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
+        reader.fieldnames = column_names(reader.fieldnames or (), where)
     except csv.Error as error:
         raise DescriptionError(f"not a CSV file: {error}.", where=f"{where} line 1") from None
-    missing = [column for column in NEEDED if column not in (reader.fieldnames or ())]
-    if missing:
-        raise DescriptionError(
-            f'the file has no column "{missing[0]}".', where=where, hint=f"Columns: {', '.join(COLUMNS)}."
-        )
     try:
-        rows = [PublishedRow(reader.line_num, _cells(cells)) for cells in reader]
+        rows = [
+            PublishedRow(reader.line_num, {"source": Path(where).stem, **one})
+            for cells in reader
+            for one in long_rows(_cells(cells))
+        ]
     except csv.Error as error:
         raise DescriptionError(f"not a CSV file: {error}.", where=f"{where} line {reader.line_num}") from None
     if not rows:

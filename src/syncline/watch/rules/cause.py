@@ -41,7 +41,7 @@ def _first(cause: tuple[str, str], found: Mapping[tuple[str, str], tuple[str, st
 
 
 def _cause(effect: Finding, findings: Sequence[Finding], rail_of: Mapping[str, int]) -> Finding | None:
-    others = [f for f in findings if f is not effect and f.rule in ROOTS]
+    others = [f for f in findings if f.rule in ROOTS]
     if effect.rule == "rail.dead":
         return None
     for other in others:

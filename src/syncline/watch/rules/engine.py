@@ -116,13 +116,14 @@ class RuleEngine:
         busy: Sequence[tuple[float, float]] = (),
         tcp: tuple[float, float] = (0.0, 0.0),
         speed_Bps: Mapping[str, float] | None = None,
+        is_crowded: bool = False,
     ) -> list[AlertEvent]:
-        """Take a frame (and bursts, communication spans, TCP rates); return what changed."""
+        """Take a frame (bursts, communication spans, TCP rates, whether cores are short); return what changed."""
         self._remember(frame, bursts or {}, busy)
         if frame.table is not self._table:
             self._table = frame.table
             self._rail_of = dict(zip(frame.table.names, frame.table.rail.tolist(), strict=True))
-        context = self._context(frame, tcp, speed_Bps or {})
+        context = replace(self._context(frame, tcp, speed_Bps or {}), is_crowded=is_crowded)
         events: list[AlertEvent] = []
         for rule in self._rules:
             try:

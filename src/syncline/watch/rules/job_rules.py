@@ -38,6 +38,13 @@ def suspects(context: Context) -> str:
     return "Every link seen here runs near its past: look at the ranks (stragglers), then at other hosts."
 
 
+def held(context: Context, verdict: RuleVerdict) -> RuleVerdict:
+    """Return the verdict; on a crowded host with no link or rank in trouble, neither bad nor good."""
+    if not context.is_crowded or likely_cause(context):
+        return verdict
+    return RuleVerdict({}, verdict.between | verdict.bad.keys())
+
+
 def recent_step_s(context: Context) -> float | None:
     """Return the median of the last steps; None before there are enough."""
     steps = context.frame.job.steps[-RECENT:]
@@ -67,7 +74,7 @@ class SlowerThanPlanned:
                 bad[place] = _slow(context, self.id, place, now, planned, f"predicted by {prediction.source}")
             elif now > (1 + t.regression_ratio) / 2 * planned:
                 between.add(place)
-        return RuleVerdict(bad, between)
+        return held(context, RuleVerdict(bad, between))
 
 
 class SlowerThanBefore:
@@ -97,7 +104,7 @@ class SlowerThanBefore:
                 bad[place] = _slow(context, self.id, place, now, before, "median of the last minutes")
             elif now > (1 + t.regression_ratio) / 2 * before:
                 between.add(place)
-        return RuleVerdict(bad, between)
+        return held(context, RuleVerdict(bad, between))
 
 
 def _slow(context: Context, rule: str, place: str, now: float, usual: float, basis: str) -> Callable[[], Finding]:
@@ -140,7 +147,7 @@ class CollectiveTail:
                 bad[c.key] = self._teller(context, c, limit)
             elif ratio > 0.8 * limit:
                 between.add(c.key)
-        return RuleVerdict(bad, between)
+        return held(context, RuleVerdict(bad, between))
 
     def _teller(self, context: Context, c: CollectiveStat, limit: float) -> Callable[[], Finding]:
         def tell() -> Finding:
@@ -191,7 +198,8 @@ class NetworkShare:
                 cost_usd_per_day=context.usd_per_day(max(0.0, share - limit)),
             )
 
-        return RuleVerdict({"step": tell} if share > limit else {}, {"step"} if share > 0.9 * limit else set())
+        bad: dict[str, Callable[[], Finding]] = {"step": tell} if share > limit else {}
+        return held(context, RuleVerdict(bad, {"step"} if share > 0.9 * limit else set()))
 
 
 def _computes_longer(context: Context, i: int) -> bool:

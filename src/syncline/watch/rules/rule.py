@@ -60,6 +60,8 @@ class Context:
     speed_Bps: dict[str, float] = field(default_factory=dict)
     num_gpus: int | None = None
     usd_per_gpu_hour: float | None = None
+    is_crowded: bool = False
+    """Whether the host has more tasks than cores: then slow steps are no evidence against the network by themselves."""
     _kept: dict[tuple[str, str, float], Floats] = field(default_factory=dict)
     """Means and maxima already made for this frame: several rules ask for the same."""
 

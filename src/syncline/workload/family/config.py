@@ -30,6 +30,10 @@ _REFUSED = {
     **dict.fromkeys(("clip", "siglip", "siglip2", "align", "chinese_clip"), "a text and an image tower"),
     **dict.fromkeys(("vit", "dinov2", "swin", "beit", "deit"), "an image tower and no vocabulary"),
     **dict.fromkeys(("gemma3n", "gemma3n_text"), "embeddings and low-rank paths in every layer"),
+    **dict.fromkeys(("gemma4", "gemma4_text"), "embeddings in every layer, and keys that layers share"),
+    "kimi_k25": "an image tower of its own kind",
+    "deepseek_vl_v2": "an image tower of its own kind",
+    "multi_modality": "a tower for images that come and one for images that go",
     "longcat_flash": "experts that do nothing and two attentions in one layer",
     "plamo2": "state-space layers of its own kind",
 }  # fmt: skip
@@ -94,6 +98,8 @@ def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
     for part in _INNER:
         inner = config.get(part)
         flat |= {key: value for key, value in inner.items() if value != ""} if isinstance(inner, Mapping) else {}
+    if config.get("tie_word_embeddings") is not None:  # of the whole model, not of a part of it
+        flat["tie_word_embeddings"] = config["tie_word_embeddings"]
     family, outer = str(flat.get("model_type", "")), str(config.get("model_type", ""))
     _refuse_others(flat, outer if outer in _REFUSED else family, outer)
     data = with_defaults(flat, family)
@@ -107,7 +113,8 @@ def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
         fields["mla"] = _mla(data)
         fields.pop("head_size", None)
         fields.pop("kv_heads", None)
-        fields["value_size"] = whole(data, "v_head_dim", otherwise=128)
+        per_head = whole(data, "hidden_size") // max(whole(data, "num_attention_heads"), 1)
+        fields["value_size"] = whole(data, "v_head_dim", otherwise=per_head if family == "minicpm3" else 128)
     dense: int | None = None
     if isinstance(layers, int) and isinstance(hidden, int):
         special = hybrid_fields(data, family, layers, hidden)

@@ -11,10 +11,20 @@ from syncline.workload.shape import Tower
 
 def towers_of(config: Config, hidden: int) -> tuple[Tower, ...]:
     """Return the towers of a multimodal config, whose language model has that hidden size."""
+    if isinstance(config.get("audio_config"), Mapping) and config["audio_config"]:
+        raise DescriptionError(
+            f"{config.get('model_type') or 'the model'} has an audio tower, which syncline does not read.",
+            hint="Take the `text_config` alone, or give the model's shape.",
+        )
     vision = config.get("vision_config")
     if not isinstance(vision, Mapping) or not vision:
         return ()
     family = str(config.get("model_type", ""))
+    if family in _JOINED_OTHERWISE:
+        raise DescriptionError(
+            f"{family} joins its image tower and its language model in a way that syncline does not know.",
+            hint="Take the `text_config` alone, or give the model's shape.",
+        )
     count = _COUNTS.get(str(vision.get("model_type", ""))) or _COUNTS.get(family)
     if count is None:
         raise DescriptionError(
@@ -83,6 +93,8 @@ def _qwen3(v: Config, config: Config, hidden: int) -> int:
     start += whole(v, "num_position_embeddings", otherwise=2304) * width
     given = v.get("deepstack_visual_indexes")
     deep = len(given) if isinstance(given, list) else 3
+    if str(config.get("model_type", "")).startswith("qwen3_5"):
+        deep = 0  # its tower hands on what its last layer says, whatever the config lists
     wide = whole(v, "spatial_merge_size", otherwise=2) ** 2 * width
     return start + layers + _merger(v, width, 2 * width, out) + deep * _merger(v, width, 2 * wide, out)
 
@@ -112,6 +124,8 @@ def _mllama(v: Config, config: Config, hidden: int) -> int:
     return _patch(v, width) + 5 * width + positions + layers * layer(width, ffn, biased=False) + joined
 
 
+#: Families with a tower that is known and a way of their own to join it, or a second tower.
+_JOINED_OTHERWISE = {"cohere2_vision", "deepseek_vl", "deepseek_vl_hybrid", "video_llava"}
 _Count = Callable[[Config, Config, int], int]
 _COUNTS: dict[str, _Count] = {
     "clip_vision_model": _clip, "siglip_vision_model": _siglip, "qwen2_vl": _qwen2, "qwen2_5_vl": _qwen2_5,

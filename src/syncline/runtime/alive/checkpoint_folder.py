@@ -1,0 +1,109 @@
+"""The folder of a run's checkpoints: each put in place by one rename, whole or not there, the last few kept."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from syncline.errors import CheckpointError
+from syncline.runtime.alive import checkpoint_first as first_version
+from syncline.runtime.alive.checkpoint_files import MANIFEST, flush_folder, flush_text, hash_of
+from syncline.runtime.alive.checkpoint_tensors import TENSORS
+
+VERSION = 2
+SHARED = "shared.pt"
+_PREFIX = "step-"
+_UNFINISHED = ".unfinished-"
+_FULL_BYTES = 1 << 16
+
+
+class CheckpointFolder:
+    """The whole checkpoints of a run, the last `keep` of them, and what is being written beside them."""
+
+    def __init__(self, path: Path, keep: int) -> None:
+        self.path = path
+        self.keep = keep
+
+    def checkpoints(self) -> list[Path]:
+        """Return the folder of every checkpoint, whole or not, the oldest first."""
+        return sorted(path for path in self.path.glob(f"{_PREFIX}*") if path.is_dir())
+
+    def place(self, step: int) -> Path:
+        """Return where the checkpoint of a step lies once it is whole."""
+        return self.path / f"{_PREFIX}{step:010d}"
+
+    def aside(self, step: int) -> Path:
+        """Return where the checkpoint of a step is written."""
+        return self.path / f"{_UNFINISHED}{step:010d}"
+
+    def is_full(self, error: BaseException) -> bool:
+        """Whether an error came of a disk without room."""
+        existing = next(path for path in (self.path, *self.path.absolute().parents) if path.exists())
+        return _says_full(error) or shutil.disk_usage(existing).free < _FULL_BYTES
+
+    def make_room(self) -> bool:
+        """Drop the oldest checkpoint, unless it is the only whole one; tell whether that was done."""
+        whole = [path for path in self.checkpoints() if is_whole(path, 0, 1)]
+        if len(whole) > 1:
+            _drop(whole[0])
+        return len(whole) > 1
+
+    def finish(self, step: int, num_ranks: int, hashes: Mapping[str, str]) -> None:
+        """Put what was written aside in its place, with a manifest, and drop what is too old."""
+        aside = self.aside(step)
+        wanted = [SHARED, TENSORS, *(rank_file(rank) for rank in range(num_ranks))]
+        missing = [name for name in (*wanted, *hashes) if not (aside / name).is_file()]
+        if missing:
+            raise CheckpointError(
+                f"{missing[0]} of step {step} is not in {aside}.",
+                hint="On several hosts the folder must be on storage that all of them see.",
+            )
+        manifest = {"version": VERSION, "step": step, "num_ranks": num_ranks, "sha256": dict(sorted(hashes.items()))}
+        flush_text(aside / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+        flush_folder(aside)
+        place = self.place(step)
+        if place.exists():
+            _drop(place)
+        os.rename(aside, place)
+        flush_folder(self.path)
+        for path in [path for path in self.checkpoints() if (path / MANIFEST).is_file()][: -self.keep]:
+            _drop(path)
+
+
+def is_whole(path: Path, rank: int, num_ranks: int) -> bool:
+    """Whether this rank's share of what the manifest names is there, as it was written."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text("utf-8"))
+        files = sorted(manifest["sha256"].items())
+        known = manifest["version"] in (VERSION, first_version.VERSION)
+        return known and all(hash_of(path / name) == value for name, value in files[rank::num_ranks])
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return False
+
+
+def is_own(name: str, rank: int) -> bool:
+    """Whether a rank writes a file, and so hashes it."""
+    return name in (rank_file(rank), *([SHARED, TENSORS] if rank == 0 else [])) or name.startswith(f"__{rank}_")
+
+
+def rank_file(rank: int) -> str:
+    """Return the name of what a rank writes for itself."""
+    return f"rank-{rank:05d}.pt"
+
+
+def _drop(path: Path) -> None:
+    """Remove a checkpoint: out of the way by one rename first, as half a folder would still have its name."""
+    gone = path.with_name(f"{_UNFINISHED}old-{path.name}")
+    shutil.rmtree(gone, ignore_errors=True)
+    os.rename(path, gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _says_full(error: BaseException) -> bool:
+    failures = [failure for failure, _ in getattr(error, "failures", {}).values()]
+    known = [error, *failures, *(one.__cause__ for one in (error, *failures) if one.__cause__)]
+    return any(isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT) for one in known)
