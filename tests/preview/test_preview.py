@@ -92,7 +92,7 @@ def test_a_script_that_fails_gets_a_clear_word(tmp_path: Path, source: str, said
 
 def test_a_script_that_hangs_is_stopped(tmp_path: Path) -> None:
     (tmp_path / "hangs.py").write_text("import time\nprint('waiting', flush=True)\ntime.sleep(1000)\n")
-    with pytest.raises(PreviewError, match=r"trained no 3 steps within 0\.5 s"):
+    with pytest.raises(PreviewError, match=r"did not finish 3 training steps within 0\.5 s"):
         syncline.preview("h100-64-rail", [sys.executable, str(tmp_path / "hangs.py")], timeout="500ms")
 
 

@@ -49,7 +49,7 @@ class Network:
 
 
 @dataclass(frozen=True, eq=False)
-class Executed:
+class GraphRun:
     """When each operation of two steps began and ended."""
 
     graph: StepGraph
@@ -80,7 +80,7 @@ def execute(
     network: Network | None = None,
     routing: Routing = "spray",
     constants: Constants | None = None,
-) -> Executed:
+) -> GraphRun:
     """Return a captured step as the flow engine runs it on the fabric."""
     world = graph.captures[0].world
     if world > fabric.num_gpus * max(machine.gpu.num_dies, 1):
@@ -98,7 +98,7 @@ def execute(
     links = laid.links()
     limited = np.flatnonzero((path >= 0) & (course.bottleneck >= 0))
     names = {row: laid.rails.link_name(int(links[course.bottleneck[row]])) for row in limited.tolist()}
-    return Executed(graph, course.begin_s, course.end_s, names)
+    return GraphRun(graph, course.begin_s, course.end_s, names)
 
 
 def _run(graph: StepGraph, laid: _Laid, delay: Floats, size: Floats, path: Longs) -> Course:

@@ -158,6 +158,8 @@ def test_parts_that_are_shares_of_others() -> None:
     one = held()
     moving = one["activations"] + one["logits"]
     assert one["fragmentation"] == pytest.approx(0.04 * moving)  # peak reserved over peak allocated: a few per cent
+    for allocator, share in (("expandable", 0.02), ("planned", 0.01)):
+        assert held(allocator=allocator)["fragmentation"] == pytest.approx(share * moving)
     parts = ("parameters", "gradients", "optimizer", "activations", "logits", "buffers", "fragmentation")
     assert one["total"] == pytest.approx(sum(one[part] for part in parts))
     tokens, vocabulary = 8192, 128_256

@@ -53,7 +53,7 @@ MID_YEAR = 6
 
 
 @dataclass(frozen=True)
-class Described:
+class RowReading:
     """A row as a job on a machine, with the convention of its metric and what was assumed."""
 
     job: Job
@@ -66,7 +66,7 @@ class Described:
     readings: tuple[str, ...] = field(default=())  # how the row's free text was read
 
 
-def describe(row: PublishedRow, entries: Sequence[Entry]) -> Described:
+def describe(row: PublishedRow, entries: Sequence[Entry]) -> RowReading:
     """Return the job and machine of a row, or raise a DescriptionError that says why it cannot be modelled."""
     facts: dict[str, Any] = {}
     for entry in entries:
@@ -95,7 +95,7 @@ def describe(row: PublishedRow, entries: Sequence[Entry]) -> Described:
     remarks = [str(facts["remark"])] if facts.get("remark") else []
     remarks += [remark for remark in (unverified, *reader.remarks) if remark]
     readings = tuple(words for words in (network, reader.precision_words) if words)
-    return Described(job, machine, num_gpus, convention, flops, params, tuple(dict.fromkeys(remarks)), readings)
+    return RowReading(job, machine, num_gpus, convention, flops, params, tuple(dict.fromkeys(remarks)), readings)
 
 
 def _met(model: Shape | LayerList) -> float:
