@@ -380,7 +380,7 @@ def _caps(wired: Wired, job: PacketJob) -> Floats:
 def _refuse_slow_inside(paths: Paths, inside: NDArray[np.bool_], cap_Bps: ArrayLike) -> None:
     if (inside & (np.diff(paths.start) > 0) & np.isfinite(cap_Bps)).any():
         raise SimulationError(
-            "a message that stays inside its host cannot be slowed or capped: there it is no packets.",
+            "a message that stays inside its host cannot be slowed or capped: it never becomes packets.",
             hint="Slow or cap ranks that have a host each, or use the flow level.",
         )
 
