@@ -19,6 +19,7 @@ from syncline.workload.read_job import load_job
 
 H100 = machine_from_fabric(load("h100-64-rail"))
 GIB = 2**30
+TORCH = {"framework": "pytorch"}
 
 
 def case(model: str = "llama3-70b", sequence: int = 4096, batch: int = 64, **fields: Any) -> Case:
@@ -43,6 +44,14 @@ CASES = {
     "experts that all hold": lambda: case("mixtral-8x7b", parallel={"tp": 1, "ep": 8, "dp": 8, "zero": "fsdp"}),
     "a further token predicted": lambda: case("deepseek-v3", parallel={"pp": 16, "ep": 8, "dp": 8}),
     "a further token predicted, one stage": lambda: case("deepseek-v3", parallel={"ep": 64, "dp": 64}),
+    "PyTorch's DDP": lambda: case("llama3-8b", software=TORCH, parallel={"dp": 8, "zero": "none"}, batch=16),
+    "PyTorch's DDP, one micro-batch": lambda: case(
+        "llama3-8b", software=TORCH, parallel={"dp": 8, "zero": "none"}, batch=8, sequence=512
+    ),
+    "PyTorch alone": lambda: case("llama3-8b", software=TORCH, parallel={"tp": 8, "dp": 1}, batch=8),
+    "PyTorch's FSDP, long": lambda: case(
+        "llama3-8b", software=TORCH, parallel={"dp": 64, "zero": "fsdp"}, sequence=32768
+    ),
     "activations on the host": lambda: case("llama3-8b", parallel={"dp": 8}, offload="activations"),
     "state on the host": lambda: case("llama3-8b", parallel={"dp": 8}, offload="optimizer"),
 }
@@ -129,15 +138,7 @@ def held_twin(c: Any, stage: tuple[float, float, float, float, float]) -> dict[s
 
 
 def torch_twin(
-    c: Any,
-    ends: float,
-    own: float,
-    gradients: float,
-    passing: float,
-    layer: float,
-    kept: float,
-    once: float,
-    head: float,
+    c: Any, ends: float, own: float, sums: tuple[float, float], layer: float, kept: float, once: float, head: float
 ) -> dict[str, float]:
     """Return the fullest of three moments of PyTorch's step: the loss, the last layers' backward, its end."""
     weight, main, (gradients, passing) = float(c.weight_bytes), float(c.main_grad_bytes), sums
