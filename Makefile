@@ -23,7 +23,7 @@ SPREAD := -n $(WORKERS) --dist loadfile
 LONG := tests/test_examples.py tests/distributed tests/bench tests/audit tests/lab tests/browser tests/cli tests/plan
 REST := $(filter-out $(LONG) tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/ tests/test_*.py)))
 
-.PHONY: help venv demo test test-fast lint format types layers native-test native-test-threads pytest examples stub bench fresh site serve-site release release-proof clean
+.PHONY: help venv demo test test-fast lint format types layers native-test native-test-threads pytest examples stub bench fresh site docs-run serve-site release release-proof clean
 .DELETE_ON_ERROR:
 
 help:  ## list these targets
@@ -126,6 +126,9 @@ bench: venv  ## run every benchmark and keep dated results in benchmarks/results
 site: venv  ## the documentation as a site in build/site, every claim computed anew (a minute)
 	SYNCLINE_SITE=full NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Open build/site/index.html, or: make serve-site"
+
+docs-run: venv  ## every command of every page, run in a scratch folder (half an hour of one core)
+	$(BIN)/python tools/docs_run.py
 
 serve-site: venv  ## the site at http://127.0.0.1:8000, built again as you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --watch tools/site --watch examples

@@ -21,7 +21,7 @@ import yaml
 
 import syncline.sim
 from syncline.sim.nccl.constants import default_constants
-from syncline.sim.nccl.fit import Fitted, Sweep, fit, fit_left_out
+from syncline.sim.nccl.fit import NcclFit, Sweep, fit, fit_left_out
 from syncline.sim.nccl.measured import read_rows
 from syncline.sim.nccl.system import MAX_POINT_HOSTS
 from syncline.validate.collectives import LARGE_BYTES, SHIPPED, spikes, sweeps
@@ -57,11 +57,11 @@ def sweeps_of(names: Sequence[str]) -> list[Sweep]:
     return found
 
 
-def _as_data(fitted: Fitted) -> dict[str, Any]:
+def _as_data(fitted: NcclFit) -> dict[str, Any]:
     return {"machine": fitted.machine, "networks": fitted.networks}
 
 
-def _difference(fitted: Fitted, full: Fitted) -> dict[str, Any]:
+def _difference(fitted: NcclFit, full: NcclFit) -> dict[str, Any]:
     """Return what a fit without one system found otherwise; null: a kind that then has no rows of its own."""
     machine = {name: value for name, value in fitted.machine.items() if value != full.machine[name]}
     kinds = (*fitted.networks, *(kind for kind in full.networks if kind not in fitted.networks))

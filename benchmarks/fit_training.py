@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from syncline.sim.step.constants import SIGMA, Constants, Fitted
+from syncline.sim.step.constants import SIGMA, Constants, StepConstants
 from syncline.validate.training.fit import Floats, fit, fittable, left_out, left_out_s, spread
 from syncline.validate.training.observed import observe
 from syncline.validate.training.systems import load_systems
@@ -46,7 +46,7 @@ def document() -> dict[str, Any]:
             "not_used": "runs of which shape or layout cells were recalled",
             "sources": sorted({run.source for run in used}),
         },
-        "start": asdict(Fitted()),
+        "start": asdict(StepConstants()),
         "prior_sigma": asdict(SIGMA),
         "spread_10_90": {name: [float(f"{v:.3g}") for v in pair] for name, pair in spread(runs).items()},
         "left_out_errors": {"dense": _errors(ratio[~experts]), "experts": _errors(ratio[experts])},

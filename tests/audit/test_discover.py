@@ -176,7 +176,7 @@ def test_refusals() -> None:
         draft.drop("sys/bus/pci/devices/0000:01:00.0")
         draft.smi.clear()
         discover([host(draft)])
-    with pytest.raises(UsageError, match='two trees are of host "dgx-01"'):
+    with pytest.raises(UsageError, match='two trees are from host "dgx-01"'):
         discover([host(HOSTS["dgx-h100"]()), host(HOSTS["dgx-h100"]())])
     assert build(discover([host(HOSTS["plain-vm"]())], gpu="H100")).num_gpus == 1
 

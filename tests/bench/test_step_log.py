@@ -98,7 +98,7 @@ def test_a_trainer_prints_means(text: str, step_s: float) -> None:
     [
         ("loss 3.2\nloss 3.1\n", 64, "no step line was found"),
         (numbered(MAXTEXT, ["44.9", "0.3", "5.6", "5.4"]), 64, "2 come after the warm-up; 3 are needed"),
-        (numbered(NEMO, ["6.1"] * 8), 256, "the log is of a global batch of 128, the job of 256"),
+        (numbered(NEMO, ["6.1"] * 8), 256, "the log has a global batch of 128, the job 256"),
         (numbered(MAXTEXT, ["9", "9", *["5", "9"] * 8]), 64, "not steady: half of them lie between 5 and 9 s"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from syncline.bench.expect import Expectation, Oracle, expectations
-from syncline.bench.measured import Measured, Timing, bus_factor
+from syncline.bench.measured import Measurement, Timing, bus_factor
 from syncline.bench.price import loss
 from syncline.bench.sizes import between, nccl_size, sizes_of
 from syncline.bench.sweep import program_of
@@ -21,8 +21,8 @@ from syncline.sim.flow.routing import NetworkOptions
 EXPECTED = Expectation(1 << 20, 0.010, 0.009, 0.012, "leaf-0 -> spine-1", 1e6, 1e8, "flow model")
 
 
-def measured(p10: float, median: float, p90: float, wrong: int | None = 0, size: int = 1 << 20) -> Measured:
-    return Measured(Kind.ALL_REDUCE, 8, size, Timing(median, p10, p90, 10), "ring", num_wrong=wrong)
+def measured(p10: float, median: float, p90: float, wrong: int | None = 0, size: int = 1 << 20) -> Measurement:
+    return Measurement(Kind.ALL_REDUCE, 8, size, Timing(median, p10, p90, 10), "ring", num_wrong=wrong)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_model_of_nccl_judges_vendor_collectives_on_gpus() -> None:
     oracle = Oracle(fabric, packed(fabric, 16))
     (one,) = oracle.vendor(Kind.ALL_REDUCE, [1 << 30], backend="nccl")
     assert one.source.startswith("model of NCCL") and 0.003 < one.low_s < one.time_s < one.high_s < 0.007
-    with pytest.raises(SimulationError, match="whole hosts of 8 GPUs; 12 ranks are not"):
+    with pytest.raises(SimulationError, match="whole hosts of 8 GPUs; 12 ranks do not fill whole hosts"):
         Oracle(fabric, packed(fabric, 12)).nccl(Kind.ALL_REDUCE, [1 << 20])
 
 

@@ -122,7 +122,7 @@ def test_weights_share_a_link_and_a_cap_holds(tmp_path: Path, capsys: pytest.Cap
         ("network: {gpudirect: false}", "the packet level cannot send through host memory (gpudirect: false)."),
         ("network: {half_duplex: [wan]}", "the packet level cannot halve links that go one way at a time."),
         ("network: {transport: tcp}", '"tcp" is a transport of the flow level.'),
-        ("network: {routing: static}", 'routing "static" is of the flow level.'),
+        ("network: {routing: static}", 'routing "static" exists at the flow level only.'),
         (
             "events: [{at: 1us, device: host-00/nic-0, reroute: 1us}, {at: 2us, device: host-00/nic-0, rate: full}]",
             "the packet level cannot move traffic of host-00/nic-0 -> leaf-00 to another NIC.",
@@ -156,4 +156,4 @@ def test_flow_level_scenarios_take_no_options_of_packets(scenario: Path, capsys:
     assert run(["scenario", str(scenario), "--loss", "0.1"]) == 2
     assert "--loss is about packets; level flow has none." in capsys.readouterr().err
     assert run(["scenario", str(scenario), "--seed", "1"]) == 2
-    assert "--seed is of the packet level." in capsys.readouterr().err
+    assert "--seed needs the packet level." in capsys.readouterr().err

@@ -23,7 +23,7 @@ FOUND = {
     ("arguments", "message"),
     [
         (["tune", "--local", "2"], "there is no command to tune."),
-        (["tune", "--", "no-such-command"], '"no-such-command" is no command here.'),
+        (["tune", "--", "no-such-command"], '"no-such-command" is not a command on this host.'),
         (["tune", "--", sys.executable, "-c", "pass"], "the command ended and nothing was measured."),
         (["tune", "--", sys.executable, "-c", "raise SystemExit(3)"], "the command failed with status 3."),
         (["tune", "--output", "no/such/folder/t.yaml", "--", "true"], 'there is no folder "no/such/folder"'),

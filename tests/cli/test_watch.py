@@ -62,7 +62,7 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
         (["--gpus", "-3"], "--gpus must be positive, got -3"),
         (["--price", "nan"], "--price must be positive, got nan"),
         (["--nics", "eth0"], "Give --cluster too"),
-        (["--history", "h.db", "--history-size", "1"], "a history of 1 bytes holds nothing"),
+        (["--history", "h.db", "--history-size", "1"], "a history of 1 bytes is too small"),
         (["--otel", "collector", "--for", "0s"], '--otel "collector" is not an address'),
         (["--tls-cert", __file__, "--tls-key", __file__], "no certificate with its key"),
     ],

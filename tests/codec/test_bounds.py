@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from tests.codec.test_scheme import round_trip
 
+from syncline.codec.block import Block, block_tops, check_block, scale_bytes
+from syncline.codec.cast import Cast
 from syncline.codec.names import scheme
+from syncline.errors import CodecError
 
 BLOCK = 256
 SCALE_ROUNDED_UP = 129 / 128  # a scale is rounded up to 8 bits
@@ -40,3 +43,96 @@ def test_values_half_way_between_two_steps_come_near_the_bound(name: str) -> Non
     error = np.abs(round_trip(codec, values) - values)
     assert (error <= bound).all()
     assert (error / bound).max() > 0.95
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "dtype"), [("fp32", 4, "float32"), ("fp16", 2, "float16"), ("bf16", 2, "bfloat16")]
+)
+def test_casts_say_their_width_and_can_be_summed(name: str, width: int, dtype: str) -> None:
+    cast = Cast(name)
+    assert (cast.wire_bytes(1000), cast.summable, cast.sum_dtype) == (1000 * width, True, dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "relative", "least"), [("fp32", 0.0, 0.0), ("fp16", 2.0**-11, 2.0**-25), ("bf16", 2.0**-8, 2.0**-134)]
+)
+def test_bounds_of_casts_are_half_a_unit_in_the_last_place(name: str, relative: float, least: float) -> None:
+    values = np.array([1.0, -3.0, 1e-30, 0.0], np.float32)
+    bound = Cast(name).error_bound(values).max_abs
+    assert bound is not None
+    assert bound == pytest.approx(np.maximum(np.abs(values) * np.float64(relative), least), rel=2e-6, abs=0)
+    assert (bound >= np.maximum(np.abs(values) * np.float64(relative), least).astype(np.float32)).all()
+    if name != "fp32":
+        # Half-way between two values: nothing errs more.
+        step = np.float32(1 + 2 * relative)
+        worst = np.array([1 + relative], np.float32)
+        assert step > worst > 1
+        assert np.abs(round_trip(Cast(name), worst) - worst)[0] == pytest.approx(relative)
+
+
+def test_only_fp16_overflows() -> None:
+    large = np.array([65519.0, 65520.0, -1e30], np.float32)
+    bounds = {name: Cast(name).error_bound(large).max_abs for name in ("fp32", "fp16", "bf16")}
+    assert bounds["fp16"] is not None and np.isinf(bounds["fp16"]).tolist() == [False, True, True]
+    for name in ("fp32", "bf16"):
+        bound = bounds[name]
+        assert bound is not None and np.isfinite(bound).all()
+
+
+def test_a_cast_is_no_wider_than_float32_makes_it() -> None:
+    bound = Cast("bf16").error_bound(np.array([1.0], np.float32)).max_abs
+    assert bound is not None and 2.0**-8 < float(bound[0]) < 2.0**-8 * (1 + 1.3e-6)
+
+
+@pytest.mark.parametrize(
+    ("block", "name"),
+    [(Block(8), "int8"), (Block(4, 512), "int4"), (Block(2), "ternary"), (Block(4), "int4:block=256"),
+     (Block(8, 64, "stochastic"), "int8:block=64,round=stochastic")],
+)  # fmt: skip
+def test_a_block_is_named_by_what_is_not_usual(block: Block, name: str) -> None:
+    assert block.name == name
+    assert scheme(name).name == name
+
+
+def test_what_is_no_block_or_rounding_is_refused() -> None:
+    assert [check_block(block, "int8") for block in (32, 65536)] == [32, 65536]
+    for block in (16, 131072, 96, 0):
+        with pytest.raises(CodecError, match=f"a power of two; got {block}"):
+            check_block(block, "int8")
+    with pytest.raises(CodecError, match='no rounding "up"'):
+        Block(8, 256, "up")
+
+
+def test_bytes_of_scales_and_codes() -> None:
+    assert [scale_bytes(n, 64) for n in (1, 64, 128, 129)] == [4, 4, 4, 8]  # two scales a word
+    assert [Block(bits, 64).wire_bytes(129) for bits in (8, 4, 2)] == [8 + 129, 8 + 65, 8 + 33]
+
+
+def test_the_top_of_a_block_is_its_own_and_the_last_may_be_short() -> None:
+    values = np.array([1.0, -2.0] * 32 + [0.5] * 3, np.float32)
+    assert block_tops(values, 64).tolist() == [2.0] * 64 + [0.5] * 3
+
+
+def test_blocks_below_the_least_magnitude_are_sent_as_zeros() -> None:
+    tiny = np.full(64, 2.0**-101, np.float32)
+    bound = Block(8, 64).error_bound(tiny).max_abs
+    assert bound is not None and bound[0] == pytest.approx(2.0**-100, rel=0.01)
+    assert (round_trip(Block(8, 64), tiny) == 0).all()
+    assert (round_trip(Block(8, 64), np.full(64, 2.0**-99, np.float32)) > 0).all()
+
+
+@pytest.mark.parametrize(("rounding", "draws"), [("nearest", False), ("stochastic", True)])
+def test_only_stochastic_rounding_draws_numbers_anew(rounding: str, draws: bool) -> None:
+    values, codec = np.linspace(-1, 1, 256, dtype=np.float32), Block(8, 256, rounding)
+    state = codec.new_state(values.size)
+    payloads = np.zeros((4, codec.wire_bytes(values.size)), np.uint8)
+    for payload in payloads[:2]:
+        codec.encode(values, payload, state)
+    assert (payloads[0] != payloads[1]).any() == draws
+    for payload in payloads[2:]:
+        codec.reduce([payloads[0]], values.copy(), payload, state)
+    assert (payloads[2] != payloads[3]).any() == draws
+    assert state.counter == (4 if draws else 0)
+    total = values.copy()
+    codec.add_up([payloads[0]], total)  # nothing is encoded, so nothing is drawn
+    assert total == pytest.approx(values + round_trip(codec, values), abs=2 / 127)

@@ -16,7 +16,7 @@ def test_both_directions_are_paid_for() -> None:
 
 
 def test_a_codec_that_sends_nothing_is_refused() -> None:
-    with pytest.raises(ProgramError, match=r'codec "none" sends 0 bytes per byte; it must lie above 0 and up to 4.'):
+    with pytest.raises(ProgramError, match=r'codec "none" sends 0 bytes per byte; it must be above 0 and at most 4.'):
         Codec("none", 0)
     with pytest.raises(ProgramError, match="must encode and decode at a rate above 0"):
         Codec("stuck", 1, encode_Bps=0)

@@ -95,5 +95,5 @@ def test_what_is_no_number_raises_everywhere_and_what_cannot_be_had_is_refused()
     assert [result["skipped"] for result in results] == [False, True], "a rank skips its own steps"
     for result in results:
         assert result["raised"].startswith('NonFiniteError: the gradient of "2.bias (weights)" on rank 1 is not finite')
-        assert "cannot be had with a GradScaler" in result["scaler"]
+        assert "works neither with a GradScaler" in result["scaler"]
         assert result["levels"].endswith("local SGD and `syncline tune` are not there for levels.")

@@ -111,7 +111,7 @@ def test_a_ranks_own_state_comes_back_and_only_to_it() -> None:
         assert result["same"]
         assert result["factors"] == ["0.weight", "2.weight", "4.weight"]
         other = (rank + 1) % 4
-        assert result["refused"].startswith(f"the saved state is of rank {other} of 4; this is rank {rank} of 4.")
+        assert result["refused"].startswith(f"the saved state belongs to rank {other} of 4; this is rank {rank} of 4.")
 
 
 def test_turned_off_the_model_is_plain_ddp() -> None:

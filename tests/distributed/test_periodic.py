@@ -62,7 +62,7 @@ def test_state_comes_back_with_fragments_under_way() -> None:
     for result in found("resumed"):
         assert result["equal"]
         assert (result["step"], result["under_way"]) == (17, [0, 2])
-        assert result["refused"].startswith("the saved state is of version 1 and method 'local-sgd'")
+        assert result["refused"].startswith("the saved state has version 1 and method 'local-sgd'")
 
 
 def test_every_step_inside_a_site_and_every_third_across() -> None:

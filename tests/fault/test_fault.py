@@ -56,7 +56,7 @@ def test_several_in_one_text() -> None:
     [
         ("", 'cannot read the fault ""'),
         ("down", 'cannot read the fault "down"'),
-        ("h1 explodes", '"explodes" in "h1 explodes" is no kind of fault'),
+        ("h1 explodes", '"explodes" in "h1 explodes" is not a kind of fault'),
         ("h1 down at noon", '"noon" after `at` is not a time'),
         ("h1 down at 1s at 2s", "says `at` twice"),
         ("h1 down 50%", '"down" takes no value'),

@@ -78,7 +78,7 @@ def test_a_blueprint_survives_json() -> None:
         (lambda: draft(load("tpu-v4-pod")), "pass traffic on for each other"),
         (lambda: draft(example("flat"), hosts=5), "has 4 hosts, not 5"),
         (lambda: draft(example("flat"), hosts=["host-09"]), 'has no host "host-09"'),
-        (lambda: draft(example("flat"), scale=-1), "a scale of -1 cannot be"),
+        (lambda: draft(example("flat"), scale=-1), "the scale must be above 0, got -1"),
         (lambda: draft(example("flat"), scale=1e-6), "too little to measure"),
         (lambda: Profile(mtu_bytes=10), "an MTU of 10 bytes cannot be"),
         (lambda: Profile(burst_bytes=5000), "less than one frame of 9014"),

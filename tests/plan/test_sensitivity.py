@@ -116,3 +116,17 @@ def test_more_lines_between_sites_cost_their_rent() -> None:
     assert lines.price_usd == pytest.approx(4 * 960_000)
     assert lines.note == "rent of 4 years"
     assert lines.saving >= 0
+
+
+def test_a_batch_that_the_gpus_share_evenly_is_an_action() -> None:
+    """96 GPUs and a batch of 256 force a pipeline of three or six stages; 288 needs none."""
+    host = {"gpu": "a100-80gb", "gpus": 8, "nics": 2, "link": "200GbE"}
+    fabric = load({"name": "mine", "hosts": 12, "host": host, "network": {"topology": "leaf-spine", "link": "200GbE"}})
+    job = {"model": "llama2-13b", "batch": {"global": 256, "sequence": 4096}}
+    uneven = make_plan(fabric, load_job(job))
+    found = next(action for action in uneven.actions if action.name == "even-batch")
+    assert "288 instead of 256" in found.words
+    even = make_plan(fabric, load_job({**job, "batch": {"global": 288, "sequence": 4096}}))
+    per_sample = even.best.predicted.step_time_s / 288 / (uneven.best.predicted.step_time_s / 256)
+    assert found.saving == pytest.approx(1 - per_sample, abs=0.02)
+    assert not [action for action in even.actions if action.name == "even-batch"]

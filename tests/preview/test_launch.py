@@ -49,7 +49,7 @@ def test_the_scripts_own_arguments_stay_its_own() -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("horovodrun train.py", '"horovodrun" is no launcher that is known'),
+        ("horovodrun train.py", '"horovodrun" is not a launcher that syncline knows'),
         ("torchrun --nnodes 2", "torchrun is given no script"),
         ("torchrun --nnodes two train.py", '--nnodes must be a number from 1, got "two"'),
         ("torchrun other.py", 'there is no script "other.py" here'),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from syncline.codec.names import PLAIN
-from syncline.program.choice import CLASSES, LOCAL_WORTH, Choice, Local, Measured, Price, decide, periodic
+from syncline.program.choice import CLASSES, LOCAL_WORTH, Choice, ChoiceBasis, Local, Price, decide, periodic
 from syncline.program.overlap import Work
 
 WORK = Work(0.2, (0.0, 0.05, 0.05, 0.05), (6_000_000,) * 4, 0.05)
@@ -23,8 +23,8 @@ PRICES = tuple(
 )  # fmt: skip
 
 
-def at(rate_bps: float, **changes: object) -> Measured:
-    plain = Measured(4, rate_bps / 8, 1e-4, 8.0, 5e-10, 2e-5, 3e-10, WORK, PRICES)
+def at(rate_bps: float, **changes: object) -> ChoiceBasis:
+    plain = ChoiceBasis(4, rate_bps / 8, 1e-4, 8.0, 5e-10, 2e-5, 3e-10, WORK, PRICES)
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
@@ -65,7 +65,7 @@ def test_exact_never_loses_anything_and_nothing_is_predicted_slower_than_plain(
 
 def test_ranks_with_the_same_numbers_decide_alike() -> None:
     for rate in (5e7, 3e8, 1e9, 25e9):
-        again = Measured.from_json(json.loads(json.dumps(at(rate).to_json())))
+        again = ChoiceBasis.from_json(json.loads(json.dumps(at(rate).to_json())))
         assert decide(again, "aggressive") == decide(at(rate), "aggressive")
 
 

@@ -19,6 +19,11 @@ def test_pieces_and_shards_cover_a_bucket_once(elements: int) -> None:
         assert sum(shard_sizes(size, 4)) == size
 
 
+def test_a_bucket_of_25_mib_is_six_pieces_of_about_four() -> None:
+    assert len(piece_sizes(25 << 18)) == 6  # 25 MiB of float32, DDP's usual bucket
+    assert len(piece_sizes(16 << 18)) == 4
+
+
 def test_threads_are_half_of_a_ranks_processors_unless_told() -> None:
     assert wire_threads({"SYNCLINE_WIRE_THREADS": "7"}) == 7
     assert 1 <= wire_threads({}) <= 4

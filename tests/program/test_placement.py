@@ -41,7 +41,7 @@ def test_devices_can_be_given_by_name(fabric: Fabric) -> None:
 def test_what_cannot_be_placed_is_named(fabric: Fabric) -> None:
     with pytest.raises(ProgramError, match="33 ranks do not fit on cluster: it has 32 GPUs"):
         packed(fabric, 33)
-    with pytest.raises(ProgramError, match="rank 0 is placed on host-00/nic-0, which is no GPU"):
+    with pytest.raises(ProgramError, match="rank 0 is placed on host-00/nic-0, which is not a GPU"):
         given(fabric, ["host-00/nic-0"])
     with pytest.raises(
         ProgramError, match=f"rank 1 is placed on device 99999; cluster has {len(fabric.devices)} devices"

@@ -66,7 +66,7 @@ def test_first_of_a_hostlist(text: str, first: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [({"RANK": "8"}, "RANK is 8, but WORLD_SIZE says there are 8 ranks"), ({"RANK": "x"}, 'RANK is "x"'),
-     ({"MASTER_PORT": "http"}, 'MASTER_PORT is "http", which is no number')],
+     ({"MASTER_PORT": "http"}, 'MASTER_PORT is "http", which is not a number')],
 )  # fmt: skip
 def test_an_environment_that_makes_no_sense_is_refused(change: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):

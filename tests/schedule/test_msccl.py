@@ -46,7 +46,7 @@ def test_every_type_of_step_is_covered() -> None:
 def test_a_deadlock_is_refused_naming_gpu_block_and_step() -> None:
     with pytest.raises(NotProvedError) as caught:
         read_msccl(files.receive_first(3), "ring.xml")
-    assert caught.value.message == "gpu 0 thread block 0 step 0 (r) waits for ever: deadlock."
+    assert caught.value.message == "gpu 0 thread block 0 step 0 (r) waits forever: deadlock."
     assert "waits for data from gpu 2 to gpu 0 on channel 0" in caught.value.detail
     assert caught.value.where == "ring.xml"
 
@@ -102,7 +102,7 @@ def test_a_result_in_the_wrong_place_is_refused() -> None:
         ('send="1"', 'send="-1"', "sends without a peer"),
         ('step s="1"', 'step s="5"', "not numbered 0, 1, 2"),
         ('cnt="1"', 'cnt="x"', 'cnt="x" is not a whole number'),
-        ('depid="-1"', 'depid="9"', "which is not there"),
+        ('depid="-1"', 'depid="9"', "which does not exist"),
         ('cnt="1"', 'cnt="16777216"', "the steps move more than 4,194,304 chunks"),
         ('nchunksperloop="3"', 'nchunksperloop="1048576"', "1,048,576 chunks on 3 gpus are too many to follow"),
         ("</algo>", "", "this is not XML"),

@@ -131,7 +131,7 @@ def test_a_systems_file_of_ones_own(tmp_path: Path) -> None:
         ("- {system: x, cluster: nowhere}", "no file or preset"),
         ("- {system: x, cluster: {host: dgx-h100}, software: fast}", "`software` is a mapping"),
         ("- {system: x, cluster: {host: dgx-h100}, calibrate: maybe}", "`calibrate` is true or false"),
-        ("- {system: x, notes: '(a+)+b', cluster: {host: dgx-h100}}", "may take for ever"),
+        ("- {system: x, notes: '(a+)+b', cluster: {host: dgx-h100}}", "may take forever"),
         ("[" * 500, "not valid YAML|too deep|deep"),
     ],
 )

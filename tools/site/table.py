@@ -85,7 +85,11 @@ def rehearsed(hosts: int, rate: str, algorithm: str) -> dict[str, Any]:
     placement = packed(syncline.load({
         "hosts": hosts, "host": {"gpu": "T4", "gpus": 1, "nics": 1, "nic": "i350", "link": rate}, "network": f"fat-tree {rate}",
     }))  # fmt: skip
-    program, wiring, costs = program_of(algorithm, Kind.ALL_REDUCE, placement, "gloo"), wiring_of_fabric(placement), _costs()
+    program, wiring, costs = (
+        program_of(algorithm, Kind.ALL_REDUCE, placement, "gloo"),
+        wiring_of_fabric(placement),
+        _costs(),
+    )
     times = [_short(predict(script_of(program, size, wiring), costs)) for size in LAB_SIZES]
     return {"hosts": hosts, "rate": rate, "algorithm": algorithm, "time_s": times}
 

@@ -33,16 +33,18 @@ private:
     void take_ports(const Setup& setup);
     void take_flows(const Setup& setup);
     void take_ways(const Setup& setup);
+    void foresee_ways();
     void take_tasks(const Setup& setup);
 
     // engine.cpp
     void happen(u32 what);
     void audit() const;
-    void fetch_ahead() const;
-    void fetch_object(u32 what) const;
-    void fetch_way_in(u32 what) const;
-    void fetch_route(u32 what) const;
-    void fetch_way_out(u32 what) const;
+    // Inlined whatever the compiler thinks: a call of a function that only fetches has no effect in its eyes, and it goes.
+    [[gnu::always_inline]] inline void fetch_ahead() const;
+    [[gnu::always_inline]] inline void fetch_object(u32 what) const;
+    [[gnu::always_inline]] inline void fetch_next(u32 what) const;
+    [[gnu::always_inline]] inline void fetch_last(u32 what) const;
+    u32 likely_port(const Packet& packet) const;
 
     // Pool
     u32 take_packet();
@@ -61,8 +63,9 @@ private:
     int pick(u32 port, u32 ready);
     u32 unqueue(u32 port, int traffic_class);
     void schedule(u32 port);
-    void leave_switch(u32 packet);
-    void release(u32 from, u32 traffic_class, u32 bytes);
+    void leave_switch(u32 packet, u32 at_switch);
+    double pause_limit(const ClassRule& rule, u32 at_switch) const;
+    void release(u32 from, u32 traffic_class, u32 bytes, u32 at_switch);
     void signal(u32 port, u32 traffic_class, Type type, u32 amount);
     void obey(u32 packet);
     bool has_credit(u32 port, u32 traffic_class, u32 bytes) const;
@@ -78,7 +81,7 @@ private:
     // forward.cpp
     void arrive(u32 packet);
     void forward(u32 packet, u32 at_switch);
-    u32 choose(u32 packet, u32 at_switch, u32 group);
+    u32 choose(u32 packet, u32 at_switch);
     u32 least_loaded(Routes::Set set, u32 start) const;
     u32 detour(const Packet& packet, u32 at_switch, u32 group);
     i64 load(u32 port) const;
@@ -86,6 +89,9 @@ private:
     // other sets, data could meet the same few ports again and again.
     static u32 turn_of(const Packet& pkt, u32 set) {
         return 2 * set + (pkt.type != Type::data || (pkt.flags & kTrimmed) != 0 ? 1 : 0);
+    }
+    u32 by_hash(u32 label, u32 at_switch, Routes::Set set) const {
+        return routes.choices()[set.first + static_cast<u32>((u64{mix(label, salt_[at_switch])} * set.count) >> 32)];
     }
     bool on_way(const Packet& pkt) const {
         return routing_ == Routing::hash && pkt.type == Type::data && pkt.via != kNone;
@@ -176,6 +182,8 @@ private:
     Table<Packet> packets_;
     u32 free_packet_ = kNone;
     i64 num_packets_ = 0;
+    std::size_t table_bytes_ = 0;  // of ports, queues and connections
+    bool spread_out_ = false;      // so much memory that it is worth fetching ahead
     std::vector<Telemetry> telemetry_;  // of each packet, when some connection measures
     std::vector<Telemetry> seen_;       // what each connection saw last
 
@@ -185,6 +193,7 @@ private:
     std::vector<Profile> profiles_;
     Table<Queue> queues_;      // class by class: most ports use one of them only
     Table<Ingress> ingress_;
+    std::vector<std::int32_t> deficit_;  // of the queues, where classes have weights
     std::vector<u32> back_;
     std::vector<Time> signalled_;  // when the last signal to the sending end of each port arrives
     std::vector<double> loss_;

@@ -8,7 +8,10 @@ namespace syncline::packet {
 namespace {
 
 // How many events ahead each step of fetching is.
-constexpr u32 kFetchFirst = 20, kFetchSecond = 14, kFetchThird = 8, kFetchFourth = 4;
+constexpr u32 kFetchObject = 24, kFetchNext = 14, kFetchLast = 6;
+
+// Up to here, processors have what they need at hand, and fetching ahead only costs.
+constexpr std::size_t kNearCache = std::size_t{1} << 20;
 
 bool is(u32 what, Happens kind) { return what >> kKindShift == static_cast<u32>(kind); }
 
@@ -18,6 +21,7 @@ u32 Core::take_packet() {
     if (++num_packets_ > count.peak_packets) count.peak_packets = num_packets_;
     if (free_packet_ == kNone) {
         packets_.emplace_back();
+        spread_out_ = packets_.size() * sizeof(Packet) + table_bytes_ > kNearCache;
         if (!telemetry_.empty()) telemetry_.emplace_back();
         return static_cast<u32>(packets_.size() - 1);
     }
@@ -81,19 +85,7 @@ void Core::happen(u32 what) {
     if (!ready_.empty()) start_ready();
 }
 
-// Fetch what the coming events touch, each step what the one before pointed to: packets and ports; the port a packet comes
-// in by; the way on; the port it will leave through, as far as that can be told now.
-void Core::fetch_ahead() const {
-    if (calendar_.at_start_of_batch()) {
-        for (u32 ahead = 0; ahead < kFetchFirst; ++ahead) fetch_object(calendar_.peek(ahead, kNone));
-        for (u32 ahead = 0; ahead < kFetchSecond; ++ahead) fetch_way_in(calendar_.peek(ahead, kNone));
-    }
-    fetch_object(calendar_.peek(kFetchFirst, kNone));
-    fetch_way_in(calendar_.peek(kFetchSecond, kNone));
-    fetch_route(calendar_.peek(kFetchThird, kNone));
-    fetch_way_out(calendar_.peek(kFetchFourth, kNone));
-}
-
+// What an event is about.
 void Core::fetch_object(u32 what) const {
     const u32 index = what & kIndexMask;
     if (is(what, Happens::arrival)) {
@@ -104,13 +96,23 @@ void Core::fetch_object(u32 what) const {
     }
 }
 
-void Core::fetch_way_in(u32 what) const {
+// What that points to: of a packet its way on or its connection, of a port what it will send.
+void Core::fetch_next(u32 what) const {
     const u32 index = what & kIndexMask;
     if (is(what, Happens::arrival)) {
         const Packet& pkt = packets_[index];
-        __builtin_prefetch(&ports[pkt.port]);
+        if (pkt.next == kToEndpoint) {
+            const char* flow = reinterpret_cast<const char*>(&flows_[pkt.flow]);
+            __builtin_prefetch(flow);
+            __builtin_prefetch(flow + 128);
+            return;
+        }
         __builtin_prefetch(&ingress(pkt.port, pkt.traffic_class));
-        __builtin_prefetch(&places_[pkt.dst]);
+        if (on_way(pkt)) {
+            __builtin_prefetch(&ways_[pkt.via]);
+        } else if (pkt.type < Type::pause) {
+            routes.fetch(pkt.next, places_[pkt.dst].group);
+        }
     } else if (is(what, Happens::service)) {
         const Queue& line = queue(index, num_classes_ - 1);
         if (line.head != kNone) {
@@ -123,57 +125,57 @@ void Core::fetch_way_in(u32 what) const {
     }
 }
 
-void Core::fetch_route(u32 what) const {
+// The port it will leave through, as far as that can be told now; of what a port sends, what it came in by.
+void Core::fetch_last(u32 what) const {
     const u32 index = what & kIndexMask;
-    if (is(what, Happens::arrival)) {
-        const Packet& pkt = packets_[index];
-        const Port& in = ports[pkt.port];
-        if (!in.to_endpoint) {
-            if (on_way(pkt)) __builtin_prefetch(&ways_[pkt.via]);
-            else routes.fetch(in.to, places_[pkt.dst].group);
-        } else {
-            const char* flow = reinterpret_cast<const char*>(&flows_[pkt.flow]);
-            __builtin_prefetch(flow);
-            __builtin_prefetch(flow + 128);
-        }
-    } else if (is(what, Happens::service)) {
+    if (is(what, Happens::service)) {
         const u32 head = queue(index, num_classes_ - 1).head;
-        if (head == kNone) return;
-        const Packet& pkt = packets_[head];
-        if (pkt.from != kNone) __builtin_prefetch(&ingress(pkt.from, pkt.traffic_class));
-        if (pkt.next != kNone) __builtin_prefetch(&packets_[pkt.next]);
-    }
-}
-
-void Core::fetch_way_out(u32 what) const {
-    if (!is(what, Happens::arrival)) return;
-    const Packet& pkt = packets_[what & kIndexMask];
-    const Port& in = ports[pkt.port];
-    if (in.to_endpoint) {
-        if (pkt.type == Type::data && flows_[pkt.flow].scores != kNone) __builtin_prefetch(&scores_[flows_[pkt.flow].scores]);
+        if (head != kNone && packets_[head].from != kNone) {
+            __builtin_prefetch(&ingress(packets_[head].from, packets_[head].traffic_class));
+        }
         return;
     }
-    u32 port = places_[pkt.dst].down_port;
-    if (on_way(pkt)) {
-        port = ways_[pkt.via];
-    } else if (const u32 number = routes.set_of(in.to, places_[pkt.dst].group); number != Routes::kAttached) {
-        const Routes::Set set = routes.set(number);
-        if (set.count == 0) return;
-        // Who else comes to this switch before may take this turn; then the next port is fetched for nothing.
-        const u32 turn = set.count == 1 ? 0 : (start_[in.to] + turn_[turn_of(pkt, number)]) % set.count;
-        if (set.count > 1 && (pkt.flags & kSprayed) == 0) return;
-        port = routes.choices()[set.first + turn];
+    if (!is(what, Happens::arrival)) return;
+    const Packet& pkt = packets_[index];
+    if (pkt.type >= Type::pause) return;
+    if (pkt.next == kToEndpoint) {
+        const u32 scores = flows_[pkt.flow].scores;
+        if (pkt.type == Type::data && scores != kNone) __builtin_prefetch(&scores_[scores]);
+        return;
     }
+    const u32 port = on_way(pkt) ? ways_[pkt.via] : likely_port(pkt);
     if (port == kNone) return;
     __builtin_prefetch(&ports[port]);
     __builtin_prefetch(&queue(port, pkt.traffic_class));
+}
+
+u32 Core::likely_port(const Packet& pkt) const {
+    const Place& place = places_[pkt.dst];
+    const u32 number = routes.set_of(pkt.next, place.group);
+    if (number == Routes::kAttached) return place.down_port;
+    const Routes::Set set = routes.set(number);
+    if (set.count <= 1) return set.count == 0 ? kNone : routes.choices()[set.first];
+    if ((pkt.flags & kSprayed) == 0) return by_hash(pkt.label, pkt.next, set);
+    // Who else comes to this switch before may take this turn; then the next port is fetched for nothing.
+    return routes.choices()[set.first + (start_[pkt.next] + turn_[turn_of(pkt, number)]) % set.count];
+}
+
+// Fetch what the coming events touch, each step what the one before pointed to.
+void Core::fetch_ahead() const {
+    if (calendar_.at_start_of_batch()) {
+        for (u32 ahead = 0; ahead < kFetchObject; ++ahead) fetch_object(calendar_.peek(ahead, kNone));
+        for (u32 ahead = 0; ahead < kFetchNext; ++ahead) fetch_next(calendar_.peek(ahead, kNone));
+    }
+    fetch_object(calendar_.peek(kFetchObject, kNone));
+    fetch_next(calendar_.peek(kFetchNext, kNone));
+    fetch_last(calendar_.peek(kFetchLast, kNone));
 }
 
 State Core::advance(Time until, i64 max_events) {
     const i64 stop = count.events + max_events;
     const i64 num_tasks = static_cast<i64>(task_over_.size());
     while (state_ == State::running && count.events < stop && calendar_.next(until)) {
-        fetch_ahead();
+        if (spread_out_) fetch_ahead();
         now = calendar_.time();
         const u32 what = calendar_.what();
         calendar_.pop();

@@ -26,7 +26,7 @@ void Core::change(u32 row) {
         for (u32 c = 0; c < num_classes_; ++c) {
             while (queue(port, c).head != kNone) {
                 const u32 packet = unqueue(port, static_cast<int>(c));
-                leave_switch(packet);
+                leave_switch(packet, out.owner);
                 lose(packet, count.dead);
             }
         }

@@ -11,27 +11,28 @@ void Core::arrive(u32 packet) {
         obey(packet);
         return;
     }
-    const Port& in = ports[pkt.port];
-    if (in.to_endpoint) {
+    if (pkt.next == kToEndpoint) {
         receive(packet);
     } else {
-        forward(packet, in.to);
+        forward(packet, pkt.next);
     }
 }
 
 void Core::forward(u32 packet, u32 at_switch) {
     const u32 from = packets_[packet].port;
-    const u32 port = choose(packet, at_switch, places_[packets_[packet].dst].group);
+    const u32 port = choose(packet, at_switch);
     if (port == kNone) {
-        if (credits_) release(from, packets_[packet].traffic_class, packets_[packet].wire_bytes);
+        if (credits_) release(from, packets_[packet].traffic_class, packets_[packet].wire_bytes, at_switch);
         lose(packet, count.dead);
         return;
     }
     enqueue(port, packet, from);
 }
 
-u32 Core::choose(u32 packet, u32 at_switch, u32 group) {
+u32 Core::choose(u32 packet, u32 at_switch) {
     Packet& pkt = packets_[packet];
+    if (on_way(pkt)) return ways_[pkt.via++];
+    u32 group = places_[pkt.dst].group;
     if (routing_ >= Routing::valiant) {
         if (pkt.hops == 1 && pkt.via == kNone && pkt.type == Type::data) pkt.via = detour(pkt, at_switch, group);
         if (pkt.via != kNone) {
@@ -41,8 +42,6 @@ u32 Core::choose(u32 packet, u32 at_switch, u32 group) {
                 group = pkt.via;
             }
         }
-    } else if (on_way(pkt)) {
-        return ways_[pkt.via++];
     }
     const u32 number = routes.set_of(at_switch, group);
     if (number == Routes::kAttached) {
@@ -56,8 +55,7 @@ u32 Core::choose(u32 packet, u32 at_switch, u32 group) {
     if ((pkt.flags & kSprayed) != 0) {
         return routes.choices()[set.first + (start_[at_switch] + turn_[turn_of(pkt, number)]++) % set.count];
     }
-    const u64 hash = mix(pkt.label, salt_[at_switch]);
-    return routes.choices()[set.first + static_cast<u32>((hash * set.count) >> 32)];
+    return by_hash(pkt.label, at_switch, set);
 }
 
 // How much time of sending a port has before it.

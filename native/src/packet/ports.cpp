@@ -19,7 +19,7 @@ void Core::enqueue(u32 port, u32 packet, u32 from) {
     Packet& pkt = packets_[packet];
     const u32 c = pkt.traffic_class;
     if (!out.up) {
-        if (credits_ && from != kNone) release(from, c, pkt.wire_bytes);
+        if (credits_ && from != kNone) release(from, c, pkt.wire_bytes, out.owner);
         lose(packet, count.dead);
         return;
     }
@@ -32,7 +32,7 @@ void Core::enqueue(u32 port, u32 packet, u32 from) {
     const bool free = now >= out.busy_until && out.waiting == 0 && (out.paused >> c & 1) == 0;
     if (free && (!credits_ || has_credit(port, c, pkt.wire_bytes))) {
         pkt.from = kNone;
-        if (credits_ && from != kNone) release(from, c, pkt.wire_bytes);  // may move the pool
+        if (credits_ && from != kNone) release(from, c, pkt.wire_bytes, out.owner);  // may move the pool
         transmit(port, packet, now);
         return;
     }
@@ -123,7 +123,6 @@ void Core::append(u32 port, u32 packet, u32 from) {
     }
     line.tail = packet;
     line.bytes += pkt.wire_bytes;
-    ++line.packets;
     out.queued_bytes += pkt.wire_bytes;
     out.waiting |= static_cast<u8>(1u << c);
     out.peak_bytes = std::max(out.peak_bytes, out.queued_bytes);
@@ -134,10 +133,7 @@ void Core::append(u32 port, u32 packet, u32 from) {
             in.bytes += pkt.wire_bytes;
             if (!in.pausing) {
                 const ClassRule& rule = classes_[c];
-                const i64 spare = buffer_bytes_[out.owner] - headroom_ - buffer_used_[out.owner];
-                const double limit = rule.pause_bytes > 0 ? static_cast<double>(rule.pause_bytes)
-                                                          : rule.pause_alpha * static_cast<double>(std::max<i64>(spare, 0));
-                if (in.bytes > limit) {
+                if (in.bytes > pause_limit(rule, out.owner)) {
                     in.pausing = true;
                     ++count.pauses;
                     signal(from, c, Type::pause, 0);
@@ -175,7 +171,7 @@ void Core::service(u32 port) {
         const int c = pick(port, ready);
         if (queue(port, static_cast<u32>(c)).head != kNone) {
             packet = unqueue(port, c);
-            leave_switch(packet);
+            leave_switch(packet, out.owner);
         } else {
             packet = make_data(port, static_cast<u32>(c));
         }
@@ -213,22 +209,23 @@ int Core::pick(u32 port, u32 ready) {
     if (strict != 0) return std::countr_zero(strict);
     if (std::has_single_bit(ready)) return std::countr_zero(ready);
     Port& out = ports[port];
+    const auto deficit = [&](u32 c) -> std::int32_t& { return deficit_[std::size_t{c} * ports.size() + port]; };
     for (;;) {
         const u32 c = out.turn;
-        Queue& line = queue(port, c);
         if ((ready >> c & 1) != 0) {
-            const i64 size = line.head != kNone ? packets_[line.head].wire_bytes : kQuantum;
-            if (line.deficit >= size) {
-                line.deficit -= static_cast<std::int32_t>(size);
+            const u32 head = queue(port, c).head;
+            const i64 size = head != kNone ? packets_[head].wire_bytes : kQuantum;
+            if (deficit(c) >= size) {
+                deficit(c) -= static_cast<std::int32_t>(size);
                 return static_cast<int>(c);
             }
         } else {
-            line.deficit = 0;
+            deficit(c) = 0;
         }
         do {
             out.turn = static_cast<u8>((out.turn + 1u) % num_classes_);
         } while ((weighted_ >> out.turn & 1) == 0);
-        queue(port, out.turn).deficit += static_cast<std::int32_t>(kQuantum * classes_[out.turn].weight);
+        deficit(out.turn) += static_cast<std::int32_t>(kQuantum * classes_[out.turn].weight);
     }
 }
 
@@ -247,7 +244,6 @@ u32 Core::unqueue(u32 port, int traffic_class) {
         __builtin_prefetch(&packets_[line.head]);
     }
     line.bytes -= pkt.wire_bytes;
-    --line.packets;
     out.queued_bytes -= pkt.wire_bytes;
     if (line.head == kNone && line.ring_tail == kNone) out.waiting &= static_cast<u8>(~(1u << traffic_class));
     if (out.owner != kNone) buffer_used_[out.owner] -= pkt.wire_bytes;
@@ -255,21 +251,28 @@ u32 Core::unqueue(u32 port, int traffic_class) {
 }
 
 // What a packet held of its way in is free again.
-void Core::leave_switch(u32 packet) {
+void Core::leave_switch(u32 packet, u32 at_switch) {
     Packet& pkt = packets_[packet];
     if (pkt.from == kNone) return;
     const u32 from = pkt.from;
     pkt.from = kNone;
-    if (credits_ || classes_[pkt.traffic_class].lossless) release(from, pkt.traffic_class, pkt.wire_bytes);
+    if (credits_ || classes_[pkt.traffic_class].lossless) release(from, pkt.traffic_class, pkt.wire_bytes, at_switch);
 }
 
-void Core::release(u32 from, u32 traffic_class, u32 bytes) {
+// How much of one port's a switch takes before it pauses it.
+double Core::pause_limit(const ClassRule& rule, u32 at_switch) const {
+    if (rule.pause_bytes > 0) return static_cast<double>(rule.pause_bytes);
+    const i64 spare = buffer_bytes_[at_switch] - headroom_ - buffer_used_[at_switch];
+    return rule.pause_alpha * static_cast<double>(std::max<i64>(spare, 0));
+}
+
+void Core::release(u32 from, u32 traffic_class, u32 bytes, u32 at_switch) {
     Ingress& in = ingress(from, traffic_class);
     if (credits_) {
-        in.returning += bytes;
-        if (in.returning * 8 >= credit_bytes_) {
-            signal(from, traffic_class, Type::credit, in.returning);
-            in.returning = 0;
+        in.bytes += bytes;
+        if (i64{in.bytes} * 8 >= credit_bytes_) {
+            signal(from, traffic_class, Type::credit, in.bytes);
+            in.bytes = 0;
         }
         return;
     }
@@ -277,10 +280,7 @@ void Core::release(u32 from, u32 traffic_class, u32 bytes) {
     in.bytes -= bytes;
     if (!in.pausing) return;
     const ClassRule& rule = classes_[traffic_class];
-    const u32 owner = ports[from].to;
-    const i64 spare = buffer_bytes_[owner] - headroom_ - buffer_used_[owner];
-    const double limit = rule.pause_bytes > 0 ? static_cast<double>(rule.pause_bytes)
-                                              : rule.pause_alpha * static_cast<double>(std::max<i64>(spare, 0));
+    const double limit = pause_limit(rule, at_switch);
     if (in.bytes <= std::max(0.0, limit - static_cast<double>(rule.resume_gap_bytes))) {
         in.pausing = false;
         signal(from, traffic_class, Type::resume, 0);
@@ -353,6 +353,7 @@ void Core::transmit(u32 port, u32 packet, Time start) {
     // Cut through: the next switch may begin with the header, but not overtake the tail of a slower link.
     const bool whole = !cut_through_ || out.to_endpoint;
     const Time seen_after = whole ? lasts : crossing(out, std::min<u32>(pkt.wire_bytes, kSignalBytes));
+    pkt.next = out.to_endpoint ? kToEndpoint : out.to;
     calendar_.push(start + seen_after + out.latency, event(Happens::arrival, packet));
 }
 

@@ -15,7 +15,7 @@ void Core::receive(u32 packet) {
     const Type type = packets_[packet].type;
     if (credits_) {
         const Packet& pkt = packets_[packet];
-        release(pkt.port, pkt.traffic_class, pkt.wire_bytes);  // may move the pool: `pkt` is void from here on
+        release(pkt.port, pkt.traffic_class, pkt.wire_bytes, kNone);  // may move the pool: `pkt` is void from here on
     }
     if (type == Type::data) {
         receive_data(packet);

@@ -19,7 +19,7 @@ void expect(bool good, const char* what, std::size_t row) {
     if (!good) refuse(std::string(what) + " " + std::to_string(row) + " is out of range");
 }
 
-// A bucket holds a hundred events or so when every endpoint sends at full rate: enough to fetch ahead, and sorted
+// A bucket holds one or two hundred events when every endpoint sends at full rate: enough to fetch ahead, and sorted
 // quickly. The calendar reaches past a hop.
 int calendar_bits(const Setup& setup) {
     double fastest = 1, longest = 0;
@@ -28,7 +28,7 @@ int calendar_bits(const Setup& setup) {
     double bytes = 4096;
     for (const Profile& profile : setup.profiles) bytes = std::max(bytes, static_cast<double>(profile.payload_bytes));
     const double packet_ps = bytes / fastest * 1e12;
-    const double width = 160 * packet_ps / (8.0 * std::max(setup.num_endpoints, 1));
+    const double width = 320 * packet_ps / (8.0 * std::max(setup.num_endpoints, 1));
     const double least = 2 * (std::min(longest, 5e6) + packet_ps) / 16384;
     return std::clamp(static_cast<int>(std::lround(std::log2(std::max({width, least, 1.0})))), 4, 20);
 }
@@ -73,7 +73,9 @@ Core::Core(const Setup& setup) : calendar_(calendar_bits(setup)), random_(setup.
     seed_ = setup.seed;
     take_ports(setup);
     take_flows(setup);
+    table_bytes_ = ports.size() * (sizeof(Port) + num_classes_ * (sizeof(Queue) + sizeof(Ingress))) + flows_.size() * sizeof(Flow);
     take_ways(setup);
+    if (setup.change_ps.empty()) foresee_ways();
     take_tasks(setup);
     if (setup.sample_ps > 0) {
         sample_ps_ = setup.sample_ps;
@@ -111,6 +113,7 @@ void Core::take_ports(const Setup& setup) {
     tally.assign(num, PortTally{});
     queues_.assign(num * num_classes_, Queue{});
     ingress_.assign(num * num_classes_, Ingress{});
+    if (weighted_ != 0) deficit_.assign(num * num_classes_, 0);
     for (Ingress& in : ingress_) in.credit = credit_bytes_;
     std::vector<u32> num_down(endpoints_.size(), 0);
     const auto known = [&](std::int32_t device) {
@@ -218,6 +221,41 @@ void Core::take_ways(const Setup& setup) {
         }
         expect(at == -1 - setup.flow_dst[f], "end of the way of connection", f);
         ways_.push_back(kNone);
+    }
+}
+
+// Packets of one connection hash alike at every switch, and while nothing breaks that leads the same way every time: it is
+// looked up once. Where links change, and for connections that change their label, every switch looks it up.
+void Core::foresee_ways() {
+    if (routing_ != Routing::hash) return;
+    constexpr u32 kLongest = 64;
+    for (Flow& flow : flows_) {
+        const auto spread = static_cast<Spread>(profiles_[flow.profile].spread);
+        if (flow.way != kNone || spread != Spread::flow || ports[flow.port].to_endpoint) continue;
+        const std::size_t first = ways_.size();
+        const u32 group = places_[flow.dst].group;
+        u32 at = ports[flow.port].to, port = kNone;
+        bool there = false;
+        for (u32 hop = 0; hop < kLongest && !there; ++hop) {
+            const u32 number = routes.set_of(at, group);
+            there = number == Routes::kAttached;
+            if (there) {
+                const u32 only = places_[flow.dst].down_port;
+                port = only != kNone ? only : routes.down(at, flow.dst, mix(flow.label, at));
+            } else {
+                const Routes::Set set = routes.set(number);
+                if (set.count == 0) break;
+                port = set.count == 1 ? routes.choices()[set.first] : by_hash(flow.label, at, set);
+            }
+            ways_.push_back(port);
+            at = ports[port].to;
+        }
+        if (there) {
+            ways_.push_back(kNone);
+            flow.way = static_cast<u32>(first);
+        } else {
+            ways_.resize(first);
+        }
     }
 }
 

@@ -33,7 +33,9 @@ enum class Type : u8 { data, ack, nack, pull, notice, pause, resume, credit };
 
 enum Flag : u8 { kMarked = 1, kTrimmed = 2, kSprayed = 4, kMeasured = 8, kAgain = 16, kAsks = 32 };
 
-// One cache line. `next` links it in a queue, in the pool's free list, or nowhere: a packet under way is an event.
+// One cache line. `next` links it in a queue or in the pool's free list; of a packet under way, which is an event, it says
+// where that arrives: a switch, or kToEndpoint.
+inline constexpr u32 kToEndpoint = kNone;
 struct alignas(64) Packet {
     u32 next;
     u32 port;  // the port it left through, so the link it travels on
@@ -81,18 +83,17 @@ static_assert(sizeof(Port) == 64);
 struct Queue {
     u32 head = kNone, tail = kNone;
     u32 bytes = 0;
-    u32 packets = 0;
     u32 ring_tail = kNone;  // flows ready to send, a ring (ports of endpoints)
-    std::int32_t deficit = 0;
 };
+static_assert(sizeof(Queue) == 16);
 
 // What came in through a port and is still in the switch behind it, by class.
 struct Ingress {
-    u32 bytes = 0;
+    i64 credit = 0;  // what the port may still send
+    u32 bytes = 0;   // with credits: freed, but not told yet
     bool pausing = false;
-    i64 credit = 0;   // what the port may still send
-    u32 returning = 0;  // freed, but not told yet
 };
+static_assert(sizeof(Ingress) == 16);
 
 // What befell the data packets of a connection.
 struct FlowTally {

@@ -91,7 +91,7 @@ def select(only: Sequence[str] = (), ignore: Sequence[str] = (), *, active: bool
     for pattern in (*only, *ignore):
         if not any(fnmatch.fnmatchcase(id_, pattern) for id_ in book):
             if any(fnmatch.fnmatchcase(id_, pattern) for id_ in ACTIVE_RULES):
-                raise UsageError(f'"{pattern}" loads the host, which is asked for.', hint="Add --active.")
+                raise UsageError(f'"{pattern}" puts load on the host, so it must be asked for.', hint="Add --active.")
             raise UsageError(f'no rule matches "{pattern}".', hint="List the rules with `syncline audit rules`.")
     return [
         rule

@@ -104,7 +104,7 @@ def describe(
     seen = list(seen)
     twice = [name for name, count in Counter(one.name for one in seen).items() if count > 1]
     if twice:
-        raise UsageError(f'two trees are of host "{twice[0]}".', hint="Give one tree for each host.")
+        raise UsageError(f'two trees are from host "{twice[0]}".', hint="Give one tree for each host.")
     if nccl is not None:
         return _from_nccl(nccl, seen, gpu, names, network)
     if slurm is not None:

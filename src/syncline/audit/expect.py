@@ -107,7 +107,7 @@ def _group(spec: ClusterSpec, host: str, source: str) -> tuple[HostGroup, tuple[
     if len({group.host for group, _ in groups}) == 1:
         return groups[0]
     raise DescriptionError(
-        f'"{host}" is none of the hosts it names, and it has several kinds of host.',
+        f'"{host}" is not among its hosts, and there are several kinds of host.',
         where=source,
         hint="Give the groups `names:`, or say which host this is with --host NAME.",
     )

@@ -89,7 +89,7 @@ def from_json(data: object, where: str) -> HostReport:
     """Return the report that a JSON object holds."""
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("host"), str):
         raise DescriptionError(
-            f"this is no report of an audit: it lacks schema {SCHEMA} and a host.",
+            f"this is not an audit report: it lacks schema {SCHEMA} and a host.",
             where=where,
             hint="Make one with `syncline audit --json`.",
         )

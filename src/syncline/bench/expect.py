@@ -162,7 +162,9 @@ class Oracle:
         hosts = max(1, -(-ranks // per_host))
         system = from_fabric(self.fabric, num_hosts=hosts, gpus_per_host=ranks if hosts == 1 else 0)
         if system.num_ranks != ranks:
-            raise SimulationError(f"NCCL is modelled on whole hosts of {per_host} GPUs; {ranks} ranks are not.")
+            raise SimulationError(
+                f"NCCL is modelled on whole hosts of {per_host} GPUs; {ranks} ranks do not fill whole hosts."
+            )
         prediction = predict(system, NCCL_OPS[kind], [float(size) for size in sizes])
         note = f"; {'; '.join(prediction.unverified)}" if prediction.unverified else ""
         found = []

@@ -70,7 +70,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """One line of a sweep. `num_wrong` is None where nothing was checked."""
 
     kind: Kind

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from syncline.bench.measured import NAMES, Measured, Timing
+from syncline.bench.measured import NAMES, Measurement, Timing
 from syncline.bench.nccl_run import Device, Log, is_amd, program_in
 from syncline.bench.nccl_table import release
 from syncline.errors import BenchError
@@ -62,7 +62,7 @@ def _version(told: object) -> str:
     return release(told) if isinstance(told, int) else str(told)
 
 
-def _rows(result: Mapping[str, Any], kind: Kind, ranks: int, config: Mapping[str, Any]) -> Iterator[Measured]:
+def _rows(result: Mapping[str, Any], kind: Kind, ranks: int, config: Mapping[str, Any]) -> Iterator[Measurement]:
     repeats = int(config.get("iterations", 1) or 1)
     for name, in_place in (("out_of_place", False), ("in_place", True)):
         part = result.get(name)
@@ -70,7 +70,7 @@ def _rows(result: Mapping[str, Any], kind: Kind, ranks: int, config: Mapping[str
         if not isinstance(part, Mapping) or time_us <= 0:
             continue
         wrong = part.get("nwrong")
-        yield Measured(
+        yield Measurement(
             kind, ranks, int(result["size"]), _timing(time_us, result.get(f"{name}_per_iter"), repeats), "vendor",
             str(result.get("type", "float")), int(result.get("count", 0)), str(result.get("redop", "none")),
             int(result.get("root", -1)), int(float(str(wrong))) if _finite(wrong) else None, in_place=in_place,
@@ -101,7 +101,7 @@ def _of_records(found: Sequence[Mapping[str, Any]], kind: Kind | None, num_ranks
     kind = kind or NAMES[str(first["name"]).lower()]
     ranks = num_ranks or int(first["ranks"]) * int(first.get("gpusPerRank", 1))
     rows = tuple(
-        Measured(
+        Measurement(
             kind, ranks, int(row["size"]), Timing.single(float(row["time"]) * 1e-6), "vendor", str(row["type"]),
             redop=str(row.get("redop", "none")), in_place=bool(row["inPlace"]),
             num_wrong=int(float(wrong)) if _finite(wrong := row.get("wrong", row.get("#wrong"))) else None,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from syncline.bench.measured import PROGRAM, Measured
+from syncline.bench.measured import PROGRAM, Measurement
 from syncline.schedule.collective import Kind
 
 _KIND = {name: kind for kind, name in PROGRAM.items()}
@@ -29,7 +29,7 @@ class Log:
 
     kind: Kind
     num_ranks: int
-    rows: tuple[Measured, ...]
+    rows: tuple[Measurement, ...]
     devices: tuple[Device, ...] = ()
     version: str = ""
     library: str = "nccl"

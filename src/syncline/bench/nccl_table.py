@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from syncline.bench.measured import Measured, Timing, bus_factor
+from syncline.bench.measured import Measurement, Timing, bus_factor
 from syncline.bench.nccl_run import Device, Log, is_amd, program_in
 from syncline.errors import BenchError
 from syncline.schedule.collective import Kind
@@ -89,7 +89,7 @@ def read_table(text: str, where: str, kind: Kind | None, num_ranks: int) -> Log:
     rows = tuple(one for row in found for one in _measured(row, kind, ranks, columns))
     if not rows:
         raise BenchError(
-            "no result line of nccl-tests holds a time.", where=where, hint="Give a run that went on longer."
+            "no result line of nccl-tests has a time.", where=where, hint="Give the output of a run that finished."
         )
     if not ranks:
         raise BenchError("the log does not say how many ranks ran.", where=where, hint="Give --ranks.")
@@ -196,13 +196,13 @@ def _fits(size_bytes: int, time: str, algbw: str) -> bool:
     return any(abs(expected / scale / rate - 1) < _FIT for scale in (1, 1e3))
 
 
-def _measured(row: _Row, kind: Kind, num_ranks: int, columns: _Columns) -> Iterator[Measured]:
+def _measured(row: _Row, kind: Kind, num_ranks: int, columns: _Columns) -> Iterator[Measurement]:
     for part, in_place in zip(row.parts, (False, True), strict=False):
         time = number(part[0])
         if time is None or time <= 0:
             continue
         wrong = _wrong(part[3], columns.has_counts) if len(part) > 3 else None
-        yield Measured(
+        yield Measurement(
             kind, num_ranks, row.size_bytes, Timing.single(time * columns.unit_s), "vendor", row.dtype,
             row.num_elements, row.redop, row.root, wrong, in_place=in_place,
         )  # fmt: skip

@@ -46,6 +46,8 @@ def nccl_size(text: str) -> int:
     """Read a size as nccl-tests does: "128M" is 128 * 2^20 bytes."""
     match = _NCCL.match(text.strip())
     if match is None:
-        raise UsageError(f'"{text}" is no size of nccl-tests.', hint="Write a number with K, M or G, as in 128M.")
+        raise UsageError(
+            f'"{text}" is not a size that nccl-tests takes.', hint="Write a number with K, M or G, as in 128M."
+        )
     power = " KMGT".index(match.group(2).upper() or " ")
     return int(float(match.group(1)) * 1024**power)

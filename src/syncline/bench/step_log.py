@@ -135,6 +135,6 @@ def _check_batch(text: str, where: str, job: Job) -> None:
     if said and job.batch.global_ not in said:
         shown = ", ".join(f"{value:,}" for value in sorted(said)[:3])
         raise DescriptionError(
-            f"the log is of a global batch of {shown}, the job of {job.batch.global_:,}.",
+            f"the log has a global batch of {shown}, the job {job.batch.global_:,}.",
             where=where, hint="Describe the job that was run: `batch: {global: ...}`.",
         )  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 from syncline.bench.attribute import Suspect
 from syncline.bench.blame import suspects
 from syncline.bench.expect import Expectation, Oracle, expectations
-from syncline.bench.measured import Measured, Timing
+from syncline.bench.measured import Measurement, Timing
 from syncline.bench.verdict import BenchVerdict, Judgement, judge
 from syncline.codec.codec import RAW
 from syncline.codec.names import scheme
@@ -128,7 +128,7 @@ def _row(
     question: SweepQuestion, algorithm: str, size: int, num_ranks: int, trial: Trial, expected: Expectation | None
 ) -> Judgement:
     goal = goal_of(question.kind, num_ranks)
-    measured = Measured(
+    measured = Measurement(
         question.kind, num_ranks, size, Timing.of(trial.rank_s.max(axis=0)), algorithm, question.dtype,
         elements(size, question.dtype), "sum" if goal.reduces else "none",
         goal.root if question.kind in (Kind.BROADCAST, Kind.REDUCE, Kind.GATHER, Kind.SCATTER) else -1,

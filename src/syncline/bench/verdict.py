@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from syncline.bench.attribute import Suspect
 from syncline.bench.expect import Expectation
-from syncline.bench.measured import Measured
+from syncline.bench.measured import Measurement
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.finding import Action, Finding, Severity
@@ -33,7 +33,7 @@ class BenchVerdict(StrEnum):
 class Judgement:
     """One line of a sweep with what was expected of it."""
 
-    measured: Measured
+    measured: Measurement
     expected: Expectation | None
     verdict: BenchVerdict
 
@@ -64,12 +64,12 @@ class Judgement:
         }
 
 
-def judge(measured: Measured, expected: Expectation | None) -> Judgement:
+def judge(measured: Measurement, expected: Expectation | None) -> Judgement:
     """Return the verdict on one measurement."""
     return Judgement(measured, expected, _verdict(measured, expected))
 
 
-def _verdict(measured: Measured, expected: Expectation | None) -> BenchVerdict:
+def _verdict(measured: Measurement, expected: Expectation | None) -> BenchVerdict:
     if measured.num_wrong:
         return BenchVerdict.WRONG
     if expected is None:

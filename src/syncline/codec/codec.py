@@ -27,7 +27,7 @@ class Codec:
     def __post_init__(self) -> None:
         if not 0 < self.wire_ratio <= 4:
             raise ProgramError(
-                f'codec "{self.name}" sends {self.wire_ratio} bytes per byte; it must lie above 0 and up to 4.'
+                f'codec "{self.name}" sends {self.wire_ratio} bytes per byte; it must be above 0 and at most 4.'
             )
         if not (self.encode_Bps > 0 and self.decode_Bps > 0):
             raise ProgramError(f'codec "{self.name}" must encode and decode at a rate above 0.')

@@ -178,7 +178,7 @@ class LowRankState(EncodeState):
     def from_arrays(self, saved: dict[str, NDArray[np.generic]]) -> None:  # type: ignore[override]
         q = saved.get("q")
         if q is None or q.shape != self.scratch["q"].shape:
-            raise CodecError("a saved low-rank state has no Q of these parameters.", hint="Start it anew.")
+            raise CodecError("the saved low-rank state has no Q for these parameters.", hint="Start it anew.")
         super().from_arrays(saved)
         self.scratch["q"][:] = q
 

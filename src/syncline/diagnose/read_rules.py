@@ -91,7 +91,7 @@ def _check_names(book: Book) -> None:
         for key in ("requires", "requires_any", "excludes", "before", "explains"):
             for name in getattr(rule, key):
                 if name not in book and not (key == "explains" and name == SYMPTOMS):
-                    raise RuleError(f'rule "{rule.id}": {key} names "{name}", which is no rule.', where=rule.source,
+                    raise RuleError(f'rule "{rule.id}": {key} names "{name}", which is not a rule.', where=rule.source,
                                     hint=_HINT)  # fmt: skip
 
 

@@ -85,6 +85,48 @@ class Inside:
         any_live[devices.host[nics[live[nics]]]] = True
         return nics[live[nics] | ~any_live[devices.host[nics]]]
 
+    @cached_property
+    def num_stripes(self) -> int:
+        """The most NICs that a GPU has to itself: what it sends out of its host is striped over them."""
+        return 1 if len(self.fabric.gpus) == 0 else self.own_nics[0].shape[1]
+
+    @cached_property
+    def own_nics(self) -> tuple[LongArray, NDArray[np.bool_]]:
+        """The NICs of each device, a column a stripe, and which of them have a live cable."""
+        devices, gpus, nics = self.fabric.devices, self.fabric.gpus, self.fabric.nics
+        host = devices.host[gpus]
+        num_gpus = np.maximum(np.bincount(host, minlength=self.fabric.num_hosts), 1)[host]
+        num_nics = np.bincount(devices.host[nics], minlength=self.fabric.num_hosts)
+        local = devices.local[gpus].astype(np.int64)
+        low, high = (((local + more) * num_nics[host]) // num_gpus for more in (0, 1))
+        count = np.maximum(high - low, 1)
+        stripe = np.arange(int(count.max(initial=1)))
+        first = (np.cumsum(num_nics) - num_nics)[host] + low
+        own = np.tile(self.nic_of_gpu[:, None], (1, len(stripe)))
+        several = count > 1
+        own[gpus[several]] = nics[(first[:, None] + stripe % count[:, None])[several]]
+        return own, np.isin(own, self._usable_nics)
+
+    @cached_property
+    def owner_of_nic(self) -> LongArray:
+        """The GPU that uses each NIC, the first where several do; -1 for other devices and NICs that none uses."""
+        owner = np.full(len(self.fabric.devices), -1, np.int64)
+        gpus = self.fabric.gpus[::-1].astype(np.int64)
+        for nic in self.own_nics[0][gpus].T:
+            owner[nic[nic >= 0]] = gpus[nic >= 0]
+        return owner
+
+    def _stripe(self, a: LongArray, b: LongArray, stripe: int) -> tuple[LongArray, LongArray]:
+        """Return the NICs that carry one stripe between devices: of the same place at both ends, both live."""
+        own, live = self.own_nics
+        both = live[a] & live[b]
+        count = both.sum(axis=1)
+        order = np.argsort(~both, axis=1, kind="stable")
+        moved = order[np.arange(len(a)), stripe % np.maximum(count, 1)]
+        at = np.where(both[:, stripe] | (count == 0), stripe, moved)
+        none = count == 0
+        return np.where(none, self.nic_of_gpu[a], own[a, at]), np.where(none, self.nic_of_gpu[b], own[b, at])
+
     def direct(self, a: LongArray, b: LongArray) -> LongArray:
         """Return padded paths for pairs that need no network; rows of -1 for the others."""
         result = np.full((len(a), 6), -1, np.int64)
@@ -103,15 +145,18 @@ class Inside:
         return result
 
     def to_nics(
-        self, a: LongArray, b: LongArray, cross_rail: Literal["fabric", "nvlink"]
+        self, a: LongArray, b: LongArray, cross_rail: Literal["fabric", "nvlink"], stripe: int = 0
     ) -> tuple[LongArray, LongArray, LongArray]:
         """Return links from `a` to its NIC, links from the far NIC to `b`, and the two NICs.
 
-        With `cross_rail="nvlink"` data first goes to the GPU of a's host whose NIC is on the rail of the destination's.
+        GPUs with several NICs of their own use that of a stripe. With `cross_rail="nvlink"` data first goes to the GPU
+        of a's host whose NIC is on the rail of the destination's.
         """
         nic_b = self.nic_of_gpu[b]
         sender = a if cross_rail == "fabric" else self._proxy(a, nic_b)
         nic_a = self.nic_of_gpu[sender]
+        if self.num_stripes > 1:
+            nic_a, nic_b = self._stripe(sender, b, stripe)
         missing = (nic_a < 0) | (nic_b < 0)
         if missing.any():
             device = int((a if nic_a[np.argmax(missing)] < 0 else b)[np.argmax(missing)])

@@ -80,11 +80,13 @@ class Routes:
         """Return the links from one GPU or NIC to another; the same as in `many`."""
         return self.many([src], [dst], seed=seed, policy=policy, cross_rail=cross_rail, flow=[flow])[0]
 
-    def paths(self, src: int, dst: int, *, limit: int = 1024, cross_rail: CrossRail = "fabric") -> list[IntArray]:
-        """Return all equal-cost paths between two GPUs or NICs, at most `limit`."""
+    def paths(
+        self, src: int, dst: int, *, limit: int = 1024, cross_rail: CrossRail = "fabric", stripe: int = 0
+    ) -> list[IntArray]:
+        """Return all equal-cost paths between two GPUs or NICs over the NICs of a stripe, at most `limit`."""
         a, b = np.array([src]), np.array([dst])
         self._check_ends(a, b)
-        head, tail, ends = self._ends(a, b, cross_rail)
+        head, tail, ends = self._ends(a, b, cross_rail, stripe)
         fixed_head, fixed_tail = head[0][head[0] >= 0], tail[0][tail[0] >= 0]
         if ends[0, 0] < 0:
             return [np.concatenate((fixed_head, fixed_tail)).astype(np.int32)]
@@ -100,20 +102,28 @@ class Routes:
         policy: Policy = "ecmp",
         cross_rail: CrossRail = "fabric",
         flow: ArrayLike | None = None,
+        stripe: int = 0,
     ) -> Paths:
         """Return one path per pair of GPUs (or NICs); `flow` numbers (default 0) tell flows of one pair apart.
 
-        A path depends on its own ends, flow number and the seed only, not on the other pairs.
+        A path depends on its own ends, flow number and the seed only, not on the other pairs. Where GPUs have several
+        NICs of their own (`inside.num_stripes`), `stripe` says which of them.
         """
         a, b = np.asarray(src, np.int64), np.asarray(dst, np.int64)
         self._check_ends(a, b)
         number = np.broadcast_to(np.asarray(0 if flow is None else flow, np.int64), a.shape)
         labels = number
         if policy != "static":
-            labels = _hash(a * len(self.fabric.devices) + b, 0, 0, number).view(np.int64)
+            labels = _hash(a * len(self.fabric.devices) + b, 0, stripe, number).view(np.int64)
         blocks = [
             self._block(
-                a[i : i + _FLOW_BLOCK], b[i : i + _FLOW_BLOCK], labels[i : i + _FLOW_BLOCK], seed, policy, cross_rail
+                a[i : i + _FLOW_BLOCK],
+                b[i : i + _FLOW_BLOCK],
+                labels[i : i + _FLOW_BLOCK],
+                seed,
+                policy,
+                cross_rail,
+                stripe,
             )
             for i in range(0, max(1, len(a)), _FLOW_BLOCK)
         ]
@@ -137,9 +147,10 @@ class Routes:
             )
 
     def _block(
-        self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy, cross_rail: CrossRail
-    ) -> tuple[LongArray, LongArray]:
-        head, tail, ends = self._ends(a, b, cross_rail)
+        self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy, cross_rail: CrossRail,
+        stripe: int,
+    ) -> tuple[LongArray, LongArray]:  # fmt: skip
+        head, tail, ends = self._ends(a, b, cross_rail, stripe)
         crossing = np.flatnonzero(ends[:, 0] >= 0)
         middle = np.full((len(a), 0), -1, np.int64)
         if len(crossing):
@@ -149,7 +160,9 @@ class Routes:
         padded: LongArray = np.concatenate((head, middle, tail), axis=1)
         return (padded >= 0).sum(axis=1), padded[padded >= 0]
 
-    def _ends(self, a: LongArray, b: LongArray, cross_rail: CrossRail) -> tuple[LongArray, LongArray, LongArray]:
+    def _ends(
+        self, a: LongArray, b: LongArray, cross_rail: CrossRail, stripe: int
+    ) -> tuple[LongArray, LongArray, LongArray]:
         """Return links before the network, links after it, and the two devices it joins (-1: network not used)."""
         count = len(a)
         ends = np.full((count, 2), -1, np.int64)
@@ -164,7 +177,7 @@ class Routes:
         apart &= a != b
         if not apart.any():
             return direct, empty, ends
-        head, tail, nics = self.inside.to_nics(a[apart], b[apart], cross_rail)
+        head, tail, nics = self.inside.to_nics(a[apart], b[apart], cross_rail, stripe)
         width = max(direct.shape[1], head.shape[1])
         heads = np.full((count, width), -1, np.int64)
         heads[:, : direct.shape[1]] = direct

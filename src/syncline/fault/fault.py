@@ -185,7 +185,7 @@ def _words(rest: str, text: str) -> tuple[str, FaultKind, str | None]:
             return " ".join(words[:at]), kind, words[at + 1] if at + 1 < len(words) else None
     word = next((word for word in reversed(words[1:]) if word.isalpha()), words[-1])
     known = ", ".join(kind.value for kind in FaultKind)
-    raise FaultError(f'"{word}" in "{text}" is no kind of fault.', detail=f"Kinds: {known}.", hint=_FORM)
+    raise FaultError(f'"{word}" in "{text}" is not a kind of fault.', detail=f"Kinds: {known}.", hint=_FORM)
 
 
 def _kind(word: str) -> FaultKind | None:

@@ -108,7 +108,7 @@ def _check_size(fabric: Fabric, num_cables: int, num_hosts: int) -> None:
 def _scale(fabric: Fabric, rows: list[int], scale: float | None) -> float:
     if scale is not None:
         if not 0 < scale <= 1000:
-            raise LabError(f"a scale of {scale:g} cannot be.", hint="Write 1, 0.01 or 1/400.")
+            raise LabError(f"the scale must be above 0, got {scale:g}.", hint="Write 1, 0.01 or 1/400.")
         return scale
     links, devices = fabric.links, fabric.devices
     total = sum(

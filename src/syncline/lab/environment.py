@@ -27,7 +27,7 @@ class Seat:
 def seats(blueprint: Blueprint, ranks_per_host: int | None = None, num_ranks: int | None = None) -> tuple[Seat, ...]:
     """Place ranks on hosts in blocks: as many to a host as it has GPUs, or `ranks_per_host`; `num_ranks` in all."""
     if ranks_per_host is not None and ranks_per_host < 1:
-        raise LabError(f"{ranks_per_host} ranks to a host cannot be.", hint="Use at least 1.")
+        raise LabError(f"{ranks_per_host} ranks per host is too few.", hint="Use at least 1.")
     places: list[tuple[int, int, int]] = []
     for host in blueprint.hosts:
         count = ranks_per_host or max(1, blueprint.boxes[host].num_devices)

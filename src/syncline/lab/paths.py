@@ -39,7 +39,7 @@ class PathTable:
         try:
             return self.links[host, to, interface]
         except KeyError:
-            raise LabError(f"nothing joins {host} and {interface} of {to} now.") from None
+            raise LabError(f"there is no path from {host} to {interface} of {to} now.") from None
 
     def load(self, pairs: Sequence[tuple[str, str]], interface: str = "eth0") -> Counter[int]:
         """Return how many of the flows between these pairs of hosts share each link."""

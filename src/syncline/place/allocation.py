@@ -175,7 +175,7 @@ def _from_json(text: str, source: str) -> list[Granted]:
     if isinstance(data, dict) and items is None:
         items = data.get("nodes") or (data.get("data") or {}).get("result", {}).get("result") or [data]
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise DescriptionError("this JSON is no list of nodes.", where=source, hint=_FORMS)
+        raise DescriptionError("this JSON is not a list of nodes.", where=source, hint=_FORMS)
     found = [granted for item in items if (granted := _item(item)) is not None]
     return list(dict.fromkeys(found))
 

@@ -14,7 +14,7 @@ from syncline.place.seats import Order, Seats, seats_of
 from syncline.sim.flow.routing import Routing
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step.constants import Constants, default_constants
-from syncline.sim.step.executed.execute import Executed, check_executable, execute_stages
+from syncline.sim.step.executed.execute import StepRun, check_executable, execute_stages
 from syncline.sim.step.executed.footprint import Rails
 from syncline.sim.step.executed.stages import Stages
 from syncline.sim.step.machine import Machine, machine_from_spec
@@ -54,7 +54,7 @@ class Judge:
         self.result: StepResult = step(machine, job, self.constants)
         check_executable(self.result)
         self.seats: Seats = seats_of(fabric, allocation, self.result.job.parallel, max(machine.gpu.num_dies, 1))
-        self.known: dict[tuple[int, ...], Executed] = {}
+        self.known: dict[tuple[int, ...], StepRun] = {}
         self._base: tuple[Order, Stages] | None = None
         self._rails = rails
 
@@ -78,7 +78,7 @@ class Judge:
         devices = self.seats.devices(order)
         return Stages(self.fabric, self.result, self.constants, self.routing, devices=devices, rails=self.rails)
 
-    def executed(self, order: Order) -> Executed:
+    def executed(self, order: Order) -> StepRun:
         """Return the step with ranks on the GPUs of an order."""
         # Hashed paths tell hosts apart that are otherwise alike.
         key = self.seats.signature(order) if self.rails.balanced else tuple(order[: self.seats.num_seats])

@@ -38,7 +38,9 @@ TITLES = {"diloco": "DiLoCo", "local-sgd": "local SGD"}
 #: Chances that a change brings what is predicted; all assumed. Settings and hardware rarely disappoint; numerics may
 #: not converge: fp8 products are used at scale (DeepSeek-V3), low-bit gradients and rare meetings less often.
 LIKELY = {"free": 0.9, "hardware": 0.9, "numerics": 0.5, "zero-bubble": 0.7, "fp8": 0.7, "codec": 0.6, "int8": 0.6,
-          "restart": 0.8}  # fmt: skip
+          "restart": 0.8, "even-batch": 0.8}  # fmt: skip
+#: A global batch this near to the one that was asked for trains alike: learning rates are not tuned more finely.
+NEAR_BATCH = 0.13
 ORDERS = {"packed": "ranks ordered by rack", "scattered": "anywhere", "spread": "hosts spread over racks",
           "stages": "pipeline stages on different sites"}  # fmt: skip
 
@@ -175,7 +177,7 @@ def changes(
         *_network_changes(question, fabric),
         *_site_changes(question, fabric, money),
         *_software_changes(question, best, fix),
-        *_numeric_changes(question, fix),
+        *_numeric_changes(question, best, fix),
     ]
 
 
@@ -284,10 +286,39 @@ def _periodic(method: str, every: int) -> Change:
     return Change(method, words, "numerics", apply, {"zero": ("none", "hsdp")}, price_usd=0.0, note=note)
 
 
-def _numeric_changes(question: PlanQuestion, fix: Mapping[str, Any]) -> list[Change]:
+def _even_batch(question: PlanQuestion, num_gpus: int) -> list[Change]:
+    """Return the nearest global batch that the GPUs divide, where this one forces a split for its own sake."""
+    batch = question.job.batch.global_
+    nearest = _nearest_multiple(batch, num_gpus)
+    if nearest == batch or abs(nearest / batch - 1) > NEAR_BATCH:
+        return []
+
+    def apply(question: PlanQuestion) -> PlanQuestion:
+        return replace(question, job=question.job.model_copy(update={"batch": even}))
+
+    even = question.job.batch.model_copy(update={"global_": nearest})
+    shardings: dict[str, tuple[Any, ...]] = {"zero": question.job.sync.shardings}
+    words = f"a global batch of {nearest:,} instead of {batch:,} ({num_gpus:,} GPUs share it evenly)"
+    note = "changes what training sees: check convergence"
+    ratio = nearest / batch
+    return [Change("even-batch", words, "numerics", apply, shardings, tokens=ratio, price_usd=0.0, note=note)]
+
+
+def _nearest_multiple(batch: int, num_gpus: int) -> int:
+    """Return the batch nearest to this one that the GPUs divide, or half of them where that is far, and so on."""
+    share = num_gpus
+    while True:
+        nearest = max(1, round(batch / share)) * share
+        if abs(nearest / batch - 1) <= NEAR_BATCH or share % 2:
+            return nearest
+        share //= 2  # tensor or pipeline parallelism takes the factor two
+
+
+def _numeric_changes(question: PlanQuestion, best: Plan, fix: Mapping[str, Any]) -> list[Change]:
     job = question.job
     sees = "changes what training sees: check convergence"
     found = [
+        *([] if "dp" in fix else _even_batch(question, best.num_gpus)),
         Change(
             "accumulation",
             "twice the micro-batches (global batch x 2)",

@@ -142,7 +142,7 @@ def _run(spec: Path, timeout_s: float, memory_bytes: int, script: str) -> tuple[
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             raise PreviewError(
-                f"{script} trained no {STEPS} steps within {timeout_s:g} s.",
+                f"{script} did not finish {STEPS} training steps within {timeout_s:g} s.",
                 detail=_last(log.read_text(errors="replace")),
                 hint="Give it longer with --timeout, or fewer layers.",
             ) from None

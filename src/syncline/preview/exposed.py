@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from syncline.describe.plain import JsonObject
-from syncline.preview.execute import Executed, covered, sent_bytes, union
+from syncline.preview.execute import GraphRun, covered, sent_bytes, union
 from syncline.workload.graph import Op
 
 
@@ -31,13 +31,13 @@ class CollectiveUse:
         return {name: value for name, value in vars(self).items() if name != "group"}
 
 
-def collectives(executed: Executed) -> tuple[CollectiveUse, ...]:
+def collectives(executed: GraphRun) -> tuple[CollectiveUse, ...]:
     """Return the collectives of the last step, most exposed first, of the rank that exposes most."""
     by_rank = [_of_rank(executed, rank) for rank in range(len(executed.graph.captures))]
     return max(by_rank, key=lambda uses: sum(use.exposed_s for use in uses), default=())
 
 
-def exposed_s(executed: Executed, rank: int = 0) -> float:
+def exposed_s(executed: GraphRun, rank: int = 0) -> float:
     """Return how long, in the last step, a rank communicates and computes nothing."""
     kernels, moves = executed.rows((Op.COMPUTE,), rank), executed.rows((Op.COLLECTIVE, Op.SEND), rank)
     begin, end = executed.begin_s, executed.end_s
@@ -46,7 +46,7 @@ def exposed_s(executed: Executed, rank: int = 0) -> float:
     return float((talk[:, 1] - talk[:, 0]).sum() - covered(busy, talk[:, 0], talk[:, 1]).sum()) if len(talk) else 0.0
 
 
-def _of_rank(executed: Executed, rank: int) -> tuple[CollectiveUse, ...]:
+def _of_rank(executed: GraphRun, rank: int) -> tuple[CollectiveUse, ...]:
     graph, work = executed.graph, executed.graph.workload
     captured = graph.captures[rank]
     kernels, moves = executed.rows((Op.COMPUTE,), rank), executed.rows((Op.COLLECTIVE, Op.SEND), rank)
@@ -72,7 +72,8 @@ def _of_rank(executed: Executed, rank: int) -> tuple[CollectiveUse, ...]:
             worst[module] = worst.get(module, 0.0) + float(bare[place])
         links = [executed.limiting[row] for row in rows.tolist() if row in executed.limiting]
         link = max(set(links), key=links.count) if links else ""
-        sent = float(sum(sent_bytes(name, float(size), ranks) for size in sizes))
+        share = [executed.encoded.get(row, 1.0) for row in rows.tolist()]
+        sent = float(sum(sent_bytes(name, float(s), ranks) * part for s, part in zip(sizes, share, strict=True)))
         found.append(
             CollectiveUse(
                 name,

@@ -130,7 +130,7 @@ def _read(words: list[str], gpus_per_host: int) -> Launch:
     if name.endswith(".py"):
         return Launch("python", words[0], tuple(words[1:]), 1, 1)
     raise UsageError(
-        f'"{words[0]}" is no launcher that is known.',
+        f'"{words[0]}" is not a launcher that syncline knows.',
         hint="Known: torchrun, python -m torch.distributed.run, accelerate launch, deepspeed, srun, mpirun, python.",
     )
 

@@ -82,7 +82,7 @@ class Local:
 
 
 @dataclass(frozen=True)
-class Measured:
+class ChoiceBasis:
     """What a choice follows from: the link, the processors, the work of one step, and what codecs cost."""
 
     num_ranks: int
@@ -101,7 +101,7 @@ class Measured:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> Measured:
+    def from_json(cls, saved: Mapping[str, Any]) -> ChoiceBasis:
         """Return what `to_json` wrote."""
         prices = tuple(Price(**price) for price in saved["prices"])
         return cls(**{**saved, "work": Work.from_json(saved["work"]), "prices": prices})
@@ -185,7 +185,7 @@ class Choice:
 
 
 def decide(
-    measured: Measured, accuracy: str, current: Sequence[str] = (), alone: bool = True, mixed: bool = True
+    measured: ChoiceBasis, accuracy: str, current: Sequence[str] = (), alone: bool = True, mixed: bool = True
 ) -> Choice:
     """Return the best choice in the accuracy class; what is in use stays unless another is clearly better.
 
@@ -215,13 +215,13 @@ def decide(
     return Choice(codecs, predicted, table, _why(measured, codecs, predicted, table, accuracy), together)
 
 
-def periodic(measured: Measured) -> dict[str, float]:
+def periodic(measured: ChoiceBasis) -> dict[str, float]:
     """Return what a step should take under each other optimizer, where its codec was measured."""
     known = {price.name for price in measured.prices}
     return {name: measured.periodic_s(codec, every) for name, (codec, every) in PERIODIC.items() if codec in known}
 
 
-def _local(measured: Measured, codecs: Sequence[str]) -> dict[str, float]:
+def _local(measured: ChoiceBasis, codecs: Sequence[str]) -> dict[str, float]:
     """Return for each number of steps alone what a step takes, in the codec that loses least of the fastest."""
     found = {}
     for every in LOCAL_EVERY:
@@ -233,7 +233,7 @@ def _local(measured: Measured, codecs: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _best_local(measured: Measured, steps: Mapping[str, float], current: str, together_s: float) -> str:
+def _best_local(measured: ChoiceBasis, steps: Mapping[str, float], current: str, together_s: float) -> str:
     """Return the fewest steps alone that are about as fast as any, if it is worth it; what is in use stays longer."""
     if not steps:
         return ""
@@ -257,7 +257,7 @@ def _promising(table: Mapping[str, float]) -> list[str]:
 
 
 def _mix(
-    measured: Measured, codecs: tuple[str, ...], uniform: float, candidates: Sequence[str]
+    measured: ChoiceBasis, codecs: tuple[str, ...], uniform: float, candidates: Sequence[str]
 ) -> tuple[tuple[str, ...], float]:
     """Return a choice bucket by bucket where that is clearly faster than one codec for all; the last buckets first."""
     best, predicted = list(codecs), uniform
@@ -273,7 +273,7 @@ def _mix(
 
 
 def _why(
-    measured: Measured, codecs: tuple[str, ...], predicted: float, table: Mapping[str, float], accuracy: str
+    measured: ChoiceBasis, codecs: tuple[str, ...], predicted: float, table: Mapping[str, float], accuracy: str
 ) -> str:
     """Return the reason on one line: the link, what the choice should take, what plain would, and the runner-up."""
     chosen = Choice(codecs, predicted, {}, "").name

@@ -49,7 +49,8 @@ class Placement:
         wrong = np.flatnonzero(kinds != Kind.GPU)
         if len(wrong):
             raise ProgramError(
-                f"rank {wrong[0]} is placed on {self.fabric.device_name(int(self.device[wrong[0]]))}, which is no GPU.",
+                f"rank {wrong[0]} is placed on {self.fabric.device_name(int(self.device[wrong[0]]))}, "
+                "which is not a GPU.",
                 hint="Ranks run on GPUs; servers and reducing switches are helpers.",
             )
 

@@ -60,7 +60,7 @@ def _run_step(
             moved |= _advance(lanes[k], waiting[lanes[k]], wires, posted, state)
         if not moved:
             (vertex, strand), rounds = next((lane, rounds) for lane, rounds in waiting.items() if rounds)
-            raise ProgramError(f"rank {vertex} waits for ever in strand {strand}, round {rounds[0].round}.",
+            raise ProgramError(f"rank {vertex} waits forever in strand {strand}, round {rounds[0].round}.",
                                where=f"step {number}")  # fmt: skip
 
 

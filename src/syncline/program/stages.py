@@ -176,7 +176,7 @@ class BucketProgram:
 
     def __post_init__(self) -> None:
         if self.elements < 0 or not self.shape or min(self.shape) < 1:
-            raise ProgramError(f"a bucket of {self.elements} elements on levels of {self.shape} ranks cannot be.")
+            raise ProgramError(f"a bucket of {self.elements} elements on levels of {self.shape} ranks is impossible.")
 
     @property
     def num_ranks(self) -> int:

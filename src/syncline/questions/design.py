@@ -170,7 +170,9 @@ def _switching(point: DesignPoint, designer: Designer) -> Switching | None:
 def _check_sites(sites: int, wan: str, beside: bool) -> None:
     rate, comma, latency = wan.partition(",")
     if sites > 1 and not (rate.strip() and comma and latency.strip()):
-        raise UsageError(f'{sites} sites need a line between them; "{wan}" is none.', hint="Write --wan 400Gbps,6ms.")
+        raise UsageError(
+            f'{sites} sites need a line between them; "{wan}" is not one.', hint="Write --wan 400Gbps,6ms."
+        )
     if sites == 1 and wan:
         raise UsageError("--wan joins several sites.", hint="Add --sites 2.")
     if sites > 1:

@@ -19,7 +19,7 @@ from syncline.place.search import ALIKE, BestOrder, search
 from syncline.place.seats import Order, rail_aligned
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.step import JobSource, job_of
-from syncline.sim.step.executed.execute import IGNORES, Executed
+from syncline.sim.step.executed.execute import IGNORES, StepRun
 
 ROUTINGS = ("spray", "ecmp", "static")
 
@@ -39,7 +39,7 @@ class PlaceAnswer(Answer):
     """The judge of the scheduler's own order of GPUs, where another order inside hosts is better."""
 
     @property
-    def executed(self) -> Executed:
+    def executed(self) -> StepRun:
         return self.judge.executed(self.order)
 
     @property
@@ -92,7 +92,7 @@ class PlaceAnswer(Answer):
         }  # fmt: skip
 
 
-def _compared(before: Executed, after: Executed) -> list[JsonObject]:
+def _compared(before: StepRun, after: StepRun) -> list[JsonObject]:
     old = {each.name: each for each in before.collectives}
     return [
         {"name": each.name, "scheduler_s": old[each.name].total_s if each.name in old else 0.0,

@@ -203,7 +203,7 @@ def _side_by_side(
         made = _measured([_candidate(name) for name in clusters], measured)
         return _noted(side_by_side(job, made, assumptions=assumed, prices=prices), made, measured)
     if len(clusters) != 1:
-        raise UsageError(f"a sweep is of one cluster, and {len(clusters)} are named.", hint="Name one, and one job.")
+        raise UsageError(f"a sweep takes one cluster, got {len(clusters)}.", hint="Name one, and one job.")
     key, values = sweep
     if key.startswith("job."):
         return swept_job(job, _measured([_candidate(clusters[0])], measured)[0], key, values, assumed, prices)

@@ -12,7 +12,7 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.preview.child import capture, time_kernels
-from syncline.preview.execute import IGNORES, Executed, execute
+from syncline.preview.execute import IGNORES, GraphRun, execute
 from syncline.preview.exposed import CollectiveUse, collectives, exposed_s
 from syncline.preview.graph import HOST, StepGraph, step_graph
 from syncline.preview.holders import PeakMemory, peak_memory
@@ -45,7 +45,7 @@ class PreviewAnswer(Answer):
     fabric: Fabric = field(repr=False)
     launch: Launch
     captures: tuple[Capture, ...] = field(repr=False)
-    executed: Executed = field(repr=False)
+    executed: GraphRun = field(repr=False)
     collectives: tuple[CollectiveUse, ...]
     memory: PeakMemory
     alternatives: tuple[Alternative, ...]
@@ -295,7 +295,7 @@ def _world(
 _KINDS = (SpanKind.COMPUTE, SpanKind.COLLECTIVE, SpanKind.SEND, SpanKind.RECV, SpanKind.OTHER, SpanKind.WAIT)
 
 
-def _timeline(executed: Executed) -> Timeline:
+def _timeline(executed: GraphRun) -> Timeline:
     from syncline.version import __version__
 
     graph, work = executed.graph, executed.graph.workload

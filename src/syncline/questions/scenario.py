@@ -13,7 +13,7 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric, load
 from syncline.questions.answer import Answer, Cluster, built
-from syncline.questions.simulated.packets import PacketQuestion, Shown
+from syncline.questions.simulated.packets import PacketQuestion, ProgressBlock
 from syncline.sim.flow.flow import IGNORES
 from syncline.sim.play import Report, play
 from syncline.sim.scenario import Scenario, load_scenario
@@ -116,7 +116,7 @@ def scenario(
     seed: int | None = None,
     packets: PacketQuestion | None = None,
     record: bool = False,
-    shown: Shown = lambda words: nullcontext(),
+    shown: ProgressBlock = lambda words: nullcontext(),
 ) -> ScenarioReport | PacketScenarioReport:
     """Play a scenario and say what each job lost against having the cluster to itself."""
     asked = packets or PacketQuestion()
@@ -132,7 +132,7 @@ def scenario(
     for option, value in (("transport", transport), ("routing", routing), ("seed", seed)):
         if value is not None:
             hint = f"Write network: {{{option}: ...}} in {name}."
-            raise UsageError(f"--{option} is of the packet level.", hint=hint)
+            raise UsageError(f"--{option} needs the packet level.", hint=hint)
     with blamed_on(name):
         return ScenarioReport(described.name, fabric.name, play(described, fabric, record=record))
 
@@ -151,7 +151,7 @@ def _packets(
     fabric: Fabric,
     asked: PacketQuestion,
     how: tuple[str | None, str | None, int | None],
-    shown: Shown,
+    shown: ProgressBlock,
 ) -> PacketScenarioReport:
     from syncline.sim.packet import packet_network
     from syncline.sim.packet.play import play_packets
@@ -171,7 +171,7 @@ def _options(
     if transport is None and own.transport != "rdma":
         raise UsageError(f'"{own.transport}" is a transport of the flow level.', hint="Add --transport dctcp, srd ...")
     if routing is None and own.routing == "static":
-        raise UsageError('routing "static" is of the flow level.', hint="Add --routing ecmp, first ...")
+        raise UsageError('routing "static" exists at the flow level only.', hint="Add --routing ecmp, first ...")
     return asked.options(
         network, transport or own.transport, routing or own.routing, own.seed if seed is None else seed,
         cross_rail=own.cross_rail,

@@ -16,7 +16,7 @@ from syncline.fabric import Fabric
 from syncline.program import Placement, place
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.simulated.algorithms import Entry
-from syncline.questions.simulated.packets import PacketQuestion, Shown
+from syncline.questions.simulated.packets import PacketQuestion, ProgressBlock
 from syncline.schedule import Kind
 from syncline.sim.candidates import NAMES
 from syncline.sim.flow.estimate import Estimate, over_seeds
@@ -119,7 +119,7 @@ def simulate(
     packets: PacketQuestion | None = None,
     calibrate: str | Path | None = None,
     profile: str | Path | None = None,
-    shown: Shown = lambda words: nullcontext(),
+    shown: ProgressBlock = lambda words: nullcontext(),
 ) -> Simulation:
     """Say what a collective takes on a cluster, which link limits it, and what the answer ignores.
 
@@ -203,7 +203,7 @@ def _packets(
     entry: Entry,
     how: tuple[str, str, int, str],
     asked: PacketQuestion,
-    shown: Shown,
+    shown: ProgressBlock,
 ) -> Simulation:
     from syncline.questions.simulated.traffic import packet_rows
     from syncline.sim.flow.wired import wire
@@ -248,7 +248,7 @@ def _nccl(
 
     per_host = fabric.num_gpus // fabric.num_hosts
     if ranks is not None and ranks % per_host:
-        raise UsageError(f"NCCL is modelled on whole hosts of {per_host} GPUs; {ranks} ranks are not.")
+        raise UsageError(f"NCCL is modelled on whole hosts of {per_host} GPUs; {ranks} ranks do not fill whole hosts.")
     system = from_fabric(fabric, num_hosts=(ranks or fabric.num_gpus) // per_host)
     fitted = calibrate(system, read_log(read_text(log), str(log), kind.value)) if log else None
     if profile:

@@ -18,7 +18,7 @@ from syncline.questions.answer import Answer, Cluster, built
 from syncline.sim.profile import Profile, load_profile
 from syncline.sim.step import DecodeResult, StepResult, decode_step
 from syncline.sim.step import step as price
-from syncline.sim.step.executed.execute import Executed, execute
+from syncline.sim.step.executed.execute import StepRun, execute
 from syncline.sim.step.executed.execute_trace import IGNORES as EXECUTED_IGNORES
 from syncline.sim.step.executed.execute_trace import ExecutedTrace, execute_trace
 from syncline.sim.step.executed.gap import causes
@@ -43,7 +43,7 @@ class StepPrediction(Answer):
 
     fabric: Fabric = field(repr=False)
     result: StepResult
-    executed: Executed | None = None  # at flow level, where that was asked for
+    executed: StepRun | None = None  # at flow level, where that was asked for
     profile: Profile | None = None  # what was measured on this system, where a profile was given
 
     @property

@@ -19,7 +19,7 @@ from syncline.errors import BenchError, LabError, SynclineError
 from syncline.program.overlap import Exchanged, Machine, Ring, Stages, Work
 from syncline.rehearse.job import PLAIN, RehearsalJob
 from syncline.rehearse.order import Operation, OperationTimes, SyncTimes, TrainingTimes, WorkTimes
-from syncline.rehearse.shown import Shown, carried, measured
+from syncline.rehearse.shown import TimelinePair, carried, measured
 from syncline.rehearse.stage import Stage, open_lab, open_loopback
 from syncline.schedule import Kind
 from syncline.sim.emulate.emulated_step import predict_step, step_timeline
@@ -88,7 +88,7 @@ class Rehearsal:
     trained: dict[str, list[float]]
     notes: tuple[str, ...]
     is_loopback: bool = False
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[TimelinePair, ...] = ()
     links: Timeline | None = None
     """What the links of the lab carried while the recommended synchronisation trained."""
 
@@ -199,13 +199,13 @@ def _train(
         longer: TrainingTimes = stage.run("training", order, timeout_s)
     links = None if recording is None else recording.counters.timeline()
     shown = [
-        Shown(f"{given['algorithm']} {units.show_size(given['size_bytes'])}", chronicle(script, found.fit.costs),
+        TimelinePair(f"{given['algorithm']} {units.show_size(given['size_bytes'])}", chronicle(script, found.fit.costs),
               measured(run["rows"], links, run["start_s"]))
         for (given, script), run in zip(largest, longer["shown"]["programs"], strict=True)
     ]  # fmt: skip
     work, how, machine = _conditions(stage, longer["rows"][0], longer, found.fit.costs)
     predicted = step_timeline(work, how, stage.wiring, machine, found.fit.costs)
-    shown.append(Shown(f"training step, {best}", predicted, measured(longer["shown"]["step"], links)))
+    shown.append(TimelinePair(f"training step, {best}", predicted, measured(longer["shown"]["step"], links)))
     whole = None if links is None else carried(links, *longer["shown"]["training_s"])
     trained = found.trained | {best: longer["rows"][0]["losses"]}
     return replace(found, trained=trained, shown=tuple(shown), links=whole)

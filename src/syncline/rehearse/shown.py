@@ -21,7 +21,7 @@ IGNORES = ("when bytes leave or reach the NIC: a send ends when the transport ha
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class TimelinePair:
     """One thing that was predicted and run, with its links; times count from its own start."""
 
     name: str

@@ -101,7 +101,7 @@ def first_of_hostlist(text: str) -> str:
 def _number(environ: Mapping[str, str], name: str) -> int:
     text = environ[name]
     if not text.isdigit():
-        raise UsageError(f'{name} is "{text:.40}", which is no number.', where="environment")
+        raise UsageError(f'{name} is "{text:.40}", which is not a number.', where="environment")
     return int(text)
 
 

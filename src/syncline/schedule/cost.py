@@ -106,7 +106,7 @@ def placement(fabric: Fabric, how: str) -> Ints:
         placed[network.places()] = gpus
         return placed
     if how == "grid":
-        raise ScheduleError(f"{fabric.name} is no torus of chips, so ranks have no place in a grid.")
+        raise ScheduleError(f"{fabric.name} is not a torus of chips, so ranks have no place in a grid.")
     raise ScheduleError(f'no placement is called "{how}".', hint=f"One of: {', '.join(PLACEMENTS)}.")
 
 

@@ -112,7 +112,7 @@ def wired_in_pieces(wired: Wired, chunks: int) -> Wired:
         raise SimulationError(f"{wired.program.name} cannot be cut in {chunks} chunks.")
     already = max(strand.pieces for strand in step.proved.schedule.strands)
     if already > 1:
-        raise SimulationError(f"{wired.program.name} is cut in {already} pieces already.",
+        raise SimulationError(f"{wired.program.name} is already cut into {already} pieces.",
                               hint="Leave the number of chunks out: the schedule says it.")  # fmt: skip
     cut = replace(step, proved=replace(step.proved, schedule=pipelined(step.proved.schedule, chunks)))
     lanes, connection = [], []

@@ -166,6 +166,6 @@ def gpu(fabric: Fabric, name: str) -> int:
     device = fabric.device(name)
     if fabric.devices.kind[device] != Kind.GPU:
         raise SimulationError(
-            f'traffic starts and ends at GPUs; "{name}" is none.', hint="Name host-00/gpu-0, or a host."
+            f'"{name}" is not a GPU; traffic starts and ends at GPUs.', hint="Name host-00/gpu-0, or a host."
         )
     return device

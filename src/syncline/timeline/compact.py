@@ -87,7 +87,7 @@ def _footer(file: BinaryIO, size: int, where: str) -> tuple[dict[str, Any], int]
         raise TimelineError("is cut off.", where=f"{where} byte {size}", hint="The file was not written to its end.")
     begin = size - _TRAILER - length
     if begin < len(MAGIC) or length > MAX_FOOTER_BYTES:
-        raise TimelineError(f"says its footer has {length} bytes, which cannot be.", where=f"{where} byte {size}")
+        raise TimelineError(f"says its footer has {length} bytes, which is impossible.", where=f"{where} byte {size}")
     file.seek(begin)
     footer = exact_keys(parse_json(file.read(length), f"{where} footer"), {"header", "columns"}, "footer", where)
     if not isinstance(footer["columns"], list):

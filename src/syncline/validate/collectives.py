@@ -27,7 +27,7 @@ from syncline.sim.nccl.interval import BANDS, band, generation_of
 from syncline.sim.nccl.measured import OPS, MeasuredRow, Series, read_rows, read_text
 from syncline.sim.nccl.predict import predict
 from syncline.sim.nccl.system import MAX_POINT_HOSTS
-from syncline.validate.systems import Described, Systems, load_systems, shipped
+from syncline.validate.systems import SystemReading, Systems, load_systems, shipped
 
 Floats = npt.NDArray[np.float64]
 LARGE_BYTES = 2**28
@@ -66,7 +66,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Unmodelled:
+class SkippedRows:
     """Rows that were not predicted, and why."""
 
     reason: str
@@ -81,7 +81,7 @@ class Validation:
     source: str
     num_rows: int
     points: tuple[Point, ...]
-    unmodelled: tuple[Unmodelled, ...]
+    unmodelled: tuple[SkippedRows, ...]
     remarks: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def systems(self) -> list[str]:
@@ -179,7 +179,7 @@ def validate_rows(
     points: list[Point] = []
     for described, series_rows in groups:
         points += _compare(described, series_rows, left_out.get(series_rows[0].system))
-    reasons = [Unmodelled(reason, system, tuple(lines)) for (reason, system), lines in unmodelled.items()]
+    reasons = [SkippedRows(reason, system, tuple(lines)) for (reason, system), lines in unmodelled.items()]
     return Validation(
         source, len(rows), tuple(points), tuple(reasons), {k: tuple(dict.fromkeys(v)) for k, v in remarks.items()}
     )
@@ -187,9 +187,9 @@ def validate_rows(
 
 def sweeps(
     rows: Sequence[MeasuredRow], systems: Systems
-) -> tuple[list[tuple[Described, list[MeasuredRow]]], dict[tuple[str, str], list[int]], dict[str, list[str]]]:
+) -> tuple[list[tuple[SystemReading, list[MeasuredRow]]], dict[tuple[str, str], list[int]], dict[str, list[str]]]:
     """Sort rows into sweeps (one operation on one system in one run), and those that cannot be modelled by reason."""
-    found: dict[tuple[Any, ...], tuple[Described, list[MeasuredRow]]] = {}
+    found: dict[tuple[Any, ...], tuple[SystemReading, list[MeasuredRow]]] = {}
     lost: dict[tuple[str, str], list[int]] = defaultdict(list)
     remarks: dict[str, list[str]] = defaultdict(list)
     for row in rows:
@@ -217,14 +217,14 @@ def _check(row: MeasuredRow) -> None:
     if row.time_us == 0:
         raise SynclineError("no time was published, and no bandwidth to derive it from")
     if not 1 <= row.size_bytes <= 2**50 or not 0.01 <= row.time_us <= 1e11:
-        raise SynclineError("a size above 1 PiB, or a time below 10 ns or above a day, is no measurement")
+        raise SynclineError("a size above 1 PiB, or a time below 10 ns or above a day, is not a measurement")
     if row.num_gpus < 2:
         raise SynclineError("a collective needs at least two GPUs")
     if row.op not in OPS:
         raise SynclineError(f'operation "{row.op}" is not modelled')
 
 
-def _compare(described: Described, rows: Sequence[MeasuredRow], without: Constants | None) -> list[Point]:
+def _compare(described: SystemReading, rows: Sequence[MeasuredRow], without: Constants | None) -> list[Point]:
     op, sizes = rows[0].op, np.array([r.size_bytes for r in rows])
     measured = np.array([r.time_us for r in rows])
     own, other = default_constants(), without or default_constants()
@@ -261,7 +261,7 @@ def _compare(described: Described, rows: Sequence[MeasuredRow], without: Constan
     ]
 
 
-def _calibrated(described: Described, six: Series, sizes: Floats, constants: Constants) -> Floats:
+def _calibrated(described: SystemReading, six: Series, sizes: Floats, constants: Constants) -> Floats:
     calibration = calibrate(described.system, six, constants)
     return predict(described.system, six.op, sizes, constants=constants, calibration=calibration).time_us
 

@@ -58,7 +58,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Described:
+class SystemReading:
     """A row's system, how it is known, and whether its rows may calibrate."""
 
     system: NcclSystem
@@ -72,9 +72,9 @@ class Systems:
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = tuple(entries)
-        self._cache: dict[tuple[Any, ...], Described] = {}
+        self._cache: dict[tuple[Any, ...], SystemReading] = {}
 
-    def of(self, row: MeasuredRow) -> Described:
+    def of(self, row: MeasuredRow) -> SystemReading:
         """Return the system of a row, or raise a SynclineError that says why it cannot be modelled."""
         number = next((i for i, e in enumerate(self.entries) if e.matches(row)), -1)
         known = (row.source, row.notes, row.system) if number < 0 else ()
@@ -83,7 +83,7 @@ class Systems:
             self._cache[key] = self._describe(number, row)
         return self._cache[key]
 
-    def _describe(self, number: int, row: MeasuredRow) -> Described:
+    def _describe(self, number: int, row: MeasuredRow) -> SystemReading:
         entry = self.entries[number] if number >= 0 else None
         if entry is not None and entry.skip:
             raise DescriptionError(entry.skip)
@@ -94,10 +94,10 @@ class Systems:
         if entry is None:
             system = guess(row.system, row.notes, num_hosts, gpus)
             system = _for_type(system, row)
-            return Described(system, f"described by guess from its text: {words_of(system)}", True)
+            return SystemReading(system, f"described by guess from its text: {words_of(system)}", True)
         said = "nccl" in {**entry.spec.software, **entry.software}
         system = usual_release(from_spec(entry.spec, num_hosts, gpus, entry.software), said)
-        return Described(_for_type(system, row), entry.remark, False, entry.calibrate)
+        return SystemReading(_for_type(system, row), entry.remark, False, entry.calibrate)
 
     def _hosts(self, entry: Entry | None, row: MeasuredRow) -> int:
         """Return the hosts of a row that does not say how many."""
@@ -179,7 +179,7 @@ def _pattern(text: str) -> None:
     except re.error as error:
         raise DescriptionError(f'notes "{text[:80]}" is not a pattern: {error}.') from None
     if len(text) > 500 or re.search(r"[+*}]\)[+*{]", text):
-        raise DescriptionError(f'notes "{text[:80]}" may take for ever: a repeated group repeats inside.')
+        raise DescriptionError(f'notes "{text[:80]}" may take forever: a repeated group repeats inside.')
 
 
 def shipped(name: str) -> str:

@@ -106,7 +106,7 @@ def _check(wish: Wish) -> None:
     if not 0.05 <= wish.tick_s <= 60:
         raise WatchError(f"looks every {wish.tick_s} s are not possible.", hint="Between 0.05 and 60 seconds.")
     if wish.history and wish.history_bytes < MIN_HISTORY_BYTES:
-        raise WatchError(f"a history of {wish.history_bytes} bytes holds nothing.", hint="Give it 1MiB or more.")
+        raise WatchError(f"a history of {wish.history_bytes} bytes is too small.", hint="Give it 1MiB or more.")
     for what, number in (("--gpus", wish.num_gpus), ("--price", wish.usd_per_gpu_hour)):
         if number is not None and not 0 < number < 1e9:
             raise WatchError(f"{what} must be positive, got {number}.")

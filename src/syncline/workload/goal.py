@@ -58,7 +58,7 @@ class Goal(Strict):
     def _in_order(self) -> Goal:
         asked = [name for name in ("start", "deadline", "budget") if getattr(self, name) is not None]
         if asked and self.tokens is None:
-            raise ValueError(f"`{asked[0]}` needs `tokens`: without them nobody knows when the run ends")
+            raise ValueError(f"`{asked[0]}` needs `tokens`: without them the end of the run is unknown")
         if self.deadline is None or _DAYS.match(self.deadline):
             return self
         if self.start is None:

@@ -112,7 +112,7 @@ def _phase(document: Document, number: int, shared: Mapping[str, Any], given: Ma
     merged = {key: value for key, value in given.items() if key not in ("name", "rollout", "steps")}
     if misplaced := next((key for key in _OF_THE_RUN if key in given), None):
         raise DescriptionError(
-            f"{misplaced} is of the whole run.", where=where, hint="Write it beside `phases`, not inside one."
+            f"{misplaced} is set for the whole run.", where=where, hint="Write it beside `phases`, not inside one."
         )
     merged = _merged(shared, merged)
     rollout = _rollout(given.get("rollout"), where)

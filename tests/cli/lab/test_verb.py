@@ -161,7 +161,7 @@ def test_a_lab_that_ends_while_it_is_listed_is_left_out(
         (("show", FLAT, "--set", "colour=red"), '--set "colour=red" sets no knob'),
         (("show", FLAT, "--set", "mtu_bytes=big"), "mtu_bytes is int"),
         (("show", FLAT, "--hosts", "9"), "lab-flat has 4 hosts, not 9"),
-        (("run", FLAT, "--fault", "host-00 melts", "--", "true"), '"melts" in "host-00 melts" is no kind of fault'),
+        (("run", FLAT, "--fault", "host-00 melts", "--", "true"), '"melts" in "host-00 melts" is not a kind of fault'),
         (("run", FLAT, "--fault", "host-08 killed", "--", "true"), 'the lab has no host "host-08"'),
         (("run", FLAT, "--timeout", "soon", "--", "true"), 'cannot read time "soon"'),
         (("run", FLAT), "Missing argument"),

@@ -65,7 +65,7 @@ def test_a_load_in(capsys: Capture, cluster: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [((), "one of the two"), (("--load", "0.3", "--sizes", "mail"), "no distribution of sizes"),
-     (("--load", "1.5"), "must lie between"), (("--load", "0.3", "--connections", "some"), "own, shared"),
+     (("--load", "1.5"), "must be between"), (("--load", "0.3", "--connections", "some"), "own, shared"),
      (("--load", "0.3", "--pcap", "a->b=c.pcap"), "no link from a to b"),
      (("--load", "0.3", "--out", "x.txt"), ".parquet")],
 )  # fmt: skip

@@ -47,7 +47,7 @@ def test_formats_without_hardware_ask_for_a_host(name, fabric_of, tmp_path):
     "text", ["", "hello", "a: [1", "<html/>", "<", "hosts: 64\nhost: 8 x H100", "\x00\x01", "[1, 2]", "{}"]
 )
 def test_what_is_no_known_format_says_which_are(text):
-    with pytest.raises(DescriptionError, match="the format is none that is known") as caught:
+    with pytest.raises(DescriptionError, match="the format is unknown") as caught:
         detect(text)
     assert "graphml" in caught.value.detail
 

@@ -90,7 +90,7 @@ BOMB = (
         ("", "NCCL topology line 1: not well-formed XML: no element found."),
         ("<system>words</system>", 'the XML has text between its elements ("words").'),
         ('<system a="1" a="2"/>', "not well-formed XML: duplicate attribute."),
-        ("<graphs version='1'/>", "the root element is <graphs>, not <system>: this is no NCCL topology."),
+        ("<graphs version='1'/>", "the root element is <graphs>, not <system>: this is not an NCCL topology."),
         ("<a>" * (MAX_DEPTH + 1), f"the XML is nested more than {MAX_DEPTH} elements deep."),
         (f'<system a="{"x" * 2_000_000}"/>', "the XML has an attribute of 2,000,000 characters"),
         ("<system>" + "<cpu/>" * 60_000 + "</system>", "the XML has more than 50,000 elements."),

@@ -111,9 +111,9 @@ def test_astra_sim(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [(LEAF_SPINE.replace("Radix_Down 8", "Radix_Down 7"), "do not fill"), (NS3.replace("6 2 6", "6 2 7"), "promises 7"),
+    [(LEAF_SPINE.replace("Radix_Down 8", "Radix_Down 7"), "do not fill"), (NS3.replace("6 2 6", "6 2 7"), "declares 7"),
      (NS3.replace("0.001ms 0\n1", "0.001ms 0.01\n1"), "loses packets"), (ASTRA.replace("Switch, ", "Ring, "), "Ring"),
-     (LEAF_SPINE.replace("Radix_Up 2", "Radix_Up two"), "no name and number")],
+     (LEAF_SPINE.replace("Radix_Up 2", "Radix_Up two"), "not a name and a number")],
 )  # fmt: skip
 def test_what_makes_no_cluster_is_said(tmp_path: Path, text: str, word: str) -> None:
     with pytest.raises(DescriptionError, match=word):

@@ -89,7 +89,7 @@ def test_answers_are_waited_for_until_the_longest_ends() -> None:
     [
         ("phases: 3", "`phases` is a list of jobs"),
         ("phases: [{name: a, batch: {global: 8}}]", "a phase says how long it is"),
-        ("phases: [{name: a, tokens: 1B, budget: $3M, batch: {global: 8}}]", "budget is of the whole run"),
+        ("phases: [{name: a, tokens: 1B, budget: $3M, batch: {global: 8}}]", "budget is set for the whole run"),
         ("phases: [{name: a, tokens: 1B, btach: {global: 8}}]", "batch"),
         ("phases: [{name: a, steps: 3, rollout: {prompts: 0, prompt: 5, answer: 5}}]", "rollout.prompts"),
         ("phases: [{name: a, steps: 3, batch: {global: 8}}, {name: a, steps: 3, batch: {global: 8}}]", "two phases"),

@@ -10,7 +10,8 @@ from datetime import timedelta
 import pytest
 
 from syncline.errors import SynchronizationError
-from syncline.runtime.alive.pace import Pace
+from syncline.lab.profile import Profile
+from syncline.runtime.alive.pace import Pace, PacedWork, check_rate
 
 RATE = 1e6
 
@@ -78,6 +79,28 @@ def test_a_wait_ends_at_its_time_and_closing_hands_over_what_waits() -> None:
     pace.close()
     assert handed.is_set()
     work.wait()
+
+
+def test_the_backend_gets_what_is_left_of_the_time() -> None:
+    given: list[timedelta | None] = []
+
+    class Noted:
+        def wait(self, timeout: timedelta | None = None) -> None:
+            given.append(timeout)
+
+    work = PacedWork(Noted, 0.0)
+    work.hand_over()
+    work.wait(timedelta(seconds=600))
+    work.wait()
+    assert given[0] is not None and timedelta(0) < given[0] < timedelta(seconds=600) and given[1] is None
+    assert given[0] > timedelta(seconds=1)
+
+
+def test_a_burst_is_that_of_an_emulated_link_and_any_rate_above_nothing_is_one() -> None:
+    pace = Pace(0.5)
+    assert (pace.burst_bytes, check_rate(0.5)) == (Profile().burst_bytes, 0.5)
+    assert pace._thread.daemon  # a run that ends does not wait for it
+    pace.close()
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan")])

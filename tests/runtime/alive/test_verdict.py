@@ -99,6 +99,59 @@ def test_all_waiting_is_the_network_and_who_left_is_named() -> None:
     assert late.text == "rank 1 on b has ended, and what it sent has not arrived: no progress for 7.0 s."
 
 
+def test_half_the_limit_is_still_hearing() -> None:
+    silent = BeatRecord(replace(USUAL, rank=2), 6.5)
+    for age_s, kind in ((3.0, "network"), (3.1, "silent")):  # of a limit of 6 s
+        others = {f"r{r}": BeatRecord(replace(USUAL, rank=r, ages=(0.1, 0.1, age_s, 0.1)), 0.2) for r in (1, 3)}
+        found = verdict(r2=silent, **others)
+        assert found is not None and found[0] == kind
+
+
+def test_standing_still_is_judged_after_the_limit_and_not_at_it() -> None:
+    for still_s, kind in ((6.0, None), (6.1, "hung")):
+        found = verdict(WAITS, r2=BeatRecord(replace(USUAL, rank=2, still_s=still_s), 0.2))
+        assert (found and found[0]) == kind
+    assert verdict(replace(WAITS, still_s=6.0), r2=BeatRecord(replace(USUAL, rank=2, still_s=9.0), 0.2)) is None
+
+
+def test_nothing_is_judged_in_the_first_step_or_while_a_rank_is_busy() -> None:
+    fresh = {f"r{r}": BeatRecord(replace(WAITS, rank=r, step_s=0.0), 0.2) for r in (1, 2, 3)}
+    assert verdict(replace(WAITS, step_s=0.0), **fresh) is None
+    left = BeatRecord(replace(USUAL, rank=1, state=CLOSED), 20.0)
+    assert verdict(WAITS, r1=left, r2=BeatRecord(replace(USUAL, rank=2, state=BUSY), 0.2)) is None
+
+
+def test_one_refusal_is_not_death() -> None:
+    assert BeatRecord(USUAL, 0.2).refused == 0
+    assert verdict(r2=BeatRecord(replace(USUAL, rank=2), 0.6, refused=1)) is None
+
+
+def test_what_came_before_must_be_a_silence() -> None:
+    stuck = RankVerdict("stuck", 0, "", lasted_s=7.0)
+    assert since_silence(stuck, RankVerdict("hung", 2, "", lasted_s=3.2), 4.0, MEMBERS) == stuck
+    assert since_silence(stuck, RankVerdict("network", 2, "", lasted_s=3.2), 7.0, MEMBERS).rank == 2
+    assert since_silence(RankVerdict("hung", 0, ""), RankVerdict("silent", 2, ""), 0.0, MEMBERS).rank == 0
+
+
+def test_lost_heartbeats_name_a_link_from_two_others_on() -> None:
+    stuck = RankVerdict("stuck", 0, "", lasted_s=7.0)
+    assert lossy(stuck, {1: 50}, 100, MEMBERS) == stuck
+    assert lossy(stuck, {1: 100, 2: 50}, 100, MEMBERS).text.startswith("the link of rank 2 on c loses packets")
+    assert lossy(stuck, {1: 80, 2: 79, 3: 78}, 100, MEMBERS).text.endswith("80% of heartbeats came through.")
+    assert lossy(stuck, {1: 93, 2: 93, 3: 93}, 100, MEMBERS) == stuck
+
+
+def test_who_is_slow_is_measured_against_the_others() -> None:
+    even = {rank: replace(USUAL, rank=rank, step_s=1.0, compute_s=0.0, waits=(0.5,) * 4) for rank in range(4)}
+    assert stragglers(even, MEMBERS) == []  # all wait for all: nobody is late
+    assert stragglers({**even, 2: replace(even[2], compute_s=0.2)}, MEMBERS) == []  # a fifth of a step, and not more
+    (slow,) = stragglers({**even, 2: replace(even[2], compute_s=0.21)}, MEMBERS)
+    assert (slow.rank, slow.reason, slow.late_s, slow.step_s) == (2, "compute", 0.21, 1.0)
+    three = {**even, 2: replace(even[2], compute_s=0.5), 3: replace(even[3], waits=())}
+    assert [found.rank for found in stragglers(three, MEMBERS)] == [2]  # rank 3 has told nothing of waits
+    assert stragglers({**three, 1: replace(even[1], step_s=0.0)}, MEMBERS) == []  # two are too few
+
+
 def test_what_one_rank_found_all_say() -> None:
     told = BeatRecord(replace(USUAL, rank=3, cause="rank 1 on b is dead."), 0.2)
     assert verdict(r3=told) == ("told", 3, "rank 1 on b is dead.")

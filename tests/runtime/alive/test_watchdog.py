@@ -56,7 +56,7 @@ class Handle:
     [
         RuntimeError("[pair.cc:553] Connection closed by peer [127.0.0.1]:17304"),
         ConnectionResetError("Connection reset by peer"),
-        SynchronizationError("a collective of FSDP2 did not come to its end."),
+        SynchronizationError("a collective of FSDP2 did not finish."),
     ],
 )
 def test_who_meets_a_broken_connection_does_not_blame_itself_but_the_rank_that_is_gone(failure: Exception) -> None:

@@ -83,8 +83,8 @@ def test_a_start_without_all_ranks_and_a_crew_that_has_ended_say_so() -> None:
     alone_.enter({})
     alone_.leave()
     late = Crew(store, 0, 1, wait_s=60.0)
-    assert together(lambda: late.enter({})) == ["the crew has come to its end without this rank."]
-    with pytest.raises(SynchronizationError, match="rank 3 is none of a crew of 3"):
+    assert together(lambda: late.enter({})) == ["the crew finished without this rank."]
+    with pytest.raises(SynchronizationError, match="rank 3 is not in a crew of 3"):
         Crew(store, 3, 3)
 
 

@@ -26,7 +26,7 @@ def test_wrong_choices_are_one_clear_error() -> None:
         Settings(accumulate=0)
     with pytest.raises(SynchronizationError, match='codec "powersgd:rank=2" cannot do without error feedback'):
         Settings(codec="powersgd:rank=2", feedback=False)
-    with pytest.raises(SynchronizationError, match='nan="pass" cannot be had with levels'):
+    with pytest.raises(SynchronizationError, match='nan="pass" does not work with levels'):
         Settings(nan="pass", levels=(2,))
     with pytest.raises(CodecError, match='there is no codec "int9"'):
         Settings(codec="int9")
@@ -58,7 +58,7 @@ def test_levels_by_numbers_by_environment_and_by_fabric(monkeypatch: pytest.Monk
     monkeypatch.delenv("LOCAL_WORLD_SIZE")
     with pytest.raises(SynchronizationError, match='levels="host" needs LOCAL_WORLD_SIZE'):
         resolve("host", 8)
-    with pytest.raises(SynchronizationError, match="10 ranks cannot be parted into groups of 4"):
+    with pytest.raises(SynchronizationError, match="10 ranks cannot be divided into groups of 4"):
         resolve((4,), 10)
     fabric = build(ClusterSpec.model_validate({"hosts": 4, "host": "8 x H100", "network": "leaf-spine NDR"}))
     assert resolve(fabric, 32) == (8,)

@@ -21,7 +21,7 @@ def test_a_circle_of_waits_is_named() -> None:
     threads = [[Task("a", waits=((1, 0),))], [Task("b", waits=((0, 0),))]]
     with pytest.raises(NotProvedError) as caught:
         run(threads)
-    assert str(caught.value).startswith("a waits for ever: deadlock.\n  a waits for b; b waits for a.")
+    assert str(caught.value).startswith("a waits forever: deadlock.\n  a waits for b; b waits for a.")
 
 
 def test_data_that_nobody_receives_is_refused() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from syncline.sim.nccl.constants import left_out_constants
-from syncline.sim.nccl.fit import Fitted, Sweep, fit, fit_left_out
+from syncline.sim.nccl.fit import NcclFit, Sweep, fit, fit_left_out
 from syncline.sim.nccl.job import NcclOperation
 from syncline.sim.nccl.predict import chosen_pairs, times_us
 from syncline.sim.nccl.system import NcclSystem
@@ -16,7 +16,7 @@ SIZES = (2.0 ** np.arange(3, 34, 2)).astype(np.float64)
 
 def sweep(network: str, **changes: float) -> Sweep:
     system = NcclSystem(gpu="h100", num_hosts=4, gpus_per_host=8, num_nics=8, nic_rate_Bps=50e9, network=network)
-    constants = Fitted().constants().with_network(network, **changes)
+    constants = NcclFit().constants().with_network(network, **changes)
     truth = times_us(
         NcclOperation(system, "all_reduce", constants), chosen_pairs(system, "all_reduce", SIZES)[0], SIZES
     )
@@ -34,7 +34,7 @@ def test_fit_finds_constants_that_made_the_rows() -> None:
 
 def test_a_shared_parent_learns_from_its_children() -> None:
     rows = sweep("slingshot", hop_us=30.0)
-    before = Fitted().constants().networks["unknown"].hop_us
+    before = NcclFit().constants().networks["unknown"].hop_us
     found = fit([rows], rounds=1)
     assert found.constants().networks["unknown"].hop_us > before + 5
     assert found.constants().networks["efa-v2"].hop_us == found.constants().networks["unknown"].hop_us

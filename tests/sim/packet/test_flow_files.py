@@ -39,7 +39,7 @@ def test_formats_are_told_by_content() -> None:
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [("2\n0 1 3 100 200000 2.0\n", "promises 2 flows"), ("hello\n", "neither CSV"),
+    [("2\n0 1 3 100 200000 2.0\n", "declares 2 flows"), ("hello\n", "neither CSV"),
      ("start,source,bytes\n0,0,1\n", "no column destination"), ("Nodes 4\nConnections 1\n0-1 size 3\n", "line 3"),
      ("Nodes 4\nConnections 1\n0->1 id 1 trigger 3 size 3\n", "no connection fires trigger 3"),
      ("start,source,destination,bytes\nsoon,0,1,5\n", "flow 1 cannot be read")],

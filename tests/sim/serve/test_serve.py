@@ -28,8 +28,16 @@ def _job(**more: Any) -> Job:
 
 def test_one_token_by_hand() -> None:
     parts = Engine(FABRIC, _job(), Split(8)).decode_parts(1, 1024)
-    # 70.55 B x 2 bytes over 8 GPUs at 0.88 of 3.35 TB/s; 160 all-reduces of 16 KiB by one shot; launches in a graph.
-    assert parts["weights"] == pytest.approx(70.55e9 * 2 / 8 / (0.88 * 3.35e12), rel=0.01)
+    # 70.55 B, of whose embedding (128,256 x 8,192) one row is read, x 2 bytes over 8 GPUs at 0.88 of 3.35
+    # TB/s; 160 all-reduces of 16 KiB by one shot; launches in a graph.
+    assert parts["weights"] == pytest.approx((70.55e9 - 128256 * 8192) * 2 / 8 / (0.88 * 3.35e12), rel=0.005)
+    # 80 layers: 7 gaps of 1.3 us, 4 products that start in 3 us, 1 ms on the host; in fp8 4 casts of 2 us more.
+    assert parts["kernels"] == pytest.approx(80 * (7 * 1.3e-6 + 4 * 3e-6) + 1e-3)
+    narrow = Engine(FABRIC, _job(precision="fp8"), Split(8)).decode_parts(1, 1024)
+    assert narrow["kernels"] - parts["kernels"] == pytest.approx(80 * 4 * 2e-6)
+    assert narrow["weights"] == pytest.approx(
+        (parts["weights"] + 128256 * 8192 * 2 / 8 / (0.88 * 3.35e12)) / 2, rel=1e-3
+    )
     assert parts["network"] == pytest.approx(160 * 9e-6, rel=0.02)
     assert 7e-3 < sum(parts.values()) < 11e-3  # where the decode job says 13 ms with NCCL's all-reduce
 

@@ -83,7 +83,7 @@ def described(cluster: str) -> Fabric:
     try:
         scale = float(text)
     except ValueError:
-        raise UsageError(f'SYNCLINE_LAB_SCALE is "{text}", which is no number.', where="environment") from None
+        raise UsageError(f'SYNCLINE_LAB_SCALE is "{text}", which is not a number.', where="environment") from None
     network = np.isin(fabric.links.tier, [int(tier) for tier in NETWORK_TIERS])
     rate = np.where(network, fabric.links.rate_Bps * scale, fabric.links.rate_Bps)
     return replace(fabric, links=replace(fabric.links, rate_Bps=rate))

@@ -131,7 +131,7 @@ def _known_paths(path: Path, fabric: Fabric, placed: Placement) -> dict[tuple[in
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror}.") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise BenchError(f"this is no table of paths: {error!r:.80}.", where=str(path),
+        raise BenchError(f"this is not a table of paths: {error!r:.80}.", where=str(path),
                          hint='Rows: {"from": "host-0", "to": "host-1", "links": [3, 8]}.') from None  # fmt: skip
     names = _names(placed)
     number = {fabric.link_name(link): link for link in range(len(fabric.links))}

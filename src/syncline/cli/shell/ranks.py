@@ -26,7 +26,9 @@ def run_until(
 ) -> dict[str, Any]:
     """Return what the script's ranks learned; they are stopped once it is there, unless they may finish."""
     if shutil.which(command[0]) is None:
-        raise UsageError(f'"{command[0]}" is no command here.', hint="Give what starts the training, after --.")
+        raise UsageError(
+            f'"{command[0]}" is not a command on this host.', hint="Give what starts the training, after --."
+        )
     with tempfile.TemporaryDirectory(prefix="syncline-tune-") as folder:
         answer = Path(folder) / "learned.json"
         ranks = _start(command, local, answer)

@@ -94,7 +94,7 @@ class Part(BaseModel):
         for each in self.estimates:
             value = getattr(self, each.figure, None)
             if not isinstance(value, (int, float)):
-                raise ValueError(f"estimates: {each.figure} is no figure of this part")
+                raise ValueError(f"estimates: {each.figure} is not a figure of this part")
             if not each.low <= value <= each.high:
                 raise ValueError(f"estimates: {each.figure} is {value:g}, outside {each.low:g} to {each.high:g}")
         return self

@@ -232,7 +232,7 @@ def detect(text: str, source: str = "the file") -> str:
         return name
     known = "; ".join(f"{f.name} ({f.about})" for f in formats())
     more = ", ".join(_READ_ONLY)
-    raise DescriptionError("the format is none that is known.", where=source, detail=f"Known: {known}; {more}.")
+    raise DescriptionError("the format is unknown.", where=source, detail=f"Known: {known}; {more}.")
 
 
 def _detect_yaml(text: str, source: str) -> str | None:

@@ -179,7 +179,7 @@ def _iblinkinfo(text: str, source: str) -> Cabling:
             continue
         speed = _SIGNALLED.get(float(lanes.group(2)))
         if speed is None:
-            raise DescriptionError(f'"{lanes.group(0)}" is no speed of InfiniBand.', where=source)
+            raise DescriptionError(f'"{lanes.group(0)}" is not an InfiniBand speed.', where=source)
         there = _guid(arrow["to_lid"])
         subnet.nodes.setdefault(there, _Node(_is_switch(arrow["to"]), arrow["to"].strip()))
         subnet.cables.append((here, arrow["port"], there, arrow["to_port"], *_link(int(lanes.group(1)), speed)))

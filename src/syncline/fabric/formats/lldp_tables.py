@@ -95,7 +95,7 @@ def parse_lldp(texts: Mapping[Path, str], source: str, *, named: bool = False) -
         rates = status_speeds(text, device)
         found = list(_rows_of(text, device, str(path)))
         if not found and not rates and not detect_lldp(text):
-            raise DescriptionError("this is no table of LLDP neighbours.", where=str(path))
+            raise DescriptionError("this is not a table of LLDP neighbours.", where=str(path))
         rows += found
         speeds |= rates | {(row.device, row.port): row.rate_Bps for row in found if row.rate_Bps}
     ends = [(r.device, r.port) for r in rows] + [(r.neighbour, r.there) for r in rows]
@@ -206,7 +206,7 @@ def _flat(rows: Iterable[object], device: str | None, source: str, keys: tuple[s
 def _netq(rows: Iterable[object], source: str) -> Iterator[_Row]:
     for row in rows:
         if not isinstance(row, Mapping):
-            raise DescriptionError("a neighbour is no object.", where=source)
+            raise DescriptionError("a neighbour is not an object.", where=source)
         plain = {str(key).replace("_", "").lower(): value for key, value in row.items()}
         found = [plain.get(key) for key in ("hostname", "ifname", "peerhostname", "peerifname")]
         if all(isinstance(value, str) and value for value in found):

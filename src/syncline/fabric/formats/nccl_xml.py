@@ -54,7 +54,7 @@ def parse_nccl(text: str, source: str = "NCCL topology") -> NcclTopology:
     before, root = parse_xml(text, source, max_elements=MAX_ELEMENTS)
     if root.tag != "system":
         raise DescriptionError(
-            f"the root element is <{root.tag}>, not <system>: this is no NCCL topology.",
+            f"the root element is <{root.tag}>, not <system>: this is not an NCCL topology.",
             where=f"{source} line {root.line}",
             hint="NCCL_TOPO_DUMP_FILE writes topologies; NCCL_GRAPH_DUMP_FILE writes graphs, which are something else.",
         )

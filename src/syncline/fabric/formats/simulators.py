@@ -119,7 +119,7 @@ def _read_htsim(text: str, source: str) -> tuple[dict[str, int], list[dict[str, 
         if not words:
             continue
         if len(words) != 2 or not words[1].isdecimal():
-            raise DescriptionError(f'"{line.strip()[:60]}" is no name and number.', where=f"{source}:{number}")
+            raise DescriptionError(f'"{line.strip()[:60]}" is not a name and a number.', where=f"{source}:{number}")
         name, value = words[0].lower(), int(words[1])
         if name == "tier":
             at = {}
@@ -145,7 +145,7 @@ def _ns3(text: str, source: str) -> JsonObject:
     ends = nodes - num_switches
     rows = lines[2 : 2 + links] if num_switches else lines[1 : 1 + links]
     if len(names) != num_switches or len(rows) != links:
-        raise DescriptionError(f"the file promises {links} links and has {len(rows)}.", where=source)
+        raise DescriptionError(f"the file declares {links} links and has {len(rows)}.", where=source)
     if ends % per_server:
         raise DescriptionError(f"{ends} GPUs do not fill servers of {per_server}.", where=source)
     hosts, taken, cables = ends // per_server, dict.fromkeys(range(ends), 0), []
@@ -172,7 +172,9 @@ def _ns3(text: str, source: str) -> JsonObject:
         try:
             rate, delay = units.rate(row[2]), units.time(row[3])
         except (SynclineError, IndexError):
-            raise DescriptionError(f'"{" ".join(row)}" is no link: a b rate delay error.', where=source) from None
+            raise DescriptionError(
+                f'"{" ".join(row)}" is not a link: write source, destination, rate, delay and error rate.', where=source
+            ) from None
         if len(row) > 4 and float(row[4]) > 0:
             raise DescriptionError(
                 f"the link {a} - {b} loses packets ({row[4]}), and a cluster file has no loss.", where=source,

@@ -47,7 +47,7 @@ def host_labels(fabric: Fabric, *, labels: Literal["names", "tiers"] = "names") 
     keys = [names[0] if labels == "names" and len(names) > 1 else names[-1] for names in TIERS]
     result: dict[str, dict[str, str]] = {kubernetes_name(host): {} for host in fabric.host_names}
     if len(result) != fabric.num_hosts:
-        raise FabricError("two hosts have the same name in Kubernetes, which knows small letters only.")
+        raise FabricError("two host names differ in case only, and Kubernetes names are lower case.")
     for domain in domains_of(fabric) if _has_domains(fabric) else ():
         for host in domain.hosts:
             key = ACCELERATOR[0 if labels == "names" else 1]

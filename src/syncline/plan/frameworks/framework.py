@@ -224,5 +224,7 @@ FRAMEWORKS = {
 def named_framework(name: str) -> Framework:
     """Return the framework of that name."""
     if name not in FRAMEWORKS:
-        raise PlanError(f'--for "{name}" is not known.', hint=f"It is one of {', '.join(FRAMEWORKS)}.")
+        raise PlanError(
+            f'--for "{name}" is not a framework that syncline knows.', hint=f"It is one of {', '.join(FRAMEWORKS)}."
+        )
     return FRAMEWORKS[name]

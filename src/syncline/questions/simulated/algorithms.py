@@ -53,8 +53,10 @@ class Entry:
         made = synthesized(placed, network) if kind is Kind.ALL_REDUCE and self.algorithm in ("auto", MADE) else None
         if self.algorithm == MADE:
             if made is None:
-                raise UsageError(f"nothing is to be synthesized: {fabric.name} is regular, or this is no all-reduce.",
-                                 hint="Use auto.")  # fmt: skip
+                raise UsageError(
+                    f"there is nothing to synthesize: {fabric.name} is regular, or this is not an all-reduce.",
+                    hint="Use auto.",
+                )
             schedules = {MADE: verify(made)}
         elif self.algorithm == "auto":
             schedules = proved(fabric, kind, placed.num_ranks, chunks=1, nested=nest(placed))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TRANSPORT = "dcqcn"
 #: Called with the words of a packet run: a block that shows how far it is.
-Shown = Callable[[str], AbstractContextManager["Callable[[Progress], None] | None"]]
+ProgressBlock = Callable[[str], AbstractContextManager["Callable[[Progress], None] | None"]]
 
 
 @dataclass(frozen=True)

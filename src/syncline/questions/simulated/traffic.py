@@ -12,7 +12,7 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.questions.answer import Answer, Cluster, built
-from syncline.questions.simulated.packets import PacketQuestion, Shown
+from syncline.questions.simulated.packets import PacketQuestion, ProgressBlock
 from syncline.sim.flow.estimate import Estimate, bus_factor
 from syncline.sim.packet import Completion, Outcome, PacketJob, all_to_all, incast, packet_network, permutation
 from syncline.sim.packet.levels import beside as beside_flow
@@ -63,7 +63,7 @@ def traffic(
     routing: str = "ecmp",
     seed: int = 0,
     packets: PacketQuestion | None = None,
-    shown: Shown = lambda words: nullcontext(),
+    shown: ProgressBlock = lambda words: nullcontext(),
 ) -> Traffic:
     """Say how messages of a pattern (incast, permutation, all-pairs) fare between all NICs, packet by packet."""
     if pattern not in PATTERNS:
@@ -100,7 +100,7 @@ def packet_rows(
     network: PacketNetwork,
     options: PacketOptions,
     asked: PacketQuestion,
-    shown: Shown,
+    shown: ProgressBlock,
     shown_s: Sequence[float],
 ) -> tuple[list[JsonObject], Outcome]:
     """Return one row a size: the flow level's winner packet by packet, with both times and why they differ."""

@@ -7,7 +7,7 @@ from html import escape
 
 from syncline.describe import units
 from syncline.rehearse.rehearse import Rehearsal
-from syncline.rehearse.shown import Shown
+from syncline.rehearse.shown import TimelinePair
 from syncline.report.chart import aligned as aligned_chart
 from syncline.report.chart.aligned import links_svg, ranks_svg
 from syncline.report.chart.over_time import STYLE
@@ -68,7 +68,7 @@ def rehearsal_page(found: Rehearsal, lines: Sequence[str]) -> str:
     return document(f"Rehearsal of {found.cluster}", _STYLE, "".join(parts))
 
 
-def _aligned(shown: Shown, heading: str = "h2") -> list[str]:
+def _aligned(shown: TimelinePair, heading: str = "h2") -> list[str]:
     """Return one run: what every rank did and what the busiest links carried, on one axis of time."""
     return [
         f"<{heading}>{escape(shown.name[:1].upper() + shown.name[1:])}: predicted above measured</{heading}>",

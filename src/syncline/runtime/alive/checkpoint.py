@@ -311,8 +311,8 @@ class Checkpoints:
             return
         if isinstance(optimizer, Wrapper):
             raise CheckpointError(
-                f"the checkpoint is of a plain optimizer, and this is {type(optimizer).__name__}.", where=str(path),
-                hint="Restore into the inner optimizer before you wrap it.",
+                f"the checkpoint was written with a plain optimizer, and this is {type(optimizer).__name__}.",
+                where=str(path), hint="Restore into the inner optimizer before you wrap it.",
             )  # fmt: skip
         load_optimizer(model, optimizer, room, shared["optimizer"])
 

@@ -28,7 +28,7 @@ def restore(
     """Load a checkpoint of the first version; refuse one into an FSDP2 model, of which it has the first shards only."""
     if is_sharded(bare(model)):
         raise CheckpointError(
-            "the checkpoint is of version 1, which kept the shards of rank 0 only: the model is not in it.",
+            "the checkpoint has version 1, which kept only the shards of rank 0: the model is not in it.",
             where=str(path),
             hint="Restore from a checkpoint of version 2, or from before that run.",
         )

@@ -25,7 +25,7 @@ def naming_the_lost(handle: Any) -> Iterator[None]:
         explain = getattr(handle, "failure_of", None)
         if explain is None or not is_broken_connection(error):
             raise
-        vague = SynchronizationError("a checkpoint was broken off.", detail=str(error).split("\n", 1)[0])
+        vague = SynchronizationError("a checkpoint was interrupted.", detail=str(error).split("\n", 1)[0])
         raise explain(vague) from error
 
 

@@ -67,7 +67,7 @@ def load_wrapper(
         return
     if is_sharded(model):
         raise CheckpointError(
-            f"shards under {type(optimizer).__name__} cannot be dealt to another number of ranks.",
+            f"shards under {type(optimizer).__name__} cannot be spread over another number of ranks.",
             hint=f"Resume with {len(mine)} ranks, or restore the model alone and wrap the optimizer anew.",
         )
     own = dict(mine[place]["optimizer"])
@@ -79,9 +79,7 @@ def load_wrapper(
 def load_data(path: Path, data: Positioned, mine: Sequence[Mapping[str, Any]]) -> None:
     """Put data where it was when the checkpoint was written."""
     if mine[0]["data"] is None:
-        raise CheckpointError(
-            "there is no position of data in the checkpoint.", where=str(path), hint="Leave data= out."
-        )
+        raise CheckpointError("the checkpoint has no data position.", where=str(path), hint="Leave data= out.")
     if len(mine) > 1:
         raise CheckpointError(
             f"the data's position is that of {len(mine)} ranks, each of its own part.", where=str(path),

@@ -26,7 +26,7 @@ from syncline.codec.low_rank import LowRank
 from syncline.codec.names import PLAIN, scheme
 from syncline.describe.units import show_time
 from syncline.errors import NonFiniteError, SynchronizationError
-from syncline.program.choice import CLASSES, LOCAL_CLASS, LOCAL_EVERY, Local, Measured, Price, decide
+from syncline.program.choice import CLASSES, LOCAL_CLASS, LOCAL_EVERY, ChoiceBasis, Local, Price, decide
 from syncline.program.overlap import Work
 from syncline.program.stages import DENSE
 from syncline.runtime.alive.agreement import Gathering, exchange_json
@@ -95,7 +95,7 @@ class AutoSynchronizer(DdpSynchronizer):
         self._fixed = bool(fixed)
         if fixed and not alone and self._pilot.period > 1:
             raise SynchronizationError(
-                f'"{fixed[0]}" cannot be had with a GradScaler, nor with weights in float64.',
+                f'"{fixed[0]}" works neither with a GradScaler nor with float64 weights.',
                 hint="Run `syncline tune` with the script as it is now.",
             )
         super().__init__(model, settings, links, scaler)
@@ -461,9 +461,9 @@ class AutoSynchronizer(DdpSynchronizer):
         rows = exchange_json(own, self.links.team)
         return {**rows[0], "rate_Bps": min(row["rate_Bps"] for row in rows), "cores": _cores(rows)}
 
-    def _combined(self, rows: list[dict[str, Any]], work: Work) -> Measured:
+    def _combined(self, rows: list[dict[str, Any]], work: Work) -> ChoiceBasis:
         first = rows[0]
-        return Measured(
+        return ChoiceBasis(
             self.num_ranks,
             min(row["rate_Bps"] for row in rows),
             max(row["latency_s"] for row in rows),

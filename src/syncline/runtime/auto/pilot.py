@@ -14,7 +14,7 @@ from statistics import median
 from syncline.codec.names import PLAIN
 from syncline.describe.plain import JsonObject
 from syncline.describe.units import show_rate, show_time
-from syncline.program.choice import CLASSES, LOCAL_CLASS, LOCAL_WORTH, Choice, Local, Measured, decide, periodic
+from syncline.program.choice import CLASSES, LOCAL_CLASS, LOCAL_WORTH, Choice, ChoiceBasis, Local, decide, periodic
 
 MEASURE_STEPS = 4
 """Steps before the first decision; the first of them warms up and is followed by DDP's rebuild of buckets."""
@@ -59,7 +59,7 @@ class Pilot:
     codecs: tuple[str, ...]
     alone: bool = True
     phase: str = "measure"
-    measured: Measured | None = None
+    measured: ChoiceBasis | None = None
     choice: Choice | None = None
     trials: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Pilot:
         """Whether the work of steps, and not only their length, is asked for."""
         return self.phase == "measure"
 
-    def decide(self, measured: Measured) -> None:
+    def decide(self, measured: ChoiceBasis) -> None:
         """Choose from what was measured, and begin to try the choice against others."""
         current = self.codecs if self.choice is not None else ()
         self.measured = measured
@@ -285,7 +285,7 @@ class Pilot:
         """Return at least so many steps, up to the end of a period."""
         return -(-steps // self.period) * self.period
 
-    def _fielded(self, choice: Choice, measured: Measured) -> list[tuple[str, ...]]:
+    def _fielded(self, choice: Choice, measured: ChoiceBasis) -> list[tuple[str, ...]]:
         """Return who is tried: the choice, plain, and the next best where it is close; never what is not allowed.
 
         Steps alone come last, as leaving them costs an average of the weights.

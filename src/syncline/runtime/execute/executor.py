@@ -61,7 +61,7 @@ class Executor:
         self.lead_s = lead_s
         self.lockstep = self.group.backend != "gloo" if lockstep is None else lockstep
         if send_Bps is not None and self.group.backend != "gloo":
-            raise ExecutionError(f"send_Bps is not there for {self.group.backend}.", hint="Use the gloo backend.")
+            raise ExecutionError(f"send_Bps does not work with {self.group.backend}.", hint="Use the gloo backend.")
         self._post = Post(self.group, None if send_Bps is None else Pace(send_Bps))
         self._writer = SpanWriter()
         self._bound: dict[tuple[Any, ...], Bound] = {}

@@ -43,7 +43,7 @@ class VendorCall:
             where = f"{self.group.backend} {self.collective.kind}, rank {self.group.rank}"
             if deadline.passed() or "imed out" in str(error):
                 hint = "The backend does not say which rank is missing; a program of syncline's own does."
-                raise DeadlineError(f"not over in {deadline.seconds:g} s.", where=where, hint=hint) from None
+                raise DeadlineError(f"not finished after {deadline.seconds:g} s.", where=where, hint=hint) from None
             first = str(error).split("] ", 1)[-1].splitlines()[0]
             raise ExecutionError(f"the backend failed: {first[:200]}", where=where) from None
 

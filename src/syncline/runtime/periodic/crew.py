@@ -74,7 +74,7 @@ class Crew:
         wait_s: float = WAIT_S,
     ) -> None:
         if not 0 <= rank < num_ranks:
-            raise SynchronizationError(f"rank {rank} is none of a crew of {num_ranks}.", hint="Ranks count from 0.")
+            raise SynchronizationError(f"rank {rank} is not in a crew of {num_ranks}.", hint="Ranks count from 0.")
         self.rank, self.num_ranks, self.name = rank, num_ranks, name
         self.store = store
         self.formation = Formation(-1, (), frozenset())
@@ -212,7 +212,7 @@ class Crew:
             number += 1
         rows = (self._read(f"formed/{number}") or {"rows": []})["rows"]
         if rows and all(self._read(f"left/{process}") for _, process in rows):
-            raise SynchronizationError("the crew has come to its end without this rank.")
+            raise SynchronizationError("the crew finished without this rank.")
         if self.formation.members and any(rank == self.rank and process != self._process for rank, process in rows):
             raise SynchronizationError(
                 f"another process has taken the place of rank {self.rank}.", hint="Start one process for each rank."
@@ -247,7 +247,7 @@ class Crew:
             return call()
         except RuntimeError as error:
             raise SynchronizationError(
-                "the store in which the crew meets does not answer.",
+                "the store that the crew meets in does not answer.",
                 hint="Its host is lost or cut off; keep the store in a process of its own, on a host that stays.",
                 detail=str(error).split("\n")[0],
             ) from error

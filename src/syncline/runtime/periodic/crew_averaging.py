@@ -116,4 +116,4 @@ def check_crew(settings: Settings, group: object, levels: object) -> None:
     if not settings.watch_s:
         raise SynchronizationError("a crew needs heartbeats to go on without a rank.", hint="Leave watch_s=0 out.")
     if settings.warmup:
-        raise SynchronizationError("a crew has no warmup: ranks come at any time.", hint="Leave warmup out.")
+        raise SynchronizationError("a crew has no warmup: ranks may join at any time.", hint="Leave warmup out.")

@@ -293,8 +293,8 @@ class DiLoCo(Wrapper):
         plan = [self.every, len(self._shared)]
         if list(state["plan"]) != plan and state["under_way"]:
             raise SynchronizationError(
-                f"the saved state is of every={state['plan'][0]} in {state['plan'][1]} fragments; this is "
-                f"every={plan[0]} in {plan[1]}, and fragments were under way.",
+                f"the saved state has every={state['plan'][0]} in {state['plan'][1]} fragments; this is "
+                f"every={plan[0]} in {plan[1]}, and fragments were in flight.",
                 hint="Call synchronize() before state_dict() to resume with another plan.",
             )
         mine = self._load_exchange(state["exchange"])

@@ -189,7 +189,7 @@ class OneBitAdam(Wrapper):
     def _load(self, state: Mapping[str, Any]) -> None:
         if int(state["warmup"]) != self.warmup:
             raise SynchronizationError(
-                f"the saved state is of warmup={state['warmup']} and this is warmup={self.warmup}.",
+                f"the saved state has warmup={state['warmup']} and this is warmup={self.warmup}.",
                 hint="The frozen variance counts from there: keep it.",
             )
         if state["frozen"] and not self.frozen:

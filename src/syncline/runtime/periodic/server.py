@@ -209,7 +209,7 @@ class ParameterServer(Wrapper):
             self._sent_bytes += len(counter.out[0].tensor)
             flags, origin, detail = come.open(counter.stamp)
             if flags & FAILED:
-                raise SynchronizationError(f"server {origin} failed and said so.", hint=f"See the error of {origin}.")
+                raise SynchronizationError(f"server {origin} reported a failure.", hint=f"See the error of {origin}.")
             if flags & NONFINITE:
                 raise self._not_finite(counter, origin, detail)
         counter.pull()
@@ -236,8 +236,8 @@ class ParameterServer(Wrapper):
         mine = (self.mode, self._rank, len(self._counters))
         if found != mine:
             raise SynchronizationError(
-                f"the saved state is of a {found[0]} server, rank {found[1]}, {found[2]} shards; this is {mine[0]}, "
-                f"rank {mine[1]}, {mine[2]} shards.",
+                f"the saved state belongs to a {found[0]} server, rank {found[1]}, {found[2]} shards; this is "
+                f"{mine[0]}, rank {mine[1]}, {mine[2]} shards.",
                 hint="Every rank loads its own state, with the same number of servers.",
             )
         if self._server is not None:

@@ -96,7 +96,7 @@ def site_group(ranks_per_site: int) -> Any:
     """
     size = dist.get_world_size()
     if type(ranks_per_site) is not int or ranks_per_site < 1 or size % ranks_per_site:
-        raise SynchronizationError(f"{size} ranks cannot be parted into sites of {ranks_per_site!r}.")
+        raise SynchronizationError(f"{size} ranks cannot be divided into sites of {ranks_per_site!r}.")
     sites = [list(range(low, low + ranks_per_site)) for low in range(0, size, ranks_per_site)]
     groups = [dist.new_group(ranks) for ranks in sites]
     return groups[dist.get_rank() // ranks_per_site]

@@ -69,7 +69,7 @@ class Wrapper(Optimizer, ABC):
     def add_param_group(self, param_group: dict[str, object]) -> None:
         """Refuse: what is exchanged was laid out, and agreed with the other ranks, at the start."""
         raise SynchronizationError(
-            f"{type(self).__name__} cannot take parameters over later.",
+            f"{type(self).__name__} cannot add parameters later.",
             hint="Add the group to the inner optimizer and wrap it again, on every rank.",
         )
 
@@ -99,7 +99,7 @@ class Wrapper(Optimizer, ABC):
         found = (state_dict.get("version"), state_dict.get("method"))
         if found != (STATE_VERSION, self.name):
             raise SynchronizationError(
-                f"the saved state is of version {found[0]!r} and method {found[1]!r}; this is version "
+                f"the saved state has version {found[0]!r} and method {found[1]!r}; this is version "
                 f"{STATE_VERSION} of {self.name!r}.",
                 hint="Load what this method's state_dict() returned.",
             )

@@ -330,9 +330,9 @@ class Exchange:
         except OtherStepError as error:
             raise error.between(peer, self.wire.rank) from None
         except AgreementError as error:
-            raise AgreementError(f"what rank {peer} sent is not what was due: {error.message}.") from None
+            raise AgreementError(f"what rank {peer} sent is not what was expected: {error.message}.") from None
         if flags & FAILED:
-            raise SynchronizationError(f"rank {origin} failed and said so.", hint=f"See the error of rank {origin}.")
+            raise SynchronizationError(f"rank {origin} reported a failure.", hint=f"See the error of rank {origin}.")
         return Trouble(origin, parameter) if flags & NONFINITE else None
 
 

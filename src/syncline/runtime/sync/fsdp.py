@@ -127,7 +127,7 @@ class FsdpSynchronizer(Synchronizer):
             work.wait()
         except RuntimeError as error:
             detail = str(error).split("\n")[0]
-            vague = SynchronizationError("a collective of FSDP2 did not come to its end.", detail=detail)
+            vague = SynchronizationError("a collective of FSDP2 did not finish.", detail=detail)
             raise self.failure_of(vague) from error
 
     def summary(self) -> str:
@@ -151,7 +151,7 @@ class FsdpSynchronizer(Synchronizer):
             state = {**state, "residuals": laid}
         elif Geometry.from_json(saved) != self.geometry:
             raise SynchronizationError(
-                "the saved state is of another mesh, or of another model.",
+                "the saved state is from another mesh or another model.",
                 hint="Save with state_dict(), without local=True, or with Checkpoints, to resume on another mesh.",
             )
         super().load_state_dict({key: value for key, value in state.items() if key != "geometry"})

@@ -152,11 +152,11 @@ class NativeExchange:
         if status == TROUBLED:
             return Trouble(rank, parameter)
         if status == FAILED:
-            raise SynchronizationError(f"rank {rank} failed and said so.", hint=f"See the error of rank {rank}.")
+            raise SynchronizationError(f"rank {rank} reported a failure.", hint=f"See the error of rank {rank}.")
         if status == DISAGREED:
-            raise AgreementError(f"what rank {rank} sent is not what was due: {text}.")
+            raise AgreementError(f"what rank {rank} sent is not what was expected: {text}.")
         if status == CLOSED:
-            raise SynchronizationError("the exchange was broken off.", detail=text)
+            raise SynchronizationError("the exchange was aborted.", detail=text)
         detail = text or f"nothing came for {self.wire.timeout_s:g} s"
         raise SynchronizationError(f"rank {rank} did not answer.", detail=detail)
 

@@ -89,7 +89,7 @@ class Settings:
             )
         if self.levels and self.nan == "pass":
             raise SynchronizationError(
-                'nan="pass" cannot be had with levels: other hosts have summed before they hear of it.',
+                'nan="pass" does not work with levels: other hosts have added the values before they learn of it.',
                 hint='Use nan="raise" or nan="skip".',
             )
         if self.feedback is False and isinstance(self.scheme, LowRank):

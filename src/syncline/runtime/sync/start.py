@@ -113,7 +113,7 @@ def _fsdp(
     from syncline.runtime.sync.fsdp import FsdpSynchronizer
 
     if settings.send_Bps is not None:
-        raise SynchronizationError("send_Bps is not there for FSDP2.", hint="Pace DDP, or shape the link.")
+        raise SynchronizationError("send_Bps does not work with FSDP2.", hint="Pace DDP, or shape the link.")
     parameters = [[name, list(p.shape)] for name, p in model.named_parameters() if p.requires_grad]
     mesh = shard_mesh(model)
     if mesh.replicas is not None and (levels is not None or replicas is not None):

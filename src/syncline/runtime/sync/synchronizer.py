@@ -270,7 +270,8 @@ class Synchronizer:
         owner = (state["local_to"], state["num_ranks"])
         if owner[0] >= 0 and owner != (self.rank, self.num_ranks):
             raise SynchronizationError(
-                f"the saved state is of rank {owner[0]} of {owner[1]}; this is rank {self.rank} of {self.num_ranks}.",
+                f"the saved state belongs to rank {owner[0]} of {owner[1]}; this is rank {self.rank} of "
+                f"{self.num_ranks}.",
                 hint="Save with state_dict(), without local=True, to resume on another number of ranks.",
             )
         self._num_steps = int(state["step"])

@@ -40,7 +40,7 @@ def resolve(levels: object, num_ranks: int) -> tuple[int, ...]:
     inner = math.prod(sizes)
     if num_ranks % inner:
         raise SynchronizationError(
-            f"{num_ranks} ranks cannot be parted into groups of {' x '.join(map(str, sizes))}.",
+            f"{num_ranks} ranks cannot be divided into groups of {' x '.join(map(str, sizes))}.",
             hint="Every host, and every site, must have equally many ranks, numbered one after the other.",
         )
     return tuple(size for size in sizes if size > 1)

@@ -141,7 +141,7 @@ class NativeWire:
         """Wait for one peer's message."""
         status, _, _, text = self.core.wait(tag, peer, self.timeout_s)
         if status == DISAGREED:
-            raise SynchronizationError(f"rank {peer} sent a longer message than was due.")
+            raise SynchronizationError(f"rank {peer} sent a longer message than expected.")
         if status != FINE:
             raise RuntimeError(text or f"nothing came for {self.timeout_s:g} s")
 

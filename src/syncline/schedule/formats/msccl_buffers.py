@@ -40,7 +40,7 @@ class Buffers:
         n = algo.num_gpus
         per_loop = algo.chunks_per_loop
         if kind not in (Kind.ALL_REDUCE, *ROOTED) and per_loop % n:
-            raise ScheduleError(f"nchunksperloop={per_loop} is no multiple of {n} gpus.", where=name)
+            raise ScheduleError(f"nchunksperloop={per_loop} is not a multiple of {n} gpus.", where=name)
         num_chunks = per_loop * n if kind is Kind.ALL_TO_ALL else per_loop
         if num_chunks * n > MAX_CELLS:
             raise ScheduleError(f"{num_chunks:,} chunks on {n:,} gpus are too many to follow.", where=name)

@@ -64,7 +64,7 @@ class _Reading:
             key = (gpu, step.wait[0])
             if key not in self.thread or not 0 <= step.wait[1] < len(self.blocks[self.thread[key]][1].steps):
                 raise ScheduleError(f"gpu {gpu} thread block {block.id} step {number} waits for step {step.wait[1]} of "
-                                    f"thread block {step.wait[0]}, which is not there.",
+                                    f"thread block {step.wait[0]}, which does not exist.",
                                     where=f"{self.name} line {step.line}")  # fmt: skip
             waits = ((self.thread[key], step.wait[1]),)
         return Task(

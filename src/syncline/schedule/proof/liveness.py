@@ -83,7 +83,7 @@ def _deadlock(threads: Sequence[Sequence[Task]], done: list[int], stuck: list[in
         needs = f"waits for {missing[0]}" if missing else f"waits for data from {task.receives}"
         lines.append(f"{task.label} {needs}")
     more = f"; and {len(stuck) - 6} more" if len(stuck) > 6 else ""
-    return NotProvedError(f"{threads[stuck[0]][done[stuck[0]]].label} waits for ever: deadlock.",
+    return NotProvedError(f"{threads[stuck[0]][done[stuck[0]]].label} waits forever: deadlock.",
                           detail=f"{'; '.join(lines)}{more}.",
                           hint="Break the circle: send before receiving, or drop a dependency.")  # fmt: skip
 

@@ -12,7 +12,7 @@ from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 def wiring_of_fabric(placement: Placement) -> Wiring:
     """Return the wiring of a described cluster: rates and latencies of its links, static paths between hosts."""
     fabric = placement.fabric
-    network = FlowNetwork(fabric, NetworkOptions(routing="static", transport="ideal"))
+    network = FlowNetwork(fabric, NetworkOptions(routing="static", transport="ideal", stripes="first"))
     hosts, first = np.unique(placement.host, return_index=True)
     device = placement.device[first].astype(np.int64)
     pairs = [(a, b) for a in range(len(hosts)) for b in range(len(hosts)) if a != b]

@@ -5,6 +5,7 @@ What lies between two leaves is the same for all pairs behind them, so it is loo
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from syncline.timeline.columns import sum_by
 MAX_PATHS = 4096
 """Equal-cost paths of one connection that are spread over."""
 MAX_CHOICES = 256
-"""Of those, how many adaptive routing looks at: every k-th; fewer where connections are very many."""
+"""Of those, how many adaptive routing looks at; fewer where connections are very many."""
 MAX_ROWS = 2_000_000
 
 Longs = NDArray[np.int64]
@@ -28,10 +29,11 @@ Row = NDArray[np.int32]
 class MultiPath:
     """Equal-cost paths over one fabric."""
 
-    def __init__(self, routes: Routes, cross_rail: Literal["fabric", "nvlink"], seed: int) -> None:
+    def __init__(self, routes: Routes, cross_rail: Literal["fabric", "nvlink"], seed: int, stripe: int = 0) -> None:
         self.routes = routes
         self.cross_rail: Literal["fabric", "nvlink"] = cross_rail
         self.seed = seed
+        self.stripe = stripe
         self._between: dict[tuple[int, int], list[Row]] = {}
 
     def choices(self, src: Longs, dst: Longs) -> tuple[Paths, NDArray[np.int32]]:
@@ -40,7 +42,7 @@ class MultiPath:
         rows: list[Row] = []
         count = np.empty(len(src), np.int32)
         for i, (head, middles, tail) in enumerate(self._parts(src, dst)):
-            kept = middles[:: -(-len(middles) // most)]
+            kept = middles if len(middles) <= most else [middles[at] for at in spread(len(middles), most)]
             rows.extend(np.concatenate((head, middle, tail)) for middle in kept)
             count[i] = len(kept)
         return Paths.of(rows), count
@@ -61,7 +63,7 @@ class MultiPath:
 
     def _parts(self, src: Longs, dst: Longs) -> list[tuple[Row, list[Row], Row]]:
         """Return for each connection what comes before the choice, all ways between, and what comes after."""
-        base = self.routes.many(src, dst, seed=self.seed, cross_rail=self.cross_rail)
+        base = self.routes.many(src, dst, seed=self.seed, cross_rail=self.cross_rail, stripe=self.stripe)
         fabric = self.routes.fabric
         tier, ends, begins = fabric.links.tier, fabric.links.dst, fabric.links.src
         one_port = self._one_port()
@@ -85,7 +87,7 @@ class MultiPath:
         return found
 
     def _all(self, a: int, b: int) -> list[Row]:
-        return self.routes.paths(a, b, limit=MAX_PATHS, cross_rail=self.cross_rail)
+        return self.routes.paths(a, b, limit=MAX_PATHS, cross_rail=self.cross_rail, stripe=self.stripe)
 
     def _one_port(self) -> bool:
         """Whether every NIC has one port, so that a path's ends leave no choice."""
@@ -94,6 +96,16 @@ class MultiPath:
             links.src[(links.tier == Tier.ACCESS) & links.up], minlength=len(self.routes.fabric.devices)
         )
         return bool((ports[self.routes.fabric.nics] <= 1).all()) and len(self.routes.fabric.nics) > 0
+
+
+def spread(num: int, most: int) -> list[int]:
+    """Return `most` of so many paths, in steps of about 0.618 of them: of equal ways up and down, each as often.
+
+    >>> len({at % 64 for at in spread(4096, 256)}), len({at // 64 for at in spread(4096, 256)})
+    (64, 64)
+    """
+    step = next(step for step in range(int(0.618 * num), num) if gcd(step, num) == 1)
+    return [turn * step % num for turn in range(most)]
 
 
 def _merge(middles: list[Row]) -> tuple[Row, NDArray[np.float64]]:

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.errors import SimulationError
-from syncline.fabric import Fabric
 from syncline.fabric.route import Policy, Routes
 from syncline.sim.flow.engine import Paths
 
@@ -51,17 +50,8 @@ def _nic_on_rail(routes: Routes, device: Longs, rail: Longs) -> Longs:
 
 
 def _to_nic(routes: Routes, gpu: Longs, nic: Longs) -> list[NDArray[np.int64]]:
-    inside, fabric = routes.inside, routes.fabric
-    owner = _owners(fabric, inside.nic_of_gpu)[nic]
+    inside = routes.inside
+    owner = inside.owner_of_nic[nic]
     owner = np.where(owner < 0, gpu, owner)
     hop, climb = inside.direct(gpu, owner), inside.over_pcie(owner, nic)
     return [np.concatenate((hop[i][hop[i] >= 0], climb[i][climb[i] >= 0])) for i in range(len(gpu))]
-
-
-def _owners(fabric: Fabric, nic_of_gpu: Longs) -> Longs:
-    """Return for each NIC the GPU that uses it, or -1."""
-    owner = np.full(len(fabric.devices), -1, np.int64)
-    gpus = fabric.gpus[::-1].astype(np.int64)
-    known = nic_of_gpu[gpus] >= 0
-    owner[nic_of_gpu[gpus[known]]] = gpus[known]
-    return owner

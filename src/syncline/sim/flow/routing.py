@@ -5,8 +5,9 @@
 * `spray`     packets go over all equal-cost paths in equal parts
 * `static`    the path that destination and rail fix (D-mod-k): the fabric manager's table, no hash
 
-A connection is an ordered pair of devices on a channel. Links that are half duplex, the copy through host memory and a
-transport's cost per byte become links too, so that the engine has to know nothing about them.
+A connection is an ordered pair of devices on a channel. Between GPUs that have several NICs of their own it is striped
+over them in equal parts, as NCCL's channels and plugins for several rails do. Links that are half duplex, the copy
+through host memory and a transport's cost per byte become links too, so that the engine has to know nothing of them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from syncline.sim.flow.engine import Paths
 from syncline.sim.flow.multipath import MultiPath
 from syncline.sim.flow.rails import on_rails
 from syncline.sim.transport import Transport, transport
+from syncline.timeline.columns import sum_by
 
 Routing = Literal["ecmp", "adaptive", "spray", "static"]
 ROUTINGS: tuple[str, ...] = get_args(Routing)
@@ -43,6 +45,7 @@ class NetworkOptions:
     gpudirect: bool | None = None
     cross_rail: Literal["fabric", "nvlink"] = "fabric"
     half_duplex: frozenset[Tier] = field(default_factory=frozenset)
+    stripes: Literal["joined", "apart", "first"] = "joined"  # one path with shares, one a NIC, or the first NIC's alone
 
     def __post_init__(self) -> None:
         if self.routing not in ROUTINGS:
@@ -111,42 +114,54 @@ class FlowNetwork:
             return Wires(Paths.of([]), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0))
         switch = self.fabric.devices.kind == Kind.SWITCH
         bound = rail is not None and bool((rail >= 0).any())
-        if self.options.routing in ("adaptive", "spray") and not (bound or switch[src].any() or switch[dst].any()):
-            wires = self._many_paths(src, dst)
-        else:
-            wires = self._one_path(src, dst, channel, rail if bound else None)
-        return self._finish(wires)
+        many = self.options.routing in ("adaptive", "spray") and not (bound or switch[src].any() or switch[dst].any())
+        found = [
+            self._many_paths(src, dst, stripe)
+            if many
+            else self._one_path(src, dst, channel, rail if bound else None, stripe)
+            for stripe in range(self.num_stripes)
+        ]
+        return self._finish(found[0] if len(found) == 1 else JOINED[self.options.stripes](found))
 
-    def _one_path(self, src: Longs, dst: Longs, channel: Longs, rail: Longs | None) -> Wires:
+    @cached_property
+    def num_stripes(self) -> int:
+        """How many NICs carry what a GPU sends."""
+        return 1 if self.options.stripes == "first" else self.routes.inside.num_stripes
+
+    def _one_path(self, src: Longs, dst: Longs, channel: Longs, rail: Longs | None, stripe: int) -> Wires:
         switch = self.fabric.devices.kind == Kind.SWITCH
         if switch[src].any() or switch[dst].any():
             paths = self._with_switches(src, dst)
         else:
             static = self.options.routing == "static"
             policy: Policy = "static" if static else "ecmp"
-            label = self.static_label[dst] if static else (src * 1_000_003 + dst) * 4_099 + channel
+            label = self._static_label(stripe)[dst] if static else (src * 1_000_003 + dst) * 4_099 + channel
             found = self.routes.many(
-                src, dst, seed=self.options.seed, policy=policy, flow=label, cross_rail=self.options.cross_rail
-            )
+                src, dst, seed=self.options.seed, policy=policy, flow=label, cross_rail=self.options.cross_rail,
+                stripe=stripe,
+            )  # fmt: skip
             paths = Paths(found.start, found.links)
             if rail is not None:
                 paths = on_rails(self.routes, paths, src, dst, rail, label, self.options.seed, policy)
         count = np.ones(len(src), np.int32)
         return Wires(paths, np.arange(len(src), dtype=np.int32), count, np.zeros(len(paths)))
 
+    def _static_label(self, stripe: int) -> Longs:
+        """Return the number by which static tables spread a destination: its place at its leaf, then the leaf's."""
+        nic = self.routes.inside.own_nics[0][:, stripe]
+        return np.where(nic >= 0, self._place_at_leaf[np.maximum(nic, 0)], self._place_at_leaf)
+
     @cached_property
-    def static_label(self) -> Longs:
-        """The number by which static tables spread a destination: its place at its leaf, then the leaf's number."""
+    def _place_at_leaf(self) -> Longs:
         links, devices = self.fabric.links, self.fabric.devices
         rows = np.flatnonzero((links.tier == Tier.ACCESS) & (devices.kind[links.dst] == Kind.SWITCH))
         leaf, place = _places(links.dst[rows])
         label = np.zeros(len(devices), np.int64)
         label[links.src[rows]] = place + (int(place.max(initial=0)) + 1) * leaf
-        nic = self.routes.inside.nic_of_gpu
-        return np.where(nic >= 0, label[np.maximum(nic, 0)], label)
+        return label
 
-    def _many_paths(self, src: Longs, dst: Longs) -> Wires:
-        multi = MultiPath(self.routes, self.options.cross_rail, self.options.seed)
+    def _many_paths(self, src: Longs, dst: Longs, stripe: int) -> Wires:
+        multi = MultiPath(self.routes, self.options.cross_rail, self.options.seed, stripe)
         if self.options.routing == "spray":
             paths, count = multi.sprayed(src, dst), np.ones(len(src), np.int32)
         else:
@@ -217,6 +232,39 @@ class FlowNetwork:
             host = self.num_links + 2 * ends[paths.link[at]] + inward
             extra.extend(zip(row[at].tolist(), host.tolist(), share[at].tolist(), strict=True))
         return _with_crossings(paths, extra)
+
+
+def _join(stripes: list[Wires]) -> Wires:
+    """Return connections whose every path is one of each stripe, in equal parts; stripes differ in which they take."""
+    count = np.maximum.reduce([wires.count for wires in stripes])
+    owner = np.repeat(np.arange(len(count)), count)
+    turn = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    apart = (count // len(stripes) + 1)[owner]
+    chosen = [
+        wires.paths.take(wires.first[owner] + (turn + number * apart) % wires.count[owner])
+        for number, wires in enumerate(stripes)
+    ]
+    row = np.concatenate([paths.row_of_crossing() for paths in chosen])
+    link = np.concatenate([paths.link for paths in chosen]).astype(np.int64)
+    width = int(link.max(initial=0)) + 1
+    key, at = np.unique(row * width + link, return_inverse=True)
+    share = sum_by(at.ravel(), np.concatenate([paths.shares() for paths in chosen]) / len(stripes), len(key))
+    start = np.searchsorted(key // width, np.arange(len(owner) + 1)).astype(np.int64)
+    first = np.concatenate(([0], np.cumsum(count)[:-1])).astype(np.int32)
+    return Wires(Paths(start, (key % width).astype(np.int32), share), first, count, np.zeros(len(owner)))
+
+
+def _apart(stripes: list[Wires]) -> Wires:
+    """Return connections of one path a stripe, next to each other."""
+    paths, num = stripes[0].paths, len(stripes[0].first)
+    for wires in stripes[1:]:
+        paths = paths.then(wires.paths)
+    order = np.arange(len(stripes) * num).reshape(len(stripes), num).T.ravel()
+    first = (np.arange(num) * len(stripes)).astype(np.int32)
+    return Wires(paths.take(order), first, np.full(num, len(stripes), np.int32), np.zeros(len(order)))
+
+
+JOINED = {"joined": _join, "apart": _apart}
 
 
 def _places(group: NDArray[np.int32]) -> tuple[Longs, Longs]:

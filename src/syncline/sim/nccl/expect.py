@@ -17,6 +17,9 @@ from syncline.sim.nccl.system import MAX_POINT_HOSTS
 
 Floats = npt.NDArray[np.float64]
 _MIB = 2.0**20
+#: Chunks of a send over NVLink and over the network, and channels of a communicator: NCCL's defaults
+#: (P2pNvlChunkSize and P2pNetChunkSize of src/init.cc, MAXCHANNELS of src/include/device.h).
+NVLINK_CHUNK, NETWORK_CHUNK, MAX_CHANNELS = 2.0**19, 2.0**17, 32
 #: Messages up to this many bytes travel inside the command itself, which costs some NICs more than a send (Cassini).
 _INLINE_BYTES = 192
 
@@ -186,19 +189,25 @@ def copies(job: NcclOperation, sizes: Floats) -> Floats:
 
 
 def _send_recv(job: NcclOperation, sizes: Floats) -> Floats:
-    """A peer gets few channels until messages are very large, and the fewer the more ranks there are."""
+    """One peer, so no pipeline of hops: launch, bytes through the channels that this size gets, and what fills them.
+
+    A message below 1 MiB goes through one channel, from there on through a peer's share of them, more past 64 MiB.
+    """
     machine, net = job.machine, job.net
-    share = np.maximum(1.0, sizes / (64 * _MIB)) * _peer_channels(job.n) / _peer_channels(8)
+    channel = machine.p2p_channel_GBps[job.row] / _peer_channels(8)
+    channels = np.where(sizes < _MIB, 1.0, np.clip(sizes / (16 * _MIB), _peer_channels(job.n), MAX_CHANNELS))
     if job.hosts == 1:
-        full = machine.sendrecv_share * job.nvlink_GBps
-        rate = np.minimum(full, machine.p2p_channel_GBps[job.row] * share)
-        return pipe(machine.p2p_base_us, sizes / (rate * 1e3), machine.alltoall_pipeline, 64 * _MIB, sizes)
+        rate = np.minimum(machine.sendrecv_share * job.nvlink_GBps, channel * channels)
+        # The second half of a channel's first chunk leaves while the next one is copied.
+        first = np.where(sizes < _MIB, 0.0, np.minimum(sizes / channels, NVLINK_CHUNK) / 2)
+        return np.asarray(machine.p2p_base_us + (sizes / rate + first / channel) / 1e3)
     per_gpu = min(job.system.nic_GBps, net.nic_cap_GBps) * max(1, job.system.num_nics // job.p)
     one = min(per_gpu * machine.p2p_net_share, job.nvlink_GBps) * min(1.0, net.efficiency * job.scale.efficiency)
-    # Each channel has its own proxy; one alone does not fill a fast NIC.
-    rate = np.minimum(one, machine.p2p_channel_GBps[job.row] * np.maximum(share, 0.25))
+    rate = np.minimum(one, channel * channels)
     latency = machine.p2p_base_us + (5 + net.hop_us) * job.scale.ll_hop
-    return pipe(latency, sizes / (rate * 1e3), machine.alltoall_pipeline, 64 * _MIB, sizes)
+    # The first chunk is copied to the NIC's buffer before anything leaves, the last one from it after all has come.
+    ends = 2 * np.minimum(sizes / channels, NETWORK_CHUNK)
+    return np.asarray(latency + (sizes / rate + ends / channel) / 1e3)
 
 
 def _peer_channels(ranks: int) -> int:

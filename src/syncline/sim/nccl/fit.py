@@ -58,7 +58,7 @@ MACHINE_PARAMETERS: dict[str, tuple[tuple[int, ...] | None, float]] = {
     "launch_us_per_gpu": (None, 0.5),
     "p2p_base_us": (None, 0.3),
     "p2p_launch_us_per_gpu": (None, 0.5),
-    "p2p_channel_GBps": ((1, 3), 0.3),
+    "p2p_channel_GBps": ((1, 2, 3), 0.3),
     "p2p_net_share": (None, 0.2),
     "alltoall_pipeline": (None, 0.4),
     "alltoall_share": (None, 0.1),
@@ -106,7 +106,7 @@ class Sweep:
 
 
 @dataclass
-class Fitted:
+class NcclFit:
     """Values found so far, over the priors."""
 
     machine: dict[str, float | list[float]] = field(default_factory=dict)
@@ -118,13 +118,13 @@ class Fitted:
 
 
 def fit(
-    sweeps: Sequence[Sweep], *, rounds: int = 3, start: Fitted | None = None, only: Collection[str] | None = None
-) -> Fitted:
+    sweeps: Sequence[Sweep], *, rounds: int = 3, start: NcclFit | None = None, only: Collection[str] | None = None
+) -> NcclFit:
     """Return constants fitted to the sweeps: every network kind after its parent, then the machine, `rounds` times.
 
     With `only`, the other kinds keep what `start` has, and the machine is near its best already.
     """
-    found = Fitted(dict(start.machine), dict(start.networks)) if start else Fitted()
+    found = NcclFit(dict(start.machine), dict(start.networks)) if start else NcclFit()
     for _ in range(rounds):
         for kind in _parents_first() if only is None else [k for k in _parents_first() if k in only]:
             before = found.networks.pop(kind, {})
@@ -155,7 +155,7 @@ def _parents_first() -> list[str]:
 
 
 def _fit_network(
-    kind: str, sweeps: Sequence[Sweep], found: Fitted, kinds: Collection[str], before: Mapping[str, float]
+    kind: str, sweeps: Sequence[Sweep], found: NcclFit, kinds: Collection[str], before: Mapping[str, float]
 ) -> dict[str, float]:
     """Fit one kind around its parent, starting from what was found before."""
     prior = found.constants()
@@ -197,7 +197,7 @@ def _balance(sweeps: Sequence[Sweep]) -> dict[str, float]:
     return {kind: min(1.0, 50 / number) for kind, number in rows.items()}
 
 
-def _fit_machine(sweeps: Sequence[Sweep], found: Fitted, max_rounds: int) -> dict[str, float | list[float]]:
+def _fit_machine(sweeps: Sequence[Sweep], found: NcclFit, max_rounds: int) -> dict[str, float | list[float]]:
     prior = machine_from({})
     slots = [(n, row) for n, (rows, _) in MACHINE_PARAMETERS.items() for row in (rows if rows is not None else (-1,))]
 
@@ -236,7 +236,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def fit_left_out(sweeps: Sequence[Sweep], full: Fitted, systems: Iterable[str]) -> Mapping[str, Fitted]:
+def fit_left_out(sweeps: Sequence[Sweep], full: NcclFit, systems: Iterable[str]) -> Mapping[str, NcclFit]:
     """Return, for each system, the fit without its rows (starting from the full fit; priors still hold).
 
     Only the system's own kinds of network and their ancestors are fitted anew: no other kind prices its rows.

@@ -137,7 +137,7 @@ def _parse_flow_txt(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
                 hint="A line of flow.txt is: source destination priority port bytes seconds.",
             ) from None  # fmt: skip
     if len(found) != count:
-        raise SimulationError(f"line 1 promises {count:,} flows and {len(found):,} follow.", where=where)
+        raise SimulationError(f"line 1 declares {count:,} flows, but {len(found):,} follow.", where=where)
     return found
 
 
@@ -164,7 +164,7 @@ def _parse_cm(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
             raise SimulationError(f'line {number} reads "{line[:60]}".', where=where,
                                   hint="A line of a .cm file is: 0->1 id 1 start 0 size 2000000.")  # fmt: skip
     if promised >= 0 and promised != len(flows):
-        raise SimulationError(f"the file promises {promised:,} connections and has {len(flows):,}.", where=where)
+        raise SimulationError(f"the file declares {promised:,} connections and has {len(flows):,}.", where=where)
     fired_by = {
         flow[key]: i
         for i, flow in enumerate(flows)

@@ -59,7 +59,8 @@ def add_graph(into: Posting, graph: PacketGraph, number: int) -> Longs:
         way = ways[path]
         size = np.maximum(np.round(way.weight * graph.size_bytes[task]), 1).astype(np.int64)
         count = len(way.over)
-        first, parts = into.post(way.over, size, way.delay_ps, (np.ones(count, np.int64), np.full(count, gate)))
+        behind = (np.ones(count, np.int64), np.full(count, gate))
+        first, parts = into.post(way.over, size, way.delay_ps, behind, pairs=way.parts)
         into.blocks.append(Block(number, 0, task, first, parts, way.src, way.dst, size))
         sent = first + np.arange(parts * count)
         done[task] = into.tasks(-1, 0, 0, (one * len(sent), sent))
@@ -83,6 +84,7 @@ class _Way:
     weight: Floats
     src: Longs
     dst: Longs
+    parts: int = 1
 
     @classmethod
     def of(cls, into: Posting, graph: PacketGraph, flows: Flows) -> _Way:
@@ -98,4 +100,4 @@ class _Way:
         wires = into.plain.wire(src, dst, np.zeros(len(pair), np.int64))
         ways = into.connect(wires.paths, pair, graph.traffic_class)
         longer = np.where(ways.over >= 0, graph.longer, graph.longer_inside)
-        return cls(ways.over, ways.delay_ps, total * longer, src, dst)
+        return cls(ways.over, ways.delay_ps, total * longer, src, dst, ways.parts)

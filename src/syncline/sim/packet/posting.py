@@ -4,6 +4,8 @@ The rules are the executor's and the flow level's: a rank posts all transfers of
 transfer starts when both ends have posted it; lanes do not wait for each other. What lies inside a host (PCIe to the
 NIC) is a delay and a cap of the rate; a message that never leaves its host goes over the host's links, undivided.
 Under `ecmp` a connection takes the path that the fabric's routes, and so the flow level, draw for it and the seed.
+Where GPUs have several NICs of their own, a program's connection is a flow on each, and its messages are cut over them;
+raw traffic goes from NIC to NIC.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,6 +55,7 @@ class Ways:
 
     over: Longs
     delay_ps: Longs
+    parts: int = 1  # flows of a connection, one after the other, which its messages are cut over
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +103,18 @@ class Posting:
 
     @cached_property
     def plain(self) -> FlowNetwork:
-        """The fabric's routes, one path a connection: they say through which NICs a message goes."""
+        """The fabric's routes, one path a connection and NIC: they say through which NICs a message goes."""
+        return self._routed("apart")
+
+    @cached_property
+    def raw(self) -> FlowNetwork:
+        """The same with one path a connection."""
+        return self._routed("first")
+
+    def _routed(self, stripes: Literal["apart", "first"]) -> FlowNetwork:
         seed = self.options.seed % (1 << 31)
-        network = FlowNetwork(
-            self.network.fabric, NetworkOptions("ecmp", seed, "ideal", cross_rail=self.options.cross_rail)
-        )
+        options = NetworkOptions("ecmp", seed, "ideal", cross_rail=self.options.cross_rail, stripes=stripes)
+        network = FlowNetwork(self.network.fabric, options)
         network.routes = self.network.routes
         return network
 
@@ -128,10 +138,21 @@ class Posting:
         return first
 
     def connect(self, paths: Paths, label: Longs, traffic_class: int, cap_Bps: ArrayLike = np.inf) -> Ways:
-        """Return the ways of connections with these paths of the fabric, `queue_pairs` flows each, one after the other.
+        """Return the ways of connections with these paths of the fabric: `queue_pairs` flows a path, in order.
 
-        Between the ends of a path the switches decide, unless routing is by hash: then the path is the one drawn.
+        Paths of one connection, a NIC each, follow each other. Between the ends of a path the switches decide, unless
+        routing is by hash: then the path is the one drawn.
         """
+        stripes = len(paths) // max(len(label), 1)
+        if stripes <= 1:
+            return self._connect(paths, label, traffic_class, cap_Bps)
+        cap = np.broadcast_to(np.asarray(cap_Bps, np.float64), label.shape) / stripes
+        each = np.repeat(label * stripes, stripes) + np.arange(len(paths)) % stripes
+        ways = self._connect(paths, each, traffic_class, np.repeat(cap, stripes))
+        delay = ways.delay_ps.reshape(-1, stripes).max(axis=1)
+        return Ways(ways.over[::stripes], delay, stripes * self.options.queue_pairs)
+
+    def _connect(self, paths: Paths, label: Longs, traffic_class: int, cap_Bps: ArrayLike) -> Ways:
         links, count = self.network.fabric.links, len(paths)
         port, row = self.network.port_of_link[paths.link], paths.row_of_crossing()
         crossing = np.flatnonzero(port >= 0)
@@ -157,7 +178,7 @@ class Posting:
         over[local] = -2 - (len(self._paths) + np.arange(len(local)))
         self._paths.extend(paths.link[paths.start[i] : paths.start[i + 1]] for i in local)
         message = np.where(outside, self.options.message_s, 0.0)
-        return Ways(over, np.round((delay + message) * 1e12).astype(np.int64))
+        return Ways(over, np.round((delay + message) * 1e12).astype(np.int64), self.options.queue_pairs)
 
     def _add_flows(self, src: Ints, dst: Ints, port: Longs, label: Longs, cap: Floats, traffic_class: int) -> Longs:
         network, pairs = self.network, self.options.queue_pairs
@@ -189,10 +210,10 @@ class Posting:
         self.ways = self.ways.then(ways.take(np.repeat(np.arange(len(ways)), self.options.queue_pairs)))
 
     def post(
-        self, over: Longs, size_bytes: Longs, delay_ps: Longs, waits: tuple[Longs, Longs], start_ps: ArrayLike = 0
+        self, over: Longs, size_bytes: Longs, delay_ps: Longs, waits: tuple[Longs, Longs], start_ps: ArrayLike = 0,
+        pairs: int = 1,
     ) -> tuple[int, int]:  # fmt: skip
-        """Append messages, each cut over its queue pairs; returns the first task and the parts a message."""
-        pairs = self.options.queue_pairs
+        """Append messages, each cut over `pairs` flows; returns the first task and the parts a message."""
         if pairs == 1 or not (over >= 0).any():
             return self.tasks(over, size_bytes, delay_ps, waits, start_ps), 1
         starts = np.broadcast_to(np.asarray(start_ps, np.int64), (len(over),))
@@ -267,7 +288,7 @@ def add_traffic(into: Posting, traffic: Traffic, number: int) -> Longs:
     over, delay = np.zeros(len(unique), np.int64), np.zeros(len(unique), np.int64)
     for each in np.unique(kind).tolist():
         rows = np.flatnonzero(kind == each)
-        wires = into.plain.wire(pair[rows] // width, pair[rows] % width, turn[rows])
+        wires = into.raw.wire(pair[rows] // width, pair[rows] % width, turn[rows])
         ways = into.connect(wires.paths, pair[rows] + 104_729 * turn[rows], each, traffic.cap_Bps)
         over[rows], delay[rows] = ways.over, ways.delay_ps
     waiting = traffic.after >= 0
@@ -275,7 +296,7 @@ def add_traffic(into: Posting, traffic: Traffic, number: int) -> Longs:
         raise SimulationError("messages that wait for each other go over one queue pair.", hint="Use queue_pairs=1.")
     waits = (waiting.astype(np.int64), into.num_tasks + traffic.after[waiting])
     start = np.round(traffic.start_s * 1e12).astype(np.int64)
-    first, parts = into.post(over[at], traffic.size_bytes, delay[at], waits, start)
+    first, parts = into.post(over[at], traffic.size_bytes, delay[at], waits, start, into.options.queue_pairs)
     into.blocks.append(Block(number, 0, 0, first, parts, traffic.src, traffic.dst, traffic.size_bytes))
     return first + np.arange(parts * len(traffic))
 
@@ -326,7 +347,8 @@ def _add_step(into: Posting, wired: Wired, job: PacketJob, number: int, start: L
             for _ in range(phase.repeat):
                 waits = np.stack((last[phase.src], last[phase.dst]), axis=1).ravel()
                 open_ps = np.round(next(slots) * 1e12).astype(np.int64) if job.slots_s else 0
-                first, parts = into.post(ways.over[at], size, late, (np.full(len(phase), 2), waits), open_ps)
+                waits_of = (np.full(len(phase), 2), waits)
+                first, parts = into.post(ways.over[at], size, late, waits_of, open_ps, ways.parts)
                 rows = (first + flow[:, None] + len(phase) * np.arange(parts)).ravel()
                 joins = into.tasks(-1, 0, 0, (joined * parts, rows))
                 last[vertices] = joins + np.arange(len(vertices))
@@ -358,7 +380,7 @@ def _caps(wired: Wired, job: PacketJob) -> Floats:
 def _refuse_slow_inside(paths: Paths, inside: NDArray[np.bool_], cap_Bps: ArrayLike) -> None:
     if (inside & (np.diff(paths.start) > 0) & np.isfinite(cap_Bps)).any():
         raise SimulationError(
-            "a message that stays inside its host cannot be slowed or capped: there it is no packets.",
+            "a message that stays inside its host cannot be slowed or capped: it never becomes packets.",
             hint="Slow or cap ranks that have a host each, or use the flow level.",
         )
 

@@ -121,7 +121,9 @@ def size_buffers(
 ) -> BufferSizing:
     """Return the smallest buffer, and the lowest marks, with which loads take at most `within` longer than ideal."""
     if not 0 < within < 10:
-        raise SimulationError(f"within {within:g} of the ideal is no tolerance.", hint="Write 0.05 for a twentieth.")
+        raise SimulationError(
+            f"the tolerance must be above 0 and below 10, got {within:g}.", hint="Write 0.05 for a twentieth."
+        )
     first = options.sets[0]
     lossless = first.lossless if options.lossless is None else options.lossless
     rows = headroom_rows(network, options.payload_bytes)

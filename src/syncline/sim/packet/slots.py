@@ -128,7 +128,9 @@ def compare_slots(
 ) -> SlotComparison:
     """Run a load when ready with `options`, and by slots with clocks as far off as stated, and further."""
     if not clock_error_s > 0:
-        raise SimulationError(f"clocks that are off by {clock_error_s:g} s.", hint="Write 100ns; no clock is exact.")
+        raise SimulationError(
+            f"the clock error must be above 0, got {clock_error_s:g} s.", hint="Write 100ns; no clock is exact."
+        )
     plan = slot_plan(network, load, clock_error_s, options)
     bare = slot_plan(network, load, 0.0, options)
     ready = simulate_loaded(network, [load], options, beside, plan.end_s)

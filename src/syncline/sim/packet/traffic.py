@@ -187,7 +187,7 @@ def background(
 ) -> Traffic:
     """Return messages between random senders that come at random (Poisson) and fill `load` of the access links."""
     if not 0 < load < 1:
-        raise SimulationError(f"a load of {load:g}; it must lie between 0 and 1.")
+        raise SimulationError(f"the load must be between 0 and 1, got {load:g}.")
     devices = senders(fabric) if ends is None else np.asarray(ends, np.int64)
     random = np.random.default_rng(seed)
     links = fabric.links

@@ -24,6 +24,11 @@ ONE_SHOT_S = 9e-6
 ONE_SHOT_BYTES = 512 * 1024
 #: Kernels of a layer inside a CUDA graph, and the gap between two of them.
 KERNELS, GRAPH_GAP_S = 7, 1.3e-6
+#: Matrix products of a layer, and what each takes to fill and drain the memory's pipe: a product that streams W bytes
+#: reaches W / (W + 10 MB) of an H100's rate, so the smaller weights are, the less (fp8, small models, tp).
+PRODUCTS, RAMP_S = 4, 3.0e-6
+#: Narrow weights want narrow inputs: each product has a kernel before it that scales and casts.
+CAST_S = 2.0e-6
 #: More of them in a layer with experts: scores, choice, counts, order, and back.
 ROUTING_KERNELS = 8
 #: Passes over the hidden vector of a token for each expert it visits, beside those over the expert's width.
@@ -134,7 +139,20 @@ class Engine:
 
     def _kernels_s(self) -> float:
         s = self.shape
-        return (s.layers * KERNELS + s.moe_layers * ROUTING_KERNELS) * GRAPH_GAP_S + HOST_S
+        each = RAMP_S + CAST_S * self._narrow
+        gaps = (s.layers * KERNELS + s.moe_layers * ROUTING_KERNELS) * GRAPH_GAP_S
+        return gaps + s.layers * PRODUCTS * each + HOST_S
+
+    @property
+    def _narrow(self) -> bool:
+        return self.precision in ("fp8", "fp4")
+
+    @property
+    def _streamed(self) -> tuple[float, float]:
+        """Return parameters and bytes that every token meets: of the embedding a row, the output layer in 16 bits."""
+        table = float(self.shape.vocab * self.shape.hidden)
+        body = self._always - table * (1 if self.shape.tied else 2)
+        return body + table, self.width * body + (2.0 if self._narrow else self.width) * table
 
     def _products_s(self, tokens: float, rate: float) -> float:
         """Return the matrix products of a pass: weights are read or work is done, whichever is longer.
@@ -144,7 +162,8 @@ class Engine:
         """
         s, t, hbm = self.shape, self.split.tp, self.machine.hbm_Bps
         mine = t if not self.split.spread else 1
-        dense = max(self.width * self._always / mine / hbm, 2.0 * self._always * tokens / t / rate)
+        params, read = self._streamed
+        dense = max(read / mine / hbm, 2.0 * params * tokens / t / rate)
         if not s.moe:
             return dense
         idle = math.pow(1 - s.moe.top_k / s.moe.experts, max(tokens, 1.0))

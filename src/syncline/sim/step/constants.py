@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Fitted:
+class StepConstants:
     """The fitted constants."""
 
     e_gemm: float = 0.90
@@ -36,7 +36,7 @@ class Fitted:
 
 
 #: Width of the log-normal prior at each start value.
-SIGMA = Fitted(
+SIGMA = StepConstants(
     e_gemm=0.05, e_attn=0.15, r_tri=0.4, c_att=0.2, c_mem=0.3, c_eag=0.3, e_nvl=0.15, x_tp=0.4, e_net=0.15,
     x_ep=0.4, m0=0.7, t_host=0.7,
 )  # fmt: skip
@@ -71,14 +71,14 @@ class Held:
 class Constants:
     """Everything the formulas need besides the case."""
 
-    fitted: Fitted = Fitted()
+    fitted: StepConstants = StepConstants()
     held: Held = Held()
 
     def moved(self, logs: Floats) -> Constants:
         """Return constants with each fitted one multiplied by exp of its entry."""
-        names = [f.name for f in fields(Fitted)]
+        names = [f.name for f in fields(StepConstants)]
         values = {n: float(getattr(self.fitted, n) * np.exp(v)) for n, v in zip(names, logs, strict=True)}
-        return replace(self, fitted=Fitted(**values))
+        return replace(self, fitted=StepConstants(**values))
 
 
 def document() -> Any:
@@ -89,10 +89,10 @@ def document() -> Any:
 @cache
 def default_constants() -> Constants:
     """Return the constants that ship."""
-    return Constants(Fitted(**document()["fitted"]))
+    return Constants(StepConstants(**document()["fitted"]))
 
 
 @cache
 def left_out_constants() -> dict[str, Constants]:
     """Return the constants fitted without each source, by source."""
-    return {name: Constants(Fitted(**values)) for name, values in document().get("left_out", {}).items()}
+    return {name: Constants(StepConstants(**values)) for name, values in document().get("left_out", {}).items()}

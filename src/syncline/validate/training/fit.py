@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.sim.nccl.robust import minimise
-from syncline.sim.step.constants import SIGMA, Constants, Fitted
+from syncline.sim.step.constants import SIGMA, Constants, StepConstants
 from syncline.validate.training.observed import Observed, predicted_s, predictions, stacked
 
 Floats = npt.NDArray[np.float64]
@@ -29,7 +29,7 @@ def fit(runs: Sequence[Observed]) -> Constants:
     sizes = Counter(groups)
     weight = np.array([1 / np.sqrt(sizes[group]) for group in groups])
     start = Constants()
-    sigma = np.array([getattr(SIGMA, f.name) for f in fields(Fitted)])
+    sigma = np.array([getattr(SIGMA, f.name) for f in fields(StepConstants)])
 
     def residuals(logs: Floats) -> Floats:
         return np.asarray(weight * (np.log(predicted_s(case, start.moved(logs))) - measured), dtype=np.float64)
@@ -59,7 +59,7 @@ def spread(runs: Sequence[Observed], rounds: int = 40, seed: int = 0) -> dict[st
         sample = [run for number in picked for run in usable if run.source == sources[number]]
         drawn.append(list(asdict(fit(sample).fitted).values()))
     low, high = np.quantile(np.array(drawn), [0.1, 0.9], axis=0)
-    return {f.name: (float(low[i]), float(high[i])) for i, f in enumerate(fields(Fitted))}
+    return {f.name: (float(low[i]), float(high[i])) for i, f in enumerate(fields(StepConstants))}
 
 
 def left_out_s(runs: Sequence[Observed], by_source: dict[str, Constants], otherwise: Constants) -> Floats:

@@ -16,7 +16,7 @@ from syncline.sim.step.case import Case, stack
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
 from syncline.validate.training.convert import convention_of, step_seconds
-from syncline.validate.training.read import Described, describe
+from syncline.validate.training.read import RowReading, describe
 from syncline.validate.training.rows import PublishedRow, Run, runs_of
 from syncline.validate.training.systems import Entry
 from syncline.workload.layer_list import LayerList
@@ -32,7 +32,7 @@ class Observed:
     """One run that can be predicted: `rows` are those of its metrics that convert, the scored one first."""
 
     run: Run
-    described: Described
+    described: RowReading
     case: Case | None  # None: the model is a list of layers, priced apart
     rows: tuple[tuple[PublishedRow, float], ...]
 
@@ -68,7 +68,7 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Unmodelled:
+class SkippedRow:
     """A row that is not predicted, and why."""
 
     row: PublishedRow
@@ -81,23 +81,23 @@ def family(source: str) -> str:
     return name if len(name) > 3 else source
 
 
-def observe(rows: Sequence[PublishedRow], entries: Sequence[Entry]) -> tuple[list[Observed], list[Unmodelled]]:
+def observe(rows: Sequence[PublishedRow], entries: Sequence[Entry]) -> tuple[list[Observed], list[SkippedRow]]:
     """Return the runs that can be predicted, and the rows that cannot with the reason."""
     seen: list[Observed] = []
-    lost: list[Unmodelled] = []
+    lost: list[SkippedRow] = []
     for run in runs_of(rows):
         try:
             described = describe(run.best, entries)
             case = case_of_run(described)
         except (SynclineError, ValueError, ArithmeticError) as error:
-            lost += [Unmodelled(row, reason_of(error)) for row in run.rows]
+            lost += [SkippedRow(row, reason_of(error)) for row in run.rows]
             continue
         kept: list[tuple[PublishedRow, float]] = []
         for row in run.rows:
             try:
                 kept.append((row, _seconds(row, described)))
             except (SynclineError, ValueError, ArithmeticError) as error:
-                lost.append(Unmodelled(row, reason_of(error)))
+                lost.append(SkippedRow(row, reason_of(error)))
         if kept:
             seen.append(Observed(run, described, case, tuple(kept)))
     return seen, lost
@@ -109,7 +109,7 @@ def reason_of(error: Exception) -> str:
     return text.rstrip(".") or "its numbers cannot be used"
 
 
-def case_of_run(described: Described) -> Case | None:
+def case_of_run(described: RowReading) -> Case | None:
     """Return the case of a run, None where its model is a list of layers; raise where it cannot be split or priced."""
     job = described.job
     if isinstance(job.model, LayerList):
@@ -122,7 +122,7 @@ def case_of_run(described: Described) -> Case | None:
     return case
 
 
-def _seconds(row: PublishedRow, d: Described) -> float:
+def _seconds(row: PublishedRow, d: RowReading) -> float:
     convention = convention_of(row.text("metric"), d.convention, d.job)
     seconds = step_seconds(row.text("metric"), row.value, d.job, d.num_gpus, convention, d.peak_flops, d.params)
     if not 1e-9 < seconds < 1e9:

@@ -26,7 +26,7 @@ from syncline.sim.step.step import kind_of, stated_of
 from syncline.sim.uncertainty import Spread, StepFacets, generation_of, step_spread
 from syncline.validate.training.convert import convention_of
 from syncline.validate.training.fit import left_out_s
-from syncline.validate.training.observed import Observed, Unmodelled, family, observe, predictions
+from syncline.validate.training.observed import Observed, SkippedRow, family, observe, predictions
 from syncline.validate.training.rows import PublishedRow, read_file, read_rows
 from syncline.validate.training.systems import load_systems
 from syncline.workload.software import facts_of
@@ -45,7 +45,7 @@ class TrainingValidation:
     runs: tuple[Observed, ...]
     ratio: Floats
     left_out_ratio: Floats
-    unmodelled: tuple[Unmodelled, ...]
+    unmodelled: tuple[SkippedRow, ...]
 
     def to_json(self) -> JsonObject:
         """Return `overall`, `sources`, `scaling_ratios`, `rank`, `left_out`, `runs`, `unmodelled` and the constants."""
@@ -209,7 +209,7 @@ def _order(values: Floats) -> Floats:
     return np.array([(values < v).sum() + ((values == v).sum() - 1) / 2 for v in values], dtype=np.float64)
 
 
-def _lost(item: Unmodelled) -> JsonObject:
+def _lost(item: SkippedRow) -> JsonObject:
     row = item.row
     return {
         "line": row.line,

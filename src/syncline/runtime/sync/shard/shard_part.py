@@ -107,7 +107,7 @@ class ShardPart:
         mean = op == dist.ReduceOp.AVG
         if not mean and op != dist.ReduceOp.SUM:
             raise SynchronizationError(
-                f'FSDP2 wants the gradients of "{self.name}" multiplied as they are summed, which codecs do not do.',
+                f'FSDP2 asks for the gradients of "{self.name}" to be scaled while summed, which codecs cannot do.',
                 hint="Leave set_gradient_divide_factor out, and scale the loss.",
             )
         self._owner.reduce_scatter(self, output_tensor, input_tensor, mean)

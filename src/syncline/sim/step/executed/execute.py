@@ -51,7 +51,7 @@ class CollectiveTime:
 
 
 @dataclass(frozen=True, eq=False)
-class Executed:
+class StepRun:
     """A step as the flow engine ran it."""
 
     step_time_s: float
@@ -84,7 +84,7 @@ def execute(
     rails: Rails | None = None,
     level: str = "flow",
     max_packets: int | None = None,
-) -> Executed:
+) -> StepRun:
     """Return a priced step as the flow engine runs it on the fabric, or packet by packet (`level="packet"`).
 
     `devices` are those of the ranks (tensor, context, data, stage, the first fastest) where the job's own placement is
@@ -107,7 +107,7 @@ def check_executable(result: StepResult) -> None:
         raise SimulationError("a parameter server's step is not executed at flow level.", hint="Use --level analytic.")
 
 
-def execute_stages(stage: Stages) -> Executed:
+def execute_stages(stage: Stages) -> StepRun:
     """Return a step whose ranks have their devices as the flow engine runs it."""
     result, k = stage.result, stage.k
     m, pp = result.job.num_micro, result.job.parallel.pp
@@ -121,12 +121,12 @@ def execute_stages(stage: Stages) -> Executed:
         CollectiveTime(c.name, round(c.calls * scale), c.total_s * scale, c.alone_s * scale, c.limiting_link)
         for c in more.collectives
     )
-    return Executed(
+    return StepRun(
         more.step_time_s + each * (m - 2 * most), scaled, more.num_tasks, stage.rails.network.options.routing
     )
 
 
-def _run(stages: Stages, result: StepResult, k: Constants, num_micro: int) -> Executed:
+def _run(stages: Stages, result: StepResult, k: Constants, num_micro: int) -> StepRun:
     workload = step_graph(result.job, max_micro=num_micro)
     built = StepTasks(stages, result, k, workload)
     paths, links, capacity = fold_links(built.footprints(), stages.rails.capacity_Bps)
@@ -140,10 +140,10 @@ def _run(stages: Stages, result: StepResult, k: Constants, num_micro: int) -> Ex
         ),
     )  # fmt: skip
     found = tuple(_told(stages, built, course, name, links) for name in dict.fromkeys(built.label.values()))
-    return Executed(course.makespan_s, found, len(rows), stages.rails.network.options.routing)
+    return StepRun(course.makespan_s, found, len(rows), stages.rails.network.options.routing)
 
 
-def _packets(stages: Stages, routing: Routing, most: int | None) -> Executed:
+def _packets(stages: Stages, routing: Routing, most: int | None) -> StepRun:
     """Return a step packet by packet, all its micro-batches."""
     result, k = stages.result, stages.k
     built = StepTasks(stages, result, k, step_graph(result.job, max_micro=result.job.num_micro))
@@ -161,7 +161,7 @@ def _packets(stages: Stages, routing: Routing, most: int | None) -> Executed:
         alone = sum(built.alone[t] for t in mine.tolist()) * share
         link = stages.busiest(*list(built.kinds)[draft.path[int(mine[0])]])
         found.append(CollectiveTime(name, max(1, round(len(mine) * share)), took, alone, link))
-    return Executed(
+    return StepRun(
         float(drawn.end_s.max(initial=0.0)), tuple(found), len(draft.path), routing, PACKET_IGNORES, drawn.counted()
     )
 

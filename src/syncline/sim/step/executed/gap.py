@@ -11,7 +11,7 @@ Compute is the same in both. What is left are three causes, which follow from th
 from __future__ import annotations
 
 from syncline.describe import units
-from syncline.sim.step.executed.execute import Executed
+from syncline.sim.step.executed.execute import StepRun
 from syncline.sim.step.step import StepResult
 
 WORTH_SAYING = 0.15
@@ -20,7 +20,7 @@ _SMALL = 0.2
 """Of a gap, what a cause must be to be named."""
 
 
-def causes(result: StepResult, executed: Executed) -> tuple[str, ...]:
+def causes(result: StepResult, executed: StepRun) -> tuple[str, ...]:
     """Return what makes an executed step differ from its closed form; nothing where they are close."""
     gap = executed.step_time_s - result.step_time_s
     if abs(gap) <= WORTH_SAYING * result.step_time_s:

@@ -1,0 +1,102 @@
+"""One question asked of two verbs or levels has one answer: rows that once contradicted each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import syncline
+from syncline.fabric import Fabric, build, load
+from syncline.fabric.route import Routes
+from syncline.fabric.spec import ClusterSpec
+from syncline.program import place
+from syncline.questions.plan import compare
+from syncline.schedule import Kind
+from syncline.sim.candidates import find
+from syncline.sim.flow.routing import FlowNetwork
+from syncline.sim.step import step
+from syncline.sim.step.executed.execute import execute
+from syncline.sim.sweep import Contest
+from syncline.workload.read_job import load_job
+
+
+def leaf_spine(host: str = "dgx-h100", hosts: int = 4, link: str = "NDR", **more: Any) -> Fabric:
+    network = {"topology": "leaf-spine", "link": link, "hosts_per_leaf": 2, **more}
+    return build(ClusterSpec.model_validate({"hosts": hosts, "host": host, "network": network}))
+
+
+def test_packets_stand_beside_the_flow_level_that_simulate_prints() -> None:
+    """Once 352.2 us without `--level packet` and 333.3 us as its own flow level."""
+    fabric = leaf_spine()
+    flow = syncline.simulate(fabric, "alltoall", "4MiB", algorithm="direct")
+    packets = syncline.simulate(fabric, "alltoall", "4MiB", algorithm="direct", level="packet")
+    assert packets.rows[0]["flow_time_s"] == pytest.approx(flow.time_s, rel=1e-9)
+
+
+def test_intervals_of_nccl_are_printed() -> None:
+    found = syncline.simulate("h100-64-rail", "allreduce", "1GiB", algorithm="nccl")
+    assert found.interval_s is not None and "90 %" in str(found)
+
+
+def test_five_hundred_messages_a_gpu_are_posted_one_after_the_other() -> None:
+    """Once 4.67 us for 511 messages: 504 of them leave the host, 2.5 us each (transports.yaml)."""
+    fabric = load("h100-64-rail")
+    direct = {"direct": find(fabric, Kind.ALL_TO_ALL, 512, "direct")}
+    contest = Contest.of(direct, place("packed", fabric, 512), FlowNetwork(fabric))
+    posting_s = contest.wired["direct"].posting_s(0, 0)
+    assert posting_s is not None and float(posting_s.max()) == pytest.approx(504 * 2.5e-6)
+
+
+def test_one_site_alone_and_meeting_rarely_are_offered() -> None:
+    """Once a pipeline over 10 Gb/s lines that were free: 4.3 s, where 2.75 min are needed."""
+    site = {"hosts": 2, "host": "dgx-h100", "network": "rail-optimized NDR"}
+    two = {"sites": [{"name": "a", **site}, {"name": "b", **site}], "wan": {"rate": "10Gbps", "latency": "80ms"}}
+    found: Any = syncline.plan(two, {"model": "llama3-8b", "batch": {"global": 64, "sequence": 8192}}).to_json()
+    assert found["best"]["gpus_used"] == 16 and found["gpus"] == 32
+    assert any("one site alone" in note for note in found["notes"])
+    assert any(action["name"] == "diloco" for action in found["actions"])
+
+
+def test_a_thin_fabric_is_never_listed_first(tmp_path: Path) -> None:
+    """Once 32:1 came first: it costs less and took as long."""
+    file = tmp_path / "c.yaml"
+    file.write_text("hosts: 4\nhost: dgx-h100\nnetwork: {topology: leaf-spine, link: 100GbE, hosts_per_leaf: 2}\n")
+    job = {"model": "llama3-70b", "batch": {"global": 64, "sequence": 4096}}
+    found: Any = compare(job, clusters=(str(file),), sweep=("network.oversubscription", ("32:1", "1:1"))).to_json()
+    assert found["fastest"] == found["cheapest"] == "network.oversubscription 1:1"
+
+
+@pytest.mark.parametrize(("host", "link"), [("p5", "EFAv2"), ("p5en", "EFAv3")])
+def test_a_gpu_with_several_nics_sends_over_all_of_them(host: str, link: str) -> None:
+    """Once a quarter (p5) or half (p5en) of what NCCL, the closed form and the bound count on: steps 54 % slower."""
+    fabric = leaf_spine(host, hosts=2, link=link, hosts_per_leaf=1)
+    for routing in ("static", "spray"):
+        found = syncline.simulate(fabric, "allreduce", "256MiB", algorithm="hierarchical", routing=routing)
+        assert found.time_s < 2.5 * found.rows[0]["bound_s"], routing
+    job = load_job({"model": "llama3-8b", "parallel": {"tp": 1, "zero": "fsdp"},
+                    "batch": {"global": 16, "sequence": 4096, "micro": 1}})  # fmt: skip
+    closed = step(fabric, job)
+    assert execute(fabric, closed).step_time_s == pytest.approx(closed.step_time_s, rel=0.05)
+
+
+def test_a_lost_nic_leaves_a_gpu_its_others() -> None:
+    """Of four NICs one is lost at one end: its part goes over a neighbour that lives at both ends."""
+    network = {"topology": "leaf-spine", "link": "EFAv2", "hosts_per_leaf": 1}
+    data = {"hosts": 2, "host": "p5", "network": network, "faults": [{"link": "host-00/nic-1 <-> leaf-00"}]}
+    fabric = build(ClusterSpec.model_validate(data))
+    inside = Routes(fabric).inside
+    ends = np.array([fabric.gpus[0]]), np.array([fabric.gpus[8]])
+    nics = [inside.to_nics(*ends, "fabric", stripe)[2][0] for stripe in range(inside.num_stripes)]
+    names = [tuple(fabric.device_name(int(nic)).split("/")[1] for nic in pair) for pair in nics]
+    assert names == [("nic-0", "nic-0"), ("nic-2", "nic-2"), ("nic-2", "nic-2"), ("nic-3", "nic-3")]
+
+
+def test_packets_are_cut_over_the_nics_of_a_gpu() -> None:
+    fabric = leaf_spine("p5", hosts=2, link="EFAv2")
+    flow, packets = (
+        syncline.simulate(fabric, "alltoall", "4MiB", algorithm="direct", level=level) for level in ("flow", "packet")
+    )
+    assert packets.time_s == pytest.approx(flow.time_s, rel=0.15)
