@@ -129,9 +129,8 @@ def held_twin(c: Any, stage: tuple[float, float, float, float, float]) -> dict[s
     }
     if c.torch_state and c.pp == 1:
         own, kept_bytes = float(c.weight_bytes) * (sharded if c.shard_params else whole), float(c.tokens) * stored
-        moment = torch_twin(
-            c, ends, own, gradients, passing, layer, kept_bytes, float(c.tokens) * remade + working, head
-        )
+        once = float(c.tokens) * remade + working
+        moment = torch_twin(c, ends, own, (gradients, passing), layer, kept_bytes, once, head)
         moment["activations"] += float(c.tokens) * embeddings
         found |= moment
     return found
