@@ -64,11 +64,14 @@ def flows(
     json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Simulate flows from a file, or drawn by size distribution and load, packet by packet."""
+    import numpy as np
+
     from syncline.describe.files import check_writable, write_text
     from syncline.errors import UsageError
     from syncline.fabric import load as load_fabric
     from syncline.questions.simulated.packets import PacketQuestion
     from syncline.sim.packet import packet_network, transport_set
+    from syncline.sim.packet.options import with_classes
 
     for path in (out, html):
         if path is not None:
@@ -86,7 +89,7 @@ def flows(
         if name is None:
             continue
         transport_set(name)
-        options = asked.options(network, name, routing, seed)
+        options = with_classes(asked.options(network, name, routing, seed), int(np.max(traffic.traffic_class)))
         shown_name = name
         if law is not None and name == transport:
             options, shown_name = _with_law(options, law)
