@@ -277,3 +277,47 @@ def test_eos_marks_by_dscp_and_pauses_one_class(fabric: Fabric) -> None:
     assert "qos map dscp 26 to traffic-class 3\n" in text
     assert text.count("no-drop") == 1
     assert len(re.findall(r"^   neighbor interface \S+ peer-group FABRIC", text, re.MULTILINE)) == 8
+
+
+#: Leaves and patterns of SONiC's YANG models (sonic-net/sonic-buildimage, src/sonic-yang-models/yang-models): rows with
+#: other names or values are refused by `config load` where it validates.
+YANG: dict[str, dict[str, str]] = {
+    "DEVICE_METADATA": {
+        "hostname": r"[\w-]{1,63}", "hwsku": r".{1,255}", "type": "ToRRouter|LeafRouter|SpineRouter",
+        "bgp_asn": r"\d{1,10}",
+        "docker_routing_config_mode": "separated|unified|split|split-unified", "buffer_model": "dynamic|traditional",
+    },
+    "WRED_PROFILE": {
+        "ecn": "ecn_all",
+        **{f"wred_{color}_enable": "true|false" for color in ("green", "yellow", "red")},
+        **{f"{color}_{end}_threshold": r"\d+" for color in ("green", "yellow", "red") for end in ("min", "max")},
+        **{f"{color}_drop_probability": r"\d{1,2}|100" for color in ("green", "yellow", "red")},
+    },
+    "PORT_QOS_MAP": {
+        "pfc_enable": "([0-7](,[0-7])*)?", "pfcwd_sw_enable": "([0-7](,[0-7])*)?",
+        **dict.fromkeys(("dscp_to_tc_map", "tc_to_queue_map", "tc_to_pg_map", "pfc_to_queue_map"), "AZURE"),
+    },
+    "SCHEDULER": {"type": "DWRR|WRR|STRICT", "weight": r"[1-9]\d?|100"},
+    "PFC_WD": {
+        "action": "drop|forward|alert", "detection_time": "[2-9]00|[1-4]000", "restoration_time": "[2-9]00",
+        "POLL_INTERVAL": "[1-9]00|1000",
+    },
+    "BUFFER_PG": {"profile": r".+"},
+}  # fmt: skip
+
+
+def test_sonic_tables_have_the_leaves_of_its_yang_models(sonic: Installation) -> None:
+    for name, text in sonic.files.items():
+        if not name.endswith("config_db.json"):
+            continue
+        tables = json.loads(text)
+        for table, leaves in YANG.items():
+            for key, row in tables[table].items():
+                assert set(row) <= set(leaves), (table, key)
+                assert all(re.fullmatch(leaves[leaf], value) for leaf, value in row.items()), (table, key, row)
+        assert all(re.fullmatch(r"Ethernet\d+\|[0-7](-[0-7])?", key) for key in tables["BUFFER_PG"])
+        assert all(row["profile"] in tables["BUFFER_PROFILE"] for row in tables["BUFFER_PG"].values())
+        assert all(re.fullmatch(r"[a-zA-Z0-9][-a-zA-Z0-9_]{0,31}", key) for key in tables["WRED_PROFILE"])
+        assert set(tables["SWITCH_HASH"]["GLOBAL"]["ecmp_hash"]) <= {
+            "SRC_IP", "DST_IP", "IP_PROTOCOL", "L4_SRC_PORT", "L4_DST_PORT"
+        }  # fmt: skip

@@ -113,3 +113,14 @@ def test_a_rate_that_is_not_published_is_that_of_the_host_and_printed() -> None:
     assert describe(row(interconnect="IB"), ()).readings == (
         "no network rate published: 400 Gb/s a GPU, as dgx-h100 has",
     )
+
+
+def test_zero_2_of_a_pipeline_scatters_once_a_step() -> None:
+    cells = {"gpus": "64", "tp": "4", "pp": "4", "dp": "4", "zero_or_fsdp": "ZeRO-2"}
+    assert describe(row(**cells), ()).job.parallel.zero == "1"
+    assert describe(row(**cells | {"pp": "1", "dp": "16"}), ()).job.parallel.zero == "2"
+
+
+def test_utilisation_with_experts_counts_what_a_token_meets() -> None:
+    cells = {"model": "dbrx", "params_b": "132", "metric": "mfu", "value": "0.4", "precision": "bf16"}
+    assert describe(row(**cells), ()).params == pytest.approx(36.5e9, rel=0.03)

@@ -13,7 +13,8 @@ from syncline.install.switch.view import SwitchPort, SwitchView
 _TYPES = {1: "ToRRouter", 2: "LeafRouter", 3: "SpineRouter"}
 """SONiC's words for tiers: what we call a spine is a LeafRouter there."""
 _WHY = {
-    "DEVICE_METADATA": "who the switch is; routing comes from frr.conf (split); ecmp_hash_seed differs by tier",
+    "DEVICE_METADATA": "who the switch is; routing comes from frr.conf (split); "
+    "the hash seed follows from `type` (0, 10, 25), so it differs by tier",
     "LOOPBACK_INTERFACE": "the router id, reachable over every uplink",
     "PORT": "speed, FEC and MTU of each port in use; the description is the other end",
     "INTERFACE": "host ports have their /31; ports to switches only IPv6 link-local addresses (BGP unnumbered)",
@@ -56,7 +57,7 @@ def tables(view: SwitchView) -> JsonObject:
             "hostname": view.name.replace("/", "-"), "hwsku": view.model.name,
             "type": _TYPES.get(view.level, "LeafRouter"),
             "bgp_asn": str(view.address.asn), "docker_routing_config_mode": "split",
-            "ecmp_hash_seed": str(view.hash_seed), "buffer_model": "traditional",
+            "buffer_model": "traditional",
         }},
         "LOOPBACK_INTERFACE": {"Loopback0": {}, f"Loopback0|{view.address.loopback}/32": {}},
         "PORT": {port.name: _port(port) for port in view.ports},

@@ -90,12 +90,17 @@ def describe(row: PublishedRow, entries: Sequence[Entry]) -> RowReading:
     gpu, peak = machine.gpu, facts.get("peak_tflops")
     flops = gpu.flops_at(precision) or gpu.flops_at("bf16") or gpu.flops_at("fp16") or 0.0
     flops = float(peak) * 1e12 if peak else flops / max(gpu.num_dies, 1)
-    params = (row.number("params_b") or 0.0) * 1e9 or float(_active(job.model))
+    params = _met(job.model) or (row.number("params_b") or 0.0) * 1e9 or float(_active(job.model))
     convention = str(facts.get("convention") or usual_convention(row.text("metric"), job))
     remarks = [str(facts["remark"])] if facts.get("remark") else []
     remarks += [remark for remark in (unverified, *reader.remarks) if remark]
     readings = tuple(words for words in (network, reader.precision_words) if words)
     return RowReading(job, machine, num_gpus, convention, flops, params, tuple(dict.fromkeys(remarks)), readings)
+
+
+def _met(model: Shape | LayerList) -> float:
+    """Return the parameters that a token of a model with experts meets, which FLOP are counted by; 0 for others."""
+    return float(model.active_params) if isinstance(model, Shape) and model.moe else 0.0
 
 
 def _active(model: Shape | LayerList) -> int:
@@ -236,6 +241,8 @@ class _Reader:
         out: dict[str, Any] = split | zero_of(self.row, self.year)
         if out["zero"] == "fsdp" and self.machine.gpu.vendor == "google" and self.num_gpus > self.machine.domain:
             out |= {"zero": "hsdp", "shard": self.machine.domain}  # slices are replicas: only gradients cross between
+        if out["zero"] == "2" and split["pp"] > 1:
+            out["zero"] = "1"  # stages sum whole gradients and scatter them once; DeepSpeed refuses ZeRO-2 there
         if out["zero"] == "hsdp" and "shard" not in out:
             out["shard"] = min(self.machine.gpus_per_host, split["dp"] * split["cp"])
         if "selective + sequence" in self.row.text("recompute"):
