@@ -26,6 +26,10 @@ def case(model: str = "llama3-70b", sequence: int = 4096, batch: int = 64, **fie
     return build_case(load_job({"model": model, "batch": {"global": batch, "sequence": sequence}, **fields}), H100)
 
 
+def with_columns(name: str, **changes: float) -> Case:
+    return replace(CASES[name](), **{column: np.array(value) for column, value in changes.items()})
+
+
 CASES = {
     "one rank's model, replicas": lambda: case("llama3-8b", parallel={"dp": 8, "zero": "none"}),
     "nothing to synchronise": lambda: case("llama3-8b", parallel={"tp": 8, "dp": 1}),
@@ -52,6 +56,16 @@ CASES = {
     "PyTorch's FSDP, long": lambda: case(
         "llama3-8b", software=TORCH, parallel={"dp": 64, "zero": "fsdp"}, sequence=32768
     ),
+    "two further tokens": lambda: with_columns("a further token predicted, one stage", predict_layers=2.0),
+    "masks of dropout": lambda: with_columns("pipeline of four", dropout=1.0),
+    "one matrix for both ends": lambda: with_columns("pipeline of two", head_params=0.0),
+    "PyTorch, few words": lambda: with_columns("PyTorch's FSDP, long", vocab=1000.0),
+    "PyTorch, recomputed": lambda: case(
+        "llama3-8b", software=TORCH, parallel={"dp": 64, "zero": "fsdp"}, recompute="full", sequence=8192
+    ),
+    "PyTorch, recomputed, few words": lambda: with_columns("PyTorch, recomputed", vocab=1000.0),
+    "PyTorch, one matrix for both ends": lambda: with_columns("PyTorch, few words", head_params=0.0),
+    "PyTorch alone, few words": lambda: with_columns("PyTorch alone", vocab=1000.0),
     "activations on the host": lambda: case("llama3-8b", parallel={"dp": 8}, offload="activations"),
     "state on the host": lambda: case("llama3-8b", parallel={"dp": 8}, offload="optimizer"),
 }
