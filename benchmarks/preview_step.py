@@ -1,5 +1,7 @@
 """A script's preview beside the shape-based `step` of its own job file: `python benchmarks/preview_step.py [NAME...]`.
 
+`SYNCLINE_CAPTURES=DIR` keeps what was captured, and takes it from there the next time.
+
 Eleven models. For each the script is previewed, its job file derived from the capture and priced by `step`: bytes that
 a rank sends by kind of parallelism, operations and memory of a rank must agree (equal, 1 %, 5 %); a difference is a
 defect of one of the two. JSON lines; no GPU.
@@ -8,6 +10,8 @@ defect of one of the two. JSON lines; no GPU.
 from __future__ import annotations
 
 import json
+import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -50,7 +54,7 @@ def compared(name: str) -> dict[str, Any]:
     world, args = CASES[name]
     script = SCRIPT if args else ROOT / "examples/preview/vision.py"
     command = ["torchrun", "--nnodes", str(world // 8), "--nproc-per-node", "8", str(script), *shlex.split(args)]
-    seen = syncline.preview("h100-64-rail", command, what_if=[])
+    seen = syncline.preview("h100-64-rail", command, what_if=[], **_kept(name))
     job = load_job(seen.job.data)
     told: Any = syncline.step("h100-64-rail", seen.job.data)
     result = told.result
@@ -67,6 +71,14 @@ def compared(name: str) -> dict[str, Any]:
         "job": {k: v for k, v in seen.job.data.items() if k != "model"}, "params": job.model.params,
         "counted": seen.captures[0].facts["model"]["parameters"], "unsure": list(seen.job.unsure),
     }  # fmt: skip
+
+
+def _kept(name: str) -> dict[str, Path]:
+    """Return where the captures of a model are, or are to be kept."""
+    if "SYNCLINE_CAPTURES" not in os.environ:
+        return {}
+    folder = Path(os.environ["SYNCLINE_CAPTURES"]) / re.sub(r"\W+", "-", name)
+    return {"captured" if (folder / "rank0.json").exists() else "keep": folder}
 
 
 def _seen(seen: Any, split: Axes) -> dict[str, float]:

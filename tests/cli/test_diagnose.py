@@ -25,7 +25,7 @@ def log(tmp_path: Path) -> Path:
 def test_text(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["diagnose", str(log)]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("1 file, 1 lines, ") and "First: nccl.gpu.duplicate on n1" in out
+    assert out.startswith("1 file, 1 lines, ") and "First: two ranks share a GPU (nccl.gpu.duplicate on n1)" in out
     assert "fix: Start as many ranks as GPUs" in out
 
 
@@ -77,7 +77,7 @@ def test_standard_input() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "syncline", "diagnose", "-"], input=LINE, capture_output=True, text=True, check=True
     )
-    assert "nccl.gpu.duplicate" in done.stdout and "stdin:1:" in done.stdout
+    assert "nccl.gpu.duplicate" in done.stdout and "line 1:" in done.stdout
 
 
 def test_nothing_read_is_no_good_news(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from syncline.codec import EncodeState, Scheme, scheme
 from syncline.codec.measure import measured
+from syncline.codec.names import FAMILIES
 from syncline.errors import CodecError
 
 DENSE = [
@@ -39,7 +40,9 @@ SPARSE = [
     "topk:keep=0.5+sign",
     "randomk:keep=0.2",
 ]
-NAMES = [*DENSE, *SPARSE, "powersgd:rank=1", "powersgd:rank=3"]
+LOW_RANK = ["powersgd:rank=1", "powersgd:rank=3"]
+LISTED = {name.partition(":")[0] for name in (*DENSE, *SPARSE, *LOW_RANK)}
+NAMES = [*DENSE, *SPARSE, *LOW_RANK, *sorted(FAMILIES.keys() - LISTED)]  # a family that is new is tried as it comes
 
 vectors = hnp.arrays(
     np.float32,

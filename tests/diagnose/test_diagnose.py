@@ -63,7 +63,8 @@ def test_evidence_names_file_and_line(logs: Path) -> None:
 def test_the_text_says_it_all(logs: Path) -> None:
     text = "\n".join(diagnosis_lines(diagnose([logs, logs / "missing"])))
     assert text.startswith("2 files, 8 lines,")
-    for part in ("1 cause with 3 effects", "First: kernel.link.flap on n2 eth1", "meaning: The link",
+    for part in ("1 cause with 3 effects", "First: a network link flaps (kernel.link.flap on n2 eth1)",
+                 "meaning: The link",
                  "fix: Take the port", "led to:", "CRITICAL rdma.retry.midrun",
                  "not read:", "missing: No such file"):  # fmt: skip
         assert part in text

@@ -112,3 +112,30 @@ def test_intervals() -> None:
     busy = union(np.array([0.0, 5.0, 1.0]), np.array([2.0, 6.0, 3.0]))
     assert busy.tolist() == [[0.0, 3.0], [5.0, 6.0]]
     assert covered(busy, np.array([1.0, 4.0, 2.0]), np.array([2.0, 5.0, 5.5])).tolist() == [1.0, 0.0, 1.5]
+
+
+CODED = """
+import torch, torch.distributed as dist
+import syncline.torch
+from torch import nn
+dist.init_process_group("nccl")
+model = nn.parallel.DistributedDataParallel(nn.Linear(2048, 2048).cuda())
+handle = syncline.torch.synchronize(model, codec="int8")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(5):
+    model(torch.randn(8, 2048, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(handle.why())
+"""
+
+
+def test_a_codec_of_syncline_shrinks_what_is_sent(tmp_path: Path) -> None:
+    script = tmp_path / "coded.py"
+    script.write_text(CODED)
+    found = syncline.preview("h100-64-rail", ["torchrun", "--nproc-per-node", "8", str(script)], what_if=["codec=fp32"])
+    (use,) = found.collectives
+    plain = 2 * 7 / 8 * 4 * (2048 * 2048 + 2048)
+    assert 0.25 * plain <= use.sent_bytes < 0.3 * plain
+    assert found.alternatives[0].exposed_s > found.exposed_s
+    assert any("int8" in note for note in found.captures[0].notes)

@@ -15,8 +15,8 @@ GUIDES = {
     "Trust": ("validate", "claims"),
 }
 METHOD = (
-    "index", "levels", "schedules", "analytic", "flow", "packet", "collectives", "training", "plan", "cost", "codecs",
-    "runtime", "auto", "periodic", "emulation", "lab", "timeline", "bench", "audit", "diagnose", "watch",
+    "index", "levels", "schedules", "schedule-proof", "analytic", "flow", "packet", "packet-transports",
+    "collectives", "training", "plan", "cost", "codecs", "runtime", "auto", "periodic", "emulation", "lab", "timeline", "bench", "audit", "diagnose", "watch",
 )  # fmt: skip
 
 

@@ -97,16 +97,24 @@ def best(
     for path in (html, pdf, save, write_job):
         if path is not None:
             check_writable(path)
-    if has_phases(job):
-        given = read_set(set_ or []) | ({"cloud": cloud} if cloud else {})
-        tell(plan_phases(cluster, job, assumptions=assumptions, assume=given, prices=prices), json)
-        return
-    if is_serving(job):
-        given = read_set(set_ or []) | ({"cloud": cloud} if cloud else {})
-        tell(serve(cluster, job, assumptions=assumptions, assume=given, prices=prices), json)
-        return
     if pdf is not None:
         browser()  # before a search that would be in vain
+    phases = has_phases(job)
+    if phases or is_serving(job):
+        not_taken = {"--for": for_, "--write": write, "--save": save, "--write-job": write_job, "--profile": profile,
+                     "--fix": fix}  # fmt: skip
+        if other := next((name for name, value in not_taken.items() if value), ""):
+            kind = "a run in phases" if phases else "a serving job"
+            raise UsageError(f"{other} is not for {kind}.", hint="Plan one training job for it.")
+        given = read_set(set_ or []) | ({"cloud": cloud} if cloud else {})
+        ways: Any = plan_phases if phases else serve
+        found = ways(cluster, job, assumptions=assumptions, assume=given, prices=prices)
+        if html is not None:
+            found.page(html)
+        if pdf is not None:
+            write_pdf(render(found), pdf)
+        tell(found, json, html, pdf)
+        return
     with progress() as bar:
         task = bar.add_task("configurations", total=None)
         answer = ask(

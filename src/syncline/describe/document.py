@@ -63,7 +63,7 @@ def read_text(path: Path, *, limit: int = MAX_BYTES) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FileError(f'"{path}" is not UTF-8 text (byte {error.start}).', hint="Name a YAML file.") from None
+        raise FileError(f'"{path}" is not UTF-8 text (byte {error.start}).', hint="Name a text file.") from None
 
 
 def _short(path: Path) -> str:

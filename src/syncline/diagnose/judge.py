@@ -16,6 +16,8 @@ from syncline.diagnose.verdict import CheckVerdict, some
 from syncline.fabric import Fabric
 from syncline.finding import Action, Finding, Severity
 
+MAX_WORDS = 110
+_SAID = re.compile(r"(?:\b[A-Za-z_][\w.]*(?:Error|Exception)|\b(?:[Ff]atal|[Ee]rror|ERROR|FATAL)): .*$")
 SMALL = 8
 """A job of so many ranks fits one host."""
 
@@ -123,6 +125,8 @@ def _precedes(a: Tally, b: Tally) -> bool:
 
 def _observed(tally: Tally) -> str:
     parts = [tally.rule.title]
+    if tally.rule.fallback and tally.evidence and (words := _words(tally.evidence[0].text)):
+        return f"{tally.rule.title}: {words}"
     if tally.rule.distinct:
         values = tally.values.get(tally.rule.distinct.group, {})
         parts.append(f"({some(values)})")
@@ -131,6 +135,13 @@ def _observed(tally: Tally) -> str:
         count = f"{tally.count:,}" if tally.count < REST else f"more than {REST:,}"  # a flood is not counted to its end
         parts.append(f"({count} lines" + (f", {places} places)" if places > 1 else ")"))
     return " ".join(parts)
+
+
+def _words(line: str) -> str:
+    """Return what a line itself says, without time, host and logger in front: a fallback has nothing better to tell."""
+    told = _SAID.search(line)
+    words = (told[0] if told else line).strip()
+    return words if len(words) <= MAX_WORDS else words[: MAX_WORDS - 4] + " ..."
 
 
 def _found(rule: LogRule, verdict: CheckVerdict, symptoms: frozenset[str]) -> RankedFinding:

@@ -37,6 +37,8 @@ def unexplained(tallies: Mapping[str, Tally], *, has_symptom: bool, has_cause: b
     """
     tally = tallies.get(SIGNAL)
     rows = sorted(tally.rows.values(), key=_when) if tally is not None else []
+    if has_symptom and all(_HEADER in row.evidence.text for row in rows):
+        return []  # the traceback's own last line has been recognised
     if not rows or (has_cause and all(row.get("weak") for row in rows)):
         return []
     firsts = _firsts(rows)
@@ -50,7 +52,7 @@ def unexplained(tallies: Mapping[str, Tally], *, has_symptom: bool, has_cause: b
         meaning="These lines look like errors, and none of the rules says what they mean, so the cause is not known"
         + (" (what was recognised are consequences)." if has_symptom else "."),
         fix=_advice(firsts),
-        reference=REFERENCE,
+        reference=REFERENCE if "NCCL" in shown[0] else "",
         action=Action.INSPECT,
         confidence=0.5,
     )
@@ -69,7 +71,7 @@ def _firsts(rows: Sequence[MatchRow]) -> list[MatchRow]:
 
 def _count(rows: Sequence[MatchRow]) -> str:
     num = sum(row.count for row in rows)
-    return f"{num} line{'s' if num != 1 else ''} that look{'s' if num == 1 else ''} like errors"
+    return f"{num} lines that look like errors" if num != 1 else "a line that looks like an error"
 
 
 def _common(firsts: Sequence[MatchRow]) -> str:
@@ -98,12 +100,12 @@ def _advice(firsts: Sequence[MatchRow]) -> str:
     text = firsts[0].evidence.text
     for word, advice in _NEXT:
         if word in text:
-            return f"Start with the first line above. {advice} Then write a rule of your own for it (--rules)."
+            return f"Start with the first line above. {advice}"
     where = firsts[0].evidence.context.place
     who = f" ({where})" if where else ""
     return (
         f"Start with the first line above{who}: read its traceback and the lines before it, compare with a rank that "
-        "did not fail, and add the kernel log of its host. Then write a rule of your own for it (--rules)."
+        "did not fail, and give diagnose the logs of the other ranks and the kernel log of its host too."
     )
 
 

@@ -19,6 +19,7 @@ from syncline.fabric.fabric import Fabric
 from syncline.preview.axes import axes_of, gradient_groups
 from syncline.preview.graph import StepGraph, durations
 from syncline.preview.place import Longs, groups_of, stages
+from syncline.preview.record import Capture
 from syncline.sim.flow.engine import Course, Paths, Tasks, run
 from syncline.sim.flow.routing import Routing
 from syncline.sim.reach import fabric_reach
@@ -36,16 +37,25 @@ IGNORES = (
     "data loading",
     "differences between ranks that do the same",
 )
+ENCODED_BYTES = 12.0
+"""What encoding and decoding read and write of one gradient, as in the step model."""
 TWICE, WHOLE = ("all_reduce",), ("broadcast", "reduce", "send", "recv", "gather", "scatter")
 
 
 @dataclass(frozen=True)
 class Network:
-    """What of the network is changed in a what-if."""
+    """How the network is used: what a what-if changes, and the codec of gradients."""
 
     scale: float = 1.0
     codec: str = PLAIN
+    codec_over: str = ""  # the one operation that it encodes; empty: every sum of gradients
     free: bool = False
+
+    @classmethod
+    def of(cls, captures: tuple[Capture, ...]) -> Network:
+        """Return the network as the script uses it: with the codec that it asked syncline for."""
+        facts = captures[0].facts
+        return cls(codec=str(facts.get("codec", PLAIN)), codec_over=str(facts.get("codec_over", "")))
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +66,7 @@ class GraphRun:
     begin_s: Floats = field(repr=False)
     end_s: Floats = field(repr=False)
     limiting: dict[int, str] = field(default_factory=dict)  # row of a collective: the link that limited it
+    encoded: dict[int, float] = field(default_factory=dict)  # row of a collective: the share of bytes a codec leaves
 
     @property
     def step_time_s(self) -> float:
@@ -89,7 +100,7 @@ def execute(
             hint="Name a larger cluster, or start fewer ranks.",
         )
     k = constants or default_constants()
-    laid = _Laid(graph, fabric, machine, k, network or Network(), routing)
+    laid = _Laid(graph, fabric, machine, k, network or Network.of(graph.captures), routing)
     delay = durations(graph)
     size, path = laid.columns(delay)
     first = _run(graph, laid, delay, size, path)
@@ -98,7 +109,7 @@ def execute(
     links = laid.links()
     limited = np.flatnonzero((path >= 0) & (course.bottleneck >= 0))
     names = {row: laid.rails.link_name(int(links[course.bottleneck[row]])) for row in limited.tolist()}
-    return GraphRun(graph, course.begin_s, course.end_s, names)
+    return GraphRun(graph, course.begin_s, course.end_s, names, laid.encoded)
 
 
 def _run(graph: StepGraph, laid: _Laid, delay: Floats, size: Floats, path: Longs) -> Course:
@@ -135,6 +146,7 @@ class _Laid:
         self.members = stages(graph.captures)
         self.number: dict[tuple[str, int, int], int] = {}
         self.table: list[Floats] = []
+        self.encoded: dict[int, float] = {}
 
     def columns(self, delay: Floats) -> tuple[Floats, Longs]:
         """Return bytes and path of every operation, and write what a call costs into `delay`."""
@@ -144,8 +156,12 @@ class _Laid:
             what, n = work.names[int(work.label[row])], int(work.ranks[row])
             if self.network.free or n < 2 or work.kind[row] == Op.RECV:
                 continue
-            delay[row] = self._call_s(row, n)
-            sent = sent_bytes(what, float(work.size_bytes[row]), n) * self._shrunk(row, what)
+            whole, share = float(work.size_bytes[row]), self._shrunk(row, what)
+            coding_s = ENCODED_BYTES * whole / self._width / self.machine.hbm_Bps if share < 1 else 0.0
+            delay[row] = self._call_s(row, n) + coding_s
+            sent = sent_bytes(what, whole, n) * share
+            if share < 1:
+                self.encoded[row] = share
             if sent > 0:
                 size[row], path[row] = sent, self._path(row, what)
         return size, path
@@ -159,6 +175,8 @@ class _Laid:
     def _shrunk(self, row: int, what: str) -> float:
         """Return the share of bytes that a codec leaves: of gradients that are summed."""
         if self.network.codec == PLAIN or what not in ("all_reduce", "reduce_scatter"):
+            return 1.0
+        if self.network.codec_over not in ("", what):
             return 1.0
         rank, source = int(self.graph.workload.rank[row]), int(self.graph.source[row])
         backward = self.graph.captures[rank].ops[source].phase == "backward"

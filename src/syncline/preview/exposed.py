@@ -72,7 +72,8 @@ def _of_rank(executed: GraphRun, rank: int) -> tuple[CollectiveUse, ...]:
             worst[module] = worst.get(module, 0.0) + float(bare[place])
         links = [executed.limiting[row] for row in rows.tolist() if row in executed.limiting]
         link = max(set(links), key=links.count) if links else ""
-        sent = float(sum(sent_bytes(name, float(size), ranks) for size in sizes))
+        share = [executed.encoded.get(row, 1.0) for row in rows.tolist()]
+        sent = float(sum(sent_bytes(name, float(s), ranks) * part for s, part in zip(sizes, share, strict=True)))
         found.append(
             CollectiveUse(
                 name,

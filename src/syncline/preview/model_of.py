@@ -93,15 +93,14 @@ def _shape(
     widths = [max(s) for s in matrices if min(s) <= hidden and max(s) * scale * hidden <= block]
     ffn, gated = _ffn(block, hidden, [w * scale for w in widths])
     vocab = max(tables[0]) * (scale if tables[0][0] != hidden else 1)
-    tables = [t for t in tables if min(t) == hidden]
-    same = [t for t in tables if max(t) == max(tables[0])]
-    places = [max(t) for t in tables if max(t) != max(tables[0])]
+    rows = [b if a == hidden and b != hidden else a for a, b in tables if hidden in (a, b)]
+    places = [number for number in rows if number != rows[0]]  # learned positions may be fewer than the hidden size
     names = set(inner)
     norms = sum(len(s) == 1 and s[0] == hidden and n.endswith("weight") for n, s in inner.items())
     fields: dict[str, object] = {
         "name": captures[0].facts["model"].get("class", "model"),
         "layers": layers, "hidden": hidden, "heads": heads, "kv_heads": kv, "head_size": size, "ffn": ffn,
-        "gated": gated, "vocab": vocab, "tied": len(same) == 1, "causal": attention.causal, "norms": norms,
+        "gated": gated, "vocab": vocab, "tied": rows.count(rows[0]) == 1, "causal": attention.causal, "norms": norms,
         "biases": any("bias" in n and not _is_norm(n, inner, hidden) for n in names),
         "norm_biases": any("bias" in n and _is_norm(n, inner, hidden) for n in names),
         "positions": places[0] if places else 0,
@@ -197,9 +196,11 @@ def layer_list(captures: tuple[Capture, ...], split: int = 1) -> JsonObject:
     for name, size in capture.facts["model"]["shapes"].items():
         params[_owner(name, flops)] += math.prod(size)
     rows: list[JsonObject] = [
-        {"name": name or "model", "flops": flops[name], "params": params.pop(name, 0), "out_elements": written[name]}
+        # A layer's output stands for the normalisation and activation behind it too, which have no products.
+        {"name": name or "model", "flops": flops[name], "params": params.pop(name, 0),
+         "out_elements": written[name] if flops[name] else 0}
         for name in flops
-    ]
+    ]  # fmt: skip
     rows += [{"name": name or "rest", "flops": 0.0, "params": size} for name, size in params.items() if size]
     return {"name": str(capture.facts["model"].get("class", "model")), "layers": rows}
 

@@ -50,16 +50,16 @@ class Setting:
         what, equals, value = change.partition("=")
         if not equals or not value:
             raise UsageError(f'--what-if takes a change such as codec=fp8, got "{change}".', hint=f"Known: {KNOWN}.")
-        fabric, pricer, network = self.fabric, self.pricer, Network()
+        fabric, pricer, network = self.fabric, self.pricer, Network.of(self.captures)
         if what == "gpu":
             pricer = replace(pricer, machine=other_gpu(pricer.machine, value))
         elif what == "cluster":
             fabric = load(value)
             pricer = replace(pricer, machine=machine_from_fabric(fabric))
         elif what == "codec":
-            network = Network(codec=canonical(value))
+            network = replace(network, codec=canonical(value))
         elif what == "network":
-            network = Network(free=True) if value == "free" else Network(scale=_factor(value))
+            network = replace(network, free=True) if value == "free" else replace(network, scale=_factor(value))
         elif what == "fail":
             part = FailedPart(link=value) if "<->" in value else FailedPart(device=value)
             fabric = apply_faults(fabric, (part,))

@@ -278,6 +278,20 @@ def _(answer: RunAnswer, console: Console) -> None:
     _lines(console, run_lines(answer.result))
 
 
+@html.register("RunAnswer")
+def _(answer: RunAnswer) -> str:
+    from syncline.report.page.other_jobs import run_page
+
+    return run_page(answer.result)
+
+
+@html.register("ServeAnswer")
+def _(answer: ServeAnswer) -> str:
+    from syncline.report.page.other_jobs import serve_page
+
+    return serve_page(answer.result)
+
+
 @show.register("ServeAnswer")
 def _(answer: ServeAnswer, console: Console) -> None:
     from syncline.report.text.serve import serve_lines

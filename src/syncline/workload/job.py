@@ -162,6 +162,7 @@ class Job(Goal):
     offload: Offload = Field(default="none", description="what waits in the memory of the host")
     offload_share: float = Field(default=1.0, gt=0, le=1, description="of the activations that are offloaded at all")
     fused_act: bool | None = Field(default=None, description="a gated block's product is remade, not kept (xformers)")
+    fused_loss: bool | None = Field(default=None, description="the loss writes its gradient over the logits (Liger)")
     allocator: Allocator = Field(default="auto", description="expandable: PyTorch's expandable_segments")
     early_stop: bool | None = Field(default=None, description="the last product of a repeated block is not repeated")
     attention: Kernel = "auto"

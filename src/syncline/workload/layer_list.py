@@ -46,8 +46,14 @@ class LayerList(Strict):
 
     @property
     def flops_per_sample(self) -> float:
-        """Forward and backward operations of one sample."""
-        return 3 * sum(layer.count * layer.flops for layer in self.layers)
+        """Forward and backward operations of one sample; what the first layer reads needs no gradient."""
+        first = next((layer.flops for layer in self.layers if layer.flops), 0.0)
+        return 3 * self.forward_flops - first
+
+    @property
+    def forward_flops(self) -> float:
+        """Forward operations of one sample."""
+        return sum(layer.count * layer.flops for layer in self.layers)
 
     @property
     def elements_per_sample(self) -> int:

@@ -255,9 +255,13 @@ class Shape(Strict):
     def params(self) -> int:
         """All parameters of the model; those of `predict_layers` are for training alone and not among them."""
         layers = self.replicated_params + self.moe_layers * self.expert_params
-        final = self.hidden * (1 + self.norm_biases)
         ends = self.embedding_params + self.head_params
-        return layers + final + ends + self.extra_params + self.tower_params
+        return layers + self.final_params + ends + self.tower_params
+
+    @property
+    def final_params(self) -> int:
+        """Parameters behind the layers that are no output layer: the last normalisation, and what no field counts."""
+        return self.hidden * (1 + self.norm_biases) + self.extra_params
 
     @property
     def active_params(self) -> int:

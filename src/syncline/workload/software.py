@@ -37,6 +37,7 @@ class Facts:
     cuda_graphs: bool
     scatter_each: bool
     main_grad_bytes: float  # as gradients are kept and summed, which may be wider than on the wire
+    logit_bytes: float  # of one logit while the loss is at its fullest
     dropout: bool
     fused_act: bool
     allocator: str
@@ -67,11 +68,12 @@ def facts_of(job: Job) -> Facts:
     # Megatron accumulates weight gradients of bf16 into fp32 and keeps fp16; FSDP reduces every micro-batch.
     accumulate = 2.0 if torch_like or sharded else (4.0 if job.precision == "fp16" else 8.0)
     wide = job.precision in ("fp32", "tf32")
+    compiled = bool(take("compiled", job.compiled, does.compiled))
     gradient_bytes = float(str(take("gradient_bytes", job.gradient_bytes, 4 if wide else 2)))
     return Facts(
         framework=framework,
         attention=str(take("attention", job.attention, does.attention)),
-        compiled=bool(take("compiled", job.compiled, does.compiled)),
+        compiled=compiled,
         tp_overlap=bool(take("overlap.tp", job.overlap.tp, does.tp_overlap)),
         dp_overlap=bool(take("overlap.dp", job.overlap.dp, does.dp_overlap)),
         reshard=bool(take("overlap.reshard", job.overlap.reshard, split.zero != "2")),
@@ -97,6 +99,9 @@ def facts_of(job: Job) -> Facts:
         # Pipelines of plain PyTorch reduce the gradients of every micro-batch; Megatron accumulates them first.
         scatter_each=torch_like and sharded,
         main_grad_bytes=_main_grad_bytes(job, framework, gradient_bytes),
+        logit_bytes=_logit_bytes(
+            bool(take("fused_loss", job.fused_loss, not torch_like or (compiled and year >= 2025))), split.tp
+        ),
         # GPT-2, GPT-3 and their kin trained with dropout; models since Llama do not.
         dropout=framework in ("megatron", "deepspeed") and year < 2023,
         fused_act=bool(take("fused_act", job.fused_act, False)),
@@ -109,6 +114,15 @@ def facts_of(job: Job) -> Facts:
         ep_exposed=does.ep_exposed if job.overlap.ep is None else (EP_HIDDEN if job.overlap.ep else 1.0),
         assumed=assumed,
     )
+
+
+def _logit_bytes(fused: bool, tp: int) -> float:
+    """Return what a logit and its loss take: bf16 and fp32 probabilities, and gradients.
+
+    PyTorch's own loss makes two fp32 gradients one from the other (14 in all), and over a split vocabulary a third;
+    Megatron's is in place, and torchtitan compiles it since 2025.
+    """
+    return 8.0 if fused else (18.0 if tp > 1 else 14.0)
 
 
 def _main_grad_bytes(job: Job, framework: str, wire: float) -> float:

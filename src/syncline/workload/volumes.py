@@ -67,11 +67,13 @@ def _tensor(job: Job, shape: Shape, facts: Facts) -> list[Volume]:
     again = 1.0 if job.recompute == "full" else 0.0
     # Two of a layer's exchanges are its mixer's and two its feed-forward block's, unless that has experts.
     blocks = (shape.mixing_layers + shape.dense_layers) / 2
-    calls = blocks / split.pp * job.num_micro * (4 + 2 * again)
+    # The ends of a model have one each: embedding (forward) and output layer (backward) split the vocabulary.
+    calls = (blocks * (4 + 2 * again) + 2) / split.pp * job.num_micro
     size = 2 * (split.tp - 1) / split.tp * 2 * _tokens(job) * shape.hidden
     how = "all-gather + reduce-scatter" if facts.sequence_parallel else "all-reduce"
     formula = (
-        "2 (tp-1)/tp x 2 B x tokens x hidden x (2 forward + 2 backward [+ 2 repeated]) x layers/pp x micro-batches"
+        "2 (tp-1)/tp x 2 B x tokens x hidden x ((2 forward + 2 backward [+ 2 repeated]) x layers + 2 ends)/pp"
+        " x micro-batches"
     )
     return [Volume("tensor", "tp", how, split.tp, calls * size, calls, formula, "tp spans of every layer")]
 
@@ -124,7 +126,7 @@ def stage_parameters(job: Job, shape: Shape) -> tuple[float, float]:
     split = job.parallel
     further = shape.predict_layers * shape.predict_dense
     embedding = shape.embedding_params + shape.tower_params
-    ends = embedding + shape.head_params
+    ends = embedding + shape.head_params + shape.final_params
     if split.pp > 1:
         ends = max(embedding, shape.head_params or shape.embedding_params)
     routed = (shape.moe_layers / split.pp + shape.predict_layers) * shape.expert_params / split.ep
@@ -138,7 +140,8 @@ def _data(job: Job, shape: Shape, facts: Facts) -> list[Volume]:
     expert_ranks = max(1, ranks * split.tp // split.ep)
     wire = facts.gradient_bytes * wire_share(job.sync.codec, facts.gradient_bytes)
     if split.sharded_params and split.pp == 1:
-        return [*_fsdp(job, facts, dense, wire, ranks), *_fsdp_experts(job, facts, routed, wire, expert_ranks)]
+        kept = root_parameters(job, shape)
+        return [*_fsdp(job, facts, dense, kept, wire, ranks), *_fsdp_experts(job, facts, routed, wire, expert_ranks)]
     if job.sync.method == "parameter-server":
         size = wire * dense
         formula = "gradient bytes x parameters to the servers; as many parameter bytes come back"
@@ -182,11 +185,22 @@ def _reduce(
     )
 
 
-def _fsdp(job: Job, facts: Facts, params: float, wire: float, ranks: int) -> list[Volume]:
+def root_parameters(job: Job, shape: Shape) -> float:
+    """Return the parameters of a rank that stay gathered from forward to backward: PyTorch's FSDP keeps its root."""
+    if job.parallel.zero == "3":
+        return 0.0
+    ends = shape.embedding_params + shape.tower_params + shape.head_params + shape.final_params
+    return ends / job.parallel.tp
+
+
+def _fsdp(job: Job, facts: Facts, params: float, kept: float, wire: float, ranks: int) -> list[Volume]:
     shard = job.parallel.shard_ranks
     gathers = 2 if facts.reshard else 1
-    size = (shard - 1) / shard * params * (gathers * facts.parameter_bytes + wire) * job.num_micro
+    gathered = gathers * params - (gathers - 1) * kept
+    size = (shard - 1) / shard * (gathered * facts.parameter_bytes + params * wire) * job.num_micro
     formula = "(n-1)/n x parameters of a rank x (gathers x parameter bytes + gradient bytes) x micro-batches"
+    if gathers > 1 and kept:
+        formula += "; embedding and output layer are gathered once"
     calls = (gathers + 1) * job.num_micro
     out = [
         Volume("data", "dp", "all-gather + reduce-scatter", shard, size, calls, formula, "fsdp spans of every layer")

@@ -133,7 +133,7 @@ def test_compare_reads_jobs_clusters_and_sweeps(tmp_path: Path) -> None:
     assert is_job(str(job)) and is_job("llama3-70b") and not is_job(str(cluster)) and not is_job("h100-64-rail")
     answer = compare(str(job), clusters=[str(cluster)], sweep=("job.batch.global", (32, 64)))
     assert [row["value"] for row in plain(answer.to_json())["clusters"]] == [32.0, 64.0]
-    with pytest.raises(UsageError, match="a sweep is of one cluster"):
+    with pytest.raises(UsageError, match="a sweep takes one cluster"):
         compare(str(job), clusters=[str(cluster), "h100-64-rail"], sweep=("host.nics", (1, 2)))
     with pytest.raises(DescriptionError, match='there is no "wan" to change'):
         changed(str(cluster), "wan.rate", "1Gbps")

@@ -9,8 +9,10 @@ import pytest
 from tests.sim.packet.packet_fabrics import leaf_spine, router_ring, star
 
 from syncline.report.chart.over_time import Clock, Line, bars, chart
-from syncline.report.page.packet import in_a_sentence, packet_page
+from syncline.report.page.packet import in_a_sentence, packet_page, watched_pair
+from syncline.report.page.packet_flows import _ticks, flows_section
 from syncline.sim.packet import PacketOptions, Watching, incast, messages, senders, simulate
+from syncline.sim.packet.flow_table import flow_table
 
 
 def test_page_shows_the_incast() -> None:
@@ -28,6 +30,25 @@ def test_page_shows_the_incast() -> None:
     assert page.count("<polyline") == 2 + 1 + 2 + 3
     assert "<h2>Paused" not in page
     assert not re.search(r"https?://|<script", page)  # nothing is fetched
+
+
+def test_two_runs_stand_side_by_side_over_the_same_links() -> None:
+    network = star()
+    load = [incast(network.fabric, 4, 2e5)]
+    runs = [(name, simulate(network, load, PacketOptions(name))) for name in ("dctcp", "ndp")]
+    section = flows_section([(name, flow_table(outcome)) for name, outcome in runs])
+    page = watched_pair("two", runs, section).replace("&gt;", ">")
+    assert page.count('<div class="run">') == 2
+    assert page.count("<h2>Queue, KB</h2>") == 2
+    first, second = page.split('<div class="run">')[1:]
+    assert "<h2>dctcp</h2>" in first and "<h2>ndp</h2>" in second
+    assert "leaf-00 -> host-00/nic-0" in first.split("Deepest")[0] and "leaf-00 -> host-00/nic-0" in second
+
+
+def test_times_are_written_below_a_distribution_however_narrow() -> None:
+    assert _ticks(-6, -3) == pytest.approx([1e-6, 1e-5, 1e-4, 1e-3])
+    assert _ticks(np.log10(1.6e-4), np.log10(4.3e-4)) == pytest.approx([2e-4, 2.5e-4, 3e-4, 4e-4])
+    assert _ticks(-4.0, -4.0) == pytest.approx([1e-4])
 
 
 def test_many_connections_are_a_band_and_pauses_are_bars() -> None:

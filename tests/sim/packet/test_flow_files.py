@@ -42,11 +42,21 @@ def test_formats_are_told_by_content() -> None:
     [("2\n0 1 3 100 200000 2.0\n", "declares 2 flows"), ("hello\n", "neither CSV"),
      ("start,source,bytes\n0,0,1\n", "no column destination"), ("Nodes 4\nConnections 1\n0-1 size 3\n", "line 3"),
      ("Nodes 4\nConnections 1\n0->1 id 1 trigger 3 size 3\n", "no connection fires trigger 3"),
-     ("start,source,destination,bytes\nsoon,0,1,5\n", "flow 1 cannot be read")],
+     ("start,source,destination,bytes\nsoon,0,1,5\n", "flow 1 cannot be read"),
+     ("start,source,destination,bytes,class\n0,0,1,5,7\n", "class 7 is not one of 0 to 6"),
+     ("Nodes 432\nConnections 1\n368->0 start 0.000000 size 0\n", "line 3: the flow has no size")],
 )  # fmt: skip
 def test_what_cannot_be_read_is_said_with_its_place(text: str, word: str) -> None:
     with pytest.raises(SimulationError, match=word):
         parse_flows(text, "f")
+
+
+def test_files_as_their_authors_ship_them() -> None:
+    """HPCC's flow.txt counts 2 flows, lists more and ends in prose; htsim's older matrices have decimals and no ids."""
+    shipped = "2\n2 1 3 100 200000000 2\n3 1 3 100 200000000 2\n4 1 3 100 150000000 2\n\nFirst line: # of flows\n"
+    assert [row.source for row in parse_flows(shipped)] == ["2", "3"]
+    (row,) = parse_flows("Nodes 432\nConnections 1\n368->0 start 1000000.000000 size 4096\n")
+    assert (row.start_s, row.size_bytes) == (pytest.approx(1e-6), 4096)
 
 
 def test_an_end_that_is_not_there(tmp_path: Path) -> None:

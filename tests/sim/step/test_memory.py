@@ -164,3 +164,23 @@ def test_parts_that_are_shares_of_others() -> None:
     assert one["total"] == pytest.approx(sum(one[part] for part in parts))
     tokens, vocabulary = 8192, 128_256
     assert one["logits"] == pytest.approx(8 * tokens * vocabulary)  # fp32 twice: the logits and their gradient
+
+
+def test_pytorch_holds_its_loss_and_the_buckets_of_ddp() -> None:
+    """GPT-2 of 12 layers, 1,600 wide, 4 x 1,024 tokens under autocast, as torch 2.13 holds it at the loss."""
+    model = {
+        "layers": 12, "hidden": 1600, "heads": 25, "ffn": 6400, "vocab": 50257, "tied": True, "biases": True,
+        "norm_biases": True, "positions": 1024,
+    }  # fmt: skip
+    job = load_job({
+        "model": model, "parallel": {"dp": 8, "zero": "none"}, "batch": {"global": 32, "micro": 4, "sequence": 1024},
+        "gradient_bytes": 4, "compiled": False, "software": {"framework": "pytorch"},
+    })  # fmt: skip
+    found = memory(build_case(job, H100)).as_dict()
+    params = job.model.params
+    assert found["logits"] == 14 * 4096 * 50257
+    assert found["gradients"] == pytest.approx(4 * params, rel=0.001)  # buckets: of gradients there are none yet
+    layers = 12 * 4096 * (40 * 1600 + 4 * 25)
+    assert found["activations"] == pytest.approx(layers, rel=0.01)
+    fused = memory(build_case(job.model_copy(update={"fused_loss": True}), H100)).as_dict()
+    assert fused["logits"] <= 8 * 4096 * 50257

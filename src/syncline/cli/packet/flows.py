@@ -64,11 +64,14 @@ def flows(
     json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Simulate flows from a file, or drawn by size distribution and load, packet by packet."""
+    import numpy as np
+
     from syncline.describe.files import check_writable, write_text
     from syncline.errors import UsageError
     from syncline.fabric import load as load_fabric
     from syncline.questions.simulated.packets import PacketQuestion
     from syncline.sim.packet import packet_network, transport_set
+    from syncline.sim.packet.options import with_classes
 
     for path in (out, html):
         if path is not None:
@@ -86,7 +89,7 @@ def flows(
         if name is None:
             continue
         transport_set(name)
-        options = asked.options(network, name, routing, seed)
+        options = with_classes(asked.options(network, name, routing, seed), int(np.max(traffic.traffic_class)))
         shown_name = name
         if law is not None and name == transport:
             options, shown_name = _with_law(options, law)
@@ -107,12 +110,16 @@ def flows(
 
         found["pcap"] = {str(path): write_pcap(path, runs[0][0], link) for link, path in captures}
     if html is not None:
-        from syncline.report.page.packet import watched_page
+        from syncline.report.page.packet import watched_page, watched_pair
         from syncline.report.page.packet_flows import flows_section
 
         named = [(str(row["transport"]), table) for row, (_, table) in zip(rows, runs, strict=True)]
         title = f"{len(traffic):,} flows on {fabric.name}"
-        write_text(html, watched_page(title, runs[0][0], more=flows_section(named)))
+        section = flows_section(named)
+        pair = [(name, outcome) for (name, _), (outcome, _) in zip(named, runs, strict=True)]
+        write_text(
+            html, watched_pair(title, pair, section) if against else watched_page(title, runs[0][0], more=section)
+        )
         found["html"] = str(html)
     emit(found, json, lambda console: _show(console, found))
 

@@ -1,6 +1,6 @@
 """The builders: one file a topology, which holds its description and how it is wired.
 
-A new topology is one file with a subclass of `NetworkSpec`, and its name in `AnyNetwork` below; cluster files, short
+A new topology is one file with a subclass of `NetworkSpec`, and its class in `_Registered` below; cluster files, short
 forms ("torus 4x4x4"), error messages and the documentation know it from there.
 """
 

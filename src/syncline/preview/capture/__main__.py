@@ -21,7 +21,7 @@ def main() -> None:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from syncline.preview.capture import cuda, device, fence, script, stages, triton, values, world
+    from syncline.preview.capture import codecs, cuda, device, fence, script, stages, triton, values, world
     from syncline.preview.capture.log import Log
     from syncline.preview.capture.memory import Memory
     from syncline.preview.capture.memory import prepare as follow
@@ -55,9 +55,10 @@ def main() -> None:
     script.compiled(recorder, log)
     stages.prepare(log, spec.get("stages", {}))
     triton.prepare(log, recorder.custom)
+    codecs.prepare(log)
     script.moved_modules(memory)
     script.shapes_only(recorder)
-    script.fused_kernels()
+    script.fused_kernels(log)
     script.backwards(recorder)
     try:
         with fake, recorder, script.Functions():

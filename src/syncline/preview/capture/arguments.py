@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -83,16 +84,19 @@ class Arguments:
         causal = any(arg is True for arg in self.args[3:]) and "flash" in self.name
         scale = self.kwargs.get("scale")
         mask = self.args[4 if backward else 3] if "efficient" in self.name else None
-        attend = torch.nn.functional.scaled_dot_product_attention
+        grouped = {"enable_gqa": True} if query.shape[1] != key.shape[1] else {}
+        attend = partial(
+            torch.nn.functional.scaled_dot_product_attention, attn_mask=mask, is_causal=causal, scale=scale, **grouped
+        )
 
         def forward() -> Any:
-            return attend(query, key, value, attn_mask=mask, is_causal=causal, scale=scale)
+            return attend(query, key, value)
 
         if not backward:
             return forward
         with torch.enable_grad():
             leaves = [each.detach().requires_grad_() for each in (query, key, value)]
-            out = attend(*leaves, attn_mask=mask, is_causal=causal, scale=scale)
+            out = attend(*leaves)
         grad = self.args[0]
         return lambda: torch.autograd.grad(out, leaves, grad, retain_graph=True)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.attention.flex_attention
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode
@@ -147,7 +148,7 @@ def _on_gpu(device: Any) -> bool:
     return device is not None and whole(device).type == "cuda"
 
 
-def fused_kernels() -> None:
+def fused_kernels(log: Log) -> None:
     """Let attention and RMS normalisation take the kernel that a GPU would.
 
     The functions are replaced: a function mode is off inside of functions that it was asked about, as in the backward
@@ -164,6 +165,30 @@ def fused_kernels() -> None:
         return _rms_norm(x, *args, **kwargs) if fused else normalise(x, *args, **kwargs)
 
     functional.scaled_dot_product_attention, functional.rms_norm = attention, rms_norm
+    _flexible(log)
+
+
+def _flexible(log: Log) -> None:
+    """Let flex attention, which the recorder would not see, be a flash kernel; its mask is not known."""
+    home: Any = torch.nn.attention.flex_attention
+    flex = home.flex_attention
+
+    def attention(
+        query: Any, key: Any, value: Any, score_mod: Any = None, block_mask: Any = None, scale: float | None = None,
+        enable_gqa: bool = False, return_lse: bool = False, kernel_options: Any = None, *, return_aux: Any = None,
+    ) -> Any:  # fmt: skip
+        if type(query) is not FakeTensor or not query.is_cuda:
+            more = {"enable_gqa": enable_gqa, "return_lse": return_lse, "return_aux": return_aux}
+            return flex(query, key, value, score_mod, block_mask, scale, kernel_options=kernel_options, **more)
+        if block_mask is not None:
+            log.stand_in("the mask of flex attention", "causal")
+        flash = torch.ops.aten._scaled_dot_product_flash_attention.default
+        out, sums = flash(query, key, value, 0.0, block_mask is not None, False, scale=scale)[:2]
+        if return_aux is not None:
+            return out, home.AuxOutput(lse=sums if return_aux.lse else None)
+        return (out, sums) if return_lse else out
+
+    home.flex_attention = attention
 
 
 def _attention(
@@ -180,12 +205,12 @@ def _attention(
     fused = attn_mask is None and query.dtype in (torch.float16, torch.bfloat16) and query.shape[-1] <= 256
     if type(query) is not FakeTensor or not (query.is_cuda and query.ndim == 4):
         return func(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if fused:  # these kernels read a group's keys and values where they are
+        flash = torch.ops.aten._scaled_dot_product_flash_attention.default
+        return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
     if enable_gqa and key.shape[1] != query.shape[1]:
         repeat = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(repeat, 1), value.repeat_interleave(repeat, 1)
-    if fused:
-        flash = torch.ops.aten._scaled_dot_product_flash_attention.default
-        return flash(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
     efficient = torch.ops.aten._scaled_dot_product_efficient_attention.default
     wants: bool = any(t.requires_grad for t in (query, key, value))
     if attn_mask is not None and attn_mask.dtype is torch.bool:

@@ -44,7 +44,7 @@ def _row(row: ComparedCluster, first: bool) -> str:
         "" if row.run is None else f"{row.run.days:,.0f}", "" if row.run is None else units.show_money(row.run.usd),
     ]  # fmt: skip
     inner = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-    name = escape(row.name) + (" =" if row.tied else "")
+    name = escape(row.name) + ("&nbsp;=" if row.tied else "")
     split = escape(row.label.split(";")[0])
     return (
         f'<tr class="{"first" if first else ""}"><td class="t">{name}</td>{inner}<td class="t note">{split}</td></tr>'

@@ -31,6 +31,11 @@ td,th{padding:3px 10px;text-align:right;border-bottom:1px solid var(--rule)} td.
 """
 )
 
+_PAIR_STYLE = """
+body{max-width:1500px} .pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(520px,100%),1fr));gap:28px}
+.run{min-width:0;overflow-x:auto}
+"""
+
 
 def packet_page(
     title: str,
@@ -53,6 +58,27 @@ def packet_page(
         rows = "".join(f"<li>{escape(line)}</li>" for line in against[1:])
         parts.append(f"<h2>Against the flow level</h2><p>{escape(against[0])}</p><ul>{rows}</ul>")
     parts.append(more)
+    parts += [*_charts(outcome, mark_bytes), _queues(outcome), _ignored()]
+    return document(title, _STYLE, "".join(parts))
+
+
+def pair_page(title: str, runs: Sequence[tuple[str, Outcome, tuple[int, int] | None]], more: str = "") -> str:
+    """Return the page of two runs that were watched, side by side: name, run and depths at which queues mark."""
+    columns = []
+    for name, outcome, mark_bytes in runs:
+        parts = [f"<h2>{escape(name)}</h2>", f"<p>{escape(in_a_sentence(outcome))}</p>", _tiles(outcome)]
+        columns.append("".join([*parts, *_charts(outcome, mark_bytes), _queues(outcome)]))
+    outcome = runs[0][1]
+    how = f"{outcome.options.routing} routing, base round trip {units.show_time(outcome.rtt_s)}, the same flows in both"
+    body = "".join(f'<div class="run">{column}</div>' for column in columns)
+    return document(
+        title, _STYLE + _PAIR_STYLE,
+        f'<h1>{escape(title)}</h1><p class="note">{escape(how)}</p>{more}<div class="pair">{body}</div>{_ignored()}',
+    )  # fmt: skip
+
+
+def _charts(outcome: Outcome, mark_bytes: tuple[int, int] | None) -> list[str]:
+    parts: list[str] = []
     watched = outcome.sampled
     if watched is not None and len(watched.time_s) > 2:
         clock = Clock.of(float(watched.time_s[-1]))
@@ -60,9 +86,11 @@ def packet_page(
             parts += _link_charts(outcome, watched, clock, mark_bytes)
         if watched.flows:
             parts += _connections(outcome, watched, clock)
-    ignores = escape(", ".join(IGNORES))
-    parts += [_queues(outcome), f'<p class="note">Simulated packet by packet; ignores {ignores}.</p>']
-    return document(title, _STYLE, "".join(parts))
+    return parts
+
+
+def _ignored() -> str:
+    return f'<p class="note">Simulated packet by packet; ignores {escape(", ".join(IGNORES))}.</p>'
 
 
 def in_a_sentence(outcome: Outcome) -> str:
@@ -187,19 +215,25 @@ def _queues(outcome: Outcome) -> str:
 
 def watched_page(title: str, outcome: Outcome, against: Sequence[str] = (), more: str = "") -> str:
     """Run the same again, which takes the same course, while watching the deepest queues, and return the page."""
-    import numpy as np
+    return packet_page(title, *_watched(outcome, outcome), against, more)
 
+
+def watched_pair(title: str, runs: Sequence[tuple[str, Outcome]], more: str = "") -> str:
+    """Do so with two runs, watching in both the links that are deepest in the first."""
+    return pair_page(title, [(name, *_watched(outcome, runs[0][1])) for name, outcome in runs], more)
+
+
+def _watched(outcome: Outcome, deepest_in: Outcome) -> tuple[Outcome, tuple[int, int] | None]:
     from syncline.sim.packet import Watching, simulate
     from syncline.sim.packet.run import mark_bytes
 
-    network, options = outcome.network, outcome.options
-    deepest = np.argsort(-outcome.ports["peak_bytes"], kind="stable")[:4]
-    links = tuple(int(network.link[p]) for p in deepest if outcome.ports["peak_bytes"][p] > 0 and network.link[p] >= 0)
+    network, options, peaks = outcome.network, outcome.options, deepest_in.ports["peak_bytes"]
+    deepest = np.argsort(-peaks, kind="stable")[:4]
+    links = tuple(int(network.link[p]) for p in deepest if peaks[p] > 0 and network.link[p] >= 0)
     flows = tuple(range(min(outcome.num_flows, 256)))
     watching = Watching(max(outcome.end_of_run_s / 400, 1e-9), links, flows)
     watched = simulate(
         network, list(outcome.jobs), options, changes=outcome.changes, watching=watching, until_s=outcome.end_of_run_s
     )
     marks = options.marks or options.sets[0].marks
-    depths = None if marks is None else mark_bytes(marks, network.access_Bps, outcome.rtt_s)
-    return packet_page(title, watched, depths, against, more)
+    return watched, None if marks is None else mark_bytes(marks, network.access_Bps, outcome.rtt_s)

@@ -35,7 +35,15 @@ def _slowdowns(runs: Sequence[tuple[str, FlowTable]]) -> str:
     lines = []
     for key in sorted({key for table in tables for key in table}, key=lambda each: (each[1], each[0])):
         upto, all_of_them = key
-        name = "all" if all_of_them else "larger" if np.isinf(upto) else f"up to {upto / 1e3:g} kB"
+        name = (
+            "all"
+            if all_of_them
+            else "larger"
+            if np.isinf(upto)
+            else f"up to {upto / 1e6:g} MB"
+            if upto >= 1e6
+            else f"up to {upto / 1e3:g} kB"
+        )
         cells = []
         for table in tables:
             row = table.get(key)
@@ -47,6 +55,16 @@ def _slowdowns(runs: Sequence[tuple[str, FlowTable]]) -> str:
         f'<table><tr><th class="t" rowspan="2">size</th><th rowspan="2">flows</th>{head}</tr><tr>{parts}</tr>'
         f"{''.join(lines)}</table>"
     )
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return round times between two powers of ten: decades, 1, 2 and 5 where those are few, or the two ends."""
+    decades = range(int(np.floor(low)), int(np.ceil(high)) + 1)
+    for steps in ((1,), (1, 2, 5), (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)):
+        found = [s * 10.0**e for e in decades for s in steps if low - 1e-9 <= np.log10(s * 10.0**e) <= high + 1e-9]
+        if len(found) > 2:
+            return found
+    return [10.0**low, 10.0**high] if high > low else [10.0**low]
 
 
 def _distribution(runs: Sequence[tuple[str, FlowTable]]) -> str:
@@ -66,8 +84,8 @@ def _distribution(runs: Sequence[tuple[str, FlowTable]]) -> str:
         for s in (0.0, 0.25, 0.5, 0.75, 1.0)
     ]
     marks += [
-        f'<text x="{x(10**e):.1f}" y="{_BASE + 18}" text-anchor="middle" class="tick">{units.show_time(10.0**e)}</text>'
-        for e in range(int(np.ceil(low - 1e-9)), int(np.floor(high + 1e-9)) + 1)
+        f'<text x="{x(at):.1f}" y="{_BASE + 18}" text-anchor="middle" class="tick">{units.show_time(at)}</text>'
+        for at in _ticks(low, high)
     ]
     lines = []
     for (name, table), colour in zip(runs, _COLOURS, strict=False):

@@ -23,9 +23,9 @@ def run_lines(found: PlannedRun) -> list[str]:
         low, high = found.days_90
         cheap, dear = (units.show_money(value) for value in found.usd_90)
         lines.append(f"  90 %       {low:.1f} to {high:.1f} days, {cheap} to {dear} (phases off together)")
-    lines += [f"  {text}" for text in _chances(found)]
+    lines += [f"  {text}" for text in chances(found)]
     for phase in found.phases:
-        lines += ["", *_phase_lines(phase)]
+        lines += ["", *phase_lines(phase)]
     if found.note:
         lines += ["", f"  note       {found.note}"]
     return [part for line in lines for part in folded(line)]
@@ -45,7 +45,8 @@ def _end(end: object) -> str:
     return f"ends {end}" if end else ""
 
 
-def _chances(found: PlannedRun) -> list[str]:
+def chances(found: PlannedRun) -> list[str]:
+    """Return how likely deadline and budget are kept."""
     out = []
     for name, chance in (("deadline", found.chance_deadline), ("budget", found.chance_budget)):
         if chance is not None:
@@ -54,7 +55,8 @@ def _chances(found: PlannedRun) -> list[str]:
     return out
 
 
-def _phase_lines(phase: PlannedPhase) -> list[str]:
+def phase_lines(phase: PlannedPhase) -> list[str]:
+    """Return the split of a phase, what limits it and what it sends."""
     best, name = phase.plan.best, phase.phase.name
     share = best.limit["share"]
     sent = units.show_size(phase.nic_bytes_per_step)

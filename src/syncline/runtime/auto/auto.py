@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
@@ -26,21 +26,22 @@ from syncline.codec.low_rank import LowRank
 from syncline.codec.names import PLAIN, scheme
 from syncline.describe.units import show_time
 from syncline.errors import NonFiniteError, SynchronizationError
-from syncline.program.choice import CLASSES, LOCAL_CLASS, LOCAL_EVERY, ChoiceBasis, Local, Price, decide
+from syncline.program.choice import CLASSES, LOCAL_CLASS, LOCAL_EVERY, Local, decide
 from syncline.program.overlap import Work
 from syncline.program.stages import DENSE
 from syncline.runtime.alive.agreement import Gathering, exchange_json
 from syncline.runtime.auto.alone import STATES, WEIGHTS, Alone
+from syncline.runtime.auto.basis import basis_of, gathered_costs, guessed_work
+from syncline.runtime.auto.chosen import ChosenAveragers
 from syncline.runtime.auto.guard import Guard
 from syncline.runtime.auto.native import Native
 from syncline.runtime.auto.pilot import STRICTNESS, Pilot, best_s, name_of, typical_s
-from syncline.runtime.auto.probe import add_s, host, prices, probe_link
+from syncline.runtime.auto.probe import probe_link
 from syncline.runtime.auto.worklog import Lengths, WorkLog, mean_work
 from syncline.runtime.periodic.averaging import Flight
 from syncline.runtime.periodic.optimizers import Average, Optimizers
 from syncline.runtime.periodic.target import Target
-from syncline.runtime.sync.averagers import Averagers
-from syncline.runtime.sync.bucket import Bucket, Layout, Order
+from syncline.runtime.sync.bucket import Layout, Order
 from syncline.runtime.sync.ddp import DdpSynchronizer, Future, GradBucket, joining, outside_graphs
 from syncline.runtime.sync.finite import is_finite
 from syncline.runtime.sync.overflow import Scaler
@@ -50,29 +51,11 @@ from syncline.runtime.wire.links import GroupLinks
 
 TUNE_VARIABLE = "SYNCLINE_TUNE"
 """Names the file into which rank 0 writes what was learned, after every decision."""
-GUESSED_BUCKET = 25 << 18
 log = logging.getLogger("syncline.auto")
 KEPT = 2 * max(LOCAL_EVERY)
 """Steps whose length is kept."""
 SINGLE = (torch.float32, torch.bfloat16, torch.float16)
 """Types whose values float32 holds: weights are averaged in that."""
-
-
-class ChosenAveragers(Averagers):
-    """Makes each bucket in the codec that was chosen for it, with error feedback where that codec wants it."""
-
-    def __init__(self, settings: Settings, links: GroupLinks, codec_of: Callable[[int], str]) -> None:
-        super().__init__(settings, links)
-        self._asked = settings
-        self._codec_of = codec_of
-
-    def bucket(self, index: int, layout: Layout, buffer: torch.Tensor, codec: str) -> Bucket:
-        """Return the bucket of this index, ready to be exchanged in its codec."""
-        chosen = self._codec_of(index)
-        self._settings = replace(self._asked, codec=chosen)
-        if index >= WEIGHTS and self._asked.nan == "skip":  # weights that are no numbers do not go away
-            self._settings = replace(self._settings, nan="raise")
-        return super().bucket(index, layout, buffer, self._settings.codec)
 
 
 class AutoSynchronizer(DdpSynchronizer):
@@ -122,10 +105,12 @@ class AutoSynchronizer(DdpSynchronizer):
         self._costs: dict[str, Any] = {}
         if not self._fixed:
             began = time.perf_counter()
-            self._costs = self._probe([name for name in CLASSES[accuracy] if self._can_be(name)])
+            allowed = [name for name in CLASSES[accuracy] if self._can_be(name)]
+            self._costs = gathered_costs(allowed, self._shapes, self.links)
             # Steps that warm up lose no more than int8 does.
             first = min(accuracy, "safe", key=STRICTNESS.index) if settings.warmup else accuracy
-            self._pilot.codecs = decide(self._combined([self._costs], self._guess()), first, mixed=False).together[:1]
+            guess = basis_of([self._costs], guessed_work(self._shapes), self.num_ranks, self.settings.piece_bytes)
+            self._pilot.codecs = decide(guess, first, mixed=False).together[:1]
             self._spent_s = time.perf_counter() - began
 
     # What the user asks
@@ -436,7 +421,7 @@ class AutoSynchronizer(DdpSynchronizer):
             rows = exchange_json({**self._costs, "work": asdict(self._works.usual()), "whole": whole}, self.links.team)
             works = [Work.from_json(row["work"]) for row in rows]
             pilot.alone = pilot.alone and all(row["whole"] for row in rows)
-            pilot.decide(self._combined(rows, mean_work(works)))
+            pilot.decide(basis_of(rows, mean_work(works), self.num_ranks, self.settings.piece_bytes))
             return
         times = self._lengths.last(pilot.num_scored)
         if pilot.period > 1:
@@ -452,35 +437,6 @@ class AutoSynchronizer(DdpSynchronizer):
         rows, self._gathering = gathering.rows(), None
         if self._pilot.phase == "hold" and self._pilot.checked(typical_s(rows)):
             self._look()
-
-    def _probe(self, names: list[str]) -> dict[str, Any]:
-        """Return this rank's numbers, gathered so that every rank works with the same ones."""
-        link = probe_link(self.links.team)
-        found = [asdict(price) for price in prices(names, self._shapes, self.links.device)]
-        own = {**link, **host(), "add_s": add_s(), "prices": found}
-        rows = exchange_json(own, self.links.team)
-        return {**rows[0], "rate_Bps": min(row["rate_Bps"] for row in rows), "cores": _cores(rows)}
-
-    def _combined(self, rows: list[dict[str, Any]], work: Work) -> ChoiceBasis:
-        first = rows[0]
-        return ChoiceBasis(
-            self.num_ranks,
-            min(row["rate_Bps"] for row in rows),
-            max(row["latency_s"] for row in rows),
-            first["cores"],
-            fmean(row["byte_s"] for row in rows),
-            fmean(row["message_s"] for row in rows),
-            fmean(row["add_s"] for row in rows),
-            work,
-            tuple(Price(**price) for price in first["prices"]),
-            self.settings.piece_bytes,
-        )
-
-    def _guess(self) -> Work:
-        """Return what is known of a step before the first: its gradients, in buckets as DDP makes them."""
-        total = sum(torch.Size(shape).numel() for shape in self._shapes)
-        num = max(1, round(total / GUESSED_BUCKET))
-        return Work(0.0, (0.0,) * num, (total // num,) * num, 0.0)
 
     def _keeps_error(self, codec: str) -> bool:
         if codec not in self._keeps:
@@ -524,9 +480,3 @@ class AutoSynchronizer(DdpSynchronizer):
             part = Path(f"{path}.part")
             part.write_text(text, "utf-8")
             part.replace(path)
-
-
-def _cores(rows: list[dict[str, Any]]) -> float:
-    """Return the processors of all ranks together, as if every host gave its ranks what the scarcest gives."""
-    hosts = [row["host"] for row in rows]
-    return min(float(row["cores"]) / hosts.count(row["host"]) for row in rows) * len(rows)

@@ -2,9 +2,11 @@
 
 traffic = read_flows("flows.csv", load("fat-tree-1024"))
 
-* CSV: a header with `start`, `source`, `destination`, `bytes` and, if wanted, `class`; a time without a unit is seconds
+* CSV: a header with `start`, `source`, `destination`, `bytes` and, if wanted, `class` (0 to 6, each behind those before
+  it); a time without a unit is seconds
 * `.cm` (htsim): `0->1 id 1 start 0 size 2000000`, picoseconds; a oneshot trigger makes a flow wait for another
-* `flow.txt` (HPCC, SimAI): a count, then `source destination priority port bytes seconds`
+* `flow.txt` (HPCC, SimAI): a count, then so many of `source destination priority port bytes seconds`; what follows them
+  is not read, as by its authors
 
 An end is a number (the n-th NIC of the cluster, in order) or the name of a NIC or GPU.
 """
@@ -27,8 +29,9 @@ from syncline.fabric import Fabric
 from syncline.sim.packet.traffic import Connections, Traffic, messages, senders
 
 MAX_BYTES = 256 << 20
+MOST_CLASSES = 6
 _COLUMNS = ("start", "source", "destination", "bytes")
-_CM_FLOW = re.compile(r"(\d+)->(\d+)((?:\s+\w+\s+\d+)*)\s*\Z")
+_CM_FLOW = re.compile(r"(\d+)->(\d+)((?:\s+\w+\s+\d+(?:\.\d*)?)*)\s*\Z")
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,8 @@ def _parse_csv(text: str, where: str) -> list[FlowRow]:
         try:
             start, size = _seconds(row["start"]), float(units.size(row["bytes"].strip()))
             kind = int(row.get("class") or 0)
+            if not 0 <= kind <= MOST_CLASSES:
+                raise SimulationError(f"class {kind} is not one of 0 to {MOST_CLASSES}.")
         except (SynclineError, ValueError, AttributeError, TypeError) as error:
             raise SimulationError(f"flow {number} cannot be read: {_first_line(error)}", where=where) from None
         found.append(FlowRow(row["source"].strip(), row["destination"].strip(), size, start, kind))
@@ -126,7 +131,7 @@ def _first_line(error: Exception) -> str:
 
 def _parse_flow_txt(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
     count, found = int(lines[0][1]), []
-    for number, line in lines[1:]:
+    for number, line in lines[1 : count + 1]:
         parts = line.split()
         try:
             source, destination, _, _, size, start = parts[:6]
@@ -158,7 +163,12 @@ def _parse_cm(lines: list[tuple[int, str]], where: str) -> list[FlowRow]:
                 )
         elif (match := _CM_FLOW.match(line)) is not None:
             parts = match.group(3).split()
-            flows.append(dict(zip(parts[::2], map(int, parts[1::2]), strict=True)))
+            flows.append({key: int(float(value)) for key, value in zip(parts[::2], parts[1::2], strict=True)})
+            if flows[-1].get("size", 0) == 0:
+                raise SimulationError(
+                    f"line {number}: the flow has no size, which htsim reads as one that never ends.", where=where,
+                    hint="Give it a size in bytes: 0->1 start 0 size 2000000.",
+                )  # fmt: skip
             ends.append((match.group(1), match.group(2)))
         else:
             raise SimulationError(f'line {number} reads "{line[:60]}".', where=where,

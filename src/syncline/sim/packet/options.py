@@ -119,6 +119,12 @@ class PacketOptions:
         return any(each.credits for each in self.sets)
 
 
+def with_classes(options: PacketOptions, most: int) -> PacketOptions:
+    """Return the options with classes 1 to `most` under the same transport, each sent after those before it."""
+    more = (TrafficClass(f"class {i}", options.transport, 0, options.changes) for i in range(1, most + 1))
+    return replace(options, classes=tuple(more))
+
+
 def with_law(options: PacketOptions, law: Law) -> PacketOptions:
     """Return the options with the transport's congestion control replaced by a law."""
     return replace(options, law=law, changes={**options.changes, "kind": "custom"})

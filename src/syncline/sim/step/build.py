@@ -136,6 +136,9 @@ def kept_columns(job: Job, facts: Facts) -> dict[str, float]:
         "shard_grads": float(split.zero in ("2", *SHARDED)),
         "shard_params": float(split.sharded_params),
         "gpipe": float(split.schedule == "gpipe"),
+        "logit_bytes": facts.logit_bytes,
+        "torch_state": float(facts.framework == "pytorch"),
+        "autocast": float(facts.framework == "pytorch" and not split.sharded_params and not wide),
     }
 
 

@@ -133,6 +133,9 @@ class Case:
     shard_grads: Floats
     shard_params: Floats
     gpipe: Floats
+    logit_bytes: Floats  # of one token and word, while the loss is at its fullest
+    torch_state: Floats  # 1: gradients are made by the backward and dropped after the step; DDP has buckets besides
+    autocast: Floats  # 1: parameters and the residual stream are fp32, every product's input is cast
     dropout: Floats  # 1: masks are kept
     ffn_kept: Floats  # tensors of the block's width that are kept: 2 + gated, one less where the product is remade
     fragmentation: Floats  # share of what moves that the allocator loses

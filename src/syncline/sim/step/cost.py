@@ -78,6 +78,7 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     waits = _layer_waits(c, k, experts, tp_call, cp_call)
     host = c.moe_layers / c.layers * experts.host
     compute = _per_stage(c, layer.total, head)
+    # The sums at a model's ends (`volumes`) are not priced apart: the fitted exposure of a layer's exchanges has them.
     paced = _per_stage(c, layer.total + waits.tp + waits.cp + waits.ep + host, head)
     per_stage = c.layers / c.pp
     bubble = (c.pp - 1) * per_stage * (layer.total + waits.tp + waits.cp + waits.ep + host) / c.virtual * c.bubble_share

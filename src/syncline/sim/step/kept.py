@@ -14,6 +14,8 @@ def kept_per_token(c: Case) -> tuple[Floats, Floats]:
     # Inputs and outputs of two normalisations; where there is dropout a mask of one byte after each block.
     normed = (c.mixing_share + c.ffn_share) / 2
     hidden = normed * (8.0 + 2.0 * c.dropout) * c.hidden / shared
+    # Autocast: normalisations read fp32; uncompiled, each product of queries, keys, values (gate, up) casts for itself.
+    hidden = hidden + c.autocast * normed * (4.0 + c.eager * (4.0 + 2.0 * c.gated)) * c.hidden / shared
     # Queries, keys, values and what attention returns; a flash kernel keeps a sum for each head instead of scores.
     attention = 2.0 * (c.heads * (1 + c.query_gate / 2) + c.kv_heads) * (c.qk_size + c.v_size) / c.tp
     unfused = (c.flash == 0) & (c.redo_attention == 0)

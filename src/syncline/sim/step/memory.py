@@ -101,7 +101,7 @@ def _held(
     gradients = c.main_grad_bytes * pick(c.shard_grads > 0, sharded, whole)
     # FSDP holds the whole gradient of what is being reduced: a layer, or the stage of a pipeline; ZeRO 2 a layer.
     reduced = pick(c.pp > 1, dense, layer)
-    gradients = gradients + c.grad_bytes * pick(split, reduced, pick(c.shard_grads > 0, layer, 0.0))
+    passing = c.grad_bytes * pick(split, reduced, pick(c.shard_grads > 0, layer, 0.0))
     owned = pick(c.sharded_state > 0, sharded, whole)
     # PyTorch's sharded optimizer keeps the fp32 parameter itself: no low-precision copy beside the master.
     optimizer = c.optimizer_bytes * owned - pick(split, c.weight_bytes * sharded, 0.0)
@@ -112,9 +112,60 @@ def _held(
     stored = pick(c.offload_kept > 0, np.minimum(stored, 2 * kept + (1 - c.offload_kept) * stored), stored)
     once = remade + stage.embedded * (2.0 + c.dropout) * c.hidden / shared
     activations = c.tokens * (stored + once)
-    # The loss: fp32 probabilities, bf16 logits and their gradient. It is gone before the layers' own backward begins.
-    logits = stage.head * (1 + c.predict_layers) * 8.0 * c.tokens * c.vocab / c.tp
-    return parameters, gradients, optimizer, activations + np.maximum(working - logits, 0.0), logits
+    # The loss is gone before the layers' own backward begins.
+    words = stage.head * (1 + c.predict_layers) * c.tokens * c.vocab / c.tp
+    logits = c.logit_bytes * words
+    plain = (parameters, gradients + passing, optimizer, activations + np.maximum(working - logits, 0.0), logits)
+    if not anywhere((c.torch_state > 0) & (c.pp == 1)):
+        return plain
+    own = c.weight_bytes * pick(split, sharded, whole)
+    held = _Held(own, gradients, passing, pick(split, layer, 0.0), c.tokens * stored, c.tokens * remade, working, words)
+    fullest = _torch_moment(c, stage, held)
+    mine = (fullest[0], fullest[1], optimizer, fullest[2] + c.tokens * (once - remade), fullest[3])
+    on = (c.torch_state > 0) & (c.pp == 1)
+    return tuple(pick(on, one, other) for one, other in zip(mine, plain, strict=True))  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """What a rank of PyTorch's holds in a step, in bytes; `layer` in parameters and `words` in logits."""
+
+    own: Floats  # its parameters, or its shard of them
+    gradients: Floats  # all of them
+    passing: Floats  # what is being reduced
+    layer: Floats  # of FSDP
+    stored: Floats  # activations of all layers
+    remade: Floats
+    working: Floats
+    words: Floats
+
+
+def _torch_moment(c: Case, stage: Stage, h: _Held) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return parameters, gradients, activations and logits of the fullest moment of a step without a pipeline.
+
+    Three can be it: the loss, whose own gradients come before any other; the backward of the last layers, with FSDP's
+    root and two layers gathered, the output layer's gradient, a layer's on its way and a quarter of the next one's; and
+    the end of the backward, when all gradients are there and no activations. The script still holds its logits then.
+    """
+    split = c.shard_params > 0
+    root = pick(split, stage.ends, 0.0)
+    head = pick(split, pick(c.head_params > 0, c.head_params, c.embedding_params) / c.tp, 0.0)
+    buckets = pick((c.dp * c.cp > 1) & (c.shard_grads == 0), c.main_grad_bytes * h.own / c.weight_bytes, 0.0)
+    before = buckets + pick(c.num_micro > 1, h.gradients, 0.0)
+    last = h.stored / np.maximum(c.layers, 1.0)
+    two = h.own + c.weight_bytes * (root + 2 * h.layer)
+    begun = before + c.weight_bytes * (head + h.layer / 4) + h.passing
+    moments = (
+        (h.own + c.weight_bytes * root, before, h.stored, c.logit_bytes * h.words),
+        (two, begun, h.stored - pick(split, last, 0.0) + h.remade + h.working, 2.0 * h.words),
+        (two, buckets + h.gradients + c.weight_bytes * root + h.passing, last + h.remade + h.working, 2.0 * h.words),
+    )
+    totals = [sum(each) for each in moments]
+    fullest = np.maximum(np.maximum(totals[0], totals[1]), totals[2])
+    return tuple(
+        pick(totals[0] == fullest, loss, pick(totals[1] == fullest, begin, end))
+        for loss, begin, end in zip(*moments, strict=True)
+    )  # type: ignore[return-value]
 
 
 def stages(c: Case) -> tuple[Stage, ...]:

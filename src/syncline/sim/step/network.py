@@ -22,12 +22,32 @@ from syncline.sim.step.machine import Machine
 def inside(c: Case, ranks: Floats, stride: Floats) -> Floats:
     """Return how many ranks of a group (every `stride`-th rank) share one scale-up domain.
 
-    Replicas that are split between sites leave the ranks of a stage at each of them a part of their order only.
+    Where domains have different numbers of them it is the fewest, as a ring passes through every domain. Replicas that
+    are split between sites leave the ranks of a stage at each of them a part of their order only.
     """
     near = c.domain
     if anywhere(c.site_Bps < np.inf):
         near = pick(crosses_site(c, ranks, stride), np.minimum(near, _site_cell(c)[0]), near)
+    span, total = ranks * stride, all_ranks(c)
+    straddles = (total > near) & (np.mod(span, near) > 0) & (np.mod(near, np.minimum(span, near)) + (span > near) > 0)
+    if anywhere(straddles):
+        return np.clip(np.floor(pick(straddles, _fewest(span, total, near), near) / stride), 1.0, ranks)
     return np.clip(np.floor(near / stride), 1.0, ranks)
+
+
+def _fewest(span: Floats, total: Floats, near: Floats) -> Floats:
+    """Return how many ranks in order the emptiest domain has of a group whose `span` does not fill whole domains.
+
+    Group after group fills them, so border s lies s x span ranks on: what is before it in its domain belongs to one
+    group, what is behind it to the next. Four borders are all there are to see where a domain has 8 ranks. A ring
+    passes through every domain, and all its lanes through the ports of those few.
+    """
+    groups, fewest = total / span, near
+    for border in range(1, 5):
+        before = np.mod(border * span, near)
+        fewest = pick((before > 0) & (border <= groups), np.minimum(fewest, before), fewest)
+        fewest = pick((before > 0) & (border < groups), np.minimum(fewest, near - before), fewest)
+    return fewest
 
 
 @remembered

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from textwrap import wrap
 
@@ -11,14 +12,18 @@ from syncline.finding import Finding
 
 WIDTH = 116
 _LINES_OF_CAUSE = 4
+_MAX_WRAPPED = 3
+"""Lines of the screen for one line of a log: what matters often stands at its end."""
 _LINES_OF_EFFECT = 1
+_COUNT = re.compile(r" \((?:more than )?[\d,]+ lines[^)]*\)$")
+_PATH = re.compile(r"^.*?:(\d+): ")
 
 
 def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:
     """Return the whole answer as lines."""
     lines = [_summary(diagnosis)]
     for number, cause in enumerate(diagnosis.causes, start=1):
-        lines += ["", *_cause(cause, number)]
+        lines += ["", *_cause(cause, number, is_one=diagnosis.num_files == 1)]
     if diagnosis.unread:
         lines += ["", "not read:", *(f"  {item.path}: {item.reason}" for item in diagnosis.unread)]
     return lines
@@ -37,14 +42,15 @@ def _summary(diagnosis: Diagnosis) -> str:
     first = diagnosis.causes[0].finding
     what = f"{len(diagnosis.causes)} cause{'s' * (len(diagnosis.causes) != 1)}"
     what += f" with {effects} effect{'s' * (effects != 1)}" if effects else ""
-    return f"{read}: {what}. First: {first.rule}" + (f" on {first.place}" if first.place else "")
+    where = f"{first.rule} on {first.place}" if first.place else first.rule
+    return f"{read}: {what}. First: {_COUNT.sub('', first.observed)} ({where})"
 
 
-def _cause(cause: Cause, number: int) -> Iterator[str]:
+def _cause(cause: Cause, number: int, *, is_one: bool) -> Iterator[str]:
     finding = cause.finding
     yield f"{number}. {_head(finding)}"
     yield f"   {finding.observed}"
-    yield from _evidence(finding, "     ", _LINES_OF_CAUSE)
+    yield from _evidence(finding, "     ", _LINES_OF_CAUSE, is_one=is_one)
     for name in ("meaning", "fix"):
         yield from _paragraph(f"{name}: ", getattr(finding, name), "   ")
     if finding.reference:
@@ -52,14 +58,14 @@ def _cause(cause: Cause, number: int) -> Iterator[str]:
     if cause.effects:
         yield "   led to:"
         for effect in cause.effects:
-            yield from _effect(effect, "     ")
+            yield from _effect(effect, "     ", is_one=is_one)
 
 
-def _effect(cause: Cause, indent: str) -> Iterator[str]:
+def _effect(cause: Cause, indent: str, *, is_one: bool) -> Iterator[str]:
     yield f"{indent}{_head(cause.finding)}: {cause.finding.observed}"
-    yield from _evidence(cause.finding, indent + "  ", _LINES_OF_EFFECT)
+    yield from _evidence(cause.finding, indent + "  ", _LINES_OF_EFFECT, is_one=is_one)
     for effect in cause.effects:
-        yield from _effect(effect, indent + "  ")
+        yield from _effect(effect, indent + "  ", is_one=is_one)
 
 
 def _head(finding: Finding) -> str:
@@ -67,11 +73,16 @@ def _head(finding: Finding) -> str:
     return f"{finding.severity.name} {finding.rule}{place}  ({finding.confidence:.0%} sure)"
 
 
-def _evidence(finding: Finding, indent: str, limit: int) -> Iterator[str]:
+def _evidence(finding: Finding, indent: str, limit: int, *, is_one: bool) -> Iterator[str]:
+    """Return lines of the log, wrapped; of a single file only their numbers, since its name says nothing new."""
     for line in finding.evidence[:limit]:
         shown = "".join(c if c.isprintable() else "?" for c in line)
-        room = WIDTH + 40 - len(indent)
-        yield indent + (shown if len(shown) <= room else shown[: room - 4] + " ...")
+        if is_one:
+            shown = _PATH.sub(r"line \1: ", shown)
+        rows = wrap(shown, WIDTH + 4, initial_indent=indent, subsequent_indent=indent + "    ", break_on_hyphens=False)
+        yield from rows[:_MAX_WRAPPED]
+        if len(rows) > _MAX_WRAPPED:
+            yield indent + "    ..."
     if len(finding.evidence) > limit:
         yield f"{indent}and {len(finding.evidence) - limit} more"
 

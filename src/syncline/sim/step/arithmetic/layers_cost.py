@@ -50,8 +50,8 @@ def layers_cost(job: Job, machine: Machine, k: Constants, gradient_bytes: float)
     samples = job.batch.global_ / ranks
     rate = machine.rate(job.precision) * k.fitted.e_gemm * model.efficiency
     traffic = 3 * 4.0 * model.elements_per_sample / machine.hbm_Bps * k.fitted.c_mem
-    forward = samples * (model.flops_per_sample / 3 / rate)
-    compute = 3 * forward + samples * traffic * 0.5
+    forward = samples * model.forward_flops / rate
+    compute = samples * (model.flops_per_sample / rate + 0.5 * traffic)
     group = min(ranks, machine.domain)
     up, out = k.fitted.e_nvl * machine.nvlink_Bps, k.fitted.e_net * max(machine.nic_Bps, 1.0)
     ring = k.fitted.e_net * float(group_Bps(machine, np.asarray(float(ranks)), float(ranks)))

@@ -26,6 +26,7 @@ from syncline.workload.parallel import Parallel
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
 MAX_PAIRS = 4_000_000
+MAX_TURNS = 64
 Flows = tuple[Longs, Longs, Floats]
 """Who sends to whom, and how much."""
 _NO_FLOWS: Flows = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
@@ -168,7 +169,7 @@ def gather_flows(groups: Longs, domain_of: Longs, *, rings: bool = False) -> Flo
 
     Members of a domain are visited together, domains in the order of their first rank: level by level, where all
     domains hold as many of them. With `rings`, as NCCL gathers and scatters, or where domains differ, there is a ring
-    for each member of the fullest domain, so that all ports are used.
+    for each member, so that all ports are used: as many as give every member of every domain the same part.
     """
     num = groups.shape[1]
     if num < 2:
@@ -205,15 +206,18 @@ def _by_domain(groups: Longs, domain_of: Longs) -> tuple[Longs, Longs]:
 
 
 def _turned(sizes: Longs) -> list[Longs]:
-    """Return the orders of a group's members in which each domain is entered at another member.
+    """Return the orders of a group's members in which each domain is entered at another member, each as often.
 
     >>> [turn.tolist() for turn in _turned(np.array([2, 1]))]
     [[0, 1, 2], [1, 0, 2]]
+    >>> len(_turned(np.array([4, 3])))
+    12
     """
+    num = int(np.lcm.reduce(np.unique(sizes)))
     starts = np.cumsum(sizes) - sizes
     return [
         np.concatenate([start + (np.arange(size) + turn) % size for start, size in zip(starts, sizes, strict=True)])
-        for turn in range(int(sizes.max()))
+        for turn in range(num if num <= MAX_TURNS else int(sizes.max()))
     ]
 
 

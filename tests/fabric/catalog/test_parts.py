@@ -1,21 +1,17 @@
-"""The catalogue: every data file, the arithmetic that claims rest on, cable choice, and the texts of its errors."""
+"""Parts of the catalogue: every data file, the arithmetic that claims rest on, hosts that fit together."""
 
 from __future__ import annotations
 
-import csv
 from itertools import pairwise
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
-from syncline.errors import CatalogError, DescriptionError
+from syncline.errors import CatalogError
 from syncline.fabric.catalog import (
     KINDS,
     Cable,
-    Catalog,
     Gpu,
     HostModel,
     LinkType,
@@ -25,7 +21,6 @@ from syncline.fabric.catalog import (
     load_catalog,
 )
 from syncline.fabric.catalog.catalog import _FILES, _key
-from syncline.report.text.fabric import part_rows
 
 CATALOG = load_catalog()
 HOSTS = [part for part in CATALOG.parts("host") if isinstance(part, HostModel)]
@@ -39,9 +34,6 @@ GB = 1e9
 
 def by_name(part: Any) -> str:
     return str(part.name)
-
-
-# --- the files ---
 
 
 def test_loaded_once() -> None:
@@ -113,9 +105,6 @@ def test_data_files_hold_only_known_kinds() -> None:
 def test_asked_for_parts_are_there(kind: str, names: str) -> None:
     for name in names.split():
         assert getattr(CATALOG, kind)(name)
-
-
-# --- arithmetic that claims rest on ---
 
 
 def test_nvlink4_is_fourteen_times_pcie5() -> None:  # claim C36
@@ -257,9 +246,6 @@ def test_usual_switch_has_ports_and_a_cable_exists(link: LinkType) -> None:
     assert CATALOG.cable_for(link, 2.0).rate_Bps >= link.rate_Bps
 
 
-# --- hosts ---
-
-
 @pytest.mark.parametrize("host", HOSTS, ids=by_name)
 def test_host_is_made_of_parts_that_fit(host: HostModel) -> None:
     gpu = CATALOG.gpu(host.gpu)
@@ -303,214 +289,3 @@ def test_polaris_path_cap() -> None:
     assert host.nic_path == "PHB"
     assert host.nic_path_cap_Bps == 19.2 * GB
     assert host.nic_path_cap_Bps < CATALOG.link("Slingshot-11").rate_Bps
-
-
-# --- cables and money ---
-
-
-def network_capex(num_gpus: int, num_uplinks: int) -> float:
-    """Connectors and cables: one NDR link of 20 m per GPU to its leaf, uplinks of 30 m."""
-    ndr = CATALOG.link("NDR")
-    access, uplink = CATALOG.cable_for(ndr, 20), CATALOG.cable_for(ndr, 30)
-    assert access.kind == uplink.kind == "multimode"
-    return num_gpus * access.price_usd(20) + num_uplinks * uplink.price_usd(30)
-
-
-SHEET = """num_gpus,num_switches,switches_usd,cables_usd
-512,8,288000,675840
-1024,48,1728000,2621440
-"""
-"""H100 Freakonomics spreadsheet (substack.tech-talk-cto.com), Aug 2024: network of 512 and 1,024 H100."""
-
-
-@pytest.mark.parametrize("row", list(csv.DictReader(SHEET.splitlines())), ids=lambda row: row["num_gpus"])
-def test_cable_prices_reproduce_published_bill(row: dict[str, str]) -> None:
-    num_gpus, num_switches = int(row["num_gpus"]), int(row["num_switches"])
-    # 8 switches x 64 ports are 512 endpoints in one tier; 48 are 32 leaves with 1,024 uplinks and 16 spines.
-    num_uplinks = (num_switches * 64 - num_gpus) // 2
-    assert network_capex(num_gpus, num_uplinks) == pytest.approx(float(row["cables_usd"]), rel=0.05)
-    third_party = CATALOG.switch("FS-NDR-64").price_usd
-    assert third_party is not None
-    assert num_switches * third_party == float(row["switches_usd"])
-
-
-def test_published_prices() -> None:
-    assert CATALOG.switch("QM9700").price_usd == 50_000
-    assert CATALOG.host("dgx-h100").price_usd == CATALOG.host("hgx-h100-8").price_usd == 310_000
-    assert CATALOG.host("p5").price_per_hour_usd == 55.04
-
-
-def test_ndr_cables_by_length() -> None:
-    ndr = CATALOG.link("NDR")
-    kinds = [CATALOG.cable_for(ndr, length_m).kind for length_m in (1, 3, 5, 6, 50, 51, 2000)]
-    assert kinds == ["dac", "dac", "aec", "multimode", "multimode", "single_mode", "single_mode"]
-
-
-def test_cable_numbers() -> None:
-    sr4 = CATALOG.cable("400G SR4")
-    assert sr4.price_usd(20) == 2 * 620 + 2 * 20
-    assert sr4.power_w == 15.5
-    assert sr4.delay_s(20) == pytest.approx(200e-9)
-
-
-REACH_M = {link.name: max(c.reach_m for c in CABLES if CATALOG.wire(link).family in c.families and
-                          c.rate_Bps == CATALOG.cable_for(link, 1.0).rate_Bps) for link in LINKS}  # fmt: skip
-
-
-@given(link=st.sampled_from(LINKS), a=st.floats(0.1, 1.0), b=st.floats(0.1, 1.0), log=st.booleans())
-def test_longer_cable_never_costs_less(link: LinkType, a: float, b: float, log: bool) -> None:
-    reach_m = REACH_M[link.name]
-    short, long = sorted(reach_m ** (x if log else 1.0) * (1.0 if log else x) for x in (a, b))
-    near, far = CATALOG.cable_for(link, short), CATALOG.cable_for(link, long)
-    assert near.reach_m >= short
-    assert far.reach_m >= long
-    assert near.price_usd(short) <= far.price_usd(long)
-    assert near.rate_Bps == far.rate_Bps >= link.rate_Bps
-
-
-def test_no_cable_reaches() -> None:
-    with pytest.raises(CatalogError) as caught:
-        CATALOG.cable_for(CATALOG.link("NDR"), 5000)
-    assert str(caught.value) == (
-        "no cable for NDR reaches 5000 m.\n"
-        "  The longest is 400G FR4, 2000 m.\n"
-        "  Shorten the link, or add a cable under `parts:` (list them with `syncline fabric parts cable`)."
-    )
-
-
-# --- names ---
-
-
-@pytest.mark.parametrize("name", ["H100-SXM", "h100 sxm", "H100_SXM5", "h100", "H100-SXM5-80GB"])
-def test_names_forgive_case_and_hyphens(name: str) -> None:
-    assert CATALOG.gpu(name).name == "H100-SXM5-80GB"
-
-
-def test_unknown_name() -> None:
-    with pytest.raises(CatalogError) as caught:
-        CATALOG.gpu("H1000")
-    lines = str(caught.value).split("\n")
-    assert lines[0] == 'no gpu named "H1000" in the catalogue.'
-    assert lines[1].startswith("  Close: H100-SXM5-80GB, ")
-    assert lines[1].count(",") <= 2
-    assert lines[2] == "  List them with `syncline fabric parts gpu`."
-
-
-def test_unknown_name_far_from_all() -> None:
-    with pytest.raises(CatalogError) as caught:
-        CATALOG.switch("zzzzzzzz")
-    assert str(caught.value) == (
-        'no switch named "zzzzzzzz" in the catalogue.\n  List them with `syncline fabric parts switch`.'
-    )
-
-
-def test_unknown_kind() -> None:
-    with pytest.raises(CatalogError, match='there is no kind of part "gpus"'):
-        CATALOG.names("gpus")
-
-
-# --- a cluster file's own parts ---
-
-LAB_SWITCH = {
-    "name": "Lab-8",
-    "vendor": "us",
-    "modes": [{"link": "10GbE", "num_ports": 8}],
-    "latency_s": "2us",
-    "power_w": 20,
-    "power_kind": "max",
-    "price_usd": 99,
-}
-
-
-def extended(**parts: Any) -> Catalog:
-    return CATALOG.with_parts(parts)
-
-
-def test_own_part_is_added_and_the_catalogue_unchanged() -> None:
-    own = extended(switch=[LAB_SWITCH])
-    part = own.switch("lab 8")
-    assert (part.latency_s, part.source, part.price_source, part.price_is_estimate) == (
-        2e-6,
-        "cluster file",
-        "cluster file",
-        False,
-    )
-    assert "Lab-8" not in CATALOG.names("switch")
-    assert own.gpu("H100") is CATALOG.gpu("H100")
-
-
-def test_own_price_replaces_ours() -> None:
-    own = extended(switch=[{"name": "QM9700", "like": "QM9700", "price_usd": 31_000}])
-    part = own.switch("QM9700")
-    assert part.price_usd == 31_000
-    assert (part.price_source, part.price_is_estimate) == ("cluster file", False)
-    assert part.modes == CATALOG.switch("QM9700").modes
-    assert own.names("switch").count("QM9700") == 1
-
-
-def test_like_takes_the_rest_from_another_part() -> None:
-    own = extended(gpu=[{"name": "H100-mine", "like": "H100", "memory_bytes": "94GiB"}])
-    assert own.gpu("H100-mine").memory_bytes == 94 * 2**30
-    assert own.gpu("H100-mine").power_w == 700
-
-
-@pytest.mark.parametrize(
-    ("parts", "error", "text"),
-    [
-        ({"gadget": []}, CatalogError, 'there is no kind of part "gadget".'),
-        ({"switch": {"name": "x"}}, DescriptionError, 'parts of kind "switch" must be a list.'),
-        ({"switch": ["x"]}, DescriptionError, "a part of kind \"switch\" must be a mapping, not 'x'."),
-        ({"switch": [LAB_SWITCH | {"colour": "red"}]}, DescriptionError, 'switch "Lab-8": unknown key "colour"'),
-        (
-            {"switch": [LAB_SWITCH | {"latency_s": "2 parsecs"}]},
-            DescriptionError,
-            "latency_s: cannot read time",
-        ),
-        ({"switch": [LAB_SWITCH | {"latency_s": None}]}, DescriptionError, 'switch "Lab-8": latency_s: '),
-        ({"switch": [LAB_SWITCH | {"modes": []}]}, DescriptionError, 'switch "Lab-8": modes: '),
-        ({"switch": [{"name": "x", "like": "QM97000"}]}, CatalogError, 'no switch named "QM97000" in the catalogue.'),
-        ({"switch": [LAB_SWITCH | {"aliases": ["QM9700"]}]}, DescriptionError, 'switch name "QM9700" belongs to both'),
-        (
-            {"switch": [LAB_SWITCH | {"modes": [{"link": "11GbE", "num_ports": 8}]}]},
-            CatalogError,
-            'switch "Lab-8": no link named "11GbE" in the catalogue.',
-        ),
-        ({"switch": [LAB_SWITCH | {"price_source": ""}]}, DescriptionError, "a price needs price_source"),
-        (
-            {"host": [{"name": "x", "like": "dgx-h100", "nic": None}]},
-            DescriptionError,
-            "nic, link and num_nics go together",
-        ),
-        (
-            {"gpu": [{"name": "x", "like": "H100", "scale_up": None}]},
-            DescriptionError,
-            "scale_up and num_scale_up_links",
-        ),
-    ],
-)
-def test_bad_own_parts(parts: dict[str, Any], error: type[Exception], text: str) -> None:
-    with pytest.raises(error) as caught:
-        CATALOG.with_parts(parts)
-    assert text in str(caught.value)
-
-
-def test_own_cable_wins_when_cheaper() -> None:
-    own = extended(cable=[{"name": "bargain", "like": "400G DR4", "price_per_end_usd": 100}])
-    assert own.cable_for(own.link("NDR"), 40).name == "bargain"
-    assert CATALOG.cable_for(CATALOG.link("NDR"), 40).name == "400G SR4"
-
-
-def test_what_nobody_publishes_is_an_estimate_with_its_range() -> None:
-    for kind in ("scale_up", "scale_up_switch"):
-        for part in load_catalog().parts(kind):
-            (latency,) = part.estimates
-            assert latency.figure == "latency_s" and latency.high == pytest.approx(4 * latency.low), part.name
-    rows = dict(part_rows(load_catalog().scale_up("NVLink4").model_dump(mode="json", exclude_none=True)))
-    assert rows["latency_s"] == "500 ns (estimate: 250 ns to 1 us)" and "estimates" not in rows
-
-
-def test_a_figure_of_the_cluster_file_is_no_estimate() -> None:
-    mine = {"name": "mine", "like": "NVLink4", "latency_s": "5us"}
-    assert load_catalog().with_parts({"scale_up": [mine]}).scale_up("mine").estimates == ()
-    with pytest.raises(DescriptionError, match="latency_s is 5e-06, outside 1e-06 to 2e-06"):
-        load_catalog().with_parts({"scale_up": [mine | {"estimates": {"latency_s": ["1us", "2us"]}}]})
