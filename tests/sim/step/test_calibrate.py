@@ -48,18 +48,17 @@ def test_a_measured_step_is_explained_and_another_split_follows(machine: Machine
     given, other = case_of(machine, tp=4, pp=4), case_of(machine, tp=8, pp=2)
     truth = Multipliers(products=1.1, exchange=1.2)
     found = calibrate(StepCalibration(), given, Observation(total_s(given, truth)))
-    # One run is explained as far as it speaks for the next: two of a published sweep differ by 6 %.
-    assert total_s(given, found.multipliers) == pytest.approx(total_s(given, truth), rel=0.05)
+    assert total_s(given, found.multipliers) == pytest.approx(total_s(given, truth), rel=0.02)
     shipped = total_s(other) / total_s(other, truth) - 1
     calibrated = total_s(other, found.multipliers) / total_s(other, truth) - 1
-    assert abs(calibrated) < abs(shipped) / 2
+    assert abs(calibrated) < abs(shipped) / 3
 
 
 def test_what_was_predicted_leaves_the_multipliers_at_one_but_surer(machine: Machine) -> None:
     case = case_of(machine, tp=4, pp=4)
     found = calibrate(StepCalibration(), case, Observation(total_s(case)))
     assert np.abs(found.multipliers.logs).max() < 1e-6
-    assert found.log_sigma(case) < 0.8 * StepCalibration().log_sigma(case)
+    assert found.log_sigma(case) < 0.7 * StepCalibration().log_sigma(case)
     before, after = StepCalibration().sigma(), found.sigma()
     assert all(after[name] <= before[name] + 1e-12 for name in before)
     assert after["host"] == pytest.approx(before["host"], rel=1e-2)  # a dense step says nothing of the host

@@ -22,11 +22,10 @@ from syncline.sim.step.cost import StepCost, step_cost
 from syncline.sim.step.multipliers import NAMES, SIGMA, Multipliers
 
 Floats = npt.NDArray[np.float64]
-#: What the model of one run still misses after its multipliers, in log units: the noise of a measured step. Pooled
-#: standard deviation of residuals within the sweeps of the publications that constants were fitted to (each left out
-#: of its own), which calibration is not scored on: 15 sweeps of one dense recipe, 7 that mix models with and without
-#: experts, whose recipes change from run to run (dispatchers, graphs, recomputation).
-STEP_NOISE = {"dense": 0.06, "experts": 0.14}
+#: What the model of one run still misses after its multipliers, in log units: the noise of a measured step. By how much
+#: residuals of two runs of one published sweep differ (median over sweeps, as a sigma): 0.03 dense, 0.09 with experts,
+#: whose recipes change from run to run (dispatchers, graphs, recomputation). A run of experts says little of the next.
+STEP_NOISE = {"dense": 0.03, "experts": 0.09}
 #: The same of a part of a step that a trace tells; kernels are sorted by name, and a trace slows the host.
 PART_NOISE = {"products": 0.06, "attention": 0.10, "memory": 0.15, "exchange": 0.20}
 #: Median error of other runs of a sweep after one was given (benchmarks/calibrate_step.py), as a sigma.
