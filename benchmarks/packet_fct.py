@@ -6,7 +6,7 @@ oversubscribed, 400 Gb/s, 1 us a cable, 4 KiB packets, the same headers, marks i
 packet acknowledged. Eight DCTCP flows that begin on a trunk in the same picosecond stay in step; `spread` says what the
 same permutation takes when they begin up to so long apart. Their second round, 8 x 20 packets at twice the rate of the
 trunk, queues up to 80 packets: a step below that cuts every flow in half then (alpha starts at 1, RFC 8257) here, and
-only some of them in ns-3, whose packets reach the queue in another order; `thresholds` has both by threshold. htsim
+only some of them in ns-3 (to judge by their times); `thresholds` has both by threshold. htsim
 cannot be had as a package; its ends of the last flow are those of csg-htsim 841d9e7 on a three-tier tree of 1 us hops:
 another permutation, and switches of another make.
 """

@@ -22,20 +22,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCED = re.compile(r"^```(?!picture).*?^```[ \t]*$", re.MULTILINE | re.DOTALL)
-LIMIT_S = 300
+LIMIT_S = 1200
 #: Files that a reader has, and what stands for them here; a page's own files (`title="job.yaml"`) come first.
 MINE = {
     "cluster.yaml": "hosts: 64\nhost: dgx-h100\nnetwork: rail-optimized NDR\n",
     "job.yaml": "model: llama3-70b\nbatch: {global: 1024, sequence: 8192}\nparallel: {tp: 8, pp: 4}\n",
 }
 TITLED = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```', re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"^[\w./-]+\.(ya?ml|json|log|csv|txt|xml|py|topo)$")
+FILE = re.compile(r"^[\w./%-]+\.(ya?ml|json|log|out|csv|txt|xml|py|topo|tar\.gz|log\.gz|conf)$")
 #: Options whose file is written, not read.
 WRITES = re.compile(r"^(--html|--svg|--out|--csv|--save|--write|--state|--job|--chakra|--profile-out|>|-o)$")
 #: What cannot be run here, by the words it has.
 NOT_HERE = {
     r"\bsudo\b": "needs root", r"^syncline (lab|rehearse|drill)\b": "makes namespaces", r"^syncline watch\b": "has no end",
     r"^syncline serve\b": "has no end", r"\b(ssh|srun|sbatch|kubectl|mpirun|torchrun)\b": "needs a cluster",
+    r"^syncline (discover|capture)\b": "needs a host with GPUs", r"\*\.json": "needs a cluster",
     r"--hosts\b": "needs a cluster", r"\.\.\.": "is an outline", r"^syncline install-completion": "changes the shell",
     r"^syncline bench (?!--read)": "needs a cluster", r"--active\b": "loads the host",
 }  # fmt: skip

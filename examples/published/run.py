@@ -26,7 +26,7 @@ def page(found: list[Figure]) -> str:
             for j, (who, value, colour) in enumerate(
                 (("published", p.published, "#94a3b8"), ("ours", p.ours, "#2563eb"))
             ):
-                width = 420 * max(value, 0) / top
+                width = 380 * max(value, 0) / top
                 rows.append(
                     f'<rect x="260" y="{y + 16 * j}" width="{width:.1f}" height="13" fill="{colour}"/>'
                     f'<text x="{266 + width:.1f}" y="{y + 11 + 16 * j}">{value:.4g} {who if i == 0 else ""}</text>'

@@ -11,7 +11,7 @@ import pytest
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric import load
 from syncline.preview.measured import Cache, read_kernel_times
-from syncline.preview.price import Pricer
+from syncline.preview.price import Pricer, executed_flops
 from syncline.preview.record import Allocation, Kernel, read_capture
 from syncline.preview.signature import signature_key
 from syncline.preview.what_if import other_gpu
@@ -95,3 +95,16 @@ def test_an_unknown_gpu_cannot_be_scaled(tmp_path: Path) -> None:
     times = read_kernel_times(_written(tmp_path / "t.json", [], device="Abacus 9"))
     with pytest.raises(UsageError, match="Abacus 9"):
         _pricer(machine_from_fabric(load("h100-64-rail")), times)
+
+
+def test_attention_with_a_mask_is_not_causal() -> None:
+    """The fourth switch of this kernel says whether it keeps its sums, the seventh whether it is causal."""
+    ins = (((2, 8, 128, 64), "float32", 131072),) * 3
+
+    def attention(*switches: object) -> Kernel:
+        name = "aten._scaled_dot_product_efficient_attention.default"
+        return Kernel(name, 1000, ins, ins[:1], [None] * 3 + list(switches), {}, False, False, False, "aten")
+
+    assert executed_flops(attention(None, True, 0.0, False)) == 1000
+    assert executed_flops(attention(None, True, 0.0, True)) == 500
+    assert executed_flops(attention(None, True)) == 1000

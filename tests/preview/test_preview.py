@@ -118,19 +118,22 @@ CODED = """
 import torch, torch.distributed as dist
 import syncline.torch
 from torch import nn
+from torch.nn.attention.flex_attention import flex_attention
 dist.init_process_group("nccl")
 model = nn.parallel.DistributedDataParallel(nn.Linear(2048, 2048).cuda())
+query = torch.randn(1, 4, 128, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
 handle = syncline.torch.synchronize(model, codec="int8")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(5):
     model(torch.randn(8, 2048, device="cuda")).sum().backward()
+    flex_attention(query, query, query).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
 print(handle.why())
 """
 
 
-def test_a_codec_of_syncline_shrinks_what_is_sent(tmp_path: Path) -> None:
+def test_a_codec_of_syncline_shrinks_what_is_sent_and_flex_attention_is_seen(tmp_path: Path) -> None:
     script = tmp_path / "coded.py"
     script.write_text(CODED)
     found = syncline.preview("h100-64-rail", ["torchrun", "--nproc-per-node", "8", str(script)], what_if=["codec=fp32"])
@@ -139,3 +142,6 @@ def test_a_codec_of_syncline_shrinks_what_is_sent(tmp_path: Path) -> None:
     assert 0.25 * plain <= use.sent_bytes < 0.3 * plain
     assert found.alternatives[0].exposed_s > found.exposed_s
     assert any("int8" in note for note in found.captures[0].notes)
+    products = 2 * 2 * 8 * 2048 * 2048  # forward and weight gradient: the input needs none
+    attention = 3 * 2 * 2 * 4 * 128 * 128 * 64  # of queries, keys and values alike; nothing masks them
+    assert found.graph.flops == products + attention

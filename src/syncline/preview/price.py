@@ -188,8 +188,14 @@ def executed_flops(kernel: Kernel) -> float:
     """Return the operations of a kernel; of causal attention, those below the diagonal."""
     if convolution.is_convolution(kernel):
         return convolution.flops(kernel)
-    causal = any(arg is True for arg in kernel.args[3:]) or kernel.kwargs.get("is_causal") is True
-    return kernel.flops * (0.5 if "attention" in kernel.name and causal else 1.0)
+    return kernel.flops * (0.5 if "attention" in kernel.name and _is_causal(kernel) else 1.0)
+
+
+def _is_causal(kernel: Kernel) -> bool:
+    """Whether attention was asked for what lies below the diagonal: one of its switches, by its place."""
+    efficient = "efficient" in kernel.name and "backward" not in kernel.name
+    switches = kernel.args[6:] if efficient else kernel.args[3:]  # before them this one has whether to keep its sums
+    return any(arg is True for arg in switches) or kernel.kwargs.get("is_causal") is True
 
 
 def touched_bytes(kernel: Kernel, name: str) -> float:

@@ -14,10 +14,11 @@ import syncline.torch
 from syncline.codec.names import PLAIN
 from syncline.errors import SynchronizationError
 from syncline.program.choice import Price
-from syncline.runtime.auto import auto, guard, pilot, probe
+from syncline.runtime.auto import auto, basis, guard, pilot, probe
 
 # Cases take its parts apart, which types would not let them.
 AUTO: Any = auto
+BASIS: Any = basis
 OPTIONS: dict[str, Any] = {"piece_bytes": 16384, "check_every": 0, "timeout_s": 240.0}
 
 
@@ -78,8 +79,8 @@ def falls_back(rank: int) -> dict[str, Any]:
         averaged(self, order)
 
     link = probe.probe_link
-    AUTO.prices = wrong
-    AUTO.probe_link = lambda team: {**link(team), "rate_Bps": 1e4}
+    BASIS.prices = wrong
+    BASIS.probe_link = lambda team: {**link(team), "rate_Bps": 1e4}
     # Plain must be tried: its bytes at the rate that is claimed would rule it out.
     hopeless, pilot.HOPELESS = pilot.HOPELESS, 0.0
     AUTO.AutoSynchronizer.average = slow
@@ -91,7 +92,7 @@ def falls_back(rank: int) -> dict[str, Any]:
         wanted = handle.pilot.choice.name
         handle.close()
     finally:
-        AUTO.prices, AUTO.probe_link = real, link
+        BASIS.prices, BASIS.probe_link = real, link
         AUTO.AutoSynchronizer.average, pilot.HOPELESS = averaged, hopeless
     return {**found, "wanted": wanted}
 

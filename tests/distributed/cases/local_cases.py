@@ -19,10 +19,11 @@ import syncline.torch
 from syncline.errors import SynchronizationError
 from syncline.program import choice
 from syncline.program.choice import Local
-from syncline.runtime.auto import auto, guard
+from syncline.runtime.auto import auto, basis, guard
 
 # Cases take its parts apart, which types would not let them.
 AUTO: Any = auto
+BASIS: Any = basis
 CHOICE: Any = choice
 OPTIONS: dict[str, Any] = {"piece_bytes": 16384, "check_every": 1, "timeout_s": 240.0}
 LR = 0.05
@@ -129,7 +130,7 @@ def conserves(rank: int) -> dict[str, Any]:
 @contextlib.contextmanager
 def very_slow(plan: Local) -> Iterator[None]:
     """Let a link look very slow, steps take what the model says, and only one way of stepping alone be there."""
-    kept = AUTO.probe_link, AUTO.AutoSynchronizer._report_to
+    kept = BASIS.probe_link, AUTO.AutoSynchronizer._report_to
 
     def report(self: Any, pilot: Any) -> None:
         if pilot.measured is None:
@@ -144,11 +145,11 @@ def very_slow(plan: Local) -> Iterator[None]:
     link = {"rate_Bps": 1e3, "latency_s": 1e-3, "byte_s": 0.0, "message_s": 0.0}
     every, codecs = CHOICE.LOCAL_EVERY, CHOICE.LOCAL_CODECS
     CHOICE.LOCAL_EVERY, CHOICE.LOCAL_CODECS = (plan.every,), (plan.codec,)
-    AUTO.probe_link, AUTO.AutoSynchronizer._report_to = (lambda team: link), report
+    BASIS.probe_link, AUTO.AutoSynchronizer._report_to = (lambda team: link), report
     try:
         yield
     finally:
-        AUTO.probe_link, AUTO.AutoSynchronizer._report_to = kept
+        BASIS.probe_link, AUTO.AutoSynchronizer._report_to = kept
         CHOICE.LOCAL_EVERY, CHOICE.LOCAL_CODECS = every, codecs
 
 

@@ -17,6 +17,7 @@ from syncline.sim.step.kept import kept_per_token
 from syncline.sim.step.machine import machine_of
 from syncline.sim.step.memory import stage_layers, stages
 from syncline.validate.training import validate_training
+from syncline.validate.training.validate import TrainingValidation
 from syncline.workload.parallel import Parallel
 from syncline.workload.pipeline import stage_order
 from syncline.workload.read_job import load_job
@@ -30,9 +31,14 @@ def held(**fields: Any) -> dict[str, float]:
     return memory(build_case(load_job({**base, **fields}), H100)).as_dict()
 
 
-def test_published_peaks_of_torchtitan_8b() -> None:
+@pytest.fixture(scope="module")
+def published() -> TrainingValidation:
+    return validate_training()
+
+
+def test_published_peaks_of_torchtitan_8b(published: TrainingValidation) -> None:
     peaks = []
-    for run in validate_training().runs:
+    for run in published.runs:
         found = re.search(r"peak memory ([\d.]+) GiB", run.run.best.text("notes"))
         if found and run.described.job.model.name == "llama3-8b":
             assert run.case is not None
@@ -123,8 +129,8 @@ def test_offload_and_partial_recomputation_need_less() -> None:
     assert shares == sorted(shares, reverse=True)
 
 
-def test_published_runs_fit() -> None:
-    runs = [run for run in validate_training().runs if run.case is not None]
+def test_published_runs_fit(published: TrainingValidation) -> None:
+    runs = [run for run in published.runs if run.case is not None]
     fit = [bool(memory(run.case).fits) for run in runs if run.case is not None]
     assert len(fit) > 190 and np.mean(fit) >= 0.95
 
