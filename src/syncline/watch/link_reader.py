@@ -12,7 +12,7 @@ from syncline.watch.counter import Growth
 from syncline.watch.link_map import LinkMap
 from syncline.watch.links import LOAD_COLUMNS, LinkLoad, LinkTable
 from syncline.watch.metric import Key, Reading
-from syncline.watch.path_loss import attribute
+from syncline.watch.path_loss import attribute, evident
 from syncline.watch.switch_loss import SwitchLoss
 
 IB_ACTIVE = 4
@@ -98,10 +98,14 @@ class LinkReader:
         self, reading: Reading, grown: Mapping[Key, Growth], sums: Mapping[tuple[str, str], float], now_s: float,
         owner: Mapping[str, str],
     ) -> dict[tuple[str, str], float]:  # fmt: skip
-        """Return where connections lose: by what switches keep, where any does, else by what lossy paths share."""
-        lossy = {(k.device, k.part): g.rate for k, g in grown.items() if k.metric == PATH}
+        """Return where connections lose: by what lossy paths share, and of lone ones by what switches keep."""
+        lossy = evident({(k.device, k.part): g.rate for k, g in grown.items() if k.metric == PATH})
         kept = self._switches.look(reading, now_s)
-        return self._switches.place(lossy, owner, kept, sums) if kept else attribute(lossy, owner)
+        placed = self._switches.place(lossy, owner, kept, sums) if kept else {}
+        lost = attribute({path: rate for path, rate in lossy.items() if path not in placed}, owner)
+        for path, port in placed.items():
+            lost[port] = lost.get(port, 0.0) + lossy[path]
+        return lost
 
     def capacities(self) -> dict[tuple[str, str], float]:
         """Return the capacity of every (device, direction), as the burst finder wants it."""
