@@ -30,7 +30,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 17
-AT_MOST = 60
+AT_MOST = 40
 LEAST_LIMIT_S = 30.0
 LINKS = "(near or touches or link or degraded or average or bursts or pause) and not ten_thousand and not noisy"
 TARGETS = {

@@ -2,6 +2,10 @@
 
     python benchmarks/run.py one_truth              2,000 cases
     NUM_CASES=200 python benchmarks/run.py one_truth
+    NUM_CASES=0 NUM_WIDE=200 python benchmarks/run.py one_truth
+
+Wide cases (seeds from 10,000 on) have what the others leave out: hosts with more or fewer NICs than GPUs, planes,
+rack-scale NVLink, odd numbers of hosts, GPUs left idle, three sites, and up to three faults at once.
 
 For each case: no estimate of `simulate`, `nccl` or `step` beats its bound (the models raise where one does); a fabric
 with the fault repaired, twice the uplinks or none of the oversubscription is never slower by more than 1 %; and the
@@ -28,6 +32,10 @@ from syncline.workload.read_job import load_job
 
 NUM_CASES = int(os.environ.get("NUM_CASES", "2000"))
 MODELS = ("llama3-8b", "llama3-70b", "mixtral-8x7b")
+NUM_WIDE = int(os.environ.get("NUM_WIDE", "500"))
+WIDE = 10_000
+"""The first seed of wide cases."""
+HOSTS = {"dgx-h100": "NDR", "p5": "EFAv2", "p5en": "EFAv3", "dgx-a100": "HDR", "gb200-nvl72": "NDR", "polaris": "HDR"}
 SLOWER = 1.01
 
 
@@ -49,6 +57,33 @@ def cluster(rng: np.random.Generator) -> dict[str, Any]:
     if topology == "torus":
         network = {"topology": "torus", "link": link, "shape": [2, 2, hosts // 4], "of": "hosts"}
     return {"hosts": hosts, "host": "dgx-h100", "network": network}
+
+
+def wide_cluster(rng: np.random.Generator) -> dict[str, Any]:
+    """Return the description of a random cluster of the kinds that `cluster` leaves out."""
+    kind = str(rng.choice(["hosts", "hosts", "planes", "sites"]))
+    if kind == "planes":
+        plane = {"topology": str(rng.choice(["leaf-spine", "fat-tree"])), "link": "NDR200"}
+        host = {"model": "dgx-h100", "nic": "ConnectX-7 2x200G", "ports_per_nic": 2}
+        network: Any = {"topology": "multi-plane", "planes": 2, "link": "NDR200", "plane": plane}
+        return {"hosts": int(rng.choice([3, 6, 8])), "host": host, "network": network}
+    if kind == "sites":
+        site = {"hosts": int(rng.choice([2, 3, 4])), "host": "dgx-h100", "network": "rail-optimized NDR"}
+        wan = {"rate": str(rng.choice(["50Gbps", "200Gbps"])), "latency": "5ms"}
+        return {"sites": [{"name": name, **site} for name in "abc"], "wan": wan}
+    model = str(rng.choice(list(HOSTS)))
+    network = {"topology": "leaf-spine", "link": HOSTS[model], "oversubscription": str(rng.choice(["1:1", "3:1"]))}
+    hosts = int(rng.choice([3, 5, 6, 9, 12])) * (6 if model == "gb200-nvl72" else 1)
+    return {"hosts": hosts, "host": model, "network": network}
+
+
+def wide_job(rng: np.random.Generator, num_gpus: int) -> dict[str, Any]:
+    """Return a random job that may leave GPUs idle, its replicas any number."""
+    tp, pp = int(rng.choice([1, 2, 4])), int(rng.choice([1, 2]))
+    dp = max(1, num_gpus // (tp * pp) - int(rng.choice([0, 0, 1, 3])))
+    zero = str(rng.choice(["none", "1", "fsdp"] if pp == 1 else ["none", "1"]))
+    batch = {"global": dp * int(rng.choice([1, 2, 4])), "sequence": 4096, "micro": 1}
+    return {"model": "llama3-8b", "parallel": {"tp": tp, "pp": pp, "dp": dp, "zero": zero}, "batch": batch}
 
 
 def fault(rng: np.random.Generator, fabric: Fabric) -> list[dict[str, Any]]:
@@ -89,12 +124,13 @@ def better(data: dict[str, Any]) -> dict[str, Any]:
 def one(seed: int) -> dict[str, Any] | None:
     """Return what one case showed; None where the description or the job is refused."""
     rng = np.random.default_rng(seed)
-    data = cluster(rng)
+    wide = seed >= WIDE
+    data = wide_cluster(rng) if wide else cluster(rng)
     try:
         healthy = build(ClusterSpec.model_validate(data))
-        data = {**data, "faults": fault(rng, healthy)}
+        data = {**data, "faults": [row for _ in range(3 if wide else 1) for row in fault(rng, healthy)]}
         fabric, whole = (build(ClusterSpec.model_validate(each)) for each in (data, better(data)))
-        described = load_job(job(rng, fabric.num_gpus))
+        described = load_job((wide_job if wide else job)(rng, fabric.num_gpus))
         found, ideal = step(fabric, described), step(whole, described)
         ran = execute(fabric, found)
     except SynclineError as error:
@@ -119,11 +155,18 @@ def one(seed: int) -> dict[str, Any] | None:
 
 def run() -> dict[str, Any]:
     """Return how the cases came out."""
-    rows = [row for row in map(one, range(NUM_CASES)) if row is not None]
+    return {**told(NUM_CASES, range(NUM_CASES)), "wide": told(NUM_WIDE, range(WIDE, WIDE + NUM_WIDE))}
+
+
+def told(num: int, seeds: range) -> dict[str, Any]:
+    """Return how the cases of some seeds came out."""
+    rows = [row for row in map(one, seeds) if row is not None]
+    if not rows:
+        return {"cases": num, "answered": 0}
     gaps = np.abs([row["gap"] for row in rows])
     large = [row for row in rows if abs(row["gap"]) > 0.30]
     return {
-        "cases": NUM_CASES,
+        "cases": num,
         "answered": len(rows),
         "below_bound": [row["seed"] for row in rows if row["below"]],
         "slower_when_better": [row["seed"] for row in rows if row["slower_when_better"]],

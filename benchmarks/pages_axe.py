@@ -33,7 +33,28 @@ PAGES = {
     "place": "place CLUSTER JOB --hosts host-00,host-01",
     "audit": "audit",
     "build": "fabric build CLUSTER",
+    "bench": "bench --read LOG --cluster CLUSTER --collective allreduce",
+    "design": "design JOB --budget 3M --link NDR",
+    "share": "share CLUSTER JOBS",
+    "preview": "preview CLUSTER -- python SCRIPT",
+    "rehearse": "rehearse LAB --scale 0.1",
 }
+ROOT = Path(__file__).resolve().parents[1]
+LOG = """# nThread 1 nGpus 1 minBytes 1048576 maxBytes 268435456 step: 4(factor) warmup iters: 5 iters: 20 agg iters: 1
+#  Rank  0 Group  0 Pid   1887 on   host-00 device  0 [0x8d] NVIDIA H100 80GB HBM3
+#  Rank  1 Group  0 Pid   1888 on   host-00 device  1 [0x91] NVIDIA H100 80GB HBM3
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144     float     sum      -1    41.20   25.45   25.45      0    40.90   25.64   25.64      0
+    16777216       4194304     float     sum      -1    120.1  139.69  139.69      0    119.0  140.98  140.98      0
+   268435456      67108864     float     sum      -1   1210.0  221.85  221.85      0   1208.0  222.21  222.21      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 129.20
+"""
+JOBS = """jobs:
+  - {name: text, hosts: "0,2", step: {compute: 60ms, exchange: 500MB}}
+  - {name: video, hosts: "1,3", step: {compute: 60ms, exchange: 500MB}, arrives: 1h}
+"""
 
 
 def written(folder: Path) -> dict[str, Path]:
@@ -42,12 +63,19 @@ def written(folder: Path) -> dict[str, Path]:
 
     (folder / "cluster.yaml").write_text(CLUSTER)
     (folder / "job.yaml").write_text(JOB)
-    stand_ins = {"CLUSTER": str(folder / "cluster.yaml"), "JOB": str(folder / "job.yaml")}
+    (folder / "jobs.yaml").write_text(JOBS)
+    (folder / "nccl.log").write_text(LOG)
+    stand_ins = {"CLUSTER": str(folder / "cluster.yaml"), "JOB": str(folder / "job.yaml"),
+                 "JOBS": str(folder / "jobs.yaml"), "LOG": str(folder / "nccl.log"),
+                 "SCRIPT": str(ROOT / "examples" / "preview" / "ddp.py"),
+                 "LAB": str(ROOT / "examples" / "lab-flat.yaml")}  # fmt: skip
     made = {}
     for name, command in PAGES.items():
         target = folder / f"{name}.html"
         with redirect_stdout(sys.stderr):
-            syncline([*(stand_ins.get(word, word) for word in command.split()), "--html", str(target)])
+            own, dashes, rest = command.partition(" -- ")
+            words = [*own.split(), "--html", str(target), *dashes.split(), *rest.split()]
+            syncline([stand_ins.get(word, word) for word in words])
         if target.exists():
             made[name] = target
         else:
@@ -78,13 +106,24 @@ def served() -> tuple[str, Any]:
     return f"http://127.0.0.1:{port}/", close
 
 
+def form() -> tuple[str, Any]:
+    """Return the address of the planning form, and what ends it."""
+    from syncline.report.page.form import make_form
+    from syncline.watch.serve.access import Access
+    from syncline.watch.serve.server import Server
+
+    access = Access(port=0)
+    server = Server(make_form(access), access)
+    return f"http://127.0.0.1:{server.start()}/", server.close
+
+
 def look(browser: Any, url: str, scheme: str, axe: str) -> list[dict[str, Any]]:
     """Return what axe finds on one page: rule, how bad, how often, and the first of it."""
     context = browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme=scheme, bypass_csp=True)
     page = context.new_page()
     page.goto(url)
     if url.startswith("http"):
-        page.wait_for_selector("body[data-frames]", timeout=120_000)
+        page.wait_for_selector("body[data-frames], form", timeout=120_000)
     page.evaluate(axe)
     options = {"runOnly": {"type": "tag", "values": list(RULES)}, "resultTypes": ["violations"]}
     found = page.evaluate("options => axe.run(document, options)", options)["violations"]
@@ -124,14 +163,16 @@ def run() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name, sync_playwright() as play:
         pages = {key: path.as_uri() for key, path in written(Path(name)).items()}
         watch, close = served()
+        planning, end = form()
         browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         try:
-            for key, url in {"watch": watch, **pages}.items():
+            for key, url in {"watch": watch, "form": planning, **pages}.items():
                 found[key] = {scheme: look(browser, url, scheme, axe) for scheme in ("light", "dark")}
             num_sheets = sheets(browser, watch)
         finally:
             browser.close()
             close()
+            end()
     total = sum(each["num"] for schemes in found.values() for rows in schemes.values() for each in rows)
     version = re.search(r"axe v([\d.]+)", axe)
     return {"axe": version[1] if version else "", "pages": len(found), "violations": total,

@@ -82,6 +82,24 @@ def test_a_gpu_with_several_nics_sends_over_all_of_them(host: str, link: str) ->
     assert execute(fabric, closed).step_time_s == pytest.approx(closed.step_time_s, rel=0.05)
 
 
+def test_all_planes_of_a_nic_carry_what_its_gpu_sends() -> None:
+    """Once one plane for each pair of GPUs, by hash: half of what the closed form and the bound count on."""
+    plane = {"topology": "leaf-spine", "link": "NDR200", "hosts_per_leaf": 1}
+    network = {"topology": "multi-plane", "planes": 2, "link": "NDR200", "plane": plane}
+    host = {"model": "dgx-h100", "nic": "ConnectX-7 2x200G", "ports_per_nic": 2}
+    fabric = build(ClusterSpec.model_validate({"hosts": 2, "host": host, "network": network}))
+    times = [
+        syncline.simulate(fabric, "allreduce", "256MiB", algorithm="hierarchical", routing=routing).time_s
+        for routing in ("static", "spray", "adaptive")
+    ]
+    assert times[1] == pytest.approx(times[0], rel=0.01) and times[2] < 1.4 * times[0]
+    flow, packets = (
+        syncline.simulate(fabric, "alltoall", "4MiB", algorithm="direct", level=level).time_s
+        for level in ("flow", "packet")
+    )
+    assert packets == pytest.approx(flow, rel=0.3)
+
+
 def test_a_lost_nic_leaves_a_gpu_its_others() -> None:
     """Of four NICs one is lost at one end: its part goes over a neighbour that lives at both ends."""
     network = {"topology": "leaf-spine", "link": "EFAv2", "hosts_per_leaf": 1}

@@ -64,6 +64,17 @@ class Routes:
         return Inside(self.fabric)
 
     @cached_property
+    def num_stripes(self) -> int:
+        """Over how many ports a GPU's traffic is striped: those of all NICs that it has to itself."""
+        return self.inside.num_stripes * self._num_ports
+
+    @cached_property
+    def _num_ports(self) -> int:
+        """The most ports of a NIC that are up; planes and pairs of leaves give it several."""
+        start, nics = self._access_rows[0], self.fabric.nics
+        return int((start[nics + 1] - start[nics]).max(initial=1)) or 1
+
+    @cached_property
     def _forwards(self) -> NDArray[np.bool_]:
         return forwards(self.fabric)
 
@@ -81,7 +92,13 @@ class Routes:
         return self.many([src], [dst], seed=seed, policy=policy, cross_rail=cross_rail, flow=[flow])[0]
 
     def paths(
-        self, src: int, dst: int, *, limit: int = 1024, cross_rail: CrossRail = "fabric", stripe: int = 0
+        self,
+        src: int,
+        dst: int,
+        *,
+        limit: int = 1024,
+        cross_rail: CrossRail = "fabric",
+        stripe: int | None = None,
     ) -> list[IntArray]:
         """Return all equal-cost paths between two GPUs or NICs over the NICs of a stripe, at most `limit`."""
         a, b = np.array([src]), np.array([dst])
@@ -90,7 +107,7 @@ class Routes:
         fixed_head, fixed_tail = head[0][head[0] >= 0], tail[0][tail[0] >= 0]
         if ends[0, 0] < 0:
             return [np.concatenate((fixed_head, fixed_tail)).astype(np.int32)]
-        middles = self._all_network_paths(int(ends[0, 0]), int(ends[0, 1]), limit)
+        middles = self._all_network_paths(int(ends[0, 0]), int(ends[0, 1]), limit, self._turn(stripe))
         return [np.concatenate((fixed_head, middle, fixed_tail)).astype(np.int32) for middle in middles]
 
     def many(
@@ -102,19 +119,19 @@ class Routes:
         policy: Policy = "ecmp",
         cross_rail: CrossRail = "fabric",
         flow: ArrayLike | None = None,
-        stripe: int = 0,
+        stripe: int | None = None,
     ) -> Paths:
         """Return one path per pair of GPUs (or NICs); `flow` numbers (default 0) tell flows of one pair apart.
 
         A path depends on its own ends, flow number and the seed only, not on the other pairs. Where GPUs have several
-        NICs of their own (`inside.num_stripes`), `stripe` says which of them.
+        ports of their own (`num_stripes`), `stripe` says which; without, it is the first NIC and a port by hash.
         """
         a, b = np.asarray(src, np.int64), np.asarray(dst, np.int64)
         self._check_ends(a, b)
         number = np.broadcast_to(np.asarray(0 if flow is None else flow, np.int64), a.shape)
         labels = number
         if policy != "static":
-            labels = _hash(a * len(self.fabric.devices) + b, 0, stripe, number).view(np.int64)
+            labels = _hash(a * len(self.fabric.devices) + b, 0, stripe or 0, number).view(np.int64)
         blocks = [
             self._block(
                 a[i : i + _FLOW_BLOCK],
@@ -148,20 +165,21 @@ class Routes:
 
     def _block(
         self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy, cross_rail: CrossRail,
-        stripe: int,
+        stripe: int | None,
     ) -> tuple[LongArray, LongArray]:  # fmt: skip
         head, tail, ends = self._ends(a, b, cross_rail, stripe)
         crossing = np.flatnonzero(ends[:, 0] >= 0)
         middle = np.full((len(a), 0), -1, np.int64)
         if len(crossing):
-            walked = self._network(ends[crossing, 0], ends[crossing, 1], labels[crossing], seed, policy)
+            near, far = ends[crossing, 0], ends[crossing, 1]
+            walked = self._network(near, far, labels[crossing], seed, policy, self._turn(stripe))
             middle = np.full((len(a), walked.shape[1]), -1, np.int64)
             middle[crossing] = walked
         padded: LongArray = np.concatenate((head, middle, tail), axis=1)
         return (padded >= 0).sum(axis=1), padded[padded >= 0]
 
     def _ends(
-        self, a: LongArray, b: LongArray, cross_rail: CrossRail, stripe: int
+        self, a: LongArray, b: LongArray, cross_rail: CrossRail, stripe: int | None
     ) -> tuple[LongArray, LongArray, LongArray]:
         """Return links before the network, links after it, and the two devices it joins (-1: network not used)."""
         count = len(a)
@@ -177,7 +195,7 @@ class Routes:
         apart &= a != b
         if not apart.any():
             return direct, empty, ends
-        head, tail, nics = self.inside.to_nics(a[apart], b[apart], cross_rail, stripe)
+        head, tail, nics = self.inside.to_nics(a[apart], b[apart], cross_rail, (stripe or 0) % self.inside.num_stripes)
         width = max(direct.shape[1], head.shape[1])
         heads = np.full((count, width), -1, np.int64)
         heads[:, : direct.shape[1]] = direct
@@ -187,22 +205,30 @@ class Routes:
         ends[apart] = nics
         return heads, tails, ends
 
-    def _network(self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy) -> LongArray:
+    def _turn(self, stripe: int | None) -> int | None:
+        """Return which of a NIC's ports carries a stripe; None: any, by hash."""
+        return None if stripe is None or self._num_ports == 1 else stripe // self.inside.num_stripes
+
+    def _network(
+        self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy, turn: int | None
+    ) -> LongArray:
         """Return padded network paths between forwarders or NICs: over a cable between the two, else by switches."""
         order = np.zeros(len(a), np.uint64) if policy == "first" else _hash(labels, seed, 0)
         cable = self.inside.direct_cables.pick(a, b, order)
         rest = np.flatnonzero(cable < 0)
         if len(rest) == len(a):
-            return self._switched(a, b, labels, seed, policy)
-        walked = self._switched(a[rest], b[rest], labels[rest], seed, policy) if len(rest) else cable[:0, None]
+            return self._switched(a, b, labels, seed, policy, turn)
+        walked = self._switched(a[rest], b[rest], labels[rest], seed, policy, turn) if len(rest) else cable[:0, None]
         paths = np.full((len(a), walked.shape[1]), -1, np.int64)
         paths[:, 0] = cable
         paths[rest] = walked
         return paths
 
-    def _switched(self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy) -> LongArray:
+    def _switched(
+        self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy, turn: int | None
+    ) -> LongArray:
         """Return padded paths from forwarder to forwarder, with the access links of NICs at both ends."""
-        first, last, src, dst = self._access(a, b, labels, seed, policy)
+        first, last, src, dst = self._access(a, b, labels, seed, policy, turn)
         if policy == "valiant":
             there = self._random_targets(src, dst, labels, seed)
             one = self._walk(src, there, labels, seed, "ecmp")
@@ -211,7 +237,7 @@ class Routes:
         return np.concatenate((first[:, None], self._walk(src, dst, labels, seed, policy), last[:, None]), axis=1)
 
     def _access(
-        self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy
+        self, a: LongArray, b: LongArray, labels: LongArray, seed: int, policy: Policy, turn: int | None
     ) -> tuple[LongArray, ...]:
         """Pick the access links: of all pairs of ports, one with the shortest way between (planes never mix)."""
         none = np.full(len(a), -1, np.int64)
@@ -231,6 +257,10 @@ class Routes:
             bad = int(np.argmax(best >= UNREACHABLE))
             raise self._no_route(int(a[bad]), int(b[bad]))
         order = np.zeros(len(a), np.uint64) if policy == "first" else _hash(labels, seed, 0)
+        if turn is not None:  # of equal pairs of ports, another for each turn
+            count = (flat == best[:, None]).sum(axis=1)
+            further = turn * (count // self._num_ports + (count > self._num_ports))
+            order = _hash(a * len(self.fabric.devices) + b, seed, 0) + further.astype(np.uint64)
         pick = _nth_true(flat == best[:, None], order)
         i, j = pick // down.shape[1], pick % down.shape[1]
         rows = np.arange(len(a))
@@ -329,7 +359,7 @@ class Routes:
         order = d.targets[np.argsort(region_of[d.targets], kind="stable")].astype(np.int64)
         return order, island_of[order], region_of[order], island_of, region_of
 
-    def _all_network_paths(self, a: int, b: int, limit: int) -> list[IntArray]:
+    def _all_network_paths(self, a: int, b: int, limit: int, turn: int | None) -> list[IntArray]:
         if len(cables := self.inside.direct_cables.between(a, b)):
             return [np.array([cable], np.int32) for cable in cables[:limit]]
         d, links = self.distances, self.fabric.links
@@ -344,11 +374,12 @@ class Routes:
         if best >= UNREACHABLE:
             raise self._no_route(a, b)
         found: list[IntArray] = []
-        for first, last in pairs:
-            if cost[first, last] == best:
-                goal = int(links.src[last])
-                middles = self._all_walks(int(links.dst[first]), goal, limit - len(found))
-                found.extend(np.array([first, *middle, last], np.int32) for middle in middles)
+        near = [pair for pair in pairs if cost[pair] == best]
+        mine = [pair for pair in near if turn is None or int(np.flatnonzero(up == pair[0])[0]) == turn] or near
+        for first, last in mine:
+            goal = int(links.src[last])
+            middles = self._all_walks(int(links.dst[first]), goal, limit - len(found))
+            found.extend(np.array([first, *middle, last], np.int32) for middle in middles)
         return found
 
     def _all_walks(self, src: int, dst: int, limit: int) -> list[list[int]]:

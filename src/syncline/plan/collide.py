@@ -31,7 +31,7 @@ def _slowest_Bps(
     fabric: Fabric, routes: Routes, source: np.ndarray[tuple[int, ...], np.dtype[np.int32]],
     target: np.ndarray[tuple[int, ...], np.dtype[np.int32]], seed: int,
 ) -> float:  # fmt: skip
-    stripes = routes.inside.num_stripes
+    stripes = routes.num_stripes
     crossed = [routes.many(source, target, seed=seed, stripe=stripe).links for stripe in range(stripes)]
     flows = np.bincount(np.concatenate(crossed), minlength=len(fabric.links)) / stripes
     used = flows > 0

@@ -28,6 +28,14 @@ SENSORS = ("ipmitool", "sdr", "elist")
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s*$", re.MULTILINE)
 _BAD_STATES = {"cr": "critical", "nr": "not recoverable", "ucr": "above critical", "lcr": "below critical",
                "unr": "above not recoverable", "lnr": "below not recoverable"}  # fmt: skip
+_FAULTS = re.compile(
+    r"failure detected|ac lost|input lost|predictive failure|redundancy (?:lost|degraded)|non-redundant|drive fault"
+    r"|uncorrectable|config(?:uration)? error|out-of-range",
+    re.IGNORECASE,
+)
+"""States of discrete sensors: ipmitool calls every one that can be read "ok", and puts the state into the reading."""
+_SETTING = re.compile(r"persistence mode", re.IGNORECASE)
+"""What DCGM fails a host for though no part of it is unfit; the audit has rules of its own for settings."""
 
 
 def perftest_Bps(text: str) -> float | None:
@@ -120,7 +128,10 @@ def dcgm_problems(text: str) -> list[tuple[str, str]]:
             if status in ("fail", "warn", "failed", "warning"):
                 where = result.get("gpu_id", result.get("gpu_ids", result.get("entity_id")))
                 detail = result.get("warnings", result.get("info", ""))
-                said = "; ".join(str(w.get("warning", w) if isinstance(w, dict) else w) for w in _list(detail))
+                words = [str(w.get("warning", w) if isinstance(w, dict) else w) for w in _list(detail)]
+                if words and all(_SETTING.search(word) for word in words):
+                    continue
+                said = "; ".join(words)
                 place = f"GPU {where}: " if where is not None else ""
                 found.append((str(test.get("name", "")), f"{place}{status} {said}".strip()[:300]))
     return found
@@ -161,9 +172,15 @@ def dcgm(host: Host, expect: Expect) -> Iterator[Sight]:
 
 
 def bad_sensors(text: str) -> list[tuple[str, str]]:
-    """Return name and reading of the sensors that `ipmitool sdr elist` calls critical or worse."""
+    """Return name and reading of the sensors of `ipmitool sdr elist` that are critical or worse, or tell of a fault."""
     rows = [[cell.strip() for cell in line.split("|")] for line in text.splitlines()]
-    return [(row[0], f"{_BAD_STATES[row[2]]}: {row[4]}") for row in rows if len(row) >= 5 and row[2] in _BAD_STATES]
+    found = []
+    for row in (row for row in rows if len(row) >= 5):
+        if row[2] in _BAD_STATES:
+            found.append((row[0], f"{_BAD_STATES[row[2]]}: {row[4]}"))
+        elif row[2] != "ns" and _FAULTS.search(row[4]):
+            found.append((row[0], row[4]))
+    return found
 
 
 @rule(

@@ -29,7 +29,9 @@ Row = NDArray[np.int32]
 class MultiPath:
     """Equal-cost paths over one fabric."""
 
-    def __init__(self, routes: Routes, cross_rail: Literal["fabric", "nvlink"], seed: int, stripe: int = 0) -> None:
+    def __init__(
+        self, routes: Routes, cross_rail: Literal["fabric", "nvlink"], seed: int, stripe: int | None = None
+    ) -> None:
         self.routes = routes
         self.cross_rail: Literal["fabric", "nvlink"] = cross_rail
         self.seed = seed

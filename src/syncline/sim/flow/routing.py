@@ -119,16 +119,16 @@ class FlowNetwork:
             self._many_paths(src, dst, stripe)
             if many
             else self._one_path(src, dst, channel, rail if bound else None, stripe)
-            for stripe in range(self.num_stripes)
+            for stripe in (range(self.num_stripes) if self.options.stripes != "first" else (None,))
         ]
         return self._finish(found[0] if len(found) == 1 else JOINED[self.options.stripes](found))
 
     @cached_property
     def num_stripes(self) -> int:
         """How many NICs carry what a GPU sends."""
-        return 1 if self.options.stripes == "first" else self.routes.inside.num_stripes
+        return 1 if self.options.stripes == "first" else self.routes.num_stripes
 
-    def _one_path(self, src: Longs, dst: Longs, channel: Longs, rail: Longs | None, stripe: int) -> Wires:
+    def _one_path(self, src: Longs, dst: Longs, channel: Longs, rail: Longs | None, stripe: int | None) -> Wires:
         switch = self.fabric.devices.kind == Kind.SWITCH
         if switch[src].any() or switch[dst].any():
             paths = self._with_switches(src, dst)
@@ -146,9 +146,10 @@ class FlowNetwork:
         count = np.ones(len(src), np.int32)
         return Wires(paths, np.arange(len(src), dtype=np.int32), count, np.zeros(len(paths)))
 
-    def _static_label(self, stripe: int) -> Longs:
+    def _static_label(self, stripe: int | None) -> Longs:
         """Return the number by which static tables spread a destination: its place at its leaf, then the leaf's."""
-        nic = self.routes.inside.own_nics[0][:, stripe]
+        own = self.routes.inside.own_nics[0]
+        nic = own[:, (stripe or 0) % own.shape[1]]
         return np.where(nic >= 0, self._place_at_leaf[np.maximum(nic, 0)], self._place_at_leaf)
 
     @cached_property
@@ -160,7 +161,7 @@ class FlowNetwork:
         label[links.src[rows]] = place + (int(place.max(initial=0)) + 1) * leaf
         return label
 
-    def _many_paths(self, src: Longs, dst: Longs, stripe: int) -> Wires:
+    def _many_paths(self, src: Longs, dst: Longs, stripe: int | None) -> Wires:
         multi = MultiPath(self.routes, self.options.cross_rail, self.options.seed, stripe)
         if self.options.routing == "spray":
             paths, count = multi.sprayed(src, dst), np.ones(len(src), np.int32)
