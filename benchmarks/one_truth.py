@@ -71,10 +71,10 @@ def wide_cluster(rng: np.random.Generator) -> dict[str, Any]:
         site = {"hosts": int(rng.choice([2, 3, 4])), "host": "dgx-h100", "network": "rail-optimized NDR"}
         wan = {"rate": str(rng.choice(["50Gbps", "200Gbps"])), "latency": "5ms"}
         return {"sites": [{"name": name, **site} for name in "abc"], "wan": wan}
-    host = str(rng.choice(list(HOSTS)))
-    network = {"topology": "leaf-spine", "link": HOSTS[host], "oversubscription": str(rng.choice(["1:1", "3:1"]))}
-    return {"hosts": int(rng.choice([3, 5, 6, 9, 12])) * (6 if host == "gb200-nvl72" else 1), "host": host,
-            "network": network}  # fmt: skip
+    model = str(rng.choice(list(HOSTS)))
+    network = {"topology": "leaf-spine", "link": HOSTS[model], "oversubscription": str(rng.choice(["1:1", "3:1"]))}
+    hosts = int(rng.choice([3, 5, 6, 9, 12])) * (6 if model == "gb200-nvl72" else 1)
+    return {"hosts": hosts, "host": model, "network": network}
 
 
 def wide_job(rng: np.random.Generator, num_gpus: int) -> dict[str, Any]:

@@ -29,7 +29,7 @@ MINE = {
     "job.yaml": "model: llama3-70b\nbatch: {global: 1024, sequence: 8192}\nparallel: {tp: 8, pp: 4}\n",
 }
 TITLED = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```', re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"^[\w./-]+\.(ya?ml|json|log|csv|txt|xml|py|topo)$")
+FILE = re.compile(r"^[\w./%-]+\.(ya?ml|json|log|out|csv|txt|xml|py|topo|cm|tar\.gz|log\.gz|conf)$")
 #: Options whose file is written, not read.
 WRITES = re.compile(r"^(--html|--svg|--out|--csv|--save|--write|--state|--job|--chakra|--profile-out|>|-o)$")
 #: What cannot be run here, by the words it has.

@@ -124,10 +124,12 @@ model = nn.parallel.DistributedDataParallel(nn.Linear(2048, 2048).cuda())
 query = torch.randn(1, 4, 128, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
 handle = syncline.torch.synchronize(model, codec="int8")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cuda")  # it steps only where no gradient is infinite
 for _ in range(5):
-    model(torch.randn(8, 2048, device="cuda")).sum().backward()
+    scaler.scale(model(torch.randn(8, 2048, device="cuda")).sum()).backward()
     flex_attention(query, query, query).sum().backward()
-    optimizer.step()
+    scaler.step(optimizer)
+    scaler.update()
     optimizer.zero_grad()
 print(handle.why())
 """

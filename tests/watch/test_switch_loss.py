@@ -14,7 +14,8 @@ CABLES = (
     *((f"leaf-0{i}/p{j + 1}", f"leaf-0{i}", f"spine-0{j}/p{i}", f"spine-0{j}") for i in (0, 1) for j in (0, 1)),
 )
 OWNER = {"10.0.0.0": "host-00/eth0", "10.0.0.1": "host-01/eth0"}
-LOSSY = {("host-00/eth0", "10.0.0.1"): 20.0}
+PATH = ("host-00/eth0", "10.0.0.1")
+LOSSY = {PATH: 20.0}
 
 
 def links() -> LinkMap:
@@ -54,7 +55,7 @@ def test_the_switch_that_keeps_packets_names_the_link(switch: str, port: tuple[s
     kept = loss.look(reading(10_000.0, switch, 0.01), WINDOW_S)
     assert kept == {switch: pytest.approx(100 / WINDOW_S)}
     rates = {("net.rx_bytes", "leaf-01/p2"): 1e6, ("net.rx_bytes", "leaf-01/p1"): 1e3}
-    assert loss.place(LOSSY, OWNER, kept, rates) == {port: 20.0}
+    assert loss.place(LOSSY, OWNER, kept, rates) == {PATH: port}
 
 
 def test_packets_that_wait_in_a_queue_are_not_lost() -> None:
@@ -65,9 +66,14 @@ def test_packets_that_wait_in_a_queue_are_not_lost() -> None:
 
 def test_a_switch_that_passes_everything_on_leaves_the_last_cable() -> None:
     loss = SwitchLoss(links())
-    assert loss.place(LOSSY, OWNER, {"spine-00": 9.0}, {}) == {("spine-00/p0", "rx"): 20.0}
-    assert loss.place(LOSSY, OWNER, {}, {}) == {("host-01/eth0", "rx"): 20.0}
+    assert loss.place(LOSSY, OWNER, {"spine-00": 9.0}, {}) == {PATH: ("spine-00/p0", "rx")}
+    assert loss.place(LOSSY, OWNER, {}, {}) == {PATH: ("host-01/eth0", "rx")}
     assert loss.place({("host-00/eth0", "192.0.2.9"): 5.0}, OWNER, {}, {}) == {}
+
+
+def test_paths_that_share_an_end_are_left_to_it() -> None:
+    lossy = {PATH: 20.0, ("host-01/eth0", "10.0.0.0"): 15.0}
+    assert SwitchLoss(links()).place(lossy, OWNER, {"leaf-00": 9.0}, {}) == {}
 
 
 def test_without_every_switch_nothing_is_said() -> None:

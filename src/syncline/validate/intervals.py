@@ -5,8 +5,8 @@
 
 A group is kept where five publications and thirty measurements speak of it. Its quantiles of log(measured / predicted),
 a publication's rows weighted by one over the root of their number and the fewer publications the wider, are stretched
-by one factor a group, found by leaving each publication out in turn: 91 % (50 %) of what was left out must lie inside
-the 90 % (50 %) interval. One more than ninety because publications are few and the next one may be the odd one.
+by one factor a group, found by leaving each publication out in turn: 90 % (50 %) of what was left out must lie inside
+the 90 % (50 %) interval.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUANTILES = (0.05, 0.25, 0.75, 0.95)
 #: No interval is narrower than this in log units, and none is stretched by more or less.
 LEAST = 0.01
 STRETCH = (1.0, 3.0)
-HELD = (0.91, 0.50)
+HELD = (0.90, 0.50)
 #: The facet whose values are stretched apart: their errors have different tails.
 STRETCHED = {"step": "stated", "collective": "reach", "memory": None, "price": None}
 

@@ -12,11 +12,13 @@ from syncline.watch.counter import Growth
 from syncline.watch.link_map import LinkMap
 from syncline.watch.links import LOAD_COLUMNS, LinkLoad, LinkTable
 from syncline.watch.metric import Key, Reading
-from syncline.watch.path_loss import attribute
+from syncline.watch.path_loss import attribute, evident
 from syncline.watch.switch_loss import SwitchLoss
 
 IB_ACTIVE = 4
 PATH = "tcp.path_retransmitted"
+PATIENCE_S = 4.0
+"""A path that alone loses between switches that keep nothing is laid on its last cable after so long."""
 GONE_S = 30.0
 """A link that vanished is shown as down for this long, then forgotten."""
 
@@ -71,6 +73,7 @@ class LinkReader:
         self.table = _table((), host, links, {}, 0)
         self._far: dict[tuple[str, str], tuple[str, str]] = _far_ends(links)
         self._switches = SwitchLoss(links)
+        self._lone: dict[tuple[str, str], float] = {}
 
     def update(
         self,
@@ -91,17 +94,22 @@ class LinkReader:
         if present.keys() != self._seen.keys() or fell or len(rows) != len(self.table):
             self._seen = present
             self.table = _table(rows, self._host, self._map, self._capacity, self.table.version + 1)
-        sums = _sums(grown)
-        return self._load(reading, sums, peaks, now_s, self._lost(reading, grown, sums, now_s, owner or {}))
+        return self._load(reading, _sums(grown), peaks, now_s, self._lost(reading, grown, now_s, owner or {}))
 
     def _lost(
-        self, reading: Reading, grown: Mapping[Key, Growth], sums: Mapping[tuple[str, str], float], now_s: float,
-        owner: Mapping[str, str],
-    ) -> dict[tuple[str, str], float]:  # fmt: skip
-        """Return where connections lose: by what switches keep, where any does, else by what lossy paths share."""
-        lossy = {(k.device, k.part): g.rate for k, g in grown.items() if k.metric == PATH}
+        self, reading: Reading, grown: Mapping[Key, Growth], now_s: float, owner: Mapping[str, str]
+    ) -> dict[tuple[str, str], float]:
+        """Return where connections lose: by what lossy paths share, and of lone ones by what switches keep."""
+        lossy = evident({(k.device, k.part): g.rate for k, g in grown.items() if k.metric == PATH})
         kept = self._switches.look(reading, now_s)
-        return self._switches.place(lossy, owner, kept, sums) if kept else attribute(lossy, owner)
+        came = {("net.rx_bytes", k.device): total for k, total in reading.items() if k.metric == "net.rx_bytes"}
+        placed = self._switches.place(lossy, owner, kept, came) if kept is not None else {}
+        self._lone = {path: self._lone.get(path, now_s) for path in placed}
+        lost = attribute({path: rate for path, rate in lossy.items() if path not in placed}, owner)
+        for path, port in placed.items():
+            if kept or now_s - self._lone[path] > PATIENCE_S:  # a switch may need a moment to tell what it keeps
+                lost[port] = lost.get(port, 0.0) + lossy[path]
+        return lost
 
     def capacities(self) -> dict[tuple[str, str], float]:
         """Return the capacity of every (device, direction), as the burst finder wants it."""

@@ -12,12 +12,15 @@ LEAST_SHARE = 0.05
 """A path whose rate is below this share of the worst is noise beside it, not evidence."""
 
 
+def evident(lossy: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+    """Return the paths that lose enough beside the worst to count."""
+    top = max(lossy.values(), default=0.0)
+    return {path: rate for path, rate in lossy.items() if rate > LEAST_SHARE * top > 0}
+
+
 def attribute(lossy: Mapping[tuple[str, str], float], owner: Mapping[str, str]) -> dict[tuple[str, str], float]:
     """Return loss by (device, "tx" or "rx") from loss by (device, peer's address); `owner` has the device of each."""
-    top = max(lossy.values(), default=0.0)
-    left = {
-        (device, owner.get(peer, "")): rate for (device, peer), rate in lossy.items() if rate > LEAST_SHARE * top > 0
-    }
+    left = {(device, owner.get(peer, "")): rate for (device, peer), rate in evident(lossy).items()}
     found: dict[tuple[str, str], float] = {}
     while left:
         blame: dict[str, tuple[int, float]] = {}

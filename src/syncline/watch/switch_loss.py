@@ -7,7 +7,7 @@ had come.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 
 from syncline.watch.link_map import LinkMap
@@ -18,6 +18,7 @@ LEAST_PER_S = 4.0
 LEAST_SHARE = 0.003
 """A switch keeps packets where it loses more a second, and more of what comes in: frames for itself are few."""
 PACKET_BYTES = 1500.0
+Path = tuple[str, str]
 Port = tuple[str, str]
 
 
@@ -57,24 +58,27 @@ class SwitchLoss:
         return kept
 
     def place(
-        self, lossy: Mapping[tuple[str, str], float], owner: Mapping[str, str], kept: Mapping[str, float],
+        self, lossy: Mapping[Path, float], owner: Mapping[str, str], kept: Mapping[str, float],
         rates: Mapping[tuple[str, str], float],
-    ) -> dict[Port, float]:  # fmt: skip
-        """Return loss by port from loss by (device, peer's address), what switches keep and what ports receive."""
-        found: dict[Port, float] = {}
-        for (device, peer), rate in lossy.items():
-            if rate <= 0:
-                continue
-            port = self._port(device, owner.get(peer, ""), kept, rates)
+    ) -> dict[Path, Port]:  # fmt: skip
+        """Return the port at which a lossy path (device, peer's address) loses; only of paths that share no end.
+
+        Where several share one, that end is the likely place, and what a switch keeps may be another path's.
+        """
+        ends = Counter(end for device, peer in lossy for end in (device, owner.get(peer, "")))
+        found = {}
+        for device, peer in lossy:
+            other = owner.get(peer, "")
+            port = self._port(device, other, kept, rates) if ends[device] == ends[other] == 1 else None
             if port is not None:
-                found[port] = found.get(port, 0.0) + rate
+                found[device, peer] = port
         return found
 
     def _port(
         self, src: str, dst: str, kept: Mapping[str, float], rates: Mapping[tuple[str, str], float]
     ) -> Port | None:
         first, last = self._leaf.get(src), self._leaf.get(dst)
-        if first is None or last is None:
+        if first is None or last is None or first == last:
             return None
         if first in kept:
             return (src, "tx")

@@ -67,3 +67,14 @@ def test_a_host_with_fewer_replicas_paces_the_ring(split: dict[str, int], fewest
     case: Any = SimpleNamespace(**{name: np.asarray(float(value)) for name, value in columns.items()})
     assert float(inside(case, case.dp, case.tp)) == fewest
     assert execute(fabric, found).step_time_s == pytest.approx(found.step_time_s, rel=0.15)
+
+
+def test_a_site_in_the_middle_carries_the_rings_of_two_stages() -> None:
+    """Once 70 % too fast: 17 replicas of 4 ranks on three sites of 24, the second holds parts of both stages."""
+    site = {"hosts": 3, "host": "dgx-h100", "network": "rail-optimized NDR"}
+    data = {"sites": [{"name": name, **site} for name in "abc"], "wan": {"rate": "50Gbps", "latency": "5ms"}}
+    fabric = build(ClusterSpec.model_validate(data))
+    split = {"tp": 2, "pp": 2, "dp": 17, "zero": "none"}
+    batch = {"global": 17, "sequence": 4096, "micro": 1}
+    found = step(fabric, load_job({"model": "llama3-8b", "parallel": split, "batch": batch}))
+    assert execute(fabric, found).step_time_s == pytest.approx(found.step_time_s, rel=0.1)

@@ -94,6 +94,9 @@ def hinted(func: Any, args: Any, out: Any) -> None:
     packet = func.overloadpacket
     if _followed(func, args, out):
         return
+    if packet is aten._amp_foreach_non_finite_check_and_unscale_:  # else a scaler would skip every step
+        args[1]._stand_in = 0.0
+        return
     value = _joined(packet, args) if packet in _OF_TWO else None
     if value is not None:
         pass

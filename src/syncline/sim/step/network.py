@@ -113,9 +113,11 @@ def _sites(c: Case) -> Floats:
 @remembered
 def _site_cell(c: Case) -> tuple[Floats, Floats]:
     """Return the ranks of one stage (or of whole stages) at a site, and how many stages have their rings there."""
-    replicas = splits_replicas(c) > 0
-    cell = pick(replicas, c.tp * c.cp * c.dp / _sites(c), c.site_gpus)
-    return cell, pick(replicas, c.pp, 1.0)
+    replicas, span = splits_replicas(c) > 0, c.tp * c.cp * c.dp
+    cell = pick(replicas, span / _sites(c), c.site_gpus)
+    # A site between two others may hold the end of one stage and the start of the next: both rings pass through it.
+    uneven = (np.mod(np.maximum(span, c.site_gpus), np.minimum(span, c.site_gpus)) > 0) & (_sites(c) > 2) & (c.pp > 1)
+    return cell, pick(replicas, c.pp, pick(uneven, 2.0, 1.0))
 
 
 def crosses_site(c: Case, ranks: Floats, stride: Floats) -> Floats:
