@@ -15,6 +15,7 @@ import string
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import syncline
 from syncline.sim.step import step_cost
@@ -42,7 +43,13 @@ def assets(folder: Path) -> None:
     words = [*string.ascii_lowercase, "<|begin_of_text|>", "<|end_of_text|>", "<unk>"]
     model = {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(words)}, "unk_token": "<unk>"}
     blank = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder"))
-    whole = {"version": "1.0", **blank, "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": model}
+    whole: dict[str, Any] = {
+        "version": "1.0",
+        **blank,
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": model,
+    }
     (tokenizer / "tokenizer.json").write_text(json.dumps(whole))
     marks = {"bos_token": words[26], "eos_token": words[27], "tokenizer_class": "PreTrainedTokenizerFast"}
     (tokenizer / "tokenizer_config.json").write_text(json.dumps(marks))

@@ -73,7 +73,7 @@ def compared(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _kept(name: str) -> dict[str, Path]:
+def _kept(name: str) -> dict[str, Any]:
     """Return where the captures of a model are, or are to be kept."""
     if "SYNCLINE_CAPTURES" not in os.environ:
         return {}

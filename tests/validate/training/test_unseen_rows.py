@@ -22,7 +22,8 @@ from syncline.validate.training.guess import framework_of, has_adapters, precisi
 from syncline.validate.training.model_of_row import model_of
 from syncline.validate.training.observed import observe, predictions
 from syncline.validate.training.read import describe
-from syncline.validate.training.rows import COLUMNS, PublishedRow, distinct, read_rows
+from syncline.validate.training.columns import COLUMNS
+from syncline.validate.training.rows import PublishedRow, distinct, read_rows
 from syncline.validate.training.systems import load_systems, read_systems
 from syncline.workload.shape import Shape
 
