@@ -17,12 +17,12 @@ from syncline.errors import DescriptionError
 from syncline.sim.step.build import build_case
 from syncline.sim.step.constants import default_constants
 from syncline.validate.training import validate_training
+from syncline.validate.training.columns import COLUMNS
 from syncline.validate.training.convert import flops_of_step, plain_metric, step_seconds
 from syncline.validate.training.guess import framework_of, has_adapters, precision_of, recompute_of
 from syncline.validate.training.model_of_row import model_of
 from syncline.validate.training.observed import observe, predictions
 from syncline.validate.training.read import describe
-from syncline.validate.training.columns import COLUMNS
 from syncline.validate.training.rows import PublishedRow, distinct, read_rows
 from syncline.validate.training.systems import load_systems, read_systems
 from syncline.workload.shape import Shape
