@@ -268,7 +268,7 @@ def test_reports_survive_json_and_being_mixed_in_one_file(tmp_path: Path) -> Non
     ("text", "message"),
     [
         ("{", "this is not JSON"),
-        ('{"a": 1}', "no report of an audit"),
+        ('{"a": 1}', "not an audit report"),
         ('{"schema": "syncline-audit/1", "host": "h", "findings": [3]}', "the report is damaged"),
         ("[" * 100_000, "this is not JSON"),
     ],

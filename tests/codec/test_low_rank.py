@@ -145,5 +145,5 @@ def test_wrong_sizes_are_refused() -> None:
     state, flat = exchange.new_state(), np.zeros(400, np.float32)
     with pytest.raises(CodecError, match="first of a low-rank exchange has 40 elements; got 41"):
         exchange.begin(flat, flat.copy(), state, np.zeros(41, np.float32))
-    with pytest.raises(CodecError, match="a saved low-rank state has no Q of these parameters"):
+    with pytest.raises(CodecError, match="the saved low-rank state has no Q for these parameters"):
         state.from_arrays({"q": np.zeros(3, np.float32)})

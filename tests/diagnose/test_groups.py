@@ -77,7 +77,7 @@ def test_numbers_far_apart_without_a_group_are_not_compared() -> None:
 @pytest.mark.parametrize(
     ("error", "rule", "observed"),
     [
-        ("FrobnicateError: the flux capacitor is empty", "fallback.exception", "error of its own (FrobnicateError)"),
+        ("FrobnicateError: the flux capacitor is empty", "fallback.exception", "error of its own: FrobnicateError"),
         (
             "FrobnicateError: no socket in the flux capacitor",
             "log.unexplained",

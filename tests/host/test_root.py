@@ -128,7 +128,7 @@ def test_a_host_of_no_group_is_refused(tmp_path) -> None:  # type: ignore[no-unt
         "hosts:\n- {names: 'a[0-1]', host: 8 x H100}\n- {names: 'b[0-1]', host: 4 x T4}\nnetwork: fat-tree 100GbE\n"
     )
     assert from_cluster(path, "b1.example.org").num_gpus == 4
-    with pytest.raises(DescriptionError, match='"c9" is none of the hosts'):
+    with pytest.raises(DescriptionError, match='"c9" is not among its hosts'):
         from_cluster(path, "c9")
 
 

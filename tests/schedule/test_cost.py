@@ -31,7 +31,7 @@ def test_placements() -> None:
     spread = placement(fabric, "spread")
     assert fabric.devices.host[spread[:64]].tolist() == list(range(64))
     assert placement(fabric, "packed").tolist() == fabric.gpus.tolist()
-    with pytest.raises(ScheduleError, match="no torus of chips"):
+    with pytest.raises(ScheduleError, match="not a torus of chips"):
         placement(fabric, "grid")
     with pytest.raises(ScheduleError, match="two ranks on one GPU"):
         cost(ring(2), fabric, 1, ranks_on=[3, 3])

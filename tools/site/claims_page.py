@@ -11,7 +11,7 @@ from typing import Any
 from blocks import ROOT, Kept
 
 WORDS = ("reproduced", "conditional", "refuted", "not here")
-COLOURS = {"reproduced": "#1b7f3b", "conditional": "#b06000", "refuted": "#b3261e", "not here": "#666"}
+COLOURS = {"reproduced": "#1b7f3b", "conditional": "#b06000", "refuted": "#b3261e", "not here": "#666", "undecided": "#666"}
 AREAS = "area"
 
 

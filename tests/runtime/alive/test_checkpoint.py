@@ -140,7 +140,7 @@ def test_the_first_version_is_read_and_shards_of_it_are_refused_by_name(
     assert Checkpoints(tmp_path).restore(other, its_optimizer) == (7, {"epoch": 1})
     assert torch.equal(other.weight, model.weight)
     monkeypatch.setattr("syncline.runtime.alive.checkpoint_first.is_sharded", lambda model: True)
-    with pytest.raises(CheckpointError, match="version 1, which kept the shards of rank 0 only"):
+    with pytest.raises(CheckpointError, match="version 1, which kept only the shards of rank 0"):
         Checkpoints(tmp_path).restore(other, its_optimizer)
 
 

@@ -108,7 +108,8 @@ def batch_of(
     micro, total = row.whole("micro_batch"), stated_total(row, sequence, dp)
     rule, remark = facts.get("micro"), ""
     if rule == "local" and micro:
-        return {"global": total or micro * dp, "micro": 1 if pp > 1 else micro}, ""
+        # torchtitan of 2024: a pipeline cuts the local batch into as many micro-batches as it has stages.
+        return {"global": total or micro * dp, "micro": max(1, micro // pp)}, ""
     if total is None and not micro and isinstance(rule, int):
         micro = rule  # the source's own script states what a rank takes at once
     if total is None and micro:
