@@ -99,7 +99,7 @@ def test_netq_rows_carry_both_ends(tmp_path: Path) -> None:
         ('{"lldpNeighbors": [{"port": "Et1", "neighborDevice": "a", "neighborPort": "b"}]}', "which device printed it"),
         ('[{"source_guid": "1", "destination_guid": ""}]', "destination_guid"),
         ('Switch\t36 "S-01"\t# "a"\n[1]\t"H-02"[1](2)\t# "b HCA-1" lid 1 4xHDR\n', "does not list"),
-        ('Switch: 0x01 a:\n  1  1[  ] ==( 4X 11.5 Gbps Active/ LinkUp)==>  2  1[  ] "b HCA-1" ( )\n', "not an InfiniBand speed"),
+        ('Switch: 0x01 a:\n  1  1[  ] ==( 4X 11.5 Gbps Active/ LinkUp)==>  2  1[  ] "b HCA-1" ( )\n', "not an Infin"),
         ('Switch: 0x01 a:\n  1  1[  ] ==( Down/ Polling)==>     [  ] "" ( )\n', "no cable"),
     ],
 )  # fmt: skip
