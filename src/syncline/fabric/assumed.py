@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from syncline.describe import units
 from syncline.fabric.catalog import Catalog, HostModel, load_catalog
+from syncline.fabric.host import port_Bps
 from syncline.fabric.spec import ClusterSpec, HostSpec
 
 
@@ -30,12 +31,17 @@ def _of_host(host: HostSpec, link: str, catalog: Catalog) -> list[str]:
     own = catalog.link(model.link).name if model.link else ""
     named = catalog.link(link).name if link else own
     if host.nics is None and model.num_nics and (host.model is None or named != own):
-        rate = catalog.link(named or own).rate_Bps * model.num_ports / model.num_gpus
-        each = ", one a GPU" if model.num_nics == model.num_gpus else ""
-        found.append(
-            f"{model.num_nics} NICs a host{each}: {units.show_rate(rate)} a GPU. "
-            "If the hosts have fewer, say so: `nics: 1` under `host:`"
-        )
+        network_Bps = catalog.link(named or own).rate_Bps
+        each_Bps = min(network_Bps, port_Bps(catalog, model) or network_Bps)
+        rate = each_Bps * model.num_ports / model.num_gpus
+        each = ", one a GPU" if model.num_nics == model.num_gpus > 1 else ""
+        count = "1 NIC" if model.num_nics == 1 else f"{model.num_nics} NICs"
+        fewer = "If the hosts have fewer, say so: `nics: 1` under `host:`"
+        if each_Bps < network_Bps:
+            fewer = f"Their ports are slower than {named}; if not, name their card under `host:` (`nic: ConnectX-7`)"
+        elif model.num_nics == 1:
+            fewer = "If the hosts have more, say so: `nics: 2` under `host:`"
+        found.append(f"{count} a host{each}: {units.show_rate(rate)} a GPU. {fewer}")
     if host.model is None:
         found.append(_base(host, model, catalog))
     return [text for text in found if text]

@@ -13,7 +13,7 @@ from syncline.fabric.check import check_connected, check_ports
 from syncline.fabric.draft import Draft, HostBlock
 from syncline.fabric.fabric import Fabric, IntArray
 from syncline.fabric.faults import apply_faults
-from syncline.fabric.host import host_template
+from syncline.fabric.host import host_template, port_Bps
 from syncline.fabric.nvlink_domain import join_domains
 from syncline.fabric.spec import ClusterSpec, HostGroup, Site
 from syncline.fabric.topology.network import NetworkSpec, Ports, numbered
@@ -96,7 +96,7 @@ def _ports(draft: Draft, blocks: list[HostBlock], network: NetworkSpec) -> Ports
     num_nics, per_nic = (0, 1) if by_name else _nics_of_all(models, network)
     table = np.concatenate([np.repeat(block.nics[:, :num_nics], per_nic, axis=1) for block in blocks])
     counts = [block.num_hosts for block in blocks]
-    rate_Bps = np.repeat([_port_Bps(draft.catalog, model) for model in models], counts)
+    rate_Bps = np.repeat([port_Bps(draft.catalog, model) for model in models], counts)
     return Ports(
         blocks=tuple(blocks),
         table=table,
@@ -122,10 +122,3 @@ def _nics_of_all(models: list[HostModel], network: NetworkSpec) -> tuple[int, in
             hint="Add `nics: 8` and `nic: ConnectX-7` to the host.",
         )
     return shapes[0]
-
-
-def _port_Bps(catalog: Catalog, model: HostModel) -> float:
-    """Return what one port can do: its link's rate, or its share of what the NIC can."""
-    if model.link is None or model.nic is None:
-        return 0.0
-    return min(catalog.link(model.link).rate_Bps, catalog.nic(model.nic).max_Bps / model.ports_per_nic)

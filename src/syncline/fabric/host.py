@@ -139,6 +139,13 @@ def switch_latency_s(model: HostModel, catalog: Catalog) -> float:
     return catalog.scale_up_switch(model.scale_up_switch).latency_s if model.scale_up_switch else 0.0
 
 
+def port_Bps(catalog: Catalog, model: HostModel) -> float:
+    """Return what one port can do: its link's rate, or its share of what the NIC can."""
+    if model.link is None or model.nic is None:
+        return 0.0
+    return min(catalog.link(model.link).rate_Bps, catalog.nic(model.nic).max_Bps / model.ports_per_nic)
+
+
 def nic_latency_s(catalog: Catalog, model: HostModel) -> float:
     """Return the time to cross one of the host's NICs."""
     return catalog.nic(model.nic).latency_s if model.nic else 0.0
