@@ -55,6 +55,8 @@ def test_every_claim_has_its_verdict_and_command(site: Path) -> None:
     page = text_of(site, "claims")
     assert len(re.findall(r'class="?verdict', page)) == 70
     assert page.count("<code>") > 70
+    told = re.findall(r"(\d+) (?:reproduced|conditional|refuted|undecided|not here)\b", page)
+    assert sum(map(int, told)) == 70
 
 
 def test_every_example_and_notebook_is_in_the_gallery(site: Path) -> None:

@@ -34,7 +34,8 @@ FILE = re.compile(r"^[\w./%-]+\.(ya?ml|json|log|out|csv|txt|xml|py|topo|cm|tar\.
 WRITES = re.compile(r"^(--html|--svg|--out|--csv|--save|--write|--state|--job|--chakra|--profile-out|>|-o)$")
 #: What cannot be run here, by the words it has.
 NOT_HERE = {
-    r"\bsudo\b": "needs root", r"^syncline (lab|rehearse|drill)\b": "makes namespaces", r"^syncline watch\b": "has no end",
+    r"\bsudo\b": "needs root", r"^syncline (lab|rehearse|drill)\b": "makes namespaces",
+    r"^syncline watch\b": "has no end",
     r"^syncline serve\b": "has no end", r"\b(ssh|srun|sbatch|kubectl|mpirun|torchrun)\b": "needs a cluster",
     r"^syncline (discover|capture)\b": "needs a host with GPUs", r"\*\.json": "needs a cluster",
     r"--hosts\b": "needs a cluster", r"\.\.\.": "is an outline", r"^syncline install-completion": "changes the shell",
@@ -69,8 +70,8 @@ def run(line: str, folder: Path) -> tuple[int, str]:
     """Run one command; return its status and the last of what it said on stderr."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     try:
-        done = subprocess.run(
-            ["bash", "-c", line], cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True,
+        done = subprocess.run(  # noqa: S603  (commands of our own pages)
+            ["bash", "-c", line], cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True,  # noqa: S607
             timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -101,7 +102,8 @@ def main() -> int:
                     failed += 1
                     print(f"{page.relative_to(ROOT)}: {line}\n  status {status}: {said}", flush=True)
     print(
-        f"{done} commands run, {failed} failed; {skipped} left out because they need root, a cluster, a file of the reader's or have no end"
+        f"{done} commands run, {failed} failed; {skipped} left out because they need root, a cluster, "
+        "a file of the reader's or have no end"
     )
     return int(failed > 0)
 

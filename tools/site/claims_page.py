@@ -10,8 +10,13 @@ from typing import Any
 
 from blocks import ROOT, Kept
 
-WORDS = ("reproduced", "conditional", "refuted", "not here")
-COLOURS = {"reproduced": "#1b7f3b", "conditional": "#b06000", "refuted": "#b3261e", "not here": "#666", "undecided": "#666"}
+COLOURS = {
+    "reproduced": "#1b7f3b",
+    "conditional": "#b06000",
+    "refuted": "#b3261e",
+    "undecided": "#666",
+    "not here": "#666",
+}
 AREAS = "area"
 
 
@@ -23,8 +28,8 @@ def claims_page(kept: Kept) -> str:
         "# Published claims, checked", "",
         f"{len(claims)} statements about networks for training, from papers, vendors and articles, and what syncline's models",
         "say about each. **Reproduced**: every case gives what is stated. **Conditional**: some do; the cases say when.",
-        "**Refuted**: none does.", "",
-        f"{', '.join(f'{counted[word]} {word}' for word in WORDS if counted[word])}. {when}", "",
+        "**Refuted**: none does. **Undecided**: what is computed was fitted to such numbers and cannot judge it.", "",
+        f"{', '.join(f'{counted[word]} {word}' for word in COLOURS if counted[word])}. {when}", "",
         "A verdict is as good as the model behind it: [errors against measurements](method/index.md#how-far-to-trust-it). To",
         "check a claim of your own, see [the guide](guides/claims.md).", "",
     ]  # fmt: skip
