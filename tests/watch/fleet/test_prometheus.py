@@ -192,3 +192,16 @@ def test_an_answer_that_is_none_is_a_problem_of_its_own(site: Site) -> None:
     assert made is not None
     (problem,) = made.health["problems"].values()
     assert problem.startswith("ValueError: data.result.2.value")
+
+
+def test_no_question_is_left_behind_by_one_that_failed(site: Site) -> None:
+    site.rows[AGENT_QUERIES["up"]] = [({}, "words")]
+
+    async def ask() -> int:
+        with pytest.raises(ValueError, match="data.result.0.value"):
+            await site.reader.read()
+        left = len(asyncio.all_tasks()) - 1
+        await site.reader.close()
+        return left
+
+    assert asyncio.run(ask()) == 0

@@ -86,8 +86,12 @@ class PrometheusReader:
     async def read(self) -> list[HostFrame]:
         """Return a frame for each host that Prometheus knows."""
         queries = {**AGENT_QUERIES, **EXPORTER_QUERIES}
-        answers = await asyncio.gather(*(self._query(query) for query in queries.values()))
-        found = dict(zip(queries, answers, strict=True))
+        try:
+            async with asyncio.TaskGroup() as questions:
+                asked = {name: questions.create_task(self._query(query)) for name, query in queries.items()}
+        except ExceptionGroup as several:  # what went wrong first; no question is left behind
+            raise several.exceptions[0] from None
+        found = {name: task.result() for name, task in asked.items()}
         frames = self._of_agents(found)
         known = {frame.host for frame in frames}
         others = {key: [s for s in found[key] if s.host not in known] for key in EXPORTER_QUERIES}
