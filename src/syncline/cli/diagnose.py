@@ -21,11 +21,11 @@ EPILOG = examples(
     "dmesg | syncline diagnose - --cluster cluster.yaml",
     "syncline diagnose job.log --rules our-rules/ --exit nagios",
 )
-app = typer.Typer(help="Say what went wrong first, from logs of any size.", epilog=EPILOG)
+app = typer.Typer()
 
 Logs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="LOG...", help="Files, folders, or - for stdin; gzip, bzip2, xz, zstd too."),
+    typer.Argument(metavar="LOG", help="Files, folders, or - for stdin; gzip, bzip2, xz, zstd too."),
 ]
 Rules = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="DIR", help="Rules of your own, added to those that ship.")
@@ -38,8 +38,7 @@ ListRules = Annotated[bool, typer.Option("--list", help="List the rules instead.
 CheckRules = Annotated[bool, typer.Option("--check-rules", help="Try every rule on its own example instead.")]
 
 
-# A group reads no options after its arguments unless told so.
-@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+@app.command(epilog=EPILOG)
 def diagnose(
     logs: Logs = None,
     rules: Rules = None,
