@@ -49,6 +49,17 @@ class _Anything:
     def __call__(self, *args: Any, **_: Any) -> Any:
         return args[0] if len(args) == 1 and callable(args[0]) else self
 
+    def __getitem__(self, _: Any) -> Any:
+        return self
+
+    def __or__(self, _: Any) -> Any:  # in type hints
+        return self
+
+    __ror__ = __or__
+
+    def __instancecheck__(self, _: Any) -> bool:
+        return False
+
     def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
         return (object,)
 
