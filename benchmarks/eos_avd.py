@@ -103,7 +103,8 @@ def _port(port: Any) -> dict[str, Any]:
 
 def placed(text: str) -> set[tuple[str, ...]]:
     """Return the lines of a configuration, each under its headings."""
-    found, path = set(), []
+    found: set[tuple[str, ...]] = set()
+    path: list[str] = []
     for line in text.splitlines():
         word = line.strip()
         if not word or word.startswith("!") or word == "end":
