@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -26,9 +26,12 @@ def language(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_names_stand_in_hints_bases_and_checks(language: Any) -> None:
-    class Mine(language.base_value): ...
+    class Mine(language.base_value): ...  # type: ignore[misc]
 
     assert (language.tensor | int) is not None and (int | language.tensor) is not None
     assert language.pointer_type[language.float32].element_ty is not None
     assert not isinstance(3, language.constexpr)
+    triton = sys.modules["triton"]
+    assert get_args(triton.Config | triton.KernelInterface) == (triton.Config, triton.KernelInterface)
+    assert isinstance(triton.Config({"BLOCK": 64}, num_warps=4), triton.Config)
     assert Mine.__bases__ == (object,)

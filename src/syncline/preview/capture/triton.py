@@ -38,7 +38,7 @@ class Kernel:
 class _Anything:
     """Answers for a name of Triton's language that only a kernel's own body uses."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: Any = "", *_: Any, **__: Any) -> None:
         self.name = name
 
     def __getattr__(self, name: str) -> Any:
@@ -65,12 +65,15 @@ class _Anything:
 
 
 class _Module(ModuleType):
-    """Has every name that is asked of it."""
+    """Has every name that is asked of it; one with a capital is a class."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Anything(f"{self.__name__}.{name}")
+        whole = f"{self.__name__}.{name}"
+        found = type(name, (_Anything,), {"__module__": self.__name__}) if name[0].isupper() else _Anything(whole)
+        setattr(self, name, found)
+        return found
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
