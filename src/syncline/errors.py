@@ -143,6 +143,10 @@ class LostRankError(SynchronizationError):
     """A rank is dead, hung or cut off; the text names it and its host, and is the same on every rank that is left."""
 
 
+class CrewFinishedError(SynchronizationError):
+    """A rank came back to a crew whose other ranks have all come to their end: nothing is left for it to do."""
+
+
 class NonFiniteError(SynchronizationError):
     """A gradient holds NaN or an infinity; the text names the rank, the parameter and the step."""
 

@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
@@ -50,28 +52,31 @@ class PreviewError(SimulationError):
     """A script that could not be captured: it crashed, hung, or trained no step."""
 
 
-def capture(
-    launch: Launch,
-    rank: int,
-    gpu: Gpu,
-    *,
-    timeout_s: float,
-    memory_bytes: int,
-    keep: Path | None = None,
-    stages: JsonObject | None = None,
-) -> Capture:
-    """Return what a rank of a script did, or raise with the script's own last words.
+class Child:
+    """A rank that is being run. Poll it until it has ended, ask for its capture, close it on every path."""
 
-    `stages` holds the shapes that pipeline stages run before it pass on.
-    """
-    with tempfile.TemporaryDirectory(prefix="syncline-preview-") as folder:
-        out = Path(folder) / f"rank{rank}.json"
-        spec = Path(folder) / "spec.json"
+    def __init__(
+        self,
+        launch: Launch,
+        rank: int,
+        gpu: Gpu,
+        *,
+        timeout_s: float,
+        memory_bytes: int,
+        stages: JsonObject | None = None,
+    ) -> None:
+        """Start a rank; `stages` holds the shapes that pipeline stages run before it pass on."""
+        self.rank, self._script, self._timeout_s = rank, launch.script, timeout_s
+        self._folder = tempfile.TemporaryDirectory(prefix="syncline-preview-")
+        folder = Path(self._folder.name)
+        self._out, self._early, self._log = folder / f"rank{rank}.json", folder / "early.json", folder / "log.txt"
+        spec = folder / "spec.json"
         command = {"script": launch.script, "module": launch.module, "args": list(launch.args)}
         spec.write_text(
             json.dumps(
                 {
-                    "out": str(out),
+                    "out": str(self._out),
+                    "early": str(self._early),
                     "steps": STEPS,
                     "env": launch.of_rank(rank),
                     "gpu": _described(gpu),
@@ -80,76 +85,101 @@ def capture(
                 }
             )
         )
-        said, ended = _run(spec, timeout_s, memory_bytes, launch.script)
+        self._process = _start(spec, self._log, memory_bytes)
+        self._until_s = time.monotonic() + timeout_s
+
+    def ended(self) -> bool:
+        """Return whether the rank has ended; one that takes too long is ended with an error."""
+        if self._process.poll() is not None:
+            return True
+        if time.monotonic() > self._until_s:
+            raise PreviewError(
+                f"{self._script} did not finish {STEPS} training steps within {self._timeout_s:g} s.",
+                detail=_last(self._said()),
+                hint="Give it longer with --timeout, or fewer layers.",
+            )
+        return False
+
+    def early(self) -> EarlyWord | None:
+        """Return what the first step told about other ranks, once it is over."""
+        if not self._early.is_file():
+            return None
+        told = json.loads(self._early.read_text())
+        return EarlyWord(tuple(told["peers"]), told["stages"])
+
+    def capture(self, keep: Path | None = None) -> Capture:
+        """Return what the rank did, or raise with the script's own last words."""
+        self._process.wait()
+        said, ended = self._said(), self._process.returncode
         if ended < 0:
             raise PreviewError(
-                f"rank {rank} of {launch.script} was ended by {signal.Signals(-ended).name}.",
+                f"rank {self.rank} of {self._script} was ended by {signal.Signals(-ended).name}.",
                 detail=_last(said.partition("Fatal Python error")[0]),
                 hint="Native code that reads tensors crashes on tensors without contents; --memory bounds the process.",
             )
-        if not out.is_file():
+        if not self._out.is_file():
             raise PreviewError(
-                f"{launch.script} ended without a word on rank {rank}.",
+                f"{self._script} ended without a word on rank {self.rank}.",
                 detail=_last(said),
                 hint='Install it there: pip install "syncline[torch]"'
                 if "No module named 'torch'" in said
                 else "Run the script by itself to see what it prints.",
             )
-        status = json.loads(out.read_text())
+        status = json.loads(self._out.read_text())
         if status["status"] == "crashed":
             error, _, place = status["error"].partition("\n")
             raise PreviewError(
-                f"rank {rank} of {launch.script} crashed: {error}",
+                f"rank {self.rank} of {self._script} crashed: {error}",
                 where=place,
                 detail=_last(said) if "the script exited" in error else "",
                 hint="Where the script is right, the preview lacks something: report it with this line.",
             )
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
-            (keep / out.name).write_bytes(out.read_bytes())
-        found = read_capture(out)
-    if not any(op.phase == "optimizer" for op in found.ops):
-        raise PreviewError(
-            f"rank {rank} of {launch.script} ended before an optimizer stepped.",
-            detail=_last(said),
-            hint="A preview needs one whole training step.",
-        )
-    return found
+            (keep / self._out.name).write_bytes(self._out.read_bytes())
+        found = read_capture(self._out)
+        if not any(op.phase == "optimizer" for op in found.ops):
+            raise PreviewError(
+                f"rank {self.rank} of {self._script} ended before an optimizer stepped.",
+                detail=_last(said),
+                hint="A preview needs one whole training step.",
+            )
+        return found
+
+    def close(self) -> None:
+        """End the rank and all that it started."""
+        with contextlib.suppress(ProcessLookupError):  # nothing of the session is left
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._folder.cleanup()
+
+    def _said(self) -> str:
+        return self._log.read_text(errors="replace")
 
 
-def _run(spec: Path, timeout_s: float, memory_bytes: int, script: str) -> tuple[str, int]:
-    """Run the child; return what it printed and how it ended. What it started ends with it."""
+class EarlyWord(NamedTuple):
+    """What a rank's first step tells about others: whom it sends to or receives from, and what its stages pass on."""
+
+    peers: tuple[int, ...]
+    stages: JsonObject
+
+
+def _start(spec: Path, log: Path, memory_bytes: int) -> subprocess.Popen[bytes]:
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, **QUIET, "PYTHONPATH": path}
-    log = spec.with_name("log.txt")
 
     def bounded() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
 
     with log.open("wb") as stream:
-        child = subprocess.Popen(  # noqa: S603 - the user's own script
+        return subprocess.Popen(  # noqa: S603 - the user's own script
             [sys.executable, "-m", "syncline.preview.capture", str(spec)],
-            env=environment,
+            env={**os.environ, **QUIET, "PYTHONPATH": path},
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=bounded,
         )
-        try:
-            child.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-            raise PreviewError(
-                f"{script} did not finish {STEPS} training steps within {timeout_s:g} s.",
-                detail=_last(log.read_text(errors="replace")),
-                hint="Give it longer with --timeout, or fewer layers.",
-            ) from None
-        finally:
-            with contextlib.suppress(ProcessLookupError):  # nothing of the session is left
-                os.killpg(child.pid, signal.SIGKILL)
-    return log.read_text(errors="replace"), child.returncode
 
 
 def time_kernels(folder: Path, out: Path, timeout_s: float) -> None:

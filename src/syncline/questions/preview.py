@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.preview.child import capture, time_kernels
+from syncline.preview.child import time_kernels
 from syncline.preview.execute import IGNORES, GraphRun, execute
 from syncline.preview.exposed import CollectiveUse, collectives, exposed_s
 from syncline.preview.graph import HOST, StepGraph, step_graph
@@ -20,6 +20,7 @@ from syncline.preview.job_of import CapturedJob, job_of
 from syncline.preview.launch import Launch, read_launch
 from syncline.preview.measured import KernelTimes, read_kernel_times
 from syncline.preview.price import Pricer
+from syncline.preview.ranks import Runner
 from syncline.preview.record import Capture, read_capture
 from syncline.preview.same import differences
 from syncline.preview.what_if import DEFAULT, Alternative, Setting, other_gpu
@@ -30,7 +31,6 @@ from syncline.sim.uncertainty import Spread, StepFacets, generation_of, step_spr
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
 from syncline.workload.graph import Op
 
-MOST_STAGES = 64
 LAUNCH_BOUND = 1.1
 """A step that takes less than so many times what the host does in it is the host's."""
 HOST_LOW, HOST_HIGH = 0.35, 1.6
@@ -187,23 +187,17 @@ def preview(
             f"the command starts {launch.world:,} ranks, but {fabric.name} has {fabric.num_gpus:,} GPUs.",
             hint="Name a larger cluster, or start fewer ranks.",
         )
-    bounds = {"timeout_s": units.time(timeout), "memory_bytes": int(units.size(memory))}
-
-    def run(rank: int, of: Launch, stages: JsonObject, keep: Path | None = None) -> Capture:
-        tell(f"running rank {rank} of {of.world:,}")
-        return capture(of, rank, machine.gpu, keep=keep, stages=stages, **bounds)  # type: ignore[arg-type]
-
+    runner = Runner(machine.gpu, units.time(timeout), int(units.size(memory)), tell)
     with tempfile.TemporaryDirectory(prefix="syncline-kernels-") as scratch:
         folder = captured or keep or (Path(scratch) if measure else None)
-        captures = _kept(captured, launch) if captured is not None else _stages(run, launch, folder)
+        captures = _kept(captured, launch) if captured is not None else runner.stages(launch, folder)
         if measure and folder is not None:
             measured = measured or folder / "kernel-times.json"
             tell("timing the kernels on this machine's GPU")
             time_kernels(folder, measured, units.time(timeout))
         times = read_kernel_times(measured) if measured is not None else None
     others = _others(launch, captures, check)
-    known = _outputs(captures)
-    found = [text for rank in others for text in differences(captures, run(rank, launch, known))]
+    found = [text for each in runner.others(launch, others, captures) for text in differences(captures, each)]
     pricer = _pricer(machine, times)
     setting = Setting(captures, fabric, pricer, routing)
     executed = execute(step_graph(captures, pricer), fabric, machine, routing=routing)
@@ -213,7 +207,7 @@ def preview(
     )
     changes = DEFAULT if what_if is None and launch.world > 1 else tuple(what_if or ())
     table = tuple(
-        _world(change, launch, run, fabric, pricer, routing)
+        _world(change, launch, runner, fabric, pricer, routing)
         if change.startswith("world=")
         else setting.alternative(change)
         for change in changes
@@ -245,22 +239,6 @@ def _pricer(machine: Machine, times: KernelTimes | None) -> Pricer:
     return Pricer(machine, times=times, timed_on=None if same else other_gpu(machine, times.gpu.name))
 
 
-def _outputs(captures: Iterable[Capture]) -> JsonObject:
-    """Return what pipeline stages pass on, by their number."""
-    return {number: rows for each in captures for number, rows in each.facts.get("stages", {}).items()}
-
-
-def _stages(run: Callable[..., Capture], launch: Launch, keep: Path | None = None) -> tuple[Capture, ...]:
-    """Run rank 0 and, one after the other, the ranks that it and they pass activations to."""
-    found = {0: run(0, launch, {}, keep)}
-    while len(found) < MOST_STAGES:
-        wanted = sorted({p for c in found.values() for p in c.peers} - set(found))
-        if not wanted:
-            break
-        found[wanted[0]] = run(wanted[0], launch, _outputs(found.values()), keep)
-    return tuple(found[rank] for rank in sorted(found))
-
-
 def _kept(folder: Path, launch: Launch) -> tuple[Capture, ...]:
     """Return what an earlier preview kept of the same command."""
     found = tuple(sorted((read_capture(path) for path in folder.glob("rank*.json")), key=lambda c: c.rank))
@@ -279,7 +257,7 @@ def _others(launch: Launch, captures: tuple[Capture, ...], number: int) -> list[
 
 
 def _world(
-    change: str, launch: Launch, run: Callable[..., Capture], fabric: Fabric, pricer: Pricer, routing: Routing
+    change: str, launch: Launch, runner: Runner, fabric: Fabric, pricer: Pricer, routing: Routing
 ) -> Alternative:
     size = change.partition("=")[2]
     if not size.isdigit() or not 0 < int(size) <= fabric.num_gpus:
@@ -287,7 +265,7 @@ def _world(
             f'world= takes a number of ranks up to {fabric.num_gpus:,}, got "{size}".', hint="For example world=64."
         )
     other = launch.resized(int(size))
-    captures = _stages(run, other)
+    captures = runner.stages(other)
     ran = execute(step_graph(captures, pricer), fabric, pricer.machine, routing=routing)
     return Alternative(change, ran.step_time_s, exposed_s(ran))
 

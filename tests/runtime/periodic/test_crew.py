@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from syncline.errors import SynchronizationError
+from syncline.errors import CrewFinishedError, SynchronizationError
 from syncline.runtime.periodic.crew import Crew
 from syncline.runtime.periodic.fragment import cut
 from syncline.runtime.periodic.shared import Shared
@@ -83,7 +83,8 @@ def test_a_start_without_all_ranks_and_a_crew_that_has_ended_say_so() -> None:
     alone_.enter({})
     alone_.leave()
     late = Crew(store, 0, 1, wait_s=60.0)
-    assert together(lambda: late.enter({})) == ["the crew finished without this rank."]
+    with pytest.raises(CrewFinishedError, match="the crew finished without this rank"):
+        late.enter({})
     with pytest.raises(SynchronizationError, match="rank 3 is not in a crew of 3"):
         Crew(store, 3, 3)
 

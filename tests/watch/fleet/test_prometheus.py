@@ -198,7 +198,7 @@ def test_no_question_is_left_behind_by_one_that_failed(site: Site) -> None:
     site.rows[AGENT_QUERIES["up"]] = [({}, "words")]
 
     async def ask() -> int:
-        with pytest.raises(ValueError, match="data.result.0.value"):
+        with pytest.raises(ValueError, match=r"data\.result\.0\.value"):
             await site.reader.read()
         left = len(asyncio.all_tasks()) - 1
         await site.reader.close()

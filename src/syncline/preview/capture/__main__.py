@@ -49,7 +49,7 @@ def main() -> None:
     recorder = Recorder(log, memory, collectives, fake)
     collectives.where = recorder.where
     values.prepare(log, recorder.synced)
-    steps = script.Steps(log, recorder, memory, int(spec["steps"]), done)
+    steps = script.Steps(log, recorder, memory, int(spec["steps"]), lambda: log.write_early(Path(spec["early"])), done)
     steps.prepare()
     collectives.arrived = steps.received
     script.compiled(recorder, log)

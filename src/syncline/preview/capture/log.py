@@ -76,6 +76,11 @@ class Log:
             frame = frame.f_back
         return ""
 
+    def write_early(self, path: Path) -> None:
+        """Write what the parent needs to start other ranks: whom this one talks to, what its stages pass on."""
+        peers = sorted({op[7][3] for op in self.ops if op[0] in (SEND, RECV)})
+        _write(path, {"peers": peers, "stages": self.facts.get("stages", {})})
+
     def write(self, path: Path, status: str, error: str = "") -> None:
         """Write the file that the parent reads."""
         streams = {number: str(name) for name, number in self.streams.items()}
@@ -95,9 +100,13 @@ class Log:
             "notes": list(self.notes),
             "facts": self.facts,
         }
-        partial = path.with_suffix(".part")
-        partial.write_text(json.dumps(data))
-        partial.replace(path)
+        _write(path, data)
+
+
+def _write(path: Path, data: dict[str, object]) -> None:
+    partial = path.with_suffix(".part")
+    partial.write_text(json.dumps(data))
+    partial.replace(path)
 
 
 def _is_own(filename: str) -> bool:

@@ -29,8 +29,17 @@ WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapp
 class Steps:
     """Counts steps: one ends when a model is called after an optimizer has stepped."""
 
-    def __init__(self, log: Log, recorder: Recorder, memory: Memory, wanted: int, done: Callable[[], None]) -> None:
-        self.log, self.recorder, self.memory, self.wanted, self.done = log, recorder, memory, wanted, done
+    def __init__(
+        self,
+        log: Log,
+        recorder: Recorder,
+        memory: Memory,
+        wanted: int,
+        heard: Callable[[], None],
+        done: Callable[[], None],
+    ) -> None:
+        self.log, self.recorder, self.memory, self.wanted = log, recorder, memory, wanted
+        self.heard, self.done = heard, done  # after the first step, and after the last
         self.stepped = False
         self.began = -1  # the first message for the next step, which comes before its model is called
         self.names: dict[int, str] = {}
@@ -75,6 +84,8 @@ class Steps:
             self.stepped = False
             self.log.boundaries.append(len(self.log.ops) if self.began < 0 else self.began)
             self.began = -1
+            if len(self.log.boundaries) == 2:
+                self.heard()
             if len(self.log.boundaries) > self.wanted:
                 self.done()
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from torch.distributed import TCPStore, distributed_c10d  # type: ignore[attr-defined]
 
-from syncline.errors import AgreementError, SynchronizationError
+from syncline.errors import AgreementError, CrewFinishedError, SynchronizationError
 from syncline.runtime.alive.agreement import difference
 
 POLL_S = 0.05
@@ -212,7 +212,10 @@ class Crew:
             number += 1
         rows = (self._read(f"formed/{number}") or {"rows": []})["rows"]
         if rows and all(self._read(f"left/{process}") for _, process in rows):
-            raise SynchronizationError("the crew finished without this rank.")
+            raise CrewFinishedError(
+                "the crew finished without this rank.",
+                hint="Nothing is left to do. Catch syncline.errors.CrewFinishedError to end with status 0.",
+            )
         if self.formation.members and any(rank == self.rank and process != self._process for rank, process in rows):
             raise SynchronizationError(
                 f"another process has taken the place of rank {self.rank}.", hint="Start one process for each rank."

@@ -1,0 +1,89 @@
+"""The ranks of a script that matter, run beside each other as far as the machine allows.
+
+Rank 0 is run, and whoever it and they pass activations to. A rank says after its first step who they are and what its
+stages pass on, so that the next one need not wait for its end.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from syncline.describe.plain import JsonObject
+from syncline.fabric.catalog import Gpu
+from syncline.preview.child import Child, EarlyWord
+from syncline.preview.launch import Launch
+from syncline.preview.record import Capture
+
+MOST_STAGES = 64
+LOOK_S = 0.05
+BESIDE_BYTES = 4 << 30
+"""A rank is started beside another where so much memory is free."""
+
+
+@dataclass(frozen=True)
+class Runner:
+    """How ranks are run: on which GPU, within which bounds, and who is told."""
+
+    gpu: Gpu
+    timeout_s: float
+    memory_bytes: int
+    tell: Callable[[str], None] = lambda _: None
+
+    def stages(self, launch: Launch, keep: Path | None = None) -> tuple[Capture, ...]:
+        """Return captures of rank 0 and of all that it and they pass activations to."""
+        return self._run(launch, {0}, {}, keep, follow=True)
+
+    def others(self, launch: Launch, ranks: Iterable[int], known: Iterable[Capture]) -> tuple[Capture, ...]:
+        """Return captures of these ranks alone, with the stages that are known."""
+        passed = {number: rows for each in known for number, rows in each.facts.get("stages", {}).items()}
+        return self._run(launch, set(ranks), passed, None, follow=False)
+
+    def _run(
+        self, launch: Launch, wanted: set[int], passed: JsonObject, keep: Path | None, *, follow: bool
+    ) -> tuple[Capture, ...]:
+        found: dict[int, Capture] = {}
+        running: dict[int, Child] = {}
+        silent: set[int] = set()  # ranks that have not said yet what the next one needs
+        try:
+            while wanted or running:
+                for rank, child in [*running.items()]:
+                    if child.ended():
+                        found[rank] = child.capture(keep)
+                        running.pop(rank).close()
+                        word: EarlyWord | None = EarlyWord(found[rank].peers, found[rank].facts.get("stages", {}))
+                    else:
+                        word = child.early()
+                    if follow and word is not None:
+                        silent.discard(rank)
+                        wanted |= {*word.peers}
+                        passed |= word.stages
+                wanted -= {*found, *running}
+                if len(found) + len(running) >= MOST_STAGES:
+                    wanted.clear()
+                while wanted and not silent and _has_room(len(running)):
+                    rank = min(wanted)
+                    wanted.remove(rank)
+                    if follow:
+                        silent.add(rank)
+                    self.tell(f"running rank {rank} of {launch.world:,}")
+                    running[rank] = Child(
+                        launch, rank, self.gpu, timeout_s=self.timeout_s, memory_bytes=self.memory_bytes, stages=passed
+                    )
+                time.sleep(LOOK_S)
+        finally:
+            for child in running.values():
+                child.close()
+        return tuple(found[rank] for rank in sorted(found))
+
+
+def _has_room(running: int) -> bool:
+    """Whether one more rank may run: the first always, another where a core and memory are free."""
+    if not running:
+        return True
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    free_kib = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), 0)
+    return running < len(os.sched_getaffinity(0)) and free_kib * 1024 > BESIDE_BYTES
