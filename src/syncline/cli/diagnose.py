@@ -72,7 +72,8 @@ def diagnose(
     answer = _run(logs, rules or [], cluster)
     diagnosis = answer.diagnosis
     if diagnosis.nothing_read and exit_style == "none":
-        why = "; ".join(f"{item.path}: {item.reason}" for item in diagnosis.unread[:3]) or "the folder holds no file"
+        empty = "there is nothing in it" if diagnosis.num_files else "the folder holds no file"
+        why = "; ".join(f"{item.path}: {item.reason}" for item in diagnosis.unread[:3]) or empty
         raise FileError(
             f"no log could be read: {why}.", hint="Name files or folders that you may read, or - for stdin."
         )
