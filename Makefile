@@ -100,14 +100,14 @@ native-test: venv
 	$(BIN)/cmake -S . -B build/native-tests -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 	  -DCMAKE_BUILD_TYPE=Debug -DSYNCLINE_TESTS=ON -DSYNCLINE_SANITIZE=ON --log-level=WARNING
 	$(BIN)/cmake --build build/native-tests
-	$(BIN)/ctest --test-dir build/native-tests --output-on-failure --no-tests=error
+	build/native-tests/native_tests
 
 # The thread sanitizer excludes the others: another build, of what has threads.
 native-test-threads: venv  ## the C++ tests of the wire and the sampler under the thread sanitizer
 	$(BIN)/cmake -S . -B build/native-threads -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 	  -DCMAKE_BUILD_TYPE=Debug -DSYNCLINE_TESTS=ON -DSYNCLINE_SANITIZE_THREADS=ON --log-level=WARNING
-	$(BIN)/cmake --build build/native-threads --target test_wire test_sampler
-	$(BIN)/ctest --test-dir build/native-threads --output-on-failure --no-tests=error -R "^(wire|sampler)$$"
+	$(BIN)/cmake --build build/native-threads
+	build/native-threads/native_tests sampler wire
 
 pytest: venv
 	$(BIN)/python -m pytest -q $(SPREAD) --no-loadscope-reorder $(LONG) $(REST) src

@@ -1,16 +1,19 @@
-"""The best plans of a search, one by one, before the argument checks of Megatron-Core and torchtitan themselves."""
+"""The best plans of a search, one by one, before the argument checks of Megatron-Core, torchtitan and DeepSpeed."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from importlib import metadata
 from typing import Any
+from unittest import mock
 
+from syncline.errors import PlanError
 from syncline.fabric import load
 from syncline.plan.answer import ask
 from syncline.plan.frameworks.framework import named_framework
+from syncline.plan.frameworks.launch import deepspeed_config
 from syncline.plan.frameworks.launch_megatron import megatron_arguments
 from syncline.plan.frameworks.launch_torch import torchtitan_values
 from syncline.plan.named_job import named_job
@@ -104,19 +107,51 @@ def torchtitan(job: Job, shape: Shape) -> None:
     )  # fmt: skip
 
 
+def deepspeed(job: Job, _shape: Shape) -> None:
+    """Build DeepSpeed's config of the written file; it raises where batches do not multiply out or a key is unknown."""
+    from deepspeed import comm
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    with mock.patch.object(comm, "get_rank", return_value=0):  # without a group it takes every world for one rank
+        DeepSpeedConfig(deepspeed_config(job), mpu=_Replicas(job.parallel.dp or 1))
+
+
+@dataclass(frozen=True)
+class _Replicas:
+    """What DeepSpeed asks of a launcher before it reads a config."""
+
+    count: int
+
+    def get_data_parallel_world_size(self) -> int:
+        return self.count
+
+
+CHECKS = (
+    ("megatron", "megatron-core", megatron),
+    ("torchtitan", "torchtitan", torchtitan),
+    ("deepspeed", "deepspeed", deepspeed),
+)
+
+
 def run() -> dict[str, Any]:
     """Return how many plans each framework takes."""
     figures: dict[str, Any] = {"case": "best 50 plans of each on H100: model, GPUs, sequence, batch", "cases": CASES}
-    for name, package, check in (("megatron", "megatron-core", megatron), ("torchtitan", "torchtitan", torchtitan)):
+    for name, package, check in CHECKS:
         try:
             figures[f"{name}_version"] = metadata.version(package)
         except metadata.PackageNotFoundError:
             figures[f"{name}_left_out"] = f"{package} is not installed"
             continue
-        tried, refused, accepted = 0, [], {}
+        tried, refused = 0, []
+        accepted: dict[str, int | str] = {}
         for case in CASES:
-            taken = 0
-            for job in jobs(name, *case):
+            taken, where = 0, f"{case[0]}, {case[1]} GPUs, {case[2]:,}"
+            try:
+                found = jobs(name, *case)
+            except PlanError as error:  # a config of DeepSpeed alone splits no model
+                accepted[where] = f"no plan: {error.message}"
+                continue
+            for job in found:
                 assert isinstance(job.model, Shape)
                 tried += 1
                 try:
@@ -124,9 +159,10 @@ def run() -> dict[str, Any]:
                         warnings.simplefilter("ignore")
                         check(job, job.model)
                     taken += 1
-                except (ValueError, AssertionError) as error:
+                except (ValueError, AssertionError) as error:  # pydantic's are ValueErrors
                     refused.append(f"{case}: {error}")
-            accepted[f"{case[0]}, {case[1]} GPUs, {case[2]:,}"] = taken
-        figures |= {f"{name}_plans": tried, f"{name}_accepted": sum(accepted.values()), f"{name}_by_case": accepted}
+            accepted[where] = taken
+        good = sum(count for count in accepted.values() if isinstance(count, int))
+        figures |= {f"{name}_plans": tried, f"{name}_accepted": good, f"{name}_by_case": accepted}
         figures[f"{name}_refusals"] = refused[:3]
     return figures

@@ -6,26 +6,36 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.lab.conftest import why_no_lab
+from tests.warm import Warm
 
 FOLDER = Path(__file__).parent.parent / "examples"
 OUTPUT = FOLDER / "output"
 EXAMPLES = sorted(path for path in FOLDER.iterdir() if path.suffix in (".py", ".sh"))
 
 
-def run_example(path: Path, scratch: Path) -> str:
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Warm]:
+    """Commands that have imported what they need: a hundred of them would each take a second for it."""
+    warm = Warm()
+    yield warm
+    warm.close()
+
+
+def run_example(path: Path, scratch: Path, commands: Path) -> str:
     """Run one example in a copy of its folder, so that what it writes is not left behind, and return its output."""
     shutil.copytree(FOLDER, scratch / "examples", ignore=shutil.ignore_patterns("output", "__pycache__"))
-    interpreter = [sys.executable] if path.suffix == ".py" else ["bash", "-euo", "pipefail"]
-    commands = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    interpreter = [commands / "python"] if path.suffix == ".py" else ["bash", "-euo", "pipefail"]
+    found = os.pathsep.join((str(commands), str(Path(sys.executable).parent), os.environ["PATH"]))
     hidden = {"COLUMNS", "FORCE_COLOR"}  # these would change the width or colour of what is printed
     done = subprocess.run(
         [*interpreter, path.name],
         cwd=scratch / "examples",
-        env={key: value for key, value in os.environ.items() if key not in hidden} | {"PATH": commands},
+        env={key: value for key, value in os.environ.items() if key not in hidden} | {"PATH": found},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -38,10 +48,10 @@ def run_example(path: Path, scratch: Path) -> str:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_example_prints_what_it_says(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_example_prints_what_it_says(path: Path, warm: Warm, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if "Needs a lab." in path.read_text() and (reason := why_no_lab()):
         pytest.skip(reason)
-    got = run_example(path, tmp_path)
+    got = run_example(path, tmp_path, warm.folder)
     expected = OUTPUT / f"{path.stem}.txt"
     if request.config.getoption("--regenerate-examples"):
         expected.write_text(got)

@@ -51,6 +51,10 @@ def test_commands_were_run_and_pictures_made(site: Path) -> None:
         assert path.read_text("utf-8").startswith("<svg"), path.name
 
 
+def test_no_page_shows_a_fence(site: Path) -> None:
+    assert [str(page.relative_to(site)) for page in site.rglob("*.html") if "```" in page.read_text("utf-8")] == []
+
+
 def test_every_claim_has_its_verdict_and_command(site: Path) -> None:
     page = text_of(site, "claims")
     assert len(re.findall(r'class="?verdict', page)) == 70

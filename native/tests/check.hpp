@@ -1,8 +1,9 @@
-// The whole test framework: CHECK(condition) counts and reports, finish() is main's return value.
+// The whole test framework: SUITE(name) { ... } is a file's tests, CHECK(condition) counts and reports.
 #pragma once
 
 #include <cmath>
 #include <iostream>
+#include <map>
 #include <string>
 
 namespace check {
@@ -32,11 +33,21 @@ std::string thrown(Call call) {
     return "";
 }
 
-inline int finish() {
-    std::cout << checks - failures << " of " << checks << " checks passed\n";
-    return failures == 0 && checks > 0 ? 0 : 1;
+// Name -> the tests of one file, all in one program: some leak checkers take seconds for each program that ends.
+inline std::map<std::string, void (*)()>& suites() {
+    static std::map<std::string, void (*)()> all;
+    return all;
 }
 
+struct Suite {
+    Suite(const char* name, void (*run)()) { suites()[name] = run; }
+};
+
 }  // namespace check
+
+#define SUITE(name)                                    \
+    static void name##_suite();                        \
+    static const check::Suite name##_entry(#name, name##_suite); \
+    static void name##_suite()
 
 #define CHECK(condition) check::that((condition), #condition, __FILE__, __LINE__)

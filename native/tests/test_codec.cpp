@@ -242,7 +242,7 @@ void low_rank(std::int64_t rows, std::int64_t cols, std::int64_t rank) {
 
 }  // namespace
 
-int main() {
+SUITE(codec) {
     CHECK(supported(Variant::portable));
     CHECK(supported(best()));
     CHECK(!supported(static_cast<Variant>(9)));
@@ -257,5 +257,4 @@ int main() {
     low_rank(3, 5, 2);
     low_rank(9, 1030, 1);
     low_rank(20, 100, 11);
-    return check::finish();
 }

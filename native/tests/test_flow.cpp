@@ -162,7 +162,7 @@ void bad_columns_are_named() {
 
 }  // namespace
 
-int main() {
+SUITE(flow) {
     two_flows_share_then_one_speeds_up();
     tasks_wait_for_each_other_and_for_their_delay();
     a_lower_class_gets_what_is_left();
@@ -173,5 +173,4 @@ int main() {
     a_sprayed_flow_uses_its_share_of_each_link();
     a_circle_of_waits_is_named();
     bad_columns_are_named();
-    return check::finish();
 }

@@ -115,10 +115,9 @@ void bad_input_is_named() {
 
 }  // namespace
 
-int main() {
+SUITE(maxmin) {
     closed_forms();
     zero_capacity_and_tiny_weights();
     for (unsigned seed = 0; seed < 3; ++seed) no_link_overflows_and_every_flow_has_a_reason(seed);
     bad_input_is_named();
-    return check::finish();
 }

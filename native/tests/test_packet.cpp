@@ -316,7 +316,7 @@ void bad_input_is_refused() {
 
 }  // namespace
 
-int main() {
+SUITE(packet) {
     the_pool_may_grow_while_a_packet_is_received();
     lost_repeats_are_found();
     calendar_keeps_order();
@@ -336,5 +336,4 @@ int main() {
     }
     routes_find_all_shortest();
     bad_input_is_refused();
-    return check::finish();
 }

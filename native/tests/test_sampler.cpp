@@ -70,7 +70,7 @@ void an_interface_that_is_not_there_is_counted(int route) {
 
 }  // namespace
 
-int main() {
+SUITE(sampler) {
     const int route = open_route();
     if (route >= 0) {
         reads_loopback(route);
@@ -80,5 +80,4 @@ int main() {
         close(route);
     }
     CHECK(check::thrown<std::invalid_argument>([] { CounterSampler({}, 1'000'000, 16); }) == "no interface to sample");
-    return check::finish();
 }

@@ -259,7 +259,7 @@ void departures() {
 
 }  // namespace
 
-int main() {
+SUITE(wire) {
     checksums();
     proofs();
     messages();
@@ -271,5 +271,4 @@ int main() {
     disagreement();
     strangers();
     departures();
-    return check::finish();
 }

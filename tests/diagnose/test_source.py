@@ -13,6 +13,7 @@ import pytest
 
 from syncline.diagnose import diagnose
 from syncline.diagnose.source import Sources
+from syncline.finding import Severity
 
 LINE = "n1:1:2 [0] init.cc:795 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1a000\n"
 
@@ -123,6 +124,14 @@ def test_empty_files_are_nothing(tmp_path: Path) -> None:
     (tmp_path / "empty.log").write_bytes(b"")
     diagnosis = diagnose([tmp_path])
     assert (diagnosis.num_files, diagnosis.num_lines, diagnosis.findings) == (1, 0, [])
+    assert diagnosis.severity is Severity.UNKNOWN
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_what_windows_redirects_is_read(tmp_path: Path, encoding: str) -> None:
+    mark = "" if encoding == "utf-16" else "\ufeff"
+    (tmp_path / "job.log").write_bytes((mark + LINE.replace("\n", "\r\n")).encode(encoding))
+    assert [finding.rule for finding in diagnose([tmp_path]).findings] == ["nccl.gpu.duplicate"]
 
 
 def test_progress_is_told(tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_sonic_files_keep_the_rules_of_its_yang_models(sonic: Installation) -> N
         )
 
 
-# Forms of `nv set` as the NVUE reference lists them (Cumulus Linux 5.3 to 5.14).
+# Forms of `nv set` as the NVUE command list has them (CumulusNetworks/docs, Cumulus Linux 5.3 to 5.14).
 _NVUE = (
     r"system hostname \S+", r"system forwarding hash-seed \d+", r"system forwarding ecmp-hash source-port on",
     r"interface lo ip address \S+/32", r"interface swp\d+ link breakout [248]x",
@@ -270,6 +270,35 @@ def test_nvue_commands_have_the_forms_of_the_reference_and_say_why(fabric: Fabri
         strange = [line for line in commands if not any(re.fullmatch(form, line) for form in _NVUE)]
         assert strange == []
         assert sum(line.startswith("#") for line in lines) > 20
+
+
+#: What the same list says of numbers: after these words, from and to.
+_NVUE_RANGES = {
+    "link mtu": (552, 9216), "hash-seed": (0, 2**32 - 1), "autonomous-system": (1, 2**32 - 1), "keepalive": (1, 65535),
+    " hold": (3, 65535), "multipaths ebgp": (1, 128), " dscp": (0, 63), "switch-priority": (0, 7),
+    "traffic-class": (0, 7), "bw-percent": (0, 100), "cable-length": (1, 100_000), "probability": (0, 100),
+}  # fmt: skip
+
+
+def test_nvue_numbers_are_in_the_ranges_of_the_reference(fabric: Fabric) -> None:
+    for name, text in install(fabric, system="nvue").files.items():
+        if not name.endswith("nvue.sh"):
+            continue
+        commands = "\n".join(line for line in text.splitlines() if line.startswith("nv set "))
+        for words, (low, high) in _NVUE_RANGES.items():
+            found = [int(number) for number in re.findall(rf"{words} (\d+)", commands)]
+            assert found and all(low <= number <= high for number in found), (words, found)
+        assert sum(int(share) for share in re.findall(r"bw-percent (\d+)", commands)) <= 100
+
+
+def test_eos_names_hash_fields_as_its_chip_has_them(fabric: Fabric) -> None:
+    jericho = {"hosts": 4, "host": "8 x H100", "network": {"topology": "leaf-spine", "link": "400GbE",
+                                                           "switch": "7808R3", "hosts_per_leaf": 2}}  # fmt: skip
+    assert "trident" not in install(load(jericho), system="eos").files["switches/leaf-00/startup-config"]
+    assert "ip load-sharing trident" in install(
+        load(jericho | {"network": {"topology": "leaf-spine", "link": "400GbE", "switch": "7060X6-64PE",
+                                    "hosts_per_leaf": 2}}), system="eos",
+    ).files["switches/leaf-00/startup-config"]  # fmt: skip
 
 
 def test_eos_marks_by_dscp_and_pauses_one_class(fabric: Fabric) -> None:

@@ -87,8 +87,8 @@ class Page:
             limits = int(most[1]) if most else 0, tuple(some[1].split(",")) if some else ()
             shown = "\n".join(self._command(line, *limits) for line in body.splitlines())
             return f"```console\n{shown}\n```"
-        if kind == "python" and "norun" not in info:
-            return self._python(body)
+        if kind == "python":
+            return f"```python\n{body}```" if "norun" in info else self._python(body)
         if kind == "picture":
             return self._picture(body)
         if kind == "include":

@@ -71,8 +71,14 @@ def _claim(claim: dict[str, Any]) -> list[str]:
     for case in claim["cases"]:
         value = "not here" if case["value"] is None else f"{case['value']:,.4g} {case['unit']}".strip()
         sign = {True: "yes", False: "no", None: ""}[case["inside"]]
-        lines.append(f"| {_cell(case['when']) or 'as stated'} | {_cell(value)} | {sign} | `{_cell(case['command'])}` |")
+        lines.append(f"| {_cell(case['when']) or 'as stated'} | {_cell(value)} | {sign} | {_words(case['command'])} |")
     return [*lines, "", *([claim["note"], ""] if claim["note"] else [])]
+
+
+def _words(command: str) -> str:
+    """Return a command in a narrow cell: lines end between words, not after the hyphens of an option."""
+    words = " ".join(f'<span class="word">{escape(word)}</span>' for word in _cell(command).split())
+    return f"<code>{words}</code>"
 
 
 def _cell(text: str) -> str:

@@ -10,9 +10,11 @@ from blocks import ROOT, Kept
 from notebook import notebook_page
 
 EXAMPLES = ROOT / "examples"
+#: The first word of an example's name -> its section; sections stand in this order.
 GROUPS = {
-    "fabric": "Clusters", "schedule": "Collectives", "sim": "Simulation", "share": "Simulation", "packet": "Packets",
-    "step": "Training steps", "plan": "Plans", "cost": "Money", "lab": "Rehearsals", "scenario": "Shared clusters",
+    "decide": "Decisions", "plan": "Plans", "cost": "Money", "fabric": "Clusters", "schedule": "Collectives",
+    "sim": "Simulation", "packet": "Packets", "step": "Training steps", "preview": "Training scripts",
+    "serve": "Serving", "place": "Placement", "share": "Shared clusters", "scenario": "Shared clusters", "lab": "Rehearsals",
     "bench": "Live clusters", "diagnose": "Live clusters",
 }  # fmt: skip
 LINES, COLUMNS = 15, 84
@@ -21,14 +23,13 @@ LINES, COLUMNS = 15, 84
 def gallery_pages(kept: Kept) -> dict[str, str]:
     """Return the gallery, one page for each example, and the thumbnails."""
     pages: dict[str, str] = {}
-    cards: dict[str, list[str]] = {}
+    cards: dict[str, list[str]] = {group: [] for group in GROUPS.values()}
     for path in sorted(p for p in EXAMPLES.iterdir() if p.suffix in (".py", ".sh")):
         output = (EXAMPLES / "output" / f"{path.stem}.txt").read_text("utf-8")
         question = question_of(path)
         pages[f"gallery/thumbnails/{path.stem}.svg"] = thumbnail(output)
         pages[f"gallery/{path.stem}.md"] = _page(path, question, output)
-        group = GROUPS.get(path.stem.split("_")[0], "More")
-        cards.setdefault(group, []).append(_card(path.stem, question))
+        cards[GROUPS[path.stem.split("_")[0]]].append(_card(path.stem, question))
     for path in sorted((EXAMPLES / "notebooks").glob("*.ipynb")):
         text, title, shown = notebook_page(path, kept)
         pages[f"gallery/{path.stem}.md"] = text

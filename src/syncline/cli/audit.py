@@ -117,7 +117,7 @@ def audit(
     epilog=examples("syncline audit matrix /shared/audit/*.json", "syncline audit matrix *.json --exit none --json"),
 )
 def matrix(
-    reports: Annotated[list[Path], typer.Argument(metavar="JSON...", help="What `syncline audit --json` printed.")],
+    reports: Annotated[list[Path], typer.Argument(metavar="JSON", help="What `syncline audit --json` printed.")],
     exit_style: ExitStyle = "nagios",
     unknown_ok: UnknownOk = False,
     junit: Junit = None,

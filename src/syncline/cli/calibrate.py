@@ -66,7 +66,9 @@ def step(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the profile.")] = None,
     json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Fit five multipliers to one measured step of a job, for predictions of its other splits, sizes and scales.
+    """Fit the model to one measured step of a job.
+
+    Five multipliers, for predictions of its other splits, sizes and scales.
 
     They are matrix products, attention, passes over memory, exchanges and the host. What one time cannot tell apart
     keeps its prior; a trace tells more.
@@ -96,7 +98,10 @@ def collective(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the profile.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Fit the model of NCCL to one log of nccl-tests, for `simulate --algorithm nccl --profile`."""
+    """Fit the model of NCCL to a log of nccl-tests.
+
+    The profile is for `simulate --algorithm nccl --profile`.
+    """
     from syncline.describe.files import check_writable
     from syncline.questions.calibrate import calibrate_collective
 

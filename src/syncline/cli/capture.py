@@ -17,11 +17,10 @@ EPILOG = examples(
     "syncline capture h3/ && syncline audit --root h3/",
     "srun --ntasks-per-node=1 sh -c 'syncline capture /shared/$(hostname).tar.gz'",
 )
-app = typer.Typer(help="Write down what an audit reads, without secrets, to audit elsewhere.", epilog=EPILOG)
+app = typer.Typer()
 
 
-# A group reads no options after its arguments unless told so.
-@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+@app.command(epilog=EPILOG)
 def capture(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A new folder, or a new .tar.gz file.")],
     json: JsonOption = False,

@@ -9,20 +9,17 @@ import typer
 from syncline.cli.shell.output import JsonOption, examples, tell
 from syncline.cli.simulate import Chunks, Cluster, CrossRail, PlacementName, Ranks, Routing, Seed, Size, Transport
 
-app = typer.Typer(
-    help="Which algorithm wins at which size on this cluster, with the sizes at which the winner changes.",
-    epilog=examples(
-        "syncline compare-algorithms --cluster h100-64-rail",
-        "syncline compare-algorithms --cluster cluster.yaml --collective alltoall --size 1MiB..1GiB --json",
-    ),
-    invoke_without_command=True,
+EPILOG = examples(
+    "syncline compare-algorithms --cluster h100-64-rail",
+    "syncline compare-algorithms --cluster cluster.yaml --collective alltoall --size 1MiB..1GiB --json",
 )
+app = typer.Typer()
 
 CollectiveName = Annotated[str, typer.Option(help="allreduce, allgather, reducescatter, broadcast, reduce, alltoall.")]
 Level = Annotated[str, typer.Option(help="flow or analytic.")]
 
 
-@app.callback()
+@app.command(epilog=EPILOG)
 def compare_algorithms(
     cluster: Cluster,
     collective: CollectiveName = "allreduce",

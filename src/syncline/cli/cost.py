@@ -13,11 +13,7 @@ from syncline.describe.plain import JsonObject
 app = typer.Typer()
 
 
-@app.callback(
-    invoke_without_command=True,
-    # A group stops reading options at its first argument unless told otherwise.
-    context_settings={"allow_interspersed_args": True},
-    subcommand_metavar="",
+@app.command(
     epilog=examples(
         "syncline cost h100-64-rail",
         "syncline cost cluster.yaml --years 3 --utilisation 0.5 --cloud aws",

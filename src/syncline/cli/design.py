@@ -18,12 +18,12 @@ EPILOG = examples(
     "syncline design llama3-70b --gpus 1024 --by 2027-06",
     "syncline design llama3-8b --gpus 256 --sites 2 --wan 400Gbps,6ms",
 )
-app = typer.Typer(help="Find the fabric for a job.", epilog=EPILOG)
+app = typer.Typer()
 
 
-@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+@app.command(epilog=EPILOG)
 def design(
-    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Jobs by name or file.")],
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB", help="Jobs by name or file.")],
     gpus: Annotated[int | None, typer.Option(help="How many GPUs.")] = None,
     budget: Annotated[str | None, typer.Option(help="Dollars for hosts and network: 40M.")] = None,
     power: Annotated[float | None, typer.Option(help="Most power, in kW, at full load.")] = None,

@@ -21,11 +21,11 @@ EPILOG = examples(
     "dmesg | syncline diagnose - --cluster cluster.yaml",
     "syncline diagnose job.log --rules our-rules/ --exit nagios",
 )
-app = typer.Typer(help="Say what went wrong first, from logs of any size.", epilog=EPILOG)
+app = typer.Typer()
 
 Logs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="LOG...", help="Files, folders, or - for stdin; gzip, bzip2, xz, zstd too."),
+    typer.Argument(metavar="LOG", help="Files, folders, or - for stdin; gzip, bzip2, xz, zstd too."),
 ]
 Rules = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="DIR", help="Rules of your own, added to those that ship.")
@@ -38,8 +38,7 @@ ListRules = Annotated[bool, typer.Option("--list", help="List the rules instead.
 CheckRules = Annotated[bool, typer.Option("--check-rules", help="Try every rule on its own example instead.")]
 
 
-# A group reads no options after its arguments unless told so.
-@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+@app.command(epilog=EPILOG)
 def diagnose(
     logs: Logs = None,
     rules: Rules = None,
@@ -73,7 +72,8 @@ def diagnose(
     answer = _run(logs, rules or [], cluster)
     diagnosis = answer.diagnosis
     if diagnosis.nothing_read and exit_style == "none":
-        why = "; ".join(f"{item.path}: {item.reason}" for item in diagnosis.unread[:3]) or "the folder holds no file"
+        empty = "there is nothing in it" if diagnosis.num_files else "the folder holds no file"
+        why = "; ".join(f"{item.path}: {item.reason}" for item in diagnosis.unread[:3]) or empty
         raise FileError(
             f"no log could be read: {why}.", hint="Name files or folders that you may read, or - for stdin."
         )

@@ -18,10 +18,10 @@ EPILOG = examples(
     "syncline discover cluster.yaml --slurm /etc/slurm/topology.conf",
     "syncline discover cluster.yaml --names 'gpu[001-064]' --network 'rail-optimized NDR'",
 )
-app = typer.Typer(help="Write a cluster description from what is there.", epilog=EPILOG)
+app = typer.Typer()
 
 
-@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+@app.command(epilog=EPILOG)
 def discover(
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="The cluster file to write.")],
     root: Annotated[

@@ -315,7 +315,10 @@ def diff(
     link: Annotated[str | None, typer.Option(help="What ports run, where the file does not say.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare a described cluster with what was found, cable by cable; exit 1 where they differ."""
+    """Compare a described cluster with what was found.
+
+    Cable by cable; exit status 1 where they differ.
+    """
     from syncline.questions.fabric_diff import fabric_diff
 
     answer = fabric_diff(cluster, found, link=link)

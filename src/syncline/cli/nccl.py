@@ -33,14 +33,14 @@ app = typer.Typer(
 )
 
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset (`syncline fabric list`).")]
-JobFile = Annotated[Path | None, typer.Argument(metavar="[JOB]", help="A job file: its ranks and collectives.")]
+JobFile = Annotated[Path | None, typer.Argument(metavar="JOB", help="A job file: its ranks and collectives.")]
 Release = Annotated[str | None, typer.Option("--nccl", help="NCCL release (default: the cluster's, else 2.27).")]
 Ranks = Annotated[int | None, typer.Option("--ranks", "-n", help="Ranks of the job (default: all, or the job's).")]
 Tuner = Annotated[
     bool, typer.Option("--tuner", help="Also write a tuner file: the model's choices, not measured here.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write the files into this folder.")]
-Logs = Annotated[list[str], typer.Argument(metavar="LOG...", help="NCCL logs (NCCL_DEBUG=INFO), folders, or -.")]
+Logs = Annotated[list[str], typer.Argument(metavar="LOG", help="NCCL logs (NCCL_DEBUG=INFO), folders, or -.")]
 ClusterOption = Annotated[str, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="The cluster.")]
 EnvFile = Annotated[Path | None, typer.Option("--env", help="The nccl.env that was meant to be in use.")]
 
@@ -61,7 +61,7 @@ def show(
     tuner: Tuner = False,
     json: JsonOption = False,
 ) -> None:
-    """Print variables and start files for a cluster; with --out, write them.
+    """Print variables and start files, or write them (--out).
 
     Files: nccl.env, nccl-topology.xml, job.sbatch, mpijob.yaml, pytorchjob.yaml, topology.conf, topology-labels.yaml
     and kueue-topology.yaml; with --tuner also nccl-tuner.csv (where the model says that NCCL's own choice is poor:
@@ -84,7 +84,9 @@ def show(
     )
 )
 def check(logs: Logs, cluster: ClusterOption, env: EnvFile = None, json: JsonOption = False) -> None:
-    """Say from a log whether what was set took effect: network, GPUDirect, NICs, rails, NVLS, channels, variables.
+    """Say from a log whether what was set took effect.
+
+    Network, GPUDirect, NICs, rails, NVLS, channels and variables.
 
     Each line is yes, no or unknown. Exit status is 0 whatever it says: it is an answer, not an error.
     """

@@ -15,7 +15,7 @@ EPILOG = examples(
     "syncline place cluster.yaml job.yaml --hosts 'gpu[003-011,042]' --keep placement/placement.json"
     " --replace gpu007=gpu055",
 )
-app = typer.Typer(help="Map a job's ranks to the GPUs of an allocation.", epilog=EPILOG)
+app = typer.Typer()
 
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset (`syncline fabric list`).")]
 JobFile = Annotated[str, typer.Argument(metavar="JOB", help="A job file (docs/guides/job-file.md), or a shipped name.")]
@@ -33,8 +33,7 @@ Out = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write rank fil
 Html = Annotated[Path | None, typer.Option(help="Write a page with the rank map, before and after.")]
 
 
-# A group reads no options after its arguments unless told so.
-@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+@app.command(epilog=EPILOG)
 def place(
     cluster: Cluster, job: JobFile, hosts: Hosts = None, allocation: AllocationFile = None, keep: Keep = None,
     replace: Replace = None, slack: Slack = 0.02, routing: RoutingName = "spray", seed: Seed = 0, out: Out = None,

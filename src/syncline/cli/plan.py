@@ -165,7 +165,9 @@ def compare(
     html: Annotated[Path | None, typer.Option(help="Write the comparison as a page.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare clusters for a job, owned and rented mixed; or fabrics at a number of GPUs or a budget.
+    """Compare clusters, or fabrics, for a job.
+
+    Clusters may be owned and rented, mixed; fabrics are compared at a number of GPUs or a budget.
 
     The best plan on each, what it costs, and which are too close to call. With --set and several values, a sweep.
     """

@@ -14,11 +14,11 @@ EPILOG = examples(
     "syncline preview cluster.yaml --what-if gpu=H200-SXM5-141GB -- srun -N 8 --ntasks-per-node 8 python train.py",
     "syncline preview cluster.yaml --check 1 --html preview.html -- accelerate launch --num_processes 16 train.py",
 )
-app = typer.Typer(help="Preview a training script on a cluster, without a GPU.", epilog=EPILOG)
+app = typer.Typer()
 
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset (`syncline fabric list`).")]
 Command = Annotated[
-    list[str], typer.Argument(metavar="-- COMMAND...", help="What would start the job: torchrun ... train.py ...")
+    list[str], typer.Argument(metavar="-- COMMAND", help="What would start the job: torchrun ... train.py ...")
 ]
 World = Annotated[int, typer.Option(help="Number of ranks, instead of the launcher's.", min=0)]
 WhatIf = Annotated[
@@ -47,8 +47,8 @@ Chakra = Annotated[Path | None, typer.Option(help="Write Chakra execution traces
 Html = Annotated[Path | None, typer.Option(help="Write a page: two steps of every captured rank, and all numbers.")]
 
 
-# A group reads no options after its arguments unless told so; what follows `--` is the script's.
-@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+# What follows `--` is the script's.
+@app.command(epilog=EPILOG)
 def preview(
     cluster: Cluster,
     command: Command,

@@ -9,7 +9,7 @@ import typer
 
 from syncline.cli.shell.output import JsonOption, err, examples, tell
 
-app = typer.Typer(help="Rehearse a cluster on this machine: predict collectives and training steps, run them, compare.")
+app = typer.Typer()
 EPILOG = examples(
     "syncline rehearse cluster.yaml",
     "syncline rehearse cluster.yaml job.yaml --scale 0.1 --html rehearsal.html",
@@ -19,7 +19,7 @@ EPILOG = examples(
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset.")]
 JobFile = Annotated[
     Path | None,
-    typer.Argument(metavar="[JOB]", help="What to rehearse (docs/guides/rehearse.md); default: a little of all."),
+    typer.Argument(metavar="JOB", help="What to rehearse (docs/guides/rehearse.md); default: a little of all."),
 ]
 Scale = Annotated[float | None, typer.Option(help="Factor on all rates (default: what this machine can).")]
 Hosts = Annotated[int | None, typer.Option(help="Only so many hosts of the cluster.")]
@@ -33,8 +33,7 @@ Loopback = Annotated[
 ]
 
 
-# A group reads no options after its arguments unless told so.
-@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+@app.command(epilog=EPILOG)
 def rehearse(
     cluster: Cluster,
     job: JobFile = None,

@@ -20,14 +20,12 @@ from syncline.cli.packet.options import (
 from syncline.cli.packet.simulate import shown
 from syncline.cli.shell.output import JsonOption, examples, tell
 
-app = typer.Typer(
-    help="Play several jobs on one cluster: tenants with guarantees, failures, stragglers, other traffic.",
-    epilog=examples(
-        "syncline scenario shared.yaml --cluster h100-64-rail",
-        "syncline scenario shared.yaml --trace shared.json --json",
-        "syncline scenario shared.yaml --level packet --transport dctcp --loss 0.0001 --background 0.2:storage",
-    ),
+EPILOG = examples(
+    "syncline scenario shared.yaml --cluster h100-64-rail",
+    "syncline scenario shared.yaml --trace shared.json --json",
+    "syncline scenario shared.yaml --level packet --transport dctcp --loss 0.0001 --background 0.2:storage",
 )
+app = typer.Typer()
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The scenario (docs/guides/scenario.md has the keys).")]
 Cluster = Annotated[
@@ -42,8 +40,7 @@ Seed = Annotated[int | None, typer.Option(help="Packet level: seed of hashes, ma
 Trace = Annotated[Path | None, typer.Option(help="Write the timeline (.json for Perfetto, .parquet).")]
 
 
-# A group reads no options after its arguments unless told so.
-@app.callback(invoke_without_command=True, context_settings={"allow_interspersed_args": True})
+@app.command(epilog=EPILOG)
 def scenario(
     file: File,
     cluster: Cluster = None,

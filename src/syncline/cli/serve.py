@@ -15,10 +15,10 @@ EPILOG = examples(
     "syncline serve --address 10.0.0.7 --token-file token",
 )
 RUNS_BARE = True
-app = typer.Typer(help="Plan in a browser: a form for a cluster and a job.", epilog=EPILOG)
+app = typer.Typer()
 
 
-@app.callback(invoke_without_command=True, subcommand_metavar="", epilog=EPILOG)
+@app.command(epilog=EPILOG)
 def serve(
     address: Annotated[str, typer.Option(help="Where to listen; beyond this machine a token is needed.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 9751,

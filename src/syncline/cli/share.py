@@ -14,15 +14,14 @@ EPILOG = examples(
     "syncline share cluster.yaml jobs.yaml --html share.html --json",
     "syncline share cluster.yaml jobs.yaml --level packet --transport dctcp",
 )
-app = typer.Typer(help="Share a cluster: who gets which hosts, when bursts come, what each job loses.", epilog=EPILOG)
+app = typer.Typer()
 
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset (`syncline fabric list`).")]
 JobsFile = Annotated[Path, typer.Argument(metavar="JOBS", help="The jobs (docs/guides/share.md has the keys).")]
 Html = Annotated[Path | None, typer.Option(help="Write a page with the timeline of every job.")]
 
 
-# A group reads no options after its arguments unless told so.
-@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+@app.command(epilog=EPILOG)
 def share(
     cluster: Cluster,
     jobs: JobsFile,

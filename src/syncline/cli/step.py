@@ -18,7 +18,7 @@ EPILOG = examples(
     "syncline step h100-64-rail job.yaml --level flow --json",
     "syncline step h100-64-rail job.yaml --profile profile.yaml",
 )
-app = typer.Typer(help="Predict one training step of a job on a cluster.", epilog=EPILOG)
+app = typer.Typer()
 
 Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="A cluster file or a preset (`syncline fabric list`).")]
 JobFile = Annotated[
@@ -41,8 +41,7 @@ ProfileFile = Annotated[Path | None, typer.Option("--profile", help="What was me
 Html = Annotated[Path | None, typer.Option(help="Write a page: where the time goes, and every pipeline stage.")]
 
 
-# A group reads no options after its arguments unless told so.
-@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+@app.command(epilog=EPILOG)
 def step(
     cluster: Cluster, job: JobFile, level: Level = None, routing: RoutingName = "spray", trace: Trace = None,
     html: Html = None, profile: ProfileFile = None, max_packets: MaxPackets = None, json: JsonOption = False,

@@ -13,9 +13,7 @@ app = typer.Typer()
 RUNS_BARE = True
 
 
-@app.callback(
-    invoke_without_command=True,
-    subcommand_metavar="",
+@app.command(
     epilog=examples(
         "syncline top",
         "syncline top --bursts 'eth.*' --links links.yaml",

@@ -10,7 +10,7 @@ import typer
 
 from syncline.cli.shell.output import JsonOption, emit, err, examples
 
-app = typer.Typer(help="Find by measurement how a training script should synchronise its gradients.")
+app = typer.Typer()
 EPILOG = examples(
     "syncline tune --local 2 -- python train.py",
     "syncline tune -- torchrun --nproc-per-node 8 train.py --batch 16",
@@ -24,7 +24,8 @@ Timeout = Annotated[float, typer.Option(min=1, help="Give up after this many sec
 Finish = Annotated[bool, typer.Option("--finish", help="Let the script run to its end; otherwise it is stopped.")]
 
 
-@app.callback(invoke_without_command=True, epilog=EPILOG)
+# What stands behind the command is its own: no option of ours is looked for there.
+@app.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
 def tune(
     command: Command = None,
     local: Local = None,

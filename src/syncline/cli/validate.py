@@ -36,7 +36,9 @@ def _group() -> None:
     )
 )
 def collectives(data: DataOption = None, systems: SystemsOption = None, json: JsonOption = False) -> None:
-    """Predict every row of a nccl-tests results file and print the errors by system and size band.
+    """Score predictions against nccl-tests results.
+
+    Every row of a file, by system and size band.
 
     Errors are |predicted time / measured time - 1| as median / 90th percentile, in percent, of jobs up to 64 hosts:
     plain, after calibration on six sizes, by interpolation of the same six, and with the system left out of the fit.
@@ -53,7 +55,9 @@ def collectives(data: DataOption = None, systems: SystemsOption = None, json: Js
     )
 )
 def training(data: DataOption = None, systems: SystemsOption = None, json: JsonOption = False) -> None:
-    """Predict every row of a file of published training runs and print the errors by source.
+    """Score predictions against published training runs.
+
+    Every row of a file, by source.
 
     Metrics are converted to step times by each source's own FLOP convention. Errors are |predicted / measured - 1|
     over distinct runs; beside them the error of each source when it is left out of the fit, of scaling ratios inside a
@@ -76,7 +80,9 @@ def intervals(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Say how many published measurements lie inside the 50 and 90 % intervals that syncline prints.
+    """Say how often the printed intervals hold.
+
+    Which share of published measurements lies inside the 50 and 90 % intervals.
 
     Publications are dealt into three parts; each is judged by intervals made from the other two, and predicted by
     constants that never saw it. Without options the residuals are those that were last written.
@@ -94,14 +100,16 @@ def intervals(
     )
 )
 def claims(
-    only: Annotated[list[str] | None, typer.Argument(metavar="[CLAIM|AREA]...", help="C01, fabric, ...")] = None,
+    only: Annotated[list[str] | None, typer.Argument(metavar="CLAIM|AREA", help="C01, fabric, ...")] = None,
     data: Annotated[Path | None, typer.Option("--data", help="YAML of claims (docs/guides/claims.md).")] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Read what scripts of the repository printed last instead of running them.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Check published claims about networks for training by running the commands that compute them.
+    """Check published claims about networks for training.
+
+    Each is computed by commands that can be run again.
 
     Reproduced: every case gives what is stated; refuted: none does; conditional: some do, and the cases say which;
     undecided: what is computed cannot judge it. What would change a verdict stands under it.

@@ -15,7 +15,7 @@ EPILOG = examples(
     "syncline volumes --models",
     "syncline volumes --size 140GB --rate 100Gbps",
 )
-app = typer.Typer(help="Say how many bytes a job sends, by kind of parallelism.", epilog=EPILOG)
+app = typer.Typer()
 
 JobFile = Annotated[Path | None, typer.Argument(metavar="JOB", help="A job file (docs/guides/job-file.md).")]
 Gpus = Annotated[int | None, typer.Option(help="GPUs, where the job file does not fix dp.")]
@@ -26,8 +26,7 @@ Rate = Annotated[str | None, typer.Option(help="With --size: how long it takes. 
 Time = Annotated[str | None, typer.Option(help="With --size: the rate that it needs.")]
 
 
-# A group reads no options after its arguments unless told so.
-@app.callback(invoke_without_command=True, epilog=EPILOG, context_settings={"allow_interspersed_args": True})
+@app.command(epilog=EPILOG)
 def volumes(
     job: JobFile = None, gpus: Gpus = None, models: Models = False, size: Size = None, rate: Rate = None,
     time: Time = None, json: JsonOption = False,

@@ -57,9 +57,7 @@ app = typer.Typer()
 RUNS_BARE = True
 
 
-@app.callback(
-    invoke_without_command=True,
-    subcommand_metavar="",
+@app.command(
     epilog=examples(
         "syncline watch --demo",
         "syncline watch --for 10s",

@@ -85,6 +85,11 @@ class DesignPoint:
         """What a token costs when the cluster trains all year."""
         return self.usd_per_year / (365.25 * 86_400) * self.s_per_token
 
+    @property
+    def executable(self) -> bool:
+        """Whether the flow level can run it: it knows neither sums in switches nor cards that compress."""
+        return not self.choice.reduction and load_catalog().nic(self.choice.nic).compresses <= 1
+
     def beats(self, other: DesignPoint) -> bool:
         """Whether this is at least as good in everything and better in something."""
         return self.at_least(other) and self._figures() != other._figures()
@@ -97,7 +102,9 @@ class DesignPoint:
         return self.s_per_token, self.usd_per_year, self.power_w, -self.after_one
 
     def to_json(self) -> JsonObject:
-        return asdict(self) | {"label": self.choice.label, "usd_per_token": self.usd_per_token}
+        return asdict(self) | {
+            "label": self.choice.label, "usd_per_token": self.usd_per_token, "executable": self.executable,
+        }  # fmt: skip
 
 
 Card = tuple[str, int, int, str, str, int, bool]

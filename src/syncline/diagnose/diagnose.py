@@ -19,6 +19,7 @@ from syncline.diagnose.rule import LogRule, Matcher
 from syncline.diagnose.scan import Scanner
 from syncline.diagnose.source import Sources, Unread
 from syncline.diagnose.tally import Tally
+from syncline.diagnose.wrapped import excerpt, piece, unwrapped
 from syncline.fabric import Fabric
 from syncline.finding import Finding, Severity, worst
 
@@ -53,7 +54,7 @@ class Diagnosis:
     @property
     def nothing_read(self) -> bool:
         """Say whether no byte of any log was read, though logs were named."""
-        return not self.num_files or (not self.num_bytes and bool(self.unread))
+        return not self.num_files or not self.num_bytes
 
     def to_json(self) -> JsonObject:
         return {
@@ -119,7 +120,9 @@ class Reading:
         seen: Counter[str] = Counter()
 
         def found(line: int, text: str, indices: Sequence[int]) -> None:
-            shown = plain(text)
+            texts = [self._texts[index] for index in indices]
+            shown = plain(unwrapped(piece(text, texts)))
+            kept = excerpt(shown, texts)
             taken = held = False
             for index, entry, match in _matches(shown, indices, wanted):
                 tally, matcher = entry
@@ -128,7 +131,7 @@ class Reading:
                     continue  # a rule has this line already
                 held |= rule.fallback
                 taken |= not rule.fallback and (not rule.signal or rule.takes)
-                tally.add(match, name, line, shown, self._order)
+                tally.add(match, name, line, kept, self._order)
                 seen[rule.id] += 1
                 once = rule.signal and not matcher.pattern.groupindex and not rule.max_lines
                 if once or (

@@ -7,6 +7,7 @@ that leads back is skipped.
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import lzma
 import os
@@ -25,6 +26,7 @@ _PICKLE = b"\x80"
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\x00", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"),
 )  # fmt: skip
+_WIDE = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError)
 
 
@@ -99,6 +101,8 @@ class Sources:
         try:
             kind = next((kind for magic, kind in _MAGIC if stream.head.startswith(magic)), "")
             stream = _unpacked(kind, stream) if kind else stream
+            if not kind and (wide := next((name for mark, name in _WIDE if stream.head.startswith(mark)), "")):
+                stream = _Narrowed(stream, wide)
             while block := stream.read(BLOCK_BYTES):
                 self.num_bytes += len(block)
                 if self.on_bytes:
@@ -159,6 +163,22 @@ class _Tolerant:
 
     def read(self, size: int) -> bytes:
         return self._file.read1(min(size, 1 << 20))
+
+
+class _Narrowed:
+    """UTF-16, as Windows writes what it redirects, read as UTF-8."""
+
+    def __init__(self, file: Any, encoding: str) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+        self._is_first = True
+
+    def read(self, size: int) -> bytes:
+        block = self._file.read(size)
+        text = self._decoder.decode(block, final=not block)
+        text = text.removeprefix("\ufeff") if self._is_first else text
+        self._is_first = False
+        return text.encode("utf-8", "replace")
 
 
 def _reason(error: Exception) -> str:

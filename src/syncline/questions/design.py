@@ -227,8 +227,8 @@ def _beside_storage(point: DesignPoint, job: Job, sized: StorageDesign, priority
 
 def _executed(point: DesignPoint, jobs: Sequence[tuple[Job, float]]) -> DesignPoint:
     """Return a point with its jobs' best plans executed at flow level."""
-    if point.choice.reduction or load_catalog().nic(point.choice.nic).compresses > 1:
-        return point  # the flow level knows neither sums in switches nor cards that compress
+    if not point.executable:
+        return point
     fabric = point.choice.build()
     times = []
     for job, _ in jobs:

@@ -14,6 +14,7 @@ from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.assumed import assumed_of
 from syncline.plan.named_job import named_job
+from syncline.plan.unstated import Unstated, unstated
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.sim.profile import Profile, load_profile
 from syncline.sim.step import DecodeResult, StepResult, decode_step
@@ -45,6 +46,7 @@ class StepPrediction(Answer):
     result: StepResult
     executed: StepRun | None = None  # at flow level, where that was asked for
     profile: Profile | None = None  # what was measured on this system, where a profile was given
+    unstated: Unstated | None = None  # keys that the job leaves out and that would make it fit, or faster
 
     @property
     def step_time_s(self) -> float:
@@ -79,6 +81,7 @@ class StepPrediction(Answer):
         assumed = list(assumed_of(self.fabric.spec))
         data = {"cluster": self.fabric.name, "assumed_of_cluster": assumed, "level": level, **self.result.to_json()}
         data["profile"] = self._profile()
+        data["unstated"] = self.unstated.to_json() if self.unstated else None
         data["interval"] = self.spread.of(self.step_time_s)
         if self.executed is None:
             return data
@@ -196,7 +199,8 @@ def step(
         if measured is not None:
             measured.check(found.machine.gpu.name)
         if level == "analytic":
-            return StepPrediction(fabric, found, profile=measured)
+            better = unstated(described, found, constants)
+            return StepPrediction(fabric, found, profile=measured, unstated=better)
         executed = execute(
             fabric, found, constants, routing=routing, level=level, max_packets=max_packets  # type: ignore[arg-type]
         )  # fmt: skip

@@ -154,7 +154,10 @@ def check(
     seconds: Annotated[float, typer.Option(help="Time for each link.", min=0.05, max=60.0)] = 0.25,
     json: JsonOption = False,
 ) -> None:
-    """Build the lab and measure every link against its description; exit status 1 if one is off."""
+    """Build the lab and measure every link.
+
+    Exit status 1 if one is not as described.
+    """
     from syncline.lab import Lab
     from syncline.lab.check import check as measure
     from syncline.report.text.check.lab import check_lines, check_table, headline
@@ -182,7 +185,7 @@ def paths(
     set_: KnobOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Build the lab and ask the kernel which links every flow takes (ECMP included)."""
+    """Build the lab and ask the kernel which links flows take."""
     from syncline.lab import Lab
     from syncline.report.text.check.lab import path_table
 
@@ -231,13 +234,15 @@ def shell(
 )
 def fault(
     faults: Annotated[
-        list[str] | None, typer.Argument(metavar="FAULT...", help="TARGET KIND [VALUE] [at T] [for T].")
+        list[str] | None, typer.Argument(metavar="FAULT", help="TARGET KIND [VALUE] [at T] [for T].")
     ] = None,
     mend: Annotated[list[int] | None, typer.Option(help="End the fault of that number.")] = None,
     lab: LabOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Let faults happen in a running lab, now or after `at`; without any, list those that are going on.
+    """Let faults happen in a running lab, or list them.
+
+    They begin now or after `at`; without any, those that are going on are listed.
 
     Kinds: down, rate 25%, rate 100Mbps, loss 1%, traffic 40% (a -> b), killed, paused, slow 50%, mtu 1500. Targets:
     host-01, host-01:eth0, host-01/nic-0, leaf-00, leaf-00 <-> spine-01, or one direction with ->.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def flows(
     cluster: Annotated[str, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="The cluster.")],
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="CSV, htsim's .cm, or flow.txt of HPCC and SimAI.")
+        Path | None, typer.Argument(metavar="FILE", help="CSV, htsim's .cm, or flow.txt of HPCC and SimAI.")
     ] = None,
     load: Annotated[float | None, typer.Option(help="Instead of a file: the share of access links to fill.")] = None,
     sizes: Annotated[str, typer.Option(help="With --load: websearch, hadoop, storage or collectives.")] = "websearch",

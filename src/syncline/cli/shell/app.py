@@ -77,7 +77,13 @@ class VerbGroup(TyperGroup):
 def _command(verb: str, line: str, app: typer.Typer, bare: bool) -> Any:
     """Return a verb's command; made once, as reading the types of its options takes longer than many an answer."""
     parent = typer.Typer(add_completion=False, rich_markup_mode=None)
-    parent.add_typer(app, name=verb, short_help=line, no_args_is_help=not bare)
+    if app.registered_callback is None and len(app.registered_commands) == 1:  # a verb without commands of its own
+        (only,) = app.registered_commands
+        only.name, only.short_help, only.no_args_is_help = verb, line, not bare
+        parent.registered_commands.append(only)
+        parent.callback()(lambda: None)
+    else:
+        parent.add_typer(app, name=verb, short_help=line, no_args_is_help=not bare)
     return get_group(parent).commands[verb]
 
 

@@ -16,13 +16,11 @@ def eos_config(view: SwitchView) -> str:
         f"hostname {view.name.replace('/', '-')}",
         "! needed for BGP unnumbered",
         "service routing protocols model multi-agent",
-        "ip routing",
         "ip routing ipv6 interfaces",
         "ipv6 unicast-routing",
         "!",
         *_classes(view),
-        "! hash source ports: the queue pairs of two hosts differ in nothing else",
-        "ip load-sharing trident fields ip source-ip source-port destination-ip destination-port",
+        *_hash(view),
         f"! give the {view.tier} tier hash seed {view.hash_seed}, by the command of this chip: with one seed",
         "! everywhere a spine repeats the leaf's choice",
         *(["! path by load, not by hash alone, where the chip can", "ip hardware fib load-balance distribution dynamic"]
@@ -36,6 +34,14 @@ def eos_config(view: SwitchView) -> str:
         *_bgp(view),
         "end",
     ]) + "\n"  # fmt: skip
+
+
+def _hash(view: SwitchView) -> list[str]:
+    """Return which fields choose a path; chips of the Jericho line take ports in by themselves and have no such key."""
+    why = "! hash source ports: the queue pairs of two hosts differ in nothing else"
+    if not view.model.asic.startswith(("Tomahawk", "Trident")):
+        return [f"{why}; this chip does so by default"]
+    return [why, "ip load-sharing trident fields ip source-ip source-port destination-ip destination-port"]
 
 
 def _classes(view: SwitchView) -> list[str]:

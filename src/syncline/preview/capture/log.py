@@ -103,7 +103,7 @@ class Log:
         _write(path, data)
 
 
-def _write(path: Path, data: dict[str, Any]) -> None:
+def _write(path: Path, data: dict[str, object]) -> None:
     partial = path.with_suffix(".part")
     partial.write_text(json.dumps(data))
     partial.replace(path)

@@ -19,7 +19,7 @@ def design_page(answer: DesignAnswer) -> str:
     title = f"A fabric for {', '.join(job.model.name for job, _ in answer.jobs)}"
     body = (
         f"<header><h1>{escape(title)}</h1></header>{front_svg(answer)}"
-        f"<pre>{escape(chr(10).join(design_lines(answer)))}</pre><footer>syncline {__version__}</footer>"
+        f'<pre tabindex="0">{escape(chr(10).join(design_lines(answer)))}</pre><footer>syncline {__version__}</footer>'
     )
     return document(title, style, body)
 

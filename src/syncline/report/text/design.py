@@ -28,6 +28,7 @@ def design_lines(answer: DesignAnswer) -> list[str]:
         "  step        flow level  token     capital   network   power     after 1, 2 failed  fabric",
     ]
     lines += [_row(point) for point in answer.front[:SHOWN]]
+    lines += _executed(answer)
     if len(answer.front) > 1:
         other = answer.front[1]
         lines += ["", f"why not {other.choice.label}?", f"  {why_lost(best, other)}"]
@@ -42,6 +43,19 @@ def design_lines(answer: DesignAnswer) -> list[str]:
         "the same fabric is best with optics at a tenth to ten times their price"
     ]
     return [*lines, *_switching(answer), *_growth(answer), *_storage(answer), "", *IGNORES]
+
+
+def _executed(answer: DesignAnswer) -> list[str]:
+    """Return which of the shown points ran at flow level, and why others did not."""
+    shown = answer.front[:SHOWN]
+    ran = sum(bool(point.executed_s) for point in shown)
+    cannot = sum(not point.executable for point in shown)
+    lines = [
+        f"  {ran} of {len(shown)} were executed at flow level (--checked); the times of the others are closed forms"
+    ]
+    if cannot:
+        lines.append(f"  {cannot} cannot be: the flow level has no sums in switches and no cards that compress")
+    return lines
 
 
 def _switching(answer: DesignAnswer) -> list[str]:

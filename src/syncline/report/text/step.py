@@ -34,6 +34,7 @@ def step_lines(data: Mapping[str, Any]) -> list[str]:
         f"MFU {data['mfu']:.1%} of {data['mfu_peak_flops'] / 1e12:,.0f} TFLOP/s",
         f"  memory      {_memory(data['memory_bytes'])}",
         f"              {between(data['memory_interval'], units.show_size)}; {_memory_basis(data['memory_interval'])}",
+        *_unstated(data.get("unstated")),
         f"  limit       {_limit(data['limit'])}",
         f"  exposed     {units.show_time(data['exposed_comm_s'])} of communication hides behind nothing",
         "",
@@ -56,6 +57,28 @@ def step_lines(data: Mapping[str, Any]) -> list[str]:
 def _assumed(text: str) -> list[str]:
     """Return what the cluster's file leaves open, said before the answer that rests on it."""
     return textwrap.wrap(f"  assumed     {text}", 118, subsequent_indent=" " * 14, break_on_hyphens=False)
+
+
+#: What a key of the job file is called by people.
+_KEY_WORDS = {
+    "virtual": "virtual stages", "fused_act": "an activation kernel that keeps no product, such as xformers'",
+    "allocator": "allocator",
+}  # fmt: skip
+
+
+def _unstated(better: Mapping[str, Any] | None) -> list[str]:
+    """Return what the job does not say and what saying it would give."""
+    if better is None:
+        return []
+    rows = better["keys"]
+    said = ", ".join(f"{row['key']}: {row['value']}" for row in rows)
+    names = ", ".join(f"{_KEY_WORDS[row['key']]} (taken: {row['taken']})" for row in rows if row["key"] in _KEY_WORDS)
+    gives = (
+        f"{units.show_time(better['step_time_s'])}, MFU {better['mfu']:.1%}, {units.show_size(better['memory_bytes'])} "
+        "a GPU, fits"
+    )
+    text = f"  not stated  {names}. With `{said}`: {gives}"
+    return textwrap.wrap(text, 118, subsequent_indent=" " * 14, break_on_hyphens=False)
 
 
 def _memory_basis(interval: Mapping[str, Any]) -> str:

@@ -1,0 +1,108 @@
+"""What a job leaves unsaid about its pipeline and its memory, and what saying it would give.
+
+A paper states tp, pp and the batch; chunks a rank, kernel and allocator stay unsaid, and a step takes the plain ones.
+Where others fit the memory, or are clearly faster, the answer names them instead of leaving a wrong "no".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from syncline.describe.plain import JsonObject, JsonValue
+from syncline.sim.step import StepResult
+from syncline.sim.step import step as price
+from syncline.sim.step.constants import Constants
+from syncline.workload.job import Job
+from syncline.workload.shape import Shape
+from syncline.workload.software import facts_of
+from syncline.workload.stages import virtual_choices
+
+#: A gain that is worth a line; below it the plain choice may as well be what was meant.
+WORTH = 0.03
+#: Of two that are so close, the one that changes less is named.
+ALIKE = 0.005
+#: Of the part's memory; fuller than this is named only where nothing else fits.
+ROOMY = 0.98
+
+
+@dataclass(frozen=True)
+class Unstated:
+    """Keys that a job does not state, with the values that serve it best, and its step then."""
+
+    keys: dict[str, JsonValue]
+    taken: dict[str, JsonValue]
+    step_time_s: float
+    mfu: float
+    memory_bytes: float
+
+    def to_json(self) -> JsonObject:
+        return {
+            "keys": [
+                {"key": key, "value": _written(value), "taken": _written(self.taken[key])}
+                for key, value in self.keys.items()
+            ],
+            "step_time_s": self.step_time_s, "mfu": self.mfu, "memory_bytes": self.memory_bytes,
+        }  # fmt: skip
+
+
+def unstated(job: Job, result: StepResult, constants: Constants | None = None) -> Unstated | None:
+    """Return the unstated keys that make a job fit, or faster by 3 % and fit; None where there are none.
+
+    `job` is as its file states it, `result` its price: that one has its gaps filled.
+    """
+    if not isinstance(job.model, Shape) or job.kind != "train":
+        return None
+    fitting = [
+        (keys, then) for keys in _choices(job, result.job)
+        if keys and (then := price(result.machine, _with(result.job, keys), constants)).fits
+    ]  # fmt: skip
+    if not fitting:
+        return None
+    room = ROOMY * result.machine.gpu.memory_bytes
+    fitting = [found for found in fitting if found[1].memory_bytes["total"] <= room] or fitting
+    fastest = min(then.step_time_s for _, then in fitting)
+    keys, then = min(
+        (found for found in fitting if found[1].step_time_s <= fastest * (1 + ALIKE)), key=lambda found: len(found[0])
+    )
+    if result.fits and then.step_time_s > result.step_time_s * (1 - WORTH):
+        return None
+    taken = {name: _taken(result, name) for name in keys}
+    return Unstated(keys, taken, then.step_time_s, then.mfu, then.memory_bytes["total"])
+
+
+def _choices(said: Job, filled: Job) -> Iterator[dict[str, JsonValue]]:
+    """Return every combination of keys that are not said."""
+    shape, split, told = filled.model, filled.parallel, said.parallel.model_fields_set
+    assert isinstance(shape, Shape)
+    chunks: list[dict[str, JsonValue]] = [{}]
+    if split.pp > 1 and not told & {"virtual", "schedule"} and filled.num_micro % split.pp == 0:
+        chunks += [{"virtual": v, "schedule": "interleaved"} for v in virtual_choices(shape.layers, split.pp) if v > 1]
+    facts = facts_of(filled)
+    kernels: list[dict[str, JsonValue]] = [{}]
+    if shape.gated and said.fused_act is None and not facts.fused_act:
+        kernels.append({"fused_act": True})
+    allocators: list[dict[str, JsonValue]] = [{}]
+    if said.allocator == "auto" and facts.allocator == "caching":
+        allocators.append({"allocator": "expandable"})
+    yield from (a | b | c for a, b, c in product(chunks, kernels, allocators))
+
+
+def _with(job: Job, keys: dict[str, JsonValue]) -> Job:
+    split = {name: value for name, value in keys.items() if name in ("virtual", "schedule")}
+    other = {name: value for name, value in keys.items() if name not in split}
+    return job.model_copy(update={"parallel": job.parallel.model_copy(update=split), **other})
+
+
+def _taken(result: StepResult, name: str) -> JsonValue:
+    split = result.job.parallel
+    return {
+        "virtual": split.virtual, "schedule": split.schedule, "fused_act": result.facts.fused_act,
+        "allocator": result.facts.allocator,
+    }[name]  # fmt: skip
+
+
+def _written(value: JsonValue) -> str:
+    """Return a value as a job file has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

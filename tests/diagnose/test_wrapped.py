@@ -1,0 +1,63 @@
+"""Lines within lines: JSON of journald, containers and loggers, progress bars, and lines too long to show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from syncline.diagnose import diagnose
+from syncline.diagnose.context import host_of
+from syncline.diagnose.wrapped import excerpt, piece, unwrapped
+
+XID = "NVRM: Xid (PCI:0000:44:00): 79, pid=1, name=python, GPU has fallen off the bus."
+
+
+def test_journald_says_host_and_time(tmp_path: Path) -> None:
+    row = {
+        "__REALTIME_TIMESTAMP": "1795000201000000",
+        "_HOSTNAME": "gpu-07",
+        "SYSLOG_IDENTIFIER": "kernel",
+        "MESSAGE": XID,
+    }
+    (tmp_path / "journal.json").write_text(json.dumps(row) + "\n")
+    (finding,) = diagnose([tmp_path]).findings
+    assert (finding.rule, finding.place) == ("kernel.xid.gpu-lost", "gpu-07 0000:44:00")
+    assert finding.evidence[0].endswith(f"gpu-07 kernel: {XID}")
+    assert finding.since_s == 1795000201
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ({"log": "out of memory\n", "time": "2026-11-16T02:11:04Z"}, "2026-11-16T02:11:04Z out of memory"),
+        ({"msg": "a\nb", "rank": 5}, "[rank5]: a | b"),
+        ({"message": "lost", "level": "ERROR"}, 'lost "level":"error"'),
+        ({"MESSAGE": list(b"lost"), "ts": 1795000201.5, "host": "n1"}, "2026-11-18T11:10:01.500000Z n1 lost"),
+    ],
+)
+def test_a_message_is_taken_out(row: dict[str, object], text: str) -> None:
+    assert unwrapped(json.dumps(row)) == text
+
+
+@pytest.mark.parametrize(
+    "line", ['{"a": 1}', "{not json}", '{"MESSAGE": [900]}', '{"msg": {"a": 1}}', "{" * 4000 + "}", ""]
+)
+def test_other_lines_stay_as_they_are(line: str) -> None:
+    assert unwrapped(line) == line
+
+
+def test_a_progress_bar_gives_the_piece_that_matters() -> None:
+    assert piece("1%|#\r2%|##\rRuntimeError: lost", ["lost"]) == "RuntimeError: lost"
+
+
+def test_a_long_line_shows_its_head_and_the_text() -> None:
+    shown = excerpt("n1:1:2 [0] " + "x" * 3000 + " lost peer" + "y" * 3000, ["lost peer"])
+    assert shown.startswith("n1:1:2 [0] ") and "lost peer" in shown[:300]
+
+
+@pytest.mark.parametrize("word", ["stderr", "ERROR", "info", "W"])
+def test_a_level_or_stream_is_no_host(word: str) -> None:
+    assert host_of(f"2026-11-16T02:11:04Z {word} F lost") == ""
+    assert host_of("2026-11-16T02:11:04Z gpu-07 kernel: lost") == "gpu-07"
