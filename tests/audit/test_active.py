@@ -115,6 +115,8 @@ PERFTEST = """
 
 def test_perftest_dcgm_and_ipmi_as_they_print() -> None:
     assert tools.perftest_Bps(PERFTEST) == pytest.approx(363.47e9 / 8)
+    in_MiB = " #bytes #iterations BW peak[MB/sec] BW average[MB/sec] MsgRate[Mpps]\n 65536 9 0.00 11728.47 0.18\n"
+    assert tools.perftest_Bps(in_MiB) == pytest.approx(11728.47 * 2**20)
     assert tools.perftest_Bps("Couldn't listen to port 18515\n") is None
     tests = [
         {"name": "Denylist", "results": [{"gpu_ids": "0,1", "status": "PASS"}]},
@@ -128,6 +130,10 @@ def test_perftest_dcgm_and_ipmi_as_they_print() -> None:
         ("Memory", "GPU 3: fail row remap pending")
     ]
     assert tools.dcgm_problems(json.dumps(new)) == [("pcie", "GPU 2: warn x8")]
+    with pytest.raises(CannotTell, match="ran no test: the host engine is paused"):
+        tools.dcgm_problems('{"DCGM Diagnostic": {"runtime_error": "the host engine is paused"}}')
+    grace = {"name": "cpu", "results": [{"entity_group": "CPU", "entity_id": 1, "status": "Fail", "warnings": []}]}
+    assert tools.dcgm_problems(json.dumps({"tests": [grace]})) == [("cpu", "CPU 1: fail")]
     with pytest.raises(CannotTell, match="no JSON"):
         tools.dcgm_problems("Error: unable to connect to host engine")
     sensors = "Inlet Temp       | 04h | ok  |  7.1 | 21 degrees C\nFAN5 | 34h | ns  |  7.1 | No Reading\n"

@@ -6,7 +6,7 @@ import pytest
 
 from syncline.watch.link_map import KnownLink, LinkMap
 from syncline.watch.metric import Key
-from syncline.watch.switch_loss import WINDOW_S, SwitchLoss
+from syncline.watch.switch_loss import SLOW_S, WINDOW_S, SwitchLoss
 
 CABLES = (
     ("host-00/eth0", "host-00/nic-0", "leaf-00/p0", "leaf-00"),
@@ -70,6 +70,19 @@ def test_a_switch_that_passes_everything_on_leaves_the_last_cable() -> None:
     assert loss.place(LOSSY, OWNER, {"spine-00": 9.0}, {}) == {PATH: ("spine-00/p0", "rx")}
     assert loss.place(LOSSY, OWNER, {}, {}) == {PATH: ("host-01/eth0", "rx")}
     assert loss.place({("host-00/eth0", "192.0.2.9"): 5.0}, OWNER, {}, {}) == {}
+
+
+def test_a_loss_below_what_a_switch_shows_is_laid_nowhere_until_it_shows() -> None:
+    loss = SwitchLoss(links())
+    loss.look(reading(0.0), 0.0)
+    kept = loss.look(reading(1_500.0, "spine-01", 0.001), WINDOW_S)
+    assert kept == {}
+    assert loss.place({PATH: 1.0}, OWNER, kept, {}) == {PATH: None}
+    assert loss.place(LOSSY, OWNER, kept, {}) == {PATH: ("host-01/eth0", "rx")}
+    late = loss.look(reading(1_000.0 * SLOW_S, "spine-01", 0.001), SLOW_S)
+    assert late is not None
+    assert late == pytest.approx({"spine-01": 1.0})
+    assert loss.place({PATH: 1.0}, OWNER, late, {}) == {PATH: ("spine-01/p0", "rx")}
 
 
 def test_paths_that_share_an_end_are_left_to_it() -> None:

@@ -83,7 +83,7 @@ class Judge:
         # Hashed paths tell hosts apart that are otherwise alike.
         key = self.seats.signature(order) if self.rails.balanced else tuple(order[: self.seats.num_seats])
         if key not in self.known:
-            self.known[key] = execute_stages(self.stages(order))
+            self.known[key] = execute_stages(self.stages(order), self.result)
         return self.known[key]
 
     def time_s(self, order: Order) -> float:
@@ -100,5 +100,5 @@ class Judge:
         alone = max(stages.per_byte_s(kind, stage) for stage in range(pp))
         slowed = {(kind, stage): stages.footprint(kind, stage) * (1 + PROBE) for stage in range(pp)}
         stages.footprints = stages.footprints | slowed
-        longer = execute_stages(stages).step_time_s - self.time_s(order)
+        longer = execute_stages(stages, self.result).step_time_s - self.time_s(order)
         return longer / (PROBE * alone) if alone > 0 else 0.0

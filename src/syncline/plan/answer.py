@@ -22,19 +22,19 @@ from syncline.plan.cost import Assumptions, Prices
 from syncline.plan.decide.prospects import Prospects, prospects
 from syncline.plan.decide.worth import worthwhile
 from syncline.plan.decision import Decision
-from syncline.plan.evaluate import evaluate
 from syncline.plan.exchange import exchange_of
 from syncline.plan.frameworks.framework import named_framework
 from syncline.plan.money import Money, money_of
 from syncline.plan.pareto import front, gpu_counts
 from syncline.plan.plan import Plan, predicted_of
 from syncline.plan.prune import nothing_fits
-from syncline.plan.replay import Pair, bounded, checked
+from syncline.plan.replay import Pair, checked
 from syncline.plan.search import Progress, SearchResult, Task, search
 from syncline.plan.sensitivity import LIKELY, Action, actions_of, network_bound
 from syncline.plan.space import OFFLOADS, USUAL, Axes
 from syncline.sim.step.collectives import nic_rates, priced_collectives
 from syncline.sim.step.constants import Constants, default_constants
+from syncline.sim.step.laid import is_laid
 from syncline.sim.step.machine import machine_from_fabric, reach_of
 from syncline.sim.step.reach import Reach
 from syncline.sim.step.step import IGNORES, StepResult, step
@@ -288,17 +288,17 @@ def ask(
 
 
 def plan_of(
-    fabric_name: str, question: PlanQuestion, decision: Decision, money: Money | None, num_gpus: int
+    fabric: Fabric, question: PlanQuestion, decision: Decision, money: Money | None, num_gpus: int
 ) -> tuple[Plan, StepResult]:
-    """Return one decision as a plan."""
-    result = evaluate(question, decision)
+    """Return one decision as a plan: priced on the fabric, as `step` prices it."""
+    result = step(fabric, decision.job(question.job, question.machine.domain), question.constants)
     way = exchange_of(result, question.constants)
     if way is not None:
         decision = replace(decision, algorithm=way.algorithm, bucket_bytes=way.bucket_bytes)
     tokens = question.job.batch.global_ * question.job.batch.sequence
     cost = money.cost(result.step_time_s, tokens, num_gpus) if money else None
     plan = Plan(
-        cluster=fabric_name, job=question.job.name, model=question.job.model.name, gpu=question.machine.gpu.name,
+        cluster=fabric.name, job=question.job.name, model=question.job.model.name, gpu=question.machine.gpu.name,
         num_gpus=num_gpus, tokens_per_step=tokens, decision=decision, predicted=predicted_of(result),
         limit=result.limit, cost=cost, exchange=way.to_json() if way else None,
         collectives=tuple(kind.to_json() for kind in priced_collectives(result, decision.bucket_bytes)),
@@ -315,10 +315,14 @@ def _plans(fabric: Fabric, question: PlanQuestion, found: SearchResult, money: M
         d = candidate.decision
         chosen.setdefault((d.tp, d.pp, d.cp, d.ep, d.zero), d)
     total = question.job.gpus or question.machine.num_gpus * max(question.machine.gpu.num_dies, 1)
-    return tuple(
-        bounded(fabric, *plan_of(fabric.name, question, d, money, paid_gpus(money, d.num_gpus, total, rented)))
+    pairs = [
+        plan_of(fabric, question, d, money, paid_gpus(money, d.num_gpus, total, rented))
         for d in list(chosen.values())[:6]
-    )
+    ]
+    # Where hosts differ, groups laid on their links may rank otherwise than the formulas of the search.
+    if any(is_laid(result.case) for _, result in pairs) and len({plan.decision.num_gpus for plan, _ in pairs}) == 1:
+        pairs.sort(key=lambda pair: pair[1].step_time_s)
+    return tuple(pairs)
 
 
 def paid_gpus(money: Money | None, used: int, total: int, free_to_rent_fewer: bool = True) -> int:

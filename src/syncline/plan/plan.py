@@ -130,6 +130,7 @@ def predicted_of(result: StepResult) -> Predicted:
         interval=result.spread.of(result.step_time_s),
         memory_interval=result.memory_spread.of(result.memory_bytes["total"]),
         warnings=tuple(result.warnings),
+        bound_s=result.floor_s,
     )
 
 

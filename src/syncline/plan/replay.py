@@ -18,24 +18,12 @@ from syncline.plan.money import Money
 from syncline.plan.plan import Plan
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.executed.execute import execute
-from syncline.sim.step.floor import check_floor, floor_s
 from syncline.sim.step.step import StepResult
 
 TRUSTED = 0.15
 MOST_CHECKED = 3
 MOST_GPUS = 32_768
 Pair = tuple[Plan, StepResult]
-
-
-def bounded(fabric: Fabric, plan: Plan, result: StepResult) -> Pair:
-    """Return a plan with the time that no run of it on this fabric can beat.
-
-    Raises:
-        BelowBoundError: the model says less, which is a defect of it.
-    """
-    floor = floor_s(fabric, result.job, result.machine, result.num_gpus)
-    check_floor(result.step_time_s, floor, plan.decision.label)
-    return replace(plan, predicted=replace(plan.predicted, bound_s=floor)), replace(result, floor_s=floor)
 
 
 def checked(

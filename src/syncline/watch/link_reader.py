@@ -107,7 +107,8 @@ class LinkReader:
         self._lone = {path: self._lone.get(path, now_s) for path in placed}
         lost = attribute({path: rate for path, rate in lossy.items() if path not in placed}, owner)
         for path, port in placed.items():
-            if kept or now_s - self._lone[path] > PATIENCE_S:  # a switch may need a moment to tell what it keeps
+            # A switch may need a moment to tell what it keeps.
+            if port is not None and (kept or now_s - self._lone[path] > PATIENCE_S):
                 lost[port] = lost.get(port, 0.0) + lossy[path]
         return lost
 

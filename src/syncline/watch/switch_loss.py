@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from syncline.watch.link_map import LinkMap
 from syncline.watch.metric import Key, Reading
 
-WINDOW_S = 1.5
-LEAST_PER_S = 4.0
-LEAST_SHARE = 0.003
-"""A switch keeps packets where it loses more a second, and more of what comes in: frames for itself are few."""
+WINDOW_S, SLOW_S = 1.5, 10.0
+LEAST = {WINDOW_S: (4.0, 0.003), SLOW_S: (0.5, 0.0003)}
+"""A switch keeps packets where it loses more a second, and more of what comes in: frames for itself are few. A long
+time shows less."""
 PACKET_BYTES = 1500.0
 Path = tuple[str, str]
 Port = tuple[str, str]
@@ -34,7 +35,8 @@ class SwitchLoss:
         self._leaf = {
             device: wire.dst for (device, way), wire in links.wires.items() if way == "tx" and "/nic-" in wire.src
         }
-        self._seen: deque[tuple[float, dict[str, tuple[float, float]]]] = deque()
+        self._seen: deque[tuple[float, dict[str, _Totals]]] = deque()
+        self._unseen_per_s = 0.0
 
     def look(self, reading: Reading, now_s: float) -> dict[str, float] | None:
         """Return packets a second that each switch keeps; None where that is not known (yet)."""
@@ -44,34 +46,42 @@ class SwitchLoss:
             self._seen.clear()
             return None
         self._seen.append((now_s, known))
-        while len(self._seen) > 2 and now_s - self._seen[1][0] >= WINDOW_S:
+        while len(self._seen) > 2 and now_s - self._seen[1][0] >= SLOW_S:
             self._seen.popleft()
-        before_s, before = self._seen[0]
-        if now_s - before_s < WINDOW_S:
-            return None
-        kept: dict[str, float] = {}
-        for name, (came, went) in known.items():
-            came_in = came - before[name][0]
-            lost = came_in - (went - before[name][1])
-            if lost > LEAST_PER_S * (now_s - before_s) and lost > LEAST_SHARE * came_in:
-                kept[name] = lost / (now_s - before_s)
+        kept: dict[str, float] | None = None
+        for window_s, (least_per_s, least_share) in LEAST.items():
+            before = next((past for past in reversed(self._seen) if now_s - past[0] >= window_s), None)
+            if before is None:
+                break
+            kept = kept or {}
+            self._unseen_per_s = 0.0
+            for name, total in known.items():
+                over_s, past = now_s - before[0], before[1][name]
+                came_in = (total.came - past.came) / over_s
+                lost = came_in - (total.went - past.went) / over_s
+                least = max(least_per_s, least_share * came_in)
+                self._unseen_per_s = max(self._unseen_per_s, least * total.segments)
+                if lost > least:
+                    kept.setdefault(name, lost)
         return kept
 
     def place(
         self, lossy: Mapping[Path, float], owner: Mapping[str, str], kept: Mapping[str, float],
         rates: Mapping[tuple[str, str], float],
-    ) -> dict[Path, Port]:  # fmt: skip
+    ) -> dict[Path, Port | None]:  # fmt: skip
         """Return the port at which a lossy path (device, peer's address) loses; only of paths that share no end.
 
-        Where several share one, that end is the likely place, and what a switch keeps may be another path's.
+        Where several share one, that end is the likely place, and what a switch keeps may be another path's. None: it
+        loses so little that a switch may keep as much unseen.
         """
         ends = Counter(end for device, peer in lossy for end in (device, owner.get(peer, "")))
-        found = {}
-        for device, peer in lossy:
+        found: dict[Path, Port | None] = {}
+        for (device, peer), rate in lossy.items():
             other = owner.get(peer, "")
             port = self._port(device, other, kept, rates) if ends[device] == ends[other] == 1 else None
             if port is not None:
-                found[device, peer] = port
+                is_default = port == (other, "rx") and not kept
+                found[device, peer] = None if is_default and rate <= self._unseen_per_s else port
         return found
 
     def _port(
@@ -96,16 +106,27 @@ def _busiest(devices: list[str], rates: Mapping[tuple[str, str], float]) -> str:
     return max(sorted(devices), key=lambda device: rates.get(("net.rx_bytes", device), 0.0))
 
 
-def _totals(reading: Reading, ports: list[str]) -> tuple[float, float] | None:
-    """Return packets that came, and that went out, were dropped or wait at a queue; None if a port is not read."""
-    came = went = 0.0
+class _Totals(NamedTuple):
+    """Packets that came to a switch, and that went out, were dropped or wait; how many segments make one of them."""
+
+    came: float
+    went: float
+    segments: float
+
+
+def _totals(reading: Reading, ports: list[str]) -> _Totals | None:
+    """Return what a switch's ports have counted; None if one is not read."""
+    came = went = carried_bytes = 0.0
     for device in ports:
         received, sent = reading.get(Key("net.rx_packets", device)), reading.get(Key("net.tx_packets", device))
         if received is None or sent is None:
             return None
         came += received
+        carried_bytes += reading.get(Key("net.rx_bytes", device), 0.0)
         went += sent + sum(
             reading.get(Key(name, device), 0.0) for name in ("net.tx_dropped", "net.rx_dropped", "net.qdisc_drops")
         )
-        went += reading.get(Key("net.backlog_bytes", device), 0.0) / PACKET_BYTES
-    return came, went
+        # A packet of a host that leaves cutting to its NIC is as large as sixty on the wire.
+        size = max(PACKET_BYTES, reading.get(Key("net.tx_bytes", device), 0.0) / max(sent, 1.0))
+        went += reading.get(Key("net.backlog_bytes", device), 0.0) / size
+    return _Totals(came, went, max(1.0, carried_bytes / PACKET_BYTES / max(came, 1.0)))

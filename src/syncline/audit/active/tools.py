@@ -39,9 +39,10 @@ _SETTING = re.compile(r"persistence mode", re.IGNORECASE)
 
 
 def perftest_Bps(text: str) -> float | None:
-    """Return the average of perftest's result line, printed with --report_gbits; None where there is none."""
+    """Return the average of perftest's result line, in Gb/s or, as it prints unasked, in MiB/s; None without one."""
     rows = _ROW.findall(text)
-    return float(rows[-1][3]) * 1.25e8 if rows else None
+    unit = 2.0**20 if re.search(r"BW average\[Mi?B/sec\]", text) else 1.25e8
+    return float(rows[-1][3]) * unit if rows else None
 
 
 def loopback(port: RdmaPort, gpu: int | None) -> tuple[float | None, str]:
@@ -122,7 +123,10 @@ def dcgm_problems(text: str) -> list[tuple[str, str]]:
     except (ValueError, RecursionError):
         raise CannotTell("dcgmi diag printed no JSON") from None
     found: list[tuple[str, str]] = []
-    for test in _tests(data):
+    tests = list(_tests(data))
+    if not tests:
+        raise CannotTell(f"dcgmi diag ran no test{_why(data)}")
+    for test in tests:
         for result in (row for row in test["results"] if isinstance(row, dict)):
             status = str(result.get("status", "")).lower()
             if status in ("fail", "warn", "failed", "warning"):
@@ -132,7 +136,7 @@ def dcgm_problems(text: str) -> list[tuple[str, str]]:
                 if words and all(_SETTING.search(word) for word in words):
                     continue
                 said = "; ".join(words)
-                place = f"GPU {where}: " if where is not None else ""
+                place = f"{result.get('entity_group', 'GPU')} {where}: " if where is not None else ""
                 found.append((str(test.get("name", "")), f"{place}{status} {said}".strip()[:300]))
     return found
 
@@ -147,6 +151,16 @@ def _tests(data: object) -> Iterator[dict[str, list[object]]]:
     elif isinstance(data, list):
         for value in data:
             yield from _tests(value)
+
+
+def _why(data: object) -> str:
+    """Return what the document says of itself, where it holds an error instead of tests."""
+    top = data if isinstance(data, dict) else {}
+    for part in (top, *(value for value in top.values() if isinstance(value, dict))):
+        said = part.get("runtime_error") or part.get("error")
+        if said:
+            return f": {str(said)[:200]}"
+    return ""
 
 
 def _list(value: object) -> Sequence[object]:

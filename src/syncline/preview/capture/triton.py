@@ -38,7 +38,7 @@ class Kernel:
 class _Anything:
     """Answers for a name of Triton's language that only a kernel's own body uses."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: Any = "", *_: Any, **__: Any) -> None:
         self.name = name
 
     def __getattr__(self, name: str) -> Any:
@@ -49,17 +49,31 @@ class _Anything:
     def __call__(self, *args: Any, **_: Any) -> Any:
         return args[0] if len(args) == 1 and callable(args[0]) else self
 
+    def __getitem__(self, _: Any) -> Any:
+        return self
+
+    def __or__(self, _: Any) -> Any:  # in type hints
+        return self
+
+    __ror__ = __or__
+
+    def __instancecheck__(self, _: Any) -> bool:
+        return False
+
     def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
         return (object,)
 
 
 class _Module(ModuleType):
-    """Has every name that is asked of it."""
+    """Has every name that is asked of it; one with a capital is a class."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Anything(f"{self.__name__}.{name}")
+        whole = f"{self.__name__}.{name}"
+        found = type(name, (_Anything,), {"__module__": self.__name__}) if name[0].isupper() else _Anything(whole)
+        setattr(self, name, found)
+        return found
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -24,7 +24,7 @@ def build_page(found: Installation, num_files: int) -> str:
     )
     body = [
         f"<header><h1>{escape(title)}</h1></header>",
-        f"<pre>{escape(chr(10).join(build_lines(found, num_files)))}</pre>",
+        f'<pre tabindex="0">{escape(chr(10).join(build_lines(found, num_files)))}</pre>',
         "<h2>Racks</h2>", elevations_svg(found), "<h2>Cables</h2>", cables_svg(found),
         f"<table><tr><th>cable</th><th>length</th><th>count</th><th>price</th></tr>{rows}</table>",
         f"<footer>syncline {__version__}</footer>",

@@ -46,7 +46,7 @@ def place_page(answer: PlaceAnswer) -> str:
         f"Colours are {coloured}.</p>",
         "<h2>As placed</h2>", rank_map_svg(answer, answer.order),
         "<h2>In the scheduler's order</h2>", rank_map_svg(answer, seats.scheduler_order()),
-        "<h2>All numbers</h2>", f"<pre>{escape(chr(10).join(place_lines(data)))}</pre>",
+        "<h2>All numbers</h2>", f'<pre tabindex="0">{escape(chr(10).join(place_lines(data)))}</pre>',
     ]  # fmt: skip
     return document(title, _STYLE, "".join(body))
 

@@ -26,6 +26,6 @@ def preview_page(answer: PreviewAnswer) -> str:
         f'<p class="note">{escape(timeline.source.label())}. Hover a span for its module, time and bytes.</p>',
         timeline_svg(timeline),
         "<h2>All numbers</h2>",
-        f"<pre>{escape(chr(10).join(preview_lines(data)))}</pre>",
+        f'<pre tabindex="0">{escape(chr(10).join(preview_lines(data)))}</pre>',
     ]
     return document(title, _STYLE, "".join(body))

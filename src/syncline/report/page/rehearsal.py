@@ -64,7 +64,7 @@ def rehearsal_page(found: Rehearsal, lines: Sequence[str]) -> str:
         drawn = "".join(_aligned(shown, "h3"))
         summary = f"<summary>{escape(shown.name)}, rank by rank</summary>"
         parts.append(f"<details{'' if number else ' open'}>{summary}{drawn}</details>")
-    parts += ["<h2>All of it</h2>", f"<pre>{escape(chr(10).join(lines))}</pre>"]
+    parts += ["<h2>All of it</h2>", f'<pre tabindex="0">{escape(chr(10).join(lines))}</pre>']
     return document(f"Rehearsal of {found.cluster}", _STYLE, "".join(parts))
 
 

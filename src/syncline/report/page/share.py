@@ -45,7 +45,7 @@ def share_page(answer: ShareAnswer, words: str) -> str:
         body.append(sharing_svg(epoch))
         body.append('<p class="note">Filled: the job moves bytes. Grey: it computes or waits. Ticks: steps begin.</p>')
         body.append(_table(epoch))
-    body += ["<h2>All numbers</h2>", f"<pre>{escape(words)}</pre>"]
+    body += ["<h2>All numbers</h2>", f'<pre tabindex="0">{escape(words)}</pre>']
     return document(title, _STYLE, "".join(body))
 
 

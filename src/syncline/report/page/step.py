@@ -51,7 +51,7 @@ def step_page(data: Mapping[str, Any], timeline: Timeline) -> str:
         timeline_svg(timeline),
         _key([(name, span_colour(name)) for name in timeline.names]),
         "<h2>All numbers</h2>",
-        f"<pre>{escape(shown)}</pre>",
+        f'<pre tabindex="0">{escape(shown)}</pre>',
     ]
     return document(title, _STYLE, "".join(body))
 

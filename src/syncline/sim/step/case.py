@@ -8,7 +8,7 @@ branching. Shares such as `redo_gemm` say how much of something happens.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
@@ -46,6 +46,10 @@ def remembered(function: Callable[[Case], Answer]) -> Callable[[Case], Answer]:
         return found
 
     return lookup
+
+
+def _none() -> Floats:
+    return np.zeros(())
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +178,14 @@ class Case:
     mixer_width: Floats
     mixer_flops: Floats  # of the recurrence, per token, forward
     predict_layers: Floats  # further tokens that are predicted, a layer each
+    # What groups get of the links of a fabric whose hosts differ (`laid.py`), bytes that a rank sends a second; 0: as
+    # the formulas of `network.py` say
+    laid_tensor_Bps: Floats = field(default_factory=_none)
+    laid_expert_Bps: Floats = field(default_factory=_none)
+    laid_data_Bps: Floats = field(default_factory=_none)
+    laid_holders_Bps: Floats = field(default_factory=_none)
+    laid_replicas_Bps: Floats = field(default_factory=_none)
+    laid_send_Bps: Floats = field(default_factory=_none)
 
     @cached_property
     def tokens(self) -> Floats:

@@ -22,6 +22,7 @@ from syncline.sim.step.kept import kept_per_token
 from syncline.sim.step.network import (
     all_ranks,
     head_exchange_s,
+    laid_or,
     neighbour_Bps,
     ring_attention_s,
     ring_of,
@@ -263,7 +264,8 @@ def owned_params(c: Case) -> Floats:
 def _point_to_point(c: Case, k: Constants, busy: Floats) -> tuple[Floats, Floats]:
     """Return exposed and whole time of the activations between stages, per step."""
     size = 2 * c.tokens * c.hidden / pick(c.p2p_sliced > 0, c.tp, 1.0)
-    once = size / neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp, lines=False) + k.held.tp_call_s
+    rate = laid_or(c.laid_send_Bps, neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp, lines=False))
+    once = size / rate + k.held.tp_call_s
     wire = pick(c.pp > 1, 2 * c.num_micro * c.virtual * once, 0.0)
     exposed = wire * c.p2p_exposed
     line = stage_line_Bps(c)
@@ -288,7 +290,7 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
         return np.zeros(()), np.zeros(())
     ranks, stride = c.shard_ranks, c.tp
     size = layer_params(c)
-    ring = ring_of(c, k, ranks, stride)
+    ring = ring_of(c, k, ranks, stride, c.laid_data_Bps)
     gather = ring.gather_s(c.param_bytes * size)
     shrunk = c.wire_share * pick(ring.inside < ranks, c.nic_share, 1.0)
     scatter = ring.gather_s(c.grad_bytes * shrunk * size)
@@ -297,7 +299,7 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     spread = (holders > 1) & (routed > 0)
     among: Floats = np.zeros(())
     if anywhere(routed > 0):
-        experts = ring_of(c, k, holders, c.ep)
+        experts = ring_of(c, k, holders, c.ep, c.laid_holders_Bps)
         gather = gather + pick(spread, experts.gather_s(c.param_bytes * routed), 0.0)
         scatter = scatter + pick(spread, experts.gather_s(c.grad_bytes * shrunk * routed), 0.0)
         among = pick(routed > 0, holders - experts.inside, 0.0)
@@ -314,7 +316,8 @@ def _sharded(c: Case, k: Constants, layer: LayerTime, head: Floats) -> tuple[Flo
     per_micro = c.layers * (exposed + slowed) + first_and_last
     replicas = c.dp * c.cp / ranks
     local = size * c.layers / ranks
-    between = 2 * ring_of(c, k, replicas, c.tp * ranks).gather_s(c.grad_bytes * c.wire_share * c.nic_share * local)
+    apart = ring_of(c, k, replicas, c.tp * ranks, c.laid_replicas_Bps)
+    between = 2 * apart.gather_s(c.grad_bytes * c.wire_share * c.nic_share * local)
     hybrid = pick(replicas > 1, np.maximum(k.held.least_exposed * between, between - c.layers * layer.behind), 0.0)
     hybrid, between = hybrid / c.sync_every, between / c.sync_every
     on = c.fsdp > 0
@@ -328,11 +331,11 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
         return np.zeros(()), np.zeros(())
     n, dense = c.dp * c.cp, stage_params(c)
     m, routed = expert_holders(c), stage_expert_params(c)
-    ring = ring_of(c, k, n, c.tp)
+    ring = ring_of(c, k, n, c.tp, c.laid_data_Bps)
     wire = c.grad_bytes * c.wire_share * pick(ring.inside < n, c.nic_share, 1.0)
     once, back = ring.gather_s(wire * dense), ring.gather_s(c.param_bytes * dense)
     if anywhere(routed > 0):
-        experts = ring_of(c, k, m, c.ep)
+        experts = ring_of(c, k, m, c.ep, c.laid_holders_Bps)
         once = once + experts.gather_s(wire * routed) * (routed > 0)
         back = back + experts.gather_s(c.param_bytes * routed) * (routed > 0)
     back = pick(c.sharded_state > 0, back, once)
@@ -360,7 +363,7 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
     extra = times * extra_s(c, k, exchanged(c), windows_of(c, layer)) / c.sync_every
     whole = whole / c.sync_every + extra
     if anywhere((c.sync_every > 1) & (c.cp > 1)):  # the ranks of one sequence never part
-        near = pick(c.sync_every > 1, 2 * ring_of(c, k, c.cp, c.tp).gather_s(wire * dense), 0.0)
+        near = pick(c.sync_every > 1, 2 * ring_of(c, k, c.cp, c.tp, np.zeros(())).gather_s(wire * dense), 0.0)
         exposed = exposed + np.maximum(least * near, near - per_stage * layer.behind)
         whole = whole + near
     return pick(on, exposed + each + extra, 0.0), pick(on, whole, 0.0)
@@ -394,10 +397,10 @@ def _coding(c: Case) -> Floats:
 def exchanged(c: Case) -> tuple[Buffer, ...]:
     """Return what replicas exchange in a step: their parameters, and the experts that several ranks hold alike."""
     wire, dense, routed = c.grad_bytes * c.wire_share, stage_params(c), stage_expert_params(c)
-    plain = Buffer(wire * dense, c.param_bytes * dense, c.dp * c.cp, c.tp)
+    plain = Buffer(wire * dense, c.param_bytes * dense, c.dp * c.cp, c.tp, c.laid_data_Bps)
     if not anywhere(routed > 0):
         return (plain,)
-    return plain, Buffer(wire * routed, c.param_bytes * routed, expert_holders(c), c.ep)
+    return plain, Buffer(wire * routed, c.param_bytes * routed, expert_holders(c), c.ep, c.laid_holders_Bps)
 
 
 def windows_of(c: Case, layer: LayerTime) -> Windows:

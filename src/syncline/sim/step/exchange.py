@@ -21,7 +21,7 @@ import numpy as np
 
 from syncline.sim.step.case import Case, Floats, anywhere, pick
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.network import inside, long_s, out_Bps
+from syncline.sim.step.network import inside, laid_or, long_s, out_Bps
 
 MIB = 2**20
 ALGORITHMS = ("ring", "tree", "hierarchical")
@@ -37,6 +37,7 @@ class Buffer(NamedTuple):
     param_bytes: Floats
     ranks: Floats
     stride: Floats
+    laid_Bps: Floats  # what laying it on the fabric showed; 0: as formulas say
 
 
 class Windows(NamedTuple):
@@ -83,18 +84,19 @@ def _half(
     total, last = np.zeros(()), np.zeros(())
     for buffer in buffers:
         size = buffer[which]
-        fixed, per_byte = _terms(c, k, algorithm, buffer.ranks, buffer.stride)
+        fixed, per_byte = _terms(c, k, algorithm, buffer)
         on = (buffer.ranks > 1) & (size > 0)
         total = total + pick(on, np.ceil(size / bucket_bytes) * fixed + size * per_byte, 0.0)
         last = np.maximum(last, pick(on, fixed + np.minimum(bucket_bytes, size) * per_byte, 0.0))
     return total, last
 
 
-def _terms(c: Case, k: Constants, algorithm: str, ranks: Floats, stride: Floats) -> tuple[Floats, Floats]:
+def _terms(c: Case, k: Constants, algorithm: str, buffer: Buffer) -> tuple[Floats, Floats]:
     """Return the fixed time of a bucket and the time of each of its bytes, one half of an all-reduce."""
+    ranks, stride = buffer.ranks, buffer.stride
     g = inside(c, ranks, stride)
     domains = np.maximum(ranks / g, 1.0)
-    up, out = k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * out_Bps(c, ranks, stride)
+    up, out = k.fitted.e_nvl * c.nvlink_Bps, laid_or(buffer.laid_Bps, k.fitted.e_net * out_Bps(c, ranks, stride))
     near, call = k.held.ring_hop_s, k.held.tp_call_s
     far, long = c.hop_s, long_s(c, ranks, stride)
     share = (ranks - 1) / ranks

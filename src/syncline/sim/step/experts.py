@@ -66,11 +66,11 @@ def exchange_s(c: Case, k: Constants, tokens: Floats) -> Floats:
     local = size * c.top_k * (1 - 1 / c.ep) / pick(domains > 1, domains, 1.0)
     spread = size * c.top_k * pick(domains > 1, 1.0, 0.0) * (1 - 1 / ranks_inside)
     up, out = k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * scattered_Bps(c, c.ep)
-    return (
-        pick(domains > 1, np.maximum(remote / out, spread / up), local / up)
-        + k.held.tp_call_s
-        + long_s(c, c.ep, np.ones(()))
-    )
+    moved = pick(domains > 1, np.maximum(remote / out, spread / up), local / up)
+    if anywhere(c.laid_expert_Bps > 0):
+        volume = size * c.top_k * (1 - 1 / c.ep)
+        moved = pick(c.laid_expert_Bps > 0, volume / np.maximum(c.laid_expert_Bps, 1.0), moved)
+    return moved + k.held.tp_call_s + long_s(c, c.ep, np.ones(()))
 
 
 @remembered

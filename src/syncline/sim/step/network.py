@@ -157,6 +157,11 @@ def _rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats
     return pick(near >= ranks, up, np.minimum(up, out))
 
 
+def laid_or(laid_Bps: Floats, formula_Bps: Floats) -> Floats:
+    """Return what laying a group on the fabric's links showed, where that was done; else what the formula has."""
+    return pick(laid_Bps > 0, laid_Bps, formula_Bps) if anywhere(laid_Bps > 0) else formula_Bps
+
+
 def call_s(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
     """Return the fixed time of one exchange of a group; 0 for a group of one."""
     return _call_s(c, k, ranks, stride, inside(c, ranks, stride))
@@ -183,10 +188,11 @@ class Ring:
         return (self.ranks - 1) / self.ranks * size_bytes / self.rate_Bps + self.call_s
 
 
-def ring_of(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Ring:
-    """Return the ring of a group, every `stride`-th rank."""
+def ring_of(c: Case, k: Constants, ranks: Floats, stride: Floats, laid_Bps: Floats) -> Ring:
+    """Return the ring of a group, every `stride`-th rank; `laid_Bps` is its column of the case."""
     near = inside(c, ranks, stride)
-    return Ring(ranks, near, _rate_Bps(c, k, ranks, stride, near), _call_s(c, k, ranks, stride, near))
+    rate = laid_or(laid_Bps, _rate_Bps(c, k, ranks, stride, near))
+    return Ring(ranks, near, rate, _call_s(c, k, ranks, stride, near))
 
 
 #: Times one exchange beyond a domain: up the tree of switches and down again.
@@ -211,7 +217,8 @@ def tp_exchange_s(c: Case, k: Constants) -> Floats:
     """Return the time of one all-reduce (or gather and scatter) of a micro-batch's activations over the TP group."""
     size = 2 * c.tokens * c.hidden
     one = np.ones(())
-    exchange = 2 * (c.tp - 1) / c.tp * size / rate_Bps(c, k, c.tp, one) + call_s(c, k, c.tp, one)
+    rate = laid_or(c.laid_tensor_Bps, rate_Bps(c, k, c.tp, one))
+    exchange = 2 * (c.tp - 1) / c.tp * size / rate + call_s(c, k, c.tp, one)
     return pick(c.tp > 1, exchange, 0.0)
 
 

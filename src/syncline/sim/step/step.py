@@ -21,6 +21,7 @@ from syncline.sim.step.case import Case
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.cost import StepCost, step_cost
 from syncline.sim.step.floor import check_floor, floor_s
+from syncline.sim.step.laid import laid_case
 from syncline.sim.step.limit import limit_of
 from syncline.sim.step.machine import Machine, machine_from_fabric, reached
 from syncline.sim.step.memory import memory
@@ -165,6 +166,15 @@ def stated_of(job: Job, facts: Facts) -> str:
     return "described" if overlap and "attention" not in facts.assumed else "software"
 
 
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """A job on a machine before it is priced."""
+
+    job: Job
+    machine: Machine
+    case: Case
+
+
 def step(fabric: Fabric | Machine, job: Job, constants: Constants | None = None) -> StepResult:
     """Return the price of one step of a job on a fabric (or on a machine already read from one).
 
@@ -192,6 +202,8 @@ def _step(fabric: Fabric | Machine, job: Job, constants: Constants | None) -> St
     job = choose_recompute(job, machine)
     facts = facts_of(job)
     case = build_case(job, machine, facts)
+    if built is not None:
+        case = laid_case(built, _Placed(job, machine, case), k)
     cost, held = step_cost(case, k), memory(case)
     parts = {n: float(getattr(cost, n)) for n in _PARTS}
     total = float(cost.total)

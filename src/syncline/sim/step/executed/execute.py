@@ -92,7 +92,7 @@ def execute(
     """
     check_executable(result)
     stages = Stages(fabric, result, constants or default_constants(), routing, devices=devices, rails=rails)
-    found = execute_stages(stages) if level == "flow" else _packets(stages, routing, max_packets)
+    found = execute_stages(stages, result) if level == "flow" else _packets(stages, result, routing, max_packets)
     if devices is None:  # the floor is that of the job's own placement
         check_floor(found.step_time_s, result.floor_s, f"{result.job.name}, executed")
     return found
@@ -107,9 +107,9 @@ def check_executable(result: StepResult) -> None:
         raise SimulationError("a parameter server's step is not executed at flow level.", hint="Use --level analytic.")
 
 
-def execute_stages(stage: Stages) -> StepRun:
+def execute_stages(stage: Stages, result: StepResult) -> StepRun:
     """Return a step whose ranks have their devices as the flow engine runs it."""
-    result, k = stage.result, stage.k
+    k = stage.k
     m, pp = result.job.num_micro, result.job.parallel.pp
     most = -(-MOST_MICRO // pp) * pp
     if m <= 2 * most:
@@ -143,9 +143,9 @@ def _run(stages: Stages, result: StepResult, k: Constants, num_micro: int) -> St
     return StepRun(course.makespan_s, found, len(rows), stages.rails.network.options.routing)
 
 
-def _packets(stages: Stages, routing: Routing, most: int | None) -> StepRun:
+def _packets(stages: Stages, result: StepResult, routing: Routing, most: int | None) -> StepRun:
     """Return a step packet by packet, all its micro-batches."""
-    result, k = stages.result, stages.k
+    k = stages.k
     built = StepTasks(stages, result, k, step_graph(result.job, max_micro=result.job.num_micro))
     draft = built.draft
     tasks = np.array(draft.delay), np.array(draft.size), np.array(draft.path, np.int64), draft.waits

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.fabric.fabric import NETWORK_TIERS, Fabric, Tier
+from syncline.fabric.fabric import Kind as Device
 from syncline.schedule import Kind, hierarchical, ring, verify
 from syncline.schedule.schedule import Schedule
 from syncline.sim.flow.rounds import lanes
@@ -48,7 +49,10 @@ class Rails:
     def of(cls, fabric: Fabric, e_net: float, e_nvl: float, routing: Routing = "spray") -> Rails:
         """Return the links of a fabric at the shares of their rate that training was seen to reach."""
         links = fabric.links
-        outside = np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS])
+        kind = fabric.devices.kind
+        # A NIC's own way into its host carries what its port does, and sustains the same share of its rate.
+        below = (links.tier == Tier.PCIE) & ((kind[links.src] == Device.NIC) | (kind[links.dst] == Device.NIC))
+        outside = np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS]) | below
         share = np.where(outside, e_net, np.where(links.tier == Tier.SCALE_UP, e_nvl, 1.0))
         return cls.on(fabric, np.where(links.up, links.rate_Bps, 0.0) * share, e_net, routing)
 
@@ -164,17 +168,20 @@ def passed(rails: Rails, src: Longs, dst: Longs) -> Floats:
     return rails.carried(*pass_flows(src, dst))
 
 
-def gather_flows(groups: Longs, domain_of: Longs, *, rings: bool = False) -> Flows:
+def gather_flows(groups: Longs, domain_of: Longs, *, rings: bool = False, mesh: bool = False) -> Flows:
     """Return who sends what to whom in gathers (or scatters) on groups, per byte that a rank sends.
 
     Members of a domain are visited together, domains in the order of their first rank: level by level, where all
     domains hold as many of them. With `rings`, as NCCL gathers and scatters, or where domains differ, there is a ring
-    for each member, so that all ports are used: as many as give every member of every domain the same part.
+    for each member, so that all ports are used: as many as give every member of every domain the same part. In a
+    `mesh`, GPUs joined pair by pair, rings in all orders inside a domain use every link alike.
     """
     num = groups.shape[1]
     if num < 2:
         return _NO_FLOWS
     ordered, runs = _by_domain(groups, domain_of)
+    if mesh and (runs[:, 0] == num).all():
+        return exchange_flows(groups, domain_of, 0.0, 1.0)
     src, dst, share = [], [], []
     for run in np.unique(runs, axis=0):
         chosen = ordered[(runs == run).all(axis=1)]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from syncline.errors import SimulationError
-from syncline.fabric.fabric import Fabric
+from syncline.fabric.fabric import Fabric, Kind, Tier
 from syncline.sim.flow.routing import Routing
 from syncline.sim.reach import fabric_reach
+from syncline.sim.step.case import Case
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.executed.footprint import (
     Floats,
@@ -19,16 +22,40 @@ from syncline.sim.step.executed.footprint import (
     gather_flows,
     pass_flows,
 )
+from syncline.sim.step.machine import Machine
 from syncline.sim.step.network import call_s, long_s
-from syncline.sim.step.step import StepResult
 from syncline.workload.grid import Grid, grid_of
+from syncline.workload.job import Job
+
+
+def is_mesh(fabric: Fabric) -> bool:
+    """Return whether every GPU of a host has a link of its own to every other (A100 boards of four, MI300X)."""
+    links, kind = fabric.links, fabric.devices.kind
+    near = links.tier == Tier.SCALE_UP
+    direct = near & (kind[links.src] == Kind.GPU) & (kind[links.dst] == Kind.GPU)
+    if not direct.any() or (near & ~direct).any():
+        return False
+    peers = np.bincount(links.src[direct], minlength=len(fabric.devices))[fabric.gpus]
+    here = np.bincount(fabric.gpu_host, minlength=fabric.num_hosts)[fabric.gpu_host]
+    return bool((peers == here - 1).all())
+
+
+class Placed(Protocol):
+    """A job on a machine, priced or not: what its collectives need to know."""
+
+    @property
+    def job(self) -> Job: ...
+    @property
+    def machine(self) -> Machine: ...
+    @property
+    def case(self) -> Case | None: ...
 
 
 class Stages:
     """What the collectives of every stage put on links, and what one call costs besides."""
 
     def __init__(
-        self, fabric: Fabric, result: StepResult, k: Constants, routing: Routing = "spray", *,
+        self, fabric: Fabric, result: Placed, k: Constants, routing: Routing = "spray", *,
         devices: Longs | None = None, rails: Rails | None = None,
     ) -> None:  # fmt: skip
         self.fabric, self.result, self.k = fabric, result, k
@@ -44,6 +71,7 @@ class Stages:
         self.domain_of[inside] = hosts.of_host[fabric.devices.host[inside]]
         self.grid: Grid = grid_of(split.model_copy(update={"order": ("tp", "cp", "dp", "pp")}))
         self.size = split.tp * split.cp * (split.dp or 1)
+        self.mesh = is_mesh(fabric)
         self.footprints: dict[tuple[str, int], Floats] = {}
         # A step has thousands of operations of a few kinds: what a kind's calls cost is worked out once.
         self._fixed_s: dict[tuple[str, float], float] = {}
@@ -88,7 +116,7 @@ class Stages:
         groups = self.groups(kind, stage)
         if kind == "expert":
             return exchange_flows(groups, near, *self._expert_bytes())
-        return gather_flows(groups, near, rings=True)
+        return gather_flows(groups, near, rings=True, mesh=self.mesh)
 
     def _expert_bytes(self) -> tuple[float, float]:
         """Return what leaves a rank's domain of one byte of an all-to-all's volume, and what stays, copies merged."""
@@ -104,7 +132,14 @@ class Stages:
 
     def per_byte_s(self, kind: str, stage: int) -> float:
         """Return how long the busiest link needs for each byte that a rank sends."""
-        carried = self.footprint(kind, stage)
+        return self._longest_s(kind, self.footprint(kind, stage))
+
+    def together_s(self, kind: str) -> float:
+        """Return the same where all stages exchange at once, as they do after the last backward."""
+        each = [self.footprint(kind, stage) for stage in range(self.job.parallel.pp)]
+        return self._longest_s(kind, np.sum(each, axis=0))
+
+    def _longest_s(self, kind: str, carried: Floats) -> float:
         used = carried > 0
         if (self.rails.capacity_Bps[used] <= 0).any():
             link = int(np.flatnonzero(used & (self.rails.capacity_Bps <= 0))[0])
