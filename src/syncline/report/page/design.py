@@ -21,14 +21,9 @@ def design_page(answer: DesignAnswer) -> str:
     rows = "".join(_row(front_row(point), first=point is answer.best) for point in answer.front[:SHOWN])
     heads = "".join(f"<th{_left(head)}>{escape(head)}</th>" for head in HEADS)
     body = (
-<<<<<<< HEAD
         f'<header><h1>{escape(title)}</h1></header><p class="lead">{escape(lead)}</p>{front_svg(answer)}'
         f"<p class='note'>{escape(counts.strip())}</p><table><thead><tr>{heads}</tr></thead>{rows}</table>"
-        f"<pre>{escape(chr(10).join(reason_lines(answer)))}</pre><footer>syncline {__version__}</footer>"
-=======
-        f"<header><h1>{escape(title)}</h1></header>{front_svg(answer)}"
-        f'<pre tabindex="0">{escape(chr(10).join(design_lines(answer)))}</pre><footer>syncline {__version__}</footer>'
->>>>>>> main
+        f'<pre tabindex="0">{escape(chr(10).join(reason_lines(answer)))}</pre><footer>syncline {__version__}</footer>'
     )
     return document(title, style, body)
 
