@@ -67,6 +67,8 @@ DRAWN: dict[str, tuple[float, ...]] = {
     "dp_overlap": (0.0, 1.0, 1.0), "scatter_each": (0.0, 0.0, 1.0), "shard_params": (0.0, 1.0),
     "sync_every": (1.0, 1.0, 8.0), "wire_share": (1.0, 0.25), "encoded": (0.0, 1.0), "stale": (0.0, 0.0, 1.0),
     "served_ports": (0.0, 0.0, 8.0), "reduce_bytes": (0.0, 0.0, 1e6), "nic_share": (1.0, 0.5), "nic_Bps": (5e10, 1e9),
+    "laid_data_Bps": (0.0, 3e9), "laid_holders_Bps": (0.0, 2e9), "laid_replicas_Bps": (0.0, 1e9),
+    "laid_send_Bps": (0.0, 4e9), "laid_tensor_Bps": (0.0, 2e10),
     "num_micro": (1.0, 2.0, 16.0), "micro": (1.0, 4.0), "sequence": (512.0, 8192.0), "q_rank": (0.0, 1536.0),
 }  # fmt: skip
 
@@ -163,12 +165,13 @@ def between_stages(c: Case, busy: float) -> tuple[float, float]:
         return max(o.p2p_exposed * sends * each, (sends - o.num_micro) * each - busy) + late, sends * each
     if o.pp == 1:
         return 0.0, 0.0
-    each = size / float(neighbour_Bps(c, K, c.pp, c.tp * c.cp * c.dp, lines=False)) + HELD.tp_call_s
+    rate = o.laid_send_Bps or float(neighbour_Bps(c, K, c.pp, c.tp * c.cp * c.dp, lines=False))
+    each = size / rate + HELD.tp_call_s
     return o.p2p_exposed * sends * each, sends * each
 
 
-def ring(c: Case, ranks: float, stride: float) -> Any:
-    made = ring_of(c, K, np.array(ranks), np.array(stride))
+def ring(c: Case, ranks: float, stride: float, laid_Bps: float) -> Any:
+    made = ring_of(c, K, np.array(ranks), np.array(stride), np.array(laid_Bps))
     return SimpleNamespace(inside=float(made.inside), gather=lambda size: float(made.gather_s(np.array(size))), of=made)
 
 
@@ -177,13 +180,13 @@ def sharded_twin(c: Case, layer: LayerTime, head: float) -> tuple[float, float]:
     o, held = one(c), params_twin(c)
     if not o.fsdp:
         return 0.0, 0.0
-    around = ring(c, o.shard_ranks, o.tp)
+    around = ring(c, o.shard_ranks, o.tp, o.laid_data_Bps)
     shrunk = o.wire_share * (o.nic_share if around.inside < o.shard_ranks else 1.0)
     gather = around.gather(o.param_bytes * held["layer"])
     scatter = around.gather(o.grad_bytes * shrunk * held["layer"])
     routed, beyond = float(expert_params(c)) * o.moe_layers / o.layers, o.shard_ranks - around.inside
     if routed:
-        alike = ring(c, held["holders"], o.ep)
+        alike = ring(c, held["holders"], o.ep, o.laid_holders_Bps)
         beyond += held["holders"] - alike.inside
         if held["holders"] > 1:
             gather += alike.gather(o.param_bytes * routed)
@@ -197,7 +200,8 @@ def sharded_twin(c: Case, layer: LayerTime, head: float) -> tuple[float, float]:
     replicas = o.dp * o.cp / o.shard_ranks
     if replicas > 1:
         own = held["layer"] * o.layers / o.shard_ranks
-        sums = 2 * ring(c, replicas, o.tp * o.shard_ranks).gather(o.grad_bytes * o.wire_share * o.nic_share * own)
+        between = ring(c, replicas, o.tp * o.shard_ranks, o.laid_replicas_Bps)
+        sums = 2 * between.gather(o.grad_bytes * o.wire_share * o.nic_share * own)
         step += max(HELD.least_exposed * sums, sums - o.layers * float(layer.behind)) / o.sync_every
         wire += sums / o.sync_every
     return step, wire
@@ -209,11 +213,11 @@ def replicas_twin(c: Case, layer: LayerTime) -> tuple[float, float]:
     n, stage = o.dp * o.cp, o.layers / o.pp
     if o.fsdp or n == 1:
         return 0.0, 0.0
-    around, backward, least = ring(c, n, o.tp), stage * float(layer.behind), HELD.least_exposed
+    around, backward, least = ring(c, n, o.tp, o.laid_data_Bps), stage * float(layer.behind), HELD.least_exposed
     wire = o.grad_bytes * o.wire_share * (o.nic_share if around.inside < n else 1.0)
     once, parameters = around.gather(wire * held["stage"]), around.gather(o.param_bytes * held["stage"])
     if held["experts"]:
-        alike = ring(c, held["holders"], o.ep)
+        alike = ring(c, held["holders"], o.ep, o.laid_holders_Bps)
         once += alike.gather(wire * held["experts"])
         parameters += alike.gather(o.param_bytes * held["experts"])
     if o.sharded_state:
@@ -236,17 +240,17 @@ def replicas_twin(c: Case, layer: LayerTime) -> tuple[float, float]:
         elif o.num_micro > 1:
             exposed += (o.num_micro + o.pp - 2) * each
     dense = Buffer(*(np.array(x) for x in (o.grad_bytes * o.wire_share * held["stage"], o.param_bytes * held["stage"])),
-                   np.array(n), c.tp)  # fmt: skip
+                   np.array(n), c.tp, c.laid_data_Bps)  # fmt: skip
     buffers = (dense,)
     if held["experts"]:
         routed = held["experts"]
         pair = (np.array(o.grad_bytes * o.wire_share * routed), np.array(o.param_bytes * routed))
-        buffers = (dense, Buffer(*pair, np.array(held["holders"]), c.ep))
+        buffers = (dense, Buffer(*pair, np.array(held["holders"]), c.ep, c.laid_holders_Bps))
     windows = Windows(np.array(backward), np.array(stage * float(layer.forward)))
     extra = rounds * float(extra_s(c, K, buffers, windows)) / o.sync_every
     whole_s = (rounds * once + back) / o.sync_every + extra
     if o.sync_every > 1 and o.cp > 1:
-        near = 2 * ring(c, o.cp, o.tp).gather(wire * held["stage"])
+        near = 2 * ring(c, o.cp, o.tp, 0.0).gather(wire * held["stage"])
         exposed += max(least * near, near - backward)
         whole_s += near
     return exposed + extra, whole_s
