@@ -49,7 +49,7 @@ def share_page(answer: ShareAnswer, words: str) -> str:
     return document(title, _STYLE, "".join(body))
 
 
-def sharing_svg(epoch: Epoch, width: int = 1140) -> str:
+def sharing_svg(epoch: Epoch, width: int = 860) -> str:
     """Return when each job of an epoch moves bytes, as steered."""
     assert epoch.steering is not None
     course = epoch.steering.course

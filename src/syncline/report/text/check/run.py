@@ -8,6 +8,8 @@ from syncline.plan.decide.forecast import Forecast, Interval
 from syncline.plan.decide.prospects import LIKELY, Option, Prospects
 
 _MOST_OPTIONS = 6
+#: What must be bought first is told apart where another option asks for less than this part of it.
+LESS_TO_BUY = 0.7
 
 
 def run_lines(run: Prospects) -> list[str]:
@@ -39,7 +41,8 @@ def goal_lines(f: Forecast) -> list[str]:
     if f.chance_deadline is not None and f.goal.days_allowed is not None:
         last = f" ({f.goal.last_day})" if f.goal.last_day is not None else ""
         spare = f.goal.days_allowed - f.days
-        room = f"{spare:,.0f} days to spare" if spare >= 0 else f"{-spare:,.0f} days late"
+        left = f"{abs(spare):,.0f} day{'' if round(abs(spare)) == 1 else 's'}"
+        room = f"{left} to spare" if spare >= 0 else f"{left} late"
         lines.append(f"deadline {f.goal.days_allowed:,.0f} days{last}: {verdict(f.chance_deadline)}, {room}")
     if f.chance_budget is not None and f.goal.budget is not None:
         spare = f.goal.budget - f.usd
@@ -77,7 +80,12 @@ def advice(run: Prospects) -> str:
         return f"{words}; fastest: {option_words(fastest)}"
     if run.needed:
         picks = [min(found, key=lambda option: option.forecast.usd) for found in _by_basis(run.needed)]
-        return "nothing here meets the goal; " + ", or ".join(_get(option) for option in picks[:2])
+        words = "nothing here meets the goal; " + ", or ".join(_get(option) for option in picks[:2])
+        least = min(run.needed, key=lambda option: option.capital_usd or float("inf"))
+        # The cheapest run may ask for much more money at once than another that will do.
+        if least.capital_usd and least.capital_usd < LESS_TO_BUY * max(option.capital_usd for option in picks):
+            words += f"; the least to buy: {_get(least).removeprefix('buy ')}"
+        return words
     nearest = run.nearest
     likely = sure(nearest.forecast.chance)
     return f"nothing that was tried meets the goal; nearest: {option_words(nearest)}, {likely} likely"
@@ -137,7 +145,7 @@ def _by_basis(options: tuple[Option, ...]) -> list[list[Option]]:
 
 
 def _chance(chance: float | None) -> str:
-    return "" if chance is None else f"{100 * chance:.0f} %"
+    return "" if chance is None else sure(chance)
 
 
 def _money(interval: Interval) -> str:
