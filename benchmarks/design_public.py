@@ -2,7 +2,8 @@
 
 The published fabric is priced, planned and executed at flow level by the same model as the design's choice. A design
 passes if it finds the published topology, or a fabric that costs no more a token; how much slower or faster it steps at
-flow level stands beside. Of the front the cheapest point is taken whose step is within 2 % of the published fabric's. Jobs are stand-ins, prices of Ethernet switches recalled: this compares models, not purchases.
+flow level stands beside. Of the front the cheapest point is taken whose step is within 2 % of the published fabric's.
+Jobs are stand-ins, prices of Ethernet switches recalled: this compares models, not purchases.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SYSTEMS = (
 )
 """Preset with its source, host, links looked at, and the job's model; the batch is two sequences a GPU."""
 
-#: A step so much longer than on the published fabric is no longer called its equal; so many points of the front are run.
+#: A step so much longer than on the published fabric is not called its equal; so many points of the front are run.
 DEFENDED, LOOKED_AT = 0.02, 6
 
 
@@ -53,7 +54,9 @@ def _row(preset: str, host: str, links: tuple[str, ...], model: str) -> dict[str
     designer = Designer([(job, 1.0)], Limits(after_one=left.after_one * 0.999))
     found = designer.run(space((host,), (published.num_gpus,), links))
     theirs = make_plan(published, job, with_actions=False, execute=True).best.predicted
-    for number, best in enumerate(found.front()[:LOOKED_AT]):
+    place = 0
+    for best in found.front()[:LOOKED_AT]:
+        place += 1
         ours = make_plan(best.choice.build(), job, with_actions=False, execute=True).best.predicted
         slower = (ours.executed_s or ours.step_time_s) / (theirs.executed_s or theirs.step_time_s) - 1
         if slower < DEFENDED:
@@ -71,8 +74,8 @@ def _row(preset: str, host: str, links: tuple[str, ...], model: str) -> dict[str
         "published": network.topology if network else "", "published_network_usd": price.network_usd,
         "published_step_s": theirs.step_time_s, "published_flow_s": theirs.executed_s,
         "published_after_one": left.after_one, "published_usd_per_million_tokens": token * 1e6,
-        "of_the_front": number + 1, "found": best.choice.label, "found_network_usd": best.network_usd, "found_step_s": ours.step_time_s,
-        "found_flow_s": ours.executed_s, "found_after_one": best.after_one,
+        "of_the_front": place, "found": best.choice.label, "found_network_usd": best.network_usd,
+        "found_step_s": ours.step_time_s, "found_flow_s": ours.executed_s, "found_after_one": best.after_one,
         "found_usd_per_million_tokens": found_token * 1e6, "flow_slower": slower, "same_topology": same,
         "agrees": same or (found_token <= token * 1.0001),
         "verdict": verdict(same, found_token / token - 1, slower),
