@@ -28,7 +28,7 @@ from syncline.validate.collectives import LARGE_BYTES, SHIPPED, spikes, sweeps
 from syncline.validate.systems import load_systems, shipped
 
 DATA = Path(syncline.sim.__file__).parent / "data"
-HEAD = """# Constants fitted to the published rows of collectives.csv, collectives-more.csv and collectives-2026.csv
+HEAD = """# Constants fitted to the published rows of collectives.csv, collectives-more.csv, -2026.csv and -third.csv
 # by benchmarks/fit_collectives.py; do not edit by hand. They win over the priors in nccl_machine.yaml and
 # nccl_networks.yaml. left_out: what the same fit finds otherwise without one system, for its left-out error.
 """

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 # Shared machines are slow at times: a deadline would fail a good test. `HYPOTHESIS_PROFILE=deep` searches longer.
-settings.register_profile("quick", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("deep", parent=settings.get_profile("quick"), max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 # Agents and jobs of different tests must not meet: only where a test names a socket.
@@ -19,6 +22,20 @@ os.environ["SOURCE_DATE_EPOCH"] = "1794787200"  # 2026-11-16
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate-examples", action="store_true", help="keep what the examples print as expected")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_left_open() -> Iterator[None]:
+    """Blame a socket or file that nobody closed on its own module, not on the test that garbage is collected in."""
+    before = _num_open()
+    yield
+    if _num_open() > before:
+        gc.collect()
+
+
+def _num_open() -> int:
+    files = Path("/proc/self/fd")
+    return len(list(files.iterdir())) if files.exists() else 0
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -36,7 +36,7 @@ def cut(data: bytes, sizes: list[int]) -> Iterator[bytes]:
 LINE = st.lists(st.sampled_from([*TEXTS, "", " ", "x", "é", "need", "le", "NCCL", "0"]), max_size=6).map("".join)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(LINE, max_size=20), st.lists(st.integers(1, 40), max_size=8))
 def test_the_fast_search_finds_what_a_plain_one_does(lines: list[str], sizes: list[int]) -> None:
     content = "\n".join(lines)

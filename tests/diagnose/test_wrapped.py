@@ -31,7 +31,11 @@ def test_journald_says_host_and_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "text"),
     [
-        ({"log": "out of memory\n", "time": "2026-11-16T02:11:04Z"}, "2026-11-16T02:11:04Z out of memory"),
+        ({"log": "out of memory\n", "time": "2026-11-16T02:11:04Z"}, "[2026-11-16T02:11:04Z] out of memory"),
+        (
+            {"message": "save failed", "exc_info": "Traceback\nOSError: no space"},
+            "save failed | Traceback | OSError: no space",
+        ),
         ({"msg": "a\nb", "rank": 5}, "[rank5]: a | b"),
         ({"message": "lost", "level": "ERROR"}, 'lost "level":"error"'),
         ({"MESSAGE": list(b"lost"), "ts": 1795000201.5, "host": "n1"}, "2026-11-18T11:10:01.500000Z n1 lost"),
@@ -46,6 +50,13 @@ def test_a_message_is_taken_out(row: dict[str, object], text: str) -> None:
 )
 def test_other_lines_stay_as_they_are(line: str) -> None:
     assert unwrapped(line) == line
+
+
+def test_a_line_that_fits_a_rule_twice_counts_once(tmp_path: Path) -> None:
+    storm = "leaf-01 orchagent: PFC Watchdog detected PFC storm on port Ethernet8, queue index 4"
+    (tmp_path / "leaf.log").write_text(f"Nov 16 02:11:39 {storm}\n")
+    (finding,) = diagnose([tmp_path]).findings
+    assert (finding.rule, len(finding.evidence), "lines" in finding.observed) == ("switch.pfc.storm", 1, False)
 
 
 def test_a_progress_bar_gives_the_piece_that_matters() -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,32 +17,15 @@ LINE = re.compile(
 )
 
 
-def torchrun(script: str, folder: Path) -> str:
-    """Run a script as its guide says, from an empty folder, and return what it printed."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    settings = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        [*launcher, str(FOLDER / script)],
-        cwd=folder,
-        env={**os.environ, **settings},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
 def two_ranks(script: str, folder: Path) -> str:
     """Run a script on two ranks that are told who they are as under torchrun, and return what the first printed."""
     return run_script(FOLDER / script, 2, folder, settings={"TORCHELASTIC_RUN_ID": "test", "HF_HUB_OFFLINE": "1"})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("script", "start"), [("ddp.py", torchrun), ("fsdp2.py", two_ranks)])
-def test_torch_scripts_learn_and_report(script: str, start: Callable[[str, Path], str], tmp_path: Path) -> None:
-    lines = start(script, tmp_path).splitlines()
+@pytest.mark.parametrize("script", ["ddp.py", "fsdp2.py"])
+def test_torch_scripts_learn_and_report(script: str, tmp_path: Path) -> None:
+    lines = two_ranks(script, tmp_path).splitlines()
     losses = [float(re.match(r"loss ([\d.]+); ", line)[1]) for line in lines if line.startswith("loss")]  # type: ignore[index]
     assert len(losses) == 4
     assert losses[-1] < losses[0]

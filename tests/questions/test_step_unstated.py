@@ -48,3 +48,9 @@ def test_what_a_job_states_is_kept(fabric: syncline.Fabric) -> None:
 def test_a_job_without_a_pipeline_that_fits_is_told_nothing(fabric: syncline.Fabric) -> None:
     small = asked(fabric, model="llama3-8b", batch={"global": 8192, "sequence": 4096}, parallel={"zero": "3"})
     assert small.fits and small.unstated is None
+
+
+def test_chunks_that_a_model_cannot_have_are_passed_over(fabric: syncline.Fabric) -> None:
+    batch = {"global": 8192, "sequence": 4096}
+    answer = asked(fabric, model="deepseek-v3", parallel={"pp": 16, "ep": 64}, batch=batch)
+    assert answer.unstated is None or answer.unstated.keys.get("virtual") != 4  # 64 chunks of 61 layers

@@ -24,7 +24,7 @@ def listed(moves: Moves) -> set[tuple[int, int, int, int]]:
     repeat=st.integers(0, 6),
     j=st.integers(0, 9),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_repetition_is_what_the_formula_says(
     n: int, chunks: int, low: int, count: int, step: int, hop: int, repeat: int, j: int
 ) -> None:
@@ -39,7 +39,7 @@ def test_a_repetition_is_what_the_formula_says(
 
 
 @given(chunks=st.integers(1, 6), low=st.integers(-8, 8), step=st.integers(-2, 2), repeat=st.integers(0, 12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_pipeline_fills_and_drains(chunks: int, low: int, step: int, repeat: int) -> None:
     made = moves_round([0], [1], [low], Op.REDUCE, repeat=repeat, chunk_step=step, wrap=False)
     entry = check_round(made, 2, chunks, "test")

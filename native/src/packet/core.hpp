@@ -11,6 +11,9 @@
 
 namespace syncline::packet {
 
+// How often it is looked whether ports wait for each other: 1 ms.
+constexpr Time kWatch = 1'000'000'000;
+
 class Core {
 public:
     explicit Core(const Setup& setup);

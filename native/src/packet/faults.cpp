@@ -8,8 +8,7 @@ namespace syncline::packet {
 
 namespace {
 
-constexpr Time kWatch = 1'000'000'000;  // 1 ms
-constexpr i64 kPatience = 20'000;       // so many watches without a byte: nothing will come
+constexpr i64 kPatience = 20'000;  // so many watches without a byte: nothing will come
 
 }  // namespace
 

@@ -11,8 +11,6 @@ namespace syncline::packet {
 
 namespace {
 
-constexpr Time kWatch = 1'000'000'000;
-
 [[noreturn]] void refuse(const std::string& text) { throw std::invalid_argument("packet engine: " + text); }
 
 void expect(bool good, const char* what, std::size_t row) {

@@ -124,11 +124,15 @@ class Reading:
             shown = plain(unwrapped(piece(text, texts)))
             kept = excerpt(shown, texts)
             taken = held = False
+            told: set[str] = set()
             for index, entry, match in _matches(shown, indices, wanted):
                 tally, matcher = entry
                 rule = tally.rule
                 if (taken and (rule.leftover or rule.fallback)) or (held and rule.leftover):
                     continue  # a rule has this line already
+                if rule.id in told and not (rule.signal or rule.check):
+                    continue  # by another of its patterns
+                told.add(rule.id)
                 held |= rule.fallback
                 taken |= not rule.fallback and (not rule.signal or rule.takes)
                 tally.add(match, name, line, kept, self._order)

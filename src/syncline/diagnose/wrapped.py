@@ -15,6 +15,7 @@ from syncline.diagnose.tally import MAX_SHOWN
 _MESSAGE = ("MESSAGE", "log", "msg", "message", "textPayload")
 _HOST = ("_HOSTNAME", "hostname", "host", "node", "node_name")
 _TIME = ("__REALTIME_TIMESTAMP", "time", "ts", "timestamp", "@timestamp")
+_MORE = ("exc_info", "exception", "error", "err", "stack", "stack_trace", "traceback")
 _GRAVE = ("error", "fatal", "critical", "panic")
 _HEAD = 120
 _BEFORE = 80
@@ -33,14 +34,15 @@ def unwrapped(line: str) -> str:
         message = _bytes(message)
     if not isinstance(message, str):
         return line
-    text = " | ".join(part for part in message.splitlines() if part.strip())
+    told = [message, *(row[name] for name in _MORE if isinstance(row.get(name), str))]
+    text = " | ".join(part for one in told for part in one.splitlines() if part.strip())
     if isinstance(rank := row.get("rank"), (int, str)) and str(rank).isdigit():
         text = f"[rank{rank}]: {text}"
     name = row.get("SYSLOG_IDENTIFIER")
     text = f"{name}: {text}" if isinstance(name, str) else text
     time, host = _time(_first(row, _TIME)), _first(row, _HOST)
     if time:
-        text = f"{time} {host} {text}" if isinstance(host, str) and host else f"{time} {text}"
+        text = f"{time} {host} {text}" if isinstance(host, str) and host else f"[{time}] {text}"
     grave = str(row.get("level") or row.get("severity") or "").lower() in _GRAVE
     return f'{text} "level":"error"' if grave else text
 

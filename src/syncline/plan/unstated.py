@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from syncline.describe.plain import JsonObject, JsonValue
+from syncline.errors import DescriptionError
 from syncline.sim.step import StepResult
 from syncline.sim.step import step as price
 from syncline.sim.step.constants import Constants
@@ -56,7 +57,7 @@ def unstated(job: Job, result: StepResult, constants: Constants | None = None) -
         return None
     fitting = [
         (keys, then) for keys in _choices(job, result.job)
-        if keys and (then := price(result.machine, _with(result.job, keys), constants)).fits
+        if keys and (then := _priced(result, keys, constants)) is not None and then.fits
     ]  # fmt: skip
     if not fitting:
         return None
@@ -70,6 +71,14 @@ def unstated(job: Job, result: StepResult, constants: Constants | None = None) -
         return None
     taken = {name: _taken(result, name) for name in keys}
     return Unstated(keys, taken, then.step_time_s, then.mfu, then.memory_bytes["total"])
+
+
+def _priced(result: StepResult, keys: dict[str, JsonValue], constants: Constants | None) -> StepResult | None:
+    """Return the step with these keys; None where they break a rule of its model."""
+    try:
+        return price(result.machine, _with(result.job, keys), constants)
+    except DescriptionError:
+        return None
 
 
 def _choices(said: Job, filled: Job) -> Iterator[dict[str, JsonValue]]:

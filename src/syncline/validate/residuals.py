@@ -44,9 +44,9 @@ from syncline.validate.training.systems import load_systems
 from syncline.validate.training.validate import sweeps
 from syncline.workload.job import Job
 
-STEP_FILES = ("training_throughput.csv", "training-more.csv", "training-2026.csv")
+STEP_FILES = ("training_throughput.csv", "training-more.csv", "training-2026.csv", "training-third.csv")
 NUM_PARTS = 3
-COLLECTIVE_FILES = ("collectives.csv", "collectives-more.csv", "collectives-2026.csv")
+COLLECTIVE_FILES = ("collectives.csv", "collectives-more.csv", "collectives-2026.csv", "collectives-third.csv")
 #: Facts that a short job file does not state; each has a default by framework and year.
 _FACTS = ("attention", "compiled", "overlap", "optimizer", "gradient_bytes", "parameter_bytes", "accumulate_bytes",
           "early_stop", "cuda_graphs")  # fmt: skip
@@ -225,8 +225,11 @@ def _of_memory(run: Observed, name: str) -> list[Residual]:
 
 
 def collective_residuals(name: str, only: Sequence[str] | None = None) -> list[Residual]:
-    """Return the residuals of a file of nccl-tests rows; `only` systems whose names contain one of these."""
-    rows = read_collectives(_data(name), name)
+    """Return the residuals of a file of nccl-tests rows; `only` systems whose names contain one of these.
+
+    A row that says "about" is a statement, not a measurement: constants may learn from it, intervals may not.
+    """
+    rows = [row for row in read_collectives(_data(name), name) if not re.match(r"about\b", row.notes)]
     if only is not None:
         rows = [row for row in rows if any(text in row.system for text in only)]
     found = []

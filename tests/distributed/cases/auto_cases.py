@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from tests.distributed.cases.ddp_cases import batch, distributed, gradients, network, owed, same_everywhere, true_mean
+from tests.distributed.cases.training import batch, distributed, gradients, network, owed, same_everywhere, true_mean
 
 import syncline.torch
 from syncline.codec.names import PLAIN

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from tests.distributed.cases.ddp_cases import batch, network, weights
+from tests.distributed.cases.training import batch, network, weights
 
 import syncline.torch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import tempfile
 from collections.abc import Callable
@@ -11,7 +10,19 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from tests.distributed.cases.training import (
+    SMALL,
+    Branches,
+    batch,
+    distributed,
+    gradients,
+    network,
+    owed,
+    same_everywhere,
+    start,
+    true_mean,
+    weights,
+)
 from torch.nn.parallel import DistributedDataParallel
 
 import syncline.torch
@@ -23,56 +34,9 @@ from syncline.sim.emulate.emulation import HostCosts, Wiring
 from syncline.timeline import SpanKind, load, save
 from syncline.timeline.align import align
 
-WIDTH = 96
-SMALL: dict[str, Any] = {"piece_bytes": 16384, "check_every": 0, "timeout_s": 240.0, "warmup": 0}
 CODECS = ("fp32", "bf16", "fp16", "int8", "int8:round=stochastic", "int4", "sign", "ternary", "topk:keep=0.05",
           "topk:keep=0.05+int8", "randomk:keep=0.1", "powersgd:rank=1", "powersgd:rank=4")  # fmt: skip
 OWING = ("int4", "sign", "topk:keep=0.05", "topk:keep=0.05+int8", "powersgd:rank=1", "powersgd:rank=3")
-
-
-def network(seed: int = 0) -> nn.Sequential:
-    torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 7))
-
-
-def distributed(model: nn.Module, **options: Any) -> DistributedDataParallel:
-    """Return the model in DDP, in several buckets."""
-    return DistributedDataParallel(model, bucket_cap_mb=0.03, **options)
-
-
-def batch(rank: int, step: int) -> torch.Tensor:
-    return torch.randn(8, WIDTH, generator=torch.Generator().manual_seed(100 * step + rank))
-
-
-def gradients(model: nn.Module) -> torch.Tensor:
-    return torch.cat([p.grad.float().flatten() for p in model.parameters() if p.grad is not None])
-
-
-def weights(model: nn.Module) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in model.parameters()])
-
-
-def true_mean(model: nn.Module, step: int, ranks: range | list[int]) -> torch.Tensor:
-    """Return the exact mean gradient that these ranks have at a step, computed alone."""
-    total = None
-    for rank in ranks:
-        model.zero_grad()
-        model(batch(rank, step)).square().sum().backward()
-        total = gradients(model) if total is None else total + gradients(model)
-    assert total is not None
-    return total / len(ranks)
-
-
-def same_everywhere(tensor: torch.Tensor, group: Any = None) -> bool:
-    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(parts, tensor, group=group)
-    return all(torch.equal(part, parts[0]) for part in parts)
-
-
-def owed(handle: Any, model: nn.Module) -> torch.Tensor:
-    """Return what all ranks owe the average, in the order of the parameters."""
-    saved = handle.state_dict()["residuals"]
-    return torch.cat([saved[name].flatten() for name, _ in model.named_parameters()])
 
 
 def averages(rank: int) -> dict[str, Any]:
@@ -111,19 +75,6 @@ def conserves(rank: int) -> dict[str, float]:
         handle.close()
         result[codec] = float((total - expected).norm() / expected.norm())
     return result
-
-
-class Branches(nn.Module):
-    """A branch that only some ranks take, and one that nobody takes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(3)
-        self.always, self.sometimes, self.never = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
-
-    def forward(self, x: torch.Tensor, take: bool) -> torch.Tensor:
-        y: torch.Tensor = self.always(x)
-        return self.sometimes(y) if take else y
 
 
 def unused(rank: int) -> dict[str, Any]:
@@ -476,13 +427,6 @@ CASES: tuple[Callable[[int], dict[str, Any]], ...] = (
     part_of_the_world, resume_elsewhere, local_state, turned_off, measured, as_programmed, collectives,
     two_levels, warm_up,
 )  # fmt: skip
-
-
-def start(rank: int, size: int, port: int) -> None:
-    patience = datetime.timedelta(seconds=240)
-    stores: Any = dist
-    store = stores.TCPStore("127.0.0.1", port, size, rank == 0, timeout=patience)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=patience)
 
 
 def do_all(rank: int, port: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from tests.distributed.cases.crew_cases import await_knock
-from tests.distributed.cases.ddp_cases import batch, network
+from tests.distributed.cases.training import batch, network
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 

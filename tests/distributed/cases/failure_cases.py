@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from tests.distributed.cases.ddp_cases import SMALL, WIDTH, batch, distributed, gradients, network, start, weights
+from tests.distributed.cases.training import SMALL, WIDTH, batch, distributed, gradients, network, start, weights
 
 import syncline.torch
 from syncline.errors import SynclineError
@@ -170,7 +170,7 @@ def apart(rank: int, port: int) -> dict[str, str]:
 def three_levels(rank: int, port: int) -> dict[str, Any]:
     """Two ranks a host, two hosts a site, two sites."""
     start(rank, 8, port)
-    from tests.distributed.cases.ddp_cases import owed, same_everywhere, true_mean
+    from tests.distributed.cases.training import owed, same_everywhere, true_mean
 
     result = {}
     for codec in ("fp32", "int8", "sign"):

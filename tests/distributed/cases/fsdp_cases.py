@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from tests.distributed.cases.ddp_cases import WIDTH, batch, network, start, true_mean
+from tests.distributed.cases.training import WIDTH, batch, network, start, true_mean
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 

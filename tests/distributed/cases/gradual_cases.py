@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from tests.distributed.cases.ddp_cases import batch, distributed, gradients, network, same_everywhere, weights
 from tests.distributed.cases.periodic_cases import LR, NUM_RANKS, SMALL, distance, sgd, start, train
+from tests.distributed.cases.training import batch, distributed, gradients, network, same_everywhere, weights
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard

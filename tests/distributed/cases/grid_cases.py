@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.distributed.cases.ddp_cases import batch, distributed, network, start
+from tests.distributed.cases.training import batch, distributed, network, start
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from tests.distributed.cases.ddp_cases import Branches, batch, distributed, network, same_everywhere, weights
+from tests.distributed.cases.training import Branches, batch, distributed, network, same_everywhere, weights
 from torch import nn
 
 import syncline.torch

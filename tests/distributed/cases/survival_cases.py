@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from tests.distributed.cases.ddp_cases import (
+from tests.distributed.cases.failure_cases import attempt
+from tests.distributed.cases.training import (
     SMALL,
     WIDTH,
     batch,
@@ -20,7 +21,6 @@ from tests.distributed.cases.ddp_cases import (
     true_mean,
     weights,
 )
-from tests.distributed.cases.failure_cases import attempt
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard

@@ -9,8 +9,8 @@ import time
 from typing import Any
 
 import torch.distributed as dist
-from tests.distributed.cases.ddp_cases import SMALL, batch, distributed, network, start
 from tests.distributed.cases.failure_cases import attempt
+from tests.distributed.cases.training import SMALL, batch, distributed, network, start
 
 import syncline.torch
 

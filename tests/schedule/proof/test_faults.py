@@ -64,7 +64,7 @@ def test_faults_that_always_hurt_a_ring(fault: str) -> None:
     kind=st.sampled_from([Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER, Kind.BROADCAST]),
     seed=st.integers(0, 2**16),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_factored_proof_never_accepts_what_the_flat_one_refuses(
     shape: tuple[int, ...], fault: str, stage: int, kind: Kind, seed: int
 ) -> None:

@@ -59,7 +59,7 @@ def test_one_row_out_of_step_does_not_rotate() -> None:
     ),
     honest=st.integers(0, 3),
 )  # fmt: skip
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_agrees_with_the_twin_on_random_turning_kernels(
     n: int, kind: Kind, rows: list[tuple[int, int, int, int, int, int, int, bool]], honest: int
 ) -> None:
@@ -94,7 +94,7 @@ def test_halving_doubling_over_powers_of_two_mirrors(kind: Kind, n: int) -> None
     rows=st.lists(st.tuples(st.integers(1, 7), st.integers(0, 7), st.integers(0, 3), st.integers(0, 1)), max_size=4),
     honest=st.booleans(),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_agrees_with_the_twin_on_random_mirroring_kernels(
     bits: int, kind: Kind, rows: list[tuple[int, int, int, int]], honest: bool
 ) -> None:

@@ -53,7 +53,7 @@ def accepts(schedule: Schedule, symmetric: bool) -> bool:
     at=st.integers(0, 4),
     seed=st.integers(0, 999),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_with_and_without_agree_on_broken_strands(
     shape: tuple[int, ...], kind: Kind, change: str, at: int, seed: int
 ) -> None:

@@ -46,7 +46,7 @@ def test_slingshot_without_its_plugin_is_tcp() -> None:
     tuned = described("polaris", "dragonfly Slingshot-11", 8, {"nccl": "2.18", "plugin": "aws-ofi-nccl"})
     assert (tuned.network, tuned.path) == ("slingshot", "PHB")
     assert tuned.nic_GBps == pytest.approx(19.2)
-    env = {"FI_CXI_RX_MATCH_MODE": "software"}
+    env = {"FI_CXI_RX_MATCH_MODE": "software", "FI_CXI_RDZV_PROTO": "alt_read"}
     assert (
         described("polaris", "dragonfly Slingshot-11", 8, {"nccl": "2.18", "env": env}).network
         == "slingshot-rendezvous"

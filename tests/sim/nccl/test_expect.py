@@ -75,6 +75,27 @@ def test_tree_ll_counts_up_and_down() -> None:
     assert one(ACROSS, "all_reduce", ("Tree", "LL"), 8) == pytest.approx(latency, rel=0.01)
 
 
+def test_levels_of_a_tree_past_the_first_have_two_children() -> None:
+    def small(hosts: int, level: float) -> float:
+        constants = default_constants().with_network("slingshot", tree_level=level)
+        job = NcclOperation(replace(ACROSS, num_hosts=hosts, network="slingshot"), "all_reduce", constants)
+        return float(expected_us(job, ("Tree", "LL"), np.array([8.0]))[0])
+
+    hop = 2 * (5 + default_constants().networks["slingshot"].hop_us)
+    assert small(2, 2.0) == small(2, 1.0)
+    assert small(16, 1.0) - small(8, 1.0) == pytest.approx(hop, rel=0.01)
+    assert small(16, 2.0) - small(8, 2.0) == pytest.approx(2 * hop, rel=0.01)
+
+
+def test_a_pipeline_of_nvls_trees_fills_by_levels_not_by_hosts() -> None:
+    def large(hosts: int) -> float:
+        job = NcclOperation(replace(ACROSS, gpu="h100", num_hosts=hosts), "all_reduce")
+        return float(expected_us(job, ("NVLSTree", "Simple"), np.array([2.0**28]))[0])
+
+    assert large(32) - large(16) == pytest.approx(large(16) - large(8), rel=0.5)
+    assert large(64) < 1.5 * large(4)
+
+
 def test_a_two_host_tree_sends_half_of_what_a_larger_one_does() -> None:
     few = NcclSystem(gpu="a100", num_hosts=4, gpus_per_host=8, num_nics=4, nic_rate_Bps=12.5e9, network="infiniband")
     two = one(few.scaled(2), "all_reduce", ("Tree", "Simple"), 2**34)

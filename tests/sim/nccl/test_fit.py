@@ -14,8 +14,8 @@ from syncline.sim.nccl.system import NcclSystem
 SIZES = (2.0 ** np.arange(3, 34, 2)).astype(np.float64)
 
 
-def sweep(network: str, **changes: float) -> Sweep:
-    system = NcclSystem(gpu="h100", num_hosts=4, gpus_per_host=8, num_nics=8, nic_rate_Bps=50e9, network=network)
+def sweep(network: str, hosts: int = 4, **changes: float) -> Sweep:
+    system = NcclSystem(gpu="h100", num_hosts=hosts, gpus_per_host=8, num_nics=8, nic_rate_Bps=50e9, network=network)
     constants = NcclFit().constants().with_network(network, **changes)
     truth = times_us(
         NcclOperation(system, "all_reduce", constants), chosen_pairs(system, "all_reduce", SIZES)[0], SIZES
@@ -25,7 +25,8 @@ def sweep(network: str, **changes: float) -> Sweep:
 
 def test_fit_finds_constants_that_made_the_rows() -> None:
     rows = sweep("roce", hop_us=20.0, efficiency=0.7)
-    found = fit([rows], rounds=1)
+    deeper = sweep("roce", hosts=32, hop_us=20.0, efficiency=0.7)  # one depth cannot tell a hop from a level
+    found = fit([rows, deeper], rounds=2)
     assert found.networks["roce"]["hop_us"] == pytest.approx(20.0, rel=0.2)
     assert found.networks["roce"]["efficiency"] == pytest.approx(0.7, rel=0.05)
     assert "infiniband" not in found.networks
@@ -41,7 +42,7 @@ def test_a_shared_parent_learns_from_its_children() -> None:
 
 
 def test_a_kind_without_rows_keeps_its_parent() -> None:
-    constants = fit([sweep("tcpxo", hop_us=50.0)], rounds=1).constants()
+    constants = fit([sweep("tcpxo", hosts=n, hop_us=50.0) for n in (4, 32)], rounds=1).constants()
     assert constants.networks["tcpx"].hop_us == constants.networks["tcpxo"].hop_us > 35
 
 

@@ -70,6 +70,14 @@ def test_cards_on_pcie_have_no_nvlink_unless_bridged() -> None:
     assert guess("4x A100 PCIe 40GB", "", 1, 4).nvlink_GBps == 0
     assert guess("8x L40S", "", 1, 8).nvlink_GBps == 0
     assert guess("2x H100 NVL (PCIe, NVLink bridge)", "", 1, 2).nvlink_GBps > 200
+    # A remark on PCIe settings says nothing of the cards; boards with a switch have NVLink whatever their slots are.
+    assert guess("A100-80GB 2x8, HDR 4x200Gb/s", "after PCIe settings were mended", 2, 8).nvlink_GBps > 200
+    assert guess("HGX H100 (PCIe Gen5), NDR 8x400Gb/s", "", 2, 8).nvlink_GBps > 200
+
+
+def test_sixteen_interfaces_of_efa_are_not_eight() -> None:
+    system = guess("2x p6-b300.48xlarge (B300), EFA v4 16x400Gb/s", "", 2, 8)
+    assert (system.num_nics * system.nic_rate_Bps, system.network) == (8 * 100e9, "efa-v3")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from syncline.sim.packet.options import ROUTINGS
 NETWORKS = (star, leaf_spine, fat_tree, dragonfly, rails, torus)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(data=st.data())
 def test_every_configuration_ends_conserves_and_repeats(data: st.DataObject) -> None:
     network = data.draw(st.sampled_from(NETWORKS))()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import runpy
 import sys
@@ -109,10 +110,13 @@ class Steps:
 
 def _described(module: Any) -> dict[str, object]:
     """Return the size of a model: parameters, the widths of its largest table and the repeats of its longest list."""
-    sizes = {name: list(p.shape) for name, p in module.named_parameters()}
+    # ZeRO-3 of DeepSpeed leaves parameters empty: their shape is beside them, and this rank's part.
+    sizes = {name: list(getattr(p, "ds_shape", p.shape)) for name, p in module.named_parameters()}
     lists = [len(m) for m in module.modules() if isinstance(m, (torch.nn.ModuleList, torch.nn.ModuleDict))]
-    own = {name: getattr(p, "_local_tensor", p).numel() for name, p in module.named_parameters()}
-    total = sum(p.numel() for p in module.parameters())
+    own = {
+        name: getattr(p, "ds_tensor", getattr(p, "_local_tensor", p)).numel() for name, p in module.named_parameters()
+    }
+    total = sum(math.prod(size) for size in sizes.values())
     return {
         "class": type(module).__name__,
         "parameters": total,

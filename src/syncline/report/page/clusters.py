@@ -16,7 +16,7 @@ from syncline.report.text.plan import per_million
 def clusters_page(found: ClusterComparison) -> str:
     """Return the page."""
     style = (files("syncline.report.page") / "plan.css").read_text(encoding="utf-8")
-    heads = "".join(f"<th>{head}</th>" for head in _HEADS)
+    heads = '<th class="t">paid</th>' + "".join(f"<th>{head}</th>" for head in _HEADS)
     rows = "".join(_row(row, row is found.cheapest) for row in found.rows)
     out = "".join(f"<li>{escape(name)}: {escape(why)}</li>" for name, why in found.left_out)
     notes = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
@@ -32,7 +32,7 @@ def clusters_page(found: ClusterComparison) -> str:
     return document(found.question, style, "".join(body))
 
 
-_HEADS = ("paid", "GPUs", "step", "tokens/s", "MFU", "waits", "$/GPU-hour", "$/M tokens", "days", "run cost")
+_HEADS = ("GPUs", "step", "tokens/s", "MFU", "waits", "$/GPU-hour", "$/M tokens", "days", "run cost")
 
 
 def _row(row: ComparedCluster, first: bool) -> str:
@@ -43,12 +43,12 @@ def _row(row: ComparedCluster, first: bool) -> str:
         "" if row.cost_per_token_usd is None else per_million(row.cost_per_token_usd),
         "" if row.run is None else f"{row.run.days:,.0f}", "" if row.run is None else units.show_money(row.run.usd),
     ]  # fmt: skip
-    inner = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+    paid, *numbers = cells
+    inner = f'<td class="t">{escape(paid)}</td>' + "".join(f"<td>{escape(cell)}</td>" for cell in numbers)
     name = escape(row.name) + ("&nbsp;=" if row.tied else "")
     split = escape(row.label.split(";")[0])
-    return (
-        f'<tr class="{"first" if first else ""}"><td class="t">{name}</td>{inner}<td class="t note">{split}</td></tr>'
-    )
+    lead = f'<tr class="{"first" if first else ""}"><td class="t name">{name}</td>'
+    return f'{lead}{inner}<td class="t note">{split}</td></tr>'
 
 
 def _curves(found: ClusterComparison) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from html import escape
 from importlib.resources import files
 
-from syncline.questions.design import DesignAnswer
+from syncline.questions.design import SHOWN, DesignAnswer
 from syncline.report.page.shell import document
-from syncline.report.text.design import design_lines
+from syncline.report.text.design import HEADS, answer_lines, front_row, reason_lines
 from syncline.version import __version__
 
 _W, _H, _L, _T, _B = 860, 420, 90, 30, 60
@@ -17,11 +17,24 @@ def design_page(answer: DesignAnswer) -> str:
     """Return the page."""
     style = (files("syncline.report.page") / "plan.css").read_text(encoding="utf-8")
     title = f"A fabric for {', '.join(job.model.name for job, _ in answer.jobs)}"
+    lead, *_, counts = answer_lines(answer)
+    rows = "".join(_row(front_row(point), first=point is answer.best) for point in answer.front[:SHOWN])
+    heads = "".join(f"<th{_left(head)}>{escape(head)}</th>" for head in HEADS)
     body = (
-        f"<header><h1>{escape(title)}</h1></header>{front_svg(answer)}"
-        f'<pre tabindex="0">{escape(chr(10).join(design_lines(answer)))}</pre><footer>syncline {__version__}</footer>'
+        f'<header><h1>{escape(title)}</h1></header><p class="lead">{escape(lead)}</p>{front_svg(answer)}'
+        f"<p class='note'>{escape(counts.strip())}</p><table><thead><tr>{heads}</tr></thead>{rows}</table>"
+        f'<pre tabindex="0">{escape(chr(10).join(reason_lines(answer)))}</pre><footer>syncline {__version__}</footer>'
     )
     return document(title, style, body)
+
+
+def _row(cells: list[str], first: bool) -> str:
+    inner = "".join(f"<td{_left(head)}>{escape(cell)}</td>" for head, cell in zip(HEADS, cells, strict=True))
+    return f'<tr class="{"first" if first else ""}">{inner}</tr>'
+
+
+def _left(head: str) -> str:
+    return ' class="t"' if head == "fabric" else ""
 
 
 def front_svg(answer: DesignAnswer) -> str:

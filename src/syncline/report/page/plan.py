@@ -95,7 +95,7 @@ def _lead(answer: PlanResult) -> str:
         slower = answer.given.step_time_s / answer.best.predicted.step_time_s - 1
         fits = "" if answer.given.fits else " and does not fit in memory"
         words.append(f"The split in the job file is {slower:+.1%} in time against this one{fits}.")
-    how = f"Gradients go by {d.algorithm} in buckets of {units.show_size(d.bucket_bytes)}." if d.algorithm else ""
+    how = f"Gradients: {d.algorithm} exchange in buckets of {units.show_size(d.bucket_bytes)}." if d.algorithm else ""
     return f'<p class="lead">{" ".join(words)} {escape(how)}</p>'
 
 

@@ -21,6 +21,7 @@ h1{font-size:20px} h2{font-size:16px;margin-top:26px} svg{max-width:100%;height:
 table{border-collapse:collapse} td,th{padding:3px 12px 3px 0;text-align:right}
 td:first-child,th:first-child{text-align:left}
 code{font-size:12px} pre{font-size:12.5px;overflow:auto}
+@media print{pre{white-space:pre-wrap;font-size:9px}}
 @media (prefers-color-scheme: dark){body{color:#e6e6e6;background:#14171a}.note,text{color:#9aa;fill:#9aa}
 .lane{fill:#22272e}}
 """
@@ -49,7 +50,7 @@ def share_page(answer: ShareAnswer, words: str) -> str:
     return document(title, _STYLE, "".join(body))
 
 
-def sharing_svg(epoch: Epoch, width: int = 1140) -> str:
+def sharing_svg(epoch: Epoch, width: int = 860) -> str:
     """Return when each job of an epoch moves bytes, as steered."""
     assert epoch.steering is not None
     course = epoch.steering.course

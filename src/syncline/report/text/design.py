@@ -13,22 +13,39 @@ IGNORES = (
 )
 
 
+#: Heads of the front's table and how wide each column is in text.
+HEADS = {
+    "step": 11, "flow level": 11, "token": 9, "capital": 9, "network": 9, "power": 9, "after 1, 2 failed": 18,
+    "fabric": 0,
+}  # fmt: skip
+
+
 def design_lines(answer: DesignAnswer) -> list[str]:
     """Return the best fabric, the front, and the reasons."""
+    lines = [*answer_lines(answer), "", "  " + " ".join(f"{head:<{wide}}" for head, wide in HEADS.items()).rstrip()]
+    for point in answer.front[:SHOWN]:
+        cells = zip(front_row(point), HEADS.values(), strict=True)
+        lines.append("  " + " ".join(f"{cell:<{wide}}" for cell, wide in cells))
+    return [*lines, *reason_lines(answer)]
+
+
+def answer_lines(answer: DesignAnswer) -> list[str]:
+    """Return the best fabric and what was looked at."""
     best, found = answer.best, answer.found
     jobs = ", ".join(job.model.name for job, _ in answer.jobs)
-    lines = [
+    return [
         f"{jobs} on {best.num_gpus:,} GPUs ({best.choice.host}): {best.choice.label}",
         "",
         f"  {found.num_choices:,} fabrics: {len(found.impossible):,} cannot be built, "
         f"{sum(found.over.values()):,} over a limit, {found.num_bounded:,} lost by their bound, "
         f"{found.num_planned:,} planned; {len(answer.front)} are "
         f"beaten by none{'' if found.complete else ' (interrupted: there may be better ones)'}",
-        "",
-        "  step        flow level  token     capital   network   power     after 1, 2 failed  fabric",
     ]
-    lines += [_row(point) for point in answer.front[:SHOWN]]
-    lines += _executed(answer)
+
+
+def reason_lines(answer: DesignAnswer) -> list[str]:
+    """Return what stands below the front: what ran, why the runner-up lost, what more money buys, where it flips."""
+    best, lines = answer.best, _executed(answer)
     if len(answer.front) > 1:
         other = answer.front[1]
         lines += ["", f"why not {other.choice.label}?", f"  {why_lost(best, other)}"]
@@ -118,11 +135,11 @@ def _storage(answer: DesignAnswer) -> list[str]:
     return lines
 
 
-def _row(point: DesignPoint) -> str:
-    step = " + ".join(units.show_time(one) for one in point.step_s)
+def front_row(point: DesignPoint) -> list[str]:
+    """Return a point of the front by the heads of its table."""
     done = [units.show_time(one) for one in point.executed_s if one is not None]
-    return (
-        f"  {step:<11} {' + '.join(done) or '-':<11} ${point.usd_per_token * 1e6:<8.4f} "
-        f"{units.show_money(point.capital_usd):<9} {units.show_money(point.network_usd):<9} "
-        f"{units.show_power(point.power_w):<9} {point.after_one:>7.0%}, {point.after_two:<8.0%} {point.choice.label}"
-    )
+    return [
+        " + ".join(units.show_time(one) for one in point.step_s), " + ".join(done) or "-",
+        f"${point.usd_per_token * 1e6:.4f}", units.show_money(point.capital_usd), units.show_money(point.network_usd),
+        units.show_power(point.power_w), f"{point.after_one:.0%}, {point.after_two:.0%}", point.choice.label,
+    ]  # fmt: skip

@@ -96,7 +96,9 @@ def answer_lines(plan: Plan) -> list[str]:
     lines.append(plan.decision.label)
     if plan.decision.algorithm:
         bucket = units.show_size(plan.decision.bucket_bytes)
-        lines.append(f"gradients by {plan.decision.algorithm} in buckets of {bucket}{_bought(plan)}; {_placed(plan)}")
+        lines.append(
+            f"gradients: {plan.decision.algorithm} exchange in buckets of {bucket}{_bought(plan)}; {_placed(plan)}"
+        )
     return lines
 
 

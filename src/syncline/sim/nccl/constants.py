@@ -50,6 +50,7 @@ class NcclNetwork:
     hop_us: float
     simple_hop_us: float
     tree_simple_hop_us: float
+    tree_level: float
     ring_ll_hop_us: float
     ring_ll128_hop_us: float
     ring_pace_us: float
@@ -63,7 +64,7 @@ class NcclNetwork:
     pipeline: float
     overlap: float
     channel_us: float
-    nvlstree_host_us: float
+    nvlstree_level_us: float
     alltoall_base_us: float
     alltoall_peer_us: float
     alltoall_tiny: float

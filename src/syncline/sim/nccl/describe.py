@@ -227,7 +227,8 @@ def _network_kind(link: LinkType | None, stack: Mapping[str, Any], env: Mapping[
     if link.family == "efa":
         return _KIND_OF_EFA.get(link.name, "efa-v3")
     kind = _KIND_OF_TRANSPORT.get(link.transport)
-    if kind == "slingshot" and env.get("FI_CXI_RX_MATCH_MODE") == "software":
+    if kind == "slingshot" and env.get("FI_CXI_RDZV_PROTO") == "alt_read":
+        # Every message asks before it is read. Matching in software alone costs a tree's words nothing (Alps).
         return "slingshot-rendezvous"
     if kind is None:
         assumed.append(f"no constants for {link.name}: those of an unknown network")

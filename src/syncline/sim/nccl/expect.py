@@ -6,14 +6,11 @@ each is worth, are in `docs/method/collectives.md`.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 
 from syncline.errors import SimulationError
 from syncline.sim.nccl.job import RING_OPS, NcclOperation, pipe
-from syncline.sim.nccl.system import MAX_POINT_HOSTS
 
 Floats = npt.NDArray[np.float64]
 _MIB = 2.0**20
@@ -101,7 +98,7 @@ def tree_ll(job: NcclOperation, sizes: Floats) -> Floats:
     copy = job.net.ll_us_per_KiB * job.host_copy * job.scale.ll_copy
     hop = (5 + job.net.hop_us) * job.scale.ll_hop
     inside = (job.p - 1) * (job.intra_ll_us + 0.03 * near)
-    between = job.depth * hop + job.depth**0.75 * copy * near  # words are passed on while later ones arrive
+    between = job.levels * hop + job.depth**0.75 * copy * near  # words are passed on while later ones arrive
     channels_us = job.net.channel_us * job.host_copy * channels
     return np.asarray(6.8 + 2 * (inside + between) + copy * np.maximum(kib - chunk, 0) + channels_us)
 
@@ -112,7 +109,7 @@ def tree_ll128(job: NcclOperation, sizes: Floats) -> Floats:
     algbw = min(0.94 * _tree_GBps(job), per_channel)
     if job.hosts > 1:
         algbw = min(algbw, job.net.ll128_share * job.nic_GBps)
-    latency = 2 * (1.25 * job.intra_ll128 * (job.p - 1) + job.depth * (8.5 + job.net.hop_us) * job.scale.ll_hop)
+    latency = 2 * (1.25 * job.intra_ll128 * (job.p - 1) + job.levels * (8.5 + job.net.hop_us) * job.scale.ll_hop)
     loss = job.machine.tree_ll128_pipeline * job.net.pipeline * job.scale.pipeline
     channels = np.clip(sizes / 5120, 1, job.channels)
     channels_us = job.net.channel_us * job.host_copy * channels
@@ -145,16 +142,6 @@ def nvls(job: NcclOperation, sizes: Floats) -> Floats:
     return pipe(25 * job.scale.intra + 2 * _simple_hop_us(job), sizes / (algbw * 1e3), loss, 64 * _MIB, sizes)
 
 
-def _counted_hosts(hosts: int) -> float:
-    """Return for how many hosts past two a tree pays: each one as far as was measured, then by its depth.
-
-    Public rows end at 64 NVLink domains and grow with every host, by stragglers and placement. Past them every doubling
-    costs what the last measured one did (the same slope at 64): a tree grows by a level, not by its hosts.
-    """
-    measured = MAX_POINT_HOSTS
-    return hosts - 2 if hosts <= measured else measured - 2 + measured * math.log(hosts / measured)
-
-
 def nvls_tree(job: NcclOperation, sizes: Floats) -> Floats:
     """In-switch reduction inside, double tree between NVLink domains."""
     inside = job.machine.nvlstree_inside * _nvls_GBps(job, job.p)
@@ -165,8 +152,9 @@ def nvls_tree(job: NcclOperation, sizes: Floats) -> Floats:
     hop = (14 + job.net.tree_simple_hop_us) * job.scale.simple_hop
     latency = 25 * job.scale.intra + 2 * job.depth * hop
     loss = job.machine.nvlstree_pipeline[job.row] * job.width * job.scale.pipeline
-    hosts_us = job.net.nvlstree_host_us * job.width * _counted_hosts(job.hosts) * np.minimum(1.0, sizes / (64 * _MIB))
-    return pipe(latency, sizes / (algbw * 1e3), loss, 64 * _MIB, sizes) + hosts_us
+    # A chunk climbs every level before the first one comes down; chunks have their full size from 64 MiB on.
+    fill_us = job.net.nvlstree_level_us * job.width * 2 * (job.depth - 1) * np.minimum(1.0, sizes / (64 * _MIB))
+    return pipe(latency, sizes / (algbw * 1e3), loss, 64 * _MIB, sizes) + fill_us
 
 
 def pat(job: NcclOperation, sizes: Floats) -> Floats:

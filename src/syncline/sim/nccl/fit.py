@@ -27,6 +27,7 @@ NETWORK_PARAMETERS: dict[str, tuple[float, float]] = {
     "hop_us": (5.0, 0.6),
     "simple_hop_us": (14.0, 0.6),
     "tree_simple_hop_us": (14.0, 0.3),
+    "tree_level": (0.0, 0.4),
     "ring_ll_hop_us": (0.0, 0.8),
     "ring_ll128_hop_us": (0.0, 0.8),
     "ring_pace_us": (0.0, 0.8),
@@ -40,7 +41,7 @@ NETWORK_PARAMETERS: dict[str, tuple[float, float]] = {
     "pipeline": (0.0, 0.6),
     "overlap": (0.0, 0.2),
     "channel_us": (0.0, 0.8),
-    "nvlstree_host_us": (0.0, 0.8),
+    "nvlstree_level_us": (0.0, 0.8),
     "alltoall_base_us": (0.0, 0.6),
     "alltoall_peer_us": (0.0, 0.8),
     "alltoall_tiny": (0.0, 0.6),
@@ -81,7 +82,7 @@ SHARED = ("unknown",)
 #: A share cannot pass 1 (no wire is all payload), and overlap cannot be less than none.
 _AT_MOST = {"efficiency": 0.985, "many_hosts": 1.0, "alltoall_efficiency": 0.985, "ll128_share": 1.0,
             "alltoall_falloff": 0.6, "crowding": 0.5, "proxy": 1.0}  # fmt: skip
-_AT_LEAST = {"overlap": 1.0, "alltoall_tiny": 1.0}
+_AT_LEAST = {"overlap": 1.0, "alltoall_tiny": 1.0, "tree_level": 1.0}
 
 
 @dataclass(frozen=True, eq=False)

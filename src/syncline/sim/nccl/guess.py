@@ -37,6 +37,7 @@ _BYTES = re.compile(
 )
 _OF_GPU = re.compile(rf"\b\d{{2,3}}\s*{_SPEED}\s*(?:/|per\s+|a\s+)\s*gpu\b", re.IGNORECASE)
 _ENV = re.compile(r"\b((?:NCCL|FI)_[A-Z0-9_]+)=([^\s;)\"']+)")
+_SWITCHED = ("nvswitch", "mesh", "cube_mesh")
 _PLAIN_ETHERNET = r"\bsockets?\b|\btcp\b|\brocev?2?\b|ethernet|\d ?gbe\b|spectrum"
 _ONE_PROCESS = re.compile(r"(?:one|single|1)[- ]process|(?:^|\s)-g\s*([2-9]|1\d)\b|one process drives", re.IGNORECASE)
 
@@ -47,7 +48,7 @@ def guess(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> NcclSy
     found = _found(text)
     certain = bool(found.get("certain", False))
     software = _software(system, notes, num_hosts, gpus_per_host)
-    host = {**_model(found["host"], text, gpus_per_host), **found.get("change", {})}
+    host = {**_model(found["host"], _in_bits(system).lower(), gpus_per_host), **found.get("change", {})}
     if not certain:
         host |= {"nics": gpus_per_host} if _OF_GPU.search(text) else _nic_changes(text)
     description: JsonObject = {"hosts": 1, "host": host}
@@ -113,7 +114,8 @@ def _model(host: str, text: str, gpus: int) -> JsonObject:
     """Return the host with what the text says of its inside: cards on PCIe, a bridge between pairs, four on a board."""
     catalog = load_catalog()
     model = catalog.host(host)
-    if re.search(r"\bpcie?\b", text) and model.scale_up_topology in ("nvswitch", "mesh", "cube_mesh"):
+    switched = re.search(r"nvswitch|\bsxm\d?|\bhgx\b|\bdgx\b|nvlink\s*\d", text)
+    if re.search(r"\bpcie?\b", text) and not switched and model.scale_up_topology in _SWITCHED:
         bridged = re.search(r"nvlink|\bnvl\b|bridge", text) and gpus == 2
         return {"model": host, "scale_up": "mesh" if bridged else "pcie", "gpus": max(gpus, 2), **_pcie_card(model.gpu)}
     if host == "dgx-a100" and gpus == 4 and re.search(r"\b4\s*x?\s*a100|a100\s*x\s*4", text):

@@ -84,6 +84,11 @@ class NcclOperation:
     def depth(self) -> int:
         return math.floor(math.log2(self.hosts))
 
+    @property
+    def levels(self) -> float:
+        """Hops of flagged words from a leaf of the tree to its root, in first levels: only the root has one child."""
+        return 1 + (self.depth - 1) * self.net.tree_level if self.depth else 0.0
+
     @cached_property
     def steps(self) -> int:
         return num_steps(self.op, self.n)

@@ -42,7 +42,7 @@ def zero_of(row: PublishedRow, year: int) -> JsonObject:
     return {"zero": "none" if text in ("none", "no", "ddp", "dp", "zero-0") or year < 2022 else "1"}
 
 
-def stated_split(row: PublishedRow, num_gpus: int) -> dict[str, int] | None:
+def stated_split(row: PublishedRow, num_gpus: int, shape: Shape | LayerList) -> dict[str, int] | None:
     """Return tensor, pipeline, context, expert and data parallelism of a row, or None where it says nothing of them."""
     tp, pp, cp = row.whole("tp"), row.whole("pp"), row.whole("cp", 1) or 1
     stated_dp = row.whole("dp")
@@ -52,7 +52,15 @@ def stated_split(row: PublishedRow, num_gpus: int) -> dict[str, int] | None:
     dp = stated_dp or max(num_gpus // (tp * pp * cp), 1)
     if tp * pp * cp * dp != num_gpus:
         raise DescriptionError(f"tp {tp} x pp {pp} x cp {cp} x dp {dp} is not {num_gpus} GPUs")
-    return {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": max(row.whole("ep", 1) or 1, 1)}
+    ep = row.whole("ep") or _dispatched(row, shape, dp * cp)
+    return {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": max(ep, 1)}
+
+
+def _dispatched(row: PublishedRow, shape: Shape | LayerList, ranks: int) -> int:
+    """Return the expert parallelism of a row that names a dispatcher and no number: experts apart as far as they go."""
+    if not isinstance(shape, Shape) or not shape.moe or not re.search(r"(?i)deep-?ep|hybrid-?ep", row.text("notes")):
+        return 1
+    return max(d for d in divisors(shape.moe.experts) if ranks % d == 0)
 
 
 def possible_splits(shape: Shape | LayerList, num_gpus: int, domain: int, total: int) -> Iterator[dict[str, int]]:

@@ -85,7 +85,15 @@ def _known(name: str, params_b: float | None) -> Shape | None:
 
 def _named(name: str) -> Shape | None:
     text = _bare(name)
-    return next((s for key, s in known_shapes() if text.startswith(key) or (len(key) >= 8 and key in text)), None)
+    exact = (s for key, s in known_shapes() if text.startswith(key) or (len(key) >= 8 and key in text))
+    return next(exact, None) or _without_active(text)
+
+
+def _without_active(text: str) -> Shape | None:
+    """Return the model with experts that a name without its active parameters means ("Qwen3 MoE 30B": 30B-A3B)."""
+    total = re.sub(r"moe", "", text)
+    named = (s for key, s in known_shapes() if s.moe and re.fullmatch(rf"{re.escape(total)}a\d+(?:\.\d+)?b", key))
+    return next(named, None) if total else None
 
 
 def _cut(row: PublishedRow, layers: int | None, hidden: int | None) -> Shape | None:

@@ -8,6 +8,8 @@ from syncline.plan.decide.forecast import Forecast, Interval
 from syncline.plan.decide.prospects import LIKELY, Option, Prospects
 
 _MOST_OPTIONS = 6
+#: What must be bought first is told apart where another option asks for less than this part of it.
+LESS_TO_BUY = 0.7
 
 
 def run_lines(run: Prospects) -> list[str]:
@@ -39,7 +41,8 @@ def goal_lines(f: Forecast) -> list[str]:
     if f.chance_deadline is not None and f.goal.days_allowed is not None:
         last = f" ({f.goal.last_day})" if f.goal.last_day is not None else ""
         spare = f.goal.days_allowed - f.days
-        room = f"{spare:,.0f} days to spare" if spare >= 0 else f"{-spare:,.0f} days late"
+        left = f"{abs(spare):,.0f} day{'' if round(abs(spare)) == 1 else 's'}"
+        room = f"{left} to spare" if spare >= 0 else f"{left} late"
         lines.append(f"deadline {f.goal.days_allowed:,.0f} days{last}: {verdict(f.chance_deadline)}, {room}")
     if f.chance_budget is not None and f.goal.budget is not None:
         spare = f.goal.budget - f.usd
@@ -66,7 +69,7 @@ def sure(chance: float) -> str:
 
 def advice(run: Prospects) -> str:
     """Return what to do about the run in one sentence."""
-    asked = run.now.forecast.goal.deadline is not None or run.now.forecast.goal.budget is not None
+    asked = _asked(run)
     advised, fastest = run.advised, run.fastest
     if advised is not None and fastest is not None:
         goal = "that meets the goal" if asked else "that was tried"
@@ -77,10 +80,21 @@ def advice(run: Prospects) -> str:
         return f"{words}; fastest: {option_words(fastest)}"
     if run.needed:
         picks = [min(found, key=lambda option: option.forecast.usd) for found in _by_basis(run.needed)]
-        return "nothing here meets the goal; " + ", or ".join(_get(option) for option in picks[:2])
+        words = "nothing here meets the goal; " + ", or ".join(_get(option) for option in picks[:2])
+        least = min(run.needed, key=lambda option: option.capital_usd or float("inf"))
+        # The cheapest run may ask for much more money at once than another that will do.
+        if least.capital_usd and least.capital_usd < LESS_TO_BUY * max(option.capital_usd for option in picks):
+            words += f"; the least to buy: {_get(least).removeprefix('buy ')}"
+        return words
     nearest = run.nearest
     likely = sure(nearest.forecast.chance)
     return f"nothing that was tried meets the goal; nearest: {option_words(nearest)}, {likely} likely"
+
+
+def _asked(run: Prospects) -> bool:
+    """Whether the job has a deadline or a budget."""
+    goal = run.now.forecast.goal
+    return goal.deadline is not None or goal.budget is not None
 
 
 def option_words(option: Option) -> str:
@@ -91,20 +105,23 @@ def option_words(option: Option) -> str:
 
 
 def option_table(run: Prospects) -> list[str]:
-    """Return the options side by side, those that meet the goal first."""
-    rows = [("options", "days", "cost", "deadline", "budget")]
+    """Return the options side by side; where the job has a goal, those that meet it first and marked."""
+    asked = _asked(run)
+    rows = [("options", "days", "cost", *(("deadline", "budget") if asked else ()))]
     for option in run.ranked[:_MOST_OPTIONS]:
         f = option.forecast
-        name = f"{'*' if option.meets else ' '} {option.num_gpus:,} GPUs, {option.basis.removeprefix('rented: ')}"
+        mark = "*" if option.meets and asked else " "
+        name = f"{mark} {option.num_gpus:,} GPUs, {option.basis.removeprefix('rented: ')}"
         days = f"{f.days:,.0f} ({f.days_90[0]:,.0f}-{f.days_90[1]:,.0f})"
-        rows.append((name, days, cost_words(f), _chance(f.chance_deadline), _chance(f.chance_budget)))
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+        chances = (_chance(f.chance_deadline), _chance(f.chance_budget)) if asked else ()
+        rows.append((name, days, cost_words(f), *chances))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for name, *cells in rows:
         shown = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
         lines.append(f"  {name:<{widths[0]}}  {'  '.join(shown)}".rstrip())
-    note = f"* at least {LIKELY:.0%} likely to keep deadline and budget."
-    return [*lines, f"    {note} Fewer GPUs of an owned cluster: the others do other work."]
+    note = f"* at least {LIKELY:.0%} likely to keep deadline and budget. " if asked else ""
+    return [*lines, f"    {note}Fewer GPUs of an owned cluster: the others do other work."]
 
 
 def recovery_line(found: Recovery) -> str:
@@ -137,7 +154,7 @@ def _by_basis(options: tuple[Option, ...]) -> list[list[Option]]:
 
 
 def _chance(chance: float | None) -> str:
-    return "" if chance is None else f"{100 * chance:.0f} %"
+    return "" if chance is None else sure(chance)
 
 
 def _money(interval: Interval) -> str:
