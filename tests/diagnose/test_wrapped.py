@@ -72,3 +72,15 @@ def test_a_long_line_shows_its_head_and_the_text() -> None:
 def test_a_level_or_stream_is_no_host(word: str) -> None:
     assert host_of(f"2026-11-16T02:11:04Z {word} F lost") == ""
     assert host_of("2026-11-16T02:11:04Z gpu-07 kernel: lost") == "gpu-07"
+
+
+def test_what_sound_runs_say_too_is_no_error(tmp_path: Path) -> None:
+    lines = [
+        "E0000 00:00:1731722400.123456 1234 cuda_dnn.cc:8310] Unable to register cuDNN factory: Attempting to register",
+        "fatal: not a git repository (or any of the parent directories): .git",
+        "slurmstepd: error: couldn't chdir to `/root/x': No such file or directory: going to /tmp instead",
+    ]
+    (tmp_path / "job.log").write_text("\n".join(2 * lines) + "\n")
+    assert diagnose([tmp_path]).findings == []
+    (tmp_path / "job.log").write_text("\n".join([*lines, "fatal: the trainer gave up"]) + "\n")
+    assert [finding.rule for finding in diagnose([tmp_path]).findings] == ["log.unexplained"]

@@ -135,7 +135,7 @@ class Reading:
                 taken |= not rule.fallback and (not rule.signal or rule.takes)
                 tally.add(match, name, line, kept, self._order)
                 seen[rule.id] += 1
-                once = rule.signal and not matcher.pattern.groupindex and not rule.max_lines
+                once = rule.signal and not (rule.takes or matcher.pattern.groupindex or rule.max_lines)
                 if once or (
                     seen[rule.id] == (rule.max_lines or MAX_LINES) and rule.id not in _ALL_ROWS - {"signal.error"}
                 ):
