@@ -2,7 +2,8 @@
 
 The published fabric is priced, planned and executed at flow level by the same model as the design's choice. A design
 passes if it finds the published topology, or a fabric that costs no more a token; how much slower or faster it steps at
-flow level stands beside. Jobs are stand-ins, prices of Ethernet switches recalled: this compares models, not purchases.
+flow level stands beside. Of the front the cheapest point is taken whose step is within 2 % of the published fabric's.
+Jobs are stand-ins, prices of Ethernet switches recalled: this compares models, not purchases.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ SYSTEMS = (
 )
 """Preset with its source, host, links looked at, and the job's model; the batch is two sequences a GPU."""
 
+#: A step so much longer than on the published fabric is not called its equal; so many points of the front are run.
+DEFENDED, LOOKED_AT = 0.02, 6
+
 
 def run() -> dict[str, Any]:
     """Return both fabrics of every system."""
@@ -49,10 +53,14 @@ def _row(preset: str, host: str, links: tuple[str, ...], model: str) -> dict[str
     left = remains(published)
     designer = Designer([(job, 1.0)], Limits(after_one=left.after_one * 0.999))
     found = designer.run(space((host,), (published.num_gpus,), links))
-    front = found.front()
-    best = front[0]
     theirs = make_plan(published, job, with_actions=False, execute=True).best.predicted
-    ours = make_plan(best.choice.build(), job, with_actions=False, execute=True).best.predicted
+    place = 0
+    for best in found.front()[:LOOKED_AT]:
+        place += 1
+        ours = make_plan(best.choice.build(), job, with_actions=False, execute=True).best.predicted
+        slower = (ours.executed_s or ours.step_time_s) / (theirs.executed_s or theirs.step_time_s) - 1
+        if slower < DEFENDED:
+            break
     price = own(published)
     tokens = job.batch.global_ * job.batch.sequence
     year = 365.25 * 86_400
@@ -60,15 +68,14 @@ def _row(preset: str, host: str, links: tuple[str, ...], model: str) -> dict[str
     found_token = best.usd_per_year / year * (ours.executed_s or ours.step_time_s) / tokens
     network = published.spec.network
     same = network is not None and network.topology == best.choice.topology
-    slower = (ours.executed_s or ours.step_time_s) / (theirs.executed_s or theirs.step_time_s) - 1
     return {
         "system": preset, "gpus": published.num_gpus, "model": model, "fabrics": found.num_choices,
         "planned": found.num_planned, "bounded": found.num_bounded, "cpu_s": round(time.process_time() - began, 1),
         "published": network.topology if network else "", "published_network_usd": price.network_usd,
         "published_step_s": theirs.step_time_s, "published_flow_s": theirs.executed_s,
         "published_after_one": left.after_one, "published_usd_per_million_tokens": token * 1e6,
-        "found": best.choice.label, "found_network_usd": best.network_usd, "found_step_s": ours.step_time_s,
-        "found_flow_s": ours.executed_s, "found_after_one": best.after_one,
+        "of_the_front": place, "found": best.choice.label, "found_network_usd": best.network_usd,
+        "found_step_s": ours.step_time_s, "found_flow_s": ours.executed_s, "found_after_one": best.after_one,
         "found_usd_per_million_tokens": found_token * 1e6, "flow_slower": slower, "same_topology": same,
         "agrees": same or (found_token <= token * 1.0001),
         "verdict": verdict(same, found_token / token - 1, slower),
@@ -80,4 +87,4 @@ def verdict(same: bool, dearer: float, slower: float) -> str:
     figures = f"a token {abs(dearer):.1%} {'dearer' if dearer > 0 else 'cheaper'}, a step {slower:+.1%} at flow level"
     if same:
         return f"the published topology; {figures}"
-    return f"another one, {'defended' if dearer <= 1e-4 and slower < 0.02 else 'not defended'}: {figures}"
+    return f"another one, {'defended' if dearer <= 1e-4 and slower < DEFENDED else 'not defended'}: {figures}"

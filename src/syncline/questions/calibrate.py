@@ -16,7 +16,7 @@ from syncline.sim.nccl.calibrate import calibrate as fit_collective
 from syncline.sim.nccl.describe import from_fabric
 from syncline.sim.nccl.measured import read_log, read_text
 from syncline.sim.nccl.predict import predict
-from syncline.sim.profile import MeasuredCollective, MeasuredStep, Profile, load_profile, save_profile
+from syncline.sim.profile import MeasuredCollective, MeasuredStep, Profile, load_profile, save_profile, split_words
 from syncline.sim.step import StepResult
 from syncline.sim.step import step as price
 from syncline.sim.step.calibrate import Observation, StepCalibration, calibrate, check_plausible
@@ -119,14 +119,12 @@ def calibrate_step(
         seen = Observation(_seconds(measured))
     check_plausible(seen.step_s, shipped.step_time_s)
     found = calibrate(before.steps, shipped.case, seen)
-    split = shipped.job.parallel
-    words = " ".join(f"{axis}{getattr(split, axis)}" for axis in ("tp", "pp", "cp", "dp", "ep"))
     run = MeasuredStep(
-        described.name, shipped.num_gpus, described.precision, words, seen.step_s, shipped.step_time_s,
-        str(log or trace or "stated"),
+        described.name, shipped.num_gpus, described.precision, split_words(shipped.job), seen.step_s,
+        shipped.step_time_s, str(log or trace or "stated"), round(found.own, 5),
     )  # fmt: skip
     after = replace(before, steps=found, measured=(*before.measured, run))
-    return StepProfile(after, shipped, price(fabric, described, found.constants()), seen, read)
+    return StepProfile(after, shipped, price(fabric, described, found.constants(own=found.own)), seen, read)
 
 
 def calibrate_collective(

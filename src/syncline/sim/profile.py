@@ -25,12 +25,20 @@ from syncline.errors import DescriptionError, UsageError
 from syncline.sim.nccl.calibration import NcclCalibration
 from syncline.sim.nccl.job import Scale
 from syncline.sim.step.calibrate import StepCalibration
+from syncline.sim.step.constants import Constants
 from syncline.sim.step.multipliers import NAMES, Multipliers
+from syncline.workload.job import Job
 
 FORMAT = "syncline profile 1"
 GUIDE = "docs/guides/calibrate.md"
 Factor = Annotated[float, Field(gt=0.01, lt=100, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def split_words(job: Job) -> str:
+    """Return how a job is split and fed, in the words by which a profile knows it again."""
+    axes = " ".join(f"{axis}{getattr(job.parallel, axis)}" for axis in ("tp", "pp", "cp", "dp", "ep"))
+    return f"{axes} batch {job.batch.global_}/{job.batch.micro} of {job.batch.sequence}"
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ class MeasuredStep:
     measured_s: float
     predicted_s: float  # by the model as it ships
     source: str
+    own: float = 0.0  # log of what this run is off by on its own, beside the multipliers
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +76,12 @@ class Profile:
     measured: tuple[MeasuredStep, ...] = ()
     collectives: tuple[MeasuredCollective, ...] = ()
     path: str = ""
+
+    def constants(self, job: Job, num_gpus: int) -> Constants:
+        """Return the constants of a job on this system; a run that was measured keeps what was its own."""
+        same = (job.name, num_gpus, job.precision, split_words(job))
+        runs = [run.own for run in self.measured if (run.job, run.gpus, run.precision, run.split) == same]
+        return self.steps.constants(own=runs[-1] if runs else 0.0)
 
     def check(self, gpu: str) -> None:
         """Raise where the profile is of another part: its multipliers mean nothing there."""
@@ -176,6 +191,7 @@ class _Run(_Strict):
     measured_s: Positive
     predicted_s: Positive
     source: str
+    own: float = 0.0
 
 
 class _Steps(_Strict):

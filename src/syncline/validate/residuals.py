@@ -225,8 +225,11 @@ def _of_memory(run: Observed, name: str) -> list[Residual]:
 
 
 def collective_residuals(name: str, only: Sequence[str] | None = None) -> list[Residual]:
-    """Return the residuals of a file of nccl-tests rows; `only` systems whose names contain one of these."""
-    rows = read_collectives(_data(name), name)
+    """Return the residuals of a file of nccl-tests rows; `only` systems whose names contain one of these.
+
+    A row that says "about" is a statement, not a measurement: constants may learn from it, intervals may not.
+    """
+    rows = [row for row in read_collectives(_data(name), name) if not re.match(r"about\b", row.notes)]
     if only is not None:
         rows = [row for row in rows if any(text in row.system for text in only)]
     found = []

@@ -170,7 +170,7 @@ def test_a_profile_moves_the_cluster_whose_part_it_was_measured_on(tmp_path: Pat
     plain_told, moved = (plain(compare(str(job), clusters=names, profile=given).to_json()) for given in (None, profile))
     shipped, measured = ({row["gpu"]: row["step_time_s"] for row in one["clusters"]} for one in (plain_told, moved))
     slow, fast = sorted(shipped, key=lambda gpu: -shipped[gpu])
-    assert measured[slow] > 1.15 * shipped[slow] and measured[fast] == shipped[fast]
+    assert measured[slow] > 1.1 * shipped[slow] and measured[fast] == shipped[fast]
     assert any("as the model ships" in note and "b200" in note for note in moved["notes"])
     with pytest.raises(UsageError, match="the profile was measured on"):
         compare(str(job), clusters=names[1:], profile=profile)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,8 +99,8 @@ def drawn(seed: int) -> Kernel:
 def _ring_like(draw: random.Random, n: int, chunks: int) -> Round:
     rank = np.arange(n)
     slope, first, op = draw.choice([-1, 1, 1]), draw.randint(0, 3), draw.choice([Op.COPY, Op.REDUCE])
-    more = {"chunk_step": draw.choice([-1, 0, 1, 2]), "repeat": draw.randint(0, n)}
-    return moves_round(rank, (rank + 1) % n, (slope * rank + first) % chunks, op, **more)
+    step, repeat = draw.choice([-1, 0, 1, 2]), draw.randint(0, n)
+    return moves_round(rank, (rank + 1) % n, (slope * rank + first) % chunks, op, chunk_step=step, repeat=repeat)
 
 
 def _odd(draw: random.Random, vertices: int, chunks: int) -> Round:
@@ -154,7 +155,7 @@ def test_what_moves_in_step_is_played_a_row_at_a_time_and_nothing_else() -> None
     assert _aligned(scatter, view) == (0, 3) and _aligned(gather, view) is not None
     assert _aligned(scatter, window(kernel, 0, 3)) is None and _aligned(scatter, window(kernel, 1, 4)) is None
     split = np.array([Op.COPY, Op.REDUCE, Op.REDUCE, Op.REDUCE], dtype=np.uint8)
-    changes: list[dict[str, object]] = [
+    changes: list[dict[str, Any]] = [
         {"wrap": False}, {"at_once": True}, {"src_step": 1, "dst_step": 1}, {"op": split},
         {"count": np.array([1, 1, 1, 2])}, {"count": np.array([2, 2, 2, 2])}, {"dst": np.array([1, 2, 1, 0])},
         {"chunk": np.array([0, 0, 0, 0])}, {"window": 3},

@@ -48,17 +48,22 @@ def test_a_measured_step_is_explained_and_another_split_follows(machine: Machine
     given, other = case_of(machine, tp=4, pp=4), case_of(machine, tp=8, pp=2)
     truth = Multipliers(products=1.1, exchange=1.2)
     found = calibrate(StepCalibration(), given, Observation(total_s(given, truth)))
-    assert total_s(given, found.multipliers) == pytest.approx(total_s(given, truth), rel=0.02)
+    itself = float(step_cost(given, found.constants(own=found.own)).total)
+    assert itself == pytest.approx(total_s(given, truth), rel=0.02)
     shipped = total_s(other) / total_s(other, truth) - 1
     calibrated = total_s(other, found.multipliers) / total_s(other, truth) - 1
-    assert abs(calibrated) < abs(shipped) / 3
+    # Part of what one run is off by is its own: another split follows, but not all the way.
+    assert abs(calibrated) < abs(shipped) * 0.75
+    again = calibrate(found, other, Observation(total_s(other, truth)))
+    third = case_of(machine, tp=2, pp=8)
+    assert abs(total_s(third, again.multipliers) / total_s(third, truth) - 1) < abs(shipped) / 2
 
 
 def test_what_was_predicted_leaves_the_multipliers_at_one_but_surer(machine: Machine) -> None:
     case = case_of(machine, tp=4, pp=4)
     found = calibrate(StepCalibration(), case, Observation(total_s(case)))
     assert np.abs(found.multipliers.logs).max() < 1e-6
-    assert found.log_sigma(case) < 0.7 * StepCalibration().log_sigma(case)
+    assert found.log_sigma(case) < 0.85 * StepCalibration().log_sigma(case)
     before, after = StepCalibration().sigma(), found.sigma()
     assert all(after[name] <= before[name] + 1e-12 for name in before)
     assert after["host"] == pytest.approx(before["host"], rel=1e-2)  # a dense step says nothing of the host

@@ -143,14 +143,15 @@ def layer_twin(c: Case) -> LayerTime:
 
 def stage_twin(o: Any, layer: float, head: float) -> float:
     """Return the slowest stage of one micro-batch."""
-    if o.pp == 1:
-        return o.layers * layer + head
+    layers, pp = float(o.layers), float(o.pp)
+    if pp == 1:
+        return layers * layer + head
     if o.even_head:
-        slots = (o.layers + 2) / o.pp
+        slots = (layers + 2) / pp
         return max(slots * layer, slots * layer - layer + head)
-    if o.layers % o.pp == 0:
-        return o.layers / o.pp * layer + head
-    return max((o.layers * layer + head) / o.pp, math.ceil(o.layers / o.pp) * layer * (1 - 1e-9))
+    if layers % pp == 0:
+        return layers / pp * layer + head
+    return max((layers * layer + head) / pp, math.ceil(layers / pp) * layer * (1 - 1e-9))
 
 
 def between_stages(c: Case, busy: float) -> tuple[float, float]:
@@ -239,15 +240,14 @@ def replicas_twin(c: Case, layer: LayerTime) -> tuple[float, float]:
             exposed += (o.num_micro + o.pp - 1) * each
         elif o.num_micro > 1:
             exposed += (o.num_micro + o.pp - 2) * each
-    dense = Buffer(*(np.array(x) for x in (o.grad_bytes * o.wire_share * held["stage"], o.param_bytes * held["stage"])),
-                   np.array(n), c.tp, c.laid_data_Bps)  # fmt: skip
-    buffers = (dense,)
+    sent = o.grad_bytes * o.wire_share
+    sizes = np.array(sent * held["stage"]), np.array(o.param_bytes * held["stage"])
+    buffers = [Buffer(*sizes, np.array(n), c.tp, c.laid_data_Bps)]
     if held["experts"]:
-        routed = held["experts"]
-        pair = (np.array(o.grad_bytes * o.wire_share * routed), np.array(o.param_bytes * routed))
-        buffers = (dense, Buffer(*pair, np.array(held["holders"]), c.ep, c.laid_holders_Bps))
+        sizes = np.array(sent * held["experts"]), np.array(o.param_bytes * held["experts"])
+        buffers.append(Buffer(*sizes, np.array(held["holders"]), c.ep, c.laid_holders_Bps))
     windows = Windows(np.array(backward), np.array(stage * float(layer.forward)))
-    extra = rounds * float(extra_s(c, K, buffers, windows)) / o.sync_every
+    extra = rounds * float(extra_s(c, K, tuple(buffers), windows)) / o.sync_every
     whole_s = (rounds * once + back) / o.sync_every + extra
     if o.sync_every > 1 and o.cp > 1:
         near = 2 * ring(c, o.cp, o.tp, 0.0).gather(wire * held["stage"])

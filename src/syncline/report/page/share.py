@@ -21,6 +21,7 @@ h1{font-size:20px} h2{font-size:16px;margin-top:26px} svg{max-width:100%;height:
 table{border-collapse:collapse} td,th{padding:3px 12px 3px 0;text-align:right}
 td:first-child,th:first-child{text-align:left}
 code{font-size:12px} pre{font-size:12.5px;overflow:auto}
+@media print{pre{white-space:pre-wrap;font-size:9px}}
 @media (prefers-color-scheme: dark){body{color:#e6e6e6;background:#14171a}.note,text{color:#9aa;fill:#9aa}
 .lane{fill:#22272e}}
 """

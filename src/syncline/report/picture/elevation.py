@@ -49,10 +49,11 @@ def cables_svg(found: Installation) -> str:
     pitch, depth = 30, 60
     rows = max(rack.row for rack in found.floor.racks) + 1
     columns = max(rack.column for rack in found.floor.racks) + 1
-    width, height = max(560, 60 + columns * pitch + 220), _TOP + rows * depth + 60
+    top = max(_TOP, 54 + 0.75 * (8 + columns * pitch * 0.12))  # the widest arc stays below the title
+    width, height = max(560, 60 + columns * pitch + 220), top + rows * depth + 10
     note = f"floor from above, {room.racks_per_row} racks a row; a line is a bundle, its width the count"
     lines = [_open(width, height, f"{found.fabric.name}: {len(found.cables):,} cables", note)]
-    at = {rack.name: (40 + rack.column * pitch, _TOP + rack.row * depth) for rack in found.floor.racks}
+    at = {rack.name: (40 + rack.column * pitch, top + rack.row * depth) for rack in found.floor.racks}
     bundles = Counter((row.ends[0][0], row.ends[1][0], row.kind) for row in found.cables if all(e[0] for e in row.ends))
     most = max(bundles.values(), default=1)
     for (a, b, kind), count in sorted(bundles.items(), key=lambda item: item[1]):
@@ -101,7 +102,8 @@ def _rack(alike: list[Rack], x: float, y: float, height: float) -> str:
         parts.append(f'<rect class="{look}" {box} rx="1">'
                      f"<title>{escape(place.body.name)}: {escape(place.body.part)}, {place.body.power_w:,.0f} W, "
                      f"{place.body.weight_kg:g} kg</title></rect>"
-                     f'<text x="{x + 7}" y="{top + tall / 2 + 3}">{escape(place.body.name)}</text>')  # fmt: skip
+                     f'<text x="{x + 7}" y="{top + tall / 2 + 3}" style="font-size:{min(11, tall - 2.5)}px">'
+                     f"{escape(place.body.name)}</text>")  # fmt: skip
     room = rack.room
     told = (f"{rack.used_u} of {room.rack_u} U", f"{rack.power_w / 1e3:.1f} of {room.rack_power_w / 1e3:g} kW",
             f"{rack.weight_kg:,.0f} of {room.rack_weight_kg:,.0f} kg")  # fmt: skip

@@ -97,7 +97,7 @@ def answer_lines(plan: Plan) -> list[str]:
     if plan.decision.algorithm:
         bucket = units.show_size(plan.decision.bucket_bytes)
         lines.append(
-            f"gradients: {plan.decision.algorithm} all-reduce in buckets of {bucket}{_bought(plan)}; {_placed(plan)}"
+            f"gradients: {plan.decision.algorithm} exchange in buckets of {bucket}{_bought(plan)}; {_placed(plan)}"
         )
     return lines
 

@@ -5,7 +5,8 @@
     found.log_sigma(other_case)             # how sure the step of another split, size or scale is
 
 The most probable multipliers under Gaussian priors on their logarithms (MAP), found by Gauss-Newton; what one run
-leaves open stays as wide as its prior. A second run starts from what the first left.
+leaves open stays as wide as its prior. A second run starts from what the first left. Part of what a run is off by is
+its own: `found.constants(own=found.own)` explains the run that was measured, `found.constants()` prices all others.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ from syncline.sim.step.cost import StepCost, step_cost
 from syncline.sim.step.multipliers import NAMES, SIGMA, Multipliers
 
 Floats = npt.NDArray[np.float64]
-#: What the model of one run still misses after its multipliers, in log units: the noise of a measured step. By how much
-#: residuals of two runs of one published sweep differ (median over sweeps, as a sigma): 0.03 dense, 0.09 with experts,
-#: whose recipes change from run to run (dispatchers, graphs, recomputation). A run of experts says little of the next.
-STEP_NOISE = {"dense": 0.03, "experts": 0.09}
+#: How well a step repeats, in log units.
+STEP_NOISE = 0.03
+#: What a run is off by that its neighbours do not share (its model, layout, recipe): it explains the run and carries to
+#: no other. By how much residuals of two runs of one published sweep differ, pooled over the publications that the
+#: constants are fitted to (as a sigma). It lets about half of a run's residual carry to the next: in sweeps that are
+#: off by less than 15 % it was 0.3 to 0.45, in others nearly all.
+OWN = 0.06
 #: The same of a part of a step that a trace tells; kernels are sorted by name, and a trace slows the host.
 PART_NOISE = {"products": 0.06, "attention": 0.10, "memory": 0.15, "exchange": 0.20}
 #: Median error of other runs of a sweep after one was given (benchmarks/calibrate_step.py), as a sigma.
@@ -49,10 +53,11 @@ class StepCalibration:
 
     multipliers: Multipliers = field(default_factory=Multipliers)
     covariance: Floats = field(default_factory=lambda: np.diag(np.array(list(asdict(SIGMA).values())) ** 2))
+    own: float = 0.0  # log of what the run measured last is off by on its own
 
-    def constants(self, base: Constants | None = None) -> Constants:
-        """Return the constants of this system."""
-        return self.multipliers.on(base or default_constants())
+    def constants(self, base: Constants | None = None, own: float = 0.0) -> Constants:
+        """Return the constants of this system; `own` is what one run's whole step is off by beside them."""
+        return Multipliers.of_logs(self.multipliers.logs + own).on(base or default_constants())
 
     def sigma(self) -> dict[str, float]:
         """Return how sure each multiplier is: one standard deviation of its logarithm."""
@@ -70,7 +75,7 @@ def calibrate(
     """Return the calibration that a measured step adds to one before it."""
     base = constants or default_constants()
     names = tuple(name for name in PART_NOISE if seen.parts_s.get(name, 0.0) > 0)
-    noise = np.array([STEP_NOISE[_kind(case)], *(PART_NOISE[name] for name in names)])
+    noise = np.array([np.hypot(STEP_NOISE, OWN), *(PART_NOISE[name] for name in names)])
     wanted = np.log([seen.step_s, *(seen.parts_s[name] for name in names)])
     start = before.multipliers.logs
     prior = np.linalg.inv(before.covariance)
@@ -83,7 +88,9 @@ def calibrate(
         if np.abs(move).max() < 1e-6:
             break
     slopes = _jacobian(case, x, base, names) / noise[:, None]
-    return StepCalibration(Multipliers.of_logs(x), np.linalg.inv(slopes.T @ slopes + prior))
+    left = float(wanted[0] - _logs(case, x, base, names)[0])
+    own = left * OWN**2 / (OWN**2 + STEP_NOISE**2)
+    return StepCalibration(Multipliers.of_logs(x), np.linalg.inv(slopes.T @ slopes + prior), own)
 
 
 def _kind(case: Case) -> str:

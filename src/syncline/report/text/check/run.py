@@ -69,7 +69,7 @@ def sure(chance: float) -> str:
 
 def advice(run: Prospects) -> str:
     """Return what to do about the run in one sentence."""
-    asked = run.now.forecast.goal.deadline is not None or run.now.forecast.goal.budget is not None
+    asked = _asked(run)
     advised, fastest = run.advised, run.fastest
     if advised is not None and fastest is not None:
         goal = "that meets the goal" if asked else "that was tried"
@@ -91,6 +91,12 @@ def advice(run: Prospects) -> str:
     return f"nothing that was tried meets the goal; nearest: {option_words(nearest)}, {likely} likely"
 
 
+def _asked(run: Prospects) -> bool:
+    """Whether the job has a deadline or a budget."""
+    goal = run.now.forecast.goal
+    return goal.deadline is not None or goal.budget is not None
+
+
 def option_words(option: Option) -> str:
     """Return an option in a few words."""
     f = option.forecast
@@ -99,20 +105,23 @@ def option_words(option: Option) -> str:
 
 
 def option_table(run: Prospects) -> list[str]:
-    """Return the options side by side, those that meet the goal first."""
-    rows = [("options", "days", "cost", "deadline", "budget")]
+    """Return the options side by side; where the job has a goal, those that meet it first and marked."""
+    asked = _asked(run)
+    rows = [("options", "days", "cost", *(("deadline", "budget") if asked else ()))]
     for option in run.ranked[:_MOST_OPTIONS]:
         f = option.forecast
-        name = f"{'*' if option.meets else ' '} {option.num_gpus:,} GPUs, {option.basis.removeprefix('rented: ')}"
+        mark = "*" if option.meets and asked else " "
+        name = f"{mark} {option.num_gpus:,} GPUs, {option.basis.removeprefix('rented: ')}"
         days = f"{f.days:,.0f} ({f.days_90[0]:,.0f}-{f.days_90[1]:,.0f})"
-        rows.append((name, days, cost_words(f), _chance(f.chance_deadline), _chance(f.chance_budget)))
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+        chances = (_chance(f.chance_deadline), _chance(f.chance_budget)) if asked else ()
+        rows.append((name, days, cost_words(f), *chances))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for name, *cells in rows:
         shown = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
         lines.append(f"  {name:<{widths[0]}}  {'  '.join(shown)}".rstrip())
-    note = f"* at least {LIKELY:.0%} likely to keep deadline and budget."
-    return [*lines, f"    {note} Fewer GPUs of an owned cluster: the others do other work."]
+    note = f"* at least {LIKELY:.0%} likely to keep deadline and budget. " if asked else ""
+    return [*lines, f"    {note}Fewer GPUs of an owned cluster: the others do other work."]
 
 
 def recovery_line(found: Recovery) -> str:
