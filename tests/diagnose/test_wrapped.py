@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from syncline.diagnose import diagnose
-from syncline.diagnose.context import host_of
+from syncline.diagnose.context import context, host_of
 from syncline.diagnose.wrapped import excerpt, piece, unwrapped
 
 XID = "NVRM: Xid (PCI:0000:44:00): 79, pid=1, name=python, GPU has fallen off the bus."
@@ -72,6 +72,11 @@ def test_a_long_line_shows_its_head_and_the_text() -> None:
 def test_a_level_or_stream_is_no_host(word: str) -> None:
     assert host_of(f"2026-11-16T02:11:04Z {word} F lost") == ""
     assert host_of("2026-11-16T02:11:04Z gpu-07 kernel: lost") == "gpu-07"
+
+
+def test_prefixes_of_kubectl_and_mpirun_say_who() -> None:
+    assert host_of("[pod/train-worker-3/pytorch] 2026-11-16T02:14:00Z lost") == "train-worker-3"
+    assert context("[1,26]<stdout>:lost").rank == "26"
 
 
 def test_what_sound_runs_say_too_is_no_error(tmp_path: Path) -> None:
