@@ -62,3 +62,14 @@ def test_example_prints_what_it_says(path: Path, warm: Warm, tmp_path: Path, req
 def test_every_stored_output_belongs_to_an_example() -> None:
     assert {path.stem for path in OUTPUT.glob("*.txt")} == {path.stem for path in EXAMPLES}
     assert len({path.stem for path in EXAMPLES}) == len(EXAMPLES), "two examples share a name"
+
+
+def test_a_warm_command_is_the_installed_one(warm: Warm, tmp_path: Path) -> None:
+    """The same words on both streams and the same status, also where a command is refused."""
+    for words in ("fabric show nowhere", "schedule list"):
+        said = []
+        for folder in (warm.folder, Path(sys.executable).parent):
+            command = [folder / "syncline", *words.split()]
+            done = subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            said.append((done.returncode, done.stdout, done.stderr))
+        assert said[0] == said[1] and any(said[0])
