@@ -159,7 +159,7 @@ def test_a_broken_dump_is_no_crash(tmp_path: Path, content: str) -> None:
     [
         ("node5:240:240 [6] misc/socket.cc:533 NCCL WARN x", "node5", "", False),
         ("[2026-04-22 21:34:20] t4-4.x-y:2016:2235 [0] NCCL WARN x", "t4-4.x-y", "", True),
-        ("[1,2]<stdout>:smc-gpu-03:29880:30398 [0] init.cc:497 NCCL WARN", "smc-gpu-03", "", False),
+        ("[1,2]<stdout>:smc-gpu-03:29880:30398 [0] init.cc:497 NCCL WARN", "smc-gpu-03", "2", False),
         ("10.10.23.10: so-10:1307367:1307586 [0] NCCL INFO", "so-10", "", False),
         ("[rank4]:[E1016 03:31:38.928463388 ProcessGroupNCCL.cpp:607] [Rank 4] Watchdog", "", "4", True),
         ("Mar 27 15:37:34 cc1 kernel: mlx5_core", "cc1", "", True),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from syncline.diagnose import diagnose
-from syncline.diagnose.context import host_of
+from syncline.diagnose.context import context, host_of
 from syncline.diagnose.wrapped import excerpt, piece, unwrapped
 
 XID = "NVRM: Xid (PCI:0000:44:00): 79, pid=1, name=python, GPU has fallen off the bus."
@@ -37,6 +37,8 @@ def test_journald_says_host_and_time(tmp_path: Path) -> None:
             "save failed | Traceback | OSError: no space",
         ),
         ({"msg": "a\nb", "rank": 5}, "[rank5]: a | b"),
+        ({"msg": "lost", "ts": 1e999}, "lost"),
+        ({"msg": "lost", "ts": 10**400}, "lost"),
         ({"message": "lost", "level": "ERROR"}, 'lost "level":"error"'),
         ({"MESSAGE": list(b"lost"), "ts": 1795000201.5, "host": "n1"}, "2026-11-18T11:10:01.500000Z n1 lost"),
     ],
@@ -72,3 +74,20 @@ def test_a_long_line_shows_its_head_and_the_text() -> None:
 def test_a_level_or_stream_is_no_host(word: str) -> None:
     assert host_of(f"2026-11-16T02:11:04Z {word} F lost") == ""
     assert host_of("2026-11-16T02:11:04Z gpu-07 kernel: lost") == "gpu-07"
+
+
+def test_prefixes_of_kubectl_and_mpirun_say_who() -> None:
+    assert host_of("[pod/train-worker-3/pytorch] 2026-11-16T02:14:00Z lost") == "train-worker-3"
+    assert context("[1,26]<stdout>:lost").rank == "26"
+
+
+def test_what_sound_runs_say_too_is_no_error(tmp_path: Path) -> None:
+    lines = [
+        "E0000 00:00:1731722400.123456 1234 cuda_dnn.cc:8310] Unable to register cuDNN factory: Attempting to register",
+        "fatal: not a git repository (or any of the parent directories): .git",
+        "slurmstepd: error: couldn't chdir to `/root/x': No such file or directory: going to /tmp instead",
+    ]
+    (tmp_path / "job.log").write_text("\n".join(2 * lines) + "\n")
+    assert diagnose([tmp_path]).findings == []
+    (tmp_path / "job.log").write_text("\n".join([*lines, "fatal: the trainer gave up"]) + "\n")
+    assert [finding.rule for finding in diagnose([tmp_path]).findings] == ["log.unexplained"]

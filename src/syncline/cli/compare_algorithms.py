@@ -26,7 +26,7 @@ def compare_algorithms(
     size: Size = "1KiB..4GiB",
     level: Level = "flow",
     routing: Routing = "ecmp",
-    transport: Transport = "rdma",
+    transport: Transport = "auto",
     placement: PlacementName = "auto",
     ranks: Ranks = None,
     seed: Seed = 0,

@@ -48,7 +48,9 @@ Servers = Annotated[int, typer.Option(help="parameter-server: how many; on GPUs 
 Colocated = Annotated[bool, typer.Option("--colocated", help="parameter-server: servers share the GPUs of ranks.")]
 Level = Annotated[str, typer.Option(help="flow (links shared fairly), packet (every packet) or analytic (a bound).")]
 Routing = Annotated[str, typer.Option(help="ecmp, adaptive, spray or static; packet level: also flowlet, ugal ...")]
-Transport = Annotated[str, typer.Option(help="rdma, efa, tcp or ideal; packet level: dcqcn, dctcp, ndp, roce ...")]
+Transport = Annotated[
+    str, typer.Option(help="auto: what the links carry; rdma, efa, tcp, ideal; packet level: dcqcn, ndp ...")
+]
 PlacementName = Annotated[
     str, typer.Option("--placement", help="packed, spread, rail-aware, grid (torus), or auto: grid, else packed.")
 ]
@@ -78,7 +80,7 @@ def simulate(
     colocated: Colocated = False,
     level: Level = "flow",
     routing: Routing = "ecmp",
-    transport: Transport = "rdma",
+    transport: Transport = "auto",
     placement: PlacementName = "auto",
     ranks: Ranks = None,
     seed: Seed = 0,

@@ -13,6 +13,8 @@ from datetime import datetime, timezone
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NCCL = re.compile(r"(?:^|[\s\]:>])([A-Za-z0-9][\w.<>-]{0,80}):\d{1,8}:\d{1,8} \[(\d{1,3})\]")
 _RANK = re.compile(r"\[(?:Global )?[Rr]ank ?(\d{1,6})\]|\bRank (\d{1,6})\]")
+_MPI_RANK = re.compile(r"^\[\d+,(\d{1,6})\]<std(?:out|err)>")
+_POD = re.compile(r"^\[pod/([\w.-]{1,80})/")
 _SYSLOG = re.compile(r"^\w{3} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? ([\w.-]+) ")
 _LEVEL = r"(?:std(?:out|err)|ERROR|ERR|WARN(?:ING)?|INFO|DEBUG|TRACE|FATAL|CRITICAL|NOTICE|[EWIF])"
 _ISO_HOST = re.compile(rf"^\d{{4}}-\d\d-\d\dT\S+ (?!{_LEVEL}\s|[A-Za-z]+\s*\|)([\w.-]+) ", re.IGNORECASE)
@@ -57,7 +59,7 @@ def context(line: str) -> Context:
 
 def host_of(line: str) -> str:
     """Return the host that a line names in front, or nothing."""
-    for pattern in (_NCCL, _SYSLOG, _ISO_HOST):
+    for pattern in (_NCCL, _POD, _SYSLOG, _ISO_HOST):
         if found := pattern.search(line):
             return found[1]
     return ""
@@ -72,7 +74,7 @@ def uptime_s(line: str) -> float | None:
 def _rank(head: str) -> str:
     if found := _RANK.search(head):
         return found[1] or found[2]
-    return ""
+    return found[1] if (found := _MPI_RANK.search(head)) else ""
 
 
 def _time(head: str) -> tuple[float | None, float | None]:

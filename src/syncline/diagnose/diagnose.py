@@ -18,7 +18,7 @@ from syncline.diagnose.read_rules import shipped_rules
 from syncline.diagnose.rule import LogRule, Matcher
 from syncline.diagnose.scan import Scanner
 from syncline.diagnose.source import Sources, Unread
-from syncline.diagnose.tally import Tally
+from syncline.diagnose.tally import MAX_SHOWN, Tally
 from syncline.diagnose.wrapped import excerpt, piece, unwrapped
 from syncline.fabric import Fabric
 from syncline.finding import Finding, Severity, worst
@@ -120,9 +120,7 @@ class Reading:
         seen: Counter[str] = Counter()
 
         def found(line: int, text: str, indices: Sequence[int]) -> None:
-            texts = [self._texts[index] for index in indices]
-            shown = plain(unwrapped(piece(text, texts)))
-            kept = excerpt(shown, texts)
+            shown, kept = self._shown(text, indices)
             taken = held = False
             told: set[str] = set()
             for index, entry, match in _matches(shown, indices, wanted):
@@ -137,7 +135,7 @@ class Reading:
                 taken |= not rule.fallback and (not rule.signal or rule.takes)
                 tally.add(match, name, line, kept, self._order)
                 seen[rule.id] += 1
-                once = rule.signal and not matcher.pattern.groupindex and not rule.max_lines
+                once = rule.signal and not (rule.takes or matcher.pattern.groupindex or rule.max_lines)
                 if once or (
                     seen[rule.id] == (rule.max_lines or MAX_LINES) and rule.id not in _ALL_ROWS - {"signal.error"}
                 ):
@@ -149,6 +147,15 @@ class Reading:
         scanner = Scanner(self._texts, found)
         scanner.scan(blocks)
         self.num_lines += scanner.num_lines
+
+    def _shown(self, text: str, indices: Sequence[int]) -> tuple[str, str]:
+        """Return a line as the patterns see it, and what of it is kept as evidence."""
+        if "\r" not in text and text[:1] != "{" and len(text) <= MAX_SHOWN:
+            shown = plain(text)
+            return shown, shown
+        texts = [self._texts[index] for index in indices]
+        shown = plain(unwrapped(piece(text, texts)))
+        return shown, excerpt(shown, texts)
 
     def _read_flight(self, name: str, blocks: Iterable[bytes], unread: list[Unread]) -> None:
         parts, size = [], 0

@@ -6,9 +6,8 @@ What is inside is what the rules know; its host, time and rank are put in front,
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any
 
 from syncline.diagnose.tally import MAX_SHOWN
 
@@ -60,25 +59,25 @@ def excerpt(line: str, texts: Sequence[str]) -> str:
     return line if at + _BEFORE < MAX_SHOWN else f"{line[:_HEAD]} ... {line[at - _BEFORE :]}"
 
 
-def _first(row: dict[str, Any], names: Sequence[str]) -> Any:
+def _first(row: Mapping[str, object], names: Sequence[str]) -> object:
     return next((row[name] for name in names if row.get(name)), None)
 
 
-def _bytes(numbers: list[Any]) -> str | None:
-    if not all(isinstance(number, int) and 0 <= number < 256 for number in numbers):
-        return None
-    return bytes(numbers).decode("utf-8", "replace")
+def _bytes(numbers: list[object]) -> str | None:
+    known = [number for number in numbers if isinstance(number, int) and 0 <= number < 256]
+    return bytes(known).decode("utf-8", "replace") if len(known) == len(numbers) else None
 
 
-def _time(value: Any) -> str:
+def _time(value: object) -> str:
     """Return a moment as text, whether it was written as one or counted from 1970 in seconds or smaller units."""
     if isinstance(value, str) and value[:4].isdigit() and value[4:5] == "-":
         return value.replace(" ", "T")
     try:
-        seconds = float(value)
-        while seconds > 1e11:
-            seconds /= 1000.0
-        moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
-    except (TypeError, ValueError, OverflowError, OSError):
+        seconds = float(value) if isinstance(value, (int, float, str)) else 0.0
+    except (ValueError, OverflowError):
         return ""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if seconds > 1e8 else ""
+    if not 1e8 < seconds < 1e20:  # from 1973 in seconds to nanoseconds of our time
+        return ""
+    while seconds > 1e11:
+        seconds /= 1000.0
+    return datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -16,6 +16,7 @@ from syncline.sim.candidates import NAMES
 from syncline.sim.flow.estimate import Estimate
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.sweep import Crossover, crossovers
+from syncline.sim.transport import transport_on
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ def compare_algorithms(
     *,
     level: str = "flow",
     routing: str = "ecmp",
-    transport: str = "rdma",
+    transport: str = "auto",
     placement: str = "auto",
     ranks: int | None = None,
     seed: int = 0,
@@ -83,6 +84,7 @@ def compare_algorithms(
     entry = Entry(chunks=chunks)
     entry.check()
     fabric = built(cluster)
+    transport = transport_on(transport, fabric)
     options = NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail)  # type: ignore[arg-type]
     network = FlowNetwork(fabric, options)
     placed = place(placement, fabric, ranks)

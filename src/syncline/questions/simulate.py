@@ -22,6 +22,7 @@ from syncline.sim.candidates import NAMES
 from syncline.sim.flow.estimate import Estimate, over_seeds
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.sweep import Contest, sizes_between
+from syncline.sim.transport import transport_on
 
 if TYPE_CHECKING:
     from syncline.sim.packet import Outcome
@@ -110,7 +111,7 @@ def simulate(
     colocated: bool = False,
     level: str = "flow",
     routing: str = "ecmp",
-    transport: str = "rdma",
+    transport: str = "auto",
     placement: str = "auto",
     ranks: int | None = None,
     seed: int = 0,
@@ -150,6 +151,7 @@ def simulate(
             raise UsageError("--algorithm nccl is a cost model without flows: it has no seeds.",
                              hint="Name a family, or use auto.")  # fmt: skip
         return _nccl(fabric, collective, kind, sizes, ranks, calibrate, profile)
+    transport = transport_on(transport, fabric)
     placed = place(placement, fabric, ranks)
     if level == "packet":
         how = (transport, routing, seed, cross_rail)
@@ -208,17 +210,17 @@ def _packets(
     from syncline.questions.simulated.traffic import packet_rows
     from syncline.sim.flow.wired import wire
     from syncline.sim.packet import packet_network
-    from syncline.sim.packet.levels import flow_options, shown_options
+    from syncline.sim.packet.levels import plain_network, shown_options, with_posting
     from syncline.sim.packet.outcome import IGNORES
 
     transport, routing, seed, cross_rail = how
     network = packet_network(fabric)
-    options = asked.options(network, transport, routing, seed, cross_rail=cross_rail)
+    options = with_posting(asked.options(network, transport, routing, seed, cross_rail=cross_rail), transport)
     # The flow level beside the packets is that of `simulate` without `--level packet`; the plain one explains the rest.
     near = FlowNetwork(fabric, shown_options(options, transport, routing))
     told = entry.contest(fabric, NAMES[collective], placed, near)
     answers = [told.best(size, "flow") for size in sizes]
-    plain = FlowNetwork(fabric, flow_options(options))
+    plain = plain_network(fabric, options)
     names = dict.fromkeys(answer.algorithm for answer in answers)
     contest = Contest(plain, {name: wire(told.wired[name].program, plain) for name in names}, 0)
     flows = [replace(contest, chunks=answer.chunks).one(answer.algorithm, answer.size_bytes) for answer in answers]

@@ -238,13 +238,14 @@ def _oracle(
     from syncline.bench.expect import Oracle
     from syncline.program import place
     from syncline.sim.flow.routing import NetworkOptions
+    from syncline.sim.transport import transport_on
 
     if cluster is None:
         return place("packed", flat(group.size), group.size), None
     fabric = described(cluster)
     name = placement or ("spread" if group.size <= fabric.num_hosts else "packed")
     placed = place(name, fabric, group.size)
-    carrier = transport or ("rdma" if group.backend == "nccl" else "tcp")
+    carrier = transport_on(transport or ("auto" if group.backend == "nccl" else "tcp"), fabric)
     options = NetworkOptions(routing=routing, transport=carrier)  # type: ignore[arg-type]
     return placed, Oracle(fabric, placed, options)
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from syncline.sim.packet import LinkChange, Marks, PacketNetwork, PacketOptions, Progress
     from syncline.sim.packet.loaded import Background
 
-DEFAULT_TRANSPORT = "dcqcn"
+AS_PACKETS = {"rdma": "dcqcn", "efa": "srd", "tcp": "cubic"}
+"""What the transports of the flow level are packet by packet."""
 #: Called with the words of a packet run: a block that shows how far it is.
 ProgressBlock = Callable[[str], AbstractContextManager["Callable[[Progress], None] | None"]]
 
@@ -43,13 +44,13 @@ class PacketQuestion:
                 raise UsageError(f"{option} is about packets; level {level} has none.", hint="Add --level packet.")
 
     def options(self, network: PacketNetwork, transport: str, routing: str, seed: int, **more: Any) -> PacketOptions:
-        """Return the options of a packet run; `rdma`, the flow level's default, is DCQCN here."""
+        """Return the options of a packet run; the flow level's transports are DCQCN, SRD and CUBIC here."""
         from dataclasses import replace
 
         from syncline.sim.packet import PacketOptions
 
         changes = {} if self.recovery is None else {"recovery": self.recovery}
-        name = DEFAULT_TRANSPORT if transport == "rdma" else transport
+        name = AS_PACKETS.get(transport, transport)
         chosen: Any = routing
         found = PacketOptions(
             name,

@@ -26,7 +26,7 @@ from syncline.fabric.route import Policy, Routes
 from syncline.sim.flow.engine import Paths
 from syncline.sim.flow.multipath import MultiPath
 from syncline.sim.flow.rails import on_rails
-from syncline.sim.transport import Transport, transport
+from syncline.sim.transport import AUTO, Transport, transport, transport_on
 from syncline.timeline.columns import sum_by
 
 Routing = Literal["ecmp", "adaptive", "spray", "static"]
@@ -41,7 +41,7 @@ class NetworkOptions:
 
     routing: Routing = "ecmp"
     seed: int = 0
-    transport: str = "rdma"
+    transport: str = AUTO
     gpudirect: bool | None = None
     cross_rail: Literal["fabric", "nvlink"] = "fabric"
     half_duplex: frozenset[Tier] = field(default_factory=frozenset)
@@ -50,12 +50,12 @@ class NetworkOptions:
     def __post_init__(self) -> None:
         if self.routing not in ROUTINGS:
             raise SimulationError(f'no routing is called "{self.routing}".', hint=f"One of: {', '.join(ROUTINGS)}.")
-        transport(self.transport)
+        if self.transport != AUTO:
+            transport(self.transport)
 
-    @property
-    def carrier(self) -> Transport:
-        """The transport, with the copy through host memory forced on or off."""
-        found = transport(self.transport)
+    def carrier(self, fabric: Fabric) -> Transport:
+        """Return the transport on a fabric, with the copy through host memory forced on or off."""
+        found = transport(transport_on(AUTO, fabric) if self.transport == AUTO else self.transport)
         return found if self.gpudirect is None else replace(found, gpudirect=self.gpudirect)
 
 
@@ -75,7 +75,7 @@ class FlowNetwork:
     def __init__(self, fabric: Fabric, options: NetworkOptions | None = None) -> None:
         self.fabric = fabric
         self.options = options or NetworkOptions()
-        self.carrier = self.options.carrier
+        self.carrier = self.options.carrier(fabric)
 
     @cached_property
     def routes(self) -> Routes:

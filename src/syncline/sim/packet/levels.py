@@ -6,7 +6,7 @@
 * rates        what their senders waited for the rate or the window that the transport allowed: rate cuts, pulls
 * senders      what they waited for another reason: their port sent other messages or was paused, a loss was found late
 * sharing      what messages of the flow level lost by sharing links, which packets do not: they queue
-* transport    what the flow level counts for hosts, and packets do not have: payload share, posting messages
+* transport    what the flow level counts for hosts, and packets do not have: payload share
 * unexplained  what is left. The chain that decides the end may go over other messages than the flow level's
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from syncline.describe import units
-from syncline.fabric.fabric import NETWORK_TIERS
+from syncline.fabric.fabric import NETWORK_TIERS, Fabric
 from syncline.sim.flow.estimate import Estimate
 from syncline.sim.flow.maxplus import max_plus_end_s
 from syncline.sim.flow.routing import ROUTINGS, FlowNetwork, NetworkOptions
@@ -51,7 +51,7 @@ class Difference:
             f"{show(part['senders'])} for their port, at flow level {show(-part['sharing'])} by sharing links": waits,
             "a packet's time at every hop": part["hops"],
             "headers": part["headers"],
-            "the flow level's own allowance for hosts (payload share, posting messages)": part.get("transport", 0.0),
+            "the flow level's own allowance for hosts (payload share)": part.get("transport", 0.0),
             "not explained": part["unexplained"],
         }
         shown = sorted(told.items(), key=lambda row: -abs(row[1]))
@@ -73,6 +73,19 @@ def shown_options(options: PacketOptions, transport: str, routing: str) -> Netwo
     near = flow_options(options)
     known = routing if routing in ROUTINGS else near.routing
     return replace(near, routing=known, transport=transport) if transport in transports() else near  # type: ignore[arg-type]
+
+
+def with_posting(options: PacketOptions, transport: str) -> PacketOptions:
+    """Return packets whose hosts take as long for a message as the flow level has it, by its name of the transport."""
+    found = transports().get(transport)
+    return options if found is None else replace(options, message_s=found.message_s, post_s=found.post_s)
+
+
+def plain_network(fabric: Fabric, options: PacketOptions) -> FlowNetwork:
+    """Return the flow level nearest to a packet run: the same paths, the same cost of a message, no headers."""
+    network = FlowNetwork(fabric, flow_options(options))
+    network.carrier = replace(network.carrier, message_s=options.message_s, post_s=options.post_s)
+    return network
 
 
 def flow_options(options: PacketOptions) -> NetworkOptions:

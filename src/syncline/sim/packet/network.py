@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from syncline.errors import SimulationError
 from syncline.fabric import Fabric
 from syncline.fabric.distance import GLOBAL_HOPS, chips_forward, forwards
-from syncline.fabric.fabric import NETWORK_TIERS, Tier
+from syncline.fabric.fabric import NETWORK_TIERS, Kind, Tier
 from syncline.fabric.route import Paths as FabricPaths
 from syncline.fabric.route import Routes
 
@@ -163,7 +163,9 @@ def packet_network(fabric: Fabric) -> PacketNetwork:
     port_of_link = _numbers(order, len(links))
     src = np.where(passes[links.src[order]], switch_of[links.src[order]], -1 - endpoint_of[links.src[order]])
     dst = np.where(passes[links.dst[order]], switch_of[links.dst[order]], -1 - endpoint_of[links.dst[order]])
-    rate, latency = links.rate_Bps[order], np.round(links.latency_s[order] * 1e12).astype(np.int64)
+    into = _into_hosts_Bps(fabric)
+    rate = np.minimum(links.rate_Bps[order], np.minimum(into[links.src[order]], into[links.dst[order]]))
+    latency = np.round(links.latency_s[order] * 1e12).astype(np.int64)
     hops = np.where(links.tier[order] == Tier.GROUP_GLOBAL, GLOBAL_HOPS, 1)
     back, link = port_of_link[order ^ 1], order.astype(np.int64)
     if chips:
@@ -192,6 +194,16 @@ def packet_network(fabric: Fabric) -> PacketNetwork:
         switches,
         endpoint_of,
     )
+
+
+def _into_hosts_Bps(fabric: Fabric) -> Floats:
+    """Return what each port of a NIC can pass on to its host and take from it; infinite for other devices."""
+    links, nic = fabric.links, fabric.devices.kind == Kind.NIC
+    inner = (links.tier == Tier.PCIE) & links.up & nic[links.src]
+    outer = np.isin(links.tier, [int(tier) for tier in NETWORK_TIERS]) & nic[links.src]
+    has = np.bincount(links.src[inner], weights=links.rate_Bps[inner], minlength=len(nic))
+    ports = np.bincount(links.src[outer], minlength=len(nic))
+    return np.where(has > 0, has / np.maximum(ports, 1), np.inf)
 
 
 def _numbers(ids: NDArray[np.integer], size: int) -> Longs:

@@ -63,7 +63,9 @@ class PacketOptions:
     """With credits: what a link may send ahead; None: enough to fill it."""
     ugal_bias_packets: float = 2.0
     message_s: float = 0.0
-    """What posting a message costs, once."""
+    """From post to wire and from wire to completion, once a message."""
+    post_s: float = 0.0
+    """Until a rank can post the next message of its round (LogGP's o)."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     classes: tuple[TrafficClass, ...] = ()
     cross_rail: Literal["fabric", "nvlink"] = "fabric"
@@ -80,6 +82,7 @@ class PacketOptions:
         for name, low, high in (
             ("payload_bytes", 1, 1 << 20), ("queue_pairs", 1, 1024), ("alpha", 0.0, 1e6), ("loss", 0.0, 1.0),
             ("queue_bytes", 0, 1 << 40), ("pause_bytes", 0, 1 << 40), ("weight", 0, 1000), ("message_s", 0.0, 1e3),
+            ("post_s", 0.0, 1e3),
             ("buffer_bytes", 0, 1e13), ("buffer_s", 0.0, 1.0), ("seed", 0, (1 << 64) - 1),
         ):  # fmt: skip
             value = getattr(self, name)

@@ -11,7 +11,7 @@ raw traffic goes from NIC to NIC.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -116,6 +116,7 @@ class Posting:
         options = NetworkOptions("ecmp", seed, "ideal", cross_rail=self.options.cross_rail, stripes=stripes)
         network = FlowNetwork(self.network.fabric, options)
         network.routes = self.network.routes
+        network.carrier = replace(network.carrier, post_s=self.options.post_s)
         return network
 
     def tasks(
@@ -344,13 +345,19 @@ def _add_step(into: Posting, wired: Wired, job: PacketJob, number: int, start: L
             late = ways.delay_ps[at] + np.round(wired.coding_s(i, j, job.size_bytes) * 1e12).astype(np.int64)
             vertices, (vertex, flow) = _participants(phase.src, phase.dst)
             joined = np.bincount(np.searchsorted(vertices, vertex), minlength=len(vertices))
+            posting = wired.posting_s(i, j)
             for _ in range(phase.repeat):
                 waits = np.stack((last[phase.src], last[phase.dst]), axis=1).ravel()
                 open_ps = np.round(next(slots) * 1e12).astype(np.int64) if job.slots_s else 0
                 waits_of = (np.full(len(phase), 2), waits)
                 first, parts = into.post(ways.over[at], size, late, waits_of, open_ps, ways.parts)
                 rows = (first + flow[:, None] + len(phase) * np.arange(parts)).ravel()
-                joins = into.tasks(-1, 0, 0, (joined * parts, rows))
+                ends = joined * parts
+                if posting is not None:  # a rank is not done before it has posted all its messages
+                    busy = np.round(posting[vertices] * 1e12)
+                    posted = into.tasks(-1, 0, busy, (np.ones_like(ends), last[vertices]))
+                    rows, ends = np.insert(rows, np.cumsum(ends), posted + np.arange(len(vertices))), ends + 1
+                joins = into.tasks(-1, 0, 0, (ends, rows))
                 last[vertices] = joins + np.arange(len(vertices))
                 into.blocks.append(Block(number, i, round_, first, parts, phase.src, phase.dst, size))
                 round_ += 1
