@@ -69,7 +69,7 @@ def test_a_warm_command_is_the_installed_one(warm: Warm, tmp_path: Path) -> None
     for words in ("fabric show nowhere", "schedule list"):
         said = []
         for folder in (warm.folder, Path(sys.executable).parent):
-            command = [folder / "syncline", *words.split()]
+            command = [str(folder / "syncline"), *words.split()]
             done = subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, check=False)
             said.append((done.returncode, done.stdout, done.stderr))
         assert said[0] == said[1] and any(said[0])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from syncline.fabric import load
-from syncline.sim.step import Case, build_case, default_constants, machine_from_fabric, step_cost
+from syncline.sim.step import Case, build_case, default_constants, machine_from_fabric, stack, step_cost
 from syncline.sim.step.arithmetic.kernels import attention_s, gemm_s, memory_s
 from syncline.sim.step.arithmetic.layer import LayerTime, dense_layer, head_s, mixer_part
 from syncline.sim.step.cost import (
@@ -51,6 +51,13 @@ JOBS: dict[str, dict[str, Any]] = {
     "long": {"model": "llama3-8b", "parallel": {"tp": 2, "cp": 4, "dp": 4}},
     "experts": {"model": "mixtral-8x7b", "parallel": {"tp": 2, "ep": 4, "dp": 16, "zero": "1"}},
     "latent": {"model": "deepseek-v3", "parallel": {"pp": 16, "ep": 8, "dp": 8}},
+    "recomputed": {"model": "mixtral-8x7b", "parallel": {"ep": 8, "dp": 16}, "recompute": "full"},
+    "longer": {
+        "model": "llama3-8b",
+        "parallel": {"tp": 8, "cp": 4, "dp": 1},
+        "batch": {"global": 2, "sequence": 65536},
+    },
+    "long pipeline": {"model": "llama3-70b", "parallel": {"tp": 4, "cp": 2, "pp": 4, "dp": 2}},
     "sharded experts": {"model": "mixtral-8x7b", "parallel": {"ep": 8, "dp": 64, "zero": "fsdp"}},
 }
 #: What two and more sites are.
@@ -65,10 +72,11 @@ DRAWN: dict[str, tuple[float, ...]] = {
     "p2p_exposed": (0.2, 1.0), "offload_state": (0.0, 1.0), "offload_kept": (0.0, 0.7, 1.0), "host_Bps": (2e10, 2e9),
     "sharded_state": (0.0, 1.0), "fsdp": (0.0, 0.0, 1.0), "reshard": (0.0, 1.0), "shard_ranks": (1.0, 4.0, 16.0),
     "dp_overlap": (0.0, 1.0, 1.0), "scatter_each": (0.0, 0.0, 1.0), "shard_params": (0.0, 1.0),
-    "sync_every": (1.0, 1.0, 8.0), "wire_share": (1.0, 0.25), "encoded": (0.0, 1.0), "stale": (0.0, 0.0, 1.0),
+    "sync_every": (1.0, 2.0, 8.0), "wire_share": (1.0, 0.25), "encoded": (0.0, 1.0), "stale": (0.0, 0.0, 1.0),
     "served_ports": (0.0, 0.0, 8.0), "reduce_bytes": (0.0, 0.0, 1e6), "nic_share": (1.0, 0.5), "nic_Bps": (5e10, 1e9),
     "laid_data_Bps": (0.0, 3e9), "laid_holders_Bps": (0.0, 2e9), "laid_replicas_Bps": (0.0, 1e9),
     "laid_send_Bps": (0.0, 4e9), "laid_tensor_Bps": (0.0, 2e10),
+    "algorithm": (0.0, 1.0, 2.0), "bucket_bytes": (0.0, 2.5e7),
     "num_micro": (1.0, 2.0, 16.0), "micro": (1.0, 4.0), "sequence": (512.0, 8192.0), "q_rank": (0.0, 1536.0),
 }  # fmt: skip
 
@@ -329,6 +337,16 @@ def test_columns_say_what_the_twin_says(first: int) -> None:
         case = drawn(seed)
         found = step_cost(case, K)
         assert {part: float(getattr(found, part)) for part in PARTS} == pytest.approx(twin(case), rel=1e-9), seed
+
+
+def test_many_at_once_as_one_by_one() -> None:
+    cases = [drawn(seed) for seed in range(70) if seed % 5]  # on one machine: without sites
+    cases = [case for case in cases if case.mixing_share == 1]
+    together, costs = step_cost(stack(cases), K), [step_cost(case, K) for case in cases]
+    for part in PARTS:
+        found = np.broadcast_to(getattr(together, part), len(cases))
+        alone = [float(getattr(cost, part)) for cost in costs]
+        assert found.tolist() == pytest.approx(alone, rel=1e-12), part
 
 
 @pytest.mark.parametrize("name", JOBS)
