@@ -113,6 +113,8 @@ def test_what_cannot_be_read_is_named(read: Callable[[object], float], text: obj
         (units.show_bandwidth(12.8e12), "12.8 TB/s"),
         (units.show_size(16 * 2**20), "16 MiB"),
         (units.show_size(1023), "1023 B"),
+        (units.show_given_size(1_000_000), "1 MB"),
+        (units.show_given_size(2**20), "1 MiB"),
         (units.show_size(2**70), "1024 EiB"),
         (units.show_time(3e-6), "3 us"),
         (units.show_time(0), "0 s"),

@@ -93,6 +93,17 @@ def show_size(size_bytes: float) -> str:
     return _scaled(size_bytes, [*steps, (1.0, "B")], zero="0 B")
 
 
+def show_given_size(size_bytes: float) -> str:
+    """Show a size in the units that it was given in: `1 MB` for 1,000,000 bytes, `1 MiB` for 1,048,576.
+
+    >>> show_given_size(1_000_000), show_given_size(1 << 20), show_given_size(1500)
+    ('1 MB', '1 MiB', '1.465 KiB')
+    """
+    steps = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")]
+    round_ = size_bytes and size_bytes % 1000 == 0 and size_bytes % 1024
+    return _scaled(size_bytes, steps, zero="0 B") if round_ else show_size(size_bytes)
+
+
 def show_time(time_s: float) -> str:
     """Show a time with the unit that suits it: `3 us`."""
     steps = [(86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")]

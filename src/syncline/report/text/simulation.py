@@ -21,7 +21,7 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], width: int = 0) -> Table:
     """
     sure = any("low_s" in row for row in rows)
     cells = {
-        "size": [units.show_size(row["size_bytes"]) for row in rows],
+        "size": [units.show_given_size(row["size_bytes"]) for row in rows],
         "time": [units.show_time(row["time_s"]) for row in rows],
         **({"90 % between": [_between(row, "low_s", "high_s") for row in rows]} if sure else {}),
         **({"50 % between": [_between(row, "low50_s", "high50_s") for row in rows]} if sure else {}),
@@ -86,7 +86,7 @@ def contest_table(columns: Sequence[str], rows: Sequence[tuple[int, Mapping[str,
         table.add_column(name.replace("-", "\n", 1), justify="right", no_wrap=True)
     for size, times, winner in rows:
         cells = [units.show_time(times[n]) + (" *" if n == winner else "  ") if n in times else "-  " for n in columns]
-        table.add_row(units.show_size(size), *cells)
+        table.add_row(units.show_given_size(size), *cells)
     return table
 
 
@@ -127,7 +127,7 @@ def show_simulation(console: Console, payload: Mapping[str, Any]) -> None:
         times = ", ".join(
             f"{name} {units.show_time(spread[name + '_s'])}" for name in ("median", "p10", "p90", "worst")
         )
-        console.print(f"over {spread['num_seeds']} seeds, {units.show_size(spread['size_bytes'])}: {times}")
+        console.print(f"over {spread['num_seeds']} seeds, {units.show_given_size(spread['size_bytes'])}: {times}")
     for row in payload["rows"]:
         if "flow_time_s" in row:
             console.print("\n  ".join(against_flow(row)), soft_wrap=True)
@@ -157,7 +157,7 @@ def show_comparison(console: Console, payload: Mapping[str, Any]) -> None:
     console.print()
     for winner in payload["winners"]:
         if winner["chunks"] > 1:
-            size = units.show_size(winner["size_bytes"])
+            size = units.show_given_size(winner["size_bytes"])
             console.print(f"{size}: {winner['algorithm']} in {winner['chunks']} chunks")
     if left_out:
         console.print(f"never first, and not shown: {', '.join(left_out)} (--json has them all)", soft_wrap=True)
