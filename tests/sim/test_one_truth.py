@@ -110,7 +110,7 @@ def test_nccl_on_many_hosts_grows_like_a_tree() -> None:
     assert 4000 < times[64] < 10_000
     assert times[16_384] - times[8192] == pytest.approx(times[128] - times[64], rel=0.2), "each doubling alike"
     believed, low = float(found[4096].believed_us[0]), float(found[4096].low_us[0])
-    assert low < 1.1 * believed and float(found[16_384].high_us[0] / found[16_384].low_us[0]) > 7
+    assert low < 1.1 * believed and float(found[16_384].high_us[0] / found[16_384].low_us[0]) > 3
 
 
 @pytest.mark.parametrize("name", ["all_to_all", "alltoall", "AllToAll", "all2all"])
