@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,20 @@ def test_what_is_no_transformer_is_a_list_of_layers_with_the_same_bytes() -> Non
     forward = 2 * (2 * 1024 * 4096 + 1024 * 10)
     first = 2 * 1024 * 4096  # what it reads is data, which needs no gradient
     assert job.model.flops_per_sample == pytest.approx(3 * forward - first)
+
+
+def test_a_compiled_helper_does_not_make_the_model_compiled() -> None:
+    capture = read_capture(KEPT / "rank0.json")
+    forward = [k for k, op in enumerate(capture.ops) if (op.kind, op.phase) == ("kernel", "forward")]
+
+    def compiled(marked: set[int]) -> object:
+        ops: list[Any] = [
+            op._replace(extra=[1, *op.extra[1:]]) if k in marked and isinstance(op.extra, list) else op
+            for k, op in enumerate(capture.ops)
+        ]
+        return job_of((replace(capture, ops=tuple(ops)),)).data["compiled"]
+
+    assert (compiled(set()), compiled({forward[-1]}), compiled({*forward})) == (False, False, True)
 
 
 def test_chakra_round_trip(tmp_path: Path) -> None:
