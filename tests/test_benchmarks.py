@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -30,6 +31,8 @@ def test_pip_is_set_inside_as_it_is_outside(monkeypatch: pytest.MonkeyPatch, tmp
     wheels.mkdir()
     index.mkdir(parents=True)
     (tmp_path / "pip.conf").write_text(f"[global]\nextra-index-url =\n  file://{index}\ntimeout = 5\n")
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
     monkeypatch.setenv("PIP_TIMEOUT", "9")
