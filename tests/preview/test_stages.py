@@ -1,4 +1,4 @@
-"""A pipeline of two stages, run one after the other: they agree on shapes, and their messages meet."""
+"""A pipeline of two stages, the second begun after a step of the first: shapes agree, and their messages meet."""
 
 from __future__ import annotations
 
