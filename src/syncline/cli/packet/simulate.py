@@ -33,7 +33,9 @@ def traffic(
     size: Annotated[str, typer.Option(help="Bytes of each message.")] = "2MB",
     senders: Annotated[int, typer.Option(help="incast: how many send to one.")] = 16,
     transport: Annotated[str, typer.Option(help="A set of sim/packet/transports.yaml: dctcp, ndp ...")] = "dcqcn",
-    routing: Annotated[str, typer.Option(help="ecmp, flowlet, adaptive, spray, first, valiant or ugal.")] = "ecmp",
+    routing: Annotated[
+        str, typer.Option(help="auto (the cluster file's, or ecmp), ecmp, flowlet, adaptive, spray, first ...")
+    ] = "auto",
     loss: LossOption = None,
     buffer: BufferOption = None,
     payload: PayloadOption = None,
