@@ -197,7 +197,7 @@ def _habits(data: Config, family: str) -> dict[str, Any]:
 def _refuse_others(data: Config, family: str, outer: str) -> None:
     """Raise for models that have attention heads and a vocabulary, but that this reader would misread."""
     what = "an encoder and a decoder" if data.get("is_encoder_decoder") else ""
-    what = what or _REFUSED.get(family, "")
+    what = what or ("cross-attention in every layer" if data.get("add_cross_attention") else _REFUSED.get(family, ""))
     if what:
         raise DescriptionError(
             f"{family or 'the model'} has {what}, which syncline does not read from a config.",
