@@ -158,7 +158,7 @@ def test_an_error_under_json_is_one_object_on_stdout(verb: AddVerb, capsys: pyte
         (
             ["probe", "do", "--num", "many"],
             "UsageError: Invalid value for '--num': "
-            "Input should be a valid integer, unable to parse string as an integer\n  Try: syncline probe do --help\n",
+            "must be a whole number, not 'many'.\n  Try: syncline probe do --help\n",
         ),
     ],
 )

@@ -71,6 +71,9 @@ def bundle(
     """
     if model_of_host(fabric, 0, load_catalog().with_parts(fabric.spec.parts)).gpu.lower().startswith("tpu"):
         raise UsageError(f"{fabric.name} has TPUs, which do not run NCCL.", hint="Name a cluster of GPUs.")
+    if ranks is not None and not 1 <= ranks <= fabric.num_gpus:
+        raise UsageError(f"{fabric.name} has {fabric.num_gpus:,} GPUs; {ranks:,} ranks were asked for.",
+                         hint=f"Ask for 1 to {fabric.num_gpus:,}.")  # fmt: skip
     job = job.on(fabric.num_gpus) if job else None
     if job is not None:
         ranks = job.parallel.model_ranks * (job.parallel.dp or 1)

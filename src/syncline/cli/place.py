@@ -29,7 +29,7 @@ Replace = Annotated[str | None, typer.Option(metavar="OLD=NEW", help="A host was
 Slack = Annotated[float, typer.Option(help="Part of a step that may be lost before more hosts move.", min=0, max=1)]
 RoutingName = Annotated[str, typer.Option("--routing", help="spray (balanced), ecmp (hashed) or static.")]
 Seed = Annotated[int, typer.Option(help="Seed of the swaps that are tried.")]
-Out = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write rank file, hostfiles, torchrun and JobSet.")]
+Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Write rank file, hostfiles, torchrun and JobSet.")]
 Html = Annotated[Path | None, typer.Option(help="Write a page with the rank map, before and after.")]
 
 

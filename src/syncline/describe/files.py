@@ -53,8 +53,9 @@ def check_writable(path: Path) -> None:
     """Raise if a file cannot be written there, before the work for it is done."""
     if path.is_dir():
         raise FileError(f'"{path}" is a directory.', hint="Name a file inside it.")
-    if not os.access(path.parent, os.W_OK) and not (path.exists() and not path.is_file()):
-        reason = "the folder is read-only" if path.parent.is_dir() else f'there is no folder "{path.parent}"'
+    folder = path.parent
+    if not (folder.is_dir() and os.access(folder, os.W_OK)) and not (path.exists() and not path.is_file()):
+        reason = "the folder is read-only" if folder.is_dir() else f'there is no folder "{folder}"'
         raise FileError(f'cannot write "{path}": {reason}.', hint=_HINT)
 
 

@@ -175,6 +175,12 @@ def compare(
     assumed, _ = load_assumptions(Path(assumptions) if assumptions else None, dict(assume or {}))
     measured = load_profile(profile) if profile is not None else None
     if clusters or sweep:
+        apart = {"--gpus": (gpus, None), "--budget": (budget, None), "--host": (host, "dgx-h100"),
+                 "--link": (link, "NDR"), "--fabrics": (tuple(fabrics), FABRICS)}  # fmt: skip
+        for option, (given, default) in apart.items():
+            if given != default:
+                raise UsageError(f"{option} is for fabrics that syncline draws up; these clusters say what they are.",
+                                 hint=f"Leave out {option}, or the clusters.")  # fmt: skip
         table = load_prices(Path(prices)) if prices else None
         return ClusterAnswer(_side_by_side(job_of(job), tuple(clusters), sweep, assumed, table, measured))
     if measured is not None:
