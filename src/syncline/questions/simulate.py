@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from syncline.timeline import Timeline
 
 LEVELS = ("analytic", "flow", "packet")
+MOST_SEEDS = 10_000
 Sizes = str | int | Sequence[int]
 
 
@@ -136,6 +137,8 @@ def simulate(
     asked = packets or PacketQuestion()
     if level not in LEVELS:
         raise UsageError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow, packet.")
+    if not 0 <= seeds <= MOST_SEEDS:
+        raise UsageError(f"--seeds is {seeds:,}.", hint=f"Ask for 1 to {MOST_SEEDS:,}, or leave it out.")
     entry = Entry(algorithm, chunks, servers, colocated)
     entry.check()
     if calibrate and algorithm != "nccl":

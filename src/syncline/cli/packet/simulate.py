@@ -16,6 +16,7 @@ from syncline.cli.packet.options import (
     FailOption,
     LossOption,
     MtuOption,
+    PacketTransport,
     PayloadOption,
     PfcOption,
     RecoveryOption,
@@ -32,10 +33,8 @@ def traffic(
     cluster: Annotated[str, typer.Option("--cluster", "-c", metavar="FILE|PRESET", help="The cluster.")],
     size: Annotated[str, typer.Option(help="Bytes of each message.")] = "2MB",
     senders: Annotated[int, typer.Option(help="incast: how many send to one.")] = 16,
-    transport: Annotated[str, typer.Option(help="A set of sim/packet/transports.yaml: dctcp, ndp ...")] = "dcqcn",
-    routing: Annotated[
-        str, typer.Option(help="auto (the cluster file's, or ecmp), ecmp, flowlet, adaptive, spray, first ...")
-    ] = "auto",
+    transport: PacketTransport = "dcqcn",
+    routing: Annotated[str, typer.Option(help="auto (as the cluster file has it), ecmp, adaptive, spray ...")] = "auto",
     loss: LossOption = None,
     buffer: BufferOption = None,
     payload: PayloadOption = None,

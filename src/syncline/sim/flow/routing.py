@@ -53,6 +53,10 @@ class NetworkOptions:
     def __post_init__(self) -> None:
         if self.routing not in ROUTINGS:
             raise SimulationError(f'no routing is called "{self.routing}".', hint=f"One of: {', '.join(ROUTINGS)}.")
+        if self.cross_rail not in ("fabric", "nvlink"):
+            raise SimulationError(
+                f'transfers between rails cannot go over "{self.cross_rail}".', hint="--cross-rail fabric or nvlink."
+            )
         if self.transport != AUTO:
             transport(self.transport)
 

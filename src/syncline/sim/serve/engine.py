@@ -169,7 +169,7 @@ class Engine:
         idle = math.pow(1 - s.moe.top_k / s.moe.experts, max(tokens, 1.0))
         each = max(tokens * s.moe.top_k / s.moe.experts, 1e-9)
         work = 2.0 * self._routed * s.moe.top_k / s.moe.experts * tokens / t / (rate * each / (each + self.k.fitted.m0))
-        passes = ROUTED_PASSES * s.hidden + (2 + s.gated) * s.moe.ffn
+        passes = ROUTED_PASSES * s.expert_hidden + (2 + s.gated) * s.moe.ffn
         moved = 2.0 * s.moe_layers * tokens / t * s.moe.top_k * passes / hbm
         return dense + EXPERTS_TAKE * (max(self.width * (1 - idle) * self._routed / t / hbm, work) + moved)
 
@@ -196,7 +196,7 @@ class Engine:
         """Return one dispatch or combine: experts are spread over the replica's ranks, a token goes to `top_k`."""
         s, t, m = self.shape, self.split.tp, self.machine
         assert s.moe is not None
-        sent = tokens / t * s.moe.top_k * s.hidden * 1.5 * (t - 1) / t  # dispatched in fp8, combined in bf16
+        sent = tokens / t * s.moe.top_k * s.expert_hidden * 1.5 * (t - 1) / t  # dispatched in fp8, combined in bf16
         if t <= m.domain:
             return ONE_SHOT_S + sent / (self.k.fitted.e_nvl * m.nvlink_Bps)
         away = 1 - m.domain / t
