@@ -8,6 +8,7 @@ import pytest
 from syncline.cli.shell.app import Verbs, run
 from syncline.cli.shell.verbs import VERBS
 
+A_FILE = "is a file, not a folder"
 SLOW = Path(__file__).parents[2] / "examples" / "slow.log"
 
 
@@ -38,6 +39,14 @@ def test_a_manual_names_kinds_not_types(verb: str, capsys: pytest.CaptureFixture
         (
             ["bench", "--read", str(SLOW), "-c", "h100-64-rail", "--cost", "--gpu-hour", "nan"],
             "cannot cost nan",
+        ),
+        (
+            ["plan", "h100-64-rail", "llama3-70b", "--for", "megatron", "--write", str(SLOW / "x")],
+            "is a file, not a folder",
+        ),
+        (
+            ["place", "h100-64-rail", "llama3-70b", "--hosts", "host-00", "--out", "/dev/null/x"],
+            "is a file, not a folder",
         ),
         (["step", "h100-64-rail", "llama3-70b", "--routing", "x"], 'no routing is called "x"'),
     ],

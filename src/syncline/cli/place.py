@@ -44,19 +44,20 @@ def place(
     The scheduler's order, packed order and what the search finds are executed at flow level on the same fabric; the
     shortest is taken, so the answer is never slower than either.
     """
-    from syncline.describe.files import check_writable
+    from syncline.describe.files import check_folder, check_writable, make_folder
     from syncline.questions.place import place as ask
 
     if html is not None:
         check_writable(html)
+    if out is not None:
+        check_folder(out)
     answer = ask(
         cluster, job, hosts=hosts, allocation=allocation, keep=keep, replace=replace, slack=slack, routing=routing,
         seed=seed,
     )  # fmt: skip
     written = []
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        written = answer.write(out)
+        written = answer.write(make_folder(out))
     if html is not None:
         answer.page(html)
     tell(answer, json, *written, html)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from syncline.describe.files import write_text
+from syncline.describe.files import make_folder, write_text
 from syncline.describe.mistakes import read_described
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
@@ -62,8 +62,7 @@ class PlanAnswer(Answer):
     def write_launch(self, framework: str, folder: str | Path) -> tuple[Path, ...]:
         """Write the files that start the job with a framework, for which it should have been planned."""
         files = launch_files(named_framework(framework).name, self.job, self.result.question.machine.gpus_per_host)
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
+        target = make_folder(Path(folder))
         for name, text in files.items():
             write_text(target / name, text)
         return tuple(target / name for name in files)
