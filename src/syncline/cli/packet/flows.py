@@ -45,7 +45,7 @@ def flows(
     transport: PacketTransport = "dcqcn",
     against: Annotated[str | None, typer.Option(help="Run the same under this transport, side by side.")] = None,
     law: Annotated[Path | None, typer.Option(help="Your own congestion control: a .cpp or .py file.")] = None,
-    routing: Annotated[str, typer.Option(help="ecmp, flowlet, adaptive, spray, first, valiant or ugal.")] = "ecmp",
+    routing: Annotated[str, typer.Option(help="auto (as the cluster file has it), ecmp, adaptive, spray ...")] = "auto",
     loss: LossOption = None,
     buffer: BufferOption = None,
     payload: PayloadOption = None,
@@ -100,7 +100,7 @@ def flows(
         rows.append(_row(shown_name, outcome, table))
     found: JsonObject = {
         "cluster": fabric.name, "flows": len(traffic), "from": str(file) if file else f"{sizes} at load {load}",
-        "bytes": int(traffic.size_bytes.sum()), "connections": connections, "routing": routing, "seed": seed,
+        "bytes": int(traffic.size_bytes.sum()), "connections": connections, "routing": options.routing, "seed": seed,
         "asked": asked.shown(), "runs": rows,
     }  # fmt: skip
     if out is not None:

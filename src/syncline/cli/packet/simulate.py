@@ -34,7 +34,7 @@ def traffic(
     size: Annotated[str, typer.Option(help="Bytes of each message.")] = "2MB",
     senders: Annotated[int, typer.Option(help="incast: how many send to one.")] = 16,
     transport: PacketTransport = "dcqcn",
-    routing: Annotated[str, typer.Option(help="ecmp, flowlet, adaptive, spray, first, valiant or ugal.")] = "ecmp",
+    routing: Annotated[str, typer.Option(help="auto (as the cluster file has it), ecmp, adaptive, spray ...")] = "auto",
     loss: LossOption = None,
     buffer: BufferOption = None,
     payload: PayloadOption = None,
