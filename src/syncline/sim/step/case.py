@@ -74,6 +74,7 @@ class Case:
     experts: Floats
     top_k: Floats
     expert_ffn: Floats
+    expert_hidden: Floats
     shared_ffn: Floats
     expert_biases: Floats  # 1: routed experts have biases, which grouped products do not add themselves
     embedding_params: Floats
