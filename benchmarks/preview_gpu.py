@@ -1,9 +1,9 @@
 """All that a borrowed GPU is asked for a preview's scores: `python benchmarks/preview_gpu.py CAPTURES OUT [SECONDS]`.
 
 CAPTURES holds a folder for each script whose kernels are to be timed, filled by `syncline preview --keep`. The steps of
-every script below are timed and profiled (`preview_real.py`), then the kernels of the captures once each, then the
-facts of `preview_facts.py`. Needs Python with torch and CUDA, nothing else; some five minutes. What does not begin
-within SECONDS is left out. OUT gets JSON files: `real.json`, `facts.json` and one of kernel times for each capture.
+every script below are timed and profiled (`preview_real.py`), then the kernels of the captures once each. Needs Python
+with torch and CUDA, nothing else; some five minutes. What does not begin within SECONDS is left out. OUT gets JSON
+files: `real.json` and one of kernel times for each capture.
 """
 
 from __future__ import annotations
@@ -58,8 +58,6 @@ def main() -> None:
         (out / "real.json").write_text(json.dumps(found, indent=1))
         said = "timed" if line else real.stderr[-400:]
         print(f"{time.monotonic() - BEGUN:.0f} s: {name}: {said}", flush=True)
-    facts = ran([str(ROOT / "benchmarks/preview_facts.py"), str(out / "facts.json")], 60)
-    print(f"{time.monotonic() - BEGUN:.0f} s: facts: {facts.returncode} {facts.stderr[-400:]}", flush=True)
     for folder in sorted(captures.iterdir()):
         target = out / f"{folder.name}-kernels.json"
         timed = ran(["-m", "syncline.preview.capture.measure", str(folder), str(target)], 60)

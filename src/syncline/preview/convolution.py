@@ -63,3 +63,15 @@ def _one(m: int, n: int, depth: int, rate: float, cache_Bps: float) -> float:
     padded = math.ceil(m / TILE) * TILE * math.ceil(n / TILE) * TILE
     gathered = 2.0 * (m * n / narrow) * depth * math.ceil(narrow / WIDEST)  # the wide side, once for each tile across
     return 2.0 * padded * depth / rate + gathered / cache_Bps
+
+
+def turned_elements(kernel: Kernel) -> float:
+    """Return the elements of operands whose channels are not innermost: matrix units want them so, and they are copied.
+
+    Operands of 32 bits are taken as they are.
+    """
+    given = kernel.args[: 2 if "backward" in kernel.name else 1]
+    images = [
+        a for a in given if isinstance(a, dict) and len(a.get("shape", ())) == 4 and "32" not in str(a.get("dtype"))
+    ]
+    return float(sum(math.prod(a["shape"]) for a in images if a["stride"][1] != 1 and a["shape"][1] > 1))

@@ -108,7 +108,7 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
                     )
                     rows.add(index, step)
                 else:
-                    call_s = pricer.host.shard_s if _extra(op)[0] in SHARDED else pricer.host.collective_s
+                    call_s = pricer.host.shard_s if str(_extra(op)[0]) in SHARDED else pricer.host.collective_s
                     row = _moved(builder, rows, captured, number, index, op, numbers, step, call_s)
                     pair = (captured.rank, int(_extra(op)[3]))
                     if op.kind == "send":

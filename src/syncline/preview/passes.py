@@ -31,7 +31,9 @@ ISSUES = {
 }  # fmt: skip
 """Lanes' issues for an element of the largest tensor. Group normalisation is taken as two of its parts: sums, then a
 pass whose scale and shift are looked up for each element."""
-STRIDED, WIDENED = 88, 108  # for an element: an index worked out dimension by dimension; a cast to a wider type
+STRIDED, MIXED, TURNED = 100, 108, 285
+"""For an element of pointwise operators: an index that is worked out dimension by dimension; operands of two types, or
+a cast to a wider one; an operand whose innermost dimension is another's, of which a whole sector is read each time."""
 POOLED = {"max_pool2d_with_indices": 60, "max_pool2d_with_indices_backward": 132}  # for an output and each of its taps
 TWICE = {  # inputs that are read again, from the cache: sums must be known before the first element is written
     "native_layer_norm": 1, "_fused_rms_norm": 1, "native_layer_norm_backward": 2, "_fused_rms_norm_backward": 2,
@@ -42,7 +44,11 @@ OVER_ROWS = 0.45  # of the memory rate that a reduction over rows reaches: a blo
 SCATTERED = {"embedding_dense_backward": 0.033, "index_put": 0.2, "index_put_": 0.2, "_unsafe_index_put": 0.2}
 """Of it that rows reach which are added where an index says: threads walk them one after another."""
 SORT_S = 80e-6  # the passes of a radix sort of few elements
-POINTWISE = ("mul", "add", "sub", "div", "clone", "copy_", "contiguous", "where", "maximum", "minimum", "masked_fill")
+POINTWISE = (
+    "mul", "add", "sub", "div", "clone", "copy", "_to_copy", "where", "maximum", "minimum", "masked_fill", "cat",
+    "stack",
+    "silu_backward", "gelu_backward", "threshold_backward", "sigmoid_backward", "tanh_backward",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -98,33 +104,58 @@ def _issues(kernel: Kernel, name: str) -> float:
         elements = sum(whole[: len(first) if isinstance(first, list) else 1])
     else:
         elements = max(whole, default=0)
-    return elements * max(ISSUES.get(name, 0), _cast(kernel, name), _strided(kernel, name))
+    return elements * max(ISSUES.get(name, 0), _laid(kernel, name))
 
 
-def _cast(kernel: Kernel, name: str) -> int:
-    if name not in ("_to_copy", "copy_") or not kernel.ins or not kernel.outs:
+def _laid(kernel: Kernel, name: str) -> int:
+    """Return the issues for an element of a pointwise operator whose operands are not alike in place or type."""
+    if name.rstrip("_") not in POINTWISE:
         return 0
-    narrow = kernel.ins[-1][1] in ("bfloat16", "float16") and kernel.outs[0][1] == "float32"
-    return WIDENED if narrow else 0
-
-
-def _strided(kernel: Kernel, name: str) -> int:
-    """Return the issues for the indices of a pointwise operator whose tensors do not lie alike."""
-    if name.rstrip("_") not in POINTWISE and name not in POINTWISE:
-        return 0
-    tensors = [a for a in kernel.args if isinstance(a, dict) and a.get("shape") and math.prod(a["shape"]) > 1]
+    given = (
+        kernel.args[0] if name in ("cat", "stack") and kernel.args and isinstance(kernel.args[0], list) else kernel.args
+    )
+    tensors = [a for a in given if isinstance(a, dict) and a.get("shape") and math.prod(a["shape"]) > 1]
     if not tensors:
         return 0
-    shape = max((t["shape"] for t in tensors), key=math.prod)
-    plain = all(t["shape"] == shape and _dense(t) for t in tensors) and len({tuple(t["stride"]) for t in tensors}) == 1
-    return 0 if plain else STRIDED
+    wide = max(tensors, key=lambda tensor: math.prod(tensor["shape"]))
+    whole = [t for t in tensors if t["shape"] == wide["shape"] or name in ("cat", "stack")]
+    rowwise = "contiguous_format" in str(kernel.kwargs.get("memory_format", "")) or name in ("cat", "stack")
+    inner = {_innermost(tensor) for tensor in whole} | ({len(wide["shape"]) - 1} if rowwise else set())
+    if len(inner) > 1:
+        return TURNED
+    strides = {tuple(tensor["stride"]) for tensor in whole}
+    plain = len(whole) == len(tensors) and all(_dense(tensor) for tensor in whole)
+    if not plain or (name not in ("cat", "stack") and len(strides) > 1) or (rowwise and not all(map(_rowwise, whole))):
+        return STRIDED
+    types = {tensor["dtype"] for tensor in tensors}
+    narrow = kernel.ins[-1][1] in ("bfloat16", "float16") and bool(kernel.outs) and kernel.outs[0][1] == "float32"
+    return MIXED if len(types) > 1 or (name in ("_to_copy", "copy_") and narrow) else 0
+
+
+def _innermost(tensor: dict[str, list[int]]) -> int:
+    """Return the dimension whose elements lie side by side."""
+    sides = [(stride, -size, place) for place, (stride, size) in enumerate(_sides(tensor)) if size > 1 and stride]
+    return min(sides)[2] if sides else len(tensor["shape"]) - 1
+
+
+def _sides(tensor: dict[str, list[int]]) -> list[tuple[int, int]]:
+    return list(zip(tensor["stride"], tensor["shape"], strict=True))
+
+
+def _rowwise(tensor: dict[str, list[int]]) -> bool:
+    """Whether a tensor lies in the order of its dimensions, without gaps."""
+    step = 1
+    for stride, size in reversed(_sides(tensor)):
+        if size > 1 and stride != step:
+            return False
+        step *= size
+    return True
 
 
 def _dense(tensor: dict[str, list[int]]) -> bool:
     """Whether the elements of a tensor lie without gaps, in whichever order of its dimensions."""
-    sides = sorted(zip(tensor["stride"], tensor["shape"], strict=True))
     step = 1
-    for stride, size in sides:
+    for stride, size in sorted(_sides(tensor)):
         if size > 1 and stride != step:
             return False
         step *= size

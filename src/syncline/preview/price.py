@@ -16,7 +16,7 @@ from syncline.errors import SimulationError
 from syncline.fabric.catalog import load_catalog
 from syncline.preview import convolution
 from syncline.preview.measured import HostCosts, KernelTimes
-from syncline.preview.passes import Part, pass_s
+from syncline.preview.passes import TURNED, Part, pass_s
 from syncline.preview.record import Kernel
 from syncline.sim.step.arithmetic.kernels import ALIGNED, UNALIGNED, gemm_s, head_speed
 from syncline.sim.step.constants import Constants, default_constants
@@ -139,7 +139,8 @@ class Pricer:
             return KernelPrice(max(self._attention_s(kernel, name), passes), "attention", moved)
         if convolution.is_convolution(kernel):
             work = convolution.seconds(kernel, self.rate(kernel), self.machine.num_sms)
-            return KernelPrice(max(work, passes) + self.constants.held.gap_s, "convolution", moved)
+            turned_s = TURNED * convolution.turned_elements(kernel) / self.part.issues_per_s
+            return KernelPrice(max(work, passes) + turned_s + gap_s, "convolution", moved)
         known = kernel.namespace in ("aten", "prims", "c10d", "_c10d_functional", "prim", "fsdp")
         seconds = pass_s(kernel, name, moved, self.part, WIDTH) + gap_s
         return KernelPrice(seconds, "memory" if known else "unknown", moved)
