@@ -110,7 +110,7 @@ class AutoSynchronizer(DdpSynchronizer):
             self._costs = gathered_costs(allowed, self._shapes, self.links)
             # Steps that warm up lose no more than int8 does.
             first = min(accuracy, "safe", key=STRICTNESS.index) if settings.warmup else accuracy
-            guess = basis_of([self._costs], guessed_work(self._shapes), self.num_ranks, self.settings.piece_bytes)
+            guess = basis_of([self._costs], guessed_work(self._shapes), self.num_ranks, self.piece_bytes)
             self._pilot.codecs = decide(guess, first, mixed=False).together[:1]
             self._spent_s = time.perf_counter() - began
 
@@ -380,7 +380,7 @@ class AutoSynchronizer(DdpSynchronizer):
             rows = exchange_json({**self._costs, "work": asdict(self._works.usual()), "whole": whole}, self.links.team)
             works = [Work.from_json(row["work"]) for row in rows]
             pilot.alone = pilot.alone and all(row["whole"] for row in rows)
-            pilot.decide(basis_of(rows, mean_work(works), self.num_ranks, self.settings.piece_bytes))
+            pilot.decide(basis_of(rows, mean_work(works), self.num_ranks, self.piece_bytes))
             return
         times = self._lengths.last(pilot.num_scored)
         if pilot.period > 1:
