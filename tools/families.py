@@ -28,6 +28,8 @@ conv_kernel n_groups ssm_state_size mamba_num_heads mamba_head_dim mamba_d_state
 mamba_n_heads mamba_d_head mamba_n_groups mamba_d_ssm mamba_rms_norm full_attention_interval linear_conv_kernel_dim
 linear_key_head_dim linear_value_head_dim linear_num_key_heads linear_num_value_heads conv_L_cache block_multiple_of
 block_ffn_dim_multiplier block_auto_adjust_ff_dim lru_width conv1d_width attention_window_size attention_hidden_size
+index_n_heads index_head_dim global_head_dim num_global_key_value_heads attention_k_eq_v num_kv_shared_layers
+hidden_size_per_layer_input enable_moe_block moe_layer_end_index
 """
 #: Families that transformers has under another name.
 SAME = {"kimi_k2": "deepseek_v3", "deepseek_v32": "deepseek_v3", "minimax_text_01": "minimax", "minimax_m1": "minimax"}

@@ -41,6 +41,7 @@
     table.sizes.forEach((b, i) => {
       draw(svg, "text", { x: x(b), y: 210, "text-anchor": "middle", "font-size": 11 }, size(b));
       draw(svg, "circle", { cx: x(b), cy: y(point.ring_s[i]), r: 3, fill: "#3f51b5" });
+      draw(svg, "text", { x: x(b), y: y(point.ring_s[i]) - 10, "text-anchor": "middle", "font-size": 11 }, told(point.ring_s[i]));
     });
     const now = ringAt(table, point, bytes);
     draw(svg, "circle", { cx: x(bytes), cy: y(now), r: 6, fill: "#b3261e" });
@@ -143,6 +144,7 @@
     draw(svg, "text", { x: 12, y: 16, "font-size": 12 }, here.length ? "predicted (line) and measured (dots), logarithmic" : "predicted, logarithmic; measured: 4 hosts of 1GbE");
     draw(svg, "polyline", { fill: "none", stroke: "#3f51b5", "stroke-width": 2, points: part.sizes.map((b, i) => `${x(b).toFixed(1)},${y(point.time_s[i]).toFixed(1)}`).join(" ") });
     part.sizes.forEach((b) => draw(svg, "text", { x: x(b), y: 210, "text-anchor": "middle", "font-size": 11 }, b < 2 ** 20 ? `${b / 1024} KiB` : size(b)));
+    part.sizes.forEach((b, i) => draw(svg, "text", { x: x(b), y: y(point.time_s[i]) - 10, "text-anchor": "middle", "font-size": 11 }, told(point.time_s[i])));
     here.forEach((m) => draw(svg, "circle", { cx: x(m.size), cy: y(m.time_s), r: 5, fill: "#b3261e" }));
     const at = part.sizes.length - 1, seen = here.find((m) => m.size === part.sizes[at]);
     put("lab-predicted", told(point.time_s[at]));

@@ -97,8 +97,15 @@ def _found(name: str) -> Any:
     return getattr(import_module(f"{__name__}.{_WHERE[name]}"), "load" if name == "load_timeline" else name)
 
 
+def _manual(room: ModuleType) -> str:
+    """Return the question's docstring, then the package's."""
+    question = _found(room.__name__.rpartition(".")[2]).__doc__ or ""
+    return f"{question.rstrip()}\n\n    The package `{room.__name__}`: {room.__dict__['__doc__']}"
+
+
 class _Room(ModuleType):
-    """A package that answers the question it is named after: `syncline.plan(cluster, job)`."""
+    # A package that answers the question it is named after: `syncline.plan(cluster, job)`.
+    __doc__ = property(lambda self: _manual(self))  # `help` and `?` show the question's
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         return _found(self.__name__.rpartition(".")[2])(*args, **options)

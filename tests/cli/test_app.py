@@ -158,7 +158,7 @@ def test_an_error_under_json_is_one_object_on_stdout(verb: AddVerb, capsys: pyte
         (
             ["probe", "do", "--num", "many"],
             "UsageError: Invalid value for '--num': "
-            "Input should be a valid integer, unable to parse string as an integer\n  Try: syncline probe do --help\n",
+            "must be a whole number, not 'many'.\n  Try: syncline probe do --help\n",
         ),
     ],
 )
@@ -268,3 +268,11 @@ def test_every_extra_that_a_verb_may_miss_is_one_of_the_package() -> None:
         text.split("extra ==")[1].strip(" \"'") for text in metadata.requires("syncline") or () if "extra" in text
     }
     assert set(app.EXTRAS.values()) == extras - {"dev", "docs"}
+
+
+def test_a_command_that_nobody_listens_to_ends_well() -> None:
+    command = (
+        f"{sys.executable} -m syncline fabric list >&- 2>&-; exec {sys.executable} -m syncline cost nothing.yaml >&-"
+    )
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and ended.stderr.startswith("FileError: there is no file"), ended

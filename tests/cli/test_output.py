@@ -66,3 +66,15 @@ def test_progress_is_silent_when_stderr_is_not_a_terminal(capsys: pytest.Capture
 
 def test_examples_keep_their_lines() -> None:
     assert output.examples("a --json", "b") == "\b\nExamples:\n  a --json\n  b"
+
+
+def test_a_table_on_a_narrow_terminal_keeps_its_words_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rich.table import Table
+
+    monkeypatch.setenv("COLUMNS", "12")
+    table = Table("algorithm", "bandwidth", "limiting", box=None)
+    table.add_row("ring", "fastest", "spine-00")
+    output.emit({}, False, lambda console: console.print(table))
+    assert capsys.readouterr().out.split() == ["algorithm", "bandwidth", "limiting", "ring", "fastest", "spine-00"]

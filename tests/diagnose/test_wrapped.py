@@ -91,3 +91,14 @@ def test_what_sound_runs_say_too_is_no_error(tmp_path: Path) -> None:
     assert diagnose([tmp_path]).findings == []
     (tmp_path / "job.log").write_text("\n".join([*lines, "fatal: the trainer gave up"]) + "\n")
     assert [finding.rule for finding in diagnose([tmp_path]).findings] == ["log.unexplained"]
+
+
+@pytest.mark.parametrize("form", ['"MESSAGE":{}', '"MESSAGE" : {}'], ids=["compact", "spaced"])
+def test_a_message_that_journald_wrote_as_numbers(tmp_path: Path, form: str) -> None:
+    told = "\x1b[31mNVRM: Xid (PCI:0000:44:00): 79, pid=1, GPU has fallen off the bus.\x1b[0m"
+    numbers = str(list(told.encode())).replace(" ", "" if ":{" in form else " ")
+    rest = '"__REALTIME_TIMESTAMP":"1795000201500000","_HOSTNAME":"n7","SYSLOG_IDENTIFIER":"kernel",'
+    (tmp_path / "journal.json").write_text("{" + rest + form.format(numbers) + "}\n" + '{"MESSAGE":[300]}\n')
+    (finding,) = diagnose([tmp_path / "journal.json"]).findings
+    assert finding.rule == "kernel.xid.gpu-lost"
+    assert "n7" in finding.place or "n7" in finding.evidence[0]

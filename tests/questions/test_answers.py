@@ -84,6 +84,26 @@ def test_answers_have_a_picture_in_notebooks() -> None:
     assert syncline.transfer(size="1GB", rate="8Gbps")._repr_html_().startswith("<pre>")
 
 
+def test_an_answer_at_the_prompt_is_one_line_and_a_page_is_whole(tmp_path: Path) -> None:
+    answer = syncline.step("h100-64-rail", JOB)
+    assert repr(answer) == f"<StepPrediction: {str(answer).splitlines()[0]} ...>"
+    assert answer._repr_html_().startswith('<iframe srcdoc="<!doctype html>')  # its style stays its own
+    page = syncline.transfer(size="1GB", rate="8Gbps").page(tmp_path / "transfer.html").read_text()
+    assert page.startswith("<!doctype html>") and 'charset="utf-8"' in page and "<pre>" in page
+
+
+def test_a_question_that_is_a_package_too_has_the_manual_of_the_question() -> None:
+    assert (syncline.plan.__doc__ or "").startswith("Find the best way to run a job on a cluster.")
+    assert "package `syncline.plan`" in (syncline.plan.__doc__ or "")
+
+
+def test_what_would_change_nothing_is_refused() -> None:
+    with pytest.raises(syncline.UsageError, match=r"--gpus is for fabrics"):
+        syncline.compare("llama3-70b", clusters=["h100-64-rail"], gpus=64)
+    with pytest.raises(syncline.SynclineError, match=r'"llama3-8b" is a model; a job also says'):
+        syncline.plan("h100-64-rail", "llama3-8b")
+
+
 def test_answers_are_frozen() -> None:
     answer = syncline.transfer(size="1GB", rate="8Gbps")
     with pytest.raises(AttributeError):

@@ -13,7 +13,14 @@ from syncline.sim.play import play, read_hosts
 from syncline.sim.scenario import load_scenario
 
 CLUSTER = "hosts: 8\nhost: 8 x H100\nnetwork: rail-optimized NDR\n"
-PAIR = {"collective": "allreduce", "size": "256MiB", "placement": "spread", "ranks": 4, "hosts": "0-3"}
+PAIR = {
+    "collective": "allreduce",
+    "algorithm": "ring",
+    "size": "256MiB",
+    "placement": "spread",
+    "ranks": 4,
+    "hosts": "0-3",
+}
 
 
 @pytest.fixture(scope="module")

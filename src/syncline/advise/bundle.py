@@ -9,7 +9,7 @@ from pathlib import Path
 from syncline.advise import snippet
 from syncline.advise.setting import Setting, cloud_profile, recommend
 from syncline.advise.tuning import KeptChoice, TunerRow, judge, tuner_csv, why_no_tuner
-from syncline.describe.files import write_text
+from syncline.describe.files import make_folder, write_text
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError, UsageError
 from syncline.fabric import Fabric
@@ -43,10 +43,7 @@ class Bundle:
 
     def write(self, folder: Path) -> list[Path]:
         """Write all files into a folder, made if need be, and return their paths."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f'cannot write to "{folder}": {error.strerror}.', hint="Name a folder.") from None
+        make_folder(folder)
         for name, text in self.files.items():
             write_text(folder / name, text)
         return [folder / name for name in self.files]
@@ -71,6 +68,9 @@ def bundle(
     """
     if model_of_host(fabric, 0, load_catalog().with_parts(fabric.spec.parts)).gpu.lower().startswith("tpu"):
         raise UsageError(f"{fabric.name} has TPUs, which do not run NCCL.", hint="Name a cluster of GPUs.")
+    if ranks is not None and not 1 <= ranks <= fabric.num_gpus:
+        raise UsageError(f"{fabric.name} has {fabric.num_gpus:,} GPUs; {ranks:,} ranks were asked for.",
+                         hint=f"Ask for 1 to {fabric.num_gpus:,}.")  # fmt: skip
     job = job.on(fabric.num_gpus) if job else None
     if job is not None:
         ranks = job.parallel.model_ranks * (job.parallel.dp or 1)

@@ -216,13 +216,9 @@ def _probe(report: HostReport, folder: Path | None, num_hosts: int) -> HostRepor
 
 
 def _write(folder: Path, reports: Sequence[HostReport]) -> None:
-    from syncline.describe.files import write_text
-    from syncline.errors import FileError
+    from syncline.describe.files import make_folder, write_text
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f'cannot make "{folder}": {error.strerror}.', hint="Name a folder you may write to.") from None
+    make_folder(folder)
     for report in reports:
         name = report.host.replace("/", "-")
         write_text(folder / f"{name}.json", json_text(report.to_json()) + "\n")

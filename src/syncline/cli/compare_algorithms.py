@@ -25,7 +25,7 @@ def compare_algorithms(
     collective: CollectiveName = "allreduce",
     size: Size = "1KiB..4GiB",
     level: Level = "flow",
-    routing: Routing = "ecmp",
+    routing: Routing = "auto",
     transport: Transport = "auto",
     placement: PlacementName = "auto",
     ranks: Ranks = None,

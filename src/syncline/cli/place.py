@@ -29,7 +29,7 @@ Replace = Annotated[str | None, typer.Option(metavar="OLD=NEW", help="A host was
 Slack = Annotated[float, typer.Option(help="Part of a step that may be lost before more hosts move.", min=0, max=1)]
 RoutingName = Annotated[str, typer.Option("--routing", help="spray (balanced), ecmp (hashed) or static.")]
 Seed = Annotated[int, typer.Option(help="Seed of the swaps that are tried.")]
-Out = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Write rank file, hostfiles, torchrun and JobSet.")]
+Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Write rank file, hostfiles, torchrun and JobSet.")]
 Html = Annotated[Path | None, typer.Option(help="Write a page with the rank map, before and after.")]
 
 
@@ -44,19 +44,20 @@ def place(
     The scheduler's order, packed order and what the search finds are executed at flow level on the same fabric; the
     shortest is taken, so the answer is never slower than either.
     """
-    from syncline.describe.files import check_writable
+    from syncline.describe.files import check_folder, check_writable, make_folder
     from syncline.questions.place import place as ask
 
     if html is not None:
         check_writable(html)
+    if out is not None:
+        check_folder(out)
     answer = ask(
         cluster, job, hosts=hosts, allocation=allocation, keep=keep, replace=replace, slack=slack, routing=routing,
         seed=seed,
     )  # fmt: skip
     written = []
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        written = answer.write(out)
+        written = answer.write(make_folder(out))
     if html is not None:
         answer.page(html)
     tell(answer, json, *written, html)

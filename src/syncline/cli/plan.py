@@ -82,7 +82,7 @@ def best(
     Tries every split, micro-batch, schedule and recomputation that divides and fits in memory, and shows the fastest
     (or cheapest) with what limits it, what it costs, and which single change buys most.
     """
-    from syncline.describe.files import check_writable
+    from syncline.describe.files import check_folder, check_writable
     from syncline.errors import UsageError
     from syncline.questions.phases import has_phases, plan_phases
     from syncline.questions.plan import plan as ask
@@ -97,6 +97,8 @@ def best(
     for path in (html, pdf, save, write_job):
         if path is not None:
             check_writable(path)
+    if write is not None:
+        check_folder(write)
     if pdf is not None:
         browser()  # before a search that would be in vain
     phases = has_phases(job)

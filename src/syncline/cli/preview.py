@@ -76,7 +76,7 @@ def preview(
     is recorded over a warm-up and two steps, priced for the cluster's GPU and executed on its network. Where the script
     reads a value that does not exist (loss.item()), a stand-in answers and is listed.
     """
-    from syncline.describe.files import check_writable, write_text
+    from syncline.describe.files import check_folder, check_writable, write_text
     from syncline.preview.export import save_chakra
     from syncline.questions.preview import preview as ask
     from syncline.workload.graph import save_workload
@@ -84,6 +84,9 @@ def preview(
     for path in (trace, workload, job, html):
         if path is not None:
             check_writable(path)
+    for folder in (keep, chakra):
+        if folder is not None:
+            check_folder(folder)
     answer = ask(
         cluster,
         command,

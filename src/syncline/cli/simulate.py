@@ -47,7 +47,12 @@ Chunks = Annotated[int, typer.Option(help="Chunks that follow each other through
 Servers = Annotated[int, typer.Option(help="parameter-server: how many; on GPUs that --ranks leaves over, if it does.")]
 Colocated = Annotated[bool, typer.Option("--colocated", help="parameter-server: servers share the GPUs of ranks.")]
 Level = Annotated[str, typer.Option(help="flow (links shared fairly), packet (every packet) or analytic (a bound).")]
-Routing = Annotated[str, typer.Option(help="ecmp, adaptive, spray or static; packet level: also flowlet, ugal ...")]
+Routing = Annotated[
+    str,
+    typer.Option(
+        help="auto: as cluster file and transport have it; ecmp, adaptive, spray, static; packets: flowlet, ugal"
+    ),
+]
 Transport = Annotated[
     str, typer.Option(help="auto: what the links carry; rdma, efa, tcp, ideal; packet level: dcqcn, ndp ...")
 ]
@@ -79,7 +84,7 @@ def simulate(
     servers: Servers = 0,
     colocated: Colocated = False,
     level: Level = "flow",
-    routing: Routing = "ecmp",
+    routing: Routing = "auto",
     transport: Transport = "auto",
     placement: PlacementName = "auto",
     ranks: Ranks = None,

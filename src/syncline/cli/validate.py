@@ -24,7 +24,9 @@ SystemsOption = Annotated[
 ]
 
 
-@app.callback()
+@app.callback(
+    epilog=examples("syncline validate intervals", "syncline validate claims", "syncline validate training --json")
+)
 def _group() -> None:
     """Compare predictions with published measurements."""
 

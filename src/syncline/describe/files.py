@@ -13,6 +13,7 @@ from typing import BinaryIO
 from syncline.errors import FileError
 
 _HINT = "Name a file in a folder that exists and that you may write to."
+_FOLDER_HINT = "Name a folder that you may write to."
 
 
 def write_text(path: Path, text: str) -> None:
@@ -53,9 +54,28 @@ def check_writable(path: Path) -> None:
     """Raise if a file cannot be written there, before the work for it is done."""
     if path.is_dir():
         raise FileError(f'"{path}" is a directory.', hint="Name a file inside it.")
-    if not os.access(path.parent, os.W_OK) and not (path.exists() and not path.is_file()):
-        reason = "the folder is read-only" if path.parent.is_dir() else f'there is no folder "{path.parent}"'
+    folder = path.parent
+    if not (folder.is_dir() and os.access(folder, os.W_OK)) and not (path.exists() and not path.is_file()):
+        reason = "the folder is read-only" if folder.is_dir() else f'there is no folder "{folder}"'
         raise FileError(f'cannot write "{path}": {reason}.', hint=_HINT)
+
+
+def check_folder(path: Path) -> None:
+    """Raise if files cannot be written into a folder that is there or yet to be made, before the work for them."""
+    found = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not found.is_dir():
+        raise FileError(f'"{found}" is a file, not a folder.', hint=_FOLDER_HINT)
+    if not os.access(found, os.W_OK):
+        raise FileError(f'cannot write into "{found}": it is read-only.', hint=_FOLDER_HINT)
+
+
+def make_folder(path: Path) -> Path:
+    """Make a folder, and those above it, unless it is there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f'cannot make the folder "{path}": {error.strerror}.', hint=_FOLDER_HINT) from None
+    return path
 
 
 def open_file(path: str | os.PathLike[str]) -> BinaryIO:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
+import json
 import lzma
 import os
+import re
 import stat
 import sys
 import zlib
@@ -103,19 +105,59 @@ class Sources:
             stream = _unpacked(kind, stream) if kind else stream
             if not kind and (wide := next((name for mark, name in _WIDE if stream.head.startswith(mark)), "")):
                 stream = _Narrowed(stream, wide)
-            while block := stream.read(BLOCK_BYTES):
-                self.num_bytes += len(block)
-                if self.on_bytes:
-                    self.on_bytes(len(block))
-                yield block
+            yield from _spelled(self._counted(stream))
         except _BROKEN as error:
             at = f"after {self.num_bytes:,} bytes in all: " if self.num_bytes else ""
             self.unread.append(Unread(name, f"stopped {at}{_reason(error)}"))
         except ModuleNotFoundError:
             self.unread.append(Unread(name, "zstd needs Python 3.14 or the zstandard package; unpack it with zstd -d"))
 
+    def _counted(self, stream: Any) -> Iterator[bytes]:
+        while block := stream.read(BLOCK_BYTES):
+            self.num_bytes += len(block)
+            if self.on_bytes:
+                self.on_bytes(len(block))
+            yield block
+
     def _skip(self, path: Path, error: Exception) -> None:
         self.unread.append(Unread(str(path), _reason(error)))
+
+
+_LISTED = re.compile(rb'"MESSAGE" ?: ?\[([\d, ]*)\]')
+"""A message that journald wrote as numbers (`journalctl -o json`), because it holds colours or is not plain text."""
+
+
+def _spelled(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the blocks of a journal in JSON with such messages as text; any other stream as it is."""
+    carry, is_journal = b"", None
+    for data in blocks:
+        if is_journal is None:
+            is_journal = data.lstrip()[:1] == b"{"
+        if not is_journal:
+            yield data
+            continue
+        block = carry + data
+        cut = block.rfind(b"\n") + 1
+        whole, carry = block[:cut], block[cut:]
+        if len(carry) > BLOCK_BYTES:  # a line without an end is not a journal's
+            whole, carry = block, b""
+        if whole:
+            yield _with_text(whole)
+    if carry:
+        yield _with_text(carry)
+
+
+def _with_text(block: bytes) -> bytes:
+    if b'"MESSAGE":[' not in block and b'"MESSAGE" : [' not in block:
+        return block
+    return _LISTED.sub(_text_of, block)
+
+
+def _text_of(match: re.Match[bytes]) -> bytes:
+    numbers = [int(part) for part in match[1].split(b",") if part.strip()]
+    if any(number > 255 for number in numbers):
+        return match[0]
+    return b'"MESSAGE":' + json.dumps(bytes(numbers).decode("utf-8", "replace"), ensure_ascii=False).encode()
 
 
 class _Peeked:

@@ -6,6 +6,7 @@ from syncline.describe import units
 from syncline.fabric.catalog import Catalog, HostModel, load_catalog
 from syncline.fabric.host import port_Bps
 from syncline.fabric.spec import ClusterSpec, HostSpec
+from syncline.fabric.topology.network import NetworkSpec
 
 
 def assumed_of(spec: ClusterSpec) -> tuple[str, ...]:
@@ -23,6 +24,48 @@ def assumed_of(spec: ClusterSpec) -> tuple[str, ...]:
         for group in hosts:
             found |= dict.fromkeys(_of_host(group.host, link, catalog))
     return tuple(found)
+
+
+def assumed_of_network(spec: ClusterSpec) -> tuple[str, ...]:
+    """Return in words what was taken for the network where the description does not say it: cards, switches, cables.
+
+    >>> from syncline.fabric.load import parse_cluster, described
+    >>> spec = parse_cluster(described({"hosts": 4, "host": "dgx-h100", "network": "leaf-spine NDR"}))
+    >>> assumed_of_network(spec)[0]
+    '8 ConnectX-7 a host on NDR: 400 Gb/s a port, 3.2 Tb/s a host (of dgx-h100 in the catalogue)'
+    """
+    catalog = load_catalog().with_parts(spec.parts) if spec.parts else load_catalog()
+    sites = [(spec.hosts, spec.network)] if spec.hosts else [(site.hosts, site.network) for site in spec.sites]
+    found: dict[str, None] = {}
+    for hosts, network in sites:
+        if network is not None and network.link:
+            for group in hosts:
+                found |= dict.fromkeys(_cards(group.host, network, catalog))
+            found |= dict.fromkeys(_switches(network, catalog))
+    return tuple(found)
+
+
+def _cards(host: HostSpec, network: NetworkSpec, catalog: Catalog) -> list[str]:
+    model = host.resolve(catalog)
+    if not model.nic or not model.num_nics or {"nic", "nics"} <= host.model_fields_set:
+        return []
+    link = catalog.link(network.link)
+    each_Bps = min(link.rate_Bps, port_Bps(catalog, model) or link.rate_Bps)
+    rates = f"{units.show_rate(each_Bps)} a port, {units.show_rate(each_Bps * model.num_ports)} a host"
+    card = catalog.nic(model.nic).name
+    return [f"{model.num_nics} {card} a host on {link.name}: {rates} (of {model.name} in the catalogue)"]
+
+
+def _switches(network: NetworkSpec, catalog: Catalog) -> list[str]:
+    given, lines = network.model_fields_set, []
+    if "switch" not in given and network.topology not in ("torus", "explicit", "multi-plane"):
+        lines.append(f"switches are {network.parts(catalog).switch.name}, the usual ones for {network.link}")
+    if "oversubscription" in type(network).model_fields and "oversubscription" not in given:
+        lines.append("no oversubscription: every leaf has as much up as down")
+    if "lengths" not in given and network.topology not in ("torus", "explicit", "multi-plane"):
+        between = f"{network.lengths.access:g} m to hosts, {network.lengths.leaf_spine:g} m between switches"
+        lines.append(f"cables of {between}")
+    return lines
 
 
 def _of_host(host: HostSpec, link: str, catalog: Catalog) -> list[str]:

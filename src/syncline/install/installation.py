@@ -10,7 +10,7 @@ from functools import cached_property
 from io import StringIO
 from pathlib import Path
 
-from syncline.describe.files import write_text
+from syncline.describe.files import make_folder, write_text
 from syncline.describe.plain import JsonObject
 from syncline.errors import FabricError, UsageError
 from syncline.fabric import Fabric
@@ -57,11 +57,8 @@ class Installation:
 
     def write(self, folder: Path) -> list[Path]:
         """Write every file, making folders as needed; returns their paths."""
-        try:
-            for parent in sorted({(folder / name).parent for name in self.files}):
-                parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f'cannot write to "{folder}": {error.strerror}.', hint="Name a folder.") from None
+        for parent in sorted({(folder / name).parent for name in self.files}):
+            make_folder(parent)
         for name, text in self.files.items():
             write_text(folder / name, text)
         return [folder / name for name in self.files]

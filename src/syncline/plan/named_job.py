@@ -11,6 +11,7 @@ from syncline.describe.document import read_document
 from syncline.errors import FileError
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job, parse_job
+from syncline.workload.zoo import names
 
 _FOLDER = resources.files("syncline.plan") / "jobs"
 DEFAULT_JOB = "llama3-70b"
@@ -32,9 +33,14 @@ def named_job(name: str) -> Job:
     path = Path(name)
     if path.exists() or path.suffix in (".yaml", ".yml", ".json"):
         return load_job(path)
+    if name in names():
+        raise FileError(
+            f'"{name}" is a model; a job also says how much of it is trained at once.',
+            hint=f"Write job.yaml with `model: {name}` and `batch: {{global: 512, sequence: 8192}}`, and name that.",
+        )
     close = difflib.get_close_matches(name, job_names(), n=3, cutoff=0.3)
     raise FileError(
         f'there is no job file "{name[:200]}".',
         detail=f"Jobs that ship: {', '.join(close or job_names())}.",
-        hint="Three lines make one: `model: llama3-70b` and `batch: {global: 1024, sequence: 8192}`.",
+        hint="Two lines make one: `model: llama3-70b` and `batch: {global: 1024, sequence: 8192}`.",
     )

@@ -38,7 +38,7 @@ class Served:
 
     split: Split
     apart: bool
-    num_replicas: int  # that decode; with prefill apart also those beside them
+    num_replicas: int  # that decode; with prefill apart there are others beside them
     num_gpus: int
     load: Load
     at: Steady
@@ -48,6 +48,11 @@ class Served:
     parts_s: dict[str, float]  # of one decode pass
     keeps_slo: bool
     all_gpus: int  # of the cluster
+
+    @property
+    def num_prefill(self) -> int:
+        """Replicas that do nothing but prefill."""
+        return self.num_gpus // self.split.num_gpus - self.num_replicas
 
     @property
     def enough(self) -> bool:
@@ -71,17 +76,21 @@ class Served:
         return self.num_gpus * self.usd_per_gpu_hour / 3600 / self.tokens_per_s * 1e6
 
     @property
-    def label(self) -> str:
+    def size(self) -> str:
+        """How one replica is laid out."""
         pp = f", pp {self.split.pp}" if self.split.pp > 1 else ""
-        apart = ", prefill apart" if self.apart else ""
         spread = ", attention by request" if self.split.spread else ""
-        return f"tp {self.split.tp}{pp}{spread}{apart}"
+        return f"tp {self.split.tp}{pp}{spread}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.size}{', prefill apart' if self.apart else ''}"
 
     def to_json(self) -> JsonObject:
         """Return the figures as plain data."""
         return {
             "tp": self.split.tp, "pp": self.split.pp, "attention_by_request": self.split.spread,
-            "prefill_apart": self.apart, "replicas": self.num_replicas,
+            "prefill_apart": self.apart, "replicas": self.num_replicas, "prefill_replicas": self.num_prefill,
             "gpus": self.num_gpus, "tokens_per_s": self.tokens_per_s, "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,
             "usd_per_million_tokens": self.usd_per_million, "most_requests_per_s_per_replica": self.most_rate,
             "sequences": self.at.batch, "most_sequences": self.most_batch, "busy": self.at.busy,
@@ -105,6 +114,18 @@ class Serving:
     note: str
 
     @property
+    def assumed(self) -> str:
+        """What the load leaves unsaid, and how to say it; empty where it says all."""
+        load = self.job.load
+        if load is None or load.prompt.p99 > load.prompt.mean:
+            return ""
+        mean = load.prompt.mean
+        return (
+            f"every prompt has {mean:,.0f} tokens, so the p99 of the first token knows no long ones; where they "
+            f"differ, write load.prompt as {{mean: {mean:.0f}, p99: {4 * mean:.0f}}}"
+        )
+
+    @property
     def network_usd_share(self) -> float:
         """The part of the GPUs that a network without limits would save."""
         return 0.0 if self.unlimited is None else 1 - self.unlimited.num_gpus / self.best.num_gpus
@@ -117,7 +138,7 @@ class Serving:
             "kind": "serve", "cluster": self.cluster, "job": self.job.name, "model": self.job.model.name,
             "gpu": self.gpu, "load": load.model_dump(), "slo": slo.model_dump(), "best": self.best.to_json(),
             "others": [other.to_json() for other in self.others], "network_usd_share": self.network_usd_share,
-            "note": self.note, "ignores": list(IGNORES),
+            "note": self.note, "assumed": self.assumed, "ignores": list(IGNORES),
         }  # fmt: skip
 
 
@@ -191,8 +212,13 @@ def _ways(
     kept = [entry for entry in tried if entry[0]]
     keeps, rate, at = kept[-1] if kept else tried[0]
     replicas = math.ceil(load.rate / rate - 1e-9)
-    at = steady(engine, load, load.rate / replicas, apart)
-    beside = math.ceil(replicas * at.prefill_share / BUSIEST) if apart else 0
+    at, beside = steady(engine, load, load.rate / replicas, apart), 0
+    if apart:  # as few for prefill as keep the limits that one a replica keeps
+        fewest = max(1, math.ceil(replicas * at.prefill_share / BUSIEST))
+        for beside in range(fewest, max(fewest, replicas) + 1):
+            at = steady(engine, load, load.rate / replicas, apart, replicas / beside)
+            if _kept(job, at) or not keeps:
+                break
     return [
         Served(split, apart, replicas, (replicas + beside) * split.num_gpus, load, at, most, most_batch(engine, load),
                usd, engine.decode_parts(at.batch, load.prompt.mean + load.answer.mean / 2), keeps, fabric.num_gpus)

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from syncline.describe.files import make_folder
 from syncline.describe.plain import JsonObject
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import Gpu
@@ -135,7 +136,7 @@ class Child:
                 hint="Where the script is right, the preview lacks something: report it with this line.",
             )
         if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
+            make_folder(keep)
             (keep / self._out.name).write_bytes(self._out.read_bytes())
         found = read_capture(self._out)
         if not any(op.phase == "optimizer" for op in found.ops):

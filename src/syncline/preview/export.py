@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from syncline.describe.files import write_text
+from syncline.describe.files import make_folder, write_text
 from syncline.preview.graph import StepGraph
 from syncline.preview.price import useful_flops
 from syncline.workload.graph import Op
@@ -18,7 +18,7 @@ _TYPE = {Op.COMPUTE: "COMP_NODE", Op.SEND: "COMM_SEND_NODE", Op.RECV: "COMM_RECV
 
 def save_chakra(graph: StepGraph, folder: Path) -> tuple[Path, ...]:
     """Write the last step of every captured rank to `step.RANK.et` in a folder; return the files."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     files = []
     groups: dict[str, list[int]] = {}
     for number, captured in enumerate(graph.captures):

@@ -25,7 +25,8 @@ class Renderer(Protocol):
     """What `report` gives: answers as text and as pages."""
 
     def text(self, answer: Answer) -> str: ...
-    def html(self, answer: Answer) -> str: ...
+    def page(self, answer: Answer) -> str: ...
+    def inset(self, answer: Answer) -> str: ...
 
 
 class Answer(ABC):
@@ -35,18 +36,25 @@ class Answer(ABC):
     def to_json(self) -> JsonObject:
         """Return the object that `--json` prints."""
 
+    def __init_subclass__(cls) -> None:
+        # A dataclass would write out all of its fields, thousands of letters of some.
+        cls.__repr__ = cls.__dict__.get("__repr__", Answer.__repr__)  # type: ignore[method-assign]
+
     def __str__(self) -> str:
         return _renderer().text(self)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {str(self).strip().partition(chr(10))[0]} ...>"
+
     def _repr_html_(self) -> str:
-        return _renderer().html(self)
+        return _renderer().inset(self)
 
     def page(self, path: str | Path) -> Path:
         """Write the answer as one self-contained page and return its path."""
         from syncline.describe.files import write_text
 
         target = Path(path)
-        write_text(target, _renderer().html(self))
+        write_text(target, _renderer().page(self))
         return target
 
 
@@ -57,4 +65,4 @@ def built(cluster: Cluster) -> Fabric:
 
 def _renderer() -> Renderer:
     """Return what renders answers. It stands above this layer, so it is found by name and never imported from here."""
-    return cast(Renderer, import_module("syncline.report.answers"))
+    return cast(Renderer, import_module("syncline.report.rendered"))

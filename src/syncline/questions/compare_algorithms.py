@@ -10,7 +10,7 @@ from syncline.fabric import Fabric
 from syncline.program import place
 from syncline.program.levels import Level, nest
 from syncline.questions.answer import Answer, Cluster, built
-from syncline.questions.simulate import Sizes, read_sizes
+from syncline.questions.simulate import Sizes, assumptions, read_sizes
 from syncline.questions.simulated.algorithms import Entry
 from syncline.sim.candidates import NAMES
 from syncline.sim.flow.estimate import Estimate
@@ -31,6 +31,7 @@ class AlgorithmComparison(Answer):
     ranked: tuple[tuple[Estimate, ...], ...] = field(repr=False)
     crossovers: tuple[Crossover, ...] = ()
     levels: tuple[Level, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     @property
     def winners(self) -> tuple[tuple[int, str], ...]:
@@ -49,6 +50,7 @@ class AlgorithmComparison(Answer):
             "levels": [{"name": part.name, "size": part.size} for part in self.levels],
             "level": self.level,
             "ignores": list(self.ignores),
+            "assumed": list(self.assumed),
             "winners": [
                 {"size_bytes": size, "algorithm": found[0].algorithm, "chunks": found[0].chunks}
                 for size, found in zip(self.sizes, self.ranked, strict=True)
@@ -64,7 +66,7 @@ def compare_algorithms(
     size: Sizes = "1KiB..4GiB",
     *,
     level: str = "flow",
-    routing: str = "ecmp",
+    routing: str = "auto",
     transport: str = "auto",
     placement: str = "auto",
     ranks: int | None = None,
@@ -88,9 +90,11 @@ def compare_algorithms(
     options = NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail)  # type: ignore[arg-type]
     network = FlowNetwork(fabric, options)
     placed = place(placement, fabric, ranks)
-    contest = entry.contest(fabric, NAMES[collective], placed, network)
+    contest = entry.contest(NAMES[collective], placed, network)
     sizes = tuple(read_sizes(size))
     ranked = tuple(tuple(contest.all(s, level)) for s in sizes)
     winners = [(s, found[0].algorithm) for s, found in zip(sizes, ranked, strict=True)]
     changes = tuple(crossovers(winners, contest, level))
-    return AlgorithmComparison(collective, fabric, placed.num_ranks, level, sizes, ranked, changes, nest(placed).levels)
+    assumed = tuple(assumptions(fabric, transport))
+    levels = nest(placed).levels
+    return AlgorithmComparison(collective, fabric, placed.num_ranks, level, sizes, ranked, changes, levels, assumed)

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 
 from syncline.describe.plain import JsonObject
 from syncline.fabric import Fabric
+from syncline.fabric.assumed import assumed_of, assumed_of_network
 from syncline.fabric.inventory import Inventory
 from syncline.fabric.inventory import inventory as count
 from syncline.questions.answer import Answer, Cluster, built
+from syncline.sim.transport import AUTO, message_lines, transport_on
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,8 +20,18 @@ class InventoryAnswer(Answer):
     fabric: Fabric = field(repr=False)
     inventory: Inventory = field(repr=False)
 
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What the description leaves open and was filled in, in words."""
+        spec = self.fabric.spec
+        return (
+            *assumed_of(spec),
+            *assumed_of_network(spec),
+            *message_lines(self.fabric, transport_on(AUTO, self.fabric)),
+        )
+
     def to_json(self) -> JsonObject:
-        return self.inventory.to_json()
+        return {**self.inventory.to_json(), "assumed": list(self.assumed)}
 
 
 def inventory(cluster: Cluster) -> InventoryAnswer:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from syncline.describe.files import write_text
+from syncline.describe.files import make_folder, write_text
 from syncline.describe.mistakes import read_described
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
@@ -62,8 +62,7 @@ class PlanAnswer(Answer):
     def write_launch(self, framework: str, folder: str | Path) -> tuple[Path, ...]:
         """Write the files that start the job with a framework, for which it should have been planned."""
         files = launch_files(named_framework(framework).name, self.job, self.result.question.machine.gpus_per_host)
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
+        target = make_folder(Path(folder))
         for name, text in files.items():
             write_text(target / name, text)
         return tuple(target / name for name in files)
@@ -175,6 +174,12 @@ def compare(
     assumed, _ = load_assumptions(Path(assumptions) if assumptions else None, dict(assume or {}))
     measured = load_profile(profile) if profile is not None else None
     if clusters or sweep:
+        apart = {"--gpus": (gpus, None), "--budget": (budget, None), "--host": (host, "dgx-h100"),
+                 "--link": (link, "NDR"), "--fabrics": (tuple(fabrics), FABRICS)}  # fmt: skip
+        for option, (given, default) in apart.items():
+            if given != default:
+                raise UsageError(f"{option} is for fabrics that syncline draws up; these clusters say what they are.",
+                                 hint=f"Leave out {option}, or the clusters.")  # fmt: skip
         table = load_prices(Path(prices)) if prices else None
         return ClusterAnswer(_side_by_side(job_of(job), tuple(clusters), sweep, assumed, table, measured))
     if measured is not None:

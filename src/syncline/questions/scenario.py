@@ -15,8 +15,10 @@ from syncline.fabric import Fabric, load
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.simulated.packets import PacketQuestion, ProgressBlock
 from syncline.sim.flow.flow import IGNORES
+from syncline.sim.flow.routing import FlowNetwork
 from syncline.sim.play import Report, play
 from syncline.sim.scenario import Scenario, load_scenario
+from syncline.sim.transport import transport_on
 from syncline.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -166,13 +168,16 @@ def _packets(
 def _options(
     described: Scenario, network: PacketNetwork, asked: PacketQuestion, how: tuple[str | None, str | None, int | None]
 ) -> PacketOptions:
+    from syncline.sim.packet.levels import shown_options, with_posting
+
     transport, routing, seed = how
     own = described.network
-    if transport is None and own.transport != "rdma":
-        raise UsageError(f'"{own.transport}" is a transport of the flow level.', hint="Add --transport dctcp, srd ...")
+    if transport is None and own.transport == "ideal":
+        raise UsageError('"ideal" is a transport of the flow level.', hint="Add --transport dctcp, srd ...")
     if routing is None and own.routing == "static":
         raise UsageError('routing "static" exists at the flow level only.', hint="Add --routing ecmp, first ...")
-    return asked.options(
-        network, transport or own.transport, routing or own.routing, own.seed if seed is None else seed,
-        cross_rail=own.cross_rail,
-    )  # fmt: skip
+    named = transport or transport_on(own.transport, network.fabric)
+    found = asked.options(
+        network, named, routing or own.routing, own.seed if seed is None else seed, cross_rail=own.cross_rail
+    )
+    return with_posting(found, FlowNetwork(network.fabric, shown_options(found, named, found.routing)).carrier)

@@ -13,13 +13,14 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.simulated.packets import PacketQuestion
 from syncline.questions.step import job_of
 from syncline.share.epochs import Epoch, Room, epochs
 from syncline.share.hosts import assign
 from syncline.share.jobs_file import SharedCluster, load_jobs
 from syncline.share.packets import EpochPackets, play_epoch
 from syncline.share.transition import Transition, to_rows, transition
-from syncline.sim.packet import PacketOptions
+from syncline.sim.packet import packet_network
 from syncline.sim.step.constants import default_constants
 from syncline.sim.step.executed.execute import IGNORES as STEP_IGNORES
 
@@ -90,8 +91,8 @@ def _packets(played: EpochPackets) -> JsonObject:
 
 
 def share(
-    cluster: Cluster | None, jobs: str | Path | Mapping[str, Any], *, level: str = "flow", transport: str = "dcqcn",
-    routing: str = "ecmp", seed: int = 0,
+    cluster: Cluster | None, jobs: str | Path | Mapping[str, Any], *, level: str = "flow", transport: str = "auto",
+    routing: str = "auto", seed: int = 0,
 ) -> ShareAnswer:  # fmt: skip
     """Say what each of several jobs loses on one cluster, who gets which hosts, and when bursts should come.
 
@@ -118,7 +119,7 @@ def share(
         found, room = epochs(shared, fabric, given, read, default_constants())
         played: tuple[EpochPackets, ...] = ()
         if level == "packet":
-            options = PacketOptions(transport, routing, seed)  # type: ignore[arg-type]
+            options = PacketQuestion().options(packet_network(fabric), transport, routing, seed)
             played = tuple(play_epoch(shared, fabric, given, each, options) for each in found if not each.stalled)
         elif level != "flow":
             raise UsageError(f'no level is called "{level}" here.', hint="One of: flow, packet.")

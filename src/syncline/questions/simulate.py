@@ -13,6 +13,7 @@ from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
+from syncline.fabric.assumed import assumed_of
 from syncline.program import Placement, place
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.simulated.algorithms import Entry
@@ -22,13 +23,14 @@ from syncline.sim.candidates import NAMES
 from syncline.sim.flow.estimate import Estimate, over_seeds
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.sweep import Contest, sizes_between
-from syncline.sim.transport import transport_on
+from syncline.sim.transport import message_lines, transport_on
 
 if TYPE_CHECKING:
     from syncline.sim.packet import Outcome
     from syncline.timeline import Timeline
 
 LEVELS = ("analytic", "flow", "packet")
+MOST_SEEDS = 10_000
 Sizes = str | int | Sequence[int]
 
 
@@ -110,7 +112,7 @@ def simulate(
     servers: int = 0,
     colocated: bool = False,
     level: str = "flow",
-    routing: str = "ecmp",
+    routing: str = "auto",
     transport: str = "auto",
     placement: str = "auto",
     ranks: int | None = None,
@@ -135,6 +137,8 @@ def simulate(
     asked = packets or PacketQuestion()
     if level not in LEVELS:
         raise UsageError(f'no level of simulation is called "{level}".', hint="One of: analytic, flow, packet.")
+    if not 0 <= seeds <= MOST_SEEDS:
+        raise UsageError(f"--seeds is {seeds:,}.", hint=f"Ask for 1 to {MOST_SEEDS:,}, or leave it out.")
     entry = Entry(algorithm, chunks, servers, colocated)
     entry.check()
     if calibrate and algorithm != "nccl":
@@ -151,24 +155,29 @@ def simulate(
             raise UsageError("--algorithm nccl is a cost model without flows: it has no seeds.",
                              hint="Name a family, or use auto.")  # fmt: skip
         return _nccl(fabric, collective, kind, sizes, ranks, calibrate, profile)
-    transport = transport_on(transport, fabric)
+    transport = transport_on(transport, fabric)  # refused where the links do not carry it
     placed = place(placement, fabric, ranks)
     if level == "packet":
         how = (transport, routing, seed, cross_rail)
         return _packets(fabric, collective, sizes, placed, entry, how, asked, shown)
     options = NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail)  # type: ignore[arg-type]
     network = FlowNetwork(fabric, options)
-    contest = entry.contest(fabric, kind, placed, network)
+    contest = entry.contest(kind, placed, network)
     found = [contest.best(s, level) for s in sizes]
     return Simulation(
         collective, fabric, placed.num_ranks, level,
         rows=tuple(estimate.row() for estimate in found),
         ignores=tuple(dict.fromkeys(text for estimate in found for text in estimate.ignores)),
-        how={"placement": placed.name, "routing": options.routing, "seed": options.seed,
-             "transport": options.transport},
+        how={"placement": placed.name, "routing": network.options.routing, "seed": options.seed,
+             "transport": options.transport, "assumed": assumptions(fabric, transport)},
         spread=_spread(contest, found[-1], network, seeds) if seeds else None,
         contest=contest, largest=found[-1],
     )  # fmt: skip
+
+
+def assumptions(fabric: Fabric, transport: str) -> list[str]:
+    """Return what an answer takes for granted: what the cluster's file leaves open, and what messages cost."""
+    return [*assumed_of(fabric.spec), *message_lines(fabric, transport)]
 
 
 def read_sizes(size: Sizes) -> list[int]:
@@ -215,10 +224,11 @@ def _packets(
 
     transport, routing, seed, cross_rail = how
     network = packet_network(fabric)
-    options = with_posting(asked.options(network, transport, routing, seed, cross_rail=cross_rail), transport)
+    options = asked.options(network, transport, routing, seed, cross_rail=cross_rail)
     # The flow level beside the packets is that of `simulate` without `--level packet`; the plain one explains the rest.
     near = FlowNetwork(fabric, shown_options(options, transport, routing))
-    told = entry.contest(fabric, NAMES[collective], placed, near)
+    options = with_posting(options, near.carrier)
+    told = entry.contest(NAMES[collective], placed, near)
     answers = [told.best(size, "flow") for size in sizes]
     plain = plain_network(fabric, options)
     names = dict.fromkeys(answer.algorithm for answer in answers)
@@ -230,8 +240,8 @@ def _packets(
     return Simulation(
         collective, fabric, placed.num_ranks, "packet",
         rows=tuple(rows), ignores=IGNORES,
-        how={"placement": placed.name, "routing": routing, "seed": seed, "transport": options.transport,
-             "asked": asked.shown()},
+        how={"placement": placed.name, "routing": options.routing, "seed": seed, "transport": options.transport,
+             "asked": asked.shown(), "assumed": assumptions(fabric, near.carrier.name)},
         contest=contest, largest=flows[-1], packets=outcome,
     )  # fmt: skip
 

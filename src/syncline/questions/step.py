@@ -16,6 +16,7 @@ from syncline.fabric.assumed import assumed_of
 from syncline.plan.named_job import named_job
 from syncline.plan.unstated import Unstated, unstated
 from syncline.questions.answer import Answer, Cluster, built
+from syncline.sim.flow.routing import ROUTINGS
 from syncline.sim.profile import Profile, load_profile
 from syncline.sim.step import DecodeResult, StepResult, decode_step
 from syncline.sim.step import step as price
@@ -170,6 +171,8 @@ def step(
     >>> answer.step_time_s > 0, answer.fits
     (True, False)
     """
+    if routing not in ROUTINGS:
+        raise UsageError(f'no routing is called "{routing}".', hint=f"One of: {', '.join(ROUTINGS)}.")
     if isinstance(job, (str, Path)) and is_trace(Path(job)):
         if profile is not None:
             raise UsageError("a trace keeps its compute as measured: --profile is for a job file.",

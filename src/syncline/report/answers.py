@@ -311,7 +311,8 @@ def _(answer: InventoryAnswer, console: Console) -> None:
     from syncline.report.text.fabric import bill_notes, bill_table, inventory_lines
 
     counted = answer.inventory
-    _lines(console, inventory_lines(counted))
+    title, *rest = inventory_lines(counted)
+    _lines(console, [title, "", *(f"  assumed    {text}" for text in answer.assumed), *rest])
     console.print()
     console.print(bill_table(counted.bill))
     console.print("", *bill_notes(counted.bill), sep="\n", soft_wrap=True)

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from syncline.describe.files import atomic
 from syncline.errors import FileError
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -42,5 +43,6 @@ def write_pdf(html: str, path: Path) -> Path:
         if not printed.exists():
             last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["nothing"]
             raise FileError(f"{program} did not print the page; it said: {last[0][:200]}", hint="Write --html instead.")
-        path.write_bytes(printed.read_bytes())
+        with atomic(path) as file:
+            file.write(printed.read_bytes())
     return path

@@ -15,12 +15,13 @@ from syncline.errors import SimulationError
 from syncline.fabric import Fabric
 from syncline.fabric.fabric import Kind
 from syncline.fabric.faults import FailedPart, links_of_fault
-from syncline.program import Placement, Program, lower, place
+from syncline.program import Placement, Program, place
 from syncline.program.placement import given
-from syncline.sim.candidates import NAMES, find, usual
+from syncline.sim.candidates import NAMES
 from syncline.sim.flow.flow import Background, FlowJob, LinkEvent, Outcome, simulate
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.scenario import Event, JobPart, Scenario, Traffic
+from syncline.sim.sweep import contest_of
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def play(scenario: Scenario, fabric: Fabric, *, record: bool = False, options: N
     `options` are used instead of the scenario's own.
     """
     network = FlowNetwork(fabric, options or scenario.network.options)
-    jobs, last = _flow_jobs(scenario, fabric)
+    jobs, last = _flow_jobs(scenario, network)
     outcome = simulate(
         jobs,
         network,
@@ -86,12 +87,12 @@ def play(scenario: Scenario, fabric: Fabric, *, record: bool = False, options: N
     return Report(outcome, tuple(reports))
 
 
-def _flow_jobs(scenario: Scenario, fabric: Fabric) -> tuple[list[FlowJob], dict[str, tuple[int, int]]]:
+def _flow_jobs(scenario: Scenario, network: FlowNetwork) -> tuple[list[FlowJob], dict[str, tuple[int, int]]]:
     """Return the engine's jobs, and by name the first and the last of each part's repetitions."""
     jobs: list[FlowJob] = []
     last: dict[str, tuple[int, int]] = {}
     for part in scenario.jobs:
-        program = program_of(fabric, part)
+        program = program_of(network, part)
         first = len(jobs)
         for repetition in range(part.repeat):
             after = (len(jobs) - 1,) if repetition else tuple(last[other][1] for other in part.after)
@@ -107,12 +108,11 @@ def _alone(job: FlowJob, first: int) -> FlowJob:
     return FlowJob(job.program, job.size_bytes, job.name, 0.0, after, job.compute_s)
 
 
-def program_of(fabric: Fabric, part: JobPart) -> Program:
-    """Return the program of a job on the GPUs it names."""
-    placed = _placement(fabric, part)
-    kind = NAMES[part.collective]
-    algorithm = part.algorithm or usual(fabric, kind, placed.num_ranks)
-    return lower(find(fabric, kind, placed.num_ranks, algorithm), placed)
+def program_of(network: FlowNetwork, part: JobPart) -> Program:
+    """Return the program of a job on the GPUs it names: the one that `simulate` would take, alone on the cluster."""
+    placed = _placement(network.fabric, part)
+    contest = contest_of(part.algorithm, NAMES[part.collective], placed, network)
+    return contest.at(contest.best(part.size)).program
 
 
 def _placement(fabric: Fabric, part: JobPart) -> Placement:

@@ -47,8 +47,7 @@ class JobPart(Treatment):
 
     name: str
     collective: str = "allreduce"
-    algorithm: str = ""
-    """Default: a ring, or what does the collective where no ring does."""
+    algorithm: str = "auto"
     size: Size
     hosts: str | None = None
     ranks: int | None = Field(default=None, ge=1)
@@ -92,9 +91,9 @@ class Traffic(Treatment):
 class NetworkPart(Strict):
     """How the network and the hosts treat flows."""
 
-    routing: Routing = "ecmp"
+    routing: Routing = "auto"
     seed: int = 0
-    transport: str = "rdma"
+    transport: str = "auto"
     gpudirect: bool | None = None
     cross_rail: Literal["fabric", "nvlink"] = "fabric"
     half_duplex: tuple[Literal["nvlink", "pcie", "access", "leaf-spine", "spine-core", "wan"], ...] = ()

@@ -9,12 +9,17 @@ from itertools import pairwise
 from syncline.codec.codec import RAW, Codec
 from syncline.errors import SimulationError
 from syncline.program import Placement, lower
-from syncline.schedule import Kind, Proved
+from syncline.program.levels import nest
+from syncline.schedule import Kind, Proved, verify
 from syncline.sim.analytic import bounds
+from syncline.sim.candidates import find, proved
 from syncline.sim.flow.estimate import Estimate, estimate
 from syncline.sim.flow.routing import FlowNetwork
 from syncline.sim.flow.wired import Wired, fingerprint, wire
 from syncline.sim.pipeline import MAX_CHUNKS, USUAL_CHUNKS, Pace, pace, wired_in_pieces
+from syncline.sim.synthesis import synthesized
+
+MADE = "synthesized"
 
 WORTH_PRICING = 1.25
 """A pipeline whose quick guess is this much slower than the best so far is not simulated."""
@@ -120,6 +125,25 @@ class Contest:
         if (name, chunks) not in self._cut:
             self._cut[name, chunks] = wired_in_pieces(self.wired[name], chunks)
         return self._cut[name, chunks]
+
+
+def contest_of(algorithm: str, kind: Kind, placed: Placement, network: FlowNetwork, *, chunks: int = 0) -> Contest:
+    """Return the contest of one family, or of all that could be the fastest (`auto`), ready to be priced."""
+    fabric = network.fabric
+    made = synthesized(placed, network) if kind is Kind.ALL_REDUCE and algorithm in ("auto", MADE) else None
+    if algorithm == MADE:
+        if made is None:
+            raise SimulationError(
+                f"there is nothing to synthesize: {fabric.name} is regular, or this is not an all-reduce.",
+                hint="Use auto.",
+            )
+        schedules = {MADE: verify(made)}
+    elif algorithm == "auto":
+        schedules = proved(fabric, kind, placed.num_ranks, chunks=1, nested=nest(placed))
+        schedules |= {MADE: verify(made)} if made is not None else {}
+    else:
+        schedules = {algorithm: find(fabric, kind, placed.num_ranks, algorithm, chunks=1, nested=nest(placed))}
+    return Contest.of(schedules, placed, network, chunks=chunks)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
+from numpy.typing import NDArray
+
+from syncline.describe import units
 from syncline.describe.own_data import own_data
 from syncline.errors import SimulationError
-from syncline.fabric.catalog import LinkType, load_catalog
+from syncline.fabric.catalog import Catalog, LinkType, load_catalog
 from syncline.fabric.fabric import Fabric
 
 AUTO = "auto"
@@ -24,7 +28,8 @@ class Transport:
     host_Bps: float
     gpudirect: bool
     source: str
-    post_s: float = 0.0  # a sender's own time for each message of a round, one after the other (LogGP's o)
+    post_s: float = 0.0  # a sender's own time for each message of a round, where its card does not say (LogGP's o)
+    routing: str = "ecmp"
 
 
 @cache
@@ -40,6 +45,7 @@ def transports() -> dict[str, Transport]:
             bool(row["gpudirect"]),
             str(row["source"]),
             float(row.get("post_us", 0.0)) * 1e-6,
+            str(row.get("routing", "ecmp")),
         )
         for name, row in table.items()
     }
@@ -73,10 +79,81 @@ def transport_on(name: str, fabric: Fabric) -> str:
     return name
 
 
+def stated_routing(fabric: Fabric) -> str:
+    """Return the `routing` that the description of a cluster names; empty where it names none, or several."""
+    spec = fabric.spec
+    networks = [spec.network] if spec.hosts else [site.network for site in spec.sites]
+    found = {each.routing if each is not None and "routing" in each.model_fields_set else "" for each in networks}
+    return found.pop() if len(found) == 1 else ""
+
+
+@dataclass(frozen=True, eq=False)
+class MessageCosts:
+    """What a message costs, by the device that it leaves a host from: LogGP's o of its sender and g of the card."""
+
+    overhead_s: NDArray[np.float64]
+    gap_s: NDArray[np.float64]
+
+    @property
+    def any(self) -> bool:
+        """Whether messages cost anything."""
+        return bool(self.overhead_s.any() or self.gap_s.any())
+
+
+def message_costs(fabric: Fabric, carrier: Transport) -> MessageCosts:
+    """Return what messages cost on a fabric: a card's own figures where it is used through its own transport."""
+    count = len(fabric.devices)
+    overhead, gap = np.full(count, carrier.post_s), np.zeros(count)
+    if carrier.name != "ideal":
+        own = carrier.name == transport_on(AUTO, fabric)
+        part = fabric.devices.part[fabric.nics]
+        for number in np.unique(part).tolist():
+            card, devices = _catalog(fabric).nic(fabric.parts[number]), fabric.nics[part == number]
+            overhead[devices] = card.overhead_s if own and card.overhead_s is not None else carrier.post_s
+            gap[devices] = card.gap_s or 0.0
+    return MessageCosts(overhead, gap)
+
+
+def message_lines(fabric: Fabric, name: str) -> list[str]:
+    """Say what a message costs through every kind of card of a fabric, by a transport of that name.
+
+    >>> from syncline.fabric import load
+    >>> message_lines(load("h100-64-rail"), "rdma")
+    ["each message of a round costs its sender 2.2 us and its ConnectX-7 3 ns (LogGP's o and g)"]
+    """
+    if name not in transports() or name == "ideal":
+        return []
+    costs, cards = message_costs(fabric, transport(name)), fabric.devices.part[fabric.nics]
+    lines = []
+    for number in np.unique(cards).tolist():
+        nic = int(fabric.nics[cards == number][0])
+        o, g = (units.show_time(float(column[nic])) for column in (costs.overhead_s, costs.gap_s))
+        lines.append(
+            f"each message of a round costs its sender {o} and its {fabric.parts[number]} {g} (LogGP's o and g)"
+        )
+    return lines
+
+
+def _catalog(fabric: Fabric) -> Catalog:
+    return load_catalog().with_parts(fabric.spec.parts) if fabric.spec.parts else load_catalog()
+
+
+def packet_transport(name: str, fabric: Fabric) -> str:
+    """Return what a transport of the flow level is packet by packet: credits on InfiniBand, DCQCN on other RDMA.
+
+    >>> from syncline.fabric import load
+    >>> packet_transport(AUTO, load("h100-64-rail")), packet_transport("rdma", load("llama3-24k-roce"))
+    ('infiniband', 'dcqcn')
+    """
+    name = transport_on(AUTO, fabric) if name == AUTO else name
+    if name == "rdma" and {link.transport for link in _host_links(fabric)} == {"infiniband"}:
+        return "infiniband"
+    return {"rdma": "dcqcn", "efa": "srd", "tcp": "cubic"}.get(name, name)
+
+
 def _host_links(fabric: Fabric) -> list[LinkType]:
     """Return the kinds of links that the hosts of a fabric are on."""
-    spec = fabric.spec
-    catalog = load_catalog().with_parts(spec.parts) if spec.parts else load_catalog()
+    spec, catalog = fabric.spec, _catalog(fabric)
     sites = [(spec.hosts, spec.network)] if spec.hosts else [(site.hosts, site.network) for site in spec.sites]
     names = [
         getattr(network, "link", None) or group.host.resolve(catalog).link

@@ -11,6 +11,7 @@ A length is a number (all alike) or a log-normal with a mean and a 99th percenti
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import Any
 
 from pydantic import Field, model_validator
@@ -47,6 +48,11 @@ class Length(Strict):
     @property
     def p50(self) -> float:
         return self.mean * math.exp(-(self.sigma**2) / 2)
+
+    def quantile(self, share: float) -> float:
+        """Return the length that this share of all is below."""
+        z = NormalDist().inv_cdf(min(max(share, 1e-6), 1 - 1e-6))
+        return self.p50 * math.exp(self.sigma * z)
 
     @property
     def square(self) -> float:

@@ -31,6 +31,7 @@ class Experts(Strict):
     top_k: int = Field(ge=1)
     ffn: int = Field(ge=1)
     shared_ffn: int = Field(default=0, ge=0, description="width of what every token visits besides")
+    latent: int = Field(default=0, ge=0, description="size that tokens are brought to before experts; 0: hidden")
     dense_layers: int = Field(default=0, ge=0, description="layers that keep an ordinary feed-forward block")
 
     @model_validator(mode="after")
@@ -189,26 +190,37 @@ class Shape(Strict):
         biases = width * (self.biases or self.qkv_biases) + self.hidden * self.biases
         return self.hidden * width + out + biases + 2 * self.qk_size * self.qk_norm
 
-    def block_params(self, width: int) -> int:
-        """Return the parameters of one feed-forward block of that width."""
-        return (3 if self.gated else 2) * self.hidden * width + self.biases * (width * (1 + self.gated) + self.hidden)
+    def block_params(self, width: int, hidden: int = 0) -> int:
+        """Return the parameters of one feed-forward block of that width; its tokens may have another size."""
+        hidden = hidden or self.hidden
+        return (3 if self.gated else 2) * hidden * width + self.biases * (width * (1 + self.gated) + hidden)
 
     @property
     def dense_ffn_params(self) -> int:
         return self.block_params(self.ffn_size)
 
     @property
+    def expert_hidden(self) -> int:
+        """Size of a token as experts get it."""
+        return (self.moe.latent if self.moe else 0) or self.hidden
+
+    @property
+    def one_expert_params(self) -> int:
+        """Parameters of one routed expert."""
+        return self.block_params(self.moe.ffn, self.expert_hidden) if self.moe else 0
+
+    @property
     def expert_params(self) -> int:
         """Parameters of all routed experts of one layer."""
-        return self.moe.experts * self.block_params(self.moe.ffn) if self.moe else 0
+        return self.moe.experts * self.one_expert_params if self.moe else 0
 
     @property
     def shared_params(self) -> int:
-        """Parameters of one expert layer that every token passes besides attention: shared expert and router."""
+        """Parameters of one expert layer that every token passes besides attention: shared block, router, latent."""
         if not self.moe:
             return 0
         shared = self.block_params(self.moe.shared_ffn) if self.moe.shared_ffn else 0
-        return shared + self.moe.experts * self.hidden
+        return shared + (self.moe.experts + 2 * self.moe.latent) * self.hidden
 
     @property
     def norm_params(self) -> int:
@@ -268,7 +280,7 @@ class Shape(Strict):
         """Parameters that one token meets."""
         idle = 0
         if self.moe:
-            idle = self.moe_layers * (self.moe.experts - self.moe.top_k) * self.block_params(self.moe.ffn)
+            idle = self.moe_layers * (self.moe.experts - self.moe.top_k) * self.one_expert_params
         return self.params - idle
 
     # Arithmetic
@@ -292,7 +304,7 @@ class Shape(Strict):
         each = 2 * self.mean_span(sequence) * self.heads * (self.qk_size + self.v_size)
         scans = sum(mixer.layers * mixer.flops for mixer in self.mixers)
         # A layer that predicts a further token passes the output layer once more.
-        routed = self.moe.top_k * self.block_params(self.moe.ffn) if self.moe else 0
+        routed = self.moe.top_k * self.one_expert_params if self.moe else 0
         matrices += self.predict_layers * (self.predict_dense + routed + self.vocab * self.hidden)
         return 6.0 * matrices + 3.0 * (each * (self.num_attention_layers + self.predict_layers) + scans)
 

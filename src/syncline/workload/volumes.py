@@ -102,7 +102,7 @@ def _expert(job: Job, shape: Shape, facts: Facts) -> list[Volume]:
     mine = _tokens(job) / (split.tp if facts.sequence_parallel else 1)
     again = 2.0 if job.recompute == "full" else 0.0
     calls = shape.moe_layers / split.pp * job.num_micro * (4 + again)
-    size = (split.ep - 1) / split.ep * 2 * mine * shape.hidden * shape.moe.top_k
+    size = (split.ep - 1) / split.ep * 2 * mine * shape.expert_hidden * shape.moe.top_k
     formula = (
         "(ep-1)/ep x 2 B x tokens x hidden x top_k x (dispatch, combine; both ways) x expert layers/pp x micro-batches"
     )

@@ -13,6 +13,7 @@ from syncline.fabric.load import load
 from syncline.plan.serve import Serving
 from syncline.sim.serve.engine import Engine, Split
 from syncline.sim.serve.steady import most_batch, most_rate, steady
+from syncline.workload.family.config import shape_from_config
 from syncline.workload.job import Job
 from syncline.workload.load import Length
 from syncline.workload.read_job import load_job
@@ -59,7 +60,7 @@ def test_steady_state_balances_and_grows_with_load() -> None:
         calm,
         hard,
     ):  # as many leave as arrive: sequences = rate x answer x time of a token in what prefill leaves
-        assert at.batch == pytest.approx(at.rate * 256 * at.between_p50_s / (1 - at.prefill_share), rel=0.02)
+        assert at.batch == pytest.approx(at.rate * 256 * at.token_s, rel=0.02)  # Little's law
     assert calm.busy < hard.busy < 1 and calm.first_token_p99_s < hard.first_token_p99_s
     apart = steady(engine, given, 8.0, apart=True)
     assert apart.between_p99_s < hard.between_p99_s and apart.cache_sent_s > 0
@@ -80,7 +81,7 @@ def test_the_search_keeps_the_limits_and_the_sums_agree(served: Serving) -> None
     assert data["usd_per_million_tokens"] == pytest.approx(cost)
     assert 0 <= served.network_usd_share < 1
     text = str(syncline.serve(FABRIC, _job(parallel={"tp": 8})))
-    assert "replicas of tp 8" in text and "no limits given" in text
+    assert "1 replica of tp 8" in text and "no limits given" in text
 
 
 def test_lengths_are_log_normal() -> None:
@@ -132,3 +133,26 @@ def test_a_busy_replica_prefills_short_prompts_together() -> None:
     batch = most_batch(engine, short.load)
     decoded = 128 * sum(engine.decode_parts(batch, 192).values()) / batch
     assert most_rate(engine, short.load) == pytest.approx(1 / (together + decoded))
+
+
+def test_few_for_prefill_are_a_longer_queue() -> None:
+    engine, given = Engine(FABRIC, _job(), Split(8)), _job().load
+    assert given is not None
+    ample, scarce = (steady(engine, given, 4.0, apart=True, crowd=crowd) for crowd in (1.0, 2.0))
+    assert scarce.first_token_p99_s > ample.first_token_p99_s and scarce.between_p99_s == ample.between_p99_s
+
+
+def test_one_sequence_reads_the_experts_it_visits_and_no_others() -> None:
+    engine = Engine(FABRIC, _job(model="qwen3-30b-a3b"), Split(1))
+    alone, many = (engine.decode_parts(batch, 1024)["weights"] for batch in (1, 256))
+    assert alone < 4e-3 < many  # 3.3 of 30.5 billion parameters in two bytes each take 2 ms at 3.35 TB/s
+
+
+def test_recurrent_states_are_read_written_and_kept() -> None:
+    shape = shape_from_config({"model_type": "qwen3_5_text"})
+    engine = Engine(FABRIC, _job(model=shape.model_dump(exclude_none=True, exclude_defaults=True)), Split(1))
+    state = 4 * 24 * (32 * 128 * 128 + 4 * 8192)  # 24 layers, 32 heads, and the convolution's last inputs
+    assert engine.state_bytes == state
+    short, long = (engine.decode_parts(64, context)["cache"] for context in (1, 2))
+    assert short == pytest.approx(64 * 2 * state / engine.machine.hbm_Bps, rel=0.01) and long > short
+    assert engine.most_sequences(1000) < engine.most_tokens / 1000

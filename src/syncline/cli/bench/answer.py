@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -97,8 +98,8 @@ def _price(cluster: str | None, gpu_hour: float | None) -> tuple[float | None, s
     from syncline.plan.cost.renting import gpu_models, rent
 
     if gpu_hour is not None:
-        if gpu_hour <= 0:
-            raise UsageError(f"a GPU-hour cannot cost {gpu_hour:g} dollars.")
+        if not 0 < gpu_hour < inf:
+            raise UsageError(f"a GPU-hour cannot cost {gpu_hour:g} dollars.", hint="Write --gpu-hour 2.5, say.")
         return gpu_hour, "as given"
     if cluster is None:
         return None, "no cluster and no --gpu-hour was given"

@@ -155,7 +155,7 @@ def measure(
     deadline: Deadline = 60.0,
     local: Local = None,
     placement: PlacementName = None,
-    routing: Routing = "ecmp",
+    routing: Routing = "auto",
     transport: Transport = None,
     cost: Cost = False,
     exposed: Exposed = 0.2,

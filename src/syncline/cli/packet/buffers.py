@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from syncline.cli.packet.options import PacketTransport
 from syncline.cli.shell.output import JsonOption, progress, tell
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ def buffers(
         str,
         typer.Argument(metavar="JOB", help="allreduce:64MiB, alltoall:8MiB, incast:32:2MB, permutation:2MB or a file."),
     ],
-    transport: Annotated[str, typer.Option(help="A set of sim/packet/transports.yaml: dctcp, ndp ...")] = "dcqcn",
-    routing: Annotated[str, typer.Option(help="ecmp, flowlet, adaptive, spray, first, valiant or ugal.")] = "ecmp",
+    transport: PacketTransport = "dcqcn",
+    routing: Annotated[str, typer.Option(help="auto (as the cluster file has it), ecmp, adaptive, spray ...")] = "auto",
     within: Annotated[float, typer.Option(help="How much longer than with ample buffers the job may take.")] = 0.05,
     pfc: Annotated[bool | None, typer.Option("--pfc/--no-pfc", help="Pause instead of dropping.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of hashes and marks.")] = 0,

@@ -13,6 +13,7 @@ from syncline.cli.packet.options import (
     FailOption,
     LossOption,
     MtuOption,
+    PacketTransport,
     PayloadOption,
     PfcOption,
     RecoveryOption,
@@ -41,10 +42,10 @@ def flows(
     sizes: Annotated[str, typer.Option(help="With --load: websearch, hadoop, storage or collectives.")] = "websearch",
     duration: Annotated[str, typer.Option(help="With --load: for how long flows start.")] = "1ms",
     connections: Annotated[str, typer.Option(help="own (one a flow) or shared (one a pair of hosts).")] = "own",
-    transport: Annotated[str, typer.Option(help="A set of sim/packet/transports.yaml: dctcp, ndp ...")] = "dcqcn",
+    transport: PacketTransport = "dcqcn",
     against: Annotated[str | None, typer.Option(help="Run the same under this transport, side by side.")] = None,
     law: Annotated[Path | None, typer.Option(help="Your own congestion control: a .cpp or .py file.")] = None,
-    routing: Annotated[str, typer.Option(help="ecmp, flowlet, adaptive, spray, first, valiant or ugal.")] = "ecmp",
+    routing: Annotated[str, typer.Option(help="auto (as the cluster file has it), ecmp, adaptive, spray ...")] = "auto",
     loss: LossOption = None,
     buffer: BufferOption = None,
     payload: PayloadOption = None,
@@ -99,7 +100,7 @@ def flows(
         rows.append(_row(shown_name, outcome, table))
     found: JsonObject = {
         "cluster": fabric.name, "flows": len(traffic), "from": str(file) if file else f"{sizes} at load {load}",
-        "bytes": int(traffic.size_bytes.sum()), "connections": connections, "routing": routing, "seed": seed,
+        "bytes": int(traffic.size_bytes.sum()), "connections": connections, "routing": options.routing, "seed": seed,
         "asked": asked.shown(), "runs": rows,
     }  # fmt: skip
     if out is not None:

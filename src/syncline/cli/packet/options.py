@@ -6,6 +6,13 @@ from typing import Annotated
 
 import typer
 
+PacketTransport = Annotated[
+    str,
+    typer.Option(
+        "--transport",
+        help="roce, infiniband, dcqcn, irn, dctcp, swift, hpcc, timely, cubic, ndp, eqds, uec, srd or slotted.",
+    ),
+]
 LossOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -19,7 +19,7 @@ def slots(
         str, typer.Option(help="How far a host's clock may be from the truth; guards are twice that.")
     ] = "100ns",
     transport: Annotated[str, typer.Option(help="What best effort uses: dcqcn, dctcp, ndp, roce ...")] = "dcqcn",
-    routing: Annotated[str, typer.Option(help="Of best effort: ecmp, adaptive, spray ...; slots know paths.")] = "ecmp",
+    routing: Annotated[str, typer.Option(help="Of best effort: auto, ecmp, adaptive ...; slots know paths.")] = "auto",
     buffer: BufferOption = None,
     background: BackgroundOption = None,
     seed: Annotated[int, typer.Option(help="Seed of hashes and clocks.")] = 0,

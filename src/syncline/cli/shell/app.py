@@ -19,10 +19,12 @@ from io import TextIOWrapper
 from typing import Annotated, Any, NoReturn
 
 import typer
+from pydantic_core import ValidationError
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command, get_group
 
+from syncline.cli.shell.manual import plain
 from syncline.cli.shell.output import examples, print_json
 from syncline.cli.shell.verbs import EXAMPLES, HELP, VERBS
 from syncline.errors import FileError, SynclineError, UsageError
@@ -84,7 +86,7 @@ def _command(verb: str, line: str, app: typer.Typer, bare: bool) -> Any:
         parent.callback()(lambda: None)
     else:
         parent.add_typer(app, name=verb, short_help=line, no_args_is_help=not bare)
-    return get_group(parent).commands[verb]
+    return plain(get_group(parent).commands[verb])
 
 
 def build() -> typer.Typer:
@@ -193,8 +195,18 @@ def _refuse_usage(error: TyperException, as_json: bool) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message(), file=sys.stderr)
         return EXIT_USER
-    hint = f"Try: {context.command_path} --help" if context is not None else ""
-    return _refuse(UsageError(error.format_message(), hint=hint), as_json)
+    hint = f"Try: {context.command_path if context is not None else 'syncline'} --help"
+    return _refuse(UsageError(_in_plain_words(error), hint=hint), as_json)
+
+
+def _in_plain_words(error: TyperException) -> str:
+    """Return what is wrong with an argument; a value of the wrong kind is said as in a description."""
+    text = error.format_message()
+    if isinstance(error.__cause__, ValidationError):
+        from syncline.describe.mistakes import mistake
+
+        return f"{text.partition(': ')[0]}: {mistake(error.__cause__.errors()[0])}."
+    return text
 
 
 def _refuse_bare(error: ModuleNotFoundError, extra: str, as_json: bool) -> int:

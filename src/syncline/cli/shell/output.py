@@ -83,8 +83,8 @@ def examples(*commands: str) -> str:
 
 
 def _console(stream: TextIO) -> Console:
-    from rich.console import Console
+    from syncline.cli.shell.console import RoomyConsole
 
     # Markup is off because names such as "gpu[0-7]" would be eaten; a fixed width when piped keeps output comparable.
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH_WHEN_PIPED
-    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+    return RoomyConsole(file=stream, width=width, markup=False, highlight=False, emoji=False)

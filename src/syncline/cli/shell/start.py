@@ -13,6 +13,10 @@ from syncline.version import __version__
 def main() -> NoReturn:
     """Run the command line of this process and exit with its status."""
     words = sys.argv[1:]
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:  # started with it closed: nobody listens
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
     completing = "_SYNCLINE_COMPLETE" in os.environ  # the shell asks, and Typer answers
     if not completing and (not words or words in (["--help"], ["-h"])):
         sys.exit(_printed(manual()))

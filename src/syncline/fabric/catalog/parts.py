@@ -223,7 +223,18 @@ class Nic(PricedPart):
     pcie: str
     latency_s: Time
     power_w: Power
+    overhead_s: Time | None = Field(
+        default=None, description="a sender's own time for one more message of a round (LogGP's o)"
+    )
+    gap_s: Time | None = Field(default=None, description="least time between two messages of the card (LogGP's g)")
+    message_source: str = ""
     compresses: float = Field(default=1.0, ge=1.0, description="times fewer bytes of gradients that it sends")
+
+    @model_validator(mode="after")
+    def _messages_have_source(self) -> Nic:
+        if (self.overhead_s, self.gap_s) != (None, None) and not self.message_source:
+            raise ValueError("overhead_s and gap_s need message_source")
+        return self
 
 
 class SwitchMode(BaseModel):

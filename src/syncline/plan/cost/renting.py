@@ -105,6 +105,13 @@ def rent(gpus: Mapping[str, int], prices: Prices, assumptions: Assumptions | Non
             quotes.append(Quote(cloud, leases, sum(gpus.values()), a.commitment_discount))
     if not quotes and (a.cloud is not None or a.region is not None):
         raise _not_rented(gpus, prices, clouds, a)
+    regions = sorted({region for row in prices.rows for region in row.regions})
+    if a.region is not None and a.region not in regions:
+        raise CostError(
+            f'{prices.source} has no price of a region "{a.region}".',
+            detail=f"Its regions: {', '.join(regions)}.",
+            hint="Leave --region out for the prices that hold everywhere.",
+        )
     return tuple(sorted(quotes, key=lambda quote: quote.usd_per_hour))
 
 

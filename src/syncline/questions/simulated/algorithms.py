@@ -8,18 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from syncline.errors import UsageError
-from syncline.fabric import Fabric
 from syncline.program import Placement
-from syncline.program.levels import nest
 from syncline.schedule import Kind, Proved, build, verify
 from syncline.schedule.formats.files import is_file, read
-from syncline.sim.candidates import find, proved
 from syncline.sim.flow.routing import FlowNetwork
-from syncline.sim.sweep import Contest
-from syncline.sim.synthesis import synthesized
+from syncline.sim.sweep import Contest, contest_of
 
 SERVER = "parameter-server"
-MADE = "synthesized"
 
 
 @dataclass(frozen=True)
@@ -42,7 +37,7 @@ class Entry:
         if self.chunks and self.algorithm == "nccl":
             raise UsageError("--chunks does not apply to nccl, which cuts as it likes.", hint="Name a family.")
 
-    def contest(self, fabric: Fabric, kind: Kind, placed: Placement, network: FlowNetwork) -> Contest:
+    def contest(self, kind: Kind, placed: Placement, network: FlowNetwork) -> Contest:
         """Return the algorithms, proved and routed, ready to be priced."""
         if self.algorithm == SERVER:
             name, found, placed = self._servers(kind, placed)
@@ -50,21 +45,7 @@ class Entry:
         if is_file(self.algorithm):
             own = {Path(self.algorithm).name: self._file(kind, placed)}
             return Contest.of(own, placed, network, chunks=self.chunks or 1)
-        made = synthesized(placed, network) if kind is Kind.ALL_REDUCE and self.algorithm in ("auto", MADE) else None
-        if self.algorithm == MADE:
-            if made is None:
-                raise UsageError(
-                    f"there is nothing to synthesize: {fabric.name} is regular, or this is not an all-reduce.",
-                    hint="Use auto.",
-                )
-            schedules = {MADE: verify(made)}
-        elif self.algorithm == "auto":
-            schedules = proved(fabric, kind, placed.num_ranks, chunks=1, nested=nest(placed))
-            schedules |= {MADE: verify(made)} if made is not None else {}
-        else:
-            one = find(fabric, kind, placed.num_ranks, self.algorithm, chunks=1, nested=nest(placed))
-            schedules = {self.algorithm: one}
-        return Contest.of(schedules, placed, network, chunks=self.chunks)
+        return contest_of(self.algorithm, kind, placed, network, chunks=self.chunks)
 
     def _servers(self, kind: Kind, placed: Placement) -> tuple[str, Proved, Placement]:
         """Return name, schedule and placement: servers on GPUs that no rank uses, or with ranks where none is left."""

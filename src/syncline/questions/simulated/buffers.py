@@ -9,7 +9,8 @@ from syncline.describe.plain import JsonObject
 from syncline.fabric import Fabric
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.simulated.packet_job import read_job
-from syncline.sim.packet import PacketOptions, packet_network
+from syncline.questions.simulated.packets import PacketQuestion
+from syncline.sim.packet import packet_network
 from syncline.sim.packet.sizing import BufferSizing, BufferTrial, size_buffers
 
 
@@ -41,7 +42,7 @@ def buffers(
     job: str,
     *,
     transport: str = "dcqcn",
-    routing: str = "ecmp",
+    routing: str = "auto",
     within: float = 0.05,
     pfc: bool | None = None,
     seed: int = 0,
@@ -55,6 +56,6 @@ def buffers(
     """
     fabric = built(cluster)
     network = packet_network(fabric)
-    options = PacketOptions(transport, routing, seed, lossless=pfc)  # type: ignore[arg-type]
+    options = PacketQuestion(pfc=pfc).options(network, transport, routing, seed)
     found = size_buffers(network, [read_job(network, job, seed)], options, within=within, tried=tried)
-    return BufferAnswer(fabric, job, transport, routing, seed, found)
+    return BufferAnswer(fabric, job, options.transport, options.routing, seed, found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from syncline.sim.packet import LinkChange, Marks, PacketNetwork, PacketOptions, Progress
     from syncline.sim.packet.loaded import Background
 
-AS_PACKETS = {"rdma": "dcqcn", "efa": "srd", "tcp": "cubic"}
-"""What the transports of the flow level are packet by packet."""
+AS_PACKETS = {"static": "ecmp", "minimal": "ecmp", "dimension-order": "first"}
+"""What routing that a cluster's file may name is packet by packet, where it has another name."""
 #: Called with the words of a packet run: a block that shows how far it is.
 ProgressBlock = Callable[[str], AbstractContextManager["Callable[[Progress], None] | None"]]
 
@@ -44,14 +44,15 @@ class PacketQuestion:
                 raise UsageError(f"{option} is about packets; level {level} has none.", hint="Add --level packet.")
 
     def options(self, network: PacketNetwork, transport: str, routing: str, seed: int, **more: Any) -> PacketOptions:
-        """Return the options of a packet run; the flow level's transports are DCQCN, SRD and CUBIC here."""
+        """Return the options of a packet run; the flow level's transports have names of their own here."""
         from dataclasses import replace
 
         from syncline.sim.packet import PacketOptions
+        from syncline.sim.transport import packet_transport
 
         changes = {} if self.recovery is None else {"recovery": self.recovery}
-        name = AS_PACKETS.get(transport, transport)
-        chosen: Any = routing
+        name = packet_transport(transport, network.fabric)
+        chosen: Any = packet_routing(routing, name, network, changes)
         found = PacketOptions(
             name,
             chosen,
@@ -135,6 +136,19 @@ class PacketQuestion:
         if not header + 64 <= self.mtu <= 65536:
             raise UsageError(f"--mtu {self.mtu} is not from {header + 64} to 65536 bytes.", hint="Try 1500 or 9000.")
         return self.mtu - header
+
+
+def packet_routing(routing: str, transport: str, network: PacketNetwork, changes: Mapping[str, Any]) -> str:
+    """Return the routing of packets: `auto` is what the cluster's file says, else hashed; SRD sprays by itself."""
+    from syncline.sim.packet.parameters import transport_set
+    from syncline.sim.transport import AUTO, stated_routing
+
+    if routing != AUTO:
+        return routing
+    stated = stated_routing(network.fabric)
+    if stated == "spray" and transport_set(transport, changes).recovery == "go-back-n":
+        return "adaptive"  # such a transport keeps its packets in order; switches that adapt do it for the receiver
+    return AS_PACKETS.get(stated, stated) or "ecmp"
 
 
 def _share(option: str, text: str, whole: str) -> float:

@@ -45,7 +45,7 @@ def slots(
     *,
     clock_error: str = "100ns",
     transport: str = "dcqcn",
-    routing: str = "ecmp",
+    routing: str = "auto",
     seed: int = 0,
     packets: PacketQuestion | None = None,
 ) -> SlotAnswer:
@@ -61,4 +61,4 @@ def slots(
     options = asked.options(network, transport, routing, seed)
     load = read_job(network, job, seed)
     found = compare_slots(network, load, options, units.time(clock_error), beside=asked.beside())
-    return SlotAnswer(fabric, job, options.transport, routing, seed, asked.shown(), found)
+    return SlotAnswer(fabric, job, options.transport, options.routing, seed, asked.shown(), found)

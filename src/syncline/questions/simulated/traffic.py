@@ -60,7 +60,7 @@ def traffic(
     *,
     senders: int = 16,
     transport: str = "dcqcn",
-    routing: str = "ecmp",
+    routing: str = "auto",
     seed: int = 0,
     packets: PacketQuestion | None = None,
     shown: ProgressBlock = lambda words: nullcontext(),
@@ -88,7 +88,7 @@ def traffic(
         )  # fmt: skip
     figures = {"cluster": fabric.name, "pattern": pattern, "messages": len(messages), "size": str(size),
                "size_bytes": bytes_each,
-               "transport": options.transport, "routing": routing, "seed": seed,
+               "transport": options.transport, "routing": options.routing, "seed": seed,
                "asked": asked.shown()} | outcome.to_json() | by_load(outcome)  # fmt: skip
     name = f"{senders}-to-1 incast" if pattern == "incast" else pattern
     return Traffic(fabric, pattern, f"{name} of {size} each on {fabric.name}", figures, outcome)

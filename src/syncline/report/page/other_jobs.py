@@ -11,7 +11,7 @@ from syncline.plan.phase.phases import PlannedRun
 from syncline.plan.serve import IGNORES, Served, Serving
 from syncline.report.page.shell import document
 from syncline.report.text.phases import chances, phase_lines
-from syncline.report.text.serve import cost_words, slo_words
+from syncline.report.text.serve import cost_words, replica_words, slo_words
 
 Cards = Sequence[tuple[str, str]]
 
@@ -23,7 +23,7 @@ def serve_page(found: Serving) -> str:
     title = f"{found.job.model.name} on {found.cluster}: {load.rate:g} requests/s"
     usd = "not priced" if best.usd_per_million is None else f"${best.usd_per_million:.3f}"
     cards = [
-        (f"{best.num_gpus:,} GPUs", f"{best.num_replicas:,} replicas of {best.label} ({found.gpu})"),
+        (f"{best.num_gpus:,} GPUs", f"{replica_words(best)} ({found.gpu})"),
         (_time(at.first_token_p50_s), f"to the first token; p99 {_time(at.first_token_p99_s)}"),
         (_time(at.between_p50_s), f"between tokens; p99 {_time(at.between_p99_s)}"),
         (usd, f"a million answered tokens; {best.tokens_per_s:,.0f} tokens/s"),
@@ -39,6 +39,7 @@ def serve_page(found: Serving) -> str:
         _head(title, cards), f'<p class="lead">{escape(lead + short)}</p>',
         f"<h2>Where a token's time goes</h2>{_table(('part', 'time', 'share'), rows)}",
         "<h2>Other ways</h2>", _table(("way", "GPUs", "first p99", "between p99", "$/M tokens", ""), others),
+        f"<p class='note'>Assumes that {escape(found.assumed)}.</p>" if found.assumed else "",
         f"<p class='note'>{escape(cost_words(best))}. Ignores {escape(', '.join(IGNORES))}.</p>",
     ]  # fmt: skip
     return document(title, _style(), "".join(body))

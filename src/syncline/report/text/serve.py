@@ -15,8 +15,7 @@ def serve_lines(found: Serving) -> list[str]:
         f"prompts of {load.prompt.mean:,.0f} tokens (p99 {load.prompt.p99:,.0f}), answers of {load.answer.mean:,.0f}"
     )
     lines = [f"{found.job.model.name} on {found.cluster}: {load.rate:g} requests/s, {lengths}", ""]
-    beside = " (those for prefill among them)" if best.apart else ""
-    lines.append(f"  answer     {best.num_gpus:,} {found.gpu}: {best.num_replicas:,} replicas of {best.label}{beside}")
+    lines.append(f"  answer     {best.num_gpus:,} {found.gpu}: {replica_words(best)}")
     if not best.enough:
         lines.append(f"             the cluster has {best.all_gpus:,}: not enough")
     a = best.at
@@ -36,8 +35,16 @@ def serve_lines(found: Serving) -> list[str]:
     lines.append(f"  network    {a.network_share:.0%} of a replica's time; {saved}{sent}")
     lines.append(f"  cost       {cost_words(best)}{f' ({found.note})' if found.note else ''}")
     lines += ["", *other_lines(found)]
-    lines += ["", f"  ignores    {', '.join(IGNORES)}"]
+    lines += ["", f"  assumes    {found.assumed}"] if found.assumed else [""]
+    lines += [f"  ignores    {', '.join(IGNORES)}"]
     return [part for line in lines for part in folded(line)]
+
+
+def replica_words(way: Served) -> str:
+    """Return how many replicas there are, and for what."""
+    if not way.apart:
+        return f"{way.num_replicas:,} replica{'s' * (way.num_replicas != 1)} of {way.label}"
+    return f"{way.num_replicas:,} to decode and {way.num_prefill:,} for prefill, each of {way.size}"
 
 
 def slo_words(found: Serving) -> str:

@@ -90,8 +90,8 @@ def contest_table(columns: Sequence[str], rows: Sequence[tuple[int, Mapping[str,
     return table
 
 
-MAX_COLUMNS = 6
-"""Algorithms shown side by side: what fits a terminal."""
+MAX_COLUMNS, SIZE_WIDTH, COLUMN_WIDTH = 6, 9, 15
+"""Algorithms shown side by side, fewer on a narrow terminal; what a size and an algorithm take of it."""
 
 METHODS = {
     "recurrence": "no two flows compete: exact recurrence over rounds",
@@ -144,7 +144,7 @@ def show_simulation(console: Console, payload: Mapping[str, Any]) -> None:
 
 def show_comparison(console: Console, payload: Mapping[str, Any]) -> None:
     """Print who wins at which size."""
-    names, left_out = _columns(payload)
+    names, left_out = _columns(payload, console.width)
     lines = []
     for winner in payload["winners"]:
         mine = [row for row in payload["rows"] if row["size_bytes"] == winner["size_bytes"]]
@@ -168,7 +168,7 @@ def show_comparison(console: Console, payload: Mapping[str, Any]) -> None:
         console.print(f"  assumed: {text}", soft_wrap=True)
 
 
-def _columns(payload: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def _columns(payload: Mapping[str, Any], width: int) -> tuple[list[str], list[str]]:
     """Return the algorithms that win at some size, filled up with those that come nearest, and the rest."""
     behind: dict[str, float] = {}
     for winner in payload["winners"]:
@@ -179,5 +179,5 @@ def _columns(payload: Mapping[str, Any]) -> tuple[list[str], list[str]]:
             behind[row["algorithm"]] = min(behind.get(row["algorithm"], gap), gap)
     winners = {winner["algorithm"] for winner in payload["winners"]}
     ordered = sorted(behind, key=lambda name: (name not in winners, behind[name]))
-    cut = max(MAX_COLUMNS, len(winners))
+    cut = max(min(MAX_COLUMNS, (width - SIZE_WIDTH) // COLUMN_WIDTH), len(winners))
     return ordered[:cut], ordered[cut:]

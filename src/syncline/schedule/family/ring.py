@@ -19,7 +19,7 @@ from syncline.schedule.collective import OWNED, Collective, Ints, Kind
 from syncline.schedule.kernel import Kernel, Stage
 from syncline.schedule.law import CostLaw
 from syncline.schedule.moves import Op, Round, moves_round
-from syncline.schedule.schedule import Schedule, Strand
+from syncline.schedule.schedule import MAX_CHANNELS, Schedule, Strand
 
 KINDS = (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_GATHER, Kind.BROADCAST, Kind.REDUCE)
 DEFAULT_CHUNKS = 8
@@ -72,10 +72,9 @@ def ring(
     strands on the same ring; `directions=2` sends every second one the other way. `order` is the order in which the
     ring visits the ranks (all-reduce, broadcast and reduce).
     """
-    if channels < 1 or directions not in (1, 2):
-        raise ScheduleError(
-            f"a ring has at least one channel and one or two directions, not {channels} and {directions}."
-        )
+    if not 1 <= channels <= MAX_CHANNELS or directions not in (1, 2):
+        raise ScheduleError(f"a ring has 1 to {MAX_CHANNELS} channels and one or two directions, "
+                            f"not {channels} and {directions}.")  # fmt: skip
     kernels = [ring_kernel(kind, num_ranks, root=0 if order else root, chunks=chunks, direction=d) for d in (1, -1)]
     members = _members(num_ranks, kind, root, order)
     stages = [Stage(kernel, members, np.zeros(1, np.int64), ((kernel.num_chunks, 1),)) for kernel in kernels]

@@ -4,6 +4,7 @@
 * `adaptive`  a flow takes the least loaded of the equal-cost paths when it starts
 * `spray`     packets go over all equal-cost paths in equal parts
 * `static`    the path that destination and rail fix (D-mod-k): the fabric manager's table, no hash
+* `auto`      what the cluster's file says (`network: {routing: ...}`), else what the transport does: SRD sprays
 
 A connection is an ordered pair of devices on a channel. Between GPUs that have several NICs of their own it is striped
 over them in equal parts, as NCCL's channels and plugins for several rails do. Links that are half duplex, the copy
@@ -26,11 +27,13 @@ from syncline.fabric.route import Policy, Routes
 from syncline.sim.flow.engine import Paths
 from syncline.sim.flow.multipath import MultiPath
 from syncline.sim.flow.rails import on_rails
-from syncline.sim.transport import AUTO, Transport, transport, transport_on
+from syncline.sim.transport import AUTO, MessageCosts, Transport, message_costs, stated_routing, transport, transport_on
 from syncline.timeline.columns import sum_by
 
-Routing = Literal["ecmp", "adaptive", "spray", "static"]
+Routing = Literal["auto", "ecmp", "adaptive", "spray", "static"]
 ROUTINGS: tuple[str, ...] = get_args(Routing)
+FILED: dict[str, Routing] = {"ecmp": "ecmp", "adaptive": "adaptive", "spray": "spray", "static": "static"}
+"""What of a cluster file's `routing` the flow level knows; the others spread connections over paths, as `ecmp` does."""
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -39,7 +42,7 @@ Floats = NDArray[np.float64]
 class NetworkOptions:
     """How the network and the hosts treat flows."""
 
-    routing: Routing = "ecmp"
+    routing: Routing = "auto"
     seed: int = 0
     transport: str = AUTO
     gpudirect: bool | None = None
@@ -50,6 +53,10 @@ class NetworkOptions:
     def __post_init__(self) -> None:
         if self.routing not in ROUTINGS:
             raise SimulationError(f'no routing is called "{self.routing}".', hint=f"One of: {', '.join(ROUTINGS)}.")
+        if self.cross_rail not in ("fabric", "nvlink"):
+            raise SimulationError(
+                f'transfers between rails cannot go over "{self.cross_rail}".', hint="--cross-rail fabric or nvlink."
+            )
         if self.transport != AUTO:
             transport(self.transport)
 
@@ -57,6 +64,14 @@ class NetworkOptions:
         """Return the transport on a fabric, with the copy through host memory forced on or off."""
         found = transport(transport_on(AUTO, fabric) if self.transport == AUTO else self.transport)
         return found if self.gpudirect is None else replace(found, gpudirect=self.gpudirect)
+
+    def on(self, fabric: Fabric) -> NetworkOptions:
+        """Return the options with the routing that `auto` means on a fabric."""
+        if self.routing != AUTO:
+            return self
+        stated = stated_routing(fabric)
+        own: Routing = FILED[self.carrier(fabric).routing]
+        return replace(self, routing=FILED.get(stated, "ecmp") if stated else own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,13 +89,18 @@ class FlowNetwork:
 
     def __init__(self, fabric: Fabric, options: NetworkOptions | None = None) -> None:
         self.fabric = fabric
-        self.options = options or NetworkOptions()
+        self.options = (options or NetworkOptions()).on(fabric)
         self.carrier = self.options.carrier(fabric)
 
     @cached_property
     def routes(self) -> Routes:
         """The fabric's routes."""
         return Routes(self.fabric)
+
+    @cached_property
+    def messages(self) -> MessageCosts:
+        """What a message costs its sender and its card."""
+        return message_costs(self.fabric, self.carrier)
 
     @cached_property
     def num_links(self) -> int:

@@ -137,28 +137,72 @@ def fingerprint(wired: Wired) -> bytes:
 
 def with_posting(wired: Wired) -> Wired:
     """Return the program with the time that posting its messages takes each vertex, where that costs anything."""
-    return replace(wired, busy_s=_busy_s(wired) if wired.network.carrier.post_s > 0 else ())
+    return replace(wired, busy_s=_busy_s(wired) if wired.network.messages.any else ())
 
 
 def _busy_s(wired: Wired) -> tuple[tuple[Floats | None, ...], ...]:
     """Return how long every vertex posts the messages of each phase that leave its host, one after the other."""
-    paths = wired.wires.paths.take(wired.wires.first)
-    real = paths.link < wired.network.num_links
-    network = np.zeros(len(paths.link), dtype=bool)
-    tiers = wired.network.fabric.links.tier[paths.link[real]]
-    network[real] = np.isin(tiers, [int(tier) for tier in NETWORK_TIERS])
-    outside = np.zeros(len(paths), dtype=bool)
-    outside[paths.row_of_crossing()[network]] = True
-    each = wired.network.carrier.post_s
+    leaving = _Leaving.of(wired)
     known: dict[int, Floats | None] = {}
     found = []
     for lane, connections in zip(wired.lanes, wired.connection, strict=True):
         for phase, connection in zip(lane.phases, connections, strict=True):
             if id(phase) not in known:
-                sent = np.bincount(phase.src[outside[connection]], minlength=wired.num_vertices)
-                known[id(phase)] = sent.astype(np.float64) * each if sent.max(initial=0) > 1 else None
+                known[id(phase)] = leaving.busy_s(phase.src, connection, wired.num_vertices)
         found.append(tuple(known[id(phase)] for phase in lane.phases))
     return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Leaving:
+    """Connections that leave their host: what a message of each costs its sender, and the cards it goes through."""
+
+    outside: NDArray[np.bool_]
+    overhead_s: Floats
+    row: Longs  # a connection for each card of it
+    nic: Longs
+    gap_s: Floats  # by device; empty where no card can be slower than its senders
+
+    @staticmethod
+    def of(wired: Wired) -> _Leaving:
+        network, costs = wired.network, wired.network.messages
+        fabric, paths = network.fabric, wired.wires.paths.take(wired.wires.first)
+        real = np.flatnonzero(paths.link < network.num_links)
+        row, link = paths.row_of_crossing()[real], paths.link[real]
+        tier, src = fabric.links.tier[link], fabric.links.src[link]
+        outside = np.zeros(len(paths), dtype=bool)
+        outside[row[np.isin(tier, [int(each) for each in NETWORK_TIERS])]] = True
+        card = (tier == Tier.ACCESS) & (fabric.devices.kind[src] == Kind.NIC)
+        overhead = np.zeros(len(paths))
+        np.maximum.at(overhead, row[card], costs.overhead_s[src[card]])
+        bare = outside.copy()
+        bare[row[card]] = False
+        overhead[bare] = network.carrier.post_s
+        sharing = np.bincount(fabric.devices.host[fabric.gpus]).max()  # GPUs that may send through one card
+        slow = (costs.gap_s * sharing > costs.overhead_s).any()
+        return _Leaving(outside, overhead, row[card], src[card].astype(np.int64), costs.gap_s if slow else _NONE)
+
+    def busy_s(self, src: Longs, connection: Longs, num_vertices: int) -> Floats | None:
+        out = self.outside[connection]
+        sender, used = src[out], connection[out]
+        cards = self._cards_s(sender, used, num_vertices) if len(self.gap_s) else None
+        if np.bincount(sender, minlength=num_vertices).max(initial=0) <= 1:
+            return cards
+        busy = sum_by(sender, self.overhead_s[used], num_vertices)
+        return busy if cards is None else np.maximum(busy, cards)
+
+    def _cards_s(self, sender: Longs, used: Longs, num_vertices: int) -> Floats:
+        """Return for each vertex how long the busiest of its cards needs for the messages of all that share it."""
+        messages = np.bincount(used, minlength=len(self.outside))
+        each = sum_by(self.nic, messages[self.row] * self.gap_s[self.nic], len(self.gap_s))
+        longest = np.zeros(len(self.outside))
+        np.maximum.at(longest, self.row, each[self.nic])
+        found = np.zeros(num_vertices)
+        np.maximum.at(found, sender, longest[used])
+        return found
+
+
+_NONE: Floats = np.empty(0)
 
 
 def _numbered(keys: list[Longs]) -> tuple[Longs, list[Longs]]:

@@ -25,7 +25,7 @@ from syncline.sim.flow.wired import Wired
 from syncline.sim.packet.chain import chain
 from syncline.sim.packet.options import PacketOptions
 from syncline.sim.packet.outcome import Outcome
-from syncline.sim.transport import transports
+from syncline.sim.transport import AUTO, Transport, message_costs, transport, transports
 
 
 @dataclass(frozen=True)
@@ -69,22 +69,25 @@ def beside(found: Difference, shown_s: float) -> Difference:
 
 
 def shown_options(options: PacketOptions, transport: str, routing: str) -> NetworkOptions:
-    """Return the options of the flow level that answers the same question: `simulate` without `--level packet`."""
+    """Return the options of the flow level that answers the same question: `simulate` without `--level packet`.
+
+    Hosts and cards are the same whatever congestion control their packets have.
+    """
     near = flow_options(options)
-    known = routing if routing in ROUTINGS else near.routing
-    return replace(near, routing=known, transport=transport) if transport in transports() else near  # type: ignore[arg-type]
+    known = near.routing if routing not in ROUTINGS or (routing == AUTO and options.sprayed) else routing
+    return replace(near, routing=known, transport=transport if transport in transports() else AUTO)  # type: ignore[arg-type]
 
 
-def with_posting(options: PacketOptions, transport: str) -> PacketOptions:
-    """Return packets whose hosts take as long for a message as the flow level has it, by its name of the transport."""
-    found = transports().get(transport)
-    return options if found is None else replace(options, message_s=found.message_s, post_s=found.post_s)
+def with_posting(options: PacketOptions, carrier: Transport) -> PacketOptions:
+    """Return packets whose hosts take as long for a message as the flow level has it."""
+    return replace(options, message_s=carrier.message_s, hosts=carrier.name)
 
 
 def plain_network(fabric: Fabric, options: PacketOptions) -> FlowNetwork:
     """Return the flow level nearest to a packet run: the same paths, the same cost of a message, no headers."""
     network = FlowNetwork(fabric, flow_options(options))
-    network.carrier = replace(network.carrier, message_s=options.message_s, post_s=options.post_s)
+    network.carrier = replace(network.carrier, message_s=options.message_s)
+    network.messages = message_costs(fabric, transport(options.hosts or "ideal"))
     return network
 
 

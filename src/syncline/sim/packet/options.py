@@ -64,8 +64,8 @@ class PacketOptions:
     ugal_bias_packets: float = 2.0
     message_s: float = 0.0
     """From post to wire and from wire to completion, once a message."""
-    post_s: float = 0.0
-    """Until a rank can post the next message of its round (LogGP's o)."""
+    hosts: str = ""
+    """The flow level's transport by which hosts and cards take time for a message (LogGP's o and g); empty: none."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     classes: tuple[TrafficClass, ...] = ()
     cross_rail: Literal["fabric", "nvlink"] = "fabric"
@@ -82,7 +82,6 @@ class PacketOptions:
         for name, low, high in (
             ("payload_bytes", 1, 1 << 20), ("queue_pairs", 1, 1024), ("alpha", 0.0, 1e6), ("loss", 0.0, 1.0),
             ("queue_bytes", 0, 1 << 40), ("pause_bytes", 0, 1 << 40), ("weight", 0, 1000), ("message_s", 0.0, 1e3),
-            ("post_s", 0.0, 1e3),
             ("buffer_bytes", 0, 1e13), ("buffer_s", 0.0, 1.0), ("seed", 0, (1 << 64) - 1),
         ):  # fmt: skip
             value = getattr(self, name)

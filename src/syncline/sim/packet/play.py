@@ -15,6 +15,7 @@ from fractions import Fraction
 from math import gcd, lcm
 
 from syncline.errors import SimulationError
+from syncline.sim.flow.routing import FlowNetwork
 from syncline.sim.packet.events import cables, is_access, link_changes
 from syncline.sim.packet.levels import flow_options
 from syncline.sim.packet.loaded import Background, simulate_loaded
@@ -80,8 +81,9 @@ def play_packets(
     ranks = _ranks([*scenario.jobs, *scenario.traffic])
     options = _with_classes(options, ranks)
     changes = link_changes(network, scenario.events)
-    flow = play(scenario, network.fabric, options=flow_options(options))
-    jobs, numbers = _jobs(scenario, network, ranks)
+    near = replace(flow_options(options), transport=options.hosts or "ideal")
+    flow = play(scenario, network.fabric, options=near)
+    jobs, numbers = _jobs(scenario, FlowNetwork(network.fabric, near), ranks)
     streams = [_stream(network, each, ranks[_key(each)]) for each in scenario.traffic]
     if beside is not None:
         beside = replace(beside, traffic_class=len(options.classes))
@@ -195,13 +197,13 @@ def _with_classes(options: PacketOptions, ranks: Mapping[Key, int]) -> PacketOpt
 
 
 def _jobs(
-    scenario: Scenario, network: PacketNetwork, ranks: Mapping[Key, int]
+    scenario: Scenario, near: FlowNetwork, ranks: Mapping[Key, int]
 ) -> tuple[list[PacketJob], dict[str, list[int]]]:
     """Return the engine's jobs, and by name the numbers of each part's repetitions."""
     jobs: list[PacketJob] = []
     numbers: dict[str, list[int]] = {}
     for part in scenario.jobs:
-        program = program_of(network.fabric, part)
+        program = program_of(near, part)
         numbers[part.name] = []
         for repetition in range(part.repeat):
             after = (len(jobs) - 1,) if repetition else tuple(numbers[other][-1] for other in part.after)

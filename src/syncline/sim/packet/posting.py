@@ -11,7 +11,7 @@ raw traffic goes from NIC to NIC.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ from syncline.sim.flow.wired import Wired, wire
 from syncline.sim.packet.network import Floats, Ints, Longs, PacketNetwork
 from syncline.sim.packet.options import PacketOptions
 from syncline.sim.packet.traffic import Traffic
+from syncline.sim.transport import message_costs, transport
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +117,7 @@ class Posting:
         options = NetworkOptions("ecmp", seed, "ideal", cross_rail=self.options.cross_rail, stripes=stripes)
         network = FlowNetwork(self.network.fabric, options)
         network.routes = self.network.routes
-        network.carrier = replace(network.carrier, post_s=self.options.post_s)
+        network.messages = message_costs(self.network.fabric, transport(self.options.hosts or "ideal"))
         return network
 
     def tasks(

@@ -13,7 +13,7 @@ from syncline.errors import DescriptionError
 from syncline.fabric.fabric import Fabric
 from syncline.sim.nccl import from_fabric, predict
 from syncline.sim.step.constants import Constants, default_constants
-from syncline.sim.step.decode import cache_bytes_per_token
+from syncline.sim.step.decode import cache_bytes_per_token, state_bytes
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.workload.job import Job
 from syncline.workload.shape import Shape
@@ -34,8 +34,13 @@ ROUTING_KERNELS = 8
 #: Passes over the hidden vector of a token for each expert it visits, beside those over the expert's width.
 ROUTED_PASSES = 4.0
 #: What a layer's experts take over their products and passes at the mean: uneven ranks, tiles that few rows leave bare.
-#: Chosen on TensorRT-LLM's 37 rows of Qwen3, checked on 53 rows of Llama 4 (`benchmarks/serving.py`).
-EXPERTS_TAKE = 3.0
+#: Chosen on TensorRT-LLM's 37 rows of Qwen3 (`benchmarks/serving.py`).
+EXPERTS_TAKE = 4.0
+#: Rows of an expert's product at which it reaches half its rate: a tile's, of which kernels have smaller ones for few
+#: rows. An expert that no token visits costs nothing.
+EXPERT_ROWS, FEW_ROWS = 64.0, 16.0
+#: The same where a pass is bound by reading the experts it wakes.
+EXPERTS_READ = 1.5
 #: Scheduling, sampling and detokenising of one pass on the host, what is not hidden behind the GPU.
 HOST_S = 1.0e-3
 #: What of the memory engines leave to weights and cache (vLLM's gpu_memory_utilization).
@@ -96,6 +101,11 @@ class Engine:
         return self._cache_share * self._token_bytes / self.split.pp
 
     @property
+    def state_bytes(self) -> float:
+        """What one sequence keeps on one GPU whatever its length: states of recurrent layers, in 32 bits."""
+        return 2.0 * state_bytes(self.shape, self.split.tp) / self.split.pp
+
+    @property
     def _token_bytes(self) -> float:
         if self.split.spread:
             return cache_bytes_per_token(self.shape, 1) / self.split.tp
@@ -114,14 +124,22 @@ class Engine:
     @property
     def most_tokens(self) -> float:
         """Tokens that the cache of one replica holds."""
-        free = MEMORY_SHARE * self.machine.gpu.memory_bytes - self.weight_bytes - 2 * 2**30
-        return max(0.0, free / self.cache_bytes)
+        return max(0.0, self._free_bytes / self.cache_bytes)
+
+    def most_sequences(self, tokens: float) -> float:
+        """Return how many sequences of so many tokens the memory of one replica holds, with their states."""
+        return max(0.0, self._free_bytes / (tokens * self.cache_bytes + self.state_bytes))
+
+    @property
+    def _free_bytes(self) -> float:
+        return MEMORY_SHARE * self.machine.gpu.memory_bytes - self.weight_bytes - 2 * 2**30
 
     def decode_parts(self, batch: float, context: float) -> dict[str, float]:
         """Return the parts of one decoded token of `batch` sequences that have `context` tokens each."""
         batch = max(batch / self.split.pp, 1.0)  # stages work on different parts of the batch at the same time
         rate = DECODE_GEMM * self.k.fitted.e_gemm * self.machine.rate(self.precision)
-        cache = batch * context * self._cache_share * self._token_bytes / self.machine.hbm_Bps
+        kept = context * self._cache_share * self._token_bytes + 2 * self.state_bytes  # a state is read and written
+        cache = batch * kept / self.machine.hbm_Bps
         return {
             "weights": self._products_s(batch, rate), "cache": cache, "kernels": self._kernels_s(),
             "network": self._network_s(batch),
@@ -157,7 +175,7 @@ class Engine:
     def _products_s(self, tokens: float, rate: float) -> float:
         """Return the matrix products of a pass: weights are read or work is done, whichever is longer.
 
-        Experts are products of few rows each, slower as in training (`m0`), and a token's way to and from each of its
+        Experts are products of few rows each, slower than whole tiles, and a token's way to and from each of its
         experts passes over memory.
         """
         s, t, hbm = self.shape, self.split.tp, self.machine.hbm_Bps
@@ -166,12 +184,14 @@ class Engine:
         dense = max(read / mine / hbm, 2.0 * params * tokens / t / rate)
         if not s.moe:
             return dense
-        idle = math.pow(1 - s.moe.top_k / s.moe.experts, max(tokens, 1.0))
-        each = max(tokens * s.moe.top_k / s.moe.experts, 1e-9)
-        work = 2.0 * self._routed * s.moe.top_k / s.moe.experts * tokens / t / (rate * each / (each + self.k.fitted.m0))
-        passes = ROUTED_PASSES * s.hidden + (2 + s.gated) * s.moe.ffn
+        awake = 1 - math.pow(1 - s.moe.top_k / s.moe.experts, max(tokens, 1.0))
+        rows = tokens * s.moe.top_k / s.moe.experts  # of the mean expert; kernels take smaller tiles for few
+        rows += awake * min(EXPERT_ROWS, FEW_ROWS + 4 * rows / awake)
+        work = 2.0 * self._routed * rows / t / rate
+        passes = ROUTED_PASSES * s.expert_hidden + (2 + s.gated) * s.moe.ffn
         moved = 2.0 * s.moe_layers * tokens / t * s.moe.top_k * passes / hbm
-        return dense + EXPERTS_TAKE * (max(self.width * (1 - idle) * self._routed / t / hbm, work) + moved)
+        read = EXPERTS_READ * self.width * awake * self._routed / t / hbm
+        return dense + max(read, EXPERTS_TAKE * work) + EXPERTS_TAKE * moved
 
     def send_cache_s(self, tokens: float) -> float:
         """Return how long the cache of a prompt takes from a prefill replica to a decode replica over the network."""
@@ -196,7 +216,7 @@ class Engine:
         """Return one dispatch or combine: experts are spread over the replica's ranks, a token goes to `top_k`."""
         s, t, m = self.shape, self.split.tp, self.machine
         assert s.moe is not None
-        sent = tokens / t * s.moe.top_k * s.hidden * 1.5 * (t - 1) / t  # dispatched in fp8, combined in bf16
+        sent = tokens / t * s.moe.top_k * s.expert_hidden * 1.5 * (t - 1) / t  # dispatched in fp8, combined in bf16
         if t <= m.domain:
             return ONE_SHOT_S + sent / (self.k.fitted.e_nvl * m.nvlink_Bps)
         away = 1 - m.domain / t

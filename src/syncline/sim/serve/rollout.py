@@ -17,7 +17,7 @@ def rollout_s(engine: Engine, sequences: float, prompt: Length, answer: Length, 
     Sequences end at different lengths, so the batch shrinks towards the longest answer: a pass at position t serves
     those longer than t. What does not fit the cache waits its turn: n / most passes instead of one.
     """
-    most = max(engine.most_tokens / (prompt.mean + answer.mean), 1e-9)
+    most = max(engine.most_sequences(prompt.mean + answer.mean), 1e-9)
     if most < 1:
         return math.inf
     prefill = sum(engine.prefill_parts(sequences / shared_prompt * prompt.mean, prompt.mean).values())

@@ -51,6 +51,8 @@ def build_case(job: Job, machine: Machine, facts: Facts | None = None) -> Case:
 def model_columns(shape: Shape, sequence: int) -> dict[str, float]:
     """Return the columns that depend on the model alone."""
     mla, moe = shape.mla, shape.moe
+    # What brings tokens to the size of the experts and back is priced as part of the block that every token visits.
+    shared_ffn = moe.shared_ffn + 2 * moe.latent / (2 + shape.gated) if moe else 0.0
     return {
         "layers": shape.layers, "moe_layers": shape.moe_layers, "hidden": shape.hidden, "heads": shape.heads,
         "kv_heads": shape.num_kv_heads, "qk_size": shape.qk_size, "v_size": shape.v_size,
@@ -58,7 +60,8 @@ def model_columns(shape: Shape, sequence: int) -> dict[str, float]:
         "rope_size": mla.rope_size if mla else 0,
         "ffn": shape.ffn_size, "gated": float(shape.gated), "vocab": shape.vocab, "span": shape.mean_span(sequence),
         "experts": moe.experts if moe else 0, "top_k": moe.top_k if moe else 0, "expert_ffn": moe.ffn if moe else 0,
-        "shared_ffn": moe.shared_ffn if moe else 0, "expert_biases": float(shape.biases and moe is not None),
+        "expert_hidden": shape.expert_hidden, "shared_ffn": shared_ffn,
+        "expert_biases": float(shape.biases and moe is not None),
         "embedding_params": shape.embedding_params + shape.tower_params, "head_params": shape.head_params,
         "query_gate": float(shape.query_gate), "predict_layers": shape.predict_layers,
     } | _kinds_of_layers(shape)  # fmt: skip
@@ -107,7 +110,9 @@ def run_columns(job: Job, facts: Facts) -> dict[str, float]:
         "host_share": min(
             facts.routing, HOST_SHARE["graphs" if facts.cuda_graphs else "drop" if job.token_drop else "dropless"]
         ),
-        "expert_passes": facts.expert_passes, "bias_passes": facts.bias_passes, "ep_exposed": facts.ep_exposed,
+        "expert_passes": facts.expert_passes + facts.cast_passes * (job.precision in ("fp8", "fp4")),
+        "bias_passes": facts.bias_passes, "ep_exposed": facts.ep_exposed,
+        "dispatch_once": float(facts.dispatch_once),
         "scatter_each": float((facts.scatter_each and split.pp > 1) or split.zero == "2"),
         "sync_every": job.sync.period, "stale": float(job.sync.staleness > 0),
         "encoded": float(job.sync.codec != PLAIN),

@@ -37,21 +37,23 @@ def expert_part(c: Case, k: Constants) -> ExpertTime:
     slow = np.maximum(per_expert, 1e-9) / (per_expert + k.fitted.m0)
     one = np.ones(())
     forward, backward, last = products_s(
-        c, k, block_products(c, c.expert_ffn, one), per_expert, c.rate_gemm * slow, local
+        c, k, block_products(c, c.expert_ffn * c.expert_hidden / c.hidden, one), per_expert, c.rate_gemm * slow, local
     )
     shared_f, shared_b, _ = products_s(c, k, block_products(c, c.shared_ffn, c.tp), c.tokens, c.rate_gemm)
     router = gemm_s(c, k, mine, pick(has, c.experts, 0.0), c.hidden, 4.0, c.rate_bf16)
-    visited = mine * c.top_k * (c.expert_passes * c.hidden + (2 + c.gated) * c.expert_ffn * (1 + c.fp8 / 3))
+    visited = mine * c.top_k * (c.expert_passes * c.expert_hidden + (2 + c.gated) * c.expert_ffn * (1 + c.fp8 / 3))
     # A bias is one pass more over each product's output; its gradient is one over the output's. That of the second
     # product is weighted by the router's probability, which is fused or not by release.
-    biased = 2 * (1 + c.gated) * c.expert_ffn + c.bias_passes * c.hidden
+    biased = 2 * (1 + c.gated) * c.expert_ffn + c.bias_passes * c.expert_hidden
     visited = visited + mine * c.top_k * c.expert_biases * biased
     moved = memory_s(c, k, visited + c.tokens * elements(c, c.shared_ffn, attention=False))
     forward, backward = forward + shared_f + router + moved, backward + shared_b + 2 * router + 2 * moved
     redo = c.redo_gemm * (forward - pick(c.redo_last > 0, 0.0, last))
     time = LayerTime(pick(has, forward, 0.0), pick(has, backward, 0.0), pick(has, redo, 0.0))
-    # Each local expert adds launches and bookkeeping; t_host is the time with 8 of them.
-    host = k.fitted.t_host * c.host_share * (4 + local) / 12
+    # Each local expert adds launches and bookkeeping; t_host is the time with 8 of them. Its six products are half of
+    # what is launched: casts, or biases that are added expert by expert, are the other half.
+    launched = local * pick((c.fp8 > 0) | (c.expert_biases > 0), 1.0, 0.5)
+    host = k.fitted.t_host * c.host_share * (4 + launched) / 12
     return ExpertTime(time, pick(has & (c.ep > 1), exchange_s(c, k, mine), 0.0), pick(has, host, 0.0))
 
 
@@ -59,12 +61,13 @@ def exchange_s(c: Case, k: Constants, tokens: Floats) -> Floats:
     """Return the time of one dispatch (or combine): copies inside the domain, one copy per distinct remote domain."""
     ranks_inside = np.clip(c.domain, 1.0, c.ep)
     domains = c.ep / ranks_inside
-    size = 2 * tokens * c.hidden
+    size = 2 * tokens * c.expert_hidden
     # A token's experts fall on domains at random: of `domains`, this many distinct ones are visited.
     visited = domains * (1 - (1 - 1 / domains) ** c.top_k)
     remote = size * visited * (domains - 1) / domains
-    local = size * c.top_k * (1 - 1 / c.ep) / pick(domains > 1, domains, 1.0)
-    spread = size * c.top_k * pick(domains > 1, 1.0, 0.0) * (1 - 1 / ranks_inside)
+    copies = pick(c.dispatch_once > 0, c.ep * (1 - (1 - 1 / c.ep) ** c.top_k), c.top_k)
+    local = size * copies * (1 - 1 / c.ep) / pick(domains > 1, domains, 1.0)
+    spread = size * copies * pick(domains > 1, 1.0, 0.0) * (1 - 1 / ranks_inside)
     up, out = k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * scattered_Bps(c, c.ep)
     moved = pick(domains > 1, np.maximum(remote / out, spread / up), local / up)
     if anywhere(c.laid_expert_Bps > 0):
@@ -76,4 +79,4 @@ def exchange_s(c: Case, k: Constants, tokens: Floats) -> Floats:
 @remembered
 def expert_params(c: Case) -> Floats:
     """Return the routed parameters that one rank holds in one layer with experts."""
-    return pick(c.experts > 0, c.experts / c.ep * (2 + c.gated) * c.hidden * c.expert_ffn, 0.0)
+    return pick(c.experts > 0, c.experts / c.ep * (2 + c.gated) * c.expert_hidden * c.expert_ffn, 0.0)

@@ -21,7 +21,7 @@ def kept_per_token(c: Case) -> tuple[Floats, Floats]:
     unfused = (c.flash == 0) & (c.redo_attention == 0)
     scores = pick(unfused, (4.0 + c.dropout) * c.heads * c.sequence, 4.0 * c.heads * (c.flash > 0)) / c.tp
     widths = 2.0 * c.ffn_kept
-    visited = c.top_k * (2.0 * c.hidden + widths * c.expert_ffn) / shared
+    visited = c.top_k * (2.0 * c.expert_hidden + widths * c.expert_ffn) / shared
     block = (c.ffn_share - share) * widths * c.ffn / c.tp + share * (visited + widths * c.shared_ffn / c.tp)
     # Of other mixers: what enters the recurrence, its gate, and what it returns; states are made again chunk by chunk.
     mixed = 6.0 * c.mixer_width / c.tp

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from syncline.describe.document import read_text
 from syncline.describe.mistakes import first_mistake
 from syncline.errors import DescriptionError
+from syncline.workload.family.beside import beside_params, sliding_layers
 from syncline.workload.family.defaults import families, with_defaults
 from syncline.workload.family.hybrid import hybrid_fields
 from syncline.workload.family.keys import EXPERTS, NAMES, TOP_K, Config, first, kinds, whole
@@ -23,6 +24,7 @@ _INNER = ("text_config", "llm_config", "attn_config", "ffn_config")
 #: Every how many layers one has experts.
 _SPARSE_STEPS = ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", "expert_layer_period",
                  "moe_layer_interval", "moe_layer_frequency")  # fmt: skip
+_SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
 #: Families that this reader would take for something else, and what they are.
 _REFUSED = {
     **dict.fromkeys(("rwkv5", "rwkv6", "rwkv7", "rwkv6qwen2", "retnet", "xlstm"), "recurrent layers of its own kind"),
@@ -30,8 +32,6 @@ _REFUSED = {
     **dict.fromkeys(("clip", "siglip", "siglip2", "align", "chinese_clip"), "a text and an image tower"),
     **dict.fromkeys(("vit", "dinov2", "swin", "beit", "deit"), "an image tower and no vocabulary"),
     **dict.fromkeys(("gemma3n", "gemma3n_text"), "embeddings and low-rank paths in every layer"),
-    **dict.fromkeys(("gemma4", "gemma4_text"), "embeddings in every layer, and keys that layers share"),
-    "kimi_k25": "an image tower of its own kind",
     "deepseek_vl_v2": "an image tower of its own kind",
     "multi_modality": "a tower for images that come and one for images that go",
     "longcat_flash": "experts that do nothing and two attentions in one layer",
@@ -45,9 +45,10 @@ _PLAIN = {
     "gptj",
     "opt",
     "bloom",
-    "bert",
-    "roberta",
     "gpt_bigcode",
+    "biogpt",
+    "openai-gpt",
+    "persimmon",
     "falcon",
     "mpt",
     "starcoder2",
@@ -60,14 +61,17 @@ _PLAIN = {
 }
 #: Of those, the ones without biases.
 _NO_BIASES = {"mpt", "nemotron", "arcee", "apertus", "nanochat"}
-_LEARNED = {"gpt2", "gpt_neo", "opt", "bert", "roberta", "gpt_bigcode"}
-_QKV_BIAS = {"qwen2", "qwen2_moe", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"}
+#: Encoders with kinds of tokens and a layer of their own before the output.
+_BERTS = {"bert", "roberta", "camembert", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "data2vec-text",
+          "ernie", "megatron-bert"}  # fmt: skip
+_LEARNED = {"gpt2", "gpt_neo", "opt", "gpt_bigcode", "biogpt", "openai-gpt"} | _BERTS
+_QKV_BIAS = {"mimo", "qwen2", "qwen2_moe", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"}
 #: Families that normalise queries and keys, head by head.
 _QK_NORM = {"qwen3", "qwen3_moe", "qwen3_vl", "qwen3_vl_text", "qwen3_vl_moe", "qwen3_vl_moe_text", "qwen3_next",
             "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "gemma3", "gemma3_text",
-            "lfm2", "lfm2_moe"}  # fmt: skip
+            "lfm2", "lfm2_moe", "beam", "dots1", "hunyuan_v1_dense", "hunyuan_v1_moe"}  # fmt: skip
 #: Families whose queries are twice as wide, half of them gating what attention returns.
-_QUERY_GATE = {"qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
+_QUERY_GATE = {"beam", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
 #: Families in which one layer in so many has full attention, where the config does not list the layers.
 _FULL_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4}
 
@@ -121,8 +125,10 @@ def shape_from_config(config: Mapping[str, Any], name: str = "model") -> Shape:
         found = special.pop("dense_layers", None)
         dense = found if isinstance(found, int) else None
         fields |= special
+        if more := beside_params(data, family, layers, hidden):
+            fields["extra_params"] = more
         fields["towers"] = towers_of(config, hidden)
-    if (experts := whole(data, *EXPERTS)) > 1:
+    if (experts := whole(data, *EXPERTS)) > 1 and data.get("enable_moe_block") is not False:
         fields["moe"] = _experts(data, experts, fields["layers"], family, dense)
         fields["extra_params"] = fields.get("extra_params", 0) + _gates(data, fields, family)
     fields["predict_layers"] = whole(data, "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers")
@@ -144,6 +150,8 @@ def _sizes(data: Config, family: str) -> dict[str, Any]:
             f'the config has no "{NAMES[missing[0]][0]}".',
             hint="syncline reads language models; give other models as a list of layers.",
         )
+    if family == "mimo_v2_flash":
+        numbers["value_size"] = whole(data, "v_head_dim")
     if family in ("olmo", "hf_olmo") and (wide := whole(data, "mlp_hidden_size")):
         numbers["ffn"] = wide // 2  # gate and up projection in one matrix
     if family == "mamba2":  # one head size for all: that of the state space, which has no keys
@@ -155,7 +163,10 @@ def _sizes(data: Config, family: str) -> dict[str, Any]:
 
 def _habits(data: Config, family: str) -> dict[str, Any]:
     """Return what a family does whatever its sizes: biases, gates, normalisation, positions."""
-    plain, bias = family in _PLAIN, bool(data.get("attention_bias", data.get("add_qkv_bias", False)))
+    plain, bias = (
+        family in _PLAIN or family in _BERTS,
+        bool(data.get("attention_bias", data.get("add_qkv_bias", False))),
+    )
     biased = plain and family not in _NO_BIASES
     bias = bias or bool(data.get("use_qkv_bias", False))
     narrow = whole(data, "word_embed_proj_dim") if family == "opt" else 0
@@ -168,7 +179,7 @@ def _habits(data: Config, family: str) -> dict[str, Any]:
         "qkv_biases": family in _QKV_BIAS or bias,
         "qk_norm": family in _QK_NORM,
         "query_gate": family in _QUERY_GATE,
-        "causal": family not in ("bert", "roberta"),
+        "causal": family not in _BERTS,
         "positions": whole(data, "max_position_embeddings", "n_positions") if family in _LEARNED else 0,
     }  # fmt: skip
     if narrow and narrow != hidden:
@@ -176,7 +187,7 @@ def _habits(data: Config, family: str) -> dict[str, Any]:
             f"{family} has an embedding of {narrow} where its layers have {hidden}, which syncline does not read.",
             hint="Give its shape, with what the projections hold as `extra_params`.",
         )
-    if family in ("bert", "roberta"):  # kinds of tokens, and what comes before the output layer
+    if family in _BERTS:  # kinds of tokens, and what comes before the output layer
         fields["extra_params"] = hidden * (hidden + 5) + vocab
     if family.startswith("mllama"):  # eight more rows than the output layer has
         fields["extra_params"] = 8 * hidden
@@ -186,7 +197,7 @@ def _habits(data: Config, family: str) -> dict[str, Any]:
 def _refuse_others(data: Config, family: str, outer: str) -> None:
     """Raise for models that have attention heads and a vocabulary, but that this reader would misread."""
     what = "an encoder and a decoder" if data.get("is_encoder_decoder") else ""
-    what = what or _REFUSED.get(family, "")
+    what = what or ("cross-attention in every layer" if data.get("add_cross_attention") else _REFUSED.get(family, ""))
     if what:
         raise DescriptionError(
             f"{family or 'the model'} has {what}, which syncline does not read from a config.",
@@ -200,14 +211,13 @@ def _refuse_others(data: Config, family: str, outer: str) -> None:
 
 
 def _window(data: Config, family: str) -> dict[str, Any]:
-    kinds = data.get("layer_types")
     window = whole(data, "sliding_window")
     if not window or data.get("use_sliding_window") is False:
         return {}
     full_every = whole(data, "sliding_window_pattern", otherwise=_FULL_EVERY.get(family, 0))
     share = 1 - 1 / full_every if full_every else 1.0
-    if isinstance(kinds, list) and kinds:
-        share = sum("sliding" in str(kind) for kind in kinds) / len(kinds)
+    if listed := sliding_layers(data):
+        share = sum(listed) / len(listed)
     return {"window": window, "window_share": share}
 
 
@@ -223,13 +233,16 @@ def _experts(data: Config, experts: int, layers: int, family: str, dense: int | 
     width = whole(data, "moe_intermediate_size", "intermediate_size", "ffn_hidden_size")
     shared = whole(data, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
     shared = shared or whole(data, "shared_intermediate_size")
-    shared = shared or whole(data, "n_shared_experts", "num_shared_experts", "moe_num_shared_experts") * width
-    if family.startswith("llama4"):
+    if family == "gemma4_text":
+        shared = whole(data, "intermediate_size")  # the dense block stays beside the experts
+    shared = shared or whole(data, *_SHARED) * width
+    if family.startswith("llama4") or (family == "hunyuan_v1_moe" and not shared):
         shared = width  # one expert that every token visits, which the config does not mention
     if family == "arctic":
         shared = whole(data, "hidden_size")  # a dense block of the hidden size beside the experts
     return Experts(
         experts=experts, top_k=whole(data, *TOP_K, otherwise=1), ffn=width, shared_ffn=shared,
+        latent=whole(data, "moe_latent_size"),
         dense_layers=_dense_layers(data, layers) if dense is None else dense,
     )  # fmt: skip
 
@@ -246,9 +259,14 @@ def _dense_layers(data: Config, layers: int) -> int:
     """Return how many layers have no experts: the first ones, those between, and those that are listed."""
     if named := kinds(data, "mlp_layer_types"):
         return named.count("dense")
+    every = first(data, _SPARSE_STEPS)
+    if isinstance(every, list):  # a 0 or 1 a layer
+        return every.count(0)
     step, offset = whole(data, *_SPARSE_STEPS, otherwise=1), data.get("expert_layer_offset")
     listed = data.get("mlp_only_layers")
     dense = {layer for layer in listed if isinstance(layer, int)} if isinstance(listed, list) else set()
+    if (last := whole(data, "moe_layer_end_index", otherwise=-1)) >= 0:
+        dense |= set(range(last + 1, layers))
     dense |= set(range(whole(data, "first_k_dense_replace", "moe_layer_start_index", "num_dense_layers")))
     place = offset if isinstance(offset, int) else step - 1
     dense |= {layer for layer in range(layers) if step > 1 and layer % step != place}

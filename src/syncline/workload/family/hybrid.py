@@ -7,6 +7,7 @@ from typing import Any
 
 from syncline.errors import DescriptionError
 from syncline.workload.family import mixer
+from syncline.workload.family.gemma4 import gemma4_fields
 from syncline.workload.family.keys import Config, kinds, whole
 from syncline.workload.shape import Mixer
 
@@ -177,6 +178,7 @@ _FAMILIES: dict[str, Callable[[Config, int, int], Fields]] = {
     "minimax": _minimax, "minimax_text_01": _minimax, "minimax_m1": _minimax,
     "qwen3_next": _listed(mixer.gated_delta), "qwen3_5": _listed(mixer.gated_delta),
     "qwen3_5_text": _listed(mixer.gated_delta), "qwen3_5_moe": _listed(mixer.gated_delta),
-    "qwen3_5_moe_text": _listed(mixer.gated_delta),
+    "qwen3_5_moe_text": _listed(mixer.gated_delta), "beam": _listed(mixer.gated_delta),
+    "gemma4_text": gemma4_fields,
     "recurrent_gemma": _recurrent_gemma, "rwkv": _rwkv, "nemotron-nas": _blocks, "deci": _blocks, "decilm": _blocks,
 }  # fmt: skip

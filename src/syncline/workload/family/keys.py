@@ -20,7 +20,7 @@ NAMES = {
     "vocab": ("padded_vocab_size", "embedding_size", "vocab_size"),
 }
 EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
-TOP_K = ("num_experts_per_tok", "moe_top_k", "num_experts_per_token", "moe_k", "moe_topk")
+TOP_K = ("num_experts_per_tok", "moe_top_k", "num_experts_per_token", "moe_k", "moe_topk", "top_k_experts")
 
 
 def first(data: Config, names: tuple[str, ...]) -> Any:
@@ -33,6 +33,8 @@ def whole(data: Config, *names: str, otherwise: int = 0) -> int:
     value = first(data, names)
     if value is None:
         return otherwise
+    if isinstance(value, list) and len(set(map(str, value))) == 1:  # one number a layer, all the same
+        value = value[0]
     if isinstance(value, bool) or not isinstance(value, int):
         name = next(name for name in names if data.get(name) is not None)
         raise DescriptionError(f'"{name}" is {value!r}; it must be a whole number.', hint="Correct the config.json.")

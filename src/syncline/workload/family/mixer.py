@@ -79,7 +79,8 @@ def delta_attention(data: Config, layers: int, hidden: int) -> Mixer:
 
 def lightning(data: Config, layers: int, hidden: int) -> Mixer:
     """Return MiniMax's lightning attention: linear attention with a decay a head and a gate on what it returns."""
-    heads, size = whole(data, "num_attention_heads"), whole(data, "head_dim", otherwise=128)
+    heads = whole(data, "num_attention_heads")
+    size = whole(data, "head_dim", otherwise=hidden // max(heads, 1))
     inner = heads * size
     return Mixer(
         kind="lightning", layers=layers, params=5 * hidden * inner + inner, width=inner, state=inner * size,

@@ -124,6 +124,28 @@ def _mllama(v: Config, config: Config, hidden: int) -> int:
     return _patch(v, width) + 5 * width + positions + layers * layer(width, ffn, biased=False) + joined
 
 
+def _moonvit(v: Config, config: Config, hidden: int) -> int:
+    """Return Kimi's MoonViT with what joins two by two patches."""
+    width, ffn = (
+        whole(v, "vt_hidden_size", "hidden_size", otherwise=1152),
+        whole(v, "vt_intermediate_size", otherwise=4304),
+    )
+    layers = whole(v, "vt_num_hidden_layers", "num_hidden_layers", otherwise=27) * layer(width, ffn)
+    places = whole(v, "init_pos_emb_height", otherwise=64) * whole(v, "init_pos_emb_width", otherwise=64)
+    return _patch(v, width) + (1 + places + 2) * width + layers + _merger(v, width, 2 * width, hidden)
+
+
+def _gemma4(v: Config, config: Config, hidden: int) -> int:
+    """Return Gemma 4's tower: gated blocks without biases, four norms a layer, one table of places a direction."""
+    width, ffn = whole(v, "hidden_size", otherwise=768), whole(v, "intermediate_size", otherwise=3072)
+    heads, size = whole(v, "num_attention_heads", otherwise=12), whole(v, "head_dim", otherwise=64)
+    keys = whole(v, "num_key_value_heads", otherwise=heads)
+    each = 2 * width * size * (heads + keys) + 3 * width * ffn + 4 * width + 2 * size
+    layers = whole(v, "num_hidden_layers", otherwise=16) * each
+    places = 2 * whole(v, "position_embedding_size", otherwise=10240) * width
+    return _patch(v, width) + places + layers + width * hidden
+
+
 #: Families with a tower that is known and a way of their own to join it, or a second tower.
 _JOINED_OTHERWISE = {"cohere2_vision", "deepseek_vl", "deepseek_vl_hybrid", "video_llava"}
 _Count = Callable[[Config, Config, int], int]
@@ -131,4 +153,5 @@ _COUNTS: dict[str, _Count] = {
     "clip_vision_model": _clip, "siglip_vision_model": _siglip, "qwen2_vl": _qwen2, "qwen2_5_vl": _qwen2_5,
     "qwen3_vl": _qwen3, "qwen3_vl_moe": _qwen3, "qwen3_5": _qwen3, "qwen3_5_moe": _qwen3,
     "llama4_vision_model": _llama4, "llama4": _llama4, "mllama_vision_model": _mllama, "mllama": _mllama,
+    "kimi_k25": _moonvit, "gemma4_vision": _gemma4,
 }  # fmt: skip
