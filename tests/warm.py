@@ -32,7 +32,7 @@ from syncline.fabric.catalog import load_catalog
 ASKING = """#!{python} -IS
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as asker:
-    asker.connect({door!r})
+    asker.connect("/proc/self/fd/%d/door" % os.open({folder!r}, os.O_PATH))  # a socket's own path may have 107 bytes
     words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
     question = json.dumps([words, os.getcwd(), dict(os.environ)]).encode()
     socket.send_fds(asker, [len(question).to_bytes(4, "big")], [0, 1, 2])
@@ -49,12 +49,11 @@ class Warm:
     def __init__(self) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="syncline-warm-")
         self.folder = Path(self._scratch.name)
-        door = str(self.folder / "door")
         for name in ("syncline", "python"):
-            (self.folder / name).write_text(ASKING.format(python=sys.executable, door=door))
+            (self.folder / name).write_text(ASKING.format(python=sys.executable, folder=str(self.folder)))
             (self.folder / name).chmod(0o755)
         self._process = subprocess.Popen(
-            [sys.executable, __file__, door], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, __file__, str(self.folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n", "the warm process did not come up"
@@ -65,12 +64,12 @@ class Warm:
         self._scratch.cleanup()
 
 
-def _serve(door: str) -> None:
+def _serve(folder: str) -> None:
     """Fork for everyone who comes to the door, until standard input is closed."""
     gc.freeze()
     forks: list[int] = []
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(door)
+        listener.bind(f"/proc/self/fd/{os.open(folder, os.O_PATH)}/door")
         listener.listen(64)
         print("ready", flush=True)
         while 0 not in select.select([0, listener.fileno()], [], [])[0]:

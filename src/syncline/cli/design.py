@@ -16,6 +16,7 @@ EPILOG = examples(
     "syncline design llama3-70b --gpus 1024 --days 60 --tokens 1T --out cluster.yaml",
     "syncline design llama3-70b --gpus 1024 --later 8192 --storage",
     "syncline design llama3-70b --gpus 1024 --by 2027-06",
+    "syncline design llama3-70b --budget 400M --on ray --state design.json",
     "syncline design llama3-8b --gpus 256 --sites 2 --wan 400Gbps,6ms",
 )
 app = typer.Typer()
@@ -55,6 +56,7 @@ def design(
         Path | None, typer.Option("--out", metavar="FILE", help="Write the best fabric as a cluster file.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with the front.")] = None,
+    on: Annotated[str | None, typer.Option(help='"ray" spreads the search over a Ray cluster.')] = None,
     json: JsonOption = False,
 ) -> None:
     """Search fabrics for jobs: topology, oversubscription, cards, links, switches, copper or optics, planes."""
@@ -76,7 +78,7 @@ def design(
             power_w=None if power is None else power * 1e3, racks=racks, days=days, survive=survive,
             tokens=None if tokens is None else read_number("--tokens", tokens), hosts=tuple(host or (DEFAULT_HOST,)),
             links=tuple(link or ()), weights=tuple(weight or ()), state=state, checked=checked,
-            later=later, storage=storage, sites=sites, wan=wan, by=by,
+            later=later, storage=storage, sites=sites, wan=wan, by=by, on=on,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )  # fmt: skip
     if out_file is not None:

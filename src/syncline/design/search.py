@@ -151,13 +151,20 @@ class Designer:
     assumptions: Assumptions | None = None
     state: Path | None = None
     _planned: dict[Any, tuple[float, str, float]] = field(default_factory=dict)
-    _ideals: dict[Card, float] = field(default_factory=dict)
-    _kept: dict[str, PlannedPoint] = field(default_factory=dict)
+    ideals: dict[Card, float] = field(default_factory=dict)
+    kept: dict[str, PlannedPoint] = field(default_factory=dict)
 
     def run(self, choices: Iterable[FabricChoice], progress: Progress | None = None) -> DesignSearch:
-        """Look at every choice; an interrupt ends the search early with what was found."""
-        self._read()
-        found = DesignSearch()
+        """Look at every choice, from what was kept on; an interrupt ends the search early with what was found."""
+        self.read()
+        found = self.search(choices, DesignSearch(), progress)
+        self.write()
+        return found
+
+    def search(
+        self, choices: Iterable[FabricChoice], found: DesignSearch, progress: Progress | None = None
+    ) -> DesignSearch:
+        """Look at every choice; points that are found already bound them."""
         every = list(choices)
         found.num_choices = len(every)
         try:
@@ -172,10 +179,9 @@ class Designer:
                 if progress:
                     progress(number + 1, len(built))
                 if number % SAVE_EVERY == SAVE_EVERY - 1:
-                    self._write()
+                    self.write()
         except KeyboardInterrupt:
             found.complete = False
-        self._write()
         return found
 
     def _priced(self, choice: FabricChoice, found: DesignSearch) -> tuple[DesignPoint, Fabric] | None:
@@ -196,26 +202,26 @@ class Designer:
         return point, fabric
 
     def _look(self, point: DesignPoint, fabric: Fabric, found: DesignSearch) -> None:
-        kept = self._kept.get(point.choice.key)
+        kept = self.kept.get(point.choice.key)
         if kept is not None:
             whole = replace(point, s_per_token=kept["s_per_token"], plans=tuple(kept["plans"]),
                             step_s=tuple(kept["step_s"]))  # fmt: skip
         else:
             card = card_of(point)
-            if card in self._ideals and self._loses(replace(point, s_per_token=self._ideals[card]), found):
+            if card in self.ideals and self._loses(replace(point, s_per_token=self.ideals[card]), found):
                 return
             jobs = [job.model_copy(update={"gpus": None}) for job, _ in self.jobs]
             asked = [ask(fabric, job) for job in jobs]
-            if card not in self._ideals:
-                self._ideals[card] = self._mean([self._ideal(*one) for one in asked])
-                if self._loses(replace(point, s_per_token=self._ideals[card]), found):
+            if card not in self.ideals:
+                self.ideals[card] = self._mean([self._ideal(*one) for one in asked])
+                if self._loses(replace(point, s_per_token=self.ideals[card]), found):
                     return
             best = [self._best(*one) for one in asked]
             if point.choice.pods and not point.choice.circuits:  # circuits are laid for each job as it runs best
                 mesh = replace(point.choice, circuits="mesh").build()
                 best = [min(one, self._best(*ask(mesh, job))) for one, job in zip(best, jobs, strict=True)]
             whole = self._with_plans(point, best)
-            self._kept[point.choice.key] = {
+            self.kept[point.choice.key] = {
                 "s_per_token": whole.s_per_token, "plans": list(whole.plans), "step_s": list(whole.step_s)
             }  # fmt: skip
             found.num_planned += 1
@@ -228,7 +234,7 @@ class Designer:
 
     def ideal_s(self, point: DesignPoint) -> float:
         """Return the seconds a token on a network of a point's cards that is nowhere narrower than they are."""
-        return self._ideals.get(card_of(point), point.s_per_token)
+        return self.ideals.get(card_of(point), point.s_per_token)
 
     def _loses(self, bound: DesignPoint, found: DesignSearch) -> bool:
         """Whether a point is beaten even if it ran as fast as its cards allow."""
@@ -271,7 +277,8 @@ class Designer:
             self._planned[key] = (best.step_s / tokens, best.decision.label.split(";")[0], best.step_s)
         return self._planned[key]
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Go on from what a search before this one kept."""
         if self.state is None or not self.state.exists():
             return
         try:
@@ -285,11 +292,12 @@ class Designer:
                 f"holds a design for {', '.join(data.get('jobs', []))}.", where=str(self.state),
                 hint="Name another file, or remove it.",
             )  # fmt: skip
-        self._kept = dict(data["points"])
+        self.kept = dict(data["points"])
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """Keep what was planned, where a file was named."""
         if self.state is not None:
-            text = json.dumps({"format": FORMAT, "jobs": self._names(), "points": self._kept}, allow_nan=False)
+            text = json.dumps({"format": FORMAT, "jobs": self._names(), "points": self.kept}, allow_nan=False)
             write_text(self.state, text + "\n")
 
     def _names(self) -> list[str]:

@@ -15,6 +15,7 @@ from syncline.design.choice import space
 from syncline.design.growth import Growth, growths
 from syncline.design.reasons import flips, millions, why_lost
 from syncline.design.search import Designer, DesignPoint, DesignSearch, Limits
+from syncline.design.shards import Spread, run_spread
 from syncline.design.storage import StorageDesign, storage_design
 from syncline.errors import CostError, PlanError, UsageError
 from syncline.fabric.catalog import load_catalog
@@ -117,6 +118,7 @@ def design(
     sites: int = 1,
     wan: str = "",
     by: str = "",
+    on: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> DesignAnswer:
     """Search fabrics for one or several jobs and return those that nothing else beats.
@@ -125,7 +127,8 @@ def design(
     remain after the worst failure of one switch. `checked` points of the front are executed at flow level. `later` is a
     number of GPUs to which the fabric shall grow without recabling, or several, one a step; `storage` sizes storage and
     a front end beside it. `by` is a month ("2027-06"): parts that can be bought by then are looked at too. `sites` cuts
-    the hosts into as many sites, joined by a line of `wan` ("400Gbps,6ms").
+    the hosts into as many sites, joined by a line of `wan` ("400Gbps,6ms"). `on="ray"` spreads the search over a Ray
+    cluster; an interrupt leaves what was found, and `state` is where the next run goes on.
     """
     many = [jobs] if isinstance(jobs, (str, Path, Mapping, Job)) else list(jobs)
     described = tuple(zip((job_of(job) for job in many), _weights(weights, len(many)), strict=True))
@@ -138,7 +141,8 @@ def design(
     _check_sites(sites, wan, bool(grown) or storage)
     if by and not MONTH.match(by):
         raise UsageError(f'--by "{by}" is not a month.', hint="Write --by 2027-06.")
-    found = designer.run(space(hosts, _counts(hosts, gpus, budget), links, sites, wan, by), progress)
+    spread, choices = _spread(on), space(hosts, _counts(hosts, gpus, budget), links, sites, wan, by)
+    found = run_spread(designer, choices, spread, progress) if spread else designer.run(choices, progress)
     front = found.front()
     if not front:
         why = ", ".join(f"{count:,} break the {name}" for name, count in found.over.items())
@@ -151,6 +155,17 @@ def design(
     beside = _stored(front[0], described) if storage else None
     switched = tuple(one for point in front if (one := _switching(point, designer)) is not None)
     return DesignAnswer(described, executed, found, limits, growth, cannot, beside, switched)
+
+
+def _spread(on: str | None) -> Spread | None:
+    if on is None:
+        return None
+    if on != "ray":
+        raise UsageError(f'--on "{on}" is not known.', hint="--on ray spreads the search over a Ray cluster.")
+    from syncline.plan.rayrun import imported, ray_tasks
+
+    ray = imported()
+    return lambda function, tasks: ray_tasks(ray, function, tasks)
 
 
 def _switching(point: DesignPoint, designer: Designer) -> Switching | None:

@@ -185,6 +185,22 @@ class Loader:
         self.at = state_dict["at"]
 
 
+def test_a_disk_that_fills_up_while_tensors_are_written_is_survived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, optimizer = parts()
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, model, optimizer)
+
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("torch.distributed.checkpoint.filesystem._write_item", full)  # torch wraps it: no Exception
+    assert checkpoints.save(2, model, optimizer) is None
+    assert "step 2 was not written" in caplog.text
+    assert checkpoints.restore(model, optimizer) == (1, {})
+
+
 def test_a_full_disk_costs_the_oldest_and_then_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,15 +6,18 @@ a checkpoint runs nothing that is in it. Tensors themselves are read with `weigh
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter, _StorageInfo
 from torch.distributed.checkpoint.metadata import (
@@ -37,14 +40,27 @@ def write_tensors(folder: Path, tensors: Mapping[str, torch.Tensor], group: Any)
     """Write named tensors, each rank its own shards and its share of what all have; every rank calls it."""
     warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
     planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-    save(dict(tensors), storage_writer=_Writer(folder), planner=planner, process_group=group, **_alone(save, group))
+    with _own_failures():
+        save(dict(tensors), storage_writer=_Writer(folder), planner=planner, process_group=group, **_alone(save, group))
 
 
 def read_tensors(folder: Path, tensors: Mapping[str, torch.Tensor], group: Any) -> None:
     """Fill named tensors, or this rank's shards of them, from a checkpoint of any mesh; every rank calls it."""
     warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
     planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-    load(dict(tensors), storage_reader=_Reader(folder), planner=planner, process_group=group, **_alone(load, group))
+    with _own_failures():
+        load(dict(tensors), storage_reader=_Reader(folder), planner=planner, process_group=group, **_alone(load, group))
+
+
+@contextmanager
+def _own_failures() -> Iterator[None]:
+    """Raise what went wrong on a rank in place of torch's CheckpointException, which no `except Exception` sees."""
+    try:
+        yield
+    except CheckpointException as error:
+        failures = [failure for failure, _ in error.failures.values()]
+        full = (f for f in failures if isinstance(f, OSError) and f.errno in (errno.ENOSPC, errno.EDQUOT))
+        raise next(full, failures[0]) from error
 
 
 def _alone(call: Callable[..., Any], group: Any) -> dict[str, bool]:

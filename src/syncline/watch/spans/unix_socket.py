@@ -55,7 +55,10 @@ class SocketSpans:
                 os.chmod(self.path, 0o660)
         except OSError as error:
             self._socket.close()
-            raise WatchError(f"cannot listen for spans: {error.strerror or error}.", where=str(path)) from None
+            raise WatchError(
+                f"cannot listen for spans: {error.strerror or error}.", where=str(path),
+                hint="Name a path of at most 107 bytes in a folder that you may write to (--spans-socket).",
+            ) from None  # fmt: skip
         finally:
             os.umask(before)
         if os.getuid() == 0 and gid is None:
