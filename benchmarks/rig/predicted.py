@@ -7,6 +7,7 @@ from typing import Any
 
 from syncline.codec.names import scheme
 from syncline.program.overlap import Exchanged, How, Machine, Ring, Stages, Wire, Work, step_s
+from syncline.program.pieces import piece_bytes_on
 
 PAYLOAD = (9000 - 52) / (9000 + 14)
 """Of a full frame: what is not Ethernet, IP and TCP (with time stamps)."""
@@ -20,17 +21,21 @@ def predict(row: dict[str, Any], known: dict[str, Any], num_ranks: int) -> None:
     work = Work.from_json(known["work"])
     rate = row["rate_bps"] / 8 * PAYLOAD if row["rate_bps"] else 1e12
     codec, _, piece = (*row["method"].split("/"), "", "")[:3]
+    device = row.get("device", "cpu").partition(":")[0]
     machine = Machine(float(os.cpu_count() or 1), BYTE_S, MESSAGE_S)
     ranks = 1 if codec == "compute" else num_ranks
     row["predicted_s"] = step_s(
-        work, [_how(codec, piece, known)] * len(work.elements), ranks, Wire(rate, LATENCY_S), machine
+        work, [_how(codec, piece, known, num_ranks, device)] * len(work.elements), ranks, Wire(rate, LATENCY_S), machine
     )
     row["gap"] = row["predicted_s"] / row["median_s"] - 1
 
 
-def _how(codec: str, piece: str, known: dict[str, Any]) -> How:
+def _how(codec: str, piece: str, known: dict[str, Any], num_ranks: int, device: str) -> How:
     if codec in ("ddp", "compute"):
-        return Ring(ADD_S)
+        # The backend brings a bucket on a GPU to the host and back; a ring adds to all of it but the own part.
+        return Ring(ADD_S + known.get("copy_s", 0.0) * num_ranks / max(1, num_ranks - 1))
     measured = {int(size): Stages(*seconds) for size, *seconds in known["codecs"].get(codec, ())}
-    size = {"piece_bytes": int(piece) << 20} if piece.isdigit() else {}
-    return Exchanged(codec, scheme(codec).wire_bytes, 0.0, 0.0, measured=measured, message_s=MESSAGE_S, **size)
+    size = int(piece) << 20 if piece.isdigit() else piece_bytes_on(device)
+    return Exchanged(
+        codec, scheme(codec).wire_bytes, 0.0, 0.0, size, measured, MESSAGE_S, on_device=device != "cpu"
+    )  # fmt: skip

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from rig.gpt import Batches, Gpt, corpus
 from syncline.codec.names import scheme
 from syncline.program.overlap import Stages
-from syncline.program.pieces import piece_cuts
+from syncline.program.pieces import piece_bytes_on, piece_cuts
 from syncline.runtime.rehearsal import stage_times
 from syncline.runtime.sync.exchange import Place
 from syncline.runtime.sync.native_exchange import NativeExchange
@@ -238,16 +238,35 @@ def costs(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> Non
     """Print what a step's parts cost by themselves: a rank's own work bucket by bucket, and the codecs' stages."""
     work = own_work(task, text, device)
     size = dist.get_world_size()
-    pieces = sorted({high - low for n in work["elements"] for low, high in itertools.pairwise(piece_cuts(n))})
     codecs: dict[str, list[list[float]]] = {}
-    for method in task["methods"] if device.type == "cpu" else ():  # on a GPU stages are its, and take no processor
-        codec = method.partition("/")[0]
+    for method in task["methods"]:
+        codec, _, piece = (*method.split("/"), "", "")[:3]
+        largest = int(piece) << 20 if piece.isdigit() else piece_bytes_on(device.type)
+        cuts = [piece_cuts(n, largest) for n in work["elements"]]
+        pieces = sorted({high - low for cut in cuts for low, high in itertools.pairwise(cut)})
         if codec not in ("compute", "ddp") and "powersgd" not in codec and codec not in codecs:
             found: list[Stages] = stage_times(codec, pieces, size, 2, device)
             codecs[codec] = [[n, s.send_s, s.reduce_s, s.collect_s] for n, s in zip(pieces, found, strict=True)]
+    found_s = copy_s(device, max(work["elements"])) if device.type == "cuda" else 0.0
     if dist.get_rank() == 0:
-        print(json.dumps({"what": "costs", "work": work, "codecs": codecs}), flush=True)
+        print(json.dumps({"what": "costs", "work": work, "codecs": codecs, "copy_s": found_s}), flush=True)
     dist.barrier()
+
+
+def copy_s(device: torch.device, num_elements: int) -> float:
+    """Return the seconds an element takes from the device to pinned memory and back, while all ranks copy."""
+    there = torch.zeros(num_elements, device=device)
+    here = torch.zeros(num_elements, pin_memory=True)
+    times = []
+    for _ in range(6):
+        dist.barrier()
+        began = time.perf_counter()
+        here.copy_(there, non_blocking=True)
+        torch.cuda.synchronize()
+        there.copy_(here, non_blocking=True)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times[1:]) / num_elements
 
 
 def own_work(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> dict[str, Any]:

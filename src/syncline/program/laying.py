@@ -1,7 +1,8 @@
 """The order of things in a training step, laid down as tasks: whoever prices a step keeps the ledger.
 
 Pieces go through the front thread in order; the back thread reduces piece k and then collects piece k - depth, so that
-the wire is busy meanwhile. Plain DDP hands each bucket to the backend's ring, two at a time.
+the wire is busy meanwhile. Pieces on a device are collected by a thread of their own. Plain DDP hands each bucket to
+the backend's ring, two at a time.
 """
 
 from __future__ import annotations
@@ -67,11 +68,12 @@ class PricedPiece:
 class Layer:
     """Lays pieces down on a ledger as they become ready; `finish` returns what ends the exchange on each rank."""
 
-    def __init__(self, ledger: Ledger, depth: int) -> None:
-        self._ledger, self._depth = ledger, depth
-        self._threads: dict[bool, dict[int, list[int]]] = {
-            is_front: {rank: [] for rank in ledger.ranks} for is_front in (True, False)
-        }
+    def __init__(self, ledger: Ledger, depth: int, *, on_device: bool = False) -> None:
+        self._ledger, self._depth = ledger, 0 if on_device else depth
+        threads: list[dict[int, list[int]]] = [{rank: [] for rank in ledger.ranks} for _ in Phase]
+        self._threads = dict(zip((Phase.SEND, Phase.REDUCE, Phase.COLLECT), threads, strict=True))
+        if not on_device:
+            self._threads[Phase.COLLECT] = self._threads[Phase.REDUCE]
         self._waiting: list[tuple[int, PricedPiece]] = []
         self._num_pieces = 0
 
@@ -92,7 +94,8 @@ class Layer:
         """Collect what is left."""
         while self._waiting:
             self._run(*self._waiting.pop(0), Phase.COLLECT)
-        return self._threads[False]
+        back, last = self._threads[Phase.REDUCE], self._threads[Phase.COLLECT]
+        return {rank: [*dict.fromkeys([*back[rank], *last[rank]])] for rank in self._ledger.ranks}
 
     def _run(self, number: int, piece: PricedPiece, phase: Phase, ready: Callable[[int], int] | None = None) -> None:
         for index, stage in enumerate(piece.program.stages):
@@ -104,7 +107,7 @@ class Layer:
 
     def _stage(self, number: int, piece: PricedPiece, index: int, rank: int, ready: list[int]) -> None:
         stage, ledger = piece.program.stages[index], self._ledger
-        thread = self._threads[stage.phase is Phase.SEND]
+        thread = self._threads[stage.phase]
         after = [*dict.fromkeys([*thread[rank], *piece.last.get(rank, []), *ready])]
         came = piece.sent[stage.awaits][rank] if stage.awaits >= 0 else {}
         seconds = piece.seconds(index)

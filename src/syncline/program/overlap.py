@@ -82,7 +82,8 @@ class Exchanged:
 
     `measured` says what pieces of so many elements cost, where somebody knows better than by element; `message_s` what
     a message costs, where it is not what one of the ring costs. `levels` are the ranks inside each level, innermost
-    first; what travels inside is float32, and `dense_s` is what copying or adding one element of it costs.
+    first; what travels inside is float32, and `dense_s` is what copying or adding one element of it costs. Where
+    gradients are `on_device`, a thread of its own collects sums.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Exchanged:
     message_s: float | None = None
     levels: tuple[int, ...] = ()
     dense_s: float = 0.0
+    on_device: bool = False
 
     def pieces(self, elements: int, num_ranks: int, bucket: int) -> list[PricedPiece]:
         """Return the pieces of a bucket with their prices."""
@@ -181,7 +183,8 @@ class Wire:
 def lay_step(ledger: Ledger, work: Work, how: Sequence[How], num_ranks: int) -> None:
     """Lay one step down in which bucket i travels as how[i] says: forward, backward, exchanges, optimizer."""
     last = {rank: ledger.work(rank, work.forward_s, [], COMPUTED, -1, -1) for rank in ledger.ranks}
-    exchanges, ring = Layer(ledger, DEPTH), None
+    on_device = any(isinstance(way, Exchanged) and way.on_device for way in how)
+    exchanges, ring = Layer(ledger, DEPTH, on_device=on_device), None
     for bucket, seconds in enumerate(work.backward_s):
         ready = last = {rank: ledger.work(rank, seconds, [last[rank]], COMPUTED, -1, -1) for rank in ledger.ranks}
         if num_ranks == 1:

@@ -12,14 +12,23 @@ from itertools import pairwise
 
 PIECE_BYTES = 4 << 20
 """A bucket is exchanged in pieces of about this size, so that encoding and sending overlap."""
+DEVICE_PIECE_BYTES = 32 << 20
+"""On a GPU a piece costs the host about a millisecond whatever its size, and encoding takes next to no time."""
 DEPTH = 2
 """Pieces whose sums are awaited at once, so that the wire is busy while the next piece is summed."""
+AHEAD = 3
+"""Pieces that a device is given to encode before the first of them is waited for."""
 PIECE_ALIGNMENT = 4096
 """Elements: all pieces but the last of a bucket have a multiple of this."""
 SHARD_ALIGNMENT = 256
 """Elements: shards begin on a multiple of this, so that blocks of codecs are whole."""
 MOST_THREADS = 4
 THREADS_VARIABLE = "SYNCLINE_WIRE_THREADS"
+
+
+def piece_bytes_on(device: str) -> int:
+    """Return the size of pieces for gradients on the CPU ("cpu") or on a GPU."""
+    return PIECE_BYTES if device == "cpu" else DEVICE_PIECE_BYTES
 
 
 def piece_cuts(num_elements: int, piece_bytes: int = PIECE_BYTES) -> list[int]:

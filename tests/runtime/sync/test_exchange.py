@@ -204,13 +204,14 @@ def test_a_staged_payload_is_brought_before_it_is_sealed_and_taken_when_it_is_op
     host, staged, stamp = Box([100]), Box([100], staged=True), Stamp(3, 2, 1, 5)
     host[0].payload.random_(0, 256, generator=torch.Generator().manual_seed(0))
     staged[0].payload.copy_(host[0].payload)
-    staged[0].bring()
+    staged.bring()
     for box in (host, staged):
         box[0].seal(stamp)
     assert torch.equal(host.buffer, staged.buffer)
     came = Box([100], staged=True)
     came.buffer.copy_(staged.buffer)
     assert came[0].open(stamp) == (0, 0, 0)
+    came.take()
     assert torch.equal(came[0].payload, host[0].payload)
 
 
@@ -218,3 +219,15 @@ def test_a_failure_is_heard_whatever_else_the_message_says() -> None:
     box = Box([100])
     box[0].seal(Stamp(9, 9, 9, 9), FAILED, 2)
     assert box[0].open(Stamp(3, 2, 1, 5))[:2] == (FAILED, 2)
+
+
+def test_a_wire_with_checksums_of_its_own_leaves_payloads_unsummed() -> None:
+    sent, came, stamp = Box([20_000], summed=False), Box([20_000], summed=False), Stamp(3, 2, 1, 5)
+    sent[0].seal(stamp)
+    came.buffer.copy_(sent.buffer)
+    came[0].payload[5000] ^= 1
+    assert came[0].open(stamp) == (0, 0, 0)
+    came.buffer.copy_(sent.buffer)
+    came[0].tensor[16] ^= 1
+    with pytest.raises(AgreementError, match="step is"):
+        came[0].open(stamp)

@@ -66,7 +66,7 @@ class Averagers:
     ) -> BucketProgram:
         """Return what is done with a bucket: what is made here carries it out, and simulators price it."""
         shape = tuple(wire.size for wire in self._links.wires)
-        piece_bytes = self._settings.piece_bytes
+        piece_bytes = self._settings.piece_bytes_on(self._links.device.type)
         return BucketProgram(elements, chosen, shape, piece_bytes, scatter_only=scatter_only, shapes=shapes)
 
     def scatter(self, index: int, layout: Layout, buffer: torch.Tensor, codec: str) -> Bucket:

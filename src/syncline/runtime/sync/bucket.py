@@ -66,15 +66,19 @@ class Averager(Protocol):
     inside_bytes: int
     number: int
     ordered: bool
-    """Whether `reduce` waits for peers that collect: all ranks must then do both in one order."""
+    """Whether `sum_up` waits for peers that collect: all ranks must then do both in one order."""
 
     def bind(self, values: torch.Tensor) -> None: ...
+
+    def prepare(self, step: Step) -> None: ...
 
     def send(self, step: Step) -> None: ...
 
     def fail(self, step: Step) -> None: ...
 
-    def reduce(self) -> Trouble | None: ...
+    def sum_up(self) -> Trouble | None: ...
+
+    def post(self) -> None: ...
 
     def collect(self) -> None: ...
 
@@ -97,12 +101,17 @@ class Piece:
         """Work on this memory from now on."""
         self._averager.bind(values[self._low : self._high])
 
-    def send(self) -> None:
-        """Encode and post."""
+    def prepare(self) -> None:
+        """Begin what `send` ends."""
         bucket = self._bucket
         if bucket.staging is not None:
             bucket.staging[self._low : self._high].copy_(bucket.buffer[self._low : self._high])
         self._averager.number = bucket.step.next_piece()
+        self._averager.prepare(bucket.step)
+
+    def send(self) -> None:
+        """Encode and post."""
+        bucket = self._bucket
         self._averager.send(bucket.step)
         bucket.step.wire_bytes += self._averager.sent_bytes
         bucket.step.inside_bytes += self._averager.inside_bytes
@@ -111,12 +120,17 @@ class Piece:
         """Tell peers that this rank cannot go on."""
         self._averager.fail(self._bucket.step)
 
-    def reduce(self) -> None:
-        """Sum and post the sum, unless some rank's gradient is not finite."""
-        trouble = self._averager.reduce()
+    def sum_up(self) -> None:
+        """Sum, unless some rank's gradient is not finite."""
+        trouble = self._averager.sum_up()
         self._troubled = trouble is not None
         if trouble is not None:
             self._handle(trouble)
+
+    def post(self) -> None:
+        """Post the sum."""
+        if not self._troubled:
+            self._averager.post()
 
     def collect(self) -> None:
         """Take the average."""

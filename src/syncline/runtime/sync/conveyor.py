@@ -6,6 +6,10 @@ every rank. A front thread waits for nobody; `reduce` waits only for peers that 
 `collect` only for peers that reduce or collect the same piece. Back threads do both in the order of the pieces, so no
 rank can wait in a circle, though each chooses for itself how many sums it leaves outstanding.
 
+Where pieces are on a device (`ahead`), the front thread gives it so many pieces before it waits for the first of them,
+and a third and a fourth thread take what would keep the back thread waiting: for the device, then posting the sum, and
+for the sums of others.
+
 A failure stays: the bucket's future carries it, so do those of all later buckets, and peers are told.
 """
 
@@ -15,10 +19,11 @@ import contextlib
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from syncline.program.pieces import DEPTH
+from syncline.runtime.sync.streams import Stage
 
 PATIENCE_S = 1.0
 """How long a conveyor that failed is waited for: a thread of it may wait for a peer that is gone."""
@@ -29,11 +34,15 @@ class Piece(Protocol):
 
     ordered: bool
 
+    def prepare(self) -> None: ...
+
     def send(self) -> None: ...
 
     def fail(self) -> None: ...
 
-    def reduce(self) -> None: ...
+    def sum_up(self) -> None: ...
+
+    def post(self) -> None: ...
 
     def collect(self) -> None: ...
 
@@ -55,20 +64,38 @@ class BucketJob:
             self._done(failure)
 
 
+Item = tuple[BucketJob, Piece | None]
+"""A piece of a job; None: all of them have gone before."""
+Queue = queue.SimpleQueue[Item | None]
+
+
 class Conveyor:
-    """Two threads and the queues between, each inside `place()`; `submit` returns at once."""
+    """Threads and the queues between, each inside its stage's `place`; `submit` returns at once."""
 
     def __init__(
-        self, name: str, place: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+        self,
+        name: str,
+        place: Callable[[Stage], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
+        *,
+        ahead: int = 0,
+        join: Callable[[], None] = lambda: None,
     ) -> None:
+        """Start the threads; `join` is called before a job is done, by whoever says so."""
         self.failure: BaseException | None = None
         self._under_way: dict[BucketJob, None] = {}
         self._front: queue.SimpleQueue[BucketJob | None] = queue.SimpleQueue()
-        self._back: queue.SimpleQueue[tuple[BucketJob, Piece | None] | None] = queue.SimpleQueue()
-        self._place = place
+        self._back, self._sums, self._last = Queue(), Queue(), Queue()
+        self._place, self._ahead, self._join = place, ahead, join
+        stages = [("front", Stage.FRONT, self._run_front), ("back", Stage.BACK, self._run_back)]
+        if ahead:
+            stages[1:] = [
+                ("back", Stage.BACK, self._run_sums),
+                ("post", Stage.BACK, self._run_posts),
+                ("last", Stage.LAST, self._run_last),
+            ]
         self._threads = [
-            threading.Thread(target=self._run, args=(run,), name=f"{name}-{stage}", daemon=True)
-            for stage, run in (("front", self._run_front), ("back", self._run_back))
+            threading.Thread(target=self._run, args=(stage, run), name=f"{name}-{label}", daemon=True)
+            for label, stage, run in stages
         ]
         for thread in self._threads:
             thread.start()
@@ -96,21 +123,65 @@ class Conveyor:
         """Let the threads end when they can, and wait for none."""
         self._front.put(None)
 
-    def _run(self, stage: Callable[[], None]) -> None:
-        with self._place():
-            stage()
+    def _run(self, stage: Stage, run: Callable[[], None]) -> None:
+        with self._place(stage):
+            run()
 
     def _run_front(self) -> None:
-        while (job := self._front.get()) is not None:
-            for piece in job.pieces:
-                if not self._try(piece.send):
-                    self._tell(piece)
-                self._back.put((job, piece))
-            self._back.put((job, None))
+        prepared: deque[Item] = deque()
+        for item in self._items(prepared):
+            if item is not None:
+                if item[1] is not None:
+                    self._try(item[1].prepare)
+                prepared.append(item)
+            while prepared and (item is None or len(prepared) > self._ahead):
+                self._send(prepared.popleft())
         self._back.put(None)
 
+    def _items(self, prepared: deque[Item]) -> Iterator[Item | None]:
+        """Yield the pieces of jobs in order; None where there is nothing to do but to wait for what was prepared."""
+        while True:
+            if prepared and self._front.empty():
+                yield None
+            job = self._front.get()
+            if job is None:
+                yield None
+                return
+            for piece in job.pieces:
+                yield job, piece
+            yield job, None
+
+    def _send(self, item: Item) -> None:
+        piece = item[1]
+        if piece is not None and not self._try(piece.send):
+            self._tell(piece)
+        self._back.put(item)
+
+    def _run_sums(self) -> None:
+        """Sum, and leave what waits for the device and for others to the next threads."""
+        while (item := self._back.get()) is not None:
+            if item[1] is not None:
+                self._try(item[1].sum_up)
+                if item[1].ordered:
+                    self._try(item[1].post)
+                    self._try(item[1].collect)
+                    continue
+            self._sums.put(item)
+        self._sums.put(None)
+
+    def _run_posts(self) -> None:
+        while (item := self._sums.get()) is not None:
+            if item[1] is not None:
+                self._try(item[1].post)
+            self._last.put(item)
+        self._last.put(None)
+
+    def _run_last(self) -> None:
+        while (item := self._last.get()) is not None:
+            self._finish(*item)
+
     def _run_back(self) -> None:
-        waiting: deque[tuple[BucketJob, Piece | None]] = deque()
+        waiting: deque[Item] = deque()
         while True:
             # Sums of others are awaited when enough pieces are under way, or when there is nothing else to do.
             if waiting and (len(waiting) > DEPTH or self._back.empty()):
@@ -120,7 +191,8 @@ class Conveyor:
             if item is None:
                 break
             if item[1] is not None:
-                self._try(item[1].reduce)
+                self._try(item[1].sum_up)
+                self._try(item[1].post)
             waiting.append(item)
             if item[1] is not None and item[1].ordered:
                 self._finish(*waiting.pop())
@@ -129,6 +201,7 @@ class Conveyor:
 
     def _finish(self, job: BucketJob, piece: Piece | None) -> None:
         if piece is None:
+            self._try(self._join)
             self._end(job)
         else:
             self._try(piece.collect)

@@ -10,6 +10,9 @@ Both count 1/size in the average, so residuals of all ranks add up, whatever the
     exchange.reduce()    back thread: wait, sum, encode, post
     exchange.collect()   back thread: wait, decode
 
+On a device the first two have a part that only gives work to the device (`prepare`, `sum_up`) and one that waits for it
+and posts, so that it is not idle meanwhile.
+
 These are the stages of `program/stages.py`; each is recorded under its name there.
 """
 
@@ -79,6 +82,10 @@ class Averaged(Protocol):
 
     def reduce(self) -> Trouble | None: ...
 
+    def sum_up(self) -> Trouble | None: ...
+
+    def post(self) -> None: ...
+
     def collect(self) -> None: ...
 
     def finish(self) -> None: ...
@@ -120,10 +127,11 @@ class Exchange:
         own, largest = sizes[wire.rank], max(sizes)
         device = values.device
         staged = wire.on_host and device.type != "cpu"
-        self._out = Box(sizes, device=device, staged=staged)
-        self._in = Box([own] * wire.size, largest, device, staged=staged)
-        self._sum = Box([own], largest, device, staged=staged)
-        self._sums = Box(sizes, device=device, staged=staged)
+        summed = not wire.checks_bytes
+        self._out = Box(sizes, device=device, staged=staged, summed=summed)
+        self._in = Box([own] * wire.size, largest, device, staged=staged, summed=summed)
+        self._sum = Box([own], largest, device, staged=staged, summed=summed)
+        self._sums = Box(sizes, device=device, staged=staged, summed=summed)
         self._landings = Landing(device), Landing(device)
         self._taken = Landing(device)
         self._place = place
@@ -131,6 +139,8 @@ class Exchange:
         self._tags = (2 * place.tag, 2 * place.tag + 1)
         self._stamp = Stamp(place.codec, place.layout, 0, 0)
         self._trouble: Trouble | None = None
+        self._finite: list[bool | torch.Tensor] | None = None
+        """Of the own shard and of every peer's, when they have been encoded: whether each held numbers only."""
         self._posted_s = self._summed_s = 0.0
         self.sent_bytes = sum(len(self._out[p].tensor) + len(self._sum[0].tensor) for p in wire.peers)
         self.inside_bytes = 0
@@ -153,11 +163,19 @@ class Exchange:
         """The shard this rank sums."""
         return self._shards[self.wire.rank]
 
+    def prepare(self, step: Step) -> None:
+        """Give the device what `send` will wait for; on the CPU there is nothing to be gained."""
+        if self.own.is_cuda:
+            self._begin(step)
+            self._finite = self._encode_all()
+
     def send(self, step: Step, trouble: Trouble | None = None) -> None:
         """Encode what others own and post it; where something is not finite, only that is said."""
-        self._next(step)
-        self.wire.open(self._tags[0], self._in)
-        self._trouble = trouble or self._encode_all()
+        if self._finite is None:
+            self._begin(step)
+            self._finite = self._encode_all() if trouble is None else []
+        self._trouble = trouble or self._judge(self._finite)
+        self._finite = None
         self._posted_s = time.perf_counter()
         for peer in self.wire.peers:
             due = self._due(0, self.wire.rank, peer)
@@ -169,14 +187,22 @@ class Exchange:
 
     def fail(self, step: Step) -> None:
         """Tell every peer, in place of `send`, that this rank cannot go on."""
-        self._next(step)
-        self.wire.open(self._tags[0], self._in)
+        if self._finite is None:
+            self._begin(step)
+        self._finite = None
         for peer in self.wire.peers:
             self._out[peer].seal(self._due(0, self.wire.rank, peer), FAILED, self._place.origin)
             self.wire.scatter(self._tags[0], peer, self._out)
 
     def reduce(self) -> Trouble | None:
         """Add what peers sent to the own shard and post the encoded sum; or say who had trouble, on all ranks alike."""
+        trouble = self.sum_up()
+        if trouble is None:
+            self.post()
+        return trouble
+
+    def sum_up(self) -> Trouble | None:
+        """Add what peers sent to the own shard and encode the sum; or say who had trouble, on all ranks alike."""
         try:
             trouble = self.receive()
             if self._beyond is not None:
@@ -190,8 +216,14 @@ class Exchange:
                 self.wire.gather(self._tags[1], self._sum)
             raise
         if trouble is None:
-            self._post_sum()
+            self._encode_sum()
         return trouble
+
+    def post(self) -> None:
+        """Send the encoded sum, when it has reached the memory that it is sent from."""
+        self._landings[1].passed()
+        self._sum[0].seal(self._due(1, self.wire.rank))
+        self.wire.gather(self._tags[1], self._sum)
 
     def receive(self) -> Trouble | None:
         """Wait for every peer's shard; say who had trouble, on all ranks alike."""
@@ -199,6 +231,9 @@ class Exchange:
         for peer in self.wire.peers:
             trouble = _first(trouble, self._receive(0, peer, self._in))
         self._arrived(Posts.SHARDS, self._posted_s, self._in)
+        if trouble is None:
+            self._in.take()
+            self._taken.mark()
         return trouble
 
     def add_up(self, scale: float) -> None:
@@ -209,16 +244,25 @@ class Exchange:
 
     def collect(self) -> None:
         """Take the values that every owner's encoded sum decodes to, divided by the number of ranks."""
-        _, scale = self._scales()
+        at_once = not self.own.is_cuda  # a device gets all sums with one copy
         for owner in self.wire.peers:
             self._receive(1, owner, self._sums)
             if owner == self.wire.peers[-1]:
                 self._arrived(Posts.SUMS, self._summed_s, self._sums)
-            began = time.perf_counter()
-            self.codec.decode(self._sums[owner].payload, self._shards[owner], scale=scale)
-            size = self._shards[owner].nbytes
-            self._step.record(SpanKind.DECODE, DECODE, began, time.perf_counter(), size, self.number)
+            if at_once:
+                self._decode(owner)
+        if not at_once:
+            self._sums.take()
+            self._taken.mark()
+            for owner in self.wire.peers:
+                self._decode(owner)
         self.finish()
+
+    def _decode(self, owner: int) -> None:
+        began = time.perf_counter()
+        self.codec.decode(self._sums[owner].payload, self._shards[owner], scale=self._scales()[1])
+        size = self._shards[owner].nbytes
+        self._step.record(SpanKind.DECODE, DECODE, began, time.perf_counter(), size, self.number)
 
     def finish(self) -> None:
         """Wait until nothing of this exchange is under way, so that its buffers may be used again."""
@@ -236,39 +280,45 @@ class Exchange:
     def _arrived(self, what: Posts, posted_s: float, box: Box) -> None:
         size = sum(len(box[peer].tensor) for peer in self.wire.peers)
         self._step.record(SpanKind.RECV, ON_THE_WIRE[what], posted_s, time.perf_counter(), size, self.number)
-        self._taken.mark()
 
-    def _next(self, step: Step) -> None:
+    def _begin(self, step: Step) -> None:
         self._taken.passed()  # what came last has left the memory that the next messages come to
         last = self._stamp
         self._stamp = Stamp(last.codec, last.layout, last.sequence + 1, step.stamp)
         self._step = step
+        self.wire.open(self._tags[0], self._in)
 
     def _due(self, stage: int, sender: int, receiver: int = EVERYONE) -> Stamp:
         """Return what a message of this stage and step must say of itself."""
         stamp = self._stamp
         return Stamp(stamp.codec, stamp.layout, stamp.sequence, stamp.step, self._tags[stage], sender, receiver)
 
-    def _encode_all(self) -> Trouble | None:
-        """Encode every peer's shard; where one is not finite, leave the residuals as they were and say which.
-
-        Nothing is posted before all are encoded: every peer hears of trouble in any shard. On a device the answers are
-        brought with the bytes, in one wait.
-        """
+    def _encode_all(self) -> list[bool | torch.Tensor]:
+        """Encode every peer's shard, unless the own one is not finite, and say of each whether it is."""
         finite = [finite_flag(self.own)]
         if finite[0] is False:
-            return Trouble(self._place.origin, self._place.find(self.own))
+            return finite
         for peer in self.wire.peers:
             began = time.perf_counter()
             shard, payload = self._shards[peer], self._out[peer].payload
             finite.append(self.codec.encode(shard, payload, self._states[peer], self._residuals[peer]))
             self._step.record(SpanKind.ENCODE, ENCODE, began, time.perf_counter(), shard.nbytes, self.number)
-            self._out[peer].bring()
-        answers = zip((self.wire.rank, *self.wire.peers), self._landings[0].answers(finite), strict=True)
+        self._out.bring()
+        self._landings[0].ask(finite)
+        return finite
+
+    def _judge(self, finite: list[bool | torch.Tensor]) -> Trouble | None:
+        """Wait for what was encoded; where something is not finite, leave the residuals as they were and say which.
+
+        Nothing is posted before all are encoded: every peer hears of trouble in any shard. On a device the answers are
+        brought with the bytes, in one wait.
+        """
+        answers = zip((self.wire.rank, *self.wire.peers), self._landings[0].answers(finite), strict=False)
         bad = next((shard for shard, is_so in answers if not is_so), None)
         if bad is None:
             return None
-        self._take_back()
+        if len(finite) > 1:
+            self._take_back()
         return Trouble(self._place.origin, self._place.find(self._shards[bad]))
 
     def _take_back(self) -> None:
@@ -298,7 +348,7 @@ class Exchange:
             beyond.finish()
         return trouble
 
-    def _post_sum(self) -> None:
+    def _encode_sum(self) -> None:
         """Sum, encode and take what that decodes to, in one pass; what came from beyond is a sum already."""
         own, rank = self.own, self.wire.rank
         self.wire.open(self._tags[1], self._sums)
@@ -311,10 +361,8 @@ class Exchange:
         )
         self._summed_s = time.perf_counter()
         self._step.record(SpanKind.REDUCE, SUM, began, self._summed_s, own.nbytes, self.number)
-        self._sum[0].bring()
-        self._landings[1].wait()
-        self._sum[0].seal(self._due(1, rank))
-        self.wire.gather(self._tags[1], self._sum)
+        self._sum.bring()
+        self._landings[1].mark()
 
     def _receive(self, stage: int, peer: int, box: Box) -> Trouble | None:
         """Wait for one message; what it says, if it is the one that was due."""

@@ -210,13 +210,13 @@ class FsdpSynchronizer(Synchronizer):
                 failures.append(failure)
             over.set()
 
-        self._stream.follow()
+        self._streams.follow()
         self._conveyor.submit(BucketJob(list(pieces), done))
         over.wait()
         step.bucket_out()
         if failures:
             raise self.failure_of(failures[0])
-        self._stream.lead()
+        self._streams.lead()
 
     def _gathered(self, owed: Mapping[str, torch.Tensor]) -> list[tuple[Geometry, dict[str, torch.Tensor]]]:
         """Return what every shard's ranks owe: padded shards are equally long, so one collective brings each."""
@@ -280,15 +280,20 @@ class _ScatterPiece:
         self._scatter, self._step, self._scale = scatter, step, scale
         self.trouble: Any = None
 
-    def send(self) -> None:
+    def prepare(self) -> None:
         self._scatter.number = self._step.next_piece()
+
+    def send(self) -> None:
         self._scatter.send(self._step, scale=self._scale)
 
     def fail(self) -> None:
         self._scatter.fail(self._step)
 
-    def reduce(self) -> None:
+    def sum_up(self) -> None:
         self.trouble = self._scatter.reduce()
+
+    def post(self) -> None:
+        """Do nothing: sums stay with their owners."""
 
     def collect(self) -> None:
         if self.trouble is None:

@@ -73,6 +73,9 @@ class LowRankAverage:
         """Work on this memory from now on."""
         self._values = values
 
+    def prepare(self, step: Step) -> None:
+        """Do nothing: the step before must have left its residual."""
+
     def send(self, step: Step) -> None:
         """Make P and post it."""
         self._step = step
@@ -97,9 +100,13 @@ class LowRankAverage:
         """Tell every peer that this rank cannot go on."""
         self._exchanges[0].fail(step)
 
-    def reduce(self) -> Trouble | None:
+    def sum_up(self) -> Trouble | None:
         """Sum P; what follows waits for peers' back threads, and so belongs to `collect`, where all are in order."""
-        return self._exchanges[0].reduce()
+        return self._exchanges[0].sum_up()
+
+    def post(self) -> None:
+        """Send the sum of P."""
+        self._exchanges[0].post()
 
     def collect(self) -> None:
         """Average P, make Q, average it, and take P Q^T."""

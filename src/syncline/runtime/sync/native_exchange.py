@@ -121,6 +121,16 @@ class NativeExchange:
         """Wait until the own shard is summed; or say who had trouble, on all ranks alike."""
         return self._said(self._lane.wait_reduced(self.wire.timeout_s))
 
+    def prepare(self, step: Step) -> None:
+        """Do nothing: the wire's own threads encode."""
+
+    def sum_up(self) -> Trouble | None:
+        """Do as `reduce` does: the wire posts the sum itself."""
+        return self.reduce()
+
+    def post(self) -> None:
+        """Do nothing: the wire has posted the sum."""
+
     def collect(self) -> None:
         """Wait until every sum has been taken."""
         self._said(self._lane.wait_done(self.wire.timeout_s))

@@ -13,7 +13,7 @@ from syncline.codec.low_rank import LowRank
 from syncline.codec.names import scheme
 from syncline.codec.scheme import Scheme
 from syncline.errors import SynchronizationError
-from syncline.program.pieces import PIECE_BYTES
+from syncline.program.pieces import piece_bytes_on
 from syncline.runtime.alive.pace import check_rate
 from syncline.runtime.wire.message import PROTOCOL
 
@@ -40,7 +40,8 @@ class Settings:
     warmup        the first steps, which send int8 whatever the codec: gradients change fastest there; left out: 100
                   where the codec sends one bit an element or less, else none
     check_every   compare replicas every so many steps; 0: never
-    piece_bytes   a bucket is exchanged in pieces of this size, so that encoding and sending overlap
+    piece_bytes   a bucket is exchanged in pieces of this size, so that encoding and sending overlap; left out: 4 MiB on
+                  the CPU, 32 MiB on a GPU
     levels        ranks inside each level, innermost first; only the outermost is compressed
     transport     "native" (syncline's own connections), "point-to-point" (gloo) or "collectives"; "auto": collectives
                   on NCCL, else point-to-point
@@ -59,7 +60,7 @@ class Settings:
     accumulate: int = 1
     warmup: int = AS_NEEDED
     check_every: int = 100
-    piece_bytes: int = PIECE_BYTES
+    piece_bytes: int = AS_NEEDED
     levels: tuple[int, ...] = ()
     transport: str = "auto"
     timeout_s: float = 300.0
@@ -78,7 +79,8 @@ class Settings:
             object.__setattr__(self, "warmup", WARM_UP_STEPS if self.family in WARMED_UP else 0)
         _at_least("warmup", self.warmup, 0)
         _at_least("check_every", self.check_every, 0)
-        _at_least("piece_bytes", self.piece_bytes, 4096)
+        if self.piece_bytes != AS_NEEDED:
+            _at_least("piece_bytes", self.piece_bytes, 4096)
         _at_least("history", self.history, 1)
         if self.send_Bps is not None:
             check_rate(self.send_Bps)
@@ -134,6 +136,10 @@ class Settings:
     def uses_feedback(self) -> bool:
         """Whether errors are kept and sent later."""
         return self.family not in NO_FEEDBACK if self.feedback is None else self.feedback
+
+    def piece_bytes_on(self, device: str) -> int:
+        """Return the size of pieces for gradients on the CPU ("cpu") or on a GPU."""
+        return piece_bytes_on(device) if self.piece_bytes == AS_NEEDED else self.piece_bytes
 
     def warming_up(self, step: int) -> str:
         """Return what a summary says of a step that warms up: when that ends; nothing afterwards."""

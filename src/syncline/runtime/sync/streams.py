@@ -3,34 +3,55 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 
-class SideStream:
-    """The stream of a handle's communication threads; on the CPU, where calls wait for each other, nothing at all."""
+class Stage(enum.IntEnum):
+    """The threads of a conveyor that give work to a device."""
+
+    FRONT = 0
+    BACK = 1
+    LAST = 2
+
+
+class SideStreams:
+    """A stream for each of a handle's communication threads; on the CPU, where calls wait for each other, none at all.
+
+    The first thread's waits for gradients. What the others do must not wait for those of the next bucket too, and
+    needs not: it begins when what the first one encoded has reached the host. Their short kernels go before those of
+    the computation, which would otherwise keep each waiting in turn.
+    """
 
     def __init__(self, device: torch.device) -> None:
-        self._stream: Any = None
+        self._device = device
+        self._streams: list[Any] = []
         if device.type == "cuda":
-            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            self._streams = [torch.cuda.Stream(device, priority=-1) for _ in Stage]  # type: ignore[no-untyped-call]
 
-    def entered(self) -> contextlib.AbstractContextManager[object]:
-        """Return a context in which this thread works on the stream, and on its device."""
-        context: contextlib.AbstractContextManager[object] = torch.cuda.stream(self._stream)  # None: nothing happens
+    def entered(self, stage: Stage) -> contextlib.AbstractContextManager[object]:
+        """Return a context in which this thread works on its stream, and on the device."""
+        stream = self._streams[stage] if self._streams else None
+        context: contextlib.AbstractContextManager[object] = torch.cuda.stream(stream)  # None: nothing happens
         return context
 
     def follow(self) -> None:
-        """Make what is given to the stream from now on wait for what this thread has given to its own."""
-        if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        """Make what the first thread gives to its stream from now on wait for what this one has given to its own."""
+        if self._streams:
+            self._streams[Stage.FRONT].wait_stream(torch.cuda.current_stream(self._device))
+
+    def join(self) -> None:
+        """Make what this thread gives to its stream from now on wait for what the second thread was given."""
+        if self._streams:
+            torch.cuda.current_stream(self._device).wait_stream(self._streams[Stage.BACK])
 
     def lead(self) -> None:
-        """Make what this thread gives to its own stream from now on wait for what was given to this one."""
-        if self._stream is not None:
-            torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
+        """Make what this thread gives to its own stream from now on wait for what the last threads were given."""
+        for stage in (Stage.BACK, Stage.LAST) if self._streams else ():
+            torch.cuda.current_stream(self._device).wait_stream(self._streams[stage])
 
 
 class Landing:
@@ -62,17 +83,23 @@ class Landing:
         if self._event is not None:
             self._event.synchronize()
 
-    def answers(self, flags: Sequence[bool | torch.Tensor]) -> list[bool]:
-        """Wait likewise, and return answers that were given on the device or here."""
+    def ask(self, flags: Sequence[bool | torch.Tensor]) -> None:
+        """Begin to bring answers that are given on the device, and note it."""
         if self._device.type != "cuda":
-            return [bool(flag) for flag in flags]
+            return
         if self._flags is None:
             self._flags = torch.zeros(len(flags), dtype=torch.bool, pin_memory=True)
         there = [torch.full((), bool(flag), device=self._device) if isinstance(flag, bool) else flag for flag in flags]
         self._flags.copy_(torch.stack(there), non_blocking=True)
-        self.wait()
+        self.mark()
+
+    def answers(self, flags: Sequence[bool | torch.Tensor]) -> list[bool]:
+        """Wait for what was noted last, and return the answers that were asked for, or were given here."""
+        if self._device.type != "cuda" or self._flags is None:
+            return [bool(flag) for flag in flags]
+        self.passed()
         found: list[bool] = self._flags.tolist()
-        return found
+        return found[: len(flags)]
 
 
 def future_of(tensor: torch.Tensor) -> torch.futures.Future[torch.Tensor]:

@@ -15,6 +15,7 @@ from syncline.errors import SynchronizationError
 from syncline.fabric import Fabric
 from syncline.program import Program, packed
 from syncline.program.bucket import bucket_program
+from syncline.program.pieces import AHEAD
 from syncline.program.stages import BucketProgram
 from syncline.runtime.alive.verdict import Straggler
 from syncline.runtime.alive.watchdog import start_watchdog
@@ -25,7 +26,7 @@ from syncline.runtime.sync.bucket import Bucket, Order
 from syncline.runtime.sync.conveyor import BucketJob, Conveyor
 from syncline.runtime.sync.settings import Settings
 from syncline.runtime.sync.step import Step, StepReport
-from syncline.runtime.sync.streams import SideStream
+from syncline.runtime.sync.streams import SideStreams
 from syncline.runtime.wire.links import GroupLinks
 from syncline.runtime.wire.native_wire import LineReport, wire_summary
 from syncline.runtime.wire.team import Team
@@ -45,8 +46,9 @@ class Synchronizer:
         self.rank, self.num_ranks = links.rank, links.num_ranks
         self.steps: deque[Step] = deque(maxlen=settings.history)
         self._averagers = Averagers(settings, links)
-        self._stream = SideStream(links.device)
-        self._conveyor = Conveyor(f"syncline-{label}", self._stream.entered)
+        self._streams = SideStreams(links.device)
+        ahead = AHEAD if links.device.type == "cuda" else 0
+        self._conveyor = Conveyor(f"syncline-{label}", self._streams.entered, ahead=ahead, join=self._streams.join)
         self._buckets: dict[int, Bucket] = {}
         self._programs: dict[int, BucketProgram] = {}
         self._codec = settings.codec
@@ -108,7 +110,7 @@ class Synchronizer:
             assert bucket.program is not None
             self._programs[index] = bucket.program
         bucket.begin(buffer, step)
-        self._stream.follow()
+        self._streams.follow()
         step.bucket_in(index, buffer.nbytes, order.last)
         step.dense_bytes += 2 * (self.num_ranks - 1) * buffer.nbytes // self.num_ranks
 
@@ -147,6 +149,11 @@ class Synchronizer:
         """The rank that was found dead, hung or gone; None: none is known by its number."""
         verdict = None if self._watchdog is None else self._watchdog.verdict
         return verdict.rank if verdict is not None and verdict.kind in ("dead", "silent", "hung", "closed") else None
+
+    @property
+    def piece_bytes(self) -> int:
+        """The size of the pieces in which a bucket is exchanged."""
+        return self.settings.piece_bytes_on(self.links.device.type)
 
     @property
     def residuals(self) -> dict[str, torch.Tensor]:

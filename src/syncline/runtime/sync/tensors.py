@@ -40,7 +40,7 @@ class TensorCodec(Protocol):
         *,
         before: float = 1.0,
         after: float = 1.0,
-    ) -> bool | torch.Tensor: ...
+    ) -> None: ...
 
 
 class CpuCodec:
@@ -77,12 +77,10 @@ class CpuCodec:
         *,
         before: float = 1.0,
         after: float = 1.0,
-    ) -> bool:
+    ) -> None:
         """Add the payloads, encode the sum and take what it decodes to, as `Scheme.reduce` does."""
         received = [part.numpy() for part in payloads]
-        return self.scheme.reduce(
-            received, own.numpy(), payload.numpy(), state, _array(residual), before=before, after=after
-        )
+        self.scheme.reduce(received, own.numpy(), payload.numpy(), state, _array(residual), before=before, after=after)
 
 
 _MAKERS: dict[str, Callable[[Scheme], TensorCodec]] = {"cpu": CpuCodec}

@@ -16,6 +16,7 @@ class MemoryWire:
     """
 
     on_host = True
+    checks_bytes = False
 
     def __init__(self, rank: int, size: int, post: dict[tuple[int, int, int], torch.Tensor]) -> None:
         self.rank, self.size = rank, size

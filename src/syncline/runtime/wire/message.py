@@ -78,10 +78,13 @@ class Slot:
 
     Header and trailer are written and read on the host. Where the buffer is on a device they have a copy there, the
     payload stays where it is, and its sums are made there: the same bytes, the same checksum. Where only the payload is
-    on a device (`staged`), it is brought to the buffer before `seal` and taken from it by `open`.
+    on a device (`staged`), its box brings it to the buffer before `seal` and takes it from there after `open`. The
+    payload is not `summed` where the wire has checksums of its own.
     """
 
-    def __init__(self, buffer: torch.Tensor, payload_bytes: int, staged: torch.Tensor | None = None) -> None:
+    def __init__(
+        self, buffer: torch.Tensor, payload_bytes: int, staged: torch.Tensor | None = None, *, summed: bool = True
+    ) -> None:
         self.tensor = buffer[: HEADER_BYTES + payload_bytes + TRAILER_BYTES]
         self.payload_bytes = payload_bytes
         self._carried = self.tensor[HEADER_BYTES : HEADER_BYTES + payload_bytes]
@@ -90,12 +93,7 @@ class Slot:
         self._host = tuple(map(self._on_host, self._ends))
         self._header: NDArray[np.uint32] = self._host[0].numpy().view(np.uint32)
         self._trailer: NDArray[np.uint8] = self._host[1].numpy()
-        self._sums = self._summed()
-
-    def bring(self) -> None:
-        """Begin to copy the payload from its device; who seals waits for that device first."""
-        if self.payload is not self._carried:
-            self._carried.copy_(self.payload, non_blocking=True)
+        self._sums = self._summed() if summed else lambda: iter(())
 
     def seal(self, stamp: Stamp, flags: int = 0, origin: int = 0, detail: int = 0) -> None:
         """Write header and trailer around the payload."""
@@ -138,8 +136,6 @@ class Slot:
         self._trailer[:] = 0
         header[:] = 0
         self._push()
-        if self.payload is not self._carried:
-            self.payload.copy_(self._carried, non_blocking=True)
         return said
 
     def change(self, word: int, by: int) -> None:
@@ -214,6 +210,7 @@ class Box:
         device: torch.device | None = None,
         *,
         staged: bool = False,
+        summed: bool = True,
     ) -> None:
         self.stride = slot_bytes(max(largest_bytes, *payload_bytes))
         size = len(payload_bytes) * self.stride
@@ -221,12 +218,23 @@ class Box:
         self.buffer = torch.zeros(size, dtype=torch.uint8, device=None if staged else device, pin_memory=pinned or None)
         self.rooms = torch.split(self.buffer, self.stride)
         there: Iterable[torch.Tensor | None] = [None] * len(payload_bytes)
-        if staged:
-            there = torch.split(torch.zeros(size, dtype=torch.uint8, device=device), self.stride)
-        self.slots = [Slot(*slot) for slot in zip(self.rooms, payload_bytes, there, strict=True)]
+        self._there = torch.zeros(size, dtype=torch.uint8, device=device) if staged else None
+        if self._there is not None:
+            there = torch.split(self._there, self.stride)
+        self.slots = [Slot(*slot, summed=summed) for slot in zip(self.rooms, payload_bytes, there, strict=True)]
 
     def __getitem__(self, index: int) -> Slot:
         return self.slots[index]
+
+    def bring(self) -> None:
+        """Begin to copy payloads from the device, all at once; who seals waits for the device first."""
+        if self._there is not None:
+            self.buffer.copy_(self._there, non_blocking=True)
+
+    def take(self) -> None:
+        """Begin to copy payloads to the device, all at once, when every message has been opened."""
+        if self._there is not None:
+            self._there.copy_(self.buffer, non_blocking=True)
 
 
 def _mark(stamp: Stamp) -> bytes:

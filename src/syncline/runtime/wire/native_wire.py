@@ -83,7 +83,7 @@ def is_there() -> bool:
 class NativeWire:
     """Carries slots between the ranks of a team, and runs lanes."""
 
-    on_host = True
+    on_host = checks_bytes = True
 
     def __init__(self, team: Team, own_rails: Sequence[Rail] | None = None, *, timeout_s: float = 300.0) -> None:
         self.rank, self.size = team.rank, team.size

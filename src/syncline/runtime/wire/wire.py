@@ -24,6 +24,8 @@ class Wire(Protocol):
     peers: list[int]
     on_host: bool
     """Whether messages are carried from and to host memory."""
+    checks_bytes: bool
+    """Whether payloads carry checksums on the way, so that messages need none of their own."""
 
     def open(self, tag: int, inbox: Box) -> None: ...
 
@@ -38,6 +40,8 @@ class Wire(Protocol):
 
 class PointToPoint:
     """Sends and receives by peer and tag; receives are posted before anything is sent."""
+
+    checks_bytes = False
 
     def __init__(self, team: Team) -> None:
         self._team = team
@@ -76,6 +80,8 @@ class Collectives:
     A backend matches collectives by order, so scatter and gather each have a team of their own: each is posted by one
     thread, in the order of the buckets.
     """
+
+    checks_bytes = False
 
     def __init__(self, scatter: Team, gather: Team) -> None:
         self.rank, self.size = scatter.rank, scatter.size

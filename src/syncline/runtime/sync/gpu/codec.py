@@ -46,13 +46,18 @@ class CudaCodec:
 
         What it tells is still on the device: to ask is to wait for the kernels.
         """
+        return self._is_whole(values, self._write(values, payload, state, residual))
+
+    def _write(
+        self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Encode, and return the payload where its words are whole, as kernels write them."""
         self._check(payload, values.numel())
-        # Kernels write whole words.
         aligned = torch.empty_like(payload) if payload.data_ptr() % 4 else payload
         self._encode(values, aligned, state, residual)
         if aligned is not payload:
             payload.copy_(aligned)
-        return self._is_whole(values, aligned)
+        return aligned
 
     def add_up(self, payloads: Sequence[torch.Tensor], own: torch.Tensor, *, scale: float = 1.0) -> None:
         """Add what the payloads say, then multiply."""
@@ -71,12 +76,11 @@ class CudaCodec:
         *,
         before: float = 1.0,
         after: float = 1.0,
-    ) -> bool | torch.Tensor:
+    ) -> None:
         """Add the payloads, encode the sum and take what it decodes to, as `Scheme.reduce` does."""
         self.add_up(payloads, own, scale=before)
-        finite = self.encode(own, payload, state, residual)
+        self._write(own, payload, state, residual)
         self.decode(payload, own, scale=after)
-        return finite
 
     def _is_whole(self, values: torch.Tensor, payload: torch.Tensor) -> bool | torch.Tensor:
         """Tell whether all that was encoded was finite, from as few bytes of the payload as say so."""
@@ -84,16 +88,12 @@ class CudaCodec:
         if n == 0:
             return True
         if isinstance(scheme, (Block, Fp8)):
-            return torch.isfinite(payload[: 2 * -(-n // scheme.block)].view(torch.bfloat16)).all()
+            return finite_flag(payload[: 2 * -(-n // scheme.block)].view(torch.bfloat16))
         if isinstance(scheme, Sign):
-            return torch.isfinite(payload[: 4 * -(-n // scheme.block)].view(torch.float32)).all()
+            return finite_flag(payload[: 4 * -(-n // scheme.block)].view(torch.float32))
         if isinstance(scheme, (TopK, Chain)):
             return payload[4:HEADER_BYTES].view(torch.int32)[0] == 0
-        if isinstance(scheme, Cast) and scheme.name != "fp32":
-            half = torch.float16 if scheme.name == "fp16" else torch.bfloat16
-            # What fp16 cannot hold is finite all the same.
-            return torch.isfinite(payload.view(half)).all() | torch.isfinite(values).all()
-        return finite_flag(values)
+        return finite_flag(values)  # what fp16 cannot hold is finite all the same
 
     def _encode(
         self, values: torch.Tensor, payload: torch.Tensor, state: EncodeState, residual: torch.Tensor | None
