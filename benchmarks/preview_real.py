@@ -1,8 +1,9 @@
 """Scripts as they run on a real GPU, beside which previews are put: `python benchmarks/preview_real.py SCRIPT [ARGS]`.
 
-Runs the script of one rank unmodified and marks its optimizer's steps. Ten steps to warm up; 20 as they come, timed
-from first to last; 20 with the GPU awaited after each, whose difference is what the host runs ahead; 3 under the
-profiler. One JSON line: both times, the most memory that was allocated, and what the GPU's kernels take in a step.
+Runs the script of one rank unmodified and marks its optimizer's steps. 30 steps to warm up, as they come; 30 timed from
+first to last, while the GPU's clock and power are read; 20 with the GPU awaited after each, and of each how long the
+host took; 3 under the profiler. One JSON line: these times, the most memory that was allocated, and what the GPU's
+kernels take in a step.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import json
 import os
 import runpy
 import statistics
+import subprocess
 import sys
 import time
 from typing import Any
 
-WARM, TIMED, PROFILED = 10, 20, 3
+WARM, TIMED, AWAITED, PROFILED = 30, 30, 20, 3
+METER = ["nvidia-smi", "--query-gpu=clocks.sm,power.draw.instant", "--format=csv,noheader,nounits", "--loop-ms=20"]
 
 
 class Watch:
@@ -24,24 +27,34 @@ class Watch:
 
     def __init__(self) -> None:
         self.marks: list[float] = []
+        self.host: list[float] = []
         self.found: dict[str, Any] = {}
         self.profiler: Any = None
+        self.allocations = 0
+        self.meter: Any = None
 
     def stepped(self, *_: object) -> None:
         """A step is through."""
         import torch
 
         number = len(self.marks) + 1
-        if number <= WARM or number > WARM + TIMED - 1:
+        left = time.perf_counter()
+        if number in (WARM, WARM + TIMED) or number > WARM + TIMED:
             torch.cuda.synchronize()
         self.marks.append(time.perf_counter())
-        if number == WARM:
+        if number > WARM + TIMED:
+            self.host.append(left - self.marks[-2])
+        if number == 3:
+            self.meter = subprocess.Popen(METER, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        elif number == WARM:
             torch.cuda.reset_peak_memory_stats()
-        elif number == WARM + 2 * TIMED:
+            self.allocations = torch.cuda.memory_stats()["num_device_alloc"]
+            self.marks[-1] = time.perf_counter()
+        elif number == WARM + TIMED + AWAITED:
             self._timed()
             self.profiler = torch.profiler.profile(acc_events=True)
             self.profiler.__enter__()
-        elif number == WARM + 2 * TIMED + PROFILED:
+        elif number == WARM + TIMED + AWAITED + PROFILED:
             self.profiler.__exit__(None, None, None)
             self.found |= kernels(self.profiler)
             finish(self.found)
@@ -49,12 +62,16 @@ class Watch:
     def _timed(self) -> None:
         import torch
 
-        free, synced = self.marks[WARM - 1 : WARM + TIMED], self.marks[WARM + TIMED - 1 : WARM + 2 * TIMED]
-        each = [b - a for a, b in itertools.pairwise(synced)]
+        self.meter.terminate()
+        free, awaited = self.marks[WARM - 1 : WARM + TIMED], self.marks[WARM + TIMED - 1 : WARM + TIMED + AWAITED]
+        each = [b - a for a, b in itertools.pairwise(awaited)]
+        read = [line.split(",") for line in self.meter.communicate()[0].splitlines() if line.count(",") == 1]
         self.found = {
             "script": os.path.basename(sys.argv[0]), "args": sys.argv[1:], "gpu": torch.cuda.get_device_name(),
             "torch": torch.__version__, "step_s": (free[-1] - free[0]) / TIMED,
             "awaited_step_s": statistics.median(each), "slowest_s": max(each),
+            "host_s": statistics.median(self.host[:AWAITED]), "clock_MHz_and_W": read,
+            "device_allocations": torch.cuda.memory_stats()["num_device_alloc"] - self.allocations,
             "peak_bytes": torch.cuda.max_memory_allocated(),
         }  # fmt: skip
 

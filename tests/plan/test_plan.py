@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from syncline.describe.plain import plain
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric import load
+from syncline.plan import replay
 from syncline.plan.answer import PlanResult, make_plan
 from syncline.plan.plan import Plan, read_plan, save_plan
+from syncline.report.text.plan import time_line
 from syncline.workload.read_job import load_job
 
 
@@ -126,3 +130,19 @@ def test_gpus_that_do_not_divide_stay_idle() -> None:
     assert answer.best.decision.num_gpus == 512
     assert answer.best.cost is not None
     assert answer.best.cost.num_gpus == 520, "idle GPUs are paid for"
+
+
+def test_where_closed_forms_are_far_off_plans_are_compared_as_executed(
+    answer: PlanResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = replace(answer.best.predicted, executed_s=None, closed_form_s=None, parts_s={"compute": 1.0})
+    closed = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.08, 1.4]
+    pairs = [(replace(answer.best, predicted=replace(base, step_time_s=s)), answer.result) for s in closed]
+    takes = iter([1.5, 1.45, 1.46, 1.2, 1.6, 1.6, 1.6, 1.6])  # the fourth is the best, and closed forms hide that
+    monkeypatch.setattr(replay, "execute", lambda *_: SimpleNamespace(step_time_s=next(takes)))
+    ranked, notes = replay.checked(load("h100-64-rail"), pairs, answer.question.constants, None)
+    times = [plan.predicted.step_time_s for plan, _ in ranked]
+    assert times == [1.2, 1.45, 1.46, 1.5, 1.6, 1.6, 1.6, 1.6, 1.4] and "executed times rank them" in notes[0]
+    best = ranked[0][0]
+    assert best.limit["share"] == pytest.approx(answer.best.limit["share"] * 1.03 / 1.2)
+    assert time_line(best.predicted.parts_s, 1.2).endswith("waits that only executing shows 16.7%")

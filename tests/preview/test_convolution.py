@@ -24,13 +24,21 @@ def test_operations_are_counted_by_hand() -> None:
     assert convolution.flops(kernel("convolution_backward", 64, 64, [False, True, False])) == forward
 
 
-def test_narrow_layers_run_at_the_rate_of_the_cache() -> None:
+def test_narrow_layers_wait_for_what_they_gather() -> None:
+    """Each element of the wide side is gathered once: two bytes beside 2 x 64, or 2 x 256, operations."""
     sms, fast = 132, 700e12
-    narrow, wide = (kernel("convolution", 64, n) for n in (64, 256))
-    speed = [convolution.flops(each) / convolution.seconds(each, fast, sms) for each in (narrow, wide)]
     cache = sms * convolution.CACHE_BPS_PER_SM
-    assert speed == pytest.approx([128 * 64 / 192 * cache, 128 * 256 / 384 * cache])
-    assert convolution.seconds(narrow, 1e12, sms) == pytest.approx(convolution.flops(narrow) / 1e12)  # a slow GPU
+    for out in (64, 256):
+        layer = kernel("convolution", 64, out)
+        by_hand = 2 * out / fast + 2 / cache  # for an element that is gathered
+        elements = IMAGES * SIDE * SIDE * 64 * TAPS
+        assert convolution.seconds(layer, fast, sms) == pytest.approx(elements * by_hand)
+
+
+def test_a_pixel_of_few_channels_fills_an_eighth_of_a_line() -> None:
+    few = kernel("convolution", 8, 64)
+    elements, cache = IMAGES * SIDE * SIDE * 8 * TAPS, 132 * convolution.CACHE_BPS_PER_SM / 8
+    assert convolution.seconds(few, 700e12, 132) == pytest.approx(elements * (128 / 700e12 + 2 / cache))
 
 
 def test_three_channels_cost_as_much_as_eight() -> None:

@@ -128,9 +128,12 @@ def _worth(
     if not looked.best:
         return None
     top = looked.best[0]
-    step_s = evaluate(changed, top.decision).step_time_s  # with what encoding gradients costs
+    p = best.predicted
+    # Closed form against closed form: what executing the best plan adds is taken to stay the same part of a step.
+    beyond = p.step_time_s / (p.closed_form_s or p.step_time_s)
+    step_s = beyond * evaluate(changed, top.decision).step_time_s  # with what encoding gradients costs
     per_token = step_s / change.tokens
-    saving = 1 - per_token / best.predicted.step_time_s
+    saving = 1 - per_token / p.step_time_s
     worth = saving * money.usd_per_year(best.num_gpus) if money else None
     return Action(
         change.name, change.words, step_s, saving, worth, change.price_usd, top.decision.label, change.kind,

@@ -1,9 +1,9 @@
 """A convolution as the matrix products that a GPU makes of it, and what they take.
 
 Forward, gradient of the input and gradient of the weight are products of (images x pixels), output channels and (input
-channels x taps), each in its own order. Input channels are padded to 8, channels to tiles of 64. The operands of a tile
-come through the second-level cache once for each slice of the depth, so narrow layers run at that cache's rate and not
-at that of the matrix units.
+channels x taps), each in its own order. Input channels are padded to 8, channels to tiles of 64. The wide side of a
+product is gathered tap by tap through the multiprocessor's own cache, a line for each pixel, before it is multiplied:
+narrow layers have little work for each element gathered, and a pixel of few channels fills little of a line.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import math
 
 from syncline.preview.record import Kernel
 
-ALIGNED, TILE, ROWS, WIDEST = 8, 64, 128, 256
-CACHE_BPS_PER_SM = 41.7e9  # 5.5 TB/s on the 132 multiprocessors of an H100, as read by microbenchmarks
+ALIGNED, TILE, WIDEST, LINE_BYTES = 8, 64, 256, 128
+CACHE_BPS_PER_SM = 136e9  # 80 bytes a clock: convolutions of 64 to 512 channels timed on an H200
 Product = tuple[int, int, int]
 
 
@@ -51,17 +51,27 @@ def flops(kernel: Kernel) -> float:
 
 
 def seconds(kernel: Kernel, rate: float, num_sms: int) -> float:
-    """Return what the products of a convolution take at a sustained rate of the matrix units."""
-    return sum(_one(*product, rate, num_sms) for product in products(kernel, ALIGNED))
+    """Return what the products of a convolution take at the best rate of the matrix units."""
+    weight = [shape for shape, _, _ in kernel.ins if len(shape) >= 3][2 if "backward" in kernel.name else 1]
+    line = min(1.0, 2 * math.ceil(weight[1] / ALIGNED) * ALIGNED / LINE_BYTES)
+    cache_Bps = CACHE_BPS_PER_SM * num_sms * line
+    return sum(_one(*product, rate, cache_Bps) for product in products(kernel, ALIGNED))
 
 
-def _one(m: int, n: int, depth: int, rate: float, num_sms: int) -> float:
-    tall, wide = _tile(m, ROWS), _tile(n, WIDEST)
-    per_byte = 2 * tall * wide / (2.0 * (tall + wide))  # of two-byte operands
-    reached = min(rate, per_byte * CACHE_BPS_PER_SM * num_sms)
+def _one(m: int, n: int, depth: int, rate: float, cache_Bps: float) -> float:
+    narrow = min(m, n)
     padded = math.ceil(m / TILE) * TILE * math.ceil(n / TILE) * TILE
-    return 2.0 * padded * depth / reached
+    gathered = 2.0 * (m * n / narrow) * depth * math.ceil(narrow / WIDEST)  # the wide side, once for each tile across
+    return 2.0 * padded * depth / rate + gathered / cache_Bps
 
 
-def _tile(size: int, most: int) -> int:
-    return min(most, math.ceil(size / TILE) * TILE)
+def turned_elements(kernel: Kernel) -> float:
+    """Return the elements of operands whose channels are not innermost: matrix units want them so, and they are copied.
+
+    Operands of 32 bits are taken as they are.
+    """
+    given = kernel.args[: 2 if "backward" in kernel.name else 1]
+    images = [
+        a for a in given if isinstance(a, dict) and len(a.get("shape", ())) == 4 and "32" not in str(a.get("dtype"))
+    ]
+    return float(sum(math.prod(a["shape"]) for a in images if a["stride"][1] != 1 and a["shape"][1] > 1))

@@ -21,6 +21,7 @@ Ints = npt.NDArray[np.int64]
 HOST = 0
 FUSED_LAUNCH_S = 2.2e-6
 SYNC_S = 10e-6
+SHARDED = ("all_gather", "reduce_scatter")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,8 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
                     )
                     rows.add(index, step)
                 else:
-                    row = _moved(builder, rows, captured, number, index, op, numbers, step, pricer.host.collective_s)
+                    call_s = pricer.host.shard_s if str(_extra(op)[0]) in SHARDED else pricer.host.collective_s
+                    row = _moved(builder, rows, captured, number, index, op, numbers, step, call_s)
                     pair = (captured.rank, int(_extra(op)[3]))
                     if op.kind == "send":
                         sends.setdefault(pair, []).append(row)

@@ -11,6 +11,9 @@ from syncline.sim.step.memory import COMMUNICATOR_BYTES, CONTEXT_BYTES, USABLE
 COMMUNICATORS = 4
 """Process groups of a usual script, with NCCL's buffers each."""
 BESIDE_BYTES = CONTEXT_BYTES + COMMUNICATORS * COMMUNICATOR_BYTES
+WORKSPACE_BYTES, OLD_WORKSPACE_BYTES = 32 << 20, 8 << 20
+"""What torch keeps for cuBLAS from Hopper on, and before: for each thread that multiplies, and for sums with a bias."""
+OLD = ("Volta", "Turing", "Ampere", "Ada")
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,21 @@ class PeakMemory:
         }
 
 
-def peak_memory(captured: Capture, capacity_bytes: float) -> PeakMemory:
+def workspaces(captured: Capture, architecture: str) -> int:
+    """Return what the allocator holds for cuBLAS: the script's thread and autograd's, and epilogues with a bias."""
+    first, last = captured.steady[-1] if captured.steady else (0, 0)
+    seen = {
+        (captured.kernels[op.signature].name.split(".")[1], op.phase == "backward")
+        for op in captured.ops[first:last]
+        if op.kind == "kernel" and "mm" in captured.kernels[op.signature].name.partition(".")[2]
+    }
+    number = len({backward for _, backward in seen}) + any(name == "addmm" for name, _ in seen)
+    return number * (OLD_WORKSPACE_BYTES if architecture in OLD else WORKSPACE_BYTES)
+
+
+def peak_memory(captured: Capture, capacity_bytes: float, workspace_bytes: int = 0) -> PeakMemory:
     """Return the fullest moment of a captured rank, and who holds what then."""
-    room = USABLE * capacity_bytes - BESIDE_BYTES
+    room = USABLE * capacity_bytes - BESIDE_BYTES - workspace_bytes
     alive: dict[int, int] = {}
     used = peak = 0
     at, over = 0, -1
@@ -87,24 +102,24 @@ def peak_memory(captured: Capture, capacity_bytes: float) -> PeakMemory:
     line = words[captured.allocations[over].line] or words[captured.allocations[over].module] if over >= 0 else ""
     return PeakMemory(
         captured.rank,
-        peak,
+        peak + workspace_bytes,
         words[made.module] if made else "",
         words[made.line] if made else "",
         phase,
-        _holders(captured, held),
+        _holders(captured, held, workspace_bytes),
         int(capacity_bytes),
         line or ("the start" if over >= 0 else ""),
     )
 
 
-def _holders(captured: Capture, held: dict[int, int]) -> tuple[Holder, ...]:
+def _holders(captured: Capture, held: dict[int, int], workspace_bytes: int) -> tuple[Holder, ...]:
     parts: dict[str, dict[tuple[int, int], list[int]]] = {}
     for allocation, size in held.items():
         if size > 0:
             made = captured.allocations[allocation]
             label = made.label or "activations and temporaries"
             parts.setdefault(label, {}).setdefault((made.module, made.line), []).append(size)
-    found = []
+    found = [Holder("cuBLAS workspaces", workspace_bytes, 1, "", "")] if workspace_bytes else []
     for label, places in parts.items():
         module, line = max(places, key=lambda place: sum(places[place]))
         sizes = [size for each in places.values() for size in each]

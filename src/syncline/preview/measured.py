@@ -19,6 +19,8 @@ from syncline.preview.record import Allocation, Kernel
 from syncline.preview.signature import signature_key
 
 FORMAT = "kernel times 1"
+OPERATORS, BESIDES = ("forward_s", "backward_s"), 2.0
+"""What a script's host does for an operator, in those of the small network that is timed: 36 of 15 to 21 us."""
 HOST_BOUND, LONG_HOST_S = 0.8, 100e-6
 """A launch that takes the host longer than this, and as long as the GPU: `chunk_cat` of FSDP2 packs an index of every
 block on the host, 0.3 to 3.8 ms, and copies it from memory that is not pinned."""
@@ -28,14 +30,15 @@ block on the host, 0.3 to 3.8 ms, and copies it from memory that is not pinned."
 class HostCosts:
     """What the host does for an eager operator (Python, autograd, dispatch, launch), a collective, an optimizer.
 
-    The 40 us were chosen on one measured row: the 73 operators of `examples/preview/ddp.py` on an H200's host. The CPU
-    time of the same script without a GPU is 15 us a forward and 25 us a backward operator on another host
-    (`benchmarks/preview_host.py`).
+    The 36 us were chosen on two measured rows: the hosts of `examples/preview/ddp.py` (73 operators, 3.1 ms) and of
+    `vision.py` (229, 9.0 ms) beside an H200. The small network of `capture/host.py` takes 15 us a forward and 21 us a
+    backward operator on that host: hooks, clipping, gradients set to nothing and Python's own loop are as much again.
     """
 
-    forward_s: float = 40e-6
-    backward_s: float = 40e-6
-    collective_s: float = 150e-6  # hooks and bookkeeping of DDP and FSDP around one
+    forward_s: float = 36e-6
+    backward_s: float = 36e-6
+    collective_s: float = 150e-6  # hooks and bookkeeping of DDP around one
+    shard_s: float = 150e-6  # of FSDP around one that gathers or scatters
     optimizer_s: float = 300e-6
     parameter_s: float = 9e-6
 
@@ -100,7 +103,8 @@ def read_kernel_times(path: Path) -> KernelTimes:
         rows = data["kernels"]
         times = {row["key"]: _three(row) for row in rows if "error" not in row}
         failed = {row["op"]: str(row["error"]) for row in rows if "error" in row}
-        host = HostCosts(**{name: _positive(seconds, zero=True) for name, seconds in data["host"].items()})
+        seconds = {name: _positive(each, zero=True) for name, each in data["host"].items()}
+        host = HostCosts(**{name: each * BESIDES if name in OPERATORS else each for name, each in seconds.items()})
         device, torch, cache = str(data["device"]), str(data["torch"]), int(data["cache_bytes"])
         return KernelTimes(device, _part(device, float(data["memory_bytes"])), torch, cache, host, times, failed)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -15,7 +15,7 @@ from syncline.preview.child import time_kernels
 from syncline.preview.execute import IGNORES, GraphRun, execute
 from syncline.preview.exposed import CollectiveUse, collectives, exposed_s
 from syncline.preview.graph import HOST, StepGraph, step_graph
-from syncline.preview.holders import PeakMemory, peak_memory
+from syncline.preview.holders import PeakMemory, peak_memory, workspaces
 from syncline.preview.job_of import CapturedJob, job_of
 from syncline.preview.launch import Launch, read_launch
 from syncline.preview.measured import KernelTimes, read_kernel_times
@@ -202,7 +202,12 @@ def preview(
     setting = Setting(captures, fabric, pricer, routing)
     executed = execute(step_graph(captures, pricer), fabric, machine, routing=routing)
     fullest = max(
-        (peak_memory(c, machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1)) for c in captures),
+        (
+            peak_memory(
+                c, machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1), workspaces(c, machine.gpu.architecture)
+            )
+            for c in captures
+        ),
         key=lambda m: m.peak_bytes,
     )
     changes = DEFAULT if what_if is None and launch.world > 1 else tuple(what_if or ())

@@ -25,8 +25,10 @@ class Release:
     cuda_graphs: bool = False  # they capture the routing of tokens
     fused_casts: bool = False  # casts to fp8 ride on norms and activations
     routing: float = 1.0  # host time of routing tokens, that of Megatron-Core in 2025 = 1
-    expert_passes: float = 8.0  # over a routed token's hidden vector: permute, pad, cast, scatter, combine
+    expert_passes: float = 5.0  # over a routed token's hidden vector: permute, scatter, combine
+    cast_passes: float = 4.0  # more of them in fp8, where products ask for padded rows cast in both directions
     bias_passes: float = 2.0  # the same, where routed experts have biases: that of the second product
+    dispatch_once: bool = False  # one copy to each rank that has some of a token's experts (DeepEP), not one an expert
     ep_exposed: float = 1.0  # of dispatch and combine that compute beside them does not hide, against 2025's
 
 

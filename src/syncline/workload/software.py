@@ -43,9 +43,11 @@ class Facts:
     allocator: str
     fused_casts: bool = False
     routing: float = 1.0  # host time of routing tokens, that of Megatron-Core in 2025 = 1
-    expert_passes: float = 8.0
+    expert_passes: float = 5.0
+    cast_passes: float = 4.0
     bias_passes: float = 2.0
     ep_exposed: float = 1.0
+    dispatch_once: bool = False
     assumed: dict[str, JsonValue] = field(default_factory=dict)
 
 
@@ -110,7 +112,9 @@ def facts_of(job: Job) -> Facts:
         fused_casts=does.fused_casts,
         routing=does.routing,
         expert_passes=does.expert_passes,
+        cast_passes=does.cast_passes,
         bias_passes=does.bias_passes,
+        dispatch_once=does.dispatch_once,
         ep_exposed=does.ep_exposed if job.overlap.ep is None else (EP_HIDDEN if job.overlap.ep else 1.0),
         assumed=assumed,
     )

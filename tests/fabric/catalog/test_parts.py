@@ -79,7 +79,7 @@ def test_data_files_hold_only_known_kinds() -> None:
             "gpu",
             "V100 A100-40GB A100-80GB A100-PCIe H100-SXM H100-PCIe H100-96GB H800 H200 GH200 B200 GB200 B300 GB300",
         ),
-        ("gpu", "MI250X MI300X MI355X TPU-v4 TPU-v5e TPU-v5p L40S A10 T4"),
+        ("gpu", "MI250X MI300X MI355X TPU-v4 TPU-v5e TPU-v5p TPU-v7 GB10 L40S A10 T4"),
         ("scale_up", "NVLink1 NVLink2 NVLink3 NVLink4 NVLink5 xGMI2 xGMI3 xGMI4 ICI-v4 ICI-v5e ICI-v5p NVLink-C2C"),
         ("link", "EDR HDR HDR100 NDR NDR200 XDR 1GbE 10GbE 25GbE 40GbE 50GbE 100GbE 200GbE 400GbE 800GbE WAN"),
         ("link", "EFAv1 EFAv2 EFAv3 EFAv4 Slingshot-10 Slingshot-11 OPA100 OPA400 TCPX TCPXO"),
@@ -98,7 +98,7 @@ def test_data_files_hold_only_known_kinds() -> None:
         ),
         (
             "host",
-            "nd-a100-v4 a3-high a3-mega a3-ultra a4 tpu-v4-host tpu-v5e-host tpu-v5p-host old-server-10gbe l40s-8",
+            "nd-a100-v4 a3-high a3-mega a3-ultra a4 tpu-v4-host tpu-v5e-host tpu-v5p-host tpu-v7-host dgx-spark l40s-8",
         ),
     ],
 )
@@ -166,7 +166,15 @@ def test_gb200_domain() -> None:  # claim C41
             ("B200", 1800),
             ("GB300", 1800),
         ],
-        *[("MI300X", 896), ("MI355X", 1075.2), ("TPU-v4", 600), ("TPU-v5e", 400), ("TPU-v5p", 1200), ("L40S", 0)],
+        *[
+            ("MI300X", 896),
+            ("MI355X", 1075.2),
+            ("TPU-v4", 600),
+            ("TPU-v5e", 400),
+            ("TPU-v5p", 1200),
+            ("TPU-v7", 1200),
+            ("L40S", 0),
+        ],
     ],
 )
 def test_scale_up_total_as_vendors_print_it(gpu: str, both_ways_GB: float) -> None:

@@ -216,6 +216,20 @@ def sharded_twin(c: Case, layer: LayerTime, head: float) -> tuple[float, float]:
     return step, wire
 
 
+def hidden_twin(o: Any, exchange: float, stage: float) -> float:
+    """Return what of an exchange a stage's chunks do not hide, walking through them from the last to the first."""
+    least = HELD.least_exposed * exchange
+    plain = max(float(least), exchange - stage)
+    if o.pp == 1 or o.virtual == 1:
+        return plain
+    clock = 0.0
+    for _ in range(int(o.virtual) - 1):  # a chunk's last micro-batches, after which its exchange may start
+        clock += min(o.pp, o.num_micro) * stage / o.virtual
+    clock += stage / o.virtual
+    late = min(max(exchange - clock, (exchange - stage) / o.virtual, least), plain)
+    return float(late + HELD.c_sm * (plain - late))
+
+
 def replicas_twin(c: Case, layer: LayerTime) -> tuple[float, float]:
     """Return exposed and whole time of summing gradients over the replicas, per step."""
     o, held = one(c), params_twin(c)
@@ -231,14 +245,14 @@ def replicas_twin(c: Case, layer: LayerTime) -> tuple[float, float]:
         parameters += alike.gather(o.param_bytes * held["experts"])
     if o.sharded_state:
         back = parameters
-        hidden = max(least * once, once - backward) + max(least * back, back - stage * float(layer.forward))
+        hidden = hidden_twin(o, once, backward) + hidden_twin(o, back, stage * float(layer.forward))
     else:
         both = 2 * once
         if o.reduce_bytes:
             whole = np.array(wire * (held["stage"] + held["experts"]))
             both = min(both, float(switch_sum_s(c, K, whole, around.of)))
             once = both / 2
-        back, hidden = once, max(least * both, both - backward)
+        back, hidden = once, hidden_twin(o, both, backward)
     exposed = (hidden if o.dp_overlap else once + back) / o.sync_every
     rounds = 1.0
     if o.scatter_each:

@@ -164,22 +164,31 @@ def _on_gpu(device: Any) -> bool:
 
 
 def fused_kernels(log: Log) -> None:
-    """Let attention and RMS normalisation take the kernel that a GPU would.
+    """Let attention, RMS normalisation and a product with a bias take the kernel that a GPU would.
 
     The functions are replaced: a function mode is off inside of functions that it was asked about, as in the backward
     that runs a checkpointed forward again.
     """
     functional: Any = torch.nn.functional
     attend, normalise = functional.scaled_dot_product_attention, functional.rms_norm
+    multiply = functional.linear
 
     def attention(*args: Any, **kwargs: Any) -> Any:
         return _attention(attend, *args, **kwargs)
+
+    def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+        plain = (
+            type(input) is FakeTensor and input.is_cuda and input.is_contiguous() and not hasattr(weight, "placements")
+        )
+        if bias is None or input.ndim != 3 or not plain:
+            return multiply(input, weight, bias)
+        return torch.addmm(bias, input.flatten(0, 1), weight.t()).unflatten(0, input.shape[:2])  # as CUDA's own does
 
     def rms_norm(x: Any, *args: Any, **kwargs: Any) -> Any:
         fused = type(x) is FakeTensor and x.is_cuda
         return _rms_norm(x, *args, **kwargs) if fused else normalise(x, *args, **kwargs)
 
-    functional.scaled_dot_product_attention, functional.rms_norm = attention, rms_norm
+    functional.scaled_dot_product_attention, functional.rms_norm, functional.linear = attention, rms_norm, linear
     _flexible(log)
 
 

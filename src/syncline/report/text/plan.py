@@ -133,7 +133,9 @@ def limit_line(plan: Plan) -> str:
 def time_line(parts: Mapping[str, float], total: float, most: int = 4) -> str:
     """Return the largest parts of the step."""
     ranked = sorted(((v, k) for k, v in parts.items() if v / total > 0.0005), reverse=True)
-    return ", ".join(f"{part_name(name)} {value / total:.1%}" for value, name in ranked[:most])
+    words = [f"{part_name(name)} {value / total:.1%}" for value, name in ranked[:most]]
+    beyond = 1 - sum(parts.values()) / total  # where the executed time is the answer
+    return ", ".join([*words, *([f"waits that only executing shows {beyond:.1%}"] if beyond > 0.02 else [])])
 
 
 def memory_line(plan: Plan) -> str:

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from syncline.codec.low_rank import LowRank
 from syncline.codec.names import PLAIN, scheme
 from syncline.describe.units import show_time
-from syncline.errors import NonFiniteError, SynchronizationError
+from syncline.errors import SynchronizationError
 from syncline.program.choice import CLASSES, LOCAL_CLASS, LOCAL_EVERY, Local, decide
 from syncline.program.overlap import Work
 from syncline.program.stages import DENSE
@@ -36,6 +36,7 @@ from syncline.runtime.auto.chosen import ChosenAveragers
 from syncline.runtime.auto.guard import Guard
 from syncline.runtime.auto.native import Native
 from syncline.runtime.auto.pilot import STRICTNESS, Pilot, best_s, name_of, typical_s
+from syncline.runtime.auto.plain import average_plain, check_finite
 from syncline.runtime.auto.probe import probe_link
 from syncline.runtime.auto.worklog import Lengths, WorkLog, mean_work
 from syncline.runtime.periodic.averaging import Flight
@@ -196,7 +197,7 @@ class AutoSynchronizer(DdpSynchronizer):
         if self._alone.steps is not None and not self._guard.dense:
             self._keep_own(order)
         elif codec == PLAIN or self._guard.dense:
-            self._plain_average(order)
+            average_plain(order, self._group, self.num_ranks, self.settings.nan, self.failure_of)
         else:
             super().average(order)
 
@@ -237,39 +238,6 @@ class AutoSynchronizer(DdpSynchronizer):
             order.step.skipped = True
         order.step.bucket_out()
         order.done(None)
-
-    def _plain_average(self, order: Order) -> None:
-        buffer, step = order.buffer, order.step
-        step.bucket_in(order.index, buffer.nbytes, order.last)
-        size = 2 * (self.num_ranks - 1) * buffer.nbytes // self.num_ranks
-        step.dense_bytes += size
-        step.wire_bytes += size
-        work = dist.all_reduce(buffer.div_(self.num_ranks), group=self._group, async_op=True)
-        assert work is not None
-
-        def finished(future: Any) -> None:
-            failure: BaseException | None = None
-            try:
-                future.wait()
-                failure = self._not_finite(buffer, step)
-            except RuntimeError as error:
-                failure = self.failure_of(SynchronizationError("the all-reduce failed.", detail=str(error)))
-            step.bucket_out()
-            order.done(failure)
-
-        work.get_future().then(finished)
-
-    def _not_finite(self, buffer: torch.Tensor, step: Step) -> BaseException | None:
-        """Do what the settings say about a sum that is no number: every rank has the same sum."""
-        if self.settings.nan == "pass" or is_finite(buffer):
-            return None
-        if self.settings.nan == "skip":
-            step.skipped = True
-            return None
-        return NonFiniteError(
-            f"an averaged gradient is not finite at step {step.number}.",
-            hint='Find what overflows, or pass nan="skip" to leave such steps out on every rank.',
-        )
 
     def _choose_codec(self) -> str:
         return PLAIN if self._guard.dense else name_of(self._pilot.codecs)
@@ -317,7 +285,8 @@ class AutoSynchronizer(DdpSynchronizer):
         every = self.settings.check_every
         if every and self._num_steps // every != (self._num_steps - num_steps) // every:
             self.check_replicas()
-            self._check_finite()
+            if self.settings.nan == "raise":
+                check_finite(self._trained(), self._num_steps)
         if self._fixed:
             return False
         rows = Gathering([length_s], self.links.team).rows()
@@ -327,16 +296,6 @@ class AutoSynchronizer(DdpSynchronizer):
             self._look()
         self._seen = self._num_steps
         return self._pilot.phase != "hold" or set(self._pilot.codecs) != {PLAIN}
-
-    def _check_finite(self) -> None:
-        """Raise where weights are no numbers: of steps that are DDP's own, only this tells."""
-        if self.settings.nan == "raise":
-            for name, parameter in self._trained().items():
-                if not is_finite(parameter.detach()):
-                    raise NonFiniteError(
-                        f'"{name}" is not finite at step {self._num_steps}, on every rank.',
-                        hint="Find what overflows, and restart from a checkpoint.",
-                    )
 
     def _look(self) -> None:
         began = time.perf_counter()

@@ -17,6 +17,8 @@ _MIB = 2.0**20
 #: Chunks of a send over NVLink and over the network, and channels of a communicator: NCCL's defaults
 #: (P2pNvlChunkSize and P2pNetChunkSize of src/init.cc, MAXCHANNELS of src/include/device.h).
 NVLINK_CHUNK, NETWORK_CHUNK, MAX_CHANNELS = 2.0**19, 2.0**17, 32
+#: What one channel copies to a NIC's buffer: 14.6, 17.2 and 17.9 GB/s on three systems of B200 with one or two a peer.
+NETWORK_CHANNEL_GBps = 17.0
 #: Messages up to this many bytes travel inside the command itself, which costs some NICs more than a send (Cassini).
 _INLINE_BYTES = 192
 
@@ -164,8 +166,11 @@ def pat(job: NcclOperation, sizes: Floats) -> Floats:
 
 
 def collnet(job: NcclOperation, sizes: Floats) -> Floats:
-    """In-network reduction (SHARP): each host sends and receives S once (judgement: no public row below 512 MiB)."""
-    algbw = min(0.95 * job.nic_GBps, 0.97 * _nvls_GBps(job, job.p) if job.system.facts.nvls else job.nvlink_GBps / 2)
+    """In-network reduction (SHARP): each host sends and receives S once (judgement: no public row below 2 GiB).
+
+    Eight B200 and NDR ports a host carried 281 of 400 GB/s on 4 to 32 hosts (togethercomputer/together-nccl-tests).
+    """
+    algbw = min(0.72 * job.nic_GBps, 0.97 * _nvls_GBps(job, job.p) if job.system.facts.nvls else job.nvlink_GBps / 2)
     return pipe(
         31 + 2 * 3.7 + 0.8 * (job.p - 1) + 2 * job.net.simple_hop_us, sizes / (algbw * 1e3), 0.6, 64 * _MIB, sizes
     )
@@ -191,11 +196,23 @@ def _send_recv(job: NcclOperation, sizes: Floats) -> Floats:
         return np.asarray(machine.p2p_base_us + (sizes / rate + first / channel) / 1e3)
     per_gpu = min(job.system.nic_GBps, net.nic_cap_GBps) * max(1, job.system.num_nics // job.p)
     one = min(per_gpu * machine.p2p_net_share, job.nvlink_GBps) * min(1.0, net.efficiency * job.scale.efficiency)
-    rate = np.minimum(one, channel * channels)
+    # Parts of a chunk each, as many at once as a remote peer has channels.
+    channels = np.clip(2.0 ** np.ceil(np.log2(np.maximum(sizes / NETWORK_CHUNK, 1.0))), 1.0, remote_channels(job))
+    rate = np.minimum(one, NETWORK_CHANNEL_GBps * channels)
     latency = machine.p2p_base_us + (5 + net.hop_us) * job.scale.ll_hop
-    # The first chunk is copied to the NIC's buffer before anything leaves, the last one from it after all has come.
-    ends = 2 * np.minimum(sizes / channels, NETWORK_CHUNK)
-    return np.asarray(latency + (sizes / rate + ends / channel) / 1e3)
+    # The first chunk is copied to the NIC's buffer before anything leaves.
+    first = np.minimum(sizes / channels, NETWORK_CHUNK) / NETWORK_CHANNEL_GBps
+    return np.asarray(latency + (sizes / rate + first) / 1e3)
+
+
+def remote_channels(job: NcclOperation) -> int:
+    """Return the channels of a peer on another host: a few to begin with, fewer the more ranks share them.
+
+    NVIDIA/nccl src/graph/paths.cc halves them while they, times the ranks, are more than the channels of a communicator
+    serve. Published runs of send/receive put the limits at 2 and 64 up to NCCL 2.28, at 4 and 128 from 2.29 on.
+    """
+    most, served = (4, 128) if job.system.nccl >= (2, 29) else (2, 64)
+    return max(min(most, served // job.n), job.system.num_nics // job.p, 1)
 
 
 def _peer_channels(ranks: int) -> int:

@@ -50,7 +50,7 @@ def guess(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> NcclSy
     software = _software(system, notes, num_hosts, gpus_per_host)
     host = {**_model(found["host"], _in_bits(system).lower(), gpus_per_host), **found.get("change", {})}
     if not certain:
-        host |= {"nics": gpus_per_host} if _OF_GPU.search(text) else _nic_changes(text)
+        host |= {"nics": gpus_per_host} if _OF_GPU.search(text) else _nic_changes(text, gpus_per_host)
     description: JsonObject = {"hosts": 1, "host": host}
     if num_hosts > 1:
         wire = found["link"] if certain else _link(text, found["link"])
@@ -152,13 +152,16 @@ def _rate(text: str) -> int:
     return known[0] if known else 0
 
 
-def _nic_changes(text: str) -> dict[str, int]:
+def _nic_changes(text: str, gpus: int) -> dict[str, int]:
+    """Return the NICs of a host that carry its GPUs' traffic: those beyond a multiple of the GPUs serve storage."""
     counts = [int(m.group(1)) for m in _NICS.finditer(text) if int(m.group(2)) in _PORTS]
     counts += [int(m.group(1)) for m in _NIC_COUNT.finditer(text)]
     counts += [8 for m in _RATE.finditer(text) if int(m.group(1)) in _TOTALS]
     if not counts and 0 < _rate(text) <= 100 and re.search(_PLAIN_ETHERNET, text):
         counts = [1]  # a port of up to 100 Gb/s Ethernet is the host's own, not one for each GPU
-    return {"nics": counts[0]} if counts and 1 <= counts[0] <= 32 else {}
+    if not counts or not 1 <= counts[0] <= 32:
+        return {}
+    return {"nics": counts[0] // gpus * gpus if counts[0] > gpus else counts[0]}
 
 
 def _link(text: str, usual: str) -> str:

@@ -110,7 +110,9 @@ def run_columns(job: Job, facts: Facts) -> dict[str, float]:
         "host_share": min(
             facts.routing, HOST_SHARE["graphs" if facts.cuda_graphs else "drop" if job.token_drop else "dropless"]
         ),
-        "expert_passes": facts.expert_passes, "bias_passes": facts.bias_passes, "ep_exposed": facts.ep_exposed,
+        "expert_passes": facts.expert_passes + facts.cast_passes * (job.precision in ("fp8", "fp4")),
+        "bias_passes": facts.bias_passes, "ep_exposed": facts.ep_exposed,
+        "dispatch_once": float(facts.dispatch_once),
         "scatter_each": float((facts.scatter_each and split.pp > 1) or split.zero == "2"),
         "sync_every": job.sync.period, "stale": float(job.sync.staleness > 0),
         "encoded": float(job.sync.codec != PLAIN),
@@ -193,7 +195,7 @@ def machine_columns(job: Job, machine: Machine, facts: Facts) -> dict[str, float
     return {
         "rate_gemm": machine.rate(job.precision) * tuned * scaled, "rate_bf16": machine.rate(plain) * tuned,
         "hbm_Bps": machine.hbm_Bps, "num_sms": machine.num_sms,
-        "nvlink_Bps": machine.nvlink_Bps, "nic_Bps": max(machine.nic_Bps, 1.0),
+        "nvlink_Bps": machine.nvlink_Bps, "mesh_peers": machine.mesh_peers, "nic_Bps": max(machine.nic_Bps, 1.0),
         "host_Bps": max(machine.host_Bps, 1.0),
         "domain": machine.domain, "hop_s": machine.hop_s, **machine.reach.columns(),
         "served_ports": job.sync.servers * machine.gpus_per_host if job.sync.method == "parameter-server" else 0,

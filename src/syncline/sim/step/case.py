@@ -121,6 +121,7 @@ class Case:
     even_head: Floats  # 1: embedding and head count as layers when the pipeline is cut
     host_share: Floats  # of the host time that routing costs: 1, less without synchronisation or with CUDA graphs
     expert_passes: Floats  # over the hidden vector of a routed token, forward
+    dispatch_once: Floats  # 1: a token goes once to each rank that has some of its experts
     bias_passes: Floats  # the same for the bias of the second product, where experts have biases
     ep_exposed: Floats  # of dispatch and combine, against the fitted share
     scatter_each: Floats  # 1: gradients are reduced after every micro-batch, although parameters stay gathered
@@ -152,6 +153,7 @@ class Case:
     hbm_Bps: Floats
     num_sms: Floats
     nvlink_Bps: Floats
+    mesh_peers: Floats  # GPUs that each has a link of its own to; 0: a switch joins them
     nic_Bps: Floats
     host_Bps: Floats  # to the memory of the host, one way
     domain: Floats

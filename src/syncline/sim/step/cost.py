@@ -267,7 +267,9 @@ def _point_to_point(c: Case, k: Constants, busy: Floats) -> tuple[Floats, Floats
     rate = laid_or(c.laid_send_Bps, neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp, lines=False))
     once = size / rate + k.held.tp_call_s
     wire = pick(c.pp > 1, 2 * c.num_micro * c.virtual * once, 0.0)
-    exposed = wire * c.p2p_exposed
+    # What hides behind compute still has to pass: chunks come back from the last stage to the first the same way.
+    passes = (2 * c.virtual - 1) / (2 * c.virtual) * wire
+    exposed = np.maximum(wire * c.p2p_exposed, passes - busy)
     line = stage_line_Bps(c)
     if not anywhere(line < np.inf):
         return exposed, wire
@@ -340,16 +342,15 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
         back = back + experts.gather_s(c.param_bytes * routed) * (routed > 0)
     back = pick(c.sharded_state > 0, back, once)
     least = k.held.least_exposed
-    hidden = np.maximum(least * once, once - per_stage * layer.behind)
+    hidden = _hidden(c, k, once, per_stage * layer.behind)
     # A plain all-reduce hides both its halves behind the backward; gathered parameters hide behind the forward.
-    window = pick(c.sharded_state > 0, layer.forward, 0.0) * per_stage
-    hidden = hidden + np.maximum(least * back, back - window)
+    hidden = hidden + _hidden(c, k, back, pick(c.sharded_state > 0, layer.forward, 0.0) * per_stage)
     both = 2 * once
     if anywhere(c.reduce_bytes > 0):
         both = np.minimum(both, switch_sum_s(c, k, wire * (dense + routed), ring))
         once = pick((c.sharded_state > 0) | (c.reduce_bytes == 0), once, both / 2)
         back = pick(c.sharded_state > 0, back, once)
-    all_reduce = np.maximum(least * both, both - per_stage * layer.behind)
+    all_reduce = _hidden(c, k, both, per_stage * layer.behind)
     hidden = pick(c.sharded_state > 0, hidden, all_reduce)
     exposed = pick(c.dp_overlap > 0, hidden, once + back) / c.sync_every
     # Reduced after every micro-batch: each scatter hides behind one backward, and slows it.
@@ -367,6 +368,24 @@ def _replicated(c: Case, k: Constants, layer: LayerTime, per_stage: Floats) -> t
         exposed = exposed + np.maximum(least * near, near - per_stage * layer.behind)
         whole = whole + near
     return pick(on, exposed + each + extra, 0.0), pick(on, whole, 0.0)
+
+
+def _hidden(c: Case, k: Constants, exchange: Floats, stage: Floats) -> Floats:
+    """Return what of an exchange nothing hides, where a stage computes for `stage` seconds a micro-batch.
+
+    A stage of several chunks finishes them one after another: its last pp micro-batches go backward through the last
+    chunk, then through the one before. The gradients of a chunk are on their way meanwhile, those of the first chunk
+    only behind the last micro-batch's own backward. Parameters are gathered in the same order before the forward.
+    """
+    least = k.held.least_exposed * exchange
+    one, chunk = np.maximum(least, exchange - stage), stage / c.virtual
+    if not anywhere((c.virtual > 1) & (c.pp > 1)):
+        return one
+    window = (np.minimum(c.pp, c.num_micro) * (c.virtual - 1) + 1) * chunk
+    last = exchange / c.virtual - chunk
+    several = np.minimum(np.maximum(np.maximum(least, exchange - window), last), one)
+    # What those further micro-batches hide slows them, as gathers slow the compute beside them.
+    return pick((c.virtual > 1) & (c.pp > 1), several + k.held.c_sm * (one - several), one)
 
 
 def _other_ways(

@@ -10,7 +10,7 @@ from syncline.sim.step.arithmetic.kernels import gemm_s, memory_s
 from syncline.sim.step.arithmetic.layer import LayerTime, block_products, elements, products_s
 from syncline.sim.step.case import Case, Floats, anywhere, pick, remembered
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.network import long_s, scattered_Bps
+from syncline.sim.step.network import long_s, scattered_Bps, up_Bps
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +50,10 @@ def expert_part(c: Case, k: Constants) -> ExpertTime:
     forward, backward = forward + shared_f + router + moved, backward + shared_b + 2 * router + 2 * moved
     redo = c.redo_gemm * (forward - pick(c.redo_last > 0, 0.0, last))
     time = LayerTime(pick(has, forward, 0.0), pick(has, backward, 0.0), pick(has, redo, 0.0))
-    # Each local expert adds launches and bookkeeping; t_host is the time with 8 of them.
-    host = k.fitted.t_host * c.host_share * (4 + local) / 12
+    # Each local expert adds launches and bookkeeping; t_host is the time with 8 of them. Its six products are half of
+    # what is launched: casts, or biases that are added expert by expert, are the other half.
+    launched = local * pick((c.fp8 > 0) | (c.expert_biases > 0), 1.0, 0.5)
+    host = k.fitted.t_host * c.host_share * (4 + launched) / 12
     return ExpertTime(time, pick(has & (c.ep > 1), exchange_s(c, k, mine), 0.0), pick(has, host, 0.0))
 
 
@@ -63,9 +65,10 @@ def exchange_s(c: Case, k: Constants, tokens: Floats) -> Floats:
     # A token's experts fall on domains at random: of `domains`, this many distinct ones are visited.
     visited = domains * (1 - (1 - 1 / domains) ** c.top_k)
     remote = size * visited * (domains - 1) / domains
-    local = size * c.top_k * (1 - 1 / c.ep) / pick(domains > 1, domains, 1.0)
-    spread = size * c.top_k * pick(domains > 1, 1.0, 0.0) * (1 - 1 / ranks_inside)
-    up, out = k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * scattered_Bps(c, c.ep)
+    copies = pick(c.dispatch_once > 0, c.ep * (1 - (1 - 1 / c.ep) ** c.top_k), c.top_k)
+    local = size * copies * (1 - 1 / c.ep) / pick(domains > 1, domains, 1.0)
+    spread = size * copies * pick(domains > 1, 1.0, 0.0) * (1 - 1 / ranks_inside)
+    up, out = up_Bps(c, k, ranks_inside), k.fitted.e_net * scattered_Bps(c, c.ep)
     moved = pick(domains > 1, np.maximum(remote / out, spread / up), local / up)
     if anywhere(c.laid_expert_Bps > 0):
         volume = size * c.top_k * (1 - 1 / c.ep)

@@ -27,6 +27,11 @@ _RECIPES = (
     ("block", r"block"),
     ("mx", r"mxfp8|fp8-mx|mx-?fp8"),
 )
+#: Attention kernels by what remarks call them, the first that is named; Transformer Engine's is cuDNN's.
+_ATTENTION = (
+    ("fa2", r"flex[- ]?att|torch ?sdpa|flash[- ]?att\w*[- ]?v?2|\bfa2\b"),
+    ("cudnn", r"cudnn|(?-i:\bTE\b)|transformer[- ]engine|flash[- ]?att\w*[- ]?v?[34]|\bfa[34]\b"),
+)
 #: A paper of the first half of a year tells of runs of the year before.
 _PAPER_MONTH = 6
 
@@ -58,6 +63,12 @@ def recompute_of(row: PublishedRow, torch_like: bool) -> str | None:
     return "full" if re.search(whole, text) else None
 
 
+def attention_of(row: PublishedRow) -> str | None:
+    """Return the attention kernel that remarks name, or None."""
+    notes = row.text("notes")
+    return next((name for name, pattern in _ATTENTION if re.search(pattern, notes, re.IGNORECASE)), None)
+
+
 def has_adapters(row: PublishedRow) -> bool:
     """Say whether only adapters are trained (LoRA): the weights are frozen."""
     text = f"{row.text('model')} {row.text('notes')} {row.text('source')}"
@@ -83,6 +94,14 @@ def month_of(row: PublishedRow) -> int | None:
     text = f"{row.text('source')} {row.text('notes')}"
     found = re.search(r"(?<![\d.])2[0-9]\.(0[1-9]|1[0-2])(?!\d)|(?<!\d)20[12]\d-(0[1-9]|1[0-2])(?!\d)", text)
     return int(found.group(1) or found.group(2)) if found else None
+
+
+def is_jax(row: PublishedRow) -> bool:
+    """Say whether a run is one of JAX's: MaxText and its like, or a TPU of which nothing else is said."""
+    text = row.everything.lower()
+    return bool(re.search(r"maxtext|paxml|\bjax\b|axlearn|tpu-recipes", text)) or (
+        "tpu" in row.text("gpu").lower() and "torch" not in text
+    )
 
 
 def framework_of(row: PublishedRow) -> str:

@@ -75,6 +75,14 @@ def possible_splits(shape: Shape | LayerList, num_gpus: int, domain: int, total:
                 yield {"tp": tp, "pp": pp, "cp": 1, "dp": dp, "ep": _usual_experts(shape, dp * tp, domain)}
 
 
+def sharded_split(shape: Shape | LayerList, num_gpus: int, total: int) -> dict[str, int] | None:
+    """Return MaxText's own layout where none is stated: all chips shard, and share a sequence where there are fewer."""
+    if isinstance(shape, LayerList) or shape.moe or not total:
+        return None
+    dp = max(d for d in divisors(num_gpus) if d <= total)
+    return {"tp": 1, "pp": 1, "cp": num_gpus // dp, "dp": dp, "ep": 1}
+
+
 def _usual_experts(shape: Shape, ranks: int, domain: int) -> int:
     """Return the usual expert parallelism: as many experts apart as a host has GPUs."""
     if not shape.moe:

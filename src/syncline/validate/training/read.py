@@ -28,6 +28,7 @@ from syncline.validate.training.layout import (
     batch_of,
     is_sharded,
     possible_splits,
+    sharded_split,
     stated_split,
     stated_total,
     virtual_of,
@@ -164,6 +165,7 @@ class _Reader:
         self.framework = str(software.get("framework") or guess.framework_of(row))
         self.year = int(software.get("year") or guess.year_of(row))
         self.month = guess.month_of(row)
+        self.sharded = False  # over all chips, because nothing else is said
         self.sequence = row.whole("seq") or self.given.get("batch", {}).get("sequence") or 2048
         self.precision, self.precision_words = self._precision()
         if "assumed" in self.precision_words:
@@ -176,6 +178,10 @@ class _Reader:
         if split is not None:
             return self._lightest(split, (redo,) if redo else self._options())
         total = stated_total(self.row, self.sequence, 1) or 0
+        if guess.is_jax(self.row) and (split := sharded_split(self.model, self.num_gpus, total)):
+            self.sharded = True
+            self.remarks.append(f"layout not published: sharded over all {self.num_gpus}, as MaxText does by default")
+            return self._lightest(split, (redo,) if redo else self._options())
         splits = list(possible_splits(self.model, self.num_gpus, self.machine.domain, total))
         if not splits:
             raise DescriptionError("the parallel layout (tp, pp) is not published, and none fits the batch and heads")
@@ -230,6 +236,8 @@ class _Reader:
             "software": {"framework": self.framework, "year": self.year, "month": self.month or MID_YEAR},
             "recipe": guess.recipe_of(self.row) if self.precision in ("fp8", "fp4") else None,
         }  # fmt: skip
+        if kernel := guess.attention_of(self.row):
+            fields["attention"] = kernel
         said = {k: v for k, v in self.given.items() if k not in _PLACED}
         try:
             return Job.model_validate(merged(fields, said))
@@ -239,6 +247,8 @@ class _Reader:
     def _parallel(self, split: dict[str, int]) -> dict[str, Any]:
         given = dict(self.given.get("parallel", {}))
         out: dict[str, Any] = split | zero_of(self.row, self.year)
+        if self.sharded:
+            out["zero"] = "fsdp"
         if out["zero"] == "fsdp" and self.machine.gpu.vendor == "google" and self.num_gpus > self.machine.domain:
             out |= {"zero": "hsdp", "shard": self.machine.domain}  # slices are replicas: only gradients cross between
         if out["zero"] == "2" and split["pp"] > 1:
