@@ -123,8 +123,8 @@ void messages() {
 
 // Peers are kept level to the byte, or not at all; all that is sent arrives, also when one of them has gone.
 void levelled(std::uint32_t lead_bytes) {
+    std::vector<std::vector<std::uint8_t>> data, rooms;  // in use until the wires have ended
     World world(4, 1, 2, 1, 0.2, lead_bytes);
-    std::vector<std::vector<std::uint8_t>> data, rooms;
     for (std::size_t k = 1; k < 4; ++k) {
         data.emplace_back(k * 300001, static_cast<std::uint8_t>(k));
         rooms.emplace_back(data.back().size());
@@ -147,6 +147,7 @@ void levelled(std::uint32_t lead_bytes) {
     world.at(0).send(6, 2, data[1].data(), data[1].size(), 0);
     CHECK(world.at(2).wait(6, 0, kLong).status == Status::fine);
     CHECK(rooms[1] == data[1]);
+    CHECK(world.at(0).finish(6, kLong).status == Status::fine);
 }
 
 LaneSpec spec_of(int size, std::int64_t count, bool int8) {
