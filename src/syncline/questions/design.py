@@ -131,6 +131,8 @@ def design(
     cluster; an interrupt leaves what was found, and `state` is where the next run goes on.
     """
     many = [jobs] if isinstance(jobs, (str, Path, Mapping, Job)) else list(jobs)
+    if not many:
+        raise UsageError("name a job to design for.", hint='syncline.design("llama3-70b", gpus=1024), say.')
     described = tuple(zip((job_of(job) for job in many), _weights(weights, len(many)), strict=True))
     if days is not None and tokens is None:
         raise UsageError("--days needs --tokens: how much must be trained by then.", hint="Add --tokens 15T, say.")
@@ -144,6 +146,11 @@ def design(
     spread, choices = _spread(on), space(hosts, _counts(hosts, gpus, budget), links, sites, wan, by)
     found = run_spread(designer, choices, spread, progress) if spread else designer.run(choices, progress)
     front = found.front()
+    if not front and not found.complete:
+        raise PlanError(
+            f"interrupted before one of {found.num_choices:,} fabrics was planned.",
+            hint="Start it again; --state FILE keeps what was planned from one run to the next.",
+        )
     if not front:
         why = ", ".join(f"{count:,} break the {name}" for name, count in found.over.items())
         raise PlanError(

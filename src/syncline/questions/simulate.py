@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from math import isfinite
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
@@ -17,6 +19,7 @@ from syncline.fabric.assumed import assumed_of
 from syncline.program import Placement, place
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.simulated.algorithms import Entry
+from syncline.questions.simulated.log_ranks import ranks_of
 from syncline.questions.simulated.packets import PacketQuestion, ProgressBlock
 from syncline.schedule import Kind
 from syncline.sim.candidates import NAMES
@@ -181,17 +184,23 @@ def assumptions(fabric: Fabric, transport: str) -> list[str]:
 
 
 def read_sizes(size: Sizes) -> list[int]:
-    """Read "1KiB..16GiB" as sizes that double, one size, or sizes in bytes.
+    """Read "1KiB..16GiB" as sizes that double, one size, or sizes in bytes (1e6 is one too).
 
     >>> read_sizes("1KiB..4KiB")
     [1024, 2048, 4096]
     """
-    if isinstance(size, int):
-        return [size]
     if not isinstance(size, str):
-        return list(size)
+        given: list[Any] = [size] if isinstance(size, Real) else list(cast(Sequence[int], size))  # NumPy's numbers too
+        if not given or not all(map(_is_whole, given)):
+            raise UsageError(f"{str(size)[:60]} is no size of a buffer.",
+                             hint='Give "1GiB", "1KiB..16GiB", or whole numbers of bytes.')  # fmt: skip
+        return [int(one) for one in given]
     low, dots, high = size.partition("..")
     return sizes_between(units.size(low), units.size(high)) if dots else [units.size(low)]
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, Real) and isfinite(number) and number % 1 == 0
 
 
 def _kind(collective: str) -> Kind:
@@ -261,6 +270,8 @@ def _nccl(
     per_host = fabric.num_gpus // fabric.num_hosts
     if ranks is not None and ranks % per_host:
         raise UsageError(f"NCCL is modelled on whole hosts of {per_host} GPUs; {ranks} ranks do not fill whole hosts.")
+    if log:
+        ranks_of(Path(log), kind.value, ranks or fabric.num_gpus, fabric)
     system = from_fabric(fabric, num_hosts=(ranks or fabric.num_gpus) // per_host)
     fitted = calibrate(system, read_log(read_text(log), str(log), kind.value)) if log else None
     if profile:

@@ -197,6 +197,4 @@ def _chance(chance: float | None) -> str:
 
 def _money(interval: Interval) -> str:
     low, high = (units.show_money(value) for value in interval)
-    if low[-2:] == high[-2:] and low[-2] == " ":
-        low = low[:-2]
     return f"{low} to {high}"
