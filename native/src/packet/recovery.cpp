@@ -80,7 +80,9 @@ void Core::probe(u32 index) {
         calendar_.push(scores.probe_at, event(Happens::timeout, index | kProbe));
         return;
     }
-    if (held(flow) || flow.num_lost != 0) return;
+    // Something is about to be sent anyway and will show it: a connection in the queue of its own port has lost nothing.
+    const bool sends = flow.standing == Standing::ready || flow.standing == Standing::paced;
+    if (held(flow) || sends || flow.num_lost != 0) return;
     flow.probed = true;
     ++count.probes;
     // Where the last has arrived there is nothing to show: what is missing before it is lost.
