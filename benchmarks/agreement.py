@@ -1,16 +1,20 @@
-"""Thirty questions, each asked of every verb that can answer it: do they agree?
+"""A hundred questions, each asked of every verb that can answer it: do they agree?
 
     python benchmarks/run.py agreement
+    CLUSTERS=p5,planes python benchmarks/run.py agreement
 
-Of a collective: `simulate` at flow and at packet level, and what `bench` expects of the same algorithm; of NCCL's
-choice: `simulate --algorithm nccl` and `bench`'s verdict. Of a job: `step`, `step --level flow`, `plan` with the same
-split, the step that `plan` hands to `watch` (the time of its data-parallel collectives against `step`'s), and what an
-hour of a GPU costs by `plan` and by `cost`.
+Of a collective: `simulate` at flow and at packet level, what `bench` expects of the same algorithm, a scenario of that
+job alone, and the winner of `compare-algorithms`; of NCCL's choice: `simulate --algorithm nccl` and `bench`'s verdict.
+Of a job: `step`, `step --level flow`, `plan` with the same split, `place` in the scheduler's order and `share` with the
+cluster to itself; the step that `plan` hands to `watch` (the time of its data-parallel collectives against `step`'s),
+and what an hour of a GPU costs by `plan` and by `cost`.
 A row has all answers and the largest over the smallest, less one.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,41 +26,74 @@ from syncline.fabric import Fabric, build
 from syncline.fabric.spec import ClusterSpec
 from syncline.plan.answer import make_plan
 from syncline.program import place
+from syncline.questions.place import place as place_ranks
+from syncline.questions.share import share
 from syncline.sim.candidates import NAMES
 from syncline.sim.flow.routing import NetworkOptions
+from syncline.sim.play import play
+from syncline.sim.scenario import load_scenario
 from syncline.sim.step import step
 from syncline.sim.step.collectives import priced_collectives
 from syncline.sim.step.executed.execute import execute
 from syncline.workload.read_job import load_job
 
+Answers = dict[str, float]
 SLOW = [{"link": "leaf-00 <-> host-01/nic-1", "rate": "50Gbps"}]
+RAIL = {"hosts": 4, "host": "dgx-h100", "network": "rail-optimized NDR"}
+PLANE = {"topology": "leaf-spine", "link": "NDR200"}
+SITE = {"hosts": 2, "host": "dgx-h100", "network": "rail-optimized NDR"}
+
+
+def _plain(host: str, link: str, hosts: int = 4, **more: Any) -> dict[str, Any]:
+    return {"hosts": hosts, "host": host, "network": {"topology": "leaf-spine", "link": link, **more}}
+
+
 CLUSTERS: dict[str, dict[str, Any]] = {
-    "h100": {"hosts": 4, "host": "dgx-h100", "network": "rail-optimized NDR"},
-    "h100 4:1": {"hosts": 4, "host": "dgx-h100",
-                 "network": {"topology": "leaf-spine", "link": "NDR", "hosts_per_leaf": 2, "oversubscription": "4:1"}},
-    "h100, a slow cable": {"hosts": 4, "host": "dgx-h100", "network": {"topology": "leaf-spine", "link": "NDR"},
-                           "faults": SLOW},
-    "p5": {"hosts": 4, "host": "p5", "network": {"topology": "leaf-spine", "link": "EFAv2"}},
-    "a100": {"hosts": 4, "host": "dgx-a100", "network": {"topology": "leaf-spine", "link": "HDR"}},
-    "polaris": {"hosts": 4, "host": "polaris", "network": {"topology": "leaf-spine", "link": "HDR"}},
+    "h100": RAIL,
+    "h100 4:1": _plain("dgx-h100", "NDR", hosts_per_leaf=2, oversubscription="4:1"),
+    "h100, a slow cable": {**_plain("dgx-h100", "NDR"), "faults": SLOW},
+    "p5": _plain("p5", "EFAv2"),
+    "a100": _plain("dgx-a100", "HDR"),
+    "polaris": _plain("polaris", "HDR"),
+    # New: faults, planes, sites, hosts that differ, meshes, domains of several hosts, sockets, other routing.
+    "a failed rail": {**RAIL, "faults": [{"device": "leaf-03"}]},
+    "a failed NIC": {**RAIL, "faults": [{"device": "host-02/nic-5"}]},
+    "three faults": {**_plain("dgx-h100", "NDR", hosts_per_leaf=2, oversubscription="2:1"),
+                     "faults": [{"link": "leaf-00 <-> spine-00", "which": 0}, {"device": "host-01/nic-0"},
+                                {"link": "leaf-01 <-> host-02/nic-3", "rate": "100Gbps"}]},
+    "planes": {"hosts": 3, "host": {"model": "dgx-h100", "nic": "ConnectX-7 2x200G", "ports_per_nic": 2},
+               "network": {"topology": "multi-plane", "planes": 2, "link": "NDR200", "plane": PLANE}},
+    "two sites": {"sites": [{"name": name, **SITE} for name in "ab"], "wan": {"rate": "400Gbps", "latency": "1ms"}},
+    "hosts that differ": {"hosts": [{"count": 2, "host": "dgx-h100"}, {"count": 2, "host": "dgx-h200"}],
+                          "network": "rail-optimized NDR"},
+    "p5en": _plain("p5en", "EFAv3"),
+    "mi300x": _plain("mi300x-8", "400GbE"),
+    "nvl72": _plain("gb200-nvl72", "NDR", 36),
+    "slingshot": _plain("polaris", "Slingshot-11"),
+    "sockets": _plain("old-server-10gbe", "10GbE"),
+    "adaptive": _plain("dgx-h100", "400GbE", hosts_per_leaf=2, routing="adaptive"),
+    "fat-tree": {"hosts": 6, "host": "dgx-h100", "network": {"topology": "fat-tree", "link": "400GbE"}},
 }  # fmt: skip
 COLLECTIVES = (("allreduce", "64MiB"), ("alltoall", "4MiB"), ("allgather", "16MiB"))
 
 
-def collective(fabric: Fabric, name: str, size: str) -> dict[str, float]:
+def collective(fabric: Fabric, name: str, size: str) -> Answers:
     """Return what verbs say of one collective by the algorithm that `simulate` chooses."""
     flow = syncline.simulate(fabric, name, size)
     assert flow.contest is not None and flow.largest is not None
     program = flow.contest.at(flow.largest).program
-    oracle = Oracle(fabric, place("packed", fabric, fabric.num_gpus), NetworkOptions())
+    oracle = Oracle(fabric, place("auto", fabric, fabric.num_gpus), NetworkOptions())
+    job = {"name": "a", "collective": name, "size": size, "placement": "packed"}
     return {
         "simulate": flow.time_s,
         "simulate --level packet": syncline.simulate(fabric, name, size, level="packet").time_s,
         "bench": oracle.program(program, [int(flow.rows[0]["size_bytes"])])[0].time_s,
+        "scenario": play(load_scenario({"jobs": [job]}), fabric).jobs[0].took_s,
+        "compare-algorithms": syncline.compare_algorithms(fabric, name, size).ranked[0][0].time_s,
     }
 
 
-def vendor(fabric: Fabric) -> dict[str, float]:
+def vendor(fabric: Fabric) -> Answers:
     """Return what verbs say of NCCL's all-reduce of 256 MiB."""
     oracle = Oracle(fabric, place("packed", fabric, fabric.num_gpus))
     return {
@@ -65,13 +102,15 @@ def vendor(fabric: Fabric) -> dict[str, float]:
     }
 
 
-def trained(fabric: Fabric) -> dict[str, dict[str, float]]:
+def trained(fabric: Fabric) -> dict[str, Answers]:
     """Return what verbs say of one training step: its time, its data-parallel exchange, its price."""
-    dp = fabric.num_gpus // 4
-    split = {"tp": 4, "dp": dp, "zero": "1"}
-    job = load_job({"model": "llama3-8b", "parallel": split, "batch": {"global": 2 * dp, "sequence": 4096, "micro": 1}})
+    tp = min(4, fabric.num_gpus // fabric.num_hosts)
+    dp = fabric.num_gpus // tp
+    split = {"tp": tp, "dp": dp, "zero": "1"}
+    described = {"model": "llama3-8b", "parallel": split, "batch": {"global": 2 * dp, "sequence": 4096, "micro": 1}}
+    job = load_job(described)
     found = step(fabric, job)
-    fix = {"tp": 4, "pp": 1, "cp": 1, "dp": dp, "zero": "1", "micro": 1, "recompute": found.job.recompute}
+    fix = {"tp": tp, "pp": 1, "cp": 1, "dp": dp, "zero": "1", "micro": 1, "recompute": found.job.recompute}
     planned = make_plan(fabric, job, fix=fix, with_actions=False, with_run=False, execute=True)
     best = planned.best
     twin = step(fabric, planned.result.job)
@@ -84,7 +123,7 @@ def trained(fabric: Fabric) -> dict[str, dict[str, float]]:
         "step --level flow": execute(fabric, twin).step_time_s,
         "plan": best.predicted.closed_form_s or best.predicted.step_time_s,
     }
-    rows = {"time of a step": times}
+    rows = {"time of a step": times, "the same step on the links": laid(fabric, described)}
     if watched > 0:
         rows["data-parallel exchange"] = {"watch (the plan's collectives)": watched, "step": priced}
     if best.cost is not None and best.cost.basis == "owned":
@@ -94,26 +133,55 @@ def trained(fabric: Fabric) -> dict[str, dict[str, float]]:
     return rows
 
 
+def laid(fabric: Fabric, job: dict[str, Any]) -> Answers:
+    """Return what verbs that lay a step on the links say of it: executed, placed and alone on a shared cluster."""
+    found = {"step --level flow": execute(fabric, step(fabric, load_job(job))).step_time_s}
+    jobs = {"jobs": [{"name": "a", "job": job, "hosts": f"0-{fabric.num_hosts - 1}"}]}
+    asks: dict[str, Callable[[], float]] = {
+        "place": lambda: place_ranks(fabric, job, hosts=f"0-{fabric.num_hosts - 1}").packed_s,
+        "share": lambda: share(fabric, jobs).epochs[0].jobs[0].alone_s,
+    }
+    for name, ask in asks.items():
+        try:
+            found[name] = ask()
+        except SynclineError as error:
+            print(f"  {fabric.name}: {name}: {error.message}")
+    return found
+
+
+def asked_of(name: str, data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return every question about a cluster with the answers to it."""
+    fabric = build(ClusterSpec.model_validate({"name": name, **data}))
+    questions: dict[str, Callable[[], dict[str, Answers]]] = {}
+    for op, size in COLLECTIVES:
+        questions[f"{op} {size}"] = lambda op=op, size=size: {f"{op} {size}": collective(fabric, op, size)}  # type: ignore[misc]
+    questions["all-reduce 256 MiB by NCCL"] = lambda: {"all-reduce 256 MiB by NCCL": vendor(fabric)}
+    questions["a training step"] = lambda: trained(fabric)
+    rows: list[dict[str, Any]] = []
+    for question, ask in questions.items():
+        try:
+            found = ask()
+        except SynclineError as error:
+            rows.append({"cluster": name, "question": question, "refused": error.message})
+            continue
+        for each, answers in found.items():
+            apart = max(answers.values()) / min(answers.values()) - 1
+            rows.append({"cluster": name, "question": each, "answers": answers, "apart": apart})
+    return rows
+
+
 def run() -> dict[str, Any]:
     """Return every question with the answers to it."""
-    rows: list[dict[str, Any]] = []
-    for name, data in CLUSTERS.items():
-        fabric = build(ClusterSpec.model_validate(data))
-        asked: dict[str, dict[str, float]] = {}
-        for op, size in COLLECTIVES:
-            asked[f"{op} {size}"] = collective(fabric, op, size)
-        try:
-            asked["all-reduce 256 MiB by NCCL"] = vendor(fabric)
-        except SynclineError as error:
-            rows.append({"cluster": name, "question": "all-reduce 256 MiB by NCCL", "refused": error.message})
-        asked |= trained(fabric)
-        for question, answers in asked.items():
-            values = list(answers.values())
-            rows.append({"cluster": name, "question": question, "answers": answers,
-                         "apart": max(values) / min(values) - 1})  # fmt: skip
+    chosen = os.environ.get("CLUSTERS", ",".join(CLUSTERS).replace(", ", "; ")).split(",")
+    rows = [
+        row for name, data in CLUSTERS.items() if name.replace(", ", "; ") in chosen for row in asked_of(name, data)
+    ]
     apart = [row["apart"] for row in rows if "apart" in row]
     return {
         "questions": len(rows), "apart_median": float(np.median(apart)), "apart_worst": max(apart),
-        "over_10_percent": [f"{row['cluster']}: {row['question']}" for row in rows if row.get("apart", 0) > 0.10],
+        "over_5_percent": [
+            f"{row['cluster']}: {row['question']}: {row['apart']:.1%}" for row in rows if row.get("apart", 0) > 0.05
+        ],
+        "refused": [f"{row['cluster']}: {row['question']}: {row['refused']}" for row in rows if "refused" in row],
         "rows": rows,
     }  # fmt: skip

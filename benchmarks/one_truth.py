@@ -1,7 +1,7 @@
 """Random fabrics, jobs and faults: every answer against its bound, its neighbours and another level.
 
     python benchmarks/run.py one_truth              2,000 cases
-    NUM_CASES=200 python benchmarks/run.py one_truth
+    NUM_CASES=200 FIRST_CASE=5000 python benchmarks/run.py one_truth        of other seeds, below 10,000
     NUM_CASES=0 NUM_WIDE=300 FIRST_WIDE=60000 python benchmarks/run.py one_truth        wide cases of other seeds
 
 Wide cases (seeds from 10,000 on) have what the others leave out: hosts with more or fewer NICs than GPUs, planes,
@@ -31,6 +31,7 @@ from syncline.sim.step.executed.gap import causes
 from syncline.workload.read_job import load_job
 
 NUM_CASES = int(os.environ.get("NUM_CASES", "2000"))
+FIRST_CASE = int(os.environ.get("FIRST_CASE", "0"))
 MODELS = ("llama3-8b", "llama3-70b", "mixtral-8x7b")
 NUM_WIDE = int(os.environ.get("NUM_WIDE", "500"))
 WIDE = 10_000
@@ -156,7 +157,10 @@ def one(seed: int) -> dict[str, Any] | None:
 
 def run() -> dict[str, Any]:
     """Return how the cases came out."""
-    return {**told(NUM_CASES, range(NUM_CASES)), "wide": told(NUM_WIDE, range(FIRST_WIDE, FIRST_WIDE + NUM_WIDE))}
+    return {
+        **told(NUM_CASES, range(FIRST_CASE, FIRST_CASE + NUM_CASES)),
+        "wide": told(NUM_WIDE, range(FIRST_WIDE, FIRST_WIDE + NUM_WIDE)),
+    }
 
 
 def told(num: int, seeds: range) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def rank(folder: Path, num_cases: int) -> None:
     """Play a tournament for each case, as `syncline bench tournament` does, in the seat of one rank."""
     from syncline.bench.tournament import run as play
     from syncline.bench.tournament_finding import findings
-    from syncline.cli.bench.probe import packet_findings
+    from syncline.cli.bench.probe import packet_findings, work_findings
     from syncline.cli.bench.start import join
     from syncline.cli.bench.tournament import _crossings, _flow_bytes, _lanes, _names
     from syncline.runtime.execute.pairs import PairTest
@@ -123,10 +123,11 @@ def rank(folder: Path, num_cases: int) -> None:
             began = time.monotonic()
             found, noise = packet_findings(group, names, crossings.leaf), None
             if not found:
+                slow = work_findings(group, names)
                 test.resent.clear()
                 test.seconds.clear()
                 result = play(crossings, test.play, lanes=_lanes(placed)).judged(crossings, test.resent, test.seconds)
-                found, noise = findings(result, names), result.attribution.noise
+                found, noise = [*findings(result, names), *slow], result.attribution.noise
             if group.rank == 0:
                 said = {"findings": [one.to_json() for one in found], "noise": noise,
                         "seconds": round(time.monotonic() - began, 1)}  # fmt: skip

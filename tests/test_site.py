@@ -77,6 +77,7 @@ def test_reference_has_every_verb_name_and_schema(site: Path) -> None:
 
     assert all((site / "reference" / "cli" / verb / "index.html").exists() for verb in VERBS)
     api = text_of(site, "reference/api")
+    assert "<blockquote>" not in api, "examples are code, not quotations"
     assert [name for name in syncline.__all__ if not name.startswith("_") and f'id="{name.lower()}"' not in api] == []
     schemas = text_of(site, "reference/schemas")
     assert all(path.name in schemas for path in (ROOT / "docs" / "reference" / "schemas").glob("*.json"))

@@ -66,3 +66,12 @@ def test_a_finding_names_rank_and_host() -> None:
 @pytest.mark.parametrize("shape", [(2, 5), (4, 0)])
 def test_too_little_to_tell(shape: tuple[int, int]) -> None:
     assert stragglers(np.ones(shape)) == []
+
+
+def test_a_rank_that_is_always_late_by_very_different_amounts() -> None:
+    others = np.tile([0.31, 0.27, 0.29, 0.30, 0.31, 0.32, 0.33, 0.30, 0.31], (5, 1)) + np.arange(5)[:, None] * 0.004
+    late = np.array([[0.40, 0.68, 1.24, 0.78, 0.63, 0.47, 0.47, 0.92, 1.20]])
+    (found,) = stragglers(np.concatenate([others, late]), least_s=1e-3)
+    assert found.rank == 5 and found.share_of_times == 1.0
+    now_and_then = np.array([[0.31, 0.27, 1.24, 0.30, 0.31, 0.32, 0.47, 0.92, 1.20]])
+    assert stragglers(np.concatenate([others, now_and_then]), least_s=1e-3) == []

@@ -25,8 +25,24 @@ def log(tmp_path: Path) -> Path:
 def test_text(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["diagnose", str(log)]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("1 file, 1 lines, ") and "First: two ranks share a GPU (nccl.gpu.duplicate on n1)" in out
+    assert out.startswith("CRITICAL on n1: two ranks share a GPU (nccl.gpu.duplicate, 90% sure)\nnext: ssh n1 ")
     assert "fix: Start as many ranks as GPUs" in out
+
+
+def test_a_paste_on_stdin_needs_no_dash(log: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    with log.open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert run(["diagnose"]) == 0
+    assert capsys.readouterr().out.startswith("CRITICAL on n1: two ranks share a GPU")
+
+
+def test_a_table_of_nccl_tests_leads_to_bench(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = "  1073741824  268435456  float  sum  -1  22000  48.80  91.51  0  22010  48.78  91.47  0"
+    (tmp_path / "perf.log").write_text(row + "\n")
+    assert run(["diagnose", str(tmp_path / "perf.log")]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("OK: nothing known to be wrong")
+    assert f"next: syncline bench --read {tmp_path / 'perf.log'} --cluster CLUSTER" in out
 
 
 def test_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

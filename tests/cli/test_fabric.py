@@ -314,3 +314,9 @@ def test_bad_words(syncline: Run) -> None:
         status, out, err = syncline(*words)
         assert (status, out) == (2, "")
         assert message in err and len(err.splitlines()) >= 2
+
+
+def test_a_price_is_called_an_estimate_once(syncline: Run, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("hosts: 2\nhost: dgx-h200\nnetwork: leaf-spine 400GbE\n")
+    assert "[1] estimate of the street price\n" in syncline("show", path)[1]

@@ -33,9 +33,15 @@ def test_a_short_look_at_a_captured_host(capsys: pytest.CaptureFixture[str], tmp
     trees.interface(tmp_path, "eth0", 25_000)
     status, out, err = run(capsys, "watch", "--for", "600ms", "--root", str(tmp_path), "--host", "h")
     assert (status, err) == (0, "")
-    assert re.match(r"\d looks, 2 links, 0 alerts\n", out)
+    assert re.match(r"\d looks?, 2 links, 0 alerts\n", out)
     assert "h/eth0 tx" in out
     assert "0.0% of 25 Gb/s" in out
+    wrong = ("--interfaces", "ib0", "--spans-socket", str(tmp_path / "socket"))
+    _, out, _ = run(capsys, "watch", "--for", "1ms", "--root", str(tmp_path), "--host", "h", *wrong)
+    assert 'no interface matches "ib0"' in out
+    below = str(tmp_path / "proc" / "net" / "dev" / "socket")
+    status, _, err = run(capsys, "watch", "--for", "1ms", "--root", str(tmp_path), "--spans-socket", below)
+    assert status == 2 and "cannot listen for spans: Not a directory" in err
 
 
 def test_json_is_one_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from syncline.errors import PlanError
 from syncline.fabric import load
 from syncline.plan.answer import ask
 from syncline.plan.frameworks.framework import FRAMEWORKS, named_framework
-from syncline.plan.frameworks.launch import deepspeed_config, launch_files
+from syncline.plan.frameworks.launch import deepspeed_config, launch_files, mesh_of
 from syncline.plan.frameworks.launch_megatron import layout_text, megatron_arguments
 from syncline.plan.frameworks.launch_torch import torchtitan_arguments, torchtitan_values
 from syncline.plan.named_job import named_job
@@ -227,3 +228,25 @@ def test_torchtitan_trains_in_the_planned_precision() -> None:
     half = base.model_copy(update={"precision": "fp16", "recompute": "full"}).on(512)
     with pytest.raises(PlanError, match="in bf16 or fp8, not in fp16"):
         launch_files("torchtitan", half, 8)
+
+
+@pytest.mark.parametrize(("tp", "cp", "ep", "dp"), [(2, 2, 1, 64), (8, 2, 1, 16), (4, 1, 8, 64), (1, 1, 1, 256)])
+def test_maxtexts_mesh_multiplies_to_the_hosts_and_leaves_no_axis_open(tp: int, cp: int, ep: int, dp: int) -> None:
+    job = named_job("llama3-70b")
+    split = job.parallel.model_copy(update={"tp": tp, "cp": cp, "ep": ep, "dp": dp, "pp": 1})
+    mesh = mesh_of(job.model_copy(update={"parallel": split}), 8)
+    inside, across = ([size for axis, size in mesh.items() if axis.startswith(where)] for where in ("ici", "dcn"))
+    assert math.prod(inside) == 8 and math.prod(across) == tp * cp * dp // 8 and min(inside + across) == 1
+    assert mesh["dcn_data_parallelism"] == 1  # base.yml has -1 there, and one axis at most may be open
+
+
+def test_a_plan_for_a_framework_is_priced_as_that_framework_runs() -> None:
+    job = named_job("llama3-70b")
+    for name, word in (("megatron", "megatron"), ("nemo", "nemo"), ("torchtitan", "pytorch"), ("maxtext", "auto")):
+        stated, note = named_framework(name).stated(job)
+        assert stated.software.framework == word and not note
+    told = job.model_copy(update={"software": job.software.model_copy(update={"framework": "deepspeed"})})
+    stated, note = named_framework("nemo").stated(told)
+    assert stated.software.framework == "nemo" and note.startswith(
+        "planned for NeMo (Megatron-Bridge), not for deepspeed"
+    )

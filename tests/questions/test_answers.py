@@ -104,6 +104,15 @@ def test_what_would_change_nothing_is_refused() -> None:
         syncline.plan("h100-64-rail", "llama3-8b")
 
 
+def test_what_is_no_cluster_no_job_and_no_size_is_refused() -> None:
+    for ask in (lambda: syncline.load(5), lambda: syncline.step("h100-64-rail", []),  # type: ignore[arg-type]
+                lambda: syncline.simulate("h100-64-rail", "allreduce", []), lambda: syncline.design([], gpus=16),
+                lambda: syncline.simulate("h100-64-rail", "allreduce", float("nan")),  # type: ignore[arg-type]
+                lambda: syncline.traffic("h100-64-rail", "incast", float("nan"))):  # type: ignore[arg-type]  # fmt: skip
+        with pytest.raises(syncline.SynclineError):
+            ask()
+
+
 def test_answers_are_frozen() -> None:
     answer = syncline.transfer(size="1GB", rate="8Gbps")
     with pytest.raises(AttributeError):

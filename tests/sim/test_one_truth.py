@@ -125,6 +125,55 @@ def test_nccl_on_planes_and_where_there_is_none() -> None:
         nccl(load("tpu-v4-pod"))
 
 
+def test_rails_of_an_all_to_all_by_nccl() -> None:
+    """Once the same with and without PXN, behind any oversubscription of the rails."""
+
+    def alltoall(over: str, **software: Any) -> float:
+        network = {"topology": "rail-optimized", "link": "NDR", "oversubscription": over}
+        data = {"hosts": 8, "host": "dgx-h100", "network": network, "software": software}
+        return float(nccl(build(ClusterSpec.model_validate(data)), "all_to_all").time_us[0])
+
+    off = {"env": {"NCCL_PXN_DISABLE": "1"}}
+    assert alltoall("4:1") == alltoall("1:1") == alltoall("1:1", **off)  # on its rail, or as wide above as below
+    # 56 of 64 parts leave a host, 7 of 8 of them over a quarter of what its ports have.
+    assert alltoall("4:1", **off) > 1e6 * 8 * 2**28 * 56 / 64 / (8 * 50e9 / 4 * 8 / 7)
+    assert alltoall("4:1", nccl="2.11") == pytest.approx(alltoall("4:1", **off), rel=0.1)
+    with pytest.raises(DescriptionError, match="joins no two rails"):
+        nccl(build(ClusterSpec.model_validate(
+            {"hosts": 8, "host": "dgx-h100", "network": "rail-only NDR", "software": off})))  # fmt: skip
+    healthy, failed, slow = (float(nccl(rails(8, faults=f)).time_us[0]) for f in (
+        [], [{"device": "leaf-03"}], [{"device": "leaf-03", "rate": "100Gbps"}]))  # fmt: skip
+    assert healthy < failed < slow
+
+
+def test_what_stages_and_experts_pass_has_a_floor() -> None:
+    """Once 4.15 s: chunks of 4 stages that need 6.01 s to pass a border were hidden behind 2.8 s of compute."""
+    network = {"topology": "leaf-spine", "link": "10GbE", "hosts_per_leaf": 2, "oversubscription": "4:1"}
+    fabric = build(ClusterSpec.model_validate({"hosts": 4, "host": "dgx-h100", "network": network}))
+    batch = {"global": 128, "sequence": 4096, "micro": 1}
+    job = load_job({"model": "llama3-8b", "parallel": {"pp": 4, "tp": 8, "virtual": 4}, "batch": batch})
+    found = step(fabric, job)
+    # 4 chunks forward from the second host, 3 back round from the first, over a quarter of two hosts' 20 GB/s.
+    assert found.floor_s == pytest.approx(7 * 128 * 2 * 4096 * 4096 / 5e9)
+    assert found.step_time_s == pytest.approx(execute(fabric, found).step_time_s, rel=0.05)
+    experts = load_job({"model": "qwen3-30b-a3b", "parallel": {"ep": 32, "zero": "1"}, "batch": batch})
+    spread = step(fabric, experts)
+    # Every token of 16 ranks goes out once (all 8 experts are on this side in 1 of 256), and as many come in.
+    tokens = 16 * 4096 * 4 * 48
+    assert spread.floor_s >= 4 * tokens * 2 * 2048 * (1 - 0.5**8) / 5e9
+    assert spread.floor_s < spread.step_time_s
+
+
+def test_gpus_joined_pair_by_pair_have_the_links_to_their_peers() -> None:
+    """Once all NVLinks for two ranks of a board of four, and one link for the eight rings of an MI300X host."""
+    for host, split in (("polaris", {"tp": 2}), ("mi300x-8", {"tp": 4}), ("mi300x-8", {"tp": 1})):
+        network = {"topology": "leaf-spine", "link": "HDR" if host == "polaris" else "NDR"}
+        fabric = build(ClusterSpec.model_validate({"hosts": 4, "host": host, "network": network}))
+        batch = {"global": 4 * fabric.num_gpus, "sequence": 4096, "micro": 1}
+        found = step(fabric, load_job({"model": "llama3-8b", "parallel": {**split, "zero": "1"}, "batch": batch}))
+        assert execute(fabric, found).step_time_s == pytest.approx(found.step_time_s, rel=0.05), (host, split)
+
+
 def test_many_small_messages_cost_their_posting() -> None:
     """Once 4.67 us for 511 messages a GPU."""
     fabric = rails(8)

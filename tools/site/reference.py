@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import json
 import os
+import re
 from typing import Any
 
 from blocks import ROOT
@@ -15,6 +17,7 @@ from syncline.cli.shell.app import build, run
 from syncline.cli.shell.verbs import VERBS
 
 SCHEMAS = ROOT / "docs" / "reference" / "schemas"
+MOST_COLUMNS = 100
 
 
 def command_pages() -> dict[str, str]:
@@ -59,8 +62,49 @@ def api_page() -> str:
     head = ["# Python", "", "`import syncline` gives every name below; each is loaded when it is first used. A question is a",
             "function, an answer a frozen value with `to_json()` (what `--json` prints), `str()` (what the command",
             "prints) and `page(path)`.", ""]  # fmt: skip
-    body = ["## Questions", "", *_entries(questions), "## Values", "", *_entries(kinds)]
+    body = ["## Questions", "", *_asked(questions), "## Values", "", *_entries(kinds)]
     return "\n".join([*head, *body]) + "\n"
+
+
+def _asked(names: list[str]) -> list[str]:
+    """Return each question: how it is called, what it says of itself, and its examples as code."""
+    lines = []
+    for name in names:
+        question = syncline._found(name)
+        lines += [f"### {name}", "", "```python", _call(name, question), "```", ""]
+        lines += [_examples_as_code(inspect.getdoc(question) or ""), ""]
+    return lines
+
+
+def _call(name: str, question: Any) -> str:
+    """Return how a question is called, one parameter a line where that is long."""
+    signature = inspect.signature(question)
+    parameters = list(signature.parameters.values())
+    rows = [_parameter(parameter) for parameter in parameters]
+    for at in [i for i, parameter in enumerate(parameters) if parameter.kind is parameter.KEYWORD_ONLY][:1]:
+        rows.insert(at, "*")
+    gives = f" -> {signature.return_annotation}"
+    one = f"syncline.{name}({', '.join(rows)}){gives}"
+    return (
+        one if len(one) <= MOST_COLUMNS else "\n".join([f"syncline.{name}(", *(f"    {r}," for r in rows), f"){gives}"])
+    )
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    told = f"{parameter.name}: {parameter.annotation}"
+    if parameter.default is parameter.empty:
+        return told
+    return f"{told} = {'...' if callable(parameter.default) else repr(parameter.default)}"
+
+
+def _examples_as_code(text: str) -> str:
+    """Return a docstring with its `>>>` lines and what they print in fences: Markdown takes them for quotations."""
+    return re.sub(
+        r"(?:^>>> .*\n?(?:^(?!\s*$).*\n?)*)+",
+        lambda found: f"```pycon\n{found[0].rstrip()}\n```\n",
+        text,
+        flags=re.MULTILINE,
+    )
 
 
 def _entries(names: list[str]) -> list[str]:

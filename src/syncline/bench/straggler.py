@@ -19,6 +19,8 @@ from syncline.finding import Action, Finding, Severity
 Floats = NDArray[np.float64]
 SPREADS = 5.0
 LEAST_SHARE = 0.10
+ALWAYS, ALWAYS_OF = 0.2, 5
+"""A rank that is late even in this quantile of so many repetitions is late always."""
 LEAST_TIMES = 0.7
 """Share of the repetitions in which the rank must be among the slow: a straggler is steady, a hiccup is not."""
 
@@ -59,10 +61,14 @@ def stragglers(times_s: Floats, *, waits: bool = False, least_s: float = 0.0) ->
     spread = np.hypot(noise, within)
     found = []
     for rank in np.argsort(-excess):
-        limit = max(SPREADS * float(spread[rank]), LEAST_SHARE * typical, least_s)
+        least = max(LEAST_SHARE * typical, least_s)
+        width = float(spread[rank])
+        if table.shape[1] >= ALWAYS_OF and np.quantile(over[rank], ALWAYS) > max(SPREADS * noise, least):
+            width = noise  # late by very different amounts, and always late: its own spread is no excuse
+        limit = max(SPREADS * width, least)
         often = float((over[rank] > limit / 2).mean())
         if excess[rank] > limit and often >= LEAST_TIMES:
-            clear = 1 - min(1.0, SPREADS * float(spread[rank]) / float(excess[rank])) / 2
+            clear = 1 - min(1.0, SPREADS * width / float(excess[rank])) / 2
             sure = round(clear * often * _repeats_trust(table.shape[1]), 2)
             found.append(Straggler(int(rank), float(excess[rank]), typical, often, sure))
     return found

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from syncline.cli.shell.output import JsonOption, examples, tell
+from syncline.cli.shell.output import JsonOption, examples, progress, tell
 from syncline.cli.simulate import Chunks, Cluster, CrossRail, PlacementName, Ranks, Routing, Seed, Size, Transport
 
 EPILOG = examples(
@@ -37,8 +37,14 @@ def compare_algorithms(
     """Price every algorithm at every size and say who wins where."""
     from syncline.questions.compare_algorithms import compare_algorithms as ask
 
-    answer = ask(
-        cluster, collective, size, level=level, routing=routing, transport=transport, placement=placement,
-        ranks=ranks, seed=seed, cross_rail=cross_rail, chunks=chunks,
-    )  # fmt: skip
+    with progress() as bar:
+        task = bar.add_task("algorithms routed", total=None)
+
+        def priced(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, description=f"{done} of {total} sizes priced")
+
+        answer = ask(
+            cluster, collective, size, level=level, routing=routing, transport=transport, placement=placement,
+            ranks=ranks, seed=seed, cross_rail=cross_rail, chunks=chunks, priced=priced,
+        )  # fmt: skip
     tell(answer, json)

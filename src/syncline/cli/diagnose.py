@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,10 +23,11 @@ EPILOG = examples(
     "syncline diagnose job.log --rules our-rules/ --exit nagios",
 )
 app = typer.Typer()
+RUNS_BARE = True
 
 Logs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="LOG", help="Files, folders, or - for stdin; gzip, bzip2, xz, zstd too."),
+    typer.Argument(metavar="LOG", help="Files, folders, or - for stdin (read too where none is named); packed too."),
 ]
 Rules = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="DIR", help="Rules of your own, added to those that ship.")
@@ -67,9 +69,9 @@ def diagnose(
     if check_rules:
         _check(book, json)
         return
-    if not logs:
+    if not logs and sys.stdin.isatty():
         raise UsageError("no log is named.", hint="Name files or folders, or - for stdin.")
-    answer = _run(logs, rules or [], cluster)
+    answer = _run(logs or ["-"], rules or [], cluster)
     diagnosis = answer.diagnosis
     if diagnosis.nothing_read and exit_style == "none":
         empty = "there is nothing in it" if diagnosis.num_files else "the folder holds no file"

@@ -38,6 +38,8 @@ class Diagnosis:
     num_files: int
     num_bytes: int
     num_lines: int
+    table: str = ""
+    """The first file with a table of nccl-tests, which `bench --read` judges."""
 
     @property
     def findings(self) -> list[Finding]:
@@ -78,7 +80,9 @@ def diagnose(
     sources = Sources(paths, on_bytes=on_bytes)
     reading = read(sources, shipped_rules() if rules is None else rules)
     causes = rivals(arrange(judge(reading.tallies, cluster)))
-    return Diagnosis(causes, tuple(sources.unread), sources.num_files, sources.num_bytes, reading.num_lines)
+    rows = list(reading.tallies["signal.bench"].rows.values()) if "signal.bench" in reading.tallies else []
+    table = next((row.evidence.path for row in rows if row.get("busbw")), "")
+    return Diagnosis(causes, tuple(sources.unread), sources.num_files, sources.num_bytes, reading.num_lines, table)
 
 
 def read(sources: Sources, book: Mapping[str, LogRule]) -> Reading:
@@ -108,9 +112,7 @@ class Reading:
         """Take in one file."""
         self._order += 1
         first = next(blocks, b"")
-        if flight.is_pickle(first):
-            unread.append(Unread(name, "a pickle, which could run code; dump the flight recorder as JSON"))
-        elif flight.is_flight(first):
+        if flight.is_pickle(first) or flight.is_flight(first):
             self._read_flight(name, chain([first], blocks), unread)
         elif first:
             self._scan(name, chain([first], blocks))

@@ -1,17 +1,18 @@
-"""PyTorch flight-recorder dumps as JSON: the last collectives of each rank, as rows the checks can compare.
+"""PyTorch flight-recorder dumps: the last collectives of each rank, as rows the checks can compare.
 
-Only JSON is read. The recorder's own files are pickles, which could run code; `dump_nccl_trace_json` of PyTorch, or
-its `fr_trace` tool with `-j`, writes JSON.
+JSON and the recorder's own files are read; those are pickles, of which only plain values are taken and nothing is run
+(`flight_data.py`).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from syncline.diagnose.context import Context
+from syncline.diagnose.flight_data import plain_values
 from syncline.diagnose.tally import Evidence, MatchRow
 
 MAX_BYTES = 256 << 20
@@ -33,9 +34,9 @@ def is_pickle(head: bytes) -> bool:
 
 def rows(path: str, order: int, content: bytes) -> Iterator[MatchRow]:
     """Yield the last collectives of each process group of one dump, or raise ValueError."""
-    data = json.loads(content)
+    data = plain_values(content) if is_pickle(content) else json.loads(content)
     entries = data.get("entries") if isinstance(data, dict) else None
-    if not isinstance(entries, list):
+    if not isinstance(data, dict) or not isinstance(entries, list):
         raise ValueError('a flight-recorder dump has a list "entries"')
     rank = str(data["rank"]) if isinstance(data.get("rank"), int) else _rank_of(path)
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -48,10 +49,10 @@ def rows(path: str, order: int, content: bytes) -> Iterator[MatchRow]:
 
 
 def _row(path: str, order: int, rank: str, group: str, entry: Mapping[str, Any]) -> MatchRow:
-    op = str(entry.get("profiling_name", "")).removeprefix("nccl:") or "?"
+    op = str(entry.get("profiling_name", "")).rpartition(":")[2] or "?"
     values = {
         "rank": rank, "group": group, "seq": str(entry["collective_seq_id"]), "op": op,
-        "sizes": json.dumps(entry.get("input_sizes", [])), "state": str(entry.get("state", "")),
+        "sizes": _sizes(entry.get("input_sizes", [])), "state": str(entry.get("state", "")),
     }  # fmt: skip
     text = f"rank {rank} group {group}: #{values['seq']} {op} {values['sizes']} {values['state']}"
     return MatchRow(values, "", Evidence(path, 1, text, Context(rank=rank), order))
@@ -59,7 +60,19 @@ def _row(path: str, order: int, rank: str, group: str, entry: Mapping[str, Any])
 
 def _group(entry: Mapping[str, Any]) -> str:
     name = entry.get("process_group", entry.get("pg_name", entry.get("pg_id", "")))
-    return " ".join(str(part) for part in name) if isinstance(name, list) else str(name)
+    return " ".join(str(part) for part in name) if isinstance(name, (list, tuple)) else str(name)
+
+
+def _sizes(shapes: object) -> str:
+    """Return shapes as text; what is not a short list of lists of numbers is left out."""
+    if not isinstance(shapes, (list, tuple)):
+        return "[]"
+    known = [list(shape) for shape in shapes[:64] if isinstance(shape, (list, tuple)) and _counts(shape)]
+    return json.dumps(known)
+
+
+def _counts(shape: Sequence[object]) -> bool:
+    return len(shape) <= 64 and all(isinstance(size, int) for size in shape)
 
 
 def _rank_of(path: str) -> str:

@@ -37,6 +37,9 @@ def load(name: str | os.PathLike[str] | Mapping[str, object]) -> Fabric:
     >>> load({"hosts": 2, "host": "dgx-h100", "network": "rail-optimized NDR"}).num_gpus
     16
     """
+    if not isinstance(name, (str, os.PathLike, Mapping)):
+        raise DescriptionError(f"a cluster cannot be {type(name).__name__} ({str(name)[:40]}).",
+                               hint="Give a preset's name, the path of a file, or a mapping.")  # fmt: skip
     document = described(name) if isinstance(name, Mapping) else read_cluster(name)
     spec = parse_cluster(document)
     try:

@@ -158,8 +158,11 @@ def make_plan(
     fix = dict(fix or {})
     if objective not in OBJECTIVES:
         raise PlanError(f'there is no objective "{objective}".', hint=f"It is one of {', '.join(OBJECTIVES)}.")
-    question, num_gpus = ask(fabric, job, fix, constants, headroom)
     spares: tuple[str, ...] = OFFLOADS
+    stated = ""
+    if framework:
+        job, stated = named_framework(framework).stated(job)
+    question, num_gpus = ask(fabric, job, fix, constants, headroom)
     if framework:
         chosen = named_framework(framework)
         question, axes = replace(question, framework=framework), chosen.axes(axes)
@@ -196,7 +199,7 @@ def make_plan(
     return PlanResult(
         best=best, result=result, others=plans[1:], actions=tuple(sorted(actions, key=lambda a: -a.saving)),
         found=looked, objective=objective, given=given, given_problem=problem, points=tuple(points), money=money,
-        notes=tuple(filter(None, (note, order, *said, began, "" if looked.complete else INTERRUPTED))),
+        notes=tuple(filter(None, (note, stated, order, *said, began, "" if looked.complete else INTERRUPTED))),
         question=question, run=run, network_bound=bound, assumed=assumed_of(fabric.spec),
     )  # fmt: skip
 

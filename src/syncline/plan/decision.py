@@ -74,9 +74,16 @@ class Decision:
             self.zero, f"ZeRO {self.zero}"
         )
         schedule = f"{self.schedule} x {self.virtual}" if self.virtual > 1 else self.schedule
-        words = [zero, *([schedule] * (self.pp > 1)), *([f"recompute {self.recompute}"] * (self.recompute != "none"))]
+        alone = self.dp * self.cp == 1  # nobody to share state with: all kinds of sharding are one
+        words = [
+            *([zero] * (not alone)),
+            *([schedule] * (self.pp > 1)),
+            *([f"recompute {self.recompute}"] * (self.recompute != "none")),
+        ]
         words += ["sequence parallel"] * self.sp + [f"offload {self.offload}"] * (self.offload != "none")
-        return f"{', '.join(sizes)}; micro-batch {self.micro} x {self.num_micro}; {', '.join(words)}"
+        return "; ".join(
+            filter(None, (", ".join(sizes), f"micro-batch {self.micro} x {self.num_micro}", ", ".join(words)))
+        )
 
 
 def decision_of(words: Switches, rows: Rows, number: int, placement: str = "packed") -> Decision:

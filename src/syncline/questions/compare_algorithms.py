@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from syncline.describe.plain import JsonObject
@@ -73,8 +74,9 @@ def compare_algorithms(
     seed: int = 0,
     cross_rail: str = "fabric",
     chunks: int = 0,
+    priced: Callable[[int, int], None] = lambda done, total: None,
 ) -> AlgorithmComparison:
-    """Price every algorithm at every size and say who wins where.
+    """Price every algorithm at every size and say who wins where; `priced` hears how many sizes are done of how many.
 
     >>> compare_algorithms("h100-64-rail", "allreduce", "1KiB..2KiB", ranks=16).sizes
     (1024, 2048)
@@ -92,7 +94,10 @@ def compare_algorithms(
     placed = place(placement, fabric, ranks)
     contest = entry.contest(NAMES[collective], placed, network)
     sizes = tuple(read_sizes(size))
-    ranked = tuple(tuple(contest.all(s, level)) for s in sizes)
+    ranked: tuple[tuple[Estimate, ...], ...] = ()
+    for each in sizes:
+        ranked += (tuple(contest.all(each, level)),)
+        priced(len(ranked), len(sizes))
     winners = [(s, found[0].algorithm) for s, found in zip(sizes, ranked, strict=True)]
     changes = tuple(crossovers(winners, contest, level))
     assumed = tuple(assumptions(fabric, transport))

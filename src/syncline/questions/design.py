@@ -131,6 +131,8 @@ def design(
     cluster; an interrupt leaves what was found, and `state` is where the next run goes on.
     """
     many = [jobs] if isinstance(jobs, (str, Path, Mapping, Job)) else list(jobs)
+    if not many:
+        raise UsageError("name a job to design for.", hint='syncline.design("llama3-70b", gpus=1024), say.')
     described = tuple(zip((job_of(job) for job in many), _weights(weights, len(many)), strict=True))
     if days is not None and tokens is None:
         raise UsageError("--days needs --tokens: how much must be trained by then.", hint="Add --tokens 15T, say.")

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from math import isfinite
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from syncline.describe import units
 from syncline.describe.plain import JsonObject
@@ -181,17 +183,23 @@ def assumptions(fabric: Fabric, transport: str) -> list[str]:
 
 
 def read_sizes(size: Sizes) -> list[int]:
-    """Read "1KiB..16GiB" as sizes that double, one size, or sizes in bytes.
+    """Read "1KiB..16GiB" as sizes that double, one size, or sizes in bytes (1e6 is one too).
 
     >>> read_sizes("1KiB..4KiB")
     [1024, 2048, 4096]
     """
-    if isinstance(size, int):
-        return [size]
     if not isinstance(size, str):
-        return list(size)
+        given: list[Any] = [size] if isinstance(size, Real) else list(cast(Sequence[int], size))  # NumPy's numbers too
+        if not given or not all(map(_is_whole, given)):
+            raise UsageError(f"{str(size)[:60]} is no size of a buffer.",
+                             hint='Give "1GiB", "1KiB..16GiB", or whole numbers of bytes.')  # fmt: skip
+        return [int(one) for one in given]
     low, dots, high = size.partition("..")
     return sizes_between(units.size(low), units.size(high)) if dots else [units.size(low)]
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, Real) and isfinite(number) and number % 1 == 0
 
 
 def _kind(collective: str) -> Kind:

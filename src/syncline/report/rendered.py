@@ -9,7 +9,8 @@ from syncline.report.page.shell import document
 __all__ = ["inset", "page", "text"]
 
 _PLAIN = (
-    "body{font:14px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1180px} pre{font-size:12.5px;overflow-x:auto}"
+    "body{font:14px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1180px;padding:0 16px} "
+    "pre{font-size:12.5px;overflow-x:auto}"
 )
 
 

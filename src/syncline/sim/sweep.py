@@ -22,7 +22,7 @@ from syncline.sim.synthesis import synthesized
 MADE = "synthesized"
 
 WORTH_PRICING = 1.25
-"""A pipeline whose quick guess is this much slower than the best so far is not simulated."""
+"""A pipeline whose quick guess is this much slower than the best so far, or than its guess, is not simulated."""
 
 FAR_BEHIND = 1.5
 """Whose busiest link alone needs this much longer than the winner is not worth the search for its best chunks."""
@@ -80,8 +80,11 @@ class Contest:
         guess = {entry: self._pace(entry[0]).time_s(size_bytes, entry[1]) for entry in entries}
         best: Estimate | None = None
         for name, chunks in sorted(entries, key=guess.__getitem__):
-            if best is not None and self._hopeless(name, chunks, size_bytes, guess[name, chunks], best):
-                continue
+            if best is not None:
+                # Where switches choose paths, guesses are too long for all alike: they are compared with each other.
+                worth_s = WORTH_PRICING * max(best.time_s, guess[best.algorithm, best.chunks])
+                if self._hopeless(name, chunks, size_bytes, guess[name, chunks] > worth_s, best):
+                    continue
             found = self._priced(name, chunks, size_bytes, level)
             if best is None or found.time_s < best.time_s:
                 best = found
@@ -98,11 +101,11 @@ class Contest:
                 found.append(self.one(name, size_bytes, level, most=USUAL_CHUNKS if far else MAX_CHUNKS))
         return sorted(found, key=lambda e: e.time_s)
 
-    def _hopeless(self, name: str, chunks: int, size_bytes: int, guess_s: float, best: Estimate) -> bool:
+    def _hopeless(self, name: str, chunks: int, size_bytes: int, far: bool, best: Estimate) -> bool:
         if self._pace(name).lower_s(size_bytes, chunks) >= best.time_s:
             return True
         if chunks > 1:
-            return guess_s > WORTH_PRICING * best.time_s
+            return far
         return bounds(self.wired[name], size_bytes).lower_s >= best.time_s
 
     def _options(self, name: str, size_bytes: int) -> list[int]:

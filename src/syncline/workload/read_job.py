@@ -30,6 +30,9 @@ def load_job(source: str | os.PathLike[str] | Mapping[str, Any]) -> Job:
     """Return the job that a file or a mapping describes, checked against its model."""
     if isinstance(source, Mapping):
         return parse_job(Document(dict(source), {}, "job"), Path())
+    if not isinstance(source, (str, os.PathLike)):
+        raise DescriptionError(f"a job cannot be {type(source).__name__} ({str(source)[:40]}).",
+                               hint="Give the path of a file, or a mapping with its keys.")  # fmt: skip
     path = Path(source)
     return parse_job(read_described(path, GUIDE), path.parent)
 

@@ -293,11 +293,12 @@ class Shape(Strict):
         inside = min(float(self.window), full)
         return (1 - self.window_share) * full + self.window_share * inside
 
-    def flops_per_token(self, sequence: int) -> float:
+    def flops_per_token(self, sequence: int, frozen: bool = False) -> float:
         """Return forward and backward operations of one token: 6 per matrix element met, causal attention halved.
 
-        The output layer counts, the input embedding (a lookup) does not; recomputed work does not. This is the
-        convention of Megatron-Bridge, and the one behind every `mfu` that syncline prints.
+        Weights that are frozen have no gradient of their own, so 4 per element. The output layer counts, the input
+        embedding (a lookup) does not; recomputed work does not. This is the convention of Megatron-Bridge, and the one
+        behind every `mfu` that syncline prints.
         """
         matrices = self.active_params - self.embedding_params - self.extra_params - self.tower_params
         matrices += self.vocab * self.hidden if self.tied else 0
@@ -306,7 +307,9 @@ class Shape(Strict):
         # A layer that predicts a further token passes the output layer once more.
         routed = self.moe.top_k * self.one_expert_params if self.moe else 0
         matrices += self.predict_layers * (self.predict_dense + routed + self.vocab * self.hidden)
-        return 6.0 * matrices + 3.0 * (each * (self.num_attention_layers + self.predict_layers) + scans)
+        return (4.0 if frozen else 6.0) * matrices + 3.0 * (
+            each * (self.num_attention_layers + self.predict_layers) + scans
+        )
 
 
 def nearest_divisor(number: int, wanted: int) -> int:

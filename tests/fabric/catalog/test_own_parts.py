@@ -28,14 +28,18 @@ def test_unknown_name() -> None:
     assert lines[0] == 'no gpu named "H1000" in the catalogue.'
     assert lines[1].startswith("  Close: H100-SXM5-80GB, ")
     assert lines[1].count(",") <= 2
-    assert lines[2] == "  List them with `syncline fabric parts gpu`."
+    assert (
+        lines[2]
+        == "  List them with `syncline fabric parts gpu`, or describe yours under `parts:` in the cluster file."
+    )
 
 
 def test_unknown_name_far_from_all() -> None:
     with pytest.raises(CatalogError) as caught:
         CATALOG.switch("zzzzzzzz")
     assert str(caught.value) == (
-        'no switch named "zzzzzzzz" in the catalogue.\n  List them with `syncline fabric parts switch`.'
+        'no switch named "zzzzzzzz" in the catalogue.\n'
+        "  List them with `syncline fabric parts switch`, or describe yours under `parts:` in the cluster file."
     )
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from syncline.errors import DescriptionError
+from syncline.errors import DescriptionError, SimulationError
 from syncline.fabric import build
 from syncline.fabric.formats import import_fabric
+from syncline.sim.packet.flow_file import read_flows
 
 # As in Broadcom/csg-htsim, sim/datacenter/topologies.
 LEAF_SPINE = """Nodes 32
@@ -102,6 +103,19 @@ def test_ns3_and_simai(tmp_path: Path) -> None:
     assert (simai.num_hosts, simai.num_gpus, len(simai.nics)) == (2, 4, 4)
     network = simai.switches[[simai.device_name(int(s)).startswith("switch-") for s in simai.switches]]
     assert len(network) == 3
+
+
+def test_switches_may_have_any_numbers(tmp_path: Path) -> None:
+    """HPCC's first example: switch 0 between hosts 1 to 4, more lines than are declared, and words at the end."""
+    text = "5 1 4\n0\n" + "".join(f"0 {i} 100Gbps 0.001ms 0\n" for i in range(1, 9)) + "\nFirst line: total node #\n"
+    fabric = _built(tmp_path, "hpcc.txt", text)
+    assert (fabric.num_hosts, len(fabric.switches)) == (4, 1) and fabric.host_names[0] == "host-01"
+    (tmp_path / "flow.txt").write_text("2\n2 1 3 100 200000 2\n3 1 3 100 200000 2\n4 1 3 100 150000 2\n")
+    flows = read_flows(tmp_path / "flow.txt", fabric)
+    assert [fabric.device_name(int(d)) for d in flows.src] == ["host-02/nic-0", "host-03/nic-0"]
+    with pytest.raises(SimulationError, match='names "0"'):
+        (tmp_path / "flow.txt").write_text("1\n0 1 3 100 200000 2\n")
+        read_flows(tmp_path / "flow.txt", fabric)
 
 
 def test_astra_sim(tmp_path: Path) -> None:

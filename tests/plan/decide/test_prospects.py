@@ -65,3 +65,13 @@ def test_columns_line_up_whatever_the_numbers() -> None:
 def test_a_number_keeps_its_unit() -> None:
     line = "  memory     " + "x" * 101 + " 50 %: 71.1 GiB to 116.6 GiB"
     assert folded(line)[1].strip() == "50 %: 71.1 GiB to 116.6 GiB"
+
+
+def test_hardware_dearer_than_the_budget_is_not_near_to_it() -> None:
+    goal = {"budget": "$2M", "deadline": "60 days"}
+    now, more = _option(256, 100, 2.0, goal), _option(512, 50, 2.0, goal, capital=20e6)
+    assert more.forecast.chance > now.forecast.chance and more.chance == 0.0 and not more.meets
+    run = Prospects(now, (now,), (more,), 0.06)
+    said, table = advice(run), "\n".join(option_table(run))
+    assert "nothing that was tried meets the goal" in said
+    assert "to buy first" in table and "$20 M" in table

@@ -180,3 +180,17 @@ def test_sharp_pays_for_the_network() -> None:
     across = NcclSystem(gpu="h100", num_hosts=16, gpus_per_host=8, num_nics=8, nic_rate_Bps=50e9, collnet=True)
     for size in (8.0, 2.0**33):
         assert one(across, "all_reduce", ("NVLS", "Simple"), size) > one(alone, "all_reduce", ("NVLS", "Simple"), size)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "nccl", "GBps"),
+    [(2, (2, 29), 45.0), (8, (2, 29), 34.0), (16, (2, 29), 17.0), (2, (2, 28), 34.0), (8, (2, 28), 17.0)],
+)  # fmt: skip
+def test_a_remote_peer_has_fewer_channels_the_more_ranks_there_are(
+    hosts: int, nccl: tuple[int, int], GBps: float
+) -> None:
+    many = NcclSystem(
+        gpu="b200", num_hosts=hosts, gpus_per_host=8, num_nics=8, nic_rate_Bps=50e9, network="infiniband", nccl=nccl
+    )
+    size = 2.0**33
+    assert size / one(many, "send_recv", ("P2P", "Simple"), size) / 1e3 == pytest.approx(GBps, rel=0.05)

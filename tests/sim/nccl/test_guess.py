@@ -32,6 +32,8 @@ from syncline.sim.nccl.guess import guess, hosts_in
         ("1 A10G each, 25 Gbps TCP sockets", 2, 1, ("l40s", "tcp", 1, 3.125e9)),
         ("DGX-1 V100 4x EDR", 4, 8, ("v100", "infiniband", 4, 12.5e9)),
         ("Frontier 4x MI250X, Slingshot, RCCL", 8, 8, ("mi250x", "slingshot", 4, 25e9)),
+        ("B200, InfiniBand NDR 400Gb/s, 12 HCAs a host", 4, 8, ("b200", "infiniband", 8, 50e9)),  # four are storage's
+        ("DGX Spark, RoCE 1x200Gb/s", 2, 1, ("gb10", "roce", 1, 25e9)),
         ("A800 8x200G IB", 4, 8, ("a800", "infiniband", 8, 25e9)),
     ],
 )

@@ -19,7 +19,14 @@ from syncline.sim.step.constants import default_constants
 from syncline.validate.training import validate_training
 from syncline.validate.training.columns import COLUMNS
 from syncline.validate.training.convert import flops_of_step, plain_metric, step_seconds
-from syncline.validate.training.guess import framework_of, has_adapters, precision_of, recompute_of
+from syncline.validate.training.guess import (
+    attention_of,
+    framework_of,
+    has_adapters,
+    is_jax,
+    precision_of,
+    recompute_of,
+)
 from syncline.validate.training.model_of_row import model_of
 from syncline.validate.training.observed import observe, predictions
 from syncline.validate.training.read import describe
@@ -140,6 +147,29 @@ def test_words_of_precision_software_and_recomputation() -> None:
     assert recompute_of(row(notes="with full activation checkpointing"), True) == "full"
     assert recompute_of(row(notes="micro batch, recompute and fabric not stated"), True) is None
     assert has_adapters(row(model="Llama-2-7B LoRA")) and not has_adapters(row())
+
+
+@pytest.mark.parametrize(
+    ("notes", "kernel"),
+    [
+        ("TE + DeepEP", "cudnn"),
+        ("TE + DeepEP + FlexAttn", "fa2"),
+        ("note the date", None),
+        ("FlashAttention-3", "cudnn"),
+    ],
+)
+def test_remarks_name_the_attention_kernel(notes: str, kernel: str | None) -> None:
+    assert attention_of(row(notes=notes)) == kernel
+
+
+def test_maxtext_without_a_layout_shards_over_all_chips() -> None:
+    open_cells = {"tp": "", "pp": "", "micro_batch": "", "zero_or_fsdp": "", "notes": "MaxText", "gpu": "TPU v7x"}
+    short = row(model="Llama-3.1-70B", gpus="256", global_batch="1024", seq="8192", **open_cells)
+    assert is_jax(short) and not is_jax(row())
+    job = describe(short, load_systems(None)).job
+    assert (job.parallel.tp, job.parallel.pp, job.parallel.dp, job.parallel.zero) == (1, 1, 256, "fsdp")
+    long = row(model="Llama-3.1-70B", gpus="256", global_batch="64", seq="131072", **open_cells)
+    assert describe(long, load_systems(None)).job.parallel.cp == 4  # fewer sequences than chips
 
 
 def test_adapters_spare_the_weight_gradients() -> None:

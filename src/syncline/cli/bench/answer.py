@@ -49,7 +49,7 @@ def finish(
     from syncline.bench.price import loss
     from syncline.bench.verdict import findings, priced
     from syncline.finding import worst
-    from syncline.report.text.check.bench import finding_lines, loss_lines, sweep_lines
+    from syncline.report.text.check.bench import finding_lines, headline, loss_lines, sweep_lines
 
     found = [*findings(rows, blamed), *(extra or [])]
     lost: Loss | None = None
@@ -61,7 +61,7 @@ def finish(
     payload["findings"] = [finding.to_json() for finding in found]
 
     told = [*finding_lines(found), *(loss_lines(lost) if cost else [])]
-    lines = [*_head_lines(plain(payload)), *sweep_lines(rows), *told]
+    lines = [*headline(found), *_head_lines(plain(payload)), *sweep_lines(rows), *told]
     if html is not None:
         from syncline.describe.files import write_text
         from syncline.report.page.findings import findings_page, sweep_chart

@@ -1,4 +1,4 @@
-"""Packets before flows: what `syncline bench tournament` asks of the network first."""
+"""Packets and processors before flows: what `syncline bench tournament` asks of the network and the hosts first."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from syncline.runtime.group import Group
 
 LIMIT_S = 30.0
+WORK_BYTES = 1 << 20
+WORK_S = 0.06
+"""How long one piece of work takes the median rank: several times what a scheduler lets a process wait."""
+WORK_TIMES = 9
 
 
 def packet_findings(group: Group, names: Sequence[str], leaf: Sequence[int]) -> list[Finding]:
@@ -47,6 +51,38 @@ def packet_findings(group: Group, names: Sequence[str], leaf: Sequence[int]) -> 
         for a in range(group.size) for b in partners(a, group.size)
     }  # fmt: skip
     return size_findings(lost, names, [int(row[2]) for row in rows], leaf)
+
+
+def work_findings(group: Group, names: Sequence[str]) -> list[Finding]:
+    """Return hosts whose processors take longer for the same work than the others', in every rank's hands; a second.
+
+    A host that is stopped now and then, throttled or busy with something else may fill its link all the same, and
+    still be the one that every collective waits for.
+    """
+    import numpy as np
+
+    from syncline.bench.straggler import findings, stragglers
+
+    one_s = float(np.median(group.numbers([_work(1)])))
+    count = min(max(1, round(WORK_S / max(one_s, 1e-6))), 10_000)
+    times = []
+    for _ in range(WORK_TIMES):
+        group.barrier()
+        times.append(_work(count))
+    table = np.asarray(group.numbers(times))
+    return findings(stragglers(table, least_s=1e-3), list(names), "a fixed piece of work on its processor")
+
+
+def _work(count: int) -> float:
+    """Return the seconds that so many pieces of work take."""
+    import hashlib
+    import time
+
+    block = bytes(WORK_BYTES)
+    began = time.perf_counter()
+    for _ in range(count):
+        hashlib.sha256(block).digest()
+    return time.perf_counter() - began
 
 
 def _shares(seen: object) -> tuple[float, float]:

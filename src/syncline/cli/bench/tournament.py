@@ -53,7 +53,7 @@ def tournament(
     start_here(context, local)
     from syncline.bench.tournament import run
     from syncline.bench.tournament_finding import findings
-    from syncline.cli.bench.probe import packet_findings
+    from syncline.cli.bench.probe import packet_findings, work_findings
     from syncline.describe import units
     from syncline.finding import worst
     from syncline.report.text.check.bench import finding_lines
@@ -68,6 +68,7 @@ def tournament(
             _refuse(found, {"cluster": cluster, "hosts": names}, check, json)
         if found:
             return
+        slow = work_findings(group, names)
         flow_bytes = units.size(size) if size else _flow_bytes(crossings, placed)
         test = PairTest(group, flow_bytes, repeats=repeats, deadline_s=deadline)
         result = run(crossings, test.play, lanes=_lanes(placed), max_rounds=max_rounds, second_pass=not one_pass,
@@ -77,7 +78,7 @@ def tournament(
         return
     if cluster is None:
         result = result.relative()
-    found = findings(result, names)
+    found = [*findings(result, names), *slow]
     payload: JsonObject = {"cluster": cluster, "hosts": names, "live_hosts": live, "flow_bytes": flow_bytes}
     payload |= result.to_json(names) | {"findings": [finding.to_json() for finding in found]}
 

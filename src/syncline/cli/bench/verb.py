@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from typer.core import TyperGroup
 
 from syncline.cli.bench.answer import answer_of, finish
 from syncline.cli.bench.options import (
@@ -50,7 +52,19 @@ if TYPE_CHECKING:
     from syncline.program import Placement
     from syncline.runtime.group import Group
 
+
+class BenchGroup(TyperGroup):
+    """`syncline bench FILE` is short for `syncline bench --read FILE`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `--read` in front of a file."""
+        if args and args[0] not in self.commands and Path(args[0]).is_file():
+            args = ["--read", *args]
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
+    cls=BenchGroup,
     help="Measure collectives and links on a live cluster, beside what its topology should give.",
     epilog=examples(
         "syncline bench allreduce --local 4 --size 1KiB..1MiB --algorithm vendor,ring",

@@ -221,7 +221,7 @@ def _unknown(kind: str, name: str, table: Table) -> CatalogError:
     return CatalogError(
         f'no {kind} named "{name}" in the catalogue.',
         detail=f"Close: {nearest}." if nearest else "",
-        hint=f"List them with `syncline fabric parts {kind}`.",
+        hint=f"List them with `syncline fabric parts {kind}`, or describe yours under `parts:` in the cluster file.",
     )
 
 

@@ -143,27 +143,35 @@ def _ns3(text: str, source: str) -> JsonObject:
     names = [int(word) for word in lines[1][:num_switches]] if num_switches else []
     nvswitches, switches = set(names[:num_nvswitches]), names[num_nvswitches:]
     ends = nodes - num_switches
+    # Switches may have any numbers (in HPCC's first example it is 0); hosts are the others, in order.
+    place = {node: at for at, node in enumerate(node for node in range(nodes) if node not in set(names))}
     rows = lines[2 : 2 + links] if num_switches else lines[1 : 1 + links]
     if len(names) != num_switches or len(rows) != links:
         raise DescriptionError(f"the file declares {links} links and has {len(rows)}.", where=source)
     if ends % per_server:
         raise DescriptionError(f"{ends} GPUs do not fill servers of {per_server}.", where=source)
-    hosts, taken, cables = ends // per_server, dict.fromkeys(range(ends), 0), []
+    unknown = next((word for row in rows for word in row[:2] if not word.isdecimal() or int(word) >= nodes), None)
+    if unknown is not None:
+        raise DescriptionError(f'a link ends at "{unknown}"; nodes are 0 to {nodes - 1}.', where=source)
+    hosts, taken, cables = ends // per_server, dict.fromkeys(place, 0), []
     joined = sum(
         1
         for row in rows
-        if (int(row[0]) < ends) != (int(row[1]) < ends) and not nvswitches & {int(row[0]), int(row[1])}
+        if (int(row[0]) in place) != (int(row[1]) in place) and not nvswitches & {int(row[0]), int(row[1])}
     )
     per_gpu = max(1, joined // max(ends, 1))
 
     def end(node: int) -> str:
-        if node >= ends:
+        if node not in place:
             return f"switch-{node}"
         taken[node] += 1
         if taken[node] > per_gpu:
             raise DescriptionError(f"node {node} has more network links than the others.", where=source)
-        nic = node % per_server * per_gpu + taken[node] - 1
-        return f"{_host(node // per_server, hosts)}/nic-{nic}"
+        nic = place[node] % per_server * per_gpu + taken[node] - 1
+        return f"{host_names[place[node] // per_server]}/nic-{nic}"
+
+    in_order = per_server > 1 or list(place.values()) == list(place)
+    host_names = [_host(at, hosts) for at in range(hosts)] if in_order else [_host(node, nodes) for node in place]
 
     for row in rows:
         a, b = int(row[0]), int(row[1])
@@ -181,9 +189,11 @@ def _ns3(text: str, source: str) -> JsonObject:
                 hint="Write 0 there and simulate with --loss LINK=RATE.",
             )  # fmt: skip
         cables.append(_cable(end(a), end(b), rate, delay))
-    level = _levels(rows, ends, switches, nvswitches)
+    level = _levels(rows, place, switches, nvswitches)
     host: JsonObject = {"gpu": _known_gpu(gpu), "gpus": per_server, "nics": per_server * per_gpu}
-    return _cluster(hosts, host, [{"name": f"switch-{n}", "level": level[n]} for n in switches], cables, source)
+    joins: list[JsonObject] = [{"name": f"switch-{n}", "level": level[n]} for n in switches]
+    found = _cluster(hosts, host, joins, cables, source)
+    return found if in_order else found | {"hosts": [{"names": host_names, "host": found.pop("host")}]}
 
 
 def _known_gpu(name: str) -> str:
@@ -195,18 +205,21 @@ def _known_gpu(name: str) -> str:
     return name
 
 
-def _levels(rows: list[list[str]], ends: int, switches: list[int], nvswitches: set[int]) -> dict[int, int]:
+def _levels(rows: list[list[str]], place: dict[int, int], switches: list[int], nvswitches: set[int]) -> dict[int, int]:
     """Return how many switches lie between each switch and the nearest GPU, from 1."""
     found: dict[int, int] = {}
-    near = {node for row in rows for node in map(int, row[:2]) if min(map(int, row[:2])) < ends and node >= ends}
+    near = {b for row in rows for a, b in _ways(row) if a in place and b not in place}
     at, level = near - nvswitches, 1
     while at:
         found |= dict.fromkeys(at, level)
-        ahead = {
-            b for row in rows for a, b in (map(int, row[:2]), map(int, reversed(row[:2]))) if a in at and b >= ends
-        }
+        ahead = {b for row in rows for a, b in _ways(row) if a in at and b not in place}
         at, level = ahead - found.keys() - nvswitches, level + 1
     return {switch: min(found.get(switch, 1), 9) for switch in switches}
+
+
+def _ways(row: list[str]) -> tuple[tuple[int, int], tuple[int, int]]:
+    a, b = int(row[0]), int(row[1])
+    return (a, b), (b, a)
 
 
 def _astra(text: str, source: str) -> JsonObject:

@@ -1,4 +1,8 @@
-"""NVIDIA Cumulus Linux: NVUE commands (5.3 to 5.14), each with its reason; run the file on the switch, then apply."""
+"""NVIDIA Cumulus Linux: NVUE commands (5.3 to 5.14), each with its reason; run the file on the switch, then apply.
+
+NVIDIA's NVUE reference has `neighbor <id> type unnumbered` (BGP, since 5.0.0) and says of `static <prefix> via <id>`
+that the id is "the IP address, interface, or blackhole" (Static Routing); both read 2026-11-16.
+"""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.cost.checkpoint import Values
 from syncline.plan.cost.failures import LEAST_INTERVAL_S
 from syncline.plan.cost.reliability import FailureRate, load_reliability
+from syncline.sim.step.build import ADAPTERS
 from syncline.workload.job import Job
 
 #: A checkpoint holds 16-bit weights, their 32-bit copy and two moments of the optimizer.
@@ -117,7 +118,9 @@ def recovery(
     """Return how this job loses time, from its own checkpoints where it says how it makes them."""
     a = assumptions
     rate = (rate or load_reliability().rate(a.reliability)).on_parts(parts.num_gpus, parts.num_hosts, parts.num_nics)
-    state = STATE_BYTES_PER_PARAMETER * job.model.params
+    state, base = STATE_BYTES_PER_PARAMETER * job.model.params, 0.0
+    if job.frozen:  # only adapters change; the weights are read again when it starts anew, and never written
+        state, base = ADAPTERS * state, 2.0 * job.model.params
     given = job.checkpoint.storage_rate or job.data.storage_rate
     write_Bps = given or a.storage_Bps_per_host * parts.num_hosts
     write = state / write_Bps
@@ -134,8 +137,9 @@ def recovery(
         mttf = min(rate.mttf_s(parts.num_gpus), 1e12)
         best = float(checkpoint.best_interval_s(stall, mttf))
         interval = max(LEAST_INTERVAL_S, write / STORAGE_SHARE if behind else 0.0, best)
+    load = write + base / write_Bps
     return Recovery(
-        rate, parts, state, write_Bps, behind, snapshot, write, write, a.restart_s, stall, interval, tuple(stated)
+        rate, parts, state, write_Bps, behind, snapshot, write, load, a.restart_s, stall, interval, tuple(stated)
     )
 
 

@@ -43,8 +43,21 @@ class Option:
     @property
     def meets(self) -> bool:
         """Whether both deadline and budget are likely kept, what must be bought first included."""
+        return self.chance >= LIKELY
+
+    @property
+    def chance(self) -> float:
+        """How likely both deadline and budget are kept; hardware that costs more than the budget keeps none."""
+        return 0.0 if self._unaffordable else self.forecast.chance
+
+    @property
+    def chance_budget(self) -> float | None:
+        return 0.0 if self._unaffordable else self.forecast.chance_budget
+
+    @property
+    def _unaffordable(self) -> bool:
         budget = self.forecast.goal.budget
-        return self.forecast.chance >= LIKELY and (budget is None or self.capital_usd <= budget)
+        return budget is not None and self.capital_usd > budget
 
     @property
     def excess(self) -> float:
@@ -63,7 +76,7 @@ class Option:
             "gpus": self.num_gpus, "basis": self.basis, "step_time_s": self.step_time_s, "split": self.label,
             "days": f.days, "days_90": list(f.days_90), "usd": f.usd, "usd_90": list(f.usd_90),
             "end": None if f.end is None else f.end.isoformat(), "chance_deadline": f.chance_deadline,
-            "chance_budget": f.chance_budget, "chance_both": f.chance, "meets": self.meets,
+            "chance_budget": self.chance_budget, "chance_both": self.chance, "meets": self.meets,
             "capital_usd": self.capital_usd,
         }  # fmt: skip
 
@@ -132,7 +145,7 @@ class Prospects:
 
 
 def _distance(option: Option) -> tuple[float, float, float]:
-    return -round(option.forecast.chance, 2), option.excess, option.forecast.usd
+    return -round(option.chance, 2), option.excess, option.forecast.usd
 
 
 def prospects(question: PlanQuestion, best: Plan, money: Money, axes: Axes, tie_within: float) -> Prospects:

@@ -44,6 +44,8 @@ class Framework:
     schedule: tuple[str, ...]
     recompute: tuple[str, ...]
     offload: tuple[str, ...]
+    software: str
+    """What a job's `software.framework` calls it; "auto": no word is its own."""
 
     def axes(self, axes: Axes) -> Axes:
         """Return the words of a search that this framework has."""
@@ -82,6 +84,17 @@ class Framework:
             hint="Plan without --for and write the model's own arguments, or plan with --for deepspeed, which leaves "
             "the model to your script.",
         )
+
+    def stated(self, job: Job) -> tuple[Job, str]:
+        """Return the job as this framework runs it, and what that changes of what its file says."""
+        if self.software == "auto" or job.software.framework == self.software:
+            return job, ""
+        told = job.software.framework
+        software = job.software.model_copy(update={"framework": self.software})
+        note = (
+            f"planned for {self.title}, not for {told}, which the job names as its software" if told != "auto" else ""
+        )
+        return job.model_copy(update={"software": software}), note
 
 
 def _one_of(*names: str) -> Callable[[Rows, Job, Shape], Any]:
@@ -168,6 +181,13 @@ MESH = Rule(
     _one_of("pp"),
 )
 
+MESH_EXPERTS = Rule(
+    "experts",
+    "ep divides the experts and dp: experts are an axis of the mesh of their own",
+    "MaxText/configs/base.yml, mesh_axes",
+    lambda rows, job, shape: ((shape.moe.experts if shape.moe else 1) % rows.ep == 0) & (rows.dp % rows.ep == 0),
+)
+
 _PARALLEL = (KV_HEADS, WIDTHS, SEQUENCE, GROUPS, CHUNKS, EXPERTS)
 FRAMEWORKS = {
     framework.name: framework
@@ -180,6 +200,7 @@ FRAMEWORKS = {
             ("1f1b", "interleaved"),
             ("none", "selective", "partial-25", "partial-50", "partial-75", "full"),
             ("none", "optimizer"),
+            "megatron",
         ),
         Framework(
             "nemo",
@@ -189,6 +210,7 @@ FRAMEWORKS = {
             ("1f1b", "interleaved"),
             ("none", "selective", "partial-25", "partial-50", "partial-75", "full"),
             ("none", "optimizer"),
+            "nemo",
         ),
         Framework(
             "torchtitan",
@@ -198,6 +220,7 @@ FRAMEWORKS = {
             ("1f1b", "interleaved", "gpipe"),
             ("none", "selective-op", "full"),
             ("none",),
+            "pytorch",
         ),
         Framework(
             "deepspeed",
@@ -207,15 +230,17 @@ FRAMEWORKS = {
             ("1f1b",),
             ("none", "full"),
             ("none", "optimizer"),
+            "deepspeed",
         ),
         Framework(
             "maxtext",
             "MaxText",
-            (MESH, KV_HEADS, SEQUENCE, TITAN_EXPERTS),
+            (MESH, KV_HEADS, SEQUENCE, MESH_EXPERTS),
             ("3",),
             ("1f1b",),
             ("none", "full"),
             ("none",),
+            "auto",
         ),
     )
 }

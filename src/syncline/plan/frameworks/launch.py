@@ -7,6 +7,7 @@ files["arguments.txt"], files["run.sbatch"]
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Mapping
 
@@ -49,7 +50,7 @@ def launch_files(framework: str, job: Job, gpus_per_host: int) -> dict[str, str]
         files["ds_config.json"] = json.dumps(deepspeed_config(job), indent=2) + "\n"
         command = ["--deepspeed", "--deepspeed_config", "ds_config.json"]
     else:
-        files["config.yml"] = maxtext_config(job, job.model)
+        files["config.yml"] = maxtext_config(job, job.model, gpus_per_host)
         command = ["config.yml"]
     if framework not in ("deepspeed", "maxtext"):
         files["arguments.txt"] = "\n".join(shlex.quote(word) for word in command) + "\n"
@@ -112,7 +113,22 @@ def deepspeed_config(job: Job) -> JsonObject:
     return config
 
 
-def maxtext_config(job: Job, shape: Shape) -> str:
+def mesh_of(job: Job, gpus_per_host: int) -> dict[str, int]:
+    """Return MaxText's mesh: axes within a host (`ici_`) multiply to its GPUs, those across (`dcn_`) to the hosts.
+
+    No axis is left to be filled in: base.yml leaves `dcn_data_parallelism` so, and MaxText takes one at most.
+    """
+    split = job.parallel
+    sizes = {"tensor": split.tp, "context": split.cp, "expert": split.ep, "fsdp": (split.dp or 1) // split.ep}
+    room, inside, across = gpus_per_host, dict[str, int](), {"data": 1}
+    for axis, size in sizes.items():
+        inside[axis] = math.gcd(size, room)
+        across[axis], room = size // inside[axis], room // inside[axis]
+    return {f"{where}_{axis}_parallelism": size
+            for where, axes in (("ici", inside), ("dcn", across)) for axis, size in axes.items()}  # fmt: skip
+
+
+def maxtext_config(job: Job, shape: Shape, gpus_per_host: int) -> str:
     """Return a MaxText config that stands on its base.yml."""
     split = job.parallel
     values: Mapping[str, object] = {
@@ -132,10 +148,7 @@ def maxtext_config(job: Job, shape: Shape) -> str:
         "per_device_batch_size": job.batch.micro / (split.tp * split.cp),
         "gradient_accumulation_steps": job.num_micro,
         "remat_policy": "full" if job.recompute == "full" else "minimal_flash",
-        "ici_tensor_parallelism": split.tp,
-        "ici_context_parallelism": split.cp,
-        "dcn_fsdp_parallelism": -1,
-        "ici_expert_parallelism": split.ep,
+        **mesh_of(job, gpus_per_host),
         "dtype": "bfloat16",
         "weight_dtype": "float32",
     }

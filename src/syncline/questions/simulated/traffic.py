@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from syncline.describe import units
@@ -73,7 +74,7 @@ def traffic(
     network = packet_network(fabric)
     options = asked.options(network, transport, routing, seed)
     bytes_each = units.size(size) if isinstance(size, str) else size
-    if bytes_each <= 0:
+    if not 0 < bytes_each < inf:
         raise UsageError(f"messages of {size} have no packets.", hint="Write --size 2MB.")
     if pattern == "incast":
         messages = incast(fabric, senders, bytes_each)

@@ -9,7 +9,7 @@ from syncline.describe import units
 from syncline.plan.decide.side_by_side import SURE, ClusterComparison, ComparedCluster
 from syncline.report.chart.tornado import curve_svg
 from syncline.report.page.shell import document
-from syncline.report.text.clusters import verdict
+from syncline.report.text.clusters import bought_lines, verdict
 from syncline.report.text.plan import per_million
 
 
@@ -26,6 +26,7 @@ def clusters_page(found: ClusterComparison) -> str:
         f'<table><thead><tr><th class="t">cluster</th>{heads}<th class="t">split</th></tr></thead>{rows}</table>',
         f"<p class='note'>= within what the step model can tell from the cheapest: under {SURE:.0%} sure which is "
         "cheaper. Waits: part of the step in which nothing hides communication.</p>",
+        "".join(f"<p>{escape(text[0].upper() + text[1:])}.</p>" for text in bought_lines(found)),
         f"<h2>Left out</h2><ul class='plain'>{out}</ul>" if out else "",
         f"<h2>Assumed</h2><ul class='plain'>{notes}</ul>" if notes else "",
     ]

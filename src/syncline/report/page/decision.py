@@ -9,7 +9,7 @@ from syncline.plan.answer import PlanResult
 from syncline.plan.decide.forecast import Forecast, Swing
 from syncline.plan.decide.prospects import LIKELY, Option, Prospects
 from syncline.report.chart.tornado import tornado_svg
-from syncline.report.text.check.run import advice, cost_words, end_words, sure, verdict
+from syncline.report.text.check.run import SHORT_DAYS, advice, cost_words, days_words, end_words, sure, verdict
 from syncline.report.text.plan import do_first
 
 MOST_OPTIONS, MOST_BARS = 7, 9
@@ -44,7 +44,7 @@ def _title(answer: PlanResult) -> str:
 def _cards(f: Forecast) -> str:
     cards = [
         (units.show_money(f.usd), f"the run; nine of ten cases: {cost_words(f).partition('(')[2].rstrip(')')}"),
-        (str(f.end) if f.end is not None else f"{f.days:,.0f} days", end_words(f)),
+        (str(f.end) if f.end is not None else days_words(f.days), end_words(f)),
     ]
     if f.chance_deadline is not None:
         cards.append((sure(f.chance_deadline), f"deadline {f.goal.deadline}: {verdict(f.chance_deadline)}"))
@@ -66,10 +66,11 @@ def _options(run: Prospects) -> str:
 def _option(option: Option, now: bool) -> str:
     f = option.forecast
     name = f"{option.num_gpus:,} GPUs, {option.basis}" + (" (as planned)" if now else "")
-    days = f"{f.days:,.0f} <span class='note'>{f.days_90[0]:,.0f}&ndash;{f.days_90[1]:,.0f}</span>"
+    low, high = (days_words(day, f.days, unit=False) for day in f.days_90)
+    days = f"{days_words(f.days, unit=f.days < SHORT_DAYS)} <span class='note'>{low}&ndash;{high}</span>"
     low, high = (units.show_money(value) for value in f.usd_90)
     cost = f"{units.show_money(f.usd)} <span class='note'>{low}&ndash;{high}</span>"
-    chances = "".join(f"<td>{'' if c is None else sure(c)}</td>" for c in (f.chance_deadline, f.chance_budget))
+    chances = "".join(f"<td>{'' if c is None else sure(c)}</td>" for c in (f.chance_deadline, option.chance_budget))
     buy = units.show_money(option.capital_usd) if option.capital_usd else ""
     tag = "b" if option.meets else "span"
     named = f'<td class="t"><{tag}>{escape(name)}</{tag}></td>'

@@ -17,7 +17,7 @@ from syncline.report.page.shell import document
 
 Floats = NDArray[np.float64]
 _STYLE = """
-body{font:14px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1100px;color:#1b1f24;background:#fff}
+body{font:14px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1100px;padding:0 16px;color:#1b1f24;background:#fff}
 h1{font-size:20px} h2{font-size:16px;margin-top:28px} table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 td,th{padding:2px 10px;text-align:right;border-bottom:1px solid #e3e6ea} td.t,th.t{text-align:left}
 .note{color:#57606a} svg{max-width:100%;height:auto}

@@ -22,7 +22,7 @@ _COLOURS = {
     "parameters": "#db2777", "send": "#15803d",
 }  # fmt: skip
 _STYLE = """
-body{font:14px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1180px;color:#1b1f24;background:#fff}
+body{font:14px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1180px;padding:0 16px;color:#1b1f24;background:#fff}
 h1{font-size:20px} h2{font-size:16px;margin-top:26px} svg{width:100%;height:auto}
 pre{font-size:12.5px;white-space:pre-wrap}
 .note{color:#57606a} .bar{display:flex;height:22px;border-radius:3px;overflow:hidden} .bar span{height:100%}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from syncline.describe import units
 from syncline.plan.decide.side_by_side import SURE, ClusterComparison, ComparedCluster
+from syncline.report.text.check.run import SHORT_DAYS, days_words
 from syncline.report.text.plan import folded, per_million
 
 _BAR = 24
@@ -24,6 +25,7 @@ def cluster_lines(found: ClusterComparison) -> list[str]:
     lines += [f"  {name:<{wide}}  left out: {why}" for name, why in found.left_out]
     said = [
         f"  {verdict(found)}",
+        *(f"  {text}" for text in bought_lines(found)),
         *(f"  {'warning' if note.startswith('the start ') else 'assumed'}: {note}" for note in found.notes),
     ]
     ties = f"  = within what the step model can tell from the cheapest (under {SURE:.0%} sure which is cheaper)"
@@ -42,6 +44,22 @@ def verdict(found: ClusterComparison) -> str:
     return f"{words}; fastest: {fast.name}"
 
 
+def bought_lines(found: ClusterComparison) -> list[str]:
+    """Return what owned clusters ask for at once, against what the cheapest rented one costs a day."""
+    rented = [row for row in found.rows if row.basis != "owned" and row.usd_per_gpu_hour]
+    least = min(rented, key=lambda row: 24 * (row.usd_per_gpu_hour or 0.0) * row.num_gpus, default=None)
+    lines = []
+    for row in found.rows:
+        if row.basis != "owned" or not row.capital_usd or row.run is None:
+            continue
+        words = f"to buy: {row.name} is {units.show_money(row.capital_usd)} at once"
+        if least is not None:
+            days = row.capital_usd / (24 * (least.usd_per_gpu_hour or 1.0) * least.num_gpus)
+            words += f", as much as {days:,.0f} days of {least.name}; the run takes {days_words(row.run.days)}"
+        lines.append(words)
+    return lines
+
+
 def _row(row: ComparedCluster, wide: int, runs: bool) -> str:
     price = f"{row.usd_per_gpu_hour:.2f}" if row.usd_per_gpu_hour is not None else "n/a"
     token = per_million(row.cost_per_token_usd).removeprefix("$") if row.cost_per_token_usd is not None else "n/a"
@@ -51,5 +69,6 @@ def _row(row: ComparedCluster, wide: int, runs: bool) -> str:
         f"{row.tokens_per_s:>11,.0f} {row.mfu:>6.1%} {row.exposed_share:>6.1%} {price:>8} {token:>10}"
     )
     if runs and row.run is not None:
-        text += f" {row.run.days:>6,.0f} {units.show_money(row.run.usd):>9}"
+        days = f"{row.run.days:,.0f}" if row.run.days >= SHORT_DAYS else f"{row.run.days:.1f}"
+        text += f" {days:>6} {units.show_money(row.run.usd):>9}"
     return text

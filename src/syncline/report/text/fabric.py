@@ -99,7 +99,8 @@ def _sources(bill: Bill) -> list[str]:
 
 
 def _source(line: BillLine) -> str:
-    return f"estimate: {line.source}" if line.is_estimate else line.source
+    said = line.source.startswith("estimate")
+    return f"estimate: {line.source}" if line.is_estimate and not said else line.source
 
 
 def _row(label: str, text: str) -> str:

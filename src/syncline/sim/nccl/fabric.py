@@ -2,6 +2,10 @@
 
 A description says what hosts have; the fabric says what is left of it (`sim/reach.py`). Rings are striped over the NICs
 of a host, so the slowest NIC that is up paces all of them, and a NIC that is down leaves its share to the others.
+
+Where every NIC of a host has a leaf of its own (rails), rings stay on theirs. An all-to-all stays there too where NCCL
+may pass a message to the local GPU of the other rail first (PXN: release 2.12 on, NVLink, not NCCL_PXN_DISABLE=1);
+otherwise all but one rail's part of it crosses the spines.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from syncline.errors import DescriptionError
 from syncline.fabric.fabric import Fabric, Kind, Tier
 from syncline.schedule.collective import Kind as Collective
 from syncline.sim.nccl.system import NcclSystem
@@ -30,7 +35,7 @@ def on_fabric(system: NcclSystem, fabric: Fabric) -> NcclSystem:
     assumed = list(system.assumed)
     found = replace(system, floor_us_per_byte=_floors(reach, system, hosts))
     if system.num_islands > 1 and reach.hosts.num > 1:
-        found = _thin_levels(_ports(found, reach, hosts, assumed), reach, hosts)
+        found = _across_rails(_thin_levels(_ports(found, reach, hosts, assumed), reach, hosts), fabric, hosts, assumed)
     return replace(_nvlink(found, fabric, hosts, assumed), assumed=tuple(assumed))
 
 
@@ -42,7 +47,7 @@ def _ports(system: NcclSystem, reach: FabricReach, hosts: Longs, assumed: list[s
         return system
     worst = int(cells[np.argmin(reach.hosts.even_Bps[cells])])
     name = reach.fabric.host_names[int(np.flatnonzero(reach.hosts.of_host == worst)[0])]
-    assumed.append(f"{name} has {share:.0%} of its ports (failed or slow) and paces all rings")
+    assumed.append(f"the slowest ring of {name} has {share:.0%} of a port (failed or slow) and paces all rings")
     return replace(system, nic_rate_Bps=system.nic_rate_Bps * share, port_share=share)
 
 
@@ -66,6 +71,46 @@ def _thin_levels(system: NcclSystem, reach: FabricReach, hosts: Longs) -> NcclSy
         system, ring_cap_Bps=ring if ring < own else np.inf, pairs_cap_Bps=pairs if pairs < own else np.inf,
         limit=limit, long_us=long_us,
     )  # fmt: skip
+
+
+def _across_rails(system: NcclSystem, fabric: Fabric, hosts: Longs, assumed: list[str]) -> NcclSystem:
+    """Return the system with what an all-to-all gets where its messages have to change rails over the spines."""
+    leaf, nics = _leaves(fabric, hosts)
+    rails = np.bincount(fabric.devices.host[nics], minlength=fabric.num_hosts)[hosts].max(initial=0)
+    if rails < 2 or len(np.unique(fabric.devices.rail[nics])) < 2 or _mixed(fabric, leaf, nics):
+        return system
+    if system.passes_rails:
+        return system
+    links, devices = fabric.links, fabric.devices
+    up = links.up & (devices.kind[links.src] == Kind.SWITCH) & (devices.level[links.dst] > devices.level[links.src])
+    uplink_Bps = np.bincount(links.src[up], weights=links.rate_Bps[up], minlength=len(devices))
+    ports = np.bincount(leaf, minlength=len(devices))
+    each_Bps = float((uplink_Bps[leaf] / ports[leaf]).min()) * rails / (rails - 1)
+    if each_Bps <= 0:
+        raise DescriptionError(
+            f"{fabric.name} joins no two rails, and NCCL may not pass messages from one to the other here.",
+            hint="Leave NCCL_PXN_DISABLE out, or use release 2.12 or later.",
+        )
+    assumed.append("messages between rails cross the spines: PXN is off")
+    cap = each_Bps * rails * system.hosts_per_island
+    own = system.num_nics * system.hosts_per_island * system.nic_rate_Bps
+    if cap >= min(own, system.pairs_cap_Bps):
+        return system
+    return replace(system, pairs_cap_Bps=cap, limit="uplinks of a rail")
+
+
+def _leaves(fabric: Fabric, hosts: Longs) -> tuple[Longs, Longs]:
+    """Return the leaf and the NIC of every port of these hosts that works."""
+    links, devices = fabric.links, fabric.devices
+    access = links.up & (links.tier == Tier.ACCESS) & (devices.kind[links.src] == Kind.NIC)
+    rows = np.flatnonzero(access & (devices.kind[links.dst] == Kind.SWITCH) & np.isin(devices.host[links.src], hosts))
+    return links.dst[rows].astype(np.int64), links.src[rows].astype(np.int64)
+
+
+def _mixed(fabric: Fabric, leaf: Longs, nics: Longs) -> bool:
+    """Whether some leaf has ports of two rails."""
+    pairs = np.unique(leaf * (1 << 16) + fabric.devices.rail[nics])
+    return len(pairs) > len(np.unique(leaf))
 
 
 def _words(cells: Cells) -> str:

@@ -142,6 +142,11 @@ class NcclSystem:
         """NCCL's own allowance for posting to the network: 2 us on AMD hosts, else 1."""
         return 2.0 if self.cpu == "amd" else 1.0
 
+    @property
+    def passes_rails(self) -> bool:
+        """Whether a message for another rail goes through the local GPU of that rail (PXN)."""
+        return self.nccl >= (2, 12) and self.nvlink_GBps > 0 and self.env.get("NCCL_PXN_DISABLE") != "1"
+
     def scaled(self, num_hosts: int) -> NcclSystem:
         """Return the same machine with another number of hosts."""
         return replace(self, num_hosts=num_hosts)

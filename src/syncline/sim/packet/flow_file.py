@@ -19,8 +19,10 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from syncline.describe import units
 from syncline.describe.document import read_text
@@ -54,9 +56,13 @@ def read_flows(path: str | os.PathLike[str], fabric: Fabric, *, connections: Con
         raise SimulationError("the file has no flows.", where=where)
     ends = senders(fabric)
     names = {fabric.device_name(int(device)): int(device) for device in (*fabric.nics, *fabric.gpus)}
+    numbered = _numbered(fabric, ends)
 
     def device(text: str, row: int) -> int:
-        if text.isdecimal() and int(text) < len(ends):
+        if text.isdecimal() and numbered is not None:
+            if int(text) in numbered:
+                return numbered[int(text)]
+        elif text.isdecimal() and int(text) < len(ends):
             return int(ends[int(text)])
         if text in names:
             return names[text]
@@ -123,6 +129,15 @@ def _seconds(text: str) -> float:
         return float(text)
     except ValueError:
         return units.time(text.strip())
+
+
+def _numbered(fabric: Fabric, ends: NDArray[np.integer[Any]]) -> dict[int, int] | None:
+    """Return the ends by the numbers in their hosts' names, where a simulator numbered its switches among the hosts."""
+    found = [name.removeprefix("host-") for name in fabric.host_names]
+    if len(ends) != fabric.num_hosts or not all(number.isdecimal() for number in found):
+        return None
+    numbers = [int(number) for number in found]
+    return None if numbers == list(range(len(numbers))) else dict(zip(numbers, map(int, ends), strict=True))
 
 
 def _first_line(error: Exception) -> str:

@@ -41,6 +41,8 @@ EXPERTS_TAKE = 4.0
 EXPERT_ROWS, FEW_ROWS = 64.0, 16.0
 #: The same where a pass is bound by reading the experts it wakes.
 EXPERTS_READ = 1.5
+#: Tokens of a rank up to which experts are reached directly (DeepEP's low-latency kernels), a copy for each expert.
+FEW_TOKENS = 512
 #: Scheduling, sampling and detokenising of one pass on the host, what is not hidden behind the GPU.
 HOST_S = 1.0e-3
 #: What of the memory engines leave to weights and cache (vLLM's gpu_memory_utilization).
@@ -219,8 +221,11 @@ class Engine:
         sent = tokens / t * s.moe.top_k * s.expert_hidden * 1.5 * (t - 1) / t  # dispatched in fp8, combined in bf16
         if t <= m.domain:
             return ONE_SHOT_S + sent / (self.k.fitted.e_nvl * m.nvlink_Bps)
-        away = 1 - m.domain / t
-        return ONE_SHOT_S + m.hop_s + sent * away / max(self.k.fitted.e_net * m.nic_Bps, 1.0)
+        copies, domains = s.moe.top_k * (1 - m.domain / t), t / m.domain
+        if tokens / t > FEW_TOKENS:  # one copy to each host that a token's experts are on; NVLink hands it on
+            copies = (domains - 1) * (1 - (1 - 1 / domains) ** s.moe.top_k)
+        remote = sent * copies / s.moe.top_k / max(self.k.fitted.e_net * m.nic_Bps, 1.0)
+        return ONE_SHOT_S + m.hop_s + max(remote, sent / (self.k.fitted.e_nvl * m.nvlink_Bps))
 
     def _all_reduce_s(self, size: int) -> float:
         t, m = self.split.tp, self.machine

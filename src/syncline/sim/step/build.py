@@ -195,7 +195,7 @@ def machine_columns(job: Job, machine: Machine, facts: Facts) -> dict[str, float
     return {
         "rate_gemm": machine.rate(job.precision) * tuned * scaled, "rate_bf16": machine.rate(plain) * tuned,
         "hbm_Bps": machine.hbm_Bps, "num_sms": machine.num_sms,
-        "nvlink_Bps": machine.nvlink_Bps, "nic_Bps": max(machine.nic_Bps, 1.0),
+        "nvlink_Bps": machine.nvlink_Bps, "mesh_peers": machine.mesh_peers, "nic_Bps": max(machine.nic_Bps, 1.0),
         "host_Bps": max(machine.host_Bps, 1.0),
         "domain": machine.domain, "hop_s": machine.hop_s, **machine.reach.columns(),
         "served_ports": job.sync.servers * machine.gpus_per_host if job.sync.method == "parameter-server" else 0,

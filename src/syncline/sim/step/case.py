@@ -153,6 +153,7 @@ class Case:
     hbm_Bps: Floats
     num_sms: Floats
     nvlink_Bps: Floats
+    mesh_peers: Floats  # GPUs that each has a link of its own to; 0: a switch joins them
     nic_Bps: Floats
     host_Bps: Floats  # to the memory of the host, one way
     domain: Floats

@@ -268,7 +268,9 @@ def _point_to_point(c: Case, k: Constants, busy: Floats) -> tuple[Floats, Floats
     rate = laid_or(c.laid_send_Bps, neighbour_Bps(c, k, c.pp, c.tp * c.cp * c.dp, lines=False))
     once = size / rate + k.held.tp_call_s
     wire = pick(c.pp > 1, 2 * c.num_micro * c.virtual * once, 0.0)
-    exposed = wire * c.p2p_exposed
+    # What hides behind compute still has to pass: chunks come back from the last stage to the first the same way.
+    passes = (2 * c.virtual - 1) / (2 * c.virtual) * wire
+    exposed = np.maximum(wire * c.p2p_exposed, passes - busy)
     line = stage_line_Bps(c)
     if not anywhere(line < np.inf):
         return exposed, wire

@@ -21,7 +21,7 @@ import numpy as np
 
 from syncline.sim.step.case import Case, Floats, anywhere, pick
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.network import inside, laid_or, long_s, out_Bps
+from syncline.sim.step.network import inside, laid_or, long_s, out_Bps, up_Bps
 
 MIB = 2**20
 ALGORITHMS = ("ring", "tree", "hierarchical")
@@ -96,7 +96,7 @@ def _terms(c: Case, k: Constants, algorithm: str, buffer: Buffer) -> tuple[Float
     ranks, stride = buffer.ranks, buffer.stride
     g = inside(c, ranks, stride)
     domains = np.maximum(ranks / g, 1.0)
-    up, out = k.fitted.e_nvl * c.nvlink_Bps, laid_or(buffer.laid_Bps, k.fitted.e_net * out_Bps(c, ranks, stride))
+    up, out = up_Bps(c, k, g), laid_or(buffer.laid_Bps, k.fitted.e_net * out_Bps(c, ranks, stride))
     near, call = k.held.ring_hop_s, k.held.tp_call_s
     far, long = c.hop_s, long_s(c, ranks, stride)
     share = (ranks - 1) / ranks

@@ -10,7 +10,7 @@ from syncline.sim.step.arithmetic.kernels import gemm_s, memory_s
 from syncline.sim.step.arithmetic.layer import LayerTime, block_products, elements, products_s
 from syncline.sim.step.case import Case, Floats, anywhere, pick, remembered
 from syncline.sim.step.constants import Constants
-from syncline.sim.step.network import long_s, scattered_Bps
+from syncline.sim.step.network import long_s, scattered_Bps, up_Bps
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def exchange_s(c: Case, k: Constants, tokens: Floats) -> Floats:
     copies = pick(c.dispatch_once > 0, c.ep * (1 - (1 - 1 / c.ep) ** c.top_k), c.top_k)
     local = size * copies * (1 - 1 / c.ep) / pick(domains > 1, domains, 1.0)
     spread = size * copies * pick(domains > 1, 1.0, 0.0) * (1 - 1 / ranks_inside)
-    up, out = k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * scattered_Bps(c, c.ep)
+    up, out = up_Bps(c, k, ranks_inside), k.fitted.e_net * scattered_Bps(c, c.ep)
     moved = pick(domains > 1, np.maximum(remote / out, spread / up), local / up)
     if anywhere(c.laid_expert_Bps > 0):
         volume = size * c.top_k * (1 - 1 / c.ep)

@@ -5,6 +5,9 @@ the fabric (`sim/reach.py`) over the sum of its links is a bound, however they a
 
     gather, scatter     a cell sends its members' part once, and receives the others' (a scatter the other way round)
     all-reduce          one buffer each way
+    all-to-all          every pair's part; of experts one copy of each token that an expert of another cell
+                        wants, however copies are merged on the way
+    send                a stage's activations, and their gradients back, where the next stage is in another cell
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ class Exchange:
     kind: Kind
     groups: Longs
     size_bytes: float
+    top_k: int = 0  # of an all-to-all of experts: how many of them a token visits
 
 
 def floor_s(fabric: Fabric, job: Job, machine: Machine, num_gpus: int) -> float:
@@ -59,8 +63,48 @@ def exchanges(fabric: Fabric, job: Job, machine: Machine) -> list[Exchange]:
     tensor = next((volume for volume in volumes(job) if volume.kind == "tensor"), None)
     if tensor is not None:  # a rank sends 2 (tp-1)/tp of what is reduced, or gathered and scattered
         found.append(Exchange(Kind.ALL_REDUCE, rows, tensor.size_bytes * split.tp / (2 * (split.tp - 1))))
+    found += _exchanged(job, rows, machine)
+    if split.pp > 1:
+        found += _passed(job, devices.reshape(split.pp, replicas, split.tp))
     if job.sync.method == "allreduce" and not job.frozen and job.sync.period == 1:
         found += _replicas(job, devices, replicas, machine.reach.nic_share)
+    return found
+
+
+def _exchanged(job: Job, rows: Longs, machine: Machine) -> list[Exchange]:
+    """Return all-to-alls: parts of sequences, and tokens for experts. A rank's buffer is what it would send to all."""
+    split, shape, found = job.parallel, job.model, []
+    assert isinstance(shape, Shape)
+    sizes = {volume.kind: volume for volume in volumes(job)}
+    context = sizes.get("context")
+    if context is not None and context.collective == "all-to-all" and not job.frozen:
+        groups = rows.reshape(-1, split.cp, split.tp).swapaxes(1, 2).reshape(-1, split.cp)
+        found.append(Exchange(Kind.ALL_TO_ALL, groups, context.size_bytes * split.cp / (split.cp - 1)))
+    expert = sizes.get("expert")
+    even = rows.size % split.ep == 0 and (rows.size // split.pp) % split.ep == 0
+    if expert is not None and shape.moe is not None and even and not job.token_drop:
+        calls = 2.0 if job.frozen else 4.0  # dispatch and combine, forward and backward; repeated ones may be spared
+        per_call = expert.size_bytes / expert.calls * split.ep / (split.ep - 1) / shape.moe.top_k
+        size = per_call * calls * shape.moe_layers / split.pp * job.num_micro
+        found.append(Exchange(Kind.ALL_TO_ALL, rows.reshape(-1, split.ep), size, shape.moe.top_k))
+    return found
+
+
+def _passed(job: Job, stages: Longs) -> list[Exchange]:
+    """Return what stages hand on: activations to the next, gradients to the one before, for every chunk of a stage."""
+    split = job.parallel
+    assert isinstance(job.model, Shape)
+    size = 2.0 * job.batch.micro * job.batch.sequence / split.cp * job.model.hidden * job.num_micro
+    found = []
+    for stage in range(split.pp):
+        last = stage == split.pp - 1
+        chunks = split.virtual - last
+        if chunks == 0:
+            continue
+        here, there = stages[stage], stages[0 if last else stage + 1]
+        found.append(Exchange(Kind.SEND_RECV, np.concatenate((here, there), axis=1), chunks * size))
+        if not job.frozen:
+            found.append(Exchange(Kind.SEND_RECV, np.concatenate((there, here), axis=1), chunks * size))
     return found
 
 
@@ -110,6 +154,8 @@ def _crossing(fabric: Fabric, cells: Cells, exchange: Exchange) -> tuple[Floats,
     """Return the bytes that an exchange must send out of every cell, and into it."""
     groups, n = exchange.groups, exchange.groups.shape[1]
     cell = cells.of_host[fabric.devices.host[groups]]
+    if exchange.kind is Kind.SEND_RECV:
+        return _handed_on(cell, cells.num, exchange.size_bytes)
     key, members = np.unique(cell + np.arange(len(groups))[:, None] * cells.num, return_counts=True)
     apart, share = members < n, members / n
     out, back = np.ones(len(key)), np.ones(len(key))
@@ -117,11 +163,32 @@ def _crossing(fabric: Fabric, cells: Cells, exchange: Exchange) -> tuple[Floats,
         out, back = share, 1 - share
     elif exchange.kind is Kind.REDUCE_SCATTER:
         out, back = 1 - share, share
+    elif exchange.kind is Kind.ALL_TO_ALL and exchange.top_k:
+        # Half of the calls are dispatches, half go back: each way as much in as the other way out.
+        wanted = members * (1 - share**exchange.top_k) + (n - members) * (1 - (1 - share) ** exchange.top_k)
+        out = back = wanted / 2
+    elif exchange.kind is Kind.ALL_TO_ALL:
+        out = back = members * (1 - share)
     of_cell = (key % cells.num)[apart]
     size = exchange.size_bytes
     sent = np.bincount(of_cell, weights=out[apart] * size, minlength=cells.num)
     received = np.bincount(of_cell, weights=back[apart] * size, minlength=cells.num)
     return sent.astype(np.float64), received.astype(np.float64)
+
+
+def _handed_on(cell: Longs, num: int, size_bytes: float) -> tuple[Floats, Floats]:
+    """Return what leaves and enters cells when the first half of each row hands a buffer to the second half.
+
+    Each half has the whole buffer once, cut or copied over its ranks: sure is what leaves a half that is all in one
+    cell for a cell without any of it, and the same on the way in.
+    """
+    here, there = np.split(cell, 2, axis=1)
+    moves = (here[:, :, None] != there[:, None, :]).all(axis=(1, 2))
+    sent, received = np.zeros(num), np.zeros(num)
+    for half, into in ((here, sent), (there, received)):
+        sure = moves & (half == half[:, :1]).all(axis=1)
+        np.add.at(into, half[sure, 0], size_bytes)
+    return sent, received
 
 
 def check_floor(time_s: float, floor: float, what: str) -> float:

@@ -49,6 +49,7 @@ class Machine:
     matures: int = 9999  # year from which NVIDIA's own recipes had kernels tuned to this part
     head64: dict[str, float] = field(default_factory=dict)  # speed of attention kernels at head size 64, 128 = 1
     host_Bps: float = 25e9  # to the memory of the host, one way
+    mesh_peers: int = 0  # GPUs that each has a link of its own to, where no switch joins them; 0: one does
     derate: float = 1.0  # of this part against others of its architecture, because of a lower power limit
     reach: Reach = field(default_factory=lambda: Reach(1.0, 0.0, 1))  # what ranks get beyond their ports
 
@@ -103,6 +104,7 @@ def machine_of(
         attention=facts["attention"], nvlink_Bps=up_Bps / dies, nic_Bps=nic_Bps, domain=domain * dies,
         gpus_per_host=model.num_gpus * dies, hop_s=hop_s, num_gpus=num_gpus, upper_Bps=nic_Bps / oversubscription,
         host_Bps=_host_Bps(gpu, catalog) / dies,
+        mesh_peers=model.num_gpus - 1 if model.scale_up_topology == "mesh" and dies == 1 else 0,
         derate=min(facts["power"] / facts["base_power"], 1.0), head64=facts.get("head64", {}),
         matures=int(facts.get("matures", 9999)), reach=Reach(nic_Bps, hop_s, domain * dies),
     )  # fmt: skip

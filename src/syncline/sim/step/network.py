@@ -153,8 +153,20 @@ def rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats) -> Floats:
 
 
 def _rate_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats, near: Floats) -> Floats:
-    up, out = k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * out_Bps(c, ranks, stride)
+    up, out = up_Bps(c, k, near), k.fitted.e_net * out_Bps(c, ranks, stride)
     return pick(near >= ranks, up, np.minimum(up, out))
+
+
+def up_Bps(c: Case, k: Constants, near: Floats) -> Floats:
+    """Return what a rank has of its scale-up links towards `near` ranks of its domain, itself among them.
+
+    At a switch that is all of them; GPUs joined pair by pair have those to their peers only.
+    """
+    whole = k.fitted.e_nvl * c.nvlink_Bps
+    if not anywhere(c.mesh_peers > 0):
+        return whole
+    share = np.minimum((near - 1) / np.maximum(c.mesh_peers, 1.0), 1.0)
+    return pick((c.mesh_peers > 0) & (near > 1), share, 1.0) * whole
 
 
 def laid_or(laid_Bps: Floats, formula_Bps: Floats) -> Floats:
@@ -238,10 +250,13 @@ def head_exchange_s(c: Case, k: Constants) -> Floats:
 
 
 def neighbour_Bps(c: Case, k: Constants, ranks: Floats, stride: Floats, *, lines: bool = True) -> Floats:
-    """Return the rate between neighbours of a group: scale-up only where the whole group shares a domain."""
+    """Return the rate between neighbours of a group: scale-up only where the whole group shares a domain.
+
+    Without `lines` (stages, which hand on to one other) those between sites are left out.
+    """
     within = inside(c, ranks, stride) >= ranks
     out = np.minimum(c.nic_Bps, out_Bps(c, ranks, stride, lines=lines))
-    return pick(within, k.fitted.e_nvl * c.nvlink_Bps, k.fitted.e_net * out)
+    return pick(within, up_Bps(c, k, ranks if lines else np.full((), 2.0)), k.fitted.e_net * out)
 
 
 def scattered_Bps(c: Case, ranks: Floats) -> Floats:

@@ -96,7 +96,8 @@ class StepResult:
         if isinstance(model, LayerList):
             flops = model.flops_per_sample * self.job.batch.global_
         else:
-            flops = model.flops_per_token(self.job.batch.sequence) * self.job.batch.global_ * self.job.batch.sequence
+            batch = self.job.batch
+            flops = model.flops_per_token(batch.sequence, self.job.frozen) * batch.global_ * batch.sequence
         return flops / (self.step_time_s * self.num_gpus * self.peak_flops)
 
     @property

@@ -54,6 +54,8 @@ class NetdevSource:
             self._read_files(reading)
         if self.netns is None:
             self._read_speed(reading)
+        if not reading and not self.problem:
+            self.problem = f'no interface matches "{self._wanted.pattern}"'
         return reading
 
     def close(self) -> None:

@@ -143,7 +143,7 @@ def _is_heard(path: Path) -> bool:
 
 def _clear(path: Path) -> None:
     """Remove a socket that an agent killed earlier left behind; nothing else is removed."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise WatchError("this is not a socket, and will not be replaced.", where=str(path))
         if _is_heard(path):

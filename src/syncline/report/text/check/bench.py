@@ -69,11 +69,21 @@ def _rate(rate_Bps: float) -> str:
     return f"{value:.2f}" if value >= 1 or value == 0 else f"{value:.3f}" if value >= 0.01 else f"{value:.2g}"
 
 
+_ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.UNKNOWN: 2, Severity.OK: 3}
+
+
+def headline(findings: Sequence[Finding]) -> list[str]:
+    """Return the worst finding in one line, to stand above the table; nothing where all is well."""
+    first = min(findings, key=lambda f: _ORDER[f.severity], default=None)
+    if first is None or first.severity not in (Severity.CRITICAL, Severity.WARNING):
+        return []
+    return [f"# {first.severity.name}: {first.observed} ({first.place}); more below the table"]
+
+
 def finding_lines(findings: Sequence[Finding]) -> list[str]:
     """Return the findings, the worst first."""
     lines = []
-    order = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.UNKNOWN: 2, Severity.OK: 3}
-    for finding in sorted(findings, key=lambda f: order[f.severity]):
+    for finding in sorted(findings, key=lambda f: _ORDER[f.severity]):
         lines.append(f"{finding.severity.name} {finding.rule}: {finding.place}")
         lines.append(f"  {finding.observed}" + (f"; expected {finding.expected}" if finding.expected else ""))
         lines += [f"    {line}" for line in finding.evidence]

@@ -8,6 +8,7 @@ from textwrap import wrap
 
 from syncline.describe import units
 from syncline.diagnose import Cause, Diagnosis
+from syncline.diagnose.following import next_command
 from syncline.finding import Finding
 
 WIDTH = 116
@@ -20,30 +21,50 @@ _PATH = re.compile(r"^.*?:(\d+): ")
 
 
 def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:
-    """Return the whole answer as lines."""
-    lines = [_summary(diagnosis)]
+    """Return the whole answer as lines: the answer itself, what to type next, then what shows it."""
+    lines = [_answer(diagnosis)]
+    if diagnosis.causes and (command := next_command(diagnosis.causes[0].finding)):
+        lines.append(f"next: {command}")
+    elif not diagnosis.causes and diagnosis.table:
+        lines.append(f"next: syncline bench --read {diagnosis.table} --cluster CLUSTER  # what should it be?")
     for number, cause in enumerate(diagnosis.causes, start=1):
         lines += ["", *_cause(cause, number, is_one=diagnosis.num_files == 1)]
     if diagnosis.unread:
         lines += ["", "not read:", *(f"  {item.path}: {item.reason}" for item in diagnosis.unread)]
+    if diagnosis.causes:
+        lines += ["", f"{_read(diagnosis)}: {_counted(diagnosis)}."]
     return lines
 
 
-def _summary(diagnosis: Diagnosis) -> str:
-    read = (f"{diagnosis.num_files:,} file{'s' * (diagnosis.num_files != 1)}, {diagnosis.num_lines:,} lines, "
-            f"{units.show_size(diagnosis.num_bytes)} read")  # fmt: skip
+def _answer(diagnosis: Diagnosis) -> str:
     if diagnosis.nothing_read:
         return "UNKNOWN: no log could be read."
     if not diagnosis.causes and diagnosis.unread:
-        return f"{read}: UNKNOWN, nothing is wrong in what could be read, and not all could."
+        return f"UNKNOWN: nothing is wrong in what could be read, and not all could ({_read(diagnosis)})."
     if not diagnosis.causes:
-        return f"{read}: nothing known to be wrong, and no line looks like an error."
-    effects = len(diagnosis.findings) - len(diagnosis.causes)
+        return f"OK: nothing known to be wrong, and no line looks like an error ({_read(diagnosis)})."
     first = diagnosis.causes[0].finding
+    where = f" on {first.place}" if first.place else ""
+    more = len(diagnosis.causes) - 1
+    others = f"; {more} other cause{'s' * (more != 1)} below" if more else ""
+    return f"{first.severity.name}{where}: {_COUNT.sub('', first.observed)} ({first.rule}, {_sure(first)}){others}"
+
+
+def _read(diagnosis: Diagnosis) -> str:
+    return (
+        f"{diagnosis.num_files:,} file{'s' * (diagnosis.num_files != 1)}, {diagnosis.num_lines:,} "
+        f"line{'s' * (diagnosis.num_lines != 1)}, {units.show_size(diagnosis.num_bytes)} read"
+    )
+
+
+def _counted(diagnosis: Diagnosis) -> str:
+    effects = len(diagnosis.findings) - len(diagnosis.causes)
     what = f"{len(diagnosis.causes)} cause{'s' * (len(diagnosis.causes) != 1)}"
-    what += f" with {effects} effect{'s' * (effects != 1)}" if effects else ""
-    where = f"{first.rule} on {first.place}" if first.place else first.rule
-    return f"{read}: {what}. First: {_COUNT.sub('', first.observed)} ({where})"
+    return what + (f" with {effects} effect{'s' * (effects != 1)}" if effects else "")
+
+
+def _sure(finding: Finding) -> str:
+    return f"{finding.confidence:.0%} sure"
 
 
 def _cause(cause: Cause, number: int, *, is_one: bool) -> Iterator[str]:
@@ -70,7 +91,7 @@ def _effect(cause: Cause, indent: str, *, is_one: bool) -> Iterator[str]:
 
 def _head(finding: Finding) -> str:
     place = f"  {finding.place}" if finding.place else ""
-    return f"{finding.severity.name} {finding.rule}{place}  ({finding.confidence:.0%} sure)"
+    return f"{finding.severity.name} {finding.rule}{place}  ({_sure(finding)})"
 
 
 def _evidence(finding: Finding, indent: str, limit: int, *, is_one: bool) -> Iterator[str]:

@@ -10,6 +10,8 @@ from syncline.plan.decide.prospects import LIKELY, Option, Prospects
 _MOST_OPTIONS = 6
 #: What must be bought first is told apart where another option asks for less than this part of it.
 LESS_TO_BUY = 0.7
+SHORT_DAYS = 3.0
+"""Runs that take less are told in hours."""
 
 
 def run_lines(run: Prospects) -> list[str]:
@@ -24,10 +26,21 @@ def run_lines(run: Prospects) -> list[str]:
 def end_words(f: Forecast) -> str:
     """Return when the run ends, with the interval that holds nine of ten cases."""
     low, high = f.days_90
-    words = f"{f.days:,.0f} days ({low:,.0f} to {high:,.0f})"
+    words = f"{days_words(f.days)} ({days_words(low, f.days, unit=False)} to {days_words(high, f.days, unit=False)})"
     if f.end is not None:
         words = f"ends {f.end} ({f.day(low)} to {f.day(high)}), after {words}"
     return words
+
+
+def days_words(days: float, like: float | None = None, unit: bool = True) -> str:
+    """Return a duration in whole days, or in hours where `like` is below three days.
+
+    >>> days_words(44.2), days_words(0.09), days_words(0.5, 0.09, unit=False)
+    ('44 days', '2.2 hours', '12.0')
+    """
+    short = (days if like is None else like) < SHORT_DAYS
+    value = _length(days, short)
+    return value if not unit else f"{value} {'hours' if short else 'days'}"
 
 
 def cost_words(f: Forecast) -> str:
@@ -87,8 +100,20 @@ def advice(run: Prospects) -> str:
             words += f"; the least to buy: {_get(least).removeprefix('buy ')}"
         return words
     nearest = run.nearest
-    likely = sure(nearest.forecast.chance)
-    return f"nothing that was tried meets the goal; nearest: {option_words(nearest)}, {likely} likely"
+    likely = sure(nearest.chance)
+    return f"nothing that was tried meets the goal{_why(run)}; nearest: {option_words(nearest)}, {likely} likely"
+
+
+def _why(run: Prospects) -> str:
+    """Return which of deadline and budget nothing keeps, and how near it comes."""
+    tried, goal, words = (*run.options, *run.larger), run.now.forecast.goal, []
+    if goal.days_allowed is not None and all((one.forecast.chance_deadline or 0.0) < LIKELY for one in tried):
+        fastest = min(tried, key=lambda one: one.forecast.days)
+        words.append(f"the fastest run takes {days_words(fastest.forecast.days)} on {fastest.num_gpus:,} GPUs")
+    if goal.budget is not None and all((one.chance_budget or 0.0) < LIKELY for one in tried):
+        least = min(tried, key=lambda one: max(one.forecast.usd, one.capital_usd))
+        words.append(f"the cheapest costs {units.show_money(least.forecast.usd)}")
+    return f" ({', '.join(words)})" if words else " (deadline and budget hold apart, not together)"
 
 
 def _asked(run: Prospects) -> bool:
@@ -98,28 +123,37 @@ def _asked(run: Prospects) -> bool:
 
 
 def option_words(option: Option) -> str:
-    """Return an option in a few words."""
+    """Return an option in a few words, with what must be bought for it."""
+    first = f", {units.show_money(option.capital_usd)} of hosts and network bought first" if option.capital_usd else ""
+    return f"{_ends(option)}{first}"
+
+
+def _ends(option: Option) -> str:
     f = option.forecast
-    end = f"by {f.end}" if f.end is not None else f"in {f.days:,.0f} days"
+    end = f"by {f.end}" if f.end is not None else f"in {days_words(f.days)}"
     return f"{option.num_gpus:,} GPUs ({option.basis}) {end} for {units.show_money(f.usd)}"
 
 
 def option_table(run: Prospects) -> list[str]:
     """Return the options side by side; where the job has a goal, those that meet it first and marked."""
-    asked = _asked(run)
-    rows = [("options", "days", "cost", *(("deadline", "budget") if asked else ()))]
-    for option in run.ranked[:_MOST_OPTIONS]:
+    asked, shown = _asked(run), run.ranked[:_MOST_OPTIONS]
+    bought = any(option.capital_usd for option in shown)
+    short = max(option.forecast.days for option in shown) < SHORT_DAYS
+    rows = [("options", "hours" if short else "days", "cost of the run", *(("to buy first",) if bought else ()),
+             *(("deadline", "budget") if asked else ()))]  # fmt: skip
+    for option in shown:
         f = option.forecast
         mark = "*" if option.meets and asked else " "
         name = f"{mark} {option.num_gpus:,} GPUs, {option.basis.removeprefix('rented: ')}"
-        days = f"{f.days:,.0f} ({f.days_90[0]:,.0f}-{f.days_90[1]:,.0f})"
-        chances = (_chance(f.chance_deadline), _chance(f.chance_budget)) if asked else ()
-        rows.append((name, days, cost_words(f), *chances))
+        days = f"{_length(f.days, short)} ({_length(f.days_90[0], short)}-{_length(f.days_90[1], short)})"
+        chances = (_chance(f.chance_deadline), _chance(option.chance_budget)) if asked else ()
+        first = (units.show_money(option.capital_usd) if option.capital_usd else "-",) if bought else ()
+        rows.append((name, days, cost_words(f), *first, *chances))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for name, *cells in rows:
-        shown = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
-        lines.append(f"  {name:<{widths[0]}}  {'  '.join(shown)}".rstrip())
+        padded = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
+        lines.append(f"  {name:<{widths[0]}}  {'  '.join(padded)}".rstrip())
     note = f"* at least {LIKELY:.0%} likely to keep deadline and budget. " if asked else ""
     return [*lines, f"    {note}Fewer GPUs of an owned cluster: the others do other work."]
 
@@ -142,9 +176,13 @@ def _two(value: float) -> float:
     return float(f"{value:.2g}")
 
 
+def _length(days: float, short: bool) -> str:
+    return f"{24 * days:,.1f}" if short else f"{days:,.0f}"
+
+
 def _get(option: Option) -> str:
     verb = f"buy {units.show_money(option.capital_usd)} of hosts and network:" if option.capital_usd else "rent:"
-    return f"{verb} {option_words(option)}, {sure(option.forecast.chance)} likely"
+    return f"{verb} {_ends(option)}, {sure(option.chance)} likely"
 
 
 def _by_basis(options: tuple[Option, ...]) -> list[list[Option]]:
@@ -159,6 +197,4 @@ def _chance(chance: float | None) -> str:
 
 def _money(interval: Interval) -> str:
     low, high = (units.show_money(value) for value in interval)
-    if low[-2:] == high[-2:] and low[-2] == " ":
-        low = low[:-2]
     return f"{low} to {high}"

@@ -56,7 +56,10 @@ def frame_lines(frame: Frame | None, prediction: Prediction | None = None) -> li
         return ["Nothing was seen."]
     expected = prediction or Prediction()
     return [
-        f"{frame.seq} looks, {len(frame.table)} links, {len(frame.alerts)} alerts",
+        ", ".join(
+            f"{count} {noun}{'' if count == 1 else 's'}"
+            for count, noun in ((frame.seq, "look"), (len(frame.table), "link"), (len(frame.alerts), "alert"))
+        ),
         *_step_lines(frame, expected),
         *_link_lines(frame, expected),
         *_collective_lines(frame),

@@ -194,8 +194,25 @@ def gather_flows(groups: Longs, domain_of: Longs, *, rings: bool = False, mesh: 
                     src.append(chosen[:, turn[phase.src]].ravel())
                     dst.append(chosen[:, turn[phase.dst]].ravel())
                     share.append(np.tile(phase.share * phase.repeat / len(turns), len(chosen)))
-    weight = np.concatenate(share) * num / (num - 1)
-    return np.concatenate(src), np.concatenate(dst), weight
+    flows = np.concatenate(src), np.concatenate(dst), np.concatenate(share) * num / (num - 1)
+    sizes = np.unique(runs[runs > 0])
+    return _over_all_pairs(flows, ordered, domain_of, int(sizes[0])) if mesh and len(sizes) == 1 else flows
+
+
+def _over_all_pairs(flows: Flows, ordered: Longs, domain_of: Longs, size: int) -> Flows:
+    """Return flows with what stays in a domain spread evenly over its pairs: rings there take all orders."""
+    src, dst, weight = flows
+    near = domain_of[src] == domain_of[dst]
+    if size < 3 or not near.any():
+        return flows
+    a, b = np.nonzero(~np.eye(size, dtype=bool))
+    blocks = ordered.reshape(-1, size)
+    each = np.full(len(blocks) * len(a), weight[near].sum() / (len(blocks) * len(a)))
+    return (
+        np.concatenate((src[~near], blocks[:, a].ravel())),
+        np.concatenate((dst[~near], blocks[:, b].ravel())),
+        np.concatenate((weight[~near], each)),
+    )
 
 
 def _by_domain(groups: Longs, domain_of: Longs) -> tuple[Longs, Longs]:

@@ -1,0 +1,69 @@
+"""The command to type next: what shows more of a cause, on the host that the log names.
+
+Each looks and changes nothing. Where the log names no host, HOST stands for it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from syncline.finding import Finding
+
+_HOST = re.compile(r"^(?!rank\b|line\b|group\b|stdin\b|environment\b)[A-Za-z][\w.-]*\d[\w.-]*$")
+_DEVICE = re.compile(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.\d)?\b")
+_INTERFACE = re.compile(r"^(?:eth|en[a-z0-9]|ib|bond|mlx|rdma|roce|docker|veth|br)\S*\d|^Ethernet|^swp\d|^card\d")
+
+# By the beginning of a rule's name, the longest first: what to run, and whether on the host.
+_GPU = "nvidia-smi -q -d ECC,ROW_REMAPPER,PERFORMANCE; dmesg -T | grep -iE 'xid|nvrm' | tail -20"
+_NIC = "ip -br link; ibstat; dmesg -T | grep -iE 'mlx5|bnxt|link (up|down)' | tail -20"
+_STACK = "for p in $(pgrep python); do py-spy dump --native --pid $p; done"
+_COMMANDS: tuple[tuple[tuple[str, ...], str, bool], ...] = (
+    (("kernel.xid", "kernel.gpu", "kernel.gsp", "kernel.sxid", "cuda.ecc", "cuda.nvlink", "nvlink.", "dcgm."),
+     _GPU, True),
+    (("kernel.link", "kernel.nic", "nic.", "rdma.port", "nccl.ib.", "switch.", "ib."), _NIC, True),
+    (("kernel.pcie",), "lspci -vvv -s {device} | grep -E 'LnkSta|UESta|CESta'", True),
+    (("kernel.oom", "job.memory", "host.memory", "torch.process.killed", "ray.memory", "torch.dataloader"),
+     "dmesg -T | grep -iE 'out of memory|oom' | tail; free -g", True),
+    (("kernel.disk", "storage."), "df -h; df -i; dmesg -T | grep -iE 'nvme|i/o error|nfs|lustre' | tail", True),
+    (("kernel.",), "journalctl -k -b --no-pager | tail -100", True),
+    (("rdma.memlock", "ofi.memory"), "ulimit -l; grep -i locked /proc/$(pgrep -n python)/limits", True),
+    (("rdma.", "roce.", "gdr.", "nccl.hint", "nccl.verbs", "ucx.", "nvshmem.", "serve.transfer"),
+     "show_gids; rdma link; ibv_devinfo | grep -E 'hca_id|state|active_mtu'", True),
+    (("efa.", "ofi.", "net.efa"), "fi_info -p efa; ls /dev/infiniband; ulimit -l", True),
+    (("torch.port",), "ss -ltnp", True),
+    (("net.", "gloo.", "nccl.socket", "torch.rendezvous", "torch.store", "torch.ranks", "fallback.connect", "jax."),
+     "ip -br addr; ss -ltnp; getent hosts $(hostname)", True),
+    (("torch.flight", "torch.watchdog", "torch.collective", "nccl.ras", "serve.stuck", "horovod."), _STACK, True),
+    (("torch.cuda.oom", "serve.kv", "cuda.busy", "cuda.unavailable", "cuda.ordinal", "nccl.gpu"), "nvidia-smi", True),
+    (("slurm.node", "job.node"), "scontrol show node {host}; sinfo -R", False),
+    (("slurm.", "job.", "fallback.scheduler"), "sacct -j JOB --format=JobID,State,ExitCode,MaxRSS,NodeList%40", False),
+    (("k8s.", "fallback.kubernetes"), "kubectl describe pod POD; kubectl get events --sort-by=.lastTimestamp", False),
+    (("ray.",), "ray status; ray list nodes", False),
+    (("neuron.",), "neuron-ls; dmesg -T | grep -i neuron | tail", True),
+    (("hccl.", "npu."), "npu-smi info; for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -link -g; done", True),
+    (("gaudi.",), "hl-smi; dmesg -T | grep -i habana | tail", True),
+    (("xpu.", "ccl."), "sycl-ls; fi_info -l; dmesg -T | grep -iE 'i915|xe ' | tail", True),
+    (("amdgpu.", "rccl."), "amd-smi list; dmesg -T | grep -i amdgpu | tail -20", True),
+    (("bench.",), "syncline bench tournament --help", False),
+    (("nccl.", "log.unexplained"), "export NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/tmp/nccl.%h.%p  # run it again", False),
+)  # fmt: skip
+
+
+def next_command(finding: Finding) -> str:
+    """Return what to type next to see more of a finding, or nothing where no command shows it."""
+    found = next((row for row in _COMMANDS if finding.rule.startswith(row[0])), None)
+    if found is None:
+        return ""
+    _, command, on_host = found
+    host = host_of(finding)
+    device = _DEVICE.search(" ".join((finding.place, finding.observed)))
+    shown = command.replace("{device}", device[0] if device else "DEVICE").replace("{host}", host or "HOST")
+    return f'ssh {host or "HOST"} "{shown}"'.replace("$", r"\$") if on_host else shown
+
+
+def host_of(finding: Finding) -> str:
+    """Return the host that a finding's place names first, or nothing."""
+    words = finding.place.replace(",", " ").split()
+    if words and _HOST.match(words[0]) and not _INTERFACE.match(words[0]) and not _DEVICE.fullmatch(words[0]):
+        return words[0]
+    return ""
