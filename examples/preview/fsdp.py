@@ -66,8 +66,8 @@ def main() -> None:
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh, mp_policy=policy)
     model.to_empty(device="cuda")
-    for parameter in model.parameters():
-        nn.init.normal_(parameter.to_local(), std=0.02)
+    for shard in model.state_dict().values():
+        nn.init.normal_(shard.to_local(), std=0.02)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     for step in range(100):
         tokens = torch.randint(0, args.vocab, (1, args.length), device="cuda")

@@ -67,7 +67,7 @@ WRITES_ONLY = {
     "random_",
     "trunc_normal_",
 }
-CUDNN_ATTENTION = ("Hopper", "Blackwell", "Blackwell Ultra")
+CUDNN_ATTENTION: tuple[str, ...] = ("Hopper", "Blackwell", "Blackwell Ultra")
 """Parts on which torch prefers cuDNN's attention to its flash kernel (as profiles of torch 2.11 on an H200 show)."""
 PACKED_S = 14.5e-9  # of the host for 1,024 elements whose place `chunk_cat` packs into an index (timed on one host)
 LEAST_S = 1.5e-6  # of a kernel that does next to nothing
