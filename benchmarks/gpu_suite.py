@@ -35,7 +35,7 @@ CASES = (
     "feedback/int4", "feedback/sign", "feedback/topk:keep=0.05+int8", "feedback/powersgd:rank=2",
     "nan/raise", "nan/skip", "nan/pass", "checkpoint/ddp/sign", "checkpoint/fsdp/int4",
     "levels/int8", "levels/sign", "diloco/stream", "diloco/whole", "local_sgd", "one_bit_adam", "staleness",
-    "crew", "sync_batch_norm", "scaler", "auto", "elastic", "profile/int8/native", "profile/bf16/native",
+    "crew", "sync_batch_norm", "scaler", "auto", "transport", "elastic", "profile/int8/native", "profile/bf16/native",
 )  # fmt: skip
 
 

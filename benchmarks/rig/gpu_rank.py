@@ -358,6 +358,16 @@ def auto(case: Case) -> dict[str, Any]:
     return {"passed": same, "why": why}
 
 
+def transport(case: Case) -> dict[str, Any]:
+    """The transport that is found to be faster."""
+    model = case.ddp()
+    handle = syncline.torch.synchronize(model, codec="int8", **OPTIONS)
+    losses = case.train(model, range(6))
+    same, why = case.equal(model), handle.why()
+    handle.close()
+    return {"passed": same and losses[-1] < losses[0] and " carries it: " in why, "why": why}
+
+
 def profile(case: Case, codec: str, transport: str) -> dict[str, Any]:
     """Count where the host waits for the device inside two steps, thread by thread; the training thread never does."""
     model = case.ddp()

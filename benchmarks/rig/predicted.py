@@ -22,7 +22,9 @@ def predict(row: dict[str, Any], known: dict[str, Any], num_ranks: int) -> None:
     rate = row["rate_bps"] / 8 * PAYLOAD if row["rate_bps"] else 1e12
     codec, _, piece = (*row["method"].split("/"), "", "")[:3]
     device = row.get("device", "cpu").partition(":")[0]
-    machine = Machine(float(os.cpu_count() or 1), BYTE_S, MESSAGE_S)
+    machine = Machine(float(os.cpu_count() or 1), BYTE_S, MESSAGE_S, computes_apart=device != "cpu")
+    if device != "cpu" and codec not in ("ddp", "compute"):
+        machine = Machine(float(num_ranks), 0.0, MESSAGE_S, computes_apart=True)  # one interpreter a rank
     ranks = 1 if codec == "compute" else num_ranks
     row["predicted_s"] = step_s(
         work, [_how(codec, piece, known, num_ranks, device)] * len(work.elements), ranks, Wire(rate, LATENCY_S), machine
@@ -37,5 +39,6 @@ def _how(codec: str, piece: str, known: dict[str, Any], num_ranks: int, device: 
     measured = {int(size): Stages(*seconds) for size, *seconds in known["codecs"].get(codec, ())}
     size = int(piece) << 20 if piece.isdigit() else piece_bytes_on(device)
     return Exchanged(
-        codec, scheme(codec).wire_bytes, 0.0, 0.0, size, measured, MESSAGE_S, on_device=device != "cpu"
+        codec, scheme(codec).wire_bytes, 0.0, 0.0, size, measured, known.get("post_s") or MESSAGE_S,
+        on_device=device != "cpu",
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -66,8 +67,9 @@ def main() -> None:
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh, mp_policy=policy)
     model.to_empty(device="cuda")
-    for shard in model.state_dict().values():
-        nn.init.normal_(shard.to_local(), std=0.02)
+    parameters: Any = model.parameters()  # FSDP2 has made them DTensors
+    for parameter in parameters:
+        nn.init.normal_(parameter.to_local(), std=0.02)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     for step in range(100):
         tokens = torch.randint(0, args.vocab, (1, args.length), device="cuda")

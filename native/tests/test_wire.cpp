@@ -61,7 +61,7 @@ void proofs() {
 struct World {
     std::vector<std::unique_ptr<Wire>> wires;
 
-    World(int size, int rails, int threads, int connections = 1, double stall_s = 0.2) {
+    World(int size, int rails, int threads, int connections = 1, double stall_s = 0.2, std::uint32_t lead_bytes = 2u << 20) {
         for (int rank = 0; rank < size; ++rank) {
             Options options;
             options.rank = rank;
@@ -72,6 +72,7 @@ struct World {
             options.connections = connections;
             options.frame_bytes = 4096;
             options.stall_s = stall_s;
+            options.lead_bytes = lead_bytes;
             wires.push_back(std::make_unique<Wire>(options));
         }
         for (int one = 0; one < size; ++one) {
@@ -118,6 +119,35 @@ void messages() {
     const Outcome closed = world.at(2).wait(3, 1, kLong);
     CHECK(closed.status == Status::lost);
     CHECK(closed.text.find("closed") != std::string::npos || closed.text.find("ended") != std::string::npos);
+}
+
+// Peers are kept level to the byte, or not at all; all that is sent arrives, also when one of them has gone.
+void levelled(std::uint32_t lead_bytes) {
+    std::vector<std::vector<std::uint8_t>> data, rooms;  // in use until the wires have ended
+    World world(4, 1, 2, 1, 0.2, lead_bytes);
+    for (std::size_t k = 1; k < 4; ++k) {
+        data.emplace_back(k * 300001, static_cast<std::uint8_t>(k));
+        rooms.emplace_back(data.back().size());
+    }
+    for (int round = 0; round < 3; ++round) {
+        for (std::size_t k = 0; k < 3; ++k) {
+            const int peer = static_cast<int>(k) + 1;
+            world.at(peer).open(4, 0, rooms[k].data(), rooms[k].size());
+            world.at(0).send(4, peer, data[k].data(), data[k].size(), 0);
+        }
+        for (std::size_t k = 0; k < 3; ++k) {
+            CHECK(world.at(static_cast<int>(k) + 1).wait(4, 0, kLong).status == Status::fine);
+            CHECK(rooms[k] == data[k]);
+        }
+        CHECK(world.at(0).finish(4, kLong).status == Status::fine);
+    }
+    world.at(1).close(kLong);  // nobody may wait for who has gone
+    world.at(0).send(7, 1, data[2].data(), data[2].size(), 0);
+    world.at(2).open(6, 0, rooms[1].data(), rooms[1].size());
+    world.at(0).send(6, 2, data[1].data(), data[1].size(), 0);
+    CHECK(world.at(2).wait(6, 0, kLong).status == Status::fine);
+    CHECK(rooms[1] == data[1]);
+    CHECK(world.at(0).finish(6, kLong).status == Status::fine);
 }
 
 LaneSpec spec_of(int size, std::int64_t count, bool int8) {
@@ -263,6 +293,7 @@ SUITE(wire) {
     checksums();
     proofs();
     messages();
+    for (const std::uint32_t lead_bytes : {0u, 1u, 100000u}) levelled(lead_bytes);
     lanes(2, 1, 1, false, false);
     lanes(4, 2, 2, false, false);
     lanes(3, 1, 3, true, false);

@@ -10,7 +10,7 @@ import pytest
 from syncline.design.choice import space
 from syncline.design.search import Designer, DesignPoint
 from syncline.design.shards import Shard, ShardResult, run_spread
-from syncline.errors import UsageError
+from syncline.errors import PlanError, UsageError
 from syncline.plan.named_job import named_job
 from syncline.plan.rayrun import ray_tasks
 from syncline.questions.design import design
@@ -48,6 +48,15 @@ def test_shards_find_the_same_front_and_go_on_after_an_interrupt(tmp_path: Path)
     assert again.complete and again.num_choices == whole.num_choices
     assert len(seen) > 1 and seen[0].kept and not seen[0].rivals and seen[1].rivals  # known results bound later shards
     assert _front(again.front()) == _front(whole.front())
+
+
+def test_an_interrupt_before_anything_was_planned_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_once(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Designer, "_look", at_once)
+    with pytest.raises(PlanError, match="interrupted before one of"):
+        design("llama3-70b", gpus=64, links=("NDR",))
 
 
 def test_another_place_is_refused() -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from syncline.codec.codec import Codec
+from syncline.codec.codec import RAW, Codec
 from syncline.codec.names import scheme
 from syncline.errors import ProgramError
-from syncline.fabric import load
+from syncline.fabric import Tier, load
 from syncline.program import packed
 from syncline.program.bucket import bucket_program
+from syncline.program.files import load as load_program
+from syncline.program.files import save
 from syncline.program.pieces import shard_sizes
+from syncline.sim.flow.estimate import estimate
+from syncline.sim.flow.routing import FlowNetwork
+from syncline.sim.flow.wired import wire
 
 HALF = Codec("half", wire_ratio=0.5)
 
@@ -55,9 +62,35 @@ def test_levels_are_nested_from_the_inside_out() -> None:
     assert sent(8, elements, (4,)) == [2 * (3 * elements + elements // 2)] * 8
 
 
+def test_only_the_outermost_of_two_levels_is_in_the_codec() -> None:
+    # Of a buffer of 1: inside each rank sends 3/4 twice; across half of a quarter twice, here in half of the bytes.
+    fabric = load("h100-64-rail")
+    network = FlowNetwork(fabric)
+    spots = packed(fabric, 16)
+    plain, coded = (wire(bucket_program(spots, codec, (8,)), network) for codec in (RAW, HALF))
+    nics = fabric.links.tier == Tier.ACCESS
+    sent = [made.link_bytes(1 << 20)[: network.num_links][nics].sum() for made in (plain, coded)]
+    assert sent[1] == pytest.approx(sent[0] / 2)
+    inside = fabric.links.tier == Tier.SCALE_UP
+    others = [made.link_bytes(1 << 20)[: network.num_links][inside].sum() for made in (plain, coded)]
+    assert others[0] == pytest.approx(others[1])
+    assert others[0] > 0
+
+
+def test_a_program_with_levels_is_saved_and_priced_between_the_plain_and_the_coded_one(tmp_path: Path) -> None:
+    fabric = load("h100-64-rail")
+    spots, size = packed(fabric, 64), 256 << 20
+    network = FlowNetwork(fabric)
+    plain_s, coded_s = (estimate(bucket_program(spots, codec, (8,)), network, size).time_s for codec in (RAW, HALF))
+    assert 0.5 * plain_s < coded_s < plain_s
+    path = tmp_path / "program.json"
+    save(bucket_program(spots, HALF, (8,)), path)
+    again = load_program(path, fabric)
+    assert again.steps[0].plain_stages == frozenset({0, 2})  # type: ignore[union-attr]
+    assert estimate(again, network, size).time_s == coded_s
+
+
 def test_what_cannot_be_lowered_is_refused() -> None:
     placement = packed(load("h100-64-rail"), 8)
-    with pytest.raises(ProgramError, match='codec "half" is used at the outermost of 2 levels'):
-        bucket_program(placement, HALF, (4,))
     with pytest.raises(ProgramError, match="8 ranks have no level outside groups of 3"):
         bucket_program(placement, levels=(3,))

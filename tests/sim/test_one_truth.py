@@ -164,6 +164,20 @@ def test_what_stages_and_experts_pass_has_a_floor() -> None:
     assert spread.floor_s < spread.step_time_s
 
 
+def test_experts_stay_at_one_site_or_pay_for_the_line() -> None:
+    """Once 2.99 s: groups of 8 cut in two by a line of 12.5 GB/s, which needs 8.5 s for their tokens."""
+    site = {"hosts": 2, "host": "dgx-h100", "network": "rail-optimized HDR"}
+    data = {"sites": [{"name": name, **site} for name in "ab"], "wan": {"rate": "100Gbps", "latency": "2ms"}}
+    fabric = build(ClusterSpec.model_validate(data))
+    batch = {"global": 64, "sequence": 4096, "micro": 1}
+    split = {"tp": 1, "pp": 4, "zero": "1", "ep": 8}
+    together = step(fabric, load_job({"model": "mixtral-8x7b", "parallel": split, "batch": batch}))
+    assert together.floor_s < 0.5 and together.step_time_s < 2.5
+    assert execute(fabric, together).step_time_s == pytest.approx(together.step_time_s, rel=0.05)
+    over = step(fabric, load_job({"model": "qwen3-30b-a3b", "parallel": {"ep": 32, "zero": "1"}, "batch": batch}))
+    assert over.step_time_s > over.floor_s > 5
+
+
 def test_gpus_joined_pair_by_pair_have_the_links_to_their_peers() -> None:
     """Once all NVLinks for two ranks of a board of four, and one link for the eight rings of an MI300X host."""
     for host, split in (("polaris", {"tp": 2}), ("mi300x-8", {"tp": 4}), ("mi300x-8", {"tp": 1})):

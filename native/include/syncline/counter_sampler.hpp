@@ -51,7 +51,8 @@ private:
     std::size_t capacity_;
     std::vector<std::int64_t> time_ns_;
     std::vector<std::uint64_t> counter_;
-    std::uint64_t written_ = 0, taken_ = 0, lost_ = 0, late_ = 0, failed_ = 0;
+    std::uint64_t written_ = 0, taken_ = 0, lost_ = 0, late_ = 0;
+    std::atomic<std::uint64_t> failed_{0};
     double cpu_s_ = 0;
     std::mutex mutex_;
     std::atomic<bool> stopping_{false};

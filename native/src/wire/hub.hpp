@@ -28,6 +28,9 @@ struct Part {
     std::size_t size = 0;
 };
 
+// Copy a stretch of a message, [offset, offset + size) of its parts laid end to end, from `from`.
+void put(const Part (&parts)[2], std::uint32_t offset, const std::uint8_t* from, std::size_t size);
+
 // Who sends and receives messages. Every call is made with the hub's lock held.
 class Listener {
    public:
@@ -112,6 +115,8 @@ struct Peer {
     std::map<std::pair<std::uint32_t, std::uint32_t>, InMessage> inbox;
     std::string lost;  // why nothing can be had from it any more; "" while it can
     bool said_bye = false;
+    std::uint64_t gone = 0;  // bytes that lines have taken, or as many as the others' when it had nothing to send
+    bool is_held = false;    // it had to wait for the others
 };
 
 // A frame on its way into the kernel, with the bytes of a control frame or the message it is a part of.
@@ -204,6 +209,10 @@ class Hub : public std::enable_shared_from_this<Hub> {
    private:
     bool can_send(const Peer& peer, const Line& line) const;
     std::size_t window(const Line& line) const;
+    bool competes(const Peer& peer) const;
+    std::uint64_t least_gone() const;
+    bool is_ahead(const Peer& peer) const;
+    void let_go();
     void requeue(Line& line);
     void wake_lines(const Peer& peer);
     void maybe_over(const OutPointer& message);

@@ -127,6 +127,7 @@ void Hub::tick(double now) {
             workers[static_cast<std::size_t>(line.worker)]->wake();
         }
     }
+    let_go();
     for (const auto& pointer : lines) {
         Line& line = *pointer;
         Peer& peer = peers[static_cast<std::size_t>(line.peer)];

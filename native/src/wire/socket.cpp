@@ -110,4 +110,8 @@ void tune(const Socket& socket) {
     setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
 
+void limit_unsent(const Socket& socket, std::uint32_t size_bytes) {
+    if (size_bytes > 0) setsockopt(socket.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &size_bytes, sizeof size_bytes);
+}
+
 }  // namespace syncline::wire

@@ -27,6 +27,8 @@ std::uint16_t port_of(const Socket& socket);
 Socket dial(const Rail& from, const Endpoint& to);  // the connection is under way when it returns
 Socket accept_on(const Socket& listener);           // fd -1: nobody is there
 void tune(const Socket& socket);
+// Take no more from its writer than is soon sent: what is urgent overtakes the rest, and others have their turn.
+void limit_unsent(const Socket& socket, std::uint32_t size_bytes);
 Socket second_of(const Socket& socket);  // the same connection again
 
 }  // namespace syncline::wire

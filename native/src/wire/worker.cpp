@@ -135,6 +135,7 @@ void Worker::take(Adopted order) {
         readers_.push_back(std::make_unique<Reader>(hub_, line, order.epoch, std::move(order.socket)));
         return;
     }
+    limit_unsent(order.socket, hub_.options.unsent_bytes);
     writers_.push_back(std::make_unique<Writer>(hub_, line, order.epoch, std::move(order.socket)));
     const std::lock_guard hold(hub_.mutex);
     if (line.epoch == order.epoch) hub_.came_up(line);
@@ -191,7 +192,7 @@ void Worker::ended(Half& half) {
     Line& line = half.line();
     if (line.epoch != half.epoch()) return;
     ++line.epoch;
-    line.must_close = false;
+    line.must_close = line.is_dialing = false;
     hub_.went_down(line, half.why().empty() ? "it was closed here" : half.why());
     for (const int other : {line.reader, line.worker}) {
         if (other != number_) hub_.workers[static_cast<std::size_t>(other)]->wake();
@@ -310,6 +311,7 @@ void Worker::proved(Handshake& handshake) {
     Socket socket = handshake.take(), second = second_of(socket);
     ++line.epoch;
     if (second.fd() < 0) return;  // no descriptors left: dialed again
+    line.is_dialing = handshake.is_dialer();  // until its thread has it, it is neither up nor to be dialed
     hub_.workers[static_cast<std::size_t>(line.reader)]->adopt(id, line.epoch, std::move(second), true);
     hub_.workers[static_cast<std::size_t>(line.worker)]->adopt(id, line.epoch, std::move(socket), false);
 }

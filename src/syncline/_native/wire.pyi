@@ -56,6 +56,8 @@ class Wire:
         frame_bytes: int = 131072,
         stall_s: float = 0.2,
         spin_s: float = 0.0,
+        lead_bytes: int = 524288,
+        unsent_bytes: int = 524288,
     ) -> None: ...
     @property
     def ports(self) -> list[int]:

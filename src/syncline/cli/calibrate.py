@@ -93,7 +93,9 @@ def collective(
     cluster: Cluster,
     log: Annotated[Path, typer.Argument(metavar="LOG", help="The output of nccl-tests, text or JSON.")],
     op: Annotated[str, typer.Option(help="The operation, if the log does not name it: all_reduce.")] = "",
-    ranks: Annotated[int | None, typer.Option(min=1, help="Ranks of the run (default: the whole cluster).")] = None,
+    ranks: Annotated[
+        int | None, typer.Option(min=1, help="Ranks of the run (default: as the log says, else the whole cluster).")
+    ] = None,
     profile: Annotated[Path | None, typer.Option(help="A profile to add this sweep to.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the profile.")] = None,
     json: JsonOption = False,

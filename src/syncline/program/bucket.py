@@ -18,19 +18,17 @@ from syncline.schedule import Kind, direct, hierarchical, verify
 def bucket_program(placement: Placement, codec: Codec = RAW, levels: tuple[int, ...] = ()) -> Program:
     """Return what the runtime does with one piece: the direct all-reduce, level by level from the inside out.
 
-    `levels` are the ranks inside each level, innermost first, as `synchronize(levels=...)` takes them. A step of a
-    program has one codec, and the runtime encodes at the outermost level alone: with levels only plain bytes are
-    lowered.
+    `levels` are the ranks inside each level, innermost first, as `synchronize(levels=...)` takes them. The outermost
+    level alone is in the codec; what travels inside is float32.
     """
     num_ranks = placement.num_ranks
     if not levels:
         return lower(verify(direct(num_ranks, Kind.ALL_REDUCE)), placement, codec)
-    if codec.wire_ratio != 1.0:
-        raise ProgramError(
-            f'codec "{codec.name}" is used at the outermost of {len(levels) + 1} levels, and a program has one codec.',
-            hint="Ask for the program of fp32, or of one level.",
-        )
     if num_ranks % math.prod(levels) or num_ranks == math.prod(levels):
         raise ProgramError(f"{num_ranks} ranks have no level outside groups of {' x '.join(map(str, levels))}.")
     shape = (num_ranks // math.prod(levels), *reversed(levels))
-    return lower(verify(hierarchical(shape, families=("direct",) * len(shape))), placement, codec)
+    proved = verify(hierarchical(shape, families=("direct",) * len(shape)))
+    stages = range(len(proved.schedule.strands[0].stages))
+    # From the inside out, across, and back: the one in the middle is the outermost level.
+    inside = frozenset(stages) - {len(levels)} if codec != RAW else frozenset()
+    return lower(proved, placement, codec, inside)

@@ -81,7 +81,8 @@ def _step_out(step: Step | VendorStep) -> dict[str, object]:
     price = {"name": codec.name, "wire_ratio": codec.wire_ratio, "summable": codec.summable}
     rates = {"encode_Bps": codec.encode_Bps, "decode_Bps": codec.decode_Bps}
     finite = {name: rate for name, rate in rates.items() if math.isfinite(rate)}
-    return {"schedule": to_json(step.proved.schedule), "codec": price | finite}
+    plain = {"plain_stages": sorted(step.plain_stages)} if step.plain_stages else {}
+    return {"schedule": to_json(step.proved.schedule), "codec": price | finite, **plain}
 
 
 def _step_in(value: Mapping[str, Any]) -> Step | VendorStep:
@@ -98,4 +99,4 @@ def _step_in(value: Mapping[str, Any]) -> Step | VendorStep:
         float(price.get("decode_Bps", math.inf)),
         bool(price["summable"]),
     )
-    return Step(verify(from_json(value["schedule"])), codec)
+    return Step(verify(from_json(value["schedule"])), codec, frozenset(map(int, value.get("plain_stages", ()))))

@@ -165,11 +165,16 @@ How = Exchanged | Ring | Factored
 
 @dataclass(frozen=True)
 class Machine:
-    """What all ranks share: cores, the processor's time for a byte through TCP (both ends), and for one message."""
+    """What all ranks share: cores, the processor's time for a byte through TCP (both ends), and for one message.
+
+    Where a GPU `computes_apart`, forward, backward and optimizer take no core. Stages are then launched from Python,
+    one thread of a rank at a time: its cores are one.
+    """
 
     num_cores: float
     byte_s: float
     message_s: float
+    computes_apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -235,6 +240,8 @@ class _Draft:
 
     def work(self, rank: int, seconds: float, after: list[int], stage: Stage | None, piece: int, peer: int) -> int:
         """Append work of one thread."""
+        if self.machine.computes_apart and stage in (COMPUTED, OPTIMIZED):
+            return self._add(0.0, max(seconds, 0.0), False, after)
         return self._add(max(seconds, 0.0) / NS, 0.0, False, after)
 
     def send(

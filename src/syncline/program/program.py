@@ -26,10 +26,11 @@ from syncline.schedule.schedule import NO_HOME
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One schedule, proved, with the codec its bytes travel in."""
+    """One schedule, proved, with the codec its bytes travel in; those of its `plain_stages` are not coded."""
 
     proved: Proved
     codec: Codec = RAW
+    plain_stages: frozenset[int] = frozenset()
 
     @property
     def collective(self) -> Collective:
@@ -144,6 +145,7 @@ class Program:
                     "name": s.name,
                     "collective": s.collective.to_json(),
                     **({"codec": s.codec.name} if isinstance(s, Step) else {"library": s.library}),
+                    **({"plain_stages": sorted(s.plain_stages)} if isinstance(s, Step) and s.plain_stages else {}),
                 }
                 for s in self.steps
             ],

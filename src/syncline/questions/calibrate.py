@@ -11,6 +11,7 @@ from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.questions.answer import Answer, Cluster, built
+from syncline.questions.simulated.log_ranks import ranks_of
 from syncline.questions.step import JobSource, job_of
 from syncline.sim.nccl.calibrate import calibrate as fit_collective
 from syncline.sim.nccl.describe import from_fabric
@@ -130,9 +131,10 @@ def calibrate_step(
 def calibrate_collective(
     cluster: Cluster, log: str | Path, *, op: str = "", ranks: int | None = None, profile: str | Path | None = None
 ) -> CollectiveProfile:
-    """Fit NCCL's model to one nccl-tests log of this cluster, on so many ranks (default: all)."""
+    """Fit NCCL's model to one nccl-tests log of this cluster, on so many ranks (default: those of the log, or all)."""
     fabric = built(cluster)
     per_host = fabric.num_gpus // fabric.num_hosts
+    ranks = ranks_of(Path(log), op, ranks, fabric)
     if ranks is not None and (ranks % per_host or not 0 < ranks <= fabric.num_gpus):
         raise UsageError(
             f"NCCL is modelled on whole hosts of {per_host} GPUs, up to {fabric.num_gpus}; {ranks} is not."

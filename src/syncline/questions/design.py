@@ -146,6 +146,11 @@ def design(
     spread, choices = _spread(on), space(hosts, _counts(hosts, gpus, budget), links, sites, wan, by)
     found = run_spread(designer, choices, spread, progress) if spread else designer.run(choices, progress)
     front = found.front()
+    if not front and not found.complete:
+        raise PlanError(
+            f"interrupted before one of {found.num_choices:,} fabrics was planned.",
+            hint="Start it again; --state FILE keeps what was planned from one run to the next.",
+        )
     if not front:
         why = ", ".join(f"{count:,} break the {name}" for name, count in found.over.items())
         raise PlanError(

@@ -19,6 +19,7 @@ from syncline.fabric.assumed import assumed_of
 from syncline.program import Placement, place
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.questions.simulated.algorithms import Entry
+from syncline.questions.simulated.log_ranks import ranks_of
 from syncline.questions.simulated.packets import PacketQuestion, ProgressBlock
 from syncline.schedule import Kind
 from syncline.sim.candidates import NAMES
@@ -269,6 +270,8 @@ def _nccl(
     per_host = fabric.num_gpus // fabric.num_hosts
     if ranks is not None and ranks % per_host:
         raise UsageError(f"NCCL is modelled on whole hosts of {per_host} GPUs; {ranks} ranks do not fill whole hosts.")
+    if log:
+        ranks_of(Path(log), kind.value, ranks or fabric.num_gpus, fabric)
     system = from_fabric(fabric, num_hosts=(ranks or fabric.num_gpus) // per_host)
     fitted = calibrate(system, read_log(read_text(log), str(log), kind.value)) if log else None
     if profile:

@@ -38,6 +38,8 @@ class RehearsalJob(Strict):
     calibrate_on: tuple[Size, ...] = (1 << 19, 1 << 21)
     repeats: int = Field(default=5, ge=3, le=100)
     model: Model = Model()
+    levels: tuple[int, ...] = ()
+    """Hosts inside each level, innermost first, as `synchronize(levels=...)` takes ranks; plain DDP has none."""
     synchronisations: tuple[str, ...] = (PLAIN, "bf16", "int8", "sign", "topk:keep=0.01+int8")
     steps: int = Field(default=6, ge=2, le=10_000)
     train_steps: int = Field(default=20, ge=0, le=100_000)
@@ -49,6 +51,13 @@ class RehearsalJob(Strict):
             return tuple(name if name == PLAIN else scheme(name).name for name in names)
         except SynclineError as error:
             raise ValueError(error.message) from None
+
+    @field_validator("levels")
+    @classmethod
+    def _several(cls, levels: tuple[int, ...]) -> tuple[int, ...]:
+        if any(size < 2 for size in levels):
+            raise ValueError("a level has two hosts or more, innermost first: [4], or [2, 4]")
+        return levels
 
     @model_validator(mode="after")
     def _apart(self) -> RehearsalJob:

@@ -34,6 +34,7 @@ class Order(TypedDict):
     programs: NotRequired[list[Operation]]
     model: NotRequired[Mapping[str, Any]]
     synchronisations: NotRequired[list[str]]
+    levels: NotRequired[list[int]]
     steps: NotRequired[int]
     warm_up: NotRequired[int]
     probe_bytes: NotRequired[int]

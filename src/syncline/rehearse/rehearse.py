@@ -6,6 +6,7 @@ found.operations[0].gap, found.recommended
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -168,16 +169,17 @@ def rehearse(
             for note in stage.notes:
                 warn(note)
         tell(_size(stage))
+        notes = (*stage.notes, *_levels_note(job.levels, stage.placement.num_ranks))
         scripts, skipped = _scripts(stage, job)
         fitted, operations = _programs(stage, job, scripts, tell, timeout_s)
         tell("training under " + ", ".join(job.synchronisations))
         answer: TrainingTimes = stage.run("training", _training(job, job.synchronisations, job.steps), timeout_s)
-        steps = tuple(_step(stage, row, answer, fitted.costs) for row in answer["rows"])
+        steps = tuple(_step(stage, job, row, answer, fitted.costs) for row in answer["rows"])
         work, machine = _work(answer["work"], answer["elements"]), _machine(answer, 1.0, answer["work"]["cores"])
         found = Rehearsal(
             stage.placement.fabric.name, stage.placement.num_ranks, stage.scale, fitted, operations,
             skipped, steps, work, machine, {row["synchronisation"]: row["losses"] for row in answer["rows"]},
-            stage.notes, stage.is_loopback,
+            notes, stage.is_loopback,
         )  # fmt: skip
         return _train(stage, job, found, scripts, tell, timeout_s) if job.train_steps else found
 
@@ -203,7 +205,7 @@ def _train(
               measured(run["rows"], links, run["start_s"]))
         for (given, script), run in zip(largest, longer["shown"]["programs"], strict=True)
     ]  # fmt: skip
-    work, how, machine = _conditions(stage, longer["rows"][0], longer, found.fit.costs)
+    work, how, machine = _conditions(stage, job, longer["rows"][0], longer, found.fit.costs)
     predicted = step_timeline(work, how, stage.wiring, machine, found.fit.costs)
     shown.append(TimelinePair(f"training step, {best}", predicted, measured(longer["shown"]["step"], links)))
     whole = None if links is None else carried(links, *longer["shown"]["training_s"])
@@ -288,19 +290,36 @@ def _compare(
 
 
 def _training(job: RehearsalJob, names: Sequence[str], steps: int) -> dict[str, object]:
-    return {"model": job.model.model_dump(), "synchronisations": list(names), "steps": steps}
+    order: dict[str, object] = {"model": job.model.model_dump(), "synchronisations": list(names), "steps": steps}
+    return order | {"levels": list(job.levels)}
 
 
-def _step(stage: Stage, row: SyncTimes, answer: TrainingTimes, costs: HostCosts) -> StepRow:
+def _levels_note(levels: tuple[int, ...], num_hosts: int) -> tuple[str, ...]:
+    """Return what is said of a hierarchy, which must fit the hosts."""
+    if not levels:
+        return ()
+    inside, told = math.prod(levels), " x ".join(map(str, levels))
+    if num_hosts % inside or num_hosts == inside:
+        raise BenchError(
+            f"{num_hosts} hosts cannot be divided into several groups of {told}.",
+            hint="levels are hosts inside each level, innermost first; the job file has them, --hosts their number.",
+        )
+    return (
+        f"Gradients are averaged in levels: float32 inside groups of {told} hosts, the codec across "
+        f"{num_hosts // inside} of them; plain DDP is not.",
+    )
+
+
+def _step(stage: Stage, job: RehearsalJob, row: SyncTimes, answer: TrainingTimes, costs: HostCosts) -> StepRow:
     """Price a synchronisation from what its parts cost, beside what was measured."""
-    work, how, machine = _conditions(stage, row, answer, costs)
+    work, how, machine = _conditions(stage, job, row, answer, costs)
     predicted = predict_step(work, how, stage.wiring, machine, costs)
     times, last = row["times_s"], statistics.fmean(row["losses"][-3:])
     return StepRow(row["synchronisation"], predicted, row["step_s"], min(times), max(times), row["wire_bytes"], last)
 
 
 def _conditions(
-    stage: Stage, row: SyncTimes, answer: TrainingTimes, costs: HostCosts
+    stage: Stage, job: RehearsalJob, row: SyncTimes, answer: TrainingTimes, costs: HostCosts
 ) -> tuple[Work, Exchanged | Ring, Machine]:
     """Return a rank's work, how gradients travel, and the processors, as fast as they were about that time.
 
@@ -314,7 +333,10 @@ def _conditions(
     known = answer["codecs"][name]
     measured = {size: Stages(*(slower * each for each in seconds)) for size, *seconds in known["pieces"]}
     wire_bytes = scheme("fp32" if name == PLAIN else name).wire_bytes
-    how = Exchanged(name, wire_bytes, 0.0, 0.0, measured=measured, message_s=slower * answer["costs"]["post_s"])
+    how = Exchanged(
+        name, wire_bytes, 0.0, 0.0, measured=measured, message_s=slower * answer["costs"]["post_s"],
+        levels=() if name == PLAIN else job.levels, dense_s=slower * answer["costs"].get("dense_s", 0.0),
+    )  # fmt: skip
     # What the optimizer takes depends on what the codec leaves it.
     return replace(work, optimizer_s=slower * known["optimizer_s"]), how, machine
 

@@ -8,6 +8,7 @@ Times of work are the thread's own processor time, so that they do not depend on
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import sys
@@ -17,12 +18,13 @@ from pathlib import Path
 
 from syncline.errors import BenchError
 from syncline.program.overlap import Work
-from syncline.program.pieces import piece_sizes
+from syncline.program.pieces import piece_sizes, shard_sizes
+from syncline.rehearse.job import PLAIN
 from syncline.rehearse.order import CodecTimes, Order, ShownSpans, SyncTimes, TrainingTimes, WorkTimes
 from syncline.rehearse.worker import everyone, own_rate, run_once
 from syncline.runtime.group import Group
 from syncline.runtime.launch import detect
-from syncline.runtime.rehearsal import Moment, Trainer, codec_of, network_time, post_time, stage_times
+from syncline.runtime.rehearsal import Moment, Trainer, codec_of, dense_time, network_time, post_time, stage_times
 
 
 def work(order: Order, group: Group) -> TrainingTimes:
@@ -31,7 +33,8 @@ def work(order: Order, group: Group) -> TrainingTimes:
     Processors are not always as fast, nor always ours: the work is measured before and after each synchronisation.
     """
     limit = own_rate(order, group)
-    trainer = Trainer(order["model"], rank=group.rank, send_Bps=limit)
+    levels = tuple(order.get("levels", ()))
+    trainer = Trainer(order["model"], rank=group.rank, send_Bps=limit, levels=levels)
     shown: ShownSpans = {"programs": run_once(order, group), "step": [], "training_s": (0.0, 0.0)}
     first = trainer.work(group)
     costs = {**network_time(group, int(order.get("probe_bytes", 8 << 20))), "post_s": post_time(group)}
@@ -39,7 +42,10 @@ def work(order: Order, group: Group) -> TrainingTimes:
     for name in order["synchronisations"]:
         codec = codec_of(name, limit)
         if codec is not None:
-            codecs[name] = _codec_costs(trainer, codec, first.work.elements, group)
+            codecs[name] = _codec_costs(trainer, codec, first.work.elements, group, () if name == PLAIN else levels)
+    if levels:
+        largest = max(size for elements in first.work.elements for size in piece_sizes(elements))
+        costs["dense_s"] = float(group.numbers([dense_time(largest, levels[0])]).mean())
     rows: list[SyncTimes] = []
     moments = [_everyones(first, group), _everyones(trainer.work(group), group)]
     for name in order["synchronisations"]:
@@ -80,14 +86,26 @@ def _between(moments: Sequence[Moment]) -> WorkTimes:
     }  # fmt: skip
 
 
-def _codec_costs(trainer: Trainer, codec: str, buckets: Sequence[int], group: Group) -> CodecTimes:
-    """Return what a codec costs in each piece, and the optimizer after it, on average over the ranks."""
-    sizes = sorted({size for elements in buckets for size in piece_sizes(elements)})
-    stages = stage_times(codec, sizes, group.size)
+def _codec_costs(
+    trainer: Trainer, codec: str, buckets: Sequence[int], group: Group, levels: Sequence[int]
+) -> CodecTimes:
+    """Return what a codec costs in each piece, and the optimizer after it, on average over the ranks.
+
+    With levels it codes what is left of a piece at the outermost one.
+    """
+    sizes = sorted({outermost(size, levels) for elements in buckets for size in piece_sizes(elements)})
+    stages = stage_times(codec, sizes, group.size // math.prod(levels))
     rows = [seconds for each in stages for seconds in (each.send_s, each.reduce_s, each.collect_s)]
     *means, optimizer_s = group.numbers([*rows, trainer.optimizer_time(codec)]).mean(axis=0).tolist()
     pieces = [(size, means[3 * k], means[3 * k + 1], means[3 * k + 2]) for k, size in enumerate(sizes)]
     return {"pieces": pieces, "optimizer_s": optimizer_s}
+
+
+def outermost(elements: int, levels: Sequence[int]) -> int:
+    """Return the elements of the first rank's shard of a piece at the outermost level."""
+    for size in levels:
+        elements = shard_sizes(elements, size)[0]
+    return elements
 
 
 def main(arguments: list[str]) -> None:

@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from syncline.codec.names import scheme
 from syncline.program.overlap import Stages, Work
+from syncline.program.pieces import shard_sizes
 from syncline.runtime.group import Group
 from syncline.runtime.sync.exchange import Exchange, Place
 from syncline.runtime.sync.settings import Settings
@@ -92,13 +93,15 @@ class Trainer:
     """Trains the same model from the same start on the same text, under one synchronisation after the other.
 
     `send_Bps` holds what this rank sends to a rate. The backend's own all-reduce cannot be held back, so that plain
-    DDP then is float32 through the runtime.
+    DDP then is float32 through the runtime. `levels` are those of every synchronisation but plain DDP.
     """
 
-    def __init__(self, model: Mapping[str, int], rank: int, send_Bps: float | None = None) -> None:
+    def __init__(
+        self, model: Mapping[str, int], rank: int, send_Bps: float | None = None, levels: tuple[int, ...] = ()
+    ) -> None:
         self.width, self.depth = int(model.get("width", 256)), int(model.get("depth", 4))
         self.batch, self.length = int(model.get("batch", 2)), int(model.get("length", 64))
-        self.rank, self.send_Bps = rank, send_Bps
+        self.rank, self.send_Bps, self.levels = rank, send_Bps, levels
         torch.set_num_threads(1)
         self._text = _text()
 
@@ -166,7 +169,8 @@ class Trainer:
         model, optimizer = self._fresh()
         codec = codec_of(synchronisation, self.send_Bps)
         options: dict[str, Any] = {"check_every": 0, "warmup": min(DENSE_STEPS, warm_up), "send_Bps": self.send_Bps}
-        handle = None if codec is None else synchronize(model, codec=codec, **options)
+        levels = () if synchronisation == "ddp" else self.levels
+        handle = None if codec is None else synchronize(model, codec=codec, levels=levels, **options)
         times, losses, spent = [], [], 0.0
         for step in range(warm_up + steps):
             if step == warm_up:
@@ -264,6 +268,14 @@ def stage_times(
     return [Stages(*(statistics.median(stage) for stage in zip(*rows[1:], strict=True))) for rows in found]
 
 
+def dense_time(num_elements: int, num_ranks: int) -> float:
+    """Return what copying or adding one element of float32 costs a processor inside a level."""
+    (stages,) = stage_times("fp32", [num_elements], num_ranks)
+    own = shard_sizes(num_elements, num_ranks)[0]
+    handled = 2 * (num_elements - own) + num_ranks * own  # sent and taken, added and sent back
+    return (stages.send_s + stages.reduce_s + stages.collect_s) / handled
+
+
 def _exchanges(
     codec: str, num_elements: int, num_ranks: int, device: torch.device | None
 ) -> list[tuple[MemoryWire, Exchange]]:
@@ -289,7 +301,7 @@ def _together(piece: list[tuple[MemoryWire, Exchange]], stage: Callable[[Exchang
     for _, exchange in piece:
         stage(exchange)
     if own.is_cuda:
-        torch.cuda.synchronize(own.device)
+        torch.cuda.current_stream(own.device).synchronize()
     copied = sum(wire.copying_s for wire, _ in piece) - copied
     return max(0.0, clock() - began - copied) / len(piece)
 

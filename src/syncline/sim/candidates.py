@@ -80,6 +80,11 @@ def candidates(fabric: Fabric, kind: Kind, num_ranks: int, *, chunks: int = 0, n
             found[name] = _fitted(name, fabric, kind)
     if levels.two_levels and (levels.in_order or kind not in OWNED | PAIRED):
         found |= _levelled(levels, kind, deep=not fabric.facts.get("torus_shape"))
+    if fabric.facts.get("torus_shape") and num_ranks <= MAX_ALL_PAIRS:
+        # A part of a torus has no levels of its own; two even ones shorten the ways all the same.
+        for name in ("dragonfly", "all-rails"):
+            if kind in FAMILIES[name].kinds and name not in found:
+                found[name] = _maker(name, num_ranks, kind, chunks)
     if kind is Kind.ALL_REDUCE and len(fabric.switches):
         found["in-network"] = _maker("in-network", num_ranks, kind, chunks)
     return found

@@ -25,7 +25,7 @@ from syncline.watch.spans.event import Event, Hang, PendingEvent, Phase, PhaseEv
 WINDOW_S = 10.0
 RECENT = 5
 """Occurrences that say what is usual now."""
-LATE_S, LATE_NOW_S = 3.0, 0.75
+LATE_S, LATE_NOW_S = 2.5, 0.75
 """Over what lateness is told: a little must last, much need not."""
 GONE_S = 60.0
 """A rank that told nothing for so long is not waited for."""

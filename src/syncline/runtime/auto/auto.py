@@ -119,6 +119,7 @@ class AutoSynchronizer(DdpSynchronizer):
     def why(self) -> str:
         """Return on one line what is used and why."""
         text = f"{name_of(self._pilot.codecs)}: {self.reason}" if self._fixed else self._pilot.why()
+        text = "; ".join(filter(None, (text, self.links.told)))
         return f"{text}; DDP's own reducer runs" if self._native.is_on else text
 
     def observe(self, loss: torch.Tensor | float) -> None:

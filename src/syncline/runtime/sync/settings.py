@@ -43,8 +43,8 @@ class Settings:
     piece_bytes   a bucket is exchanged in pieces of this size, so that encoding and sending overlap; left out: 4 MiB on
                   the CPU, 32 MiB on a GPU
     levels        ranks inside each level, innermost first; only the outermost is compressed
-    transport     "native" (syncline's own connections), "point-to-point" (gloo) or "collectives"; "auto": collectives
-                  on NCCL, else point-to-point
+    transport     "native" (syncline's own connections), "point-to-point" (gloo) or "collectives" (NCCL); "auto": on the
+                  CPU point-to-point; on a GPU the group's own or the native wire, whichever carries an exchange faster
     timeout_s     how long a peer's message may take
     wait_s        how long a rank that is silent or stands still is waited for before every rank raises (a process that
                   is gone is not waited for); None: timeout_s

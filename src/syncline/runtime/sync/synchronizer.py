@@ -182,7 +182,7 @@ class Synchronizer:
 
     def why(self) -> str:
         """Return on one line what gradients travel in, and why."""
-        return f"{self.settings.codec}: {self.reason}"
+        return "; ".join(filter(None, (f"{self.settings.codec}: {self.reason}", self.links.told)))
 
     def observe(self, loss: torch.Tensor | float) -> None:
         """Take this step's loss: where a codec was chosen by measurement, one under which it rises is left."""

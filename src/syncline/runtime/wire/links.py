@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -13,7 +14,11 @@ from syncline.runtime.sync.settings import Settings
 from syncline.runtime.wire.levels import members
 from syncline.runtime.wire.native_wire import NativeWire, is_there
 from syncline.runtime.wire.team import Team, agreed_name
+from syncline.runtime.wire.trial import ELEMENTS, fastest
 from syncline.runtime.wire.wire import Collectives, PointToPoint, Wire
+
+TRIED_S = 20.0
+"""How long ranks may take to reach each other over a wire that is only tried."""
 
 
 class GroupLinks:
@@ -24,12 +29,18 @@ class GroupLinks:
         self.rank, self.num_ranks = dist.get_rank(parent), dist.get_world_size(parent)
         self._device = team_device(parent, device)
         self._name, self._timeout_s = agreed_name(parent, self._device), settings.wire_timeout_s
-        self._transport = _transport(settings, self._device.type == "cuda")
+        self.told = ""
+        """Which transport was found to be faster, where that was measured."""
+        self._candidates = _candidates(settings, self._device.type == "cuda", device)
         self._pace = None if settings.send_Bps is None else Pace(settings.send_Bps)
         self.team = self._team("all", range(self.num_ranks))
         self.team.names = tuple(dist.get_process_group_ranks(parent))
         levels = members(self.rank, self.num_ranks, settings.levels)
-        self.wires: list[Wire] = [self._wire(depth, level) for depth, level in enumerate(levels)]
+        # Inside a level the backend's own is taken; the outermost is worth a trial.
+        self.wires: list[Wire] = [
+            self._wire(self._candidates[0], depth, level) for depth, level in enumerate(levels[:-1])
+        ]
+        self.wires.append(self._outermost(len(levels) - 1, levels[-1], settings.codec))
 
     @property
     def outermost(self) -> Wire:
@@ -50,12 +61,23 @@ class GroupLinks:
         for wire in self.native():
             wire.close()
 
-    def _wire(self, depth: int, level: Sequence[int]) -> Wire:
-        if self._transport == "collectives":
+    def _outermost(self, depth: int, level: Sequence[int], codec: str) -> Wire:
+        if len(self._candidates) == 1 or len(level) == 1:
+            return self._wire(self._candidates[0], depth, level)
+        openers = {name: partial(self._wire, name, depth, level, TRIED_S) for name in self._candidates}
+        values = torch.zeros(ELEMENTS, device=self.device)
+        found = fastest(openers, values, codec, self.team if len(level) == self.num_ranks else self._team("try", level))
+        self.told = str(found)
+        if isinstance(found.wire, NativeWire):
+            found.wire.timeout_s = self._timeout_s
+        return found.wire
+
+    def _wire(self, transport: str, depth: int, level: Sequence[int], timeout_s: float | None = None) -> Wire:
+        if transport == "collectives":
             return Collectives(self._team(f"{depth}-scatter", level), self._team(f"{depth}-gather", level))
         team = self.team if len(level) == self.num_ranks else self._team(str(depth), level)
-        if self._transport == "native" and len(level) > 1:
-            return NativeWire(team, timeout_s=self._timeout_s)
+        if transport == "native" and len(level) > 1:
+            return NativeWire(team, timeout_s=timeout_s or self._timeout_s)
         return PointToPoint(team)
 
     def _team(self, purpose: str, level: Sequence[int]) -> Team:
@@ -66,6 +88,8 @@ class GroupLinks:
 
 class TeamLinks(GroupLinks):
     """The links of one team that no process group holds: a single level, point to point."""
+
+    told = ""
 
     def __init__(self, team: Team, device: torch.device) -> None:
         self.device = device
@@ -83,11 +107,13 @@ def team_device(parent: dist.ProcessGroup, device: torch.device) -> torch.device
     return device if uses_nccl else torch.device("cpu")
 
 
-def _transport(settings: Settings, uses_nccl: bool) -> str:
-    """Return what carries messages: as asked, or what suits the backend and is built."""
+def _candidates(settings: Settings, uses_nccl: bool, device: torch.device) -> tuple[str, ...]:
+    """Return what may carry messages: as asked, or the backend's own and, for tensors on a GPU, the native wire."""
     chosen = settings.transport
     if chosen == "auto":
-        chosen = "collectives" if uses_nccl else "point-to-point"
+        own = "collectives" if uses_nccl else "point-to-point"
+        both = device.type == "cuda" and is_there() and settings.send_Bps is None
+        return (own, "native") if both else (own,)
     if chosen == "native" and not is_there():
         raise SynchronizationError(
             'transport="native" is not built on this system, which lacks epoll.',
@@ -103,7 +129,7 @@ def _transport(settings: Settings, uses_nccl: bool) -> str:
             "send_Bps holds back what goes through gloo, and the native wire is not gloo's.",
             hint='Use transport="point-to-point", or leave send_Bps out.',
         )
-    return chosen
+    return (chosen,)
 
 
 def _backend_name(group: dist.ProcessGroup, device: torch.device) -> str:

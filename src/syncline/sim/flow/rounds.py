@@ -31,7 +31,7 @@ MAX_FLOWS = 40_000_000
 class Phase:
     """The same round `repeat` times: flow i carries `share[i]` of the buffer from `src[i]` to `dst[i]`.
 
-    `groups` lists the vertices that take part, one independent group a row.
+    `groups` lists the vertices that take part, one independent group a row. Bytes are in the step's codec if `coded`.
     """
 
     src: Ints
@@ -39,6 +39,7 @@ class Phase:
     share: Floats
     repeat: int
     groups: Ints
+    coded: bool = True
 
     def __len__(self) -> int:
         return len(self.src)
@@ -67,15 +68,15 @@ class Lane(NamedTuple):
         return sum(phase.repeat for phase in self.phases)
 
 
-def lanes(schedule: Schedule) -> tuple[Lane, ...]:
-    """Return every strand of a schedule as phases."""
+def lanes(schedule: Schedule, plain_stages: frozenset[int] = frozenset()) -> tuple[Lane, ...]:
+    """Return every strand of a schedule as phases; those of `plain_stages` are not coded."""
     found: list[Lane] = []
     known: dict[tuple[object, ...], tuple[Phase, ...]] = {}
     for number, strand in enumerate(schedule.strands):
         same = (strand.share, strand.pieces, *(id(stage) for stage in strand.stages))
         key = same if _is_even(schedule, strand) else (number,)
         if key not in known:
-            known[key] = in_pieces(tuple(_phases(schedule, number)), strand.pieces)
+            known[key] = in_pieces(tuple(_phases(schedule, number, plain_stages)), strand.pieces)
         found.append(Lane(strand.channel, strand.rail, known[key]))
     total = sum(len(phase) for lane in found for phase in lane.phases)
     if total > MAX_FLOWS:
@@ -88,14 +89,15 @@ def _is_even(schedule: Schedule, strand: Strand) -> bool:
     return not schedule.collective.sizes and not strand.weights
 
 
-def _phases(schedule: Schedule, number: int) -> Iterator[Phase]:
+def _phases(schedule: Schedule, number: int, plain_stages: frozenset[int]) -> Iterator[Phase]:
     strand = schedule.strands[number]
     many = schedule.num_ranks if schedule.collective.kind in PAIRED else 1
     even = float(strand.share) * many / strand.num_chunks if _is_even(schedule, strand) else None
     shares = _chunk_shares(schedule, number) if even is None else np.empty(0)
-    for stage in strand.stages:
+    for place, stage in enumerate(strand.stages):
         for entry in stage.kernel.rounds:
-            yield from _of_entry(stage, entry, even, shares)
+            for phase in _of_entry(stage, entry, even, shares):
+                yield replace(phase, coded=False) if place in plain_stages else phase
 
 
 def _chunk_shares(schedule: Schedule, number: int) -> Floats:
@@ -108,6 +110,8 @@ def in_pieces(phases: tuple[Phase, ...], pieces: int) -> tuple[Phase, ...]:
     """Return the rounds in which one piece of the buffer after the other goes through `phases`, one round apart."""
     if pieces == 1 or not phases:
         return phases
+    if len({phase.coded for phase in phases}) > 1:
+        raise SimulationError("stages in a codec and plain ones cannot be cut in pieces that follow each other.")
     of_round = np.repeat(np.arange(len(phases)), [phase.repeat for phase in phases])
     found: list[Phase] = []
     before: tuple[int, ...] = ()
@@ -126,11 +130,11 @@ def _together(parts: list[tuple[Phase, float]]) -> Phase:
     """Return several rounds as one, each with a part of its bytes; messages of one pair travel as one."""
     if len(parts) == 1:
         phase, part = parts[0]
-        return Phase(phase.src, phase.dst, phase.share * part, 1, phase.groups)
+        return Phase(phase.src, phase.dst, phase.share * part, 1, phase.groups, phase.coded)
     src, dst = (np.concatenate([getattr(phase, end) for phase, _ in parts]) for end in ("src", "dst"))
     share = np.concatenate([phase.share * part for phase, part in parts])
     members = np.unique(np.concatenate([phase.groups.ravel() for phase, _ in parts]))
-    return _merged(src, dst, share, 1, members[None, :])
+    return replace(_merged(src, dst, share, 1, members[None, :]), coded=parts[0][0].coded)
 
 
 def _of_entry(stage: Stage, entry: Round, even: float | None, shares: Floats) -> Iterator[Phase]:

@@ -156,7 +156,7 @@ def _folded(
     groups = np.arange(num)[None, :]
     lane = wired.lanes[0]
     phases = tuple(
-        Phase(folded[k][0], folded[k][1], folded[k][2], lane.phases[j].repeat, groups) for j, k in enumerate(which)
+        Phase(*folded[k][:3], lane.phases[j].repeat, groups, lane.phases[j].coded) for j, k in enumerate(which)
     )
     wires = Wires(paths, np.arange(len(paths), dtype=np.int32), np.ones(len(paths), np.int32), np.concatenate(latency))
     network = _with_capacity(wired.network, wired.network.capacity_Bps[touched[first_link]])

@@ -60,11 +60,13 @@ class Wired:
 
     def flow_bytes(self, lane: int, phase: int, size_bytes: float) -> Floats:
         """Return the wire bytes of each flow of a phase."""
-        return self.lanes[lane].phases[phase].share * (size_bytes * self.codec.wire_ratio)
+        one = self.lanes[lane].phases[phase]
+        return one.share * (size_bytes * (self.codec.wire_ratio if one.coded else 1.0))
 
     def coding_s(self, lane: int, phase: int, size_bytes: float) -> Floats:
         """Return the time that encoding and decoding each flow costs."""
-        return self.lanes[lane].phases[phase].share * (size_bytes * self.codec.host_s_per_byte())
+        one = self.lanes[lane].phases[phase]
+        return one.share * (size_bytes * (self.codec.host_s_per_byte() if one.coded else 0.0))
 
     def posting_s(self, lane: int, phase: int) -> Floats | None:
         """Return how long each vertex is busy posting a phase's messages; None where each has one at most."""
@@ -101,7 +103,7 @@ def wire(program: Program, network: FlowNetwork) -> Wired:
             f"{step.name} is left to its library; flows cannot be seen.", hint="Use --algorithm nccl."
         )
     schedule = step.proved.schedule
-    found = lanes(schedule)
+    found = lanes(schedule, step.plain_stages)
     device = _place_helpers(program, network, found, schedule.num_vertices)
     width = len(network.fabric.devices)
     keys = [
@@ -126,7 +128,7 @@ def fingerprint(wired: Wired) -> bytes:
         columns = [paths.start, paths.link, paths.share, wires.first, wires.count, wires.latency_s]
         for lane, connections in zip(wired.lanes, wired.connection, strict=True):
             for phase, connection in zip(lane.phases, connections, strict=True):
-                digest.update(f"{lane.rail} {phase.repeat} {phase.groups.shape}".encode())
+                digest.update(f"{lane.rail} {phase.repeat} {phase.groups.shape} {phase.coded}".encode())
                 columns += [phase.src, phase.dst, phase.share, phase.groups, connection]
         for column in columns:
             digest.update(np.ascontiguousarray(column).data)

@@ -99,10 +99,14 @@ def _used(c: Case, gpus: Floats) -> Floats:
 
 @remembered
 def splits_replicas(c: Case) -> Floats:
-    """Return 1 where the sites of a job hold different replicas, 0 where they hold different stages."""
+    """Return 1 where the sites of a job hold different replicas, 0 where they hold different stages.
+
+    Replicas that share experts stay together.
+    """
     sites = _sites(c)
     staged = (c.staged > 0) & (np.mod(c.pp, sites) == 0)
-    return pick((np.mod(c.dp * c.cp, sites) == 0) & ~staged, 1.0, 0.0)
+    together = np.mod(c.tp * c.cp * c.dp / sites, c.ep) == 0
+    return pick((np.mod(c.dp * c.cp, sites) == 0) & ~staged & together, 1.0, 0.0)
 
 
 @remembered
@@ -265,7 +269,7 @@ def scattered_Bps(c: Case, ranks: Floats) -> Floats:
     if anywhere(c.hashed < 1):
         rate = pick(all_ranks(c) > c.rack_gpus, rate * c.hashed, rate)
     beyond = np.maximum(ranks - np.minimum(c.domain, ranks), 1.0)
-    for gpus, exit_Bps in ((c.rack_gpus, c.rack_Bps), (c.pod_gpus, c.pod_Bps)):
+    for gpus, exit_Bps in ((c.rack_gpus, c.rack_Bps), (c.pod_gpus, c.pod_Bps), (c.site_gpus, c.site_Bps)):
         if anywhere(exit_Bps < np.inf):
             used = _used(c, gpus)
             inside_cell = pick(c.dealt > 0, np.minimum(c.domain, ranks), np.minimum(gpus, ranks))

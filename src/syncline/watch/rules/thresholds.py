@@ -42,8 +42,8 @@ class Thresholds:
     tail_least_s: float = 1e-3
     network_share: float = 0.25
     network_times_plan: float = 1.2
-    straggler_share: float = 0.10
-    straggler_share_now: float = 0.20
+    straggler_share: float = 0.05
+    straggler_share_now: float = 0.12
     straggler_least_s: float = 5e-3
     straggler_times_others: float = 3.0
     straggler_times_past: float = 2.0

@@ -128,7 +128,8 @@ def _over_sites(split: Parallel, rank: Longs, site_gpus: int) -> Longs:
     """Return the seat of every rank where replicas, not stages, are what is split between sites."""
     replicas = (split.dp or 1) * split.cp
     sites = -(-len(rank) // site_gpus)
-    if replicas % sites or (split.placement == "stages" and split.pp % sites == 0):
+    apart = (replicas // sites * split.tp) % split.ep  # replicas that share experts stay together
+    if replicas % sites or apart or (split.placement == "stages" and split.pp % sites == 0):
         return rank
     tensor, rest = rank % split.tp, rank // split.tp
     replica, stage = rest % replicas, rest // replicas

@@ -1,0 +1,29 @@
+"""How many ranks a log of nccl-tests is of: a fit to it on any other number would be wrong without a word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from syncline.bench.measured import bus_factor
+from syncline.bench.nccl_log import read_log
+from syncline.errors import SynclineError, UsageError
+from syncline.fabric import Fabric
+from syncline.schedule.collective import Kind
+
+SAME_FACTOR = 0.01
+"""Bus over algorithm bandwidth of two numbers of ranks that a log's digits cannot tell apart."""
+
+
+def ranks_of(log: Path, op: str, asked: int | None, fabric: Fabric) -> int | None:
+    """Return how many ranks a log is of: as asked, the whole cluster where that fits its bandwidths, or as it says."""
+    try:
+        told = read_log(log, kind=Kind(op) if op in set(Kind) else None)
+    except SynclineError:  # it does not say, or is refused below
+        return asked
+    wanted = bus_factor(told.kind, asked or fabric.num_gpus)
+    if abs(bus_factor(told.kind, told.num_ranks) / wanted - 1) < SAME_FACTOR:  # printed with two digits
+        return asked
+    if asked is not None:
+        raise UsageError(f"{log} is of {told.num_ranks:,} ranks, not {asked:,}: its bus bandwidth says so.",
+                         hint=f"Say --ranks {told.num_ranks}, or name the log of that run.")  # fmt: skip
+    return told.num_ranks
