@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -66,7 +67,8 @@ def main() -> None:
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh, mp_policy=policy)
     model.to_empty(device="cuda")
-    for parameter in model.parameters():
+    parameters: Any = model.parameters()  # FSDP2 has made them DTensors
+    for parameter in parameters:
         nn.init.normal_(parameter.to_local(), std=0.02)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     for step in range(100):

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -49,8 +50,8 @@ def main() -> None:
     dist.init_process_group("nccl")
     local = int(os.environ["LOCAL_RANK"])
     torch.cuda.set_device(local)
-    model = Unet().cuda().to(memory_format=torch.channels_last)
-    model = DistributedDataParallel(model, device_ids=[local])
+    unet: Any = Unet().cuda()  # torch's types do not know memory formats of modules
+    model = DistributedDataParallel(unet.to(memory_format=torch.channels_last), device_ids=[local])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     for _ in range(1000):
         images = torch.randn(32, 4, 64, 64, device="cuda").to(memory_format=torch.channels_last)

@@ -66,13 +66,24 @@ def until(condition: object, timeout_s: float = 120.0) -> bool:
 # Building
 
 
+def links_that_are_wrong(lab: Lab) -> list[tuple[str, float | None, float | None]]:
+    """Return the links that are off at every look: on a busy machine one that is right may look slow or late once."""
+    off: set[str] | None = None
+    for _ in range(8):
+        found = check(lab, seconds=0.08, tolerance=0.15)
+        assert found.unreachable == ()
+        assert found.num_pairs > 0
+        wrong = {link.name for link in found.links if not link.ok}
+        off = wrong if off is None else off & wrong
+        if not off:
+            return []
+    return [(link.name, link.gap, link.measured_delay_s) for link in found.links if link.name in (off or ())]
+
+
 @pytest.mark.parametrize("name", ["flat", "leaf_spine", "two_sites", "two_rails"])
 def test_links_are_as_described_and_all_hosts_connect(name: str, request: pytest.FixtureRequest) -> None:
     lab: Lab = request.getfixturevalue(name)
-    found = check(lab, seconds=0.08, tolerance=0.15)
-    assert found.unreachable == ()
-    assert found.num_pairs > 0
-    assert [(link.name, link.gap, link.measured_delay_s) for link in found.links if not link.ok] == []
+    assert links_that_are_wrong(lab) == []
     assert lab.notes == ()
 
 
@@ -147,8 +158,7 @@ def test_a_trunk_has_its_latency(two_sites: Lab) -> None:
 )
 def test_other_profiles_build_and_carry(namespaces: None, profile: Profile) -> None:
     with Lab(example("flat"), scale=0.05, profile=profile) as lab:
-        found = check(lab, seconds=0.08, tolerance=0.15)
-        assert found.ok, [(link.name, link.gap) for link in found.links if not link.ok] + list(found.unreachable)
+        assert links_that_are_wrong(lab) == []
 
 
 def test_hosts_cabled_to_each_other(namespaces: None, tmp_path: Path) -> None:
@@ -182,8 +192,8 @@ faults:
     path = tmp_path / "rails.yaml"
     path.write_text(text)
     with Lab(load(path), scale=0.05) as lab:
+        assert links_that_are_wrong(lab) == []
         found = check(lab, seconds=0.05, tolerance=0.2)
-        assert found.ok, [(link.name, link.gap) for link in found.links if not link.ok] + list(found.unreachable)
         assert {link.name for link in found.links if not link.up} == {
             name for name in lab.blueprint.link_names.values() if "host-03/nic-0" in name
         }
