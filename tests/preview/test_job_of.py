@@ -12,9 +12,11 @@ from syncline.fabric import load
 from syncline.preview.axes import axes_of, gradient_groups
 from syncline.preview.export import save_chakra
 from syncline.preview.graph import step_graph
-from syncline.preview.job_of import job_of
+from syncline.preview.job_of import job_of, reaching
 from syncline.preview.price import Pricer
 from syncline.preview.record import Capture, CapturedOp, Kernel, read_capture
+from syncline.sim.step.arithmetic.layers_cost import layers_cost
+from syncline.sim.step.constants import default_constants
 from syncline.sim.step.machine import machine_from_fabric
 from syncline.workload.graph import Op
 from syncline.workload.layer_list import LayerList
@@ -107,6 +109,26 @@ def test_what_is_no_transformer_is_a_list_of_layers_with_the_same_bytes() -> Non
     forward = 2 * (2 * 1024 * 4096 + 1024 * 10)
     first = 2 * 1024 * 4096  # what it reads is data, which needs no gradient
     assert job.model.flops_per_sample == pytest.approx(3 * forward - first)
+
+
+def test_a_sharded_list_of_layers_is_gathered_twice_and_says_what_its_kernels_reach() -> None:
+    kept = read_capture(KEPT / "rank0.json")
+    params = float(kept.facts["model"]["parameters"])
+    everyone = tuple(range(kept.world))
+    moves = (("all_gather", "forward", 2.0), ("all_gather", "backward", 2.0), ("reduce_scatter", "backward", 4.0))
+    end = kept.steady[-1][1]
+    more = [CapturedOp("collective", 1, -1, 0, 0, phase, [], [w, 0, b * params, -1]) for w, phase, b in moves]
+    plain = [op for op in kept.ops[:end] if op.kind != "collective"]
+    capture = replace(kept, ops=(*plain, *more), groups=(everyone,), boundaries=())
+    told = job_of((capture,))
+    job, n = load_job(told.data), kept.world
+    assert (told.data["parallel"], isinstance(job.model, LayerList)) == ({"dp": n, "zero": "fsdp"}, True)
+    (moved,) = volumes(job)
+    assert moved.size_bytes == pytest.approx((n - 1) / n * params * (2 * 2 + 4))
+    machine, whole_s = machine_from_fabric(load("h100-64-rail")), 0.02
+    found = load_job(reaching(told, (capture,), machine, whole_s).data)
+    priced = layers_cost(found, machine, default_constants(), 4.0)
+    assert priced.compute == pytest.approx(whole_s, rel=0.01)
 
 
 def test_a_compiled_helper_does_not_make_the_model_compiled() -> None:

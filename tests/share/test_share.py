@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import pytest
@@ -165,7 +166,7 @@ def test_periods_and_middles() -> None:
 
 def test_the_page_shows_every_job(fabric: syncline.Fabric) -> None:
     answer = syncline.share(fabric, {"jobs": jobs("0,4", "1,5")})
-    page = answer._repr_html_()
+    page = html.unescape(answer._repr_html_())
     assert page.count('class="lane"') == 2
     assert "SYNCLINE_SLOTS=" in str(answer)
 

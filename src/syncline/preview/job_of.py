@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import yaml
 
 from syncline.describe.plain import JsonObject, plain
 from syncline.preview.axes import Axes, axes_of
 from syncline.preview.model_of import attention_of, layer_list, samples_of, shape_of, step_kernels
+from syncline.preview.price import CUDNN_ATTENTION
 from syncline.preview.record import Capture
+from syncline.sim.step.arithmetic.layers_cost import reached_efficiency
+from syncline.sim.step.constants import default_constants
+from syncline.sim.step.machine import Machine
+from syncline.workload.read_job import load_job
 from syncline.workload.shape import Shape
 
 OPTIMIZERS = {"SGD": "sgd", "Adafactor": "adafactor", "Muon": "muon"}
@@ -41,7 +46,7 @@ def job_of(captures: tuple[Capture, ...]) -> CapturedJob:
     data: dict[str, object] = {
         "model": layer_list(captures, axes.tp) if shape is None else shape.model_dump(exclude_defaults=True),
         "gpus": captures[0].world,
-        "parallel": {"dp": captures[0].world, "zero": "none"} if shape is None else _split(axes),
+        "parallel": {"dp": captures[0].world, "zero": _zero_of_list(axes)} if shape is None else _split(axes),
         "batch": _batch(captures, axes, shape),
         "precision": _precision(captures[0]),
         "recompute": "full" if _remade(captures[0]) else "none",
@@ -55,11 +60,28 @@ def job_of(captures: tuple[Capture, ...]) -> CapturedJob:
     return CapturedJob(plain(data), tuple(unsure))
 
 
+def reaching(job: CapturedJob, captures: tuple[Capture, ...], machine: Machine, kernels_s: float) -> CapturedJob:
+    """Return the job with what its kernels were priced as: the part's attention, the efficiency of a list of layers."""
+    data, model = dict(job.data), job.data["model"]
+    if any("attention" in kernel.name for kernel, _ in step_kernels(captures[0])):
+        data["attention"] = "cudnn" if machine.gpu.architecture in CUDNN_ATTENTION else "fa2"
+    if isinstance(model, dict) and "layers" in model:
+        found = reached_efficiency(load_job(job.data), machine, default_constants(), kernels_s)
+        if found is not None and found < 1.0:
+            data["model"] = {**model, "efficiency": float(f"{found:.3g}")}
+    return replace(job, data=plain(data))
+
+
 def _is_compiled(capture: Capture) -> bool:
     """Return whether most kernels of a forward are of compiled code: frameworks compile a helper here and there."""
     step = capture.ops[slice(*capture.steady[-1])]
     marks = [op.extra[0] for op in step if (op.kind, op.phase) == ("kernel", "forward") and isinstance(op.extra, list)]
     return sum(map(bool, marks)) > len(marks) / 2
+
+
+def _zero_of_list(axes: Axes) -> str:
+    """Return how a list of layers is sharded: over all ranks, or as was seen."""
+    return "fsdp" if axes.zero in ("fsdp", "hsdp") else axes.zero
 
 
 def _split(axes: Axes) -> dict[str, object]:

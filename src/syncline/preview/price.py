@@ -67,7 +67,7 @@ WRITES_ONLY = {
     "random_",
     "trunc_normal_",
 }
-CUDNN_ATTENTION = ("Hopper", "Blackwell", "Blackwell Ultra")
+CUDNN_ATTENTION: tuple[str, ...] = ("Hopper", "Blackwell", "Blackwell Ultra")
 """Parts on which torch prefers cuDNN's attention to its flash kernel (as profiles of torch 2.11 on an H200 show)."""
 PACKED_S = 14.5e-9  # of the host for 1,024 elements whose place `chunk_cat` packs into an index (timed on one host)
 LEAST_S = 1.5e-6  # of a kernel that does next to nothing
@@ -157,9 +157,12 @@ class Pricer:
     def rate(self, kernel: Kernel) -> float:
         """Return operations a second for the precision of a kernel's operands: the best that products sustain.
 
-        The step model takes 0.87 of it, as one product after another does for seconds under the power limit.
+        The step model takes 0.87 of it, as one product after another does for seconds under the power limit. In a step
+        other kernels draw less than the limit (550 of an H200's 700 W) and leave the products their clock; not so
+        where the limit was lowered, to 500 W for example.
         """
-        return self._under_load(kernel) / float(facts_of(self.machine.gpu)["base_power"])
+        lowered = self.machine.derate < 1 or self.machine.power_scale < 1
+        return self._under_load(kernel) / (1.0 if lowered else float(facts_of(self.machine.gpu)["base_power"]))
 
     def _under_load(self, kernel: Kernel) -> float:
         dtype = next((t for _, t, _ in kernel.ins if t.startswith(("float", "bfloat"))), "bfloat16")

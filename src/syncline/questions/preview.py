@@ -16,7 +16,7 @@ from syncline.preview.execute import IGNORES, GraphRun, execute
 from syncline.preview.exposed import CollectiveUse, collectives, exposed_s
 from syncline.preview.graph import HOST, StepGraph, step_graph
 from syncline.preview.holders import PeakMemory, peak_memory, workspaces
-from syncline.preview.job_of import CapturedJob, job_of
+from syncline.preview.job_of import CapturedJob, job_of, reaching
 from syncline.preview.launch import Launch, read_launch
 from syncline.preview.measured import KernelTimes, read_kernel_times
 from syncline.preview.price import Pricer
@@ -103,7 +103,8 @@ class PreviewAnswer(Answer):
     @property
     def job(self) -> CapturedJob:
         """The job as a file for the other verbs: the model's shape, its split and its batch."""
-        return job_of(self.captures)
+        kernels_s = sum(seconds for kind, seconds in self.graph.prices.items() if kind != "host copy")
+        return reaching(job_of(self.captures), self.captures, machine_from_fabric(self.fabric), kernels_s)
 
     @property
     def timeline(self) -> Timeline:

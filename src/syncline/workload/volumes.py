@@ -230,7 +230,14 @@ def _layer_volumes(job: Job, model: LayerList, facts: Facts) -> list[Volume]:
     if ranks == 1:
         return []
     wire = facts.gradient_bytes * wire_share(job.sync.codec, facts.gradient_bytes)
-    out = [_reduce("data", model.replicated_params, ranks, wire, facts.parameter_bytes, False, job.sync.period)]
+    if job.parallel.sharded_params:
+        each = 2 * facts.parameter_bytes + wire
+        formula = "(n-1)/n x parameters x (2 x parameter bytes + gradient bytes)"
+        where = "fsdp spans of every layer"
+        size = (ranks - 1) / ranks * model.replicated_params * each
+        out = [Volume("data", "dp", "all-gather + reduce-scatter", ranks, size, 3, formula, where)]
+    else:
+        out = [_reduce("data", model.replicated_params, ranks, wire, facts.parameter_bytes, False, job.sync.period)]
     samples = job.batch.global_ / ranks
     size = 2 * (ranks - 1) / ranks * samples * model.exchanged_elements * 2
     if size:

@@ -318,13 +318,13 @@ def twin(c: Case) -> dict[str, float]:
         out = moved - stage * float(layer.forward) - (1 - o.offload_kept) * behind
         away = m * (max(out, 0.0) + max(moved - behind, 0.0))
     ranks = o.tp * o.pp * o.dp * o.cp
-    fixed = HELD.step_s
+    busy = m * paced + bubble + p2p + fsdp + away
+    fixed = min(HELD.step_s, HELD.step_share * (busy + optimizer))
     if o.fsdp and o.dp * o.cp * o.tp > o.domain:
         fixed += HELD.per_doubling * math.log2(o.dp * o.cp * o.tp / o.domain) * m * paced
     if ranks > 64:
         skew = math.sqrt(2 * math.log(ranks)) - math.sqrt(2 * math.log(64))
         fixed += HELD.pause_s * math.log(ranks / 64) + HELD.skew * skew * m * paced
-    busy = m * paced + bubble + p2p + fsdp + away
     if o.served_ports and o.dp > 1:
         size = (o.grad_bytes * o.wire_share + o.param_bytes) * (held["stage"] + held["experts"])
         dp_wire = o.dp * o.tp * o.pp * size / (o.served_ports * FITTED.e_net * o.nic_Bps)

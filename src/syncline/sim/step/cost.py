@@ -98,8 +98,9 @@ def step_cost(c: Case, k: Constants) -> StepCost:
     share = (paced - compute) / np.maximum(waits.tp + waits.cp + waits.ep + host, 1e-30)
     parts = {name: m * share * value for name, value in (("tp", waits.tp), ("cp", waits.cp), ("ep", waits.ep))}
     doublings = np.log2(np.maximum(c.dp * c.cp * c.tp / c.domain, 1.0))
-    fixed = k.held.step_s + c.fsdp * k.held.per_doubling * doublings * m * paced + _slowest(c, k, m * paced)
     busy = m * paced + bubble + p2p + fsdp + away
+    fixed = np.minimum(k.held.step_s, k.held.step_share * (busy + optimizer))
+    fixed = fixed + c.fsdp * k.held.per_doubling * doublings * m * paced + _slowest(c, k, m * paced)
     dp, dp_wire = _other_ways(c, k, (dp, dp_wire), per_stage * layer.behind, busy + optimizer + fixed)
     codec = _coding(c)
     total = busy + dp + optimizer + fixed + codec

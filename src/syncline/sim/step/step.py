@@ -240,7 +240,7 @@ def choose_recompute(job: Job, machine: Machine) -> Job:
 
 def _layers_step(job: Job, machine: Machine, k: Constants, num_gpus: int) -> StepResult:
     facts = facts_of(job)
-    cost = layers_cost(job, machine, k, facts.gradient_bytes)
+    cost = layers_cost(job, machine, k, facts.gradient_bytes, facts.parameter_bytes)
     parts = {
         "compute": cost.compute,
         "ep": cost.exchange,
@@ -251,7 +251,8 @@ def _layers_step(job: Job, machine: Machine, k: Constants, num_gpus: int) -> Ste
     }
     model = job.model
     assert isinstance(model, LayerList)
-    state = 16.0 * model.replicated_params + 4.0 * (model.params - model.replicated_params) / num_gpus
+    share = num_gpus if job.parallel.sharded_params else 1
+    state = 16.0 * model.replicated_params / share + 4.0 * (model.params - model.replicated_params) / num_gpus
     kept = 4.0 * model.elements_per_sample * job.batch.global_ / num_gpus
     held = {"parameters": state, "activations": kept, "total": state + kept}
     fits = held["total"] < machine.gpu.memory_bytes
