@@ -53,7 +53,7 @@ def test_packets_are_posted_as_at_flow_level() -> None:
 
 
 def test_connections_that_share_a_port_repeat_nothing() -> None:
-    """Once packets took 88 % longer over sockets: a connection that waited for its own port was taken for a lost tail."""
+    """Once packets took 88 % longer over sockets: who waits for its own port has lost no tail."""
     fabric = leaf_spine("old-server-10gbe", 4, "10GbE")
     flow, packets = (syncline.simulate(fabric, "alltoall", "4MiB", level=level) for level in ("flow", "packet"))
     assert packets.time_s == pytest.approx(flow.time_s, rel=0.1)
