@@ -58,7 +58,7 @@ def _cards(f: Forecast) -> str:
 
 def _options(run: Prospects) -> str:
     rows = "".join(_option(option, option is run.now) for option in run.ranked[:MOST_OPTIONS])
-    heads = "".join(f"<th>{head}</th>" for head in ("days", "cost", "deadline", "budget", "to buy first"))
+    heads = "".join(f"<th>{head}</th>" for head in ("days", "cost", "deadline", "budget", "buy first"))
     note = f"Bold: at least {LIKELY:.0%} likely to keep deadline and budget. Days and cost with nine of ten cases."
     return f'<table><thead><tr><th class="t">option</th>{heads}</tr></thead>{rows}</table><p class="note">{note}</p>'
 

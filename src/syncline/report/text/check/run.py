@@ -54,7 +54,7 @@ def goal_lines(f: Forecast) -> list[str]:
     if f.chance_deadline is not None and f.goal.days_allowed is not None:
         last = f" ({f.goal.last_day})" if f.goal.last_day is not None else ""
         spare = f.goal.days_allowed - f.days
-        left = f"{abs(spare):,.0f} day{'' if round(abs(spare)) == 1 else 's'}"
+        left = f"{abs(spare):,.0f} day{'' if round(abs(spare)) == 1 else 's'}" if abs(spare) >= 0.5 else "hours"
         room = f"{left} to spare" if spare >= 0 else f"{left} late"
         lines.append(f"deadline {f.goal.days_allowed:,.0f} days{last}: {verdict(f.chance_deadline)}, {room}")
     if f.chance_budget is not None and f.goal.budget is not None:
@@ -139,7 +139,7 @@ def option_table(run: Prospects) -> list[str]:
     asked, shown = _asked(run), run.ranked[:_MOST_OPTIONS]
     bought = any(option.capital_usd for option in shown)
     short = max(option.forecast.days for option in shown) < SHORT_DAYS
-    rows = [("options", "hours" if short else "days", "cost of the run", *(("to buy first",) if bought else ()),
+    rows = [("options", "hours" if short else "days", "cost of the run", *(("buy first",) if bought else ()),
              *(("deadline", "budget") if asked else ()))]  # fmt: skip
     for option in shown:
         f = option.forecast
@@ -192,7 +192,7 @@ def _by_basis(options: tuple[Option, ...]) -> list[list[Option]]:
 
 
 def _chance(chance: float | None) -> str:
-    return "" if chance is None else sure(chance)
+    return "" if chance is None else sure(chance).replace("over ", ">").replace("under ", "<")
 
 
 def _money(interval: Interval) -> str:
