@@ -193,6 +193,10 @@ def _ns3(text: str, source: str) -> JsonObject:
     host: JsonObject = {"gpu": _known_gpu(gpu), "gpus": per_server, "nics": per_server * per_gpu}
     joins: list[JsonObject] = [{"name": f"switch-{n}", "level": level[n]} for n in switches]
     found = _cluster(hosts, host, joins, cables, source)
+    if host["gpu"] != gpu:
+        found["notes"] = (
+            f"{gpu} is not in the catalogue, so an {host['gpu']} stands in its place: change `gpu:` below `host:`"
+        )
     return found if in_order else found | {"hosts": [{"names": host_names, "host": found.pop("host")}]}
 
 
