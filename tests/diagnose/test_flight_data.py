@@ -33,7 +33,9 @@ def test_plain_values_are_read_as_they_are(protocol: int) -> None:
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
-@pytest.mark.parametrize("hostile", [Runs(), {"entries": [Runs()]}, Path("x"), {1, 2}], ids=str)
+@pytest.mark.parametrize(
+    "hostile", [Runs(), {"entries": [Runs()]}, Path("x"), {1, 2}], ids=["runs", "runs inside", "path", "set"]
+)
 def test_anything_else_is_refused(protocol: int, hostile: object) -> None:
     with pytest.raises(ValueError, match="more than plain values"):
         plain_values(pickle.dumps(hostile, protocol=protocol))
