@@ -98,8 +98,11 @@ def _found(name: str) -> Any:
 
 
 def _manual(room: ModuleType) -> str:
-    """Return the question's docstring, then the package's."""
-    question = _found(room.__name__.rpartition(".")[2]).__doc__ or ""
+    """Return the question's docstring, its example with where to import it from, then the package's."""
+    name = room.__name__.rpartition(".")[2]
+    before, prompt, after = (_found(name).__doc__ or "").partition(">>> ")
+    example = f">>> from syncline import {name}\n    >>> {after}" if prompt else ""
+    question = before + example
     return f"{question.rstrip()}\n\n    The package `{room.__name__}`: {room.__dict__['__doc__']}"
 
 

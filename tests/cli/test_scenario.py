@@ -36,7 +36,7 @@ def test_the_cluster_beside_the_scenario_is_found(scenario: Path, capsys: pytest
 
 def test_the_first_line_says_who_loses(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["scenario", str(scenario)]) == 0
-    assert "a loses most, 1.99x its time alone" in capsys.readouterr().out.splitlines()[0]
+    assert "a loses most, 2.00x its time alone" in capsys.readouterr().out.splitlines()[0]
 
 
 def test_a_scenario_without_a_cluster_says_what_to_add(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ def test_jobs_failures_and_traffic_are_played_packet_by_packet(
     train, backup, last = got["jobs"]
     assert [job["class"] for job in got["jobs"]] == [0, 1, 1]
     assert train["completion"]["count"] == 2 * 14 * 8
-    assert backup["slowdown"] > train["slowdown"] >= 1
+    assert backup["slowdown"] > 1.5 and train["slowdown"] > 1.5  # one waits behind the other, which meets the cut link
     assert last["start_s"] == train["end_s"]
     assert train["alone_s"] == pytest.approx(train["flow_s"], rel=0.1)
     assert [other["name"] for other in got["others"]] == ["4 -> 0", "background"]
@@ -98,7 +98,7 @@ def test_a_packet_scenario_speaks_to_people(tmp_path: Path, capsys: pytest.Captu
     packets(tmp_path, BUSY, capsys)
     assert run(["scenario", str(tmp_path / "busy.yaml"), "--level", "packet"]) == 0
     text = capsys.readouterr().out
-    assert "scenario on flat (dcqcn, ecmp): done after" in text
+    assert "scenario on flat (infiniband, ecmp): done after" in text
     assert "class 1: priority 1, weight 1" in text
 
 
@@ -121,7 +121,6 @@ def test_weights_share_a_link_and_a_cap_holds(tmp_path: Path, capsys: pytest.Cap
         ("tenants: {gold: 0.5}", "the packet level cannot guarantee tenant gold a part of every link."),
         ("network: {gpudirect: false}", "the packet level cannot send through host memory (gpudirect: false)."),
         ("network: {half_duplex: [wan]}", "the packet level cannot halve links that go one way at a time."),
-        ("network: {transport: tcp}", '"tcp" is a transport of the flow level.'),
         ("network: {routing: static}", 'routing "static" exists at the flow level only.'),
         (
             "events: [{at: 1us, device: host-00/nic-0, reroute: 1us}, {at: 2us, device: host-00/nic-0, rate: full}]",
