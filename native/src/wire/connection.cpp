@@ -119,7 +119,8 @@ Arrival Reader::judge() {
 bool Reader::end_frame() {
     const Arrival arrival = judge();
     if (static_cast<FrameKind>(header_.kind) == FrameKind::data) {
-        if (hub_.end_frame(line_, header_, claim_, arrival, scratch_.data())) has_answer_ = true;
+        const std::uint8_t* aside = is_claimed_ ? nullptr : scratch_.data();
+        if (hub_.end_frame(line_, header_, claim_, arrival, aside)) has_answer_ = true;
         claim_.to[0] = claim_.to[1] = {};
         is_claimed_ = false;
         return true;

@@ -233,7 +233,9 @@ bool Hub::end_frame(Line& line, const FrameHeader& header, Claim& claim, Arrival
         line.acks.push_back(header.sequence);
         return true;
     }
-    if (arrival != Arrival::right) {
+    // Its place was taken away after it was judged: the bytes went with it, and none were put aside.
+    const bool is_gone = !was_held && scratch == nullptr;
+    if (arrival != Arrival::right || is_gone) {
         line.agains.push_back(header.sequence);
         return true;
     }
