@@ -15,8 +15,10 @@
 
 #include "check.hpp"
 #include "crc32c.hpp"
+#include "hub.hpp"
 #include "secret.hpp"
 #include "syncline/wire.hpp"
+#include "worker.hpp"
 
 using namespace syncline::wire;
 
@@ -287,6 +289,52 @@ void departures() {
     CHECK(ended.status == Status::closed && ended.text == "enough");
 }
 
+class Room : public Listener {
+   public:
+    Part place(std::uint32_t, int, std::uint32_t) override { return {bytes.data(), bytes.size()}; }
+    void arrived(std::uint32_t, int, std::uint32_t) override { ++num_arrived; }
+    void sent(std::uint32_t, int) override {}
+    std::vector<std::uint8_t> bytes = std::vector<std::uint8_t>(8);
+    int num_arrived = 0;
+};
+
+// A reader has found a frame right, and before it says so its place is taken away: the bytes are asked for again.
+void places_taken_away() {
+    Options options;
+    options.rank = 0;
+    options.size = 2;
+    options.rails.push_back({"127.0.0.1", ""});
+    options.secret = bytes_of("a secret of at least sixteen bytes");
+    const auto hub = std::make_shared<Hub>(options);
+    Line& line = *hub->lines[0];
+    Room first, next;
+    std::uint8_t nothing = 0;  // a message without a prefix
+    FrameHeader header{};
+    header.length = header.total = 8;
+    header.sequence = 1;
+    Claim claim;
+    {
+        const std::lock_guard hold(hub->mutex);
+        hub->open(1, 0, &first, 0, {&nothing, 0});
+    }
+    CHECK(hub->begin_frame(line, header, claim));
+    CHECK(claim.to[1].data == first.bytes.data());
+    {
+        const std::lock_guard hold(hub->mutex);
+        CHECK(hub->unopen(1, 0, &first));
+        hub->open(1, 0, &next, 0, {&nothing, 0});
+    }
+    hub->end_frame(line, header, claim, Arrival::right, nullptr);
+    CHECK(first.num_arrived == 0 && next.num_arrived == 0);
+    CHECK(line.agains == std::vector<std::uint64_t>{1} && line.acks.empty());
+    const std::vector<std::uint8_t> again = bytes_of("8 bytes!");
+    Claim none;
+    CHECK(hub->begin_frame(line, header, none));
+    std::copy(again.begin(), again.end(), next.bytes.begin());
+    hub->end_frame(line, header, none, Arrival::right, nullptr);
+    CHECK(next.num_arrived == 1 && next.bytes == again && line.acks.size() == 1);
+}
+
 }  // namespace
 
 SUITE(wire) {
@@ -302,4 +350,5 @@ SUITE(wire) {
     disagreement();
     strangers();
     departures();
+    places_taken_away();
 }
