@@ -27,7 +27,6 @@ RULE = """
 
 def test_every_rule_finds_its_own_example_and_nothing_else() -> None:
     book = shipped_rules()
-    assert failing_examples(book) == {}
     told = {r.id: found_in(r.example, book) for r in book.values() if r.example}
     assert {id_: found for id_, found in told.items() if found != [id_]} == {}
 
