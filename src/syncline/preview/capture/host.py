@@ -135,7 +135,8 @@ def _step_s(model: Any, device: str) -> tuple[float, int]:
 
 
 def _counted(fn: Callable[[], object]) -> int:
-    with _Count() as count:
+    count = _Count()
+    with count:
         fn()
     return count.seen
 
