@@ -25,7 +25,8 @@ def test_deadlines_as_people_write_them(text: str, days: float) -> None:
 
 def test_a_deadline_may_be_a_date() -> None:
     job = load_job(BASE | {"tokens": 1e12, "start": date(2027, 1, 15), "deadline": date(2027, 3, 16)})
-    assert (job.days_allowed, job.last_day) == (60.0, date(2027, 3, 16))
+    assert (job.days_allowed, job.last_day) == (61.0, date(2027, 3, 16))  # the evening of that day is in time
+    assert (job.day_after(0.3), job.day_after(60.2)) == (date(2027, 1, 15), date(2027, 3, 16))
     assert load_job(BASE).days_allowed is None
 
 
@@ -36,7 +37,7 @@ def test_a_deadline_may_be_a_date() -> None:
         ({"tokens": 1e12, "deadline": "soon"}, '"soon" is not a date; write `deadline: 2027-01-15`, or `60 days`'),
         ({"deadline": "60 days"}, "`deadline` needs `tokens`"),
         ({"tokens": 1e12, "deadline": "2027-03-16"}, "is a date, so `start: 2027-01-15` must say when it begins"),
-        ({"tokens": 1e12, "start": "2027-03-16", "deadline": "2027-03-16"}, "is not after the start"),
+        ({"tokens": 1e12, "start": "2027-03-16", "deadline": "2027-03-15"}, "is before the start"),
         ({"tokens": -1}, "must be above 0"),
     ],
 )

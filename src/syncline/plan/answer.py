@@ -19,7 +19,7 @@ from syncline.fabric.assumed import assumed_of
 from syncline.fabric.fabric import Fabric
 from syncline.plan.block import PlanQuestion
 from syncline.plan.cost import Assumptions, Prices
-from syncline.plan.decide.prospects import Prospects, prospects
+from syncline.plan.decide.prospects import Prospects, prospects, run_option
 from syncline.plan.decide.worth import worthwhile
 from syncline.plan.decision import Decision
 from syncline.plan.exchange import exchange_of
@@ -38,7 +38,6 @@ from syncline.sim.step.laid import is_laid
 from syncline.sim.step.machine import machine_from_fabric, reach_of
 from syncline.sim.step.reach import Reach
 from syncline.sim.step.step import IGNORES, StepResult, step
-from syncline.sim.uncertainty import price_spread
 from syncline.workload.job import Job
 
 OBJECTIVES = ("time", "cost", "pareto")
@@ -94,10 +93,16 @@ class PlanResult:
 
     @property
     def cost_interval(self) -> JsonObject | None:
-        """Where the price of a token may lie: the step's error and the spread of prices between sellers."""
-        if self.best.cost is None:
+        """Where the price of a token may lie: the same draws of everything uncertain as the cost of the run."""
+        cost, money = self.best.cost, self.money
+        if cost is None or money is None:
             return None
-        return self.result.spread.times(price_spread()).of(self.best.cost.cost_per_token_usd)
+        seen = run_option(self.question, self.best, money).forecast if self.run is None else self.run.now.forecast
+        each = cost.cost_per_token_usd / seen.usd
+        return {
+            "p50": [end * each for end in seen.usd_50], "p90": [end * each for end in seen.usd_90],
+            "basis": "the step's error, failures, restarts and the price of a GPU-hour, each drawn over its range",
+        }  # fmt: skip
 
     def to_json(self) -> JsonObject:
         """Return the object that `syncline plan --json` prints."""

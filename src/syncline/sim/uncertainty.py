@@ -86,19 +86,6 @@ class Spread:
         high_50 = min(self.high_50**factor, self.high_90)
         return replace(self, low_50=low_50, high_50=high_50, unmeasured=(*self.unmeasured, why))
 
-    def times(self, other: Spread) -> Spread:
-        """Return the spread of a product whose factors err independently: logs add in squares."""
-
-        def both(a: float, b: float, sign: int) -> float:
-            return math.exp(sign * math.hypot(math.log(a), math.log(b)))
-
-        return Spread(
-            both(self.low_90, other.low_90, -1), both(self.low_50, other.low_50, -1),
-            both(self.high_50, other.high_50, 1), both(self.high_90, other.high_90, 1),
-            self.num_rows, self.num_sources, f"{self.of_what}; and {other.of_what} ({other.num_rows} figures)",
-            (*self.unmeasured, *other.unmeasured), self.counted,
-        )  # fmt: skip
-
 
 @dataclass(frozen=True)
 class StepFacets:

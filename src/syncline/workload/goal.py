@@ -10,6 +10,7 @@ A job without them is planned for speed alone.
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import date, timedelta
 from typing import Any
@@ -63,8 +64,8 @@ class Goal(Strict):
             return self
         if self.start is None:
             raise ValueError(f"the deadline {self.deadline} is a date, so `start: 2027-01-15` must say when it begins")
-        if _day("deadline", self.deadline) <= _day("start", self.start):
-            raise ValueError(f"the deadline {self.deadline} is not after the start {self.start}")
+        if _day("deadline", self.deadline) < _day("start", self.start):
+            raise ValueError(f"the deadline {self.deadline} is before the start {self.start}")
         return self
 
     @property
@@ -80,21 +81,24 @@ class Goal(Strict):
 
     @property
     def days_allowed(self) -> float | None:
-        """Days between start and deadline; None: there is no deadline."""
+        """Days from the morning of the start to the evening of the deadline; None: there is no deadline."""
         if self.deadline is None:
             return None
         match = _DAYS.match(self.deadline)
         if match:
             return float(match.group(1)) * _DAYS_PER[match.group(2)[0]]
         assert self.first_day is not None
-        return float((date.fromisoformat(self.deadline) - self.first_day).days)
+        return float((date.fromisoformat(self.deadline) - self.first_day).days + 1)
 
     @property
     def last_day(self) -> date | None:
         """The deadline as a date; None where there is none or the start is not said."""
-        if self.first_day is None or self.days_allowed is None:
-            return None
-        return self.first_day + timedelta(days=self.days_allowed)
+        return None if self.days_allowed is None else self.day_after(self.days_allowed)
+
+    def day_after(self, days: float) -> date | None:
+        """Return the day on which a run of so many days ends: the start itself for one that takes a day or less."""
+        first = self.first_day
+        return None if first is None else first + timedelta(days=max(math.ceil(days - 1e-9), 1) - 1)
 
 
 def _day(name: str, value: str) -> date:

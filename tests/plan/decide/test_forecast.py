@@ -35,7 +35,7 @@ def test_days_and_dollars_are_what_a_spreadsheet_says() -> None:
     assert seen.goodput == pytest.approx(goodput, abs=2e-4)
     assert seen.days == pytest.approx(40 / goodput, rel=2e-4)
     assert seen.usd == pytest.approx(40 / goodput * 24 * 256 * 2.5, rel=2e-4)
-    assert seen.end is not None and seen.end.isoformat() == "2027-02-25"
+    assert seen.end is not None and seen.end.isoformat() == "2027-02-24"
 
 
 def test_without_anything_uncertain_only_luck_is_left() -> None:

@@ -156,3 +156,15 @@ def test_recurrent_states_are_read_written_and_kept() -> None:
     short, long = (engine.decode_parts(64, context)["cache"] for context in (1, 2))
     assert short == pytest.approx(64 * 2 * state / engine.machine.hbm_Bps, rel=0.01) and long > short
     assert engine.most_sequences(1000) < engine.most_tokens / 1000
+
+
+def test_experts_over_hosts_are_balanced_and_their_exchange_hides_behind_work() -> None:
+    """DeepSeek-V3 as SGLang published it: 22,300 tokens a second of eight H100 decoding, 52,300 in prefill."""
+    fabric = load({"hosts": 12, "host": "dgx-h100", "network": "rail-optimized NDR"})
+    job = _job(model="deepseek-v3", precision="fp8")
+    decode = sum(Engine(fabric, job, Split(72, spread=True)).decode_parts(72 * 256, 2050).values())
+    prefill = sum(Engine(fabric, job, Split(32, spread=True)).prefill_parts(32 * 16384, 2000).values())
+    assert 8 * 256 / decode == pytest.approx(22_300, rel=0.1)
+    assert 8 * 16384 / prefill == pytest.approx(52_300, rel=0.2)
+    wide, one = (Engine(fabric, job, Split(ranks, spread=True)) for ranks in (16, 8))
+    assert wide.weight_bytes > one.weight_bytes / 2  # copies of busy experts take memory

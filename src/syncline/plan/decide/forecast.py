@@ -9,9 +9,8 @@ few thousand draws of everything uncertain, always the same ones, so the same qu
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 
 import numpy as np
 
@@ -70,9 +69,8 @@ class Forecast:
         return self.days * 24 * self.num_gpus * self.usd_per_gpu_hour
 
     def day(self, days: float) -> date | None:
-        """Return the date after so many days; None where the start is not known."""
-        first = self.goal.first_day
-        return None if first is None else first + timedelta(days=math.ceil(days - 1e-9))
+        """Return the day on which a run of so many days ends; None where the start is not known."""
+        return self.goal.day_after(days)
 
     @property
     def end(self) -> date | None:

@@ -27,6 +27,8 @@ LIKELY = 0.8
 FEWER = (1 / 8, 1 / 4, 1 / 2, 3 / 4)
 MORE = (1.25, 1.5, 2, 3, 4, 6, 8)
 LARGER_TRIED = 3
+#: Of a job that does not say when it is done; what one token costs does not depend on it.
+ENDLESS_TOKENS = 1e12
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,7 @@ def _option(
     question: PlanQuestion, best: Plan, money: Money, num_gpus: int, step_s: float, label: str, swings: bool = False
 ) -> Option:
     job = question.job
-    work_s = (job.tokens or 0.0) / best.tokens_per_step * step_s
+    work_s = (job.tokens or ENDLESS_TOKENS) / best.tokens_per_step * step_s
     found = money.recovery(step_s, num_gpus)
     inputs = inputs_of(money, best.predicted)
     seen = forecast(job, work_s, found, num_gpus, money.usd_per_gpu_hour, inputs, swings)

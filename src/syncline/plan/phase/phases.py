@@ -115,11 +115,11 @@ class PlannedRun:
     @property
     def starts(self) -> tuple[date | None, ...]:
         """The first day of every phase, and the last of the run."""
-        first, days, out = self.run.goal.first_day, 0.0, []
-        for phase in (*self.phases, None):
-            out.append(None if first is None else first + timedelta(days=math.ceil(days - 1e-9)))
-            days += phase.days if phase else 0.0
-        return tuple(out)
+        goal, days, out = self.run.goal, 0.0, []
+        for phase in self.phases:
+            out.append(None if goal.first_day is None else goal.first_day + timedelta(days=math.floor(days + 1e-9)))
+            days += phase.days
+        return (*out, goal.day_after(days))
 
     @property
     def chance_deadline(self) -> float | None:
