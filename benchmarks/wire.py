@@ -45,10 +45,11 @@ def main() -> int:
     parser.add_argument("--steps", type=int, help="steps of each method, or turns of dense")
     parser.add_argument("--warm-up", type=int, help="steps of each method that do not count")
     parser.add_argument("--rounds", type=int, help="how often methods take their turn")
+    parser.add_argument("--bucket-mib", type=float, help="of steps and gpu: DDP's buckets, every method's (DDP's own)")
     parser.add_argument("--variants", nargs="+", help="of dense: THREADS/CONNECTIONS of the wire, each in turn")
     chosen = parser.parse_args()
     globals()["NUM_HOSTS"] = chosen.hosts
-    for name in ("rates", "methods", "steps", "warm_up", "rounds", "variants"):
+    for name in ("rates", "methods", "steps", "warm_up", "rounds", "variants", "bucket_mib"):
         if getattr(chosen, name) is not None:
             ASKED[name] = getattr(chosen, name)
     why = is_possible()
@@ -148,12 +149,15 @@ def _rates(own: tuple[float | None, ...]) -> list[float | None]:
 
 def _steps(task: dict[str, Any], rates: tuple[float | None, ...]) -> list[dict[str, Any]]:
     rows = []
-    task = {**task, **{name: ASKED[name] for name in ("methods", "steps", "warm_up", "rounds") if name in ASKED}}
+    task = {
+        **task,
+        **{name: ASKED[name] for name in ("methods", "steps", "warm_up", "rounds", "bucket_mib") if name in ASKED},
+    }
     with RailsRig(NUM_HOSTS) as rig:
         for rate in _rates(rates):
             if rate is not None:
                 rig.shape(rate)
-            found = ranks(rig, {**task, "rate_bps": rate, "costs": True}, timeout_s=7200.0)
+            found = ranks(rig, {**task, "rate_bps": rate, "costs": True, "out": str(ASKED["out"])}, timeout_s=7200.0)
             (known,) = [row for row in found if row["what"] == "costs"]
             found = [row for row in found if row["what"] != "costs"]
             compute = next(row for row in found if row["method"] == "compute")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,17 @@ os.environ["SOURCE_DATE_EPOCH"] = "1794787200"  # 2026-11-16
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate-examples", action="store_true", help="keep what the examples print as expected")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep ten thousand tests and what they import out of the garbage collector's way: they stay to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import zlib
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -179,7 +180,7 @@ def steps(task: dict[str, Any]) -> None:
 def train(method: str, text: torch.Tensor, task: dict[str, Any], device: torch.device) -> dict[str, Any]:
     """Train a little with one method: "ddp", "compute", or "codec" or "codec/transport" of syncline."""
     model = made(task, device)
-    wrapped = wrap(model)
+    wrapped = wrap(model, task)
     codec, transport, piece = (*method.split("/"), "auto", "")[:3] if "/" in method else (method, "auto", "")
     handle = None
     if method not in ("ddp", "compute"):
@@ -214,12 +215,21 @@ def train(method: str, text: torch.Tensor, task: dict[str, Any], device: torch.d
     if handle is not None:
         wire_bytes = handle.report().wire_bytes
         handle.close()
+        if dist.get_rank() == 0 and "out" in task:
+            keep(handle.timeline(), task, method)
     dist.barrier()
     del wrapped, model, optimizer, handle
     gc.collect()
     kept = times[task["warm_up"] :]
     return {"median_s": statistics.median(kept), "forward_s": statistics.median(forwards[task["warm_up"] :]),
             "cpu_s": cpu_s, "wire_bytes": wire_bytes, "checksum": 0.0 if method == "compute" else checksum}  # fmt: skip
+
+
+def keep(timeline: Any, task: dict[str, Any], method: str) -> None:
+    """Write the last step's spans: where the time goes between a gradient and the socket."""
+    rate = f"{task['rate_bps'] / 1e9:g}" if task.get("rate_bps") else "unshaped"
+    name = f"spans-{task['what']}-{rate}-{task.get('bucket_mib', 'own')}-{method.replace('/', '_')}.json"
+    timeline.save(Path(task["out"], name))
 
 
 def made(task: dict[str, Any], device: torch.device) -> Gpt:
@@ -229,9 +239,11 @@ def made(task: dict[str, Any], device: torch.device) -> Gpt:
         return Gpt(**task.get("model", {}))
 
 
-def wrap(model: torch.nn.Module) -> Any:
+def wrap(model: torch.nn.Module, task: dict[str, Any]) -> Any:
     """Return the model in DDP; its ranks have made equal weights themselves."""
-    return torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, init_sync=False)
+    return torch.nn.parallel.DistributedDataParallel(
+        model, gradient_as_bucket_view=True, init_sync=False, bucket_cap_mb=task.get("bucket_mib")
+    )
 
 
 def costs(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> None:
@@ -328,7 +340,7 @@ def copy_s(device: torch.device, num_elements: int) -> float:
 def own_work(task: dict[str, Any], text: torch.Tensor, device: torch.device) -> dict[str, Any]:
     """Return the seconds of forward, of each bucket's backward and of the optimizer, with nothing on a wire."""
     model = made(task, device)
-    wrapped, marks = wrap(model), []
+    wrapped, marks = wrap(model, task), []
     mark = _event if device.type == "cuda" else time.perf_counter
 
     def hook(state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:

@@ -63,10 +63,11 @@ def test_rules_of_ones_own(tmp_path: Path, log: Path, capsys: pytest.CaptureFixt
     log.write_text("here is our thing\n")
     assert run(["diagnose", str(log), "--rules", str(rules)]) == 0
     assert "ours.thing" in capsys.readouterr().out
-    assert run(["diagnose", "--check-rules", "--rules", str(rules)]) == 0
-    rules.write_text(RULE.replace("    our thing", "    another"))
+    other = RULE.replace("ours.thing", "ours.other").replace("    our thing", "    another")
+    rules.write_text(RULE + other)
     assert run(["diagnose", "--check-rules", "--rules", str(rules)]) == 2
-    assert 'the example of rule "ours.thing" is not found by it.' in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert 'the example of rule "ours.other" is not found by it.' in told and "ours.thing" not in told
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from syncline.diagnose import read_rules, shipped_rules
-from syncline.diagnose.examples import failing_examples, found_in
+from syncline.diagnose.examples import found_in
 from syncline.diagnose.guard import MAX_LINE, compile_pattern
 from syncline.diagnose.rule import SYMPTOMS, LogRule
 from syncline.errors import FileError, RuleError, SynclineError
@@ -27,7 +27,6 @@ RULE = """
 
 def test_every_rule_finds_its_own_example_and_nothing_else() -> None:
     book = shipped_rules()
-    assert failing_examples(book) == {}
     told = {r.id: found_in(r.example, book) for r in book.values() if r.example}
     assert {id_: found for id_, found in told.items() if found != [id_]} == {}
 

@@ -181,12 +181,24 @@ def test_what_was_changed_by_hand_is_found(frr: Installation, tmp_path: Path) ->
 def test_infiniband_gets_a_subnet_manager_and_clouds_get_no_switch_files() -> None:
     subnet = install(load("h100-64-rail"))
     assert {name for name in subnet.files if name.startswith("opensm/")} == {
-        "opensm/opensm.conf", "opensm/partitions.conf", "opensm/root-switches.txt", "opensm/node-name-map.template"
+        "opensm/opensm.conf", "opensm/partitions.conf", "opensm/switches.txt", "opensm/guids.sh"
     }  # fmt: skip
     assert "routing_engine ar_updn,updn\n" in subnet.files["opensm/opensm.conf"]
+    assert "spine-00 root\n" in subnet.files["opensm/switches.txt"]
     cloud = install(load({"hosts": 8, "host": "p5", "network": "fat-tree EFAv2"}))
     assert cloud.skipped == {"switch configurations": "the cloud runs these switches"}
     assert not [name for name in cloud.files if name.startswith("switches/")]
+
+
+def test_planes_are_subnets_with_a_manager_each() -> None:
+    plane = {"topology": "leaf-spine", "link": "NDR200", "switch": "QM9700", "hosts_per_leaf": 2, "spines": 1}
+    host = {"gpu": "H100", "gpus": 8, "nics": 2, "nic": "ConnectX-7", "link": "NDR200", "ports_per_nic": 2}
+    network = {"topology": "multi-plane", "planes": 2, "plane": plane}
+    files = install(load({"hosts": 4, "host": host, "network": network})).files
+    told = [files[f"opensm/subnet-{n}/switches.txt"].splitlines()[1:] for n in (0, 1)]
+    assert [len(rows) for rows in told] == [3, 3]
+    assert not set(told[0]) & set(told[1])
+    assert all(sum(row.endswith(" root") for row in rows) == 1 for rows in told)
 
 
 def test_what_has_no_network_is_refused() -> None:

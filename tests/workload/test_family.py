@@ -199,3 +199,27 @@ def test_experts_of_a_latent_size_are_smaller_and_their_exchange_too() -> None:
     assert (shape.moe.latent, shape.expert_hidden, shape.hidden) == (1024, 1024, 4096)
     assert shape.one_expert_params == 2 * 1024 * 2688  # up and down, without a gate
     assert shape.active_params / 1e9 == pytest.approx(12.7, rel=0.02)
+
+
+def _with_tower(family: str, tower: dict[str, object], **more: object) -> int:
+    text = {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 2, "num_attention_heads": 32,
+            "intermediate_size": 11008, "vocab_size": 32000}  # fmt: skip
+    shape = shape_from_config({"model_type": family, "text_config": text, "vision_config": tower, **more})
+    return shape.towers[0].params
+
+
+def test_image_towers_of_mistral_internvl_and_smolvlm() -> None:
+    """Counts of transformers 5.22.2's own modules, tower and what joins it."""
+    pixtral: dict[str, object] = {"model_type": "pixtral", "hidden_size": 1024, "intermediate_size": 4096}
+    assert _with_tower("llava", pixtral) == 424_469_504
+    assert _with_tower("mistral3", pixtral) == 424_469_504 - 2 * 4096 + 1024 + 4 * 1024 * 1024  # no biases, a merger
+    images: dict[str, object] = {"image_size": [448, 448], "patch_size": [14, 14]}
+    assert _with_tower("internvl", {"model_type": "internvl_vision"} | images) == 337_509_376
+    assert _with_tower("smolvlm", {"model_type": "smolvlm_vision", "patch_size": 32}) == 171_270_144
+
+
+def test_helium_whose_heads_do_not_fill_its_hidden_size_is_refused() -> None:
+    with pytest.raises(DescriptionError, match=r"20 x 256 is not 2560"):
+        shape_from_config({"model_type": "helium", "head_dim": 256})
+    with pytest.raises(DescriptionError, match=r"deepseek_v4 has several residual streams"):
+        shape_from_config({"model_type": "deepseek_v4"})

@@ -30,6 +30,7 @@ REST = 20_000
 REST_EVERY = 64
 _FOUR = 20  # what a place costs at which four bytes agree, against one at which two do
 _STEP = 1 << 18
+_SHORT = 1 << 14  # in so short a log nothing is gained by choosing for it
 _PAIRS = 1 << 16
 _SAMPLE = (
     b"node007:1234:5678 [3] NCCL INFO Channel 07/0 : 12[4] -> 20[4] [send] via NET/IB/4/GDRDMA\n"
@@ -112,20 +113,9 @@ class Scanner:
 
     def _choose(self, sample: bytes) -> None:
         """Take of each text the four bytes that cost least here: rare as four, and rare as a pair."""
-        if not self._texts:
-            return
-        windows = _windows(tuple(self._texts))
-        pairs, (known, often) = _counts(sample) + 4 * _counts(_SAMPLE), _fours(sample)
-        at = np.minimum(np.searchsorted(known, windows.codes), len(known) - 1)
-        fours = np.where(known[at] == windows.codes, often[at], 0)
-        cost = _FOUR * fours + pairs[windows.codes & 0xFFFF]
-        # Of equal ones the first: its offset is the low part of the number that is compared.
-        best = np.minimum.reduceat(cost * _PAIRS + windows.offset, windows.start) % _PAIRS
-        codes = windows.codes[windows.start + best].tolist()
-        self._all = self._awake = _Table(
-            (code, _Needle(text, offset, index))
-            for index, (code, text, offset) in enumerate(zip(codes, self._texts, best.tolist(), strict=True))
-        )
+        if self._texts:
+            texts = tuple(self._texts)
+            self._all = self._awake = _usual(texts) if len(sample) < _SHORT else _chosen(texts, sample)
 
     def _search(self, block: bytes, start: int, stop: int) -> None:
         """Report every line with a text that begins in [start, stop), and count the lines."""
@@ -210,6 +200,28 @@ class _Windows(NamedTuple):
     codes: NDArray[np.int64]
     offset: NDArray[np.int64]
     start: NDArray[np.int64]
+
+
+def _chosen(texts: tuple[bytes, ...], sample: bytes) -> _Table:
+    """Return the texts by the four bytes of each that cost least in logs like the sample."""
+    windows = _windows(texts)
+    pairs, (known, often) = _counts(sample) + 4 * _counts(_SAMPLE), _fours(sample)
+    at = np.minimum(np.searchsorted(known, windows.codes), len(known) - 1)
+    fours = np.where(known[at] == windows.codes, often[at], 0)
+    cost = _FOUR * fours + pairs[windows.codes & 0xFFFF]
+    # Of equal ones the first: its offset is the low part of the number that is compared.
+    best = np.minimum.reduceat(cost * _PAIRS + windows.offset, windows.start) % _PAIRS
+    codes = windows.codes[windows.start + best].tolist()
+    return _Table(
+        (code, _Needle(text, offset, index))
+        for index, (code, text, offset) in enumerate(zip(codes, texts, best.tolist(), strict=True))
+    )
+
+
+@lru_cache(maxsize=8)
+def _usual(texts: tuple[bytes, ...]) -> _Table:
+    """Return the same for any short log."""
+    return _chosen(texts, _SAMPLE)
 
 
 @lru_cache(maxsize=4)  # the texts are those of the rules: the same for every file

@@ -12,6 +12,7 @@ The counts of issues were read from timed kernels of torch 2.11 on an H200, one 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from syncline.preview.record import Kernel
@@ -144,18 +145,18 @@ def _sides(tensor: dict[str, list[int]]) -> list[tuple[int, int]]:
 
 def _rowwise(tensor: dict[str, list[int]]) -> bool:
     """Whether a tensor lies in the order of its dimensions, without gaps."""
-    step = 1
-    for stride, size in reversed(_sides(tensor)):
-        if size > 1 and stride != step:
-            return False
-        step *= size
-    return True
+    return _gapless(reversed(_sides(tensor)))
 
 
 def _dense(tensor: dict[str, list[int]]) -> bool:
     """Whether the elements of a tensor lie without gaps, in whichever order of its dimensions."""
+    return _gapless(sorted(_sides(tensor)))
+
+
+def _gapless(sides: Iterable[tuple[int, int]]) -> bool:
+    """Whether each dimension, from the innermost on, steps over exactly what is inside it."""
     step = 1
-    for stride, size in sorted(_sides(tensor)):
+    for stride, size in sides:
         if size > 1 and stride != step:
             return False
         step *= size

@@ -136,6 +136,9 @@ def design(
     described = tuple(zip((job_of(job) for job in many), _weights(weights, len(many)), strict=True))
     if days is not None and tokens is None:
         raise UsageError("--days needs --tokens: how much must be trained by then.", hint="Add --tokens 15T, say.")
+    for name, limit in (("budget", budget), ("power", power_w), ("racks", racks), ("days", days), ("tokens", tokens)):
+        if limit is not None and not limit > 0:
+            raise UsageError(f"--{name} must be positive, got {limit:g}.", hint=f"Raise it, or leave --{name} out.")
     limits = Limits(budget, power_w, racks, days, tokens, survive)
     assumed, _ = load_assumptions(None, dict(assume or {}))
     designer = Designer(described, limits, assumed, Path(state) if state else None)

@@ -16,6 +16,7 @@ from syncline.sim.nccl.guess import guess, hosts_in
         ("AWS p5en.48xlarge (H200)", 4, 8, ("h200", "efa-v3", 8, 50e9)),
         ("AWS p4d.24xlarge A100-40GB EFA", 4, 8, ("a100", "efa-v1", 4, 12.5e9)),
         ("GB200 NVL72, 2 racks", 36, 4, ("gb200", "infiniband", 4, 50e9)),
+        ("A4X Max, 4 a host in different NVLink domains, RoCE 8x400Gb/s", 2, 4, ("gb300", "roce", 8, 50e9)),
         ("GCP a3-ultragpu-8g H200", 2, 8, ("h200", "roce", 8, 50e9)),
         ("Azure ND H100 v5", 2, 8, ("h100", "infiniband", 8, 50e9)),
         ("8x B200, InfiniBand NDR", 8, 8, ("b200", "infiniband", 8, 50e9)),
@@ -88,3 +89,8 @@ def test_sixteen_interfaces_of_efa_are_not_eight() -> None:
 )
 def test_hosts_of_a_row_that_does_not_say(text: str, gpus: int, hosts: int) -> None:
     assert hosts_in(text, "", gpus) == hosts
+
+
+@pytest.mark.parametrize(("where", "islands"), [("of one rack", 1), ("in different NVLink domains", 2)])
+def test_hosts_of_different_racks_do_not_share_nvlink(where: str, islands: int) -> None:
+    assert guess(f"GB300 4 a host {where}, RoCE 8x400Gb/s", "", 2, 4).num_islands == islands

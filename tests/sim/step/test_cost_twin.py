@@ -298,7 +298,8 @@ def twin(c: Case) -> dict[str, float]:
     else:
         forward, backward = max(cp_call - core, 0.0), max(2 * cp_call - core_back, 0.0)
         cp = o.attention_share * (forward + o.redo_tp * forward + backward)
-    ep = share * (4 + 2 * o.redo_tp) * float(experts.exchange) * FITTED.x_ep * o.ep_exposed if share else 0.0
+    ep = share * (4 + 2 * o.redo_tp) * float(experts.exchange) if share else 0.0
+    ep -= min(ep * (1 - FITTED.x_ep * o.ep_exposed), layer_s)
     host = share * float(experts.host) if share else 0.0
     waits = tp + cp + ep + host
     compute, paced = stage_twin(o, layer_s, head), stage_twin(o, layer_s + waits, head)

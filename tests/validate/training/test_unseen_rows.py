@@ -274,3 +274,20 @@ def test_vendor_tuning_speeds_products_but_not_attention() -> None:
     assert float(second.rate_bf16 * second.kernel) == pytest.approx(
         float(first.rate_bf16) * 0.85
     )  # cuDNN's older kernel
+
+
+@pytest.mark.parametrize(
+    ("zero", "notes", "expected"), [("DDP", "", 8), ("FSDP", "", 1), ("FSDP", "DeepEP", 64), ("DDP", "DeepEP", 64)]
+)
+def test_experts_without_their_parallelism_are_apart_inside_a_host(zero: str, notes: str, expected: int) -> None:
+    given = row(
+        model="Qwen3 30B A3B", params_b="30.5", gpu="H100", gpus="64", tp="1", pp="1", dp="64", ep="",
+        global_batch="1024", zero_or_fsdp=zero, notes=notes,
+    )  # fmt: skip
+    assert describe(given, ()).job.parallel.ep == expected
+
+
+@pytest.mark.parametrize(("release", "convention"), [("25.04", "megatron-model"), ("25.09", "causal")])
+def test_attention_under_the_mask_was_counted_until_mid_2025(release: str, convention: str) -> None:
+    found = describe(row(source=f"NVIDIA/NeMo {release}", metric="model_tflops_per_gpu", zero_or_fsdp=""), ())
+    assert found.convention == convention

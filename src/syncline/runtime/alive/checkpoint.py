@@ -45,7 +45,7 @@ from syncline.runtime.alive.checkpoint_files import (
     write,
 )
 from syncline.runtime.alive.checkpoint_folder import SHARED, CheckpointFolder, is_own, is_whole, rank_file
-from syncline.runtime.alive.checkpoint_loss import meet, naming_the_lost
+from syncline.runtime.alive.checkpoint_loss import group_of_all, meet, naming_the_lost
 from syncline.runtime.alive.checkpoint_resume import (
     Positioned,
     Stateful,
@@ -321,7 +321,7 @@ class Checkpoints:
         if not dist.is_initialized():
             return
         if self._group is None:
-            self._group = dist.new_group(backend="gloo")
+            self._group = group_of_all(handle)
         meet(self._group, handle)
 
     def _at_exit(self) -> None:

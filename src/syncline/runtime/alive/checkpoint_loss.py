@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import torch.distributed as dist
@@ -27,6 +29,28 @@ def naming_the_lost(handle: Any) -> Iterator[None]:
             raise
         vague = SynchronizationError("a checkpoint was interrupted.", detail=str(error).split("\n", 1)[0])
         raise explain(vague) from error
+
+
+def group_of_all(handle: Any) -> Any:
+    """Make a gloo group of every rank, unless the handle hears that one is lost: torch itself waits half an hour."""
+    if handle is None:
+        return dist.new_group(backend="gloo")
+    made: Future[Any] = Future()
+
+    def make() -> None:
+        try:
+            made.set_result(dist.new_group(backend="gloo"))
+        except Exception as error:
+            made.set_exception(error)
+
+    threading.Thread(target=make, name="syncline-checkpoint-group", daemon=True).start()
+    wait_s = SHORTEST_S
+    while getattr(handle, "failure", None) is None and not made.done():
+        time.sleep(wait_s)
+        wait_s = min(2 * wait_s, LONGEST_S)
+    if not made.done():
+        raise handle.failure_of(handle.failure)
+    return made.result()
 
 
 def meet(group: Any, handle: Any) -> None:

@@ -39,6 +39,10 @@ _OF_GPU = re.compile(rf"\b\d{{2,3}}\s*{_SPEED}\s*(?:/|per\s+|a\s+)\s*gpu\b", re.
 _ENV = re.compile(r"\b((?:NCCL|FI)_[A-Z0-9_]+)=([^\s;)\"']+)")
 _SWITCHED = ("nvswitch", "mesh", "cube_mesh")
 _PLAIN_ETHERNET = r"\bsockets?\b|\btcp\b|\brocev?2?\b|ethernet|\d ?gbe\b|spectrum"
+#: Said of hosts whose racks share NVLink, where each host is in another rack.
+_APART = re.compile(
+    r"\b(?:different|distinct|separate)\s+(?:nvlink\s+|nvl72\s+)?(?:domains|racks)\b|\bone host (?:a|per) rack\b"
+)
 _ONE_PROCESS = re.compile(r"(?:one|single|1)[- ]process|(?:^|\s)-g\s*([2-9]|1\d)\b|one process drives", re.IGNORECASE)
 
 
@@ -59,6 +63,8 @@ def guess(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> NcclSy
             software["network"] = "tcp"
     spec = ClusterSpec.model_validate(description)
     found_system = usual_release(from_spec(spec, num_hosts, gpus_per_host, software), "nccl" in software)
+    if found_system.num_islands == 1 and _APART.search(text):
+        found_system = replace(found_system, nvlink_domain=gpus_per_host)
     return replace(found_system, gpu=found["gpu"], nvlink_Bps=None) if "gpu" in found else found_system
 
 

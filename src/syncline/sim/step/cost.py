@@ -76,7 +76,7 @@ def step_cost(c: Case, k: Constants) -> StepCost:
         head = head + c.predict_layers * (layer.total + 3 * joined + forward_head + backward_head)
     tp_call = tp_exchange_s(c, k)
     cp_call = pick(c.ulysses > 0, head_exchange_s(c, k), ring_attention_s(c, k))
-    waits = _layer_waits(c, k, experts, tp_call, cp_call)
+    waits = _layer_waits(c, k, experts, (tp_call, cp_call), layer.total)
     host = c.moe_layers / c.layers * experts.host
     compute = _per_stage(c, layer.total, head)
     # The sums at a model's ends (`volumes`) are not priced apart: the fitted exposure of a layer's exchanges has them.
@@ -183,7 +183,8 @@ class _Waits:
     ep: Floats
 
 
-def _layer_waits(c: Case, k: Constants, experts: ExpertTime, tp_call: Floats, cp_call: Floats) -> _Waits:
+def _layer_waits(c: Case, k: Constants, experts: ExpertTime, calls_s: tuple[Floats, Floats], compute: Floats) -> _Waits:
+    tp_call, cp_call = calls_s
     share = c.moe_layers / c.layers
     # Forward 2, backward 2; where the experts are not split over the TP ranks a layer with experts has only those of
     # its attention.
@@ -193,7 +194,9 @@ def _layer_waits(c: Case, k: Constants, experts: ExpertTime, tp_call: Floats, cp
     ring = np.maximum(cp_call - core, 0.0) * (1 + c.redo_tp) + np.maximum(2 * cp_call - core_back, 0.0)
     # Attention needs all of an exchange before it starts, so nothing hides Ulysses.
     cp = c.attention_share * pick(c.ulysses > 0, cp_call * (3 + c.redo_tp), ring)
-    ep = share * (4 + 2 * c.redo_tp) * experts.exchange * k.fitted.x_ep * c.ep_exposed
+    # What hides does so behind the layer's compute, and no more of it than there is: over a thin line next to nothing.
+    ep = share * (4 + 2 * c.redo_tp) * experts.exchange
+    ep = ep - np.minimum(ep * (1 - k.fitted.x_ep * c.ep_exposed), compute)
     return _Waits(tp, cp, ep)
 
 

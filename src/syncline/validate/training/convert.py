@@ -86,7 +86,8 @@ def usual_convention(metric: str, job: Job) -> str:
         return "palm"
     if plain.startswith("tflops") and megatron and year < 2023 and job.recompute == "full":
         return "megatron-hw"  # what the logs of Megatron-LM and Megatron-DeepSpeed printed
-    return "causal" if megatron and year >= 2025 and not plain.startswith(("hw", "hfu")) else "megatron-model"
+    halved = (year, job.software.month) >= (2025, 6)  # NeMo's formulas counted the masked half until 25.04
+    return "causal" if megatron and halved and not plain.startswith(("hw", "hfu")) else "megatron-model"
 
 
 def convention_of(metric: str, of_source: str, job: Job) -> str:

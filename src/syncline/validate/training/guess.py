@@ -92,8 +92,9 @@ def year_of(row: PublishedRow) -> int:
 def month_of(row: PublishedRow) -> int | None:
     """Return the month of a container ("26.04 NeMo Container") or a date (2025-10) that a row names, else None."""
     text = f"{row.text('source')} {row.text('notes')}"
-    found = re.search(r"(?<![\d.])2[0-9]\.(0[1-9]|1[0-2])(?!\d)|(?<!\d)20[12]\d-(0[1-9]|1[0-2])(?!\d)", text)
-    return int(found.group(1) or found.group(2)) if found else None
+    found = re.search(r"(?<![\d.])2[0-9]\.(0[1-9]|1[0-2])(?!\d)", text)  # a container wins over a report's date
+    found = found or re.search(r"(?<!\d)20[12]\d-(0[1-9]|1[0-2])(?!\d)", text)
+    return int(found.group(1)) if found else None
 
 
 def is_jax(row: PublishedRow) -> bool:

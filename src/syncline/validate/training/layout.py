@@ -42,7 +42,7 @@ def zero_of(row: PublishedRow, year: int) -> JsonObject:
     return {"zero": "none" if text in ("none", "no", "ddp", "dp", "zero-0") or year < 2022 else "1"}
 
 
-def stated_split(row: PublishedRow, num_gpus: int, shape: Shape | LayerList) -> dict[str, int] | None:
+def stated_split(row: PublishedRow, num_gpus: int, shape: Shape | LayerList, domain: int) -> dict[str, int] | None:
     """Return tensor, pipeline, context, expert and data parallelism of a row, or None where it says nothing of them."""
     tp, pp, cp = row.whole("tp"), row.whole("pp"), row.whole("cp", 1) or 1
     stated_dp = row.whole("dp")
@@ -52,15 +52,21 @@ def stated_split(row: PublishedRow, num_gpus: int, shape: Shape | LayerList) -> 
     dp = stated_dp or max(num_gpus // (tp * pp * cp), 1)
     if tp * pp * cp * dp != num_gpus:
         raise DescriptionError(f"tp {tp} x pp {pp} x cp {cp} x dp {dp} is not {num_gpus} GPUs")
-    ep = row.whole("ep") or _dispatched(row, shape, dp * cp)
+    ep = row.whole("ep") or _unstated_experts(row, shape, tp * dp * cp, domain)
     return {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": max(ep, 1)}
 
 
-def _dispatched(row: PublishedRow, shape: Shape | LayerList, ranks: int) -> int:
-    """Return the expert parallelism of a row that names a dispatcher and no number: experts apart as far as they go."""
-    if not isinstance(shape, Shape) or not shape.moe or not re.search(r"(?i)deep-?ep|hybrid-?ep", row.text("notes")):
+def _unstated_experts(row: PublishedRow, shape: Shape | LayerList, ranks: int, domain: int) -> int:
+    """Return the expert parallelism of a row without its number.
+
+    One that names a dispatcher has its experts apart as far as they go; sharded replicas gather all of them; others
+    keep them apart inside a scale-up domain, because a copy of all experts on every GPU is what nobody runs.
+    """
+    if not isinstance(shape, Shape) or not shape.moe:
         return 1
-    return max(d for d in divisors(shape.moe.experts) if ranks % d == 0)
+    if re.search(r"(?i)deep-?ep|hybrid-?ep", row.text("notes")):
+        return max(d for d in divisors(shape.moe.experts) if ranks % d == 0)
+    return 1 if is_sharded(row) else _usual_experts(shape, ranks, domain)
 
 
 def possible_splits(shape: Shape | LayerList, num_gpus: int, domain: int, total: int) -> Iterator[dict[str, int]]:

@@ -173,7 +173,7 @@ class _Reader:
 
     def job(self) -> Job:
         """Return the job, its open questions answered."""
-        split = stated_split(self.row, self.num_gpus, self.model)
+        split = stated_split(self.row, self.num_gpus, self.model, self.machine.domain)
         redo = self._recompute()
         if split is not None:
             return self._lightest(split, (redo,) if redo else self._options())

@@ -36,6 +36,9 @@ _REFUSED = {
     "multi_modality": "a tower for images that come and one for images that go",
     "longcat_flash": "experts that do nothing and two attentions in one layer",
     "plamo2": "state-space layers of its own kind",
+    "deepseek_v4": "several residual streams and attention to compressed keys",
+    **dict.fromkeys(("step3p5", "step3p7"), "heads that differ between layers"),
+    **dict.fromkeys(("minimax_m3_vl", "minimax_m3_vl_text"), "attention to chosen blocks of keys"),
 }  # fmt: skip
 #: Families with plain two-matrix feed-forward blocks, biases and normalisation with biases.
 _PLAIN = {
@@ -149,6 +152,12 @@ def _sizes(data: Config, family: str) -> dict[str, Any]:
         raise DescriptionError(
             f'the config has no "{NAMES[missing[0]][0]}".',
             hint="syncline reads language models; give other models as a list of layers.",
+        )
+    size = numbers["head_size"]
+    if family == "helium" and size and size * numbers["heads"] != numbers["hidden"]:
+        raise DescriptionError(
+            f"helium's heads must fill its hidden size: {numbers['heads']} x {size} is not {numbers['hidden']}.",
+            hint="Correct num_attention_heads, head_dim or hidden_size.",
         )
     if family == "mimo_v2_flash":
         numbers["value_size"] = whole(data, "v_head_dim")

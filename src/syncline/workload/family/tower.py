@@ -146,6 +146,43 @@ def _gemma4(v: Config, config: Config, hidden: int) -> int:
     return _patch(v, width) + places + layers + width * hidden
 
 
+def _pixtral(v: Config, config: Config, hidden: int) -> int:
+    """Return Pixtral's tower (Mistral 3): gated blocks, no biases, and what merges neighbouring patches."""
+    width, ffn = whole(v, "hidden_size", otherwise=1024), whole(v, "intermediate_size", otherwise=4096)
+    layers = whole(v, "num_hidden_layers", otherwise=24) * (4 * width * width + 3 * width * ffn + 2 * width)
+    bias = bool(config.get("multimodal_projector_bias", config.get("model_type") != "mistral3"))
+    joined = (width + bias) * hidden + (hidden + bias) * hidden
+    if config.get("model_type") == "mistral3":
+        joined += width + whole(config, "spatial_merge_size", otherwise=2) ** 2 * width * width
+    return _patch({**v, "patch_size": whole(v, "patch_size", otherwise=16)}, width) + width + layers + joined
+
+
+def _internvl(v: Config, config: Config, hidden: int) -> int:
+    """Return InternVL's tower: a scale on what each half of a layer adds, biases on queries to values by its key."""
+    width, ffn = whole(v, "hidden_size", otherwise=1024), whole(v, "intermediate_size", otherwise=4096)
+    biased, normed = v.get("attention_bias") is True, v.get("use_qk_norm") is True
+    each = layer(width, ffn) + 2 * width - (0 if biased else 3 * width) + (2 * width if normed else 0)
+    places = _patches(v) + 1 if v.get("use_absolute_position_embeddings", True) else 0
+    wide = round(1 / float(config.get("downsample_ratio") or 0.5)) ** 2 * width
+    joined = 2 * wide + (wide + 1) * hidden + (hidden + 1) * hidden
+    tower = _patch(v, width) + width + (1 + places) * width + whole(v, "num_hidden_layers", otherwise=24) * each
+    return tower + joined + (0 if v.get("use_mean_pooling", True) else 2 * width)
+
+
+def _idefics3(v: Config, config: Config, hidden: int) -> int:
+    """Return the tower of Idefics 3 and SmolVLM: SigLIP's, and one matrix that takes so many patches at once."""
+    width = whole(v, "hidden_size", otherwise=1152)
+    layers = whole(v, "num_hidden_layers", otherwise=12) * layer(width, whole(v, "intermediate_size", otherwise=3072))
+    start = _patch({**v, "patch_size": whole(v, "patch_size", otherwise=32)}, width) + width
+    return (
+        start
+        + _patches(v) * width
+        + layers
+        + 2 * width
+        + whole(config, "scale_factor", otherwise=2) ** 2 * width * hidden
+    )
+
+
 #: Families with a tower that is known and a way of their own to join it, or a second tower.
 _JOINED_OTHERWISE = {"cohere2_vision", "deepseek_vl", "deepseek_vl_hybrid", "video_llava"}
 _Count = Callable[[Config, Config, int], int]
@@ -153,5 +190,6 @@ _COUNTS: dict[str, _Count] = {
     "clip_vision_model": _clip, "siglip_vision_model": _siglip, "qwen2_vl": _qwen2, "qwen2_5_vl": _qwen2_5,
     "qwen3_vl": _qwen3, "qwen3_vl_moe": _qwen3, "qwen3_5": _qwen3, "qwen3_5_moe": _qwen3,
     "llama4_vision_model": _llama4, "llama4": _llama4, "mllama_vision_model": _mllama, "mllama": _mllama,
-    "kimi_k25": _moonvit, "gemma4_vision": _gemma4,
+    "kimi_k25": _moonvit, "gemma4_vision": _gemma4, "pixtral": _pixtral, "internvl_vision": _internvl,
+    "idefics3_vision": _idefics3, "smolvlm_vision": _idefics3, "idefics3": _idefics3, "smolvlm": _idefics3,
 }  # fmt: skip

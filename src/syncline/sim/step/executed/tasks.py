@@ -200,7 +200,7 @@ class StepTasks:
         if word == "tensor":
             return (1 - (k.fitted.x_tp if float(case.tp_overlap) else 1.0)) * alone
         if word == "expert":
-            return (1 - k.fitted.x_ep) * alone
+            return (1 - k.fitted.x_ep * float(case.ep_exposed)) * alone
         if word == "context" and not float(case.ulysses):
             return self._attention_s
         if word == "fsdp":
