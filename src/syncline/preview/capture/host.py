@@ -138,7 +138,7 @@ def _counted(fn: Callable[[], object]) -> int:
     count = _Count()
     with count:
         fn()
-    return count.seen
+    return int(count.seen)
 
 
 def _host_s(fn: Callable[[], object]) -> float:
