@@ -128,7 +128,8 @@ def one(seed: int) -> dict[str, Any] | None:
     chosen = str(rng.choice(list(others))) if others else ""
     operation = str(rng.choice(OPERATIONS))
     found: dict[str, Any] = {"seed": seed, "operation": operation, "better": chosen, "answers": 0, "compared": 0,
-                             "below": [], "slower": [], "slower_by_hash": [], "slower_by_nccl_choice": [], "oracle_below_hand": []}  # fmt: skip
+                             "below": [], "slower": [], "slower_by_hash": [],
+                             "slower_by_nccl_choice": [], "oracle_below_hand": []}  # fmt: skip
     family = str(rng.choice(FAMILIES))
     for algorithm, routing in (
         ("auto", "ecmp"),
