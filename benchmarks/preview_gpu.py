@@ -1,9 +1,11 @@
-"""All that a borrowed GPU is asked for a preview's scores: `python benchmarks/preview_gpu.py CAPTURES OUT [SECONDS]`.
+"""All that a borrowed GPU is asked for a preview's scores.
+
+    python benchmarks/preview_gpu.py CAPTURES OUT [SECONDS [NAMES]]
 
 CAPTURES holds a folder for each script whose kernels are to be timed, filled by `syncline preview --keep`. The steps of
-every script below are timed and profiled (`preview_real.py`), then the kernels of the captures once each. Needs Python
-with torch and CUDA, nothing else; some five minutes. What does not begin within SECONDS is left out. OUT gets JSON
-files: `real.json` and one of kernel times for each capture.
+every script below, or of those in NAMES (with commas), are timed and profiled (`preview_real.py`), then the kernels of
+the captures once each. Needs Python with torch and CUDA, nothing else; some five minutes. What does not begin within
+SECONDS is left out. OUT gets JSON files: `real.json` and one of kernel times for each capture.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ SCRIPTS = {
     "gpt": ["gpt.py"],
     "unet": ["unet.py"],
     "gptc": ["gpt.py", "--compile"],
+    "dit": ["dit.py"],
+    "translate": ["translate.py"],
 }
 BEGUN = time.monotonic()
 
@@ -50,7 +54,9 @@ def main() -> None:
     captures, out = Path(sys.argv[1]), Path(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
     found: dict[str, object] = {}
-    for name, (script, *args) in SCRIPTS.items():
+    names = sys.argv[4].split(",") if len(sys.argv) > 4 else list(SCRIPTS)
+    for name in names:
+        script, *args = SCRIPTS[name]
         path = str(ROOT / "examples/preview" / script)
         real = ran([str(ROOT / "benchmarks/preview_real.py"), path, *args], 75)
         line = next((line[7:] for line in real.stdout.splitlines() if line.startswith("RESULT ")), "")

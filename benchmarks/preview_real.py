@@ -56,7 +56,7 @@ class Watch:
             self.profiler.__enter__()
         elif number == WARM + TIMED + AWAITED + PROFILED:
             self.profiler.__exit__(None, None, None)
-            self.found |= kernels(self.profiler)
+            self.found |= kernels(self.profiler) | {"host": host(self.profiler)}
             finish(self.found)
 
     def _timed(self) -> None:
@@ -93,6 +93,19 @@ def kernels(profiler: Any) -> dict[str, Any]:
     longest = sorted(rows.items(), key=lambda row: -row[1][1])[:60]
     listed = [{"name": name[:120], "calls": round(n, 1), "seconds": s} for name, (n, s) in longest]
     return {"gpu_busy_s": busy * 1e-6 / PROFILED, "gpu_kernels": round(len(spans) / PROFILED), "kernels": listed}
+
+
+def host(profiler: Any) -> list[dict[str, Any]]:
+    """Return what the host does in a step, by operator and call of the driver, the longest first."""
+    rows = sorted(profiler.key_averages(), key=lambda row: -row.self_cpu_time_total)[:60]
+    return [
+        {
+            "name": row.key[:90],
+            "calls": round(row.count / PROFILED, 1),
+            "self_s": row.self_cpu_time_total * 1e-6 / PROFILED,
+        }
+        for row in rows
+    ]
 
 
 def finish(found: dict[str, Any]) -> None:

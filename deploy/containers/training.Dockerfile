@@ -11,4 +11,4 @@ WORKDIR /home/trainer
 COPY --chown=1000 examples/training .
 USER 1000
 ENV OMP_NUM_THREADS=1
-CMD ["torchrun", "--nproc-per-node", "2", "--standalone", "ddp.py"]
+CMD ["torchrun", "--nproc-per-node", "2", "--standalone", "--local-addr", "127.0.0.1", "ddp.py"]

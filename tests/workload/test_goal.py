@@ -47,6 +47,12 @@ def test_what_is_wrong_is_said(given: dict[str, Any], words: str) -> None:
     assert words in caught.value.message
 
 
+def test_lora_is_told_its_key() -> None:
+    with pytest.raises(DescriptionError) as caught:
+        load_job(BASE | {"lora": 16})
+    assert "LoRA is `frozen: true`" in str(caught.value.hint)
+
+
 def test_a_start_that_is_past_is_told() -> None:
     today = date(2026, 11, 16)
     assert "2025-11-16 is 365 days past" in Goal(tokens=1e12, start="2025-11-16").began(today)

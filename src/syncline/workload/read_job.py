@@ -63,6 +63,8 @@ def parse_job(document: Document, folder: Path) -> Job:
             check_split(job.model, job.parallel)
     except ValidationError as error:
         found = problem(document, error, GUIDE, Job)
+        if found.message.endswith('unknown key "lora".'):
+            found.hint = "LoRA is `frozen: true`: the model's own weights stay, adapters are trained."
         if found.message.startswith(("a global batch", "a sequence")):
             found.where = document.where(("batch",))
         raise found from None

@@ -20,17 +20,15 @@ WARM, TIMED, LAYERS, WIDE = 10, 40, 12, 64
 
 
 class _Count(TorchDispatchMode):
-    """Counts operators that are no views, and collectives."""
+    """Counts operators that are neither views nor collectives."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen = self.moved = 0
+        self.seen = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        moves = func.namespace == "c10d"
-        self.seen += not (func.is_view or moves)
-        self.moved += moves and "barrier" not in str(func)
+        self.seen += not (func.is_view or func.namespace == "c10d")
         return out
 
 
@@ -85,31 +83,37 @@ def _network(layers: int, device: str) -> tuple[float, float, float, int, int]:
         forward().backward()
 
     ahead, whole, step = _host_s(forward), _host_s(both), _host_s(optimizer.step)
-    ops_ahead, ops_whole, ops_step = _counted(forward)[0], _counted(both)[0], _counted(optimizer.step)[0]
+    ops_ahead, ops_whole, ops_step = _counted(forward), _counted(both), _counted(optimizer.step)
     back = (whole - ahead) / max(ops_whole - ops_ahead, 1)
     return ahead / ops_ahead, back, step, sum(1 for _ in model.parameters()), ops_step
 
 
 def _hooks(device: str) -> dict[str, float]:
-    """Return what a collective costs beyond operators: under DDP, and where FSDP2 gathers and scatters."""
+    """Return what a collective costs beyond operators: under DDP, and where FSDP2 gathers and scatters.
+
+    One rank alone sends nothing, so that collectives cannot be counted: DDP would have one a bucket, FSDP2 two gathers
+    and a scatter a block.
+    """
     if not dist.is_available() or dist.is_initialized():
         return {}
     backend = "nccl" if device == "cuda" else "gloo"
     dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     try:
-        bare, seen, _ = _step_s(_blocks(LAYERS, device), device)
+        bare, seen = _step_s(_blocks(LAYERS, device), device)
         found = {}
-        for name, wrap in (("collective_s", _replicated), ("shard_s", _sharded)):
+        for name, wrap, moves in (("collective_s", _replicated, LAYERS), ("shard_s", _sharded, 3 * (LAYERS + 1))):
             with suppress(RuntimeError, NotImplementedError):  # a backend without it: what it costs elsewhere is taken
-                whole, ops, moves = _step_s(wrap(_blocks(LAYERS, device), device), device)
-                found[name] = max(whole - bare * ops / seen, 0.0) / max(moves, 1)
+                whole, ops = _step_s(wrap(_blocks(LAYERS, device), device), device)
+                found[name] = max(whole - bare * ops / seen, 0.0) / moves
         return found
     finally:
         dist.destroy_process_group()
 
 
 def _replicated(model: Any, device: str) -> Any:
-    return DistributedDataParallel(model)
+    """Wrap a model in DDP, with about a bucket a block."""
+    block_bytes = sum(4 * parameter.numel() for parameter in model[0].parameters())
+    return DistributedDataParallel(model, bucket_cap_mb=block_bytes / 2**20)
 
 
 def _sharded(model: Any, device: str) -> Any:
@@ -119,21 +123,22 @@ def _sharded(model: Any, device: str) -> Any:
     return fully_shard(model, mesh=mesh)
 
 
-def _step_s(model: Any, device: str) -> tuple[float, int, int]:
-    """Return seconds of the host for a forward and a backward, their operators and their collectives."""
+def _step_s(model: Any, device: str) -> tuple[float, int]:
+    """Return seconds of the host for a forward and a backward, and their operators."""
     forward = _loss(model, device)
 
     def both() -> None:
         forward().backward()
 
     taken = _host_s(both)
-    return taken, *_counted(both)
+    return taken, _counted(both)
 
 
-def _counted(fn: Callable[[], object]) -> tuple[int, int]:
-    with _Count() as count:
+def _counted(fn: Callable[[], object]) -> int:
+    count = _Count()
+    with count:
         fn()
-    return count.seen, count.moved
+    return int(count.seen)
 
 
 def _host_s(fn: Callable[[], object]) -> float:

@@ -21,7 +21,7 @@ def build_lines(found: Installation, num_files: int) -> list[str]:
         f"{found.fabric.name}: {found.fabric.num_hosts:,} hosts, {len(found.wiring.switch_names):,} switches, "
         f"{len(found.cables):,} cables",
         "",
-        f"  racks      {len(racks):,} in {max(rack.row for rack in racks) + 1} rows; fullest {fullest.name} draws "
+        f"  racks      {len(racks):,} in {_rows(max(rack.row for rack in racks) + 1)}; fullest {fullest.name} draws "
         f"{units.show_power(fullest.power_w)}, heaviest {told['heaviest_kg']:,.0f} kg",
         f"  cables     {units.show_money(told['cable_price_usd'])}; longest {told['longest_cable_m']:g} m; "
         + ", ".join(f"{count:,} {kind or 'of unknown kind'}" for kind, count in _kinds(found)),
@@ -47,7 +47,12 @@ def build_lines(found: Installation, num_files: int) -> list[str]:
     for buffer in told["buffers"][:MOST_ARITHMETIC]:
         lines += ["", f"buffer of {buffer['switch']} ({buffer['part']}):"]
         lines += [f"  {line}" for line in buffer["arithmetic"]]
-    return [*lines, "", f"{num_files:,} files: racks.csv, cables.csv, pictures, switches/, hosts/"]
+    folders = "switches/, hosts/" if found.plan else "opensm/, hosts/"
+    return [*lines, "", f"{num_files:,} files: racks.csv, cables.csv, pictures, {folders}"]
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
 
 
 def _kinds(found: Installation) -> list[tuple[str, int]]:
