@@ -7,10 +7,10 @@
 Wide cases (seeds from 10,000 on) have what the others leave out: hosts with more or fewer NICs than GPUs, planes,
 rack-scale NVLink, odd numbers of hosts, GPUs left idle, three sites, and up to three faults at once.
 
-For each case: no estimate of `simulate`, `nccl` or `step` beats its bound (the models raise where one does); a fabric
-with the fault repaired, twice the uplinks or none of the oversubscription is never slower by more than 1 %; and the
-step's closed form stands beside its execution at flow level. Gaps above 15 % carry the causes that `syncline step`
-prints (`sim/step/executed/gap.py`).
+For each case: no estimate of `nccl` or `step` beats its bound (the models raise where one does); a fabric with
+the fault repaired or none of the oversubscription is never slower by more than 1 %; and the step's closed form stands
+beside its execution at flow level. Gaps above 15 % carry the causes that `syncline step` prints
+(`sim/step/executed/gap.py`). `simulate` and `plan` are asked by `one_truth_asked`.
 """
 
 from __future__ import annotations

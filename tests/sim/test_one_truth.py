@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from syncline.errors import BelowBoundError, DescriptionError
+from syncline.errors import BelowBoundError, DescriptionError, SimulationError
 from syncline.fabric import Fabric, build, load
 from syncline.fabric.spec import ClusterSpec
 from syncline.program import place
@@ -16,6 +16,7 @@ from syncline.schedule import Kind
 from syncline.sim.candidates import find
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.nccl import Prediction, from_fabric, predict
+from syncline.sim.pipeline import Pace
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step import step
 from syncline.sim.step.executed.execute import execute
@@ -268,3 +269,25 @@ def test_a_large_gap_between_levels_says_why() -> None:
     assert any("they share links out of the site" in text for text in causes(found, slower))
     unshared = replace(slower, collectives=())
     assert causes(found, unshared) == ("stages wait for each other in an order that the closed form does not have",)
+
+
+def test_hosts_that_failed_links_part_are_named() -> None:
+    """Once a division by zero (`nccl`), an index out of bounds (`step`) and "a bug of the model" (`plan`)."""
+    faults = [{"link": "leaf-03 <-> spine-00", "which": 0}]
+    network = {"topology": "leaf-spine", "link": "HDR", "oversubscription": "8:1", "hosts_per_leaf": 1}
+    data = {"hosts": 4, "host": "dgx-h100", "network": network, "faults": faults}
+    parted = build(ClusterSpec.model_validate(data))
+    said = "no link joins host-03 to the other hosts"
+    with pytest.raises(SimulationError, match=said):
+        from_fabric(parted)
+    with pytest.raises(SimulationError, match=said):
+        step(parted, load_job(LLAMA))
+    whole = build(ClusterSpec.model_validate(data | {"faults": []}))
+    assert step(whole, load_job(LLAMA)).step_time_s > 0
+
+
+def test_chunks_stop_where_posting_their_messages_takes_longer_than_the_link() -> None:
+    """63 messages of 2.2 us a chunk: 20 chunks of a gibibyte suit better than 16 (the link) or 32 (the messages)."""
+    paced = Pace(6, 31e-6, 4.65e-6, 11e-12, 2.68e-12, 35_000, posting_s=138.6e-6)
+    options = paced.options(1 << 30)
+    assert 20 in options and 32 not in options

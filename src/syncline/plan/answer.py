@@ -197,7 +197,7 @@ def make_plan(
     bound = network_bound(question, best, axes, fix) if with_actions else None
     run = None
     if money is not None and job.tokens and with_run:
-        run = prospects(question, best, money, axes, _tie_within(result))
+        run = prospects(question, best, money, axes, _tie_within(result), actions)
     if given is not None and given.step_time_s > 1.01 * best.predicted.step_time_s and given.fits:
         actions = (_own_layout(given, best, money), *actions)
     began = run.now.forecast.goal.began(today()) if run is not None else ""

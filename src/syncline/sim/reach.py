@@ -59,11 +59,6 @@ class Cells:
         """The cell that has least for each of its GPUs."""
         return int(np.argmin(self.even_Bps / np.maximum(self.gpus, 1)))
 
-    @property
-    def thin(self) -> bool:
-        """Whether some cell has no way out at all."""
-        return bool((self.exit_Bps <= 0).any())
-
 
 @dataclass(frozen=True, eq=False)
 class FabricReach:
@@ -93,7 +88,7 @@ class FabricReach:
         """Return what the slowest host sends into the network when its traffic is striped over its ports.
 
         Raises:
-            SimulationError: a host has no port that works.
+            SimulationError: a host has no port that works, or failed links part the hosts.
         """
         even = self.hosts.even_Bps if hosts is None else self.hosts.even_Bps[np.unique(self.hosts.of_host[hosts])]
         if len(even) and even.min() <= 0 and self.fabric.num_hosts > 1:
@@ -102,7 +97,21 @@ class FabricReach:
                 f"{self.fabric.host_names[bad]} has no network port that works.",
                 hint="Repair it, or leave the host out.",
             )
+        self._check_joined(np.arange(self.fabric.num_hosts, dtype=np.int64) if hosts is None else hosts)
         return float(even.min()) if len(even) else 0.0
+
+    def _check_joined(self, hosts: Longs) -> None:
+        for cells in self.outer:
+            used = np.unique(cells.of_host[hosts])
+            cut = used[cells.even_Bps[used] <= 0]
+            if len(used) > 1 and len(cut):
+                inside = np.flatnonzero(cells.of_host == cut[np.argmin(cells.gpus[cut])])
+                name, more = self.fabric.host_names[int(inside[0])], len(inside) - 1
+                raise SimulationError(
+                    f"no link joins {name}{f' and {more:,} more' if more else ''} to the other hosts: failed links "
+                    f"part {self.fabric.name}.",
+                    hint="Repair one, or leave these hosts out.",
+                )
 
     def bound_s(
         self,

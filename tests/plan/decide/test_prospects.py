@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from syncline.plan.cost import Assumptions
 from syncline.plan.cost.recovery import Parts, recovery
 from syncline.plan.decide.forecast import forecast
 from syncline.plan.decide.prospects import Option, Prospects
+from syncline.plan.sensitivity import Action
 from syncline.report.text.check.run import advice, option_table
 from syncline.report.text.plan import folded
 from syncline.workload.read_job import load_job
@@ -52,6 +54,22 @@ def test_between_prices_that_cannot_be_told_apart_the_fastest_is_advised() -> No
     assert run.advised is now and "; fastest: 512 GPUs" in advice(run)
     dear = _option(256, 30.0, 2.5, {})
     assert Prospects(dear, (dear, fewer), (), 0.06).advised is fewer
+
+
+def test_a_change_that_costs_nothing_is_said_before_what_must_be_bought() -> None:
+    now, changed, more = (_option(n, d, 2.5, {"deadline": "90 days"}) for n, d in ((64, 100), (64, 70), (96, 68)))
+    fp8 = Action("fp8", "matrix products in fp8", 3.5, 0.3, 1e6, 0.0, "", "numerics", "check convergence", 0.7)
+    bought = replace(more, capital_usd=1e6)
+    run = Prospects(now, (now,), (bought,), 0.06, (replace(changed, change=fp8),))
+    assert run.advised is None and run.free is not None and run.free.change is fp8
+    words = advice(run)
+    assert words.startswith(
+        "nothing here meets the goal as it is; matrix products in fp8 would (70% likely to work; check"
+    )
+    assert "; else buy $1 M of hosts and network: 96 GPUs" in words
+    assert run.to_json()["changed"][0]["works"] == 0.7  # type: ignore[index, call-overload]
+    slow = replace(run, changed=(replace(now, change=fp8),))
+    assert slow.free is None and advice(slow).startswith("nothing here meets the goal; buy $1 M")
 
 
 def test_columns_line_up_whatever_the_numbers() -> None:

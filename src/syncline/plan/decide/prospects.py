@@ -4,7 +4,8 @@
     seen.now.forecast.end, seen.cheapest, seen.fastest, seen.needed
 
 Options are the cluster's GPUs or a part of them, at the price of owning and of every cloud that rents them. Where none
-is likely enough to meet the goal, larger clusters of the same hosts are tried until some are.
+is likely enough to meet the goal, larger clusters of the same hosts are tried until some are, and every change that
+costs nothing (a setting, a number format) is tried on the GPUs that are there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from syncline.plan.decide.uncertain import inputs_of
 from syncline.plan.money import Money
 from syncline.plan.plan import Plan
 from syncline.plan.search import search
+from syncline.plan.sensitivity import Action
 from syncline.plan.space import Axes
 
 #: An option meets a goal if it is at least this likely to keep both deadline and budget.
@@ -41,6 +43,7 @@ class Option:
     label: str
     forecast: Forecast
     capital_usd: float = 0.0  # of what must be bought first
+    change: Action | None = None  # what is done otherwise than planned
 
     @property
     def meets(self) -> bool:
@@ -74,13 +77,16 @@ class Option:
     def to_json(self) -> JsonObject:
         """Return the option as plain data."""
         f = self.forecast
-        return {
+        told: JsonObject = {
             "gpus": self.num_gpus, "basis": self.basis, "step_time_s": self.step_time_s, "split": self.label,
             "days": f.days, "days_90": list(f.days_90), "usd": f.usd, "usd_90": list(f.usd_90),
             "end": None if f.end is None else f.end.isoformat(), "chance_deadline": f.chance_deadline,
             "chance_budget": self.chance_budget, "chance_both": self.chance, "meets": self.meets,
             "capital_usd": self.capital_usd,
         }  # fmt: skip
+        if self.change is not None:
+            told |= {"change": self.change.words, "works": self.change.chance}
+        return told
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,7 @@ class Prospects:
     options: tuple[Option, ...]
     larger: tuple[Option, ...]
     tie_within: float  # prices that are closer cannot be told apart (`PlanResult.tie_within`)
+    changed: tuple[Option, ...] = ()  # with a change that costs nothing
 
     @property
     def _meeting(self) -> list[Option]:
@@ -119,6 +126,16 @@ class Prospects:
         return tuple(option for option in self.larger if option.meets)
 
     @property
+    def free(self) -> Option | None:
+        """The change that costs nothing and meets the goal, the likeliest to work; of equals the fastest."""
+        met = [
+            (option.change.chance, -option.forecast.days, option)
+            for option in self.changed
+            if option.change and option.meets
+        ]
+        return max(met, key=lambda each: each[:2])[2] if met else None
+
+    @property
     def ranked(self) -> list[Option]:
         """The run as planned, then what meets the goal, cheapest first, then what comes nearest to it."""
         others = [option for option in (*self.options, *self.larger) if option is not self.now]
@@ -143,6 +160,7 @@ class Prospects:
             "options": [option.to_json() for option in self.options],
             "needed": [option.to_json() for option in self.needed],
             "larger": [option.to_json() for option in self.larger],
+            "changed": [option.to_json() for option in self.changed],
         }  # fmt: skip
 
 
@@ -150,7 +168,9 @@ def _distance(option: Option) -> tuple[float, float, float]:
     return -round(option.chance, 2), option.excess, option.forecast.usd
 
 
-def prospects(question: PlanQuestion, best: Plan, money: Money, axes: Axes, tie_within: float) -> Prospects:
+def prospects(
+    question: PlanQuestion, best: Plan, money: Money, axes: Axes, tie_within: float, actions: Sequence[Action] = ()
+) -> Prospects:
     """Return the prospects of the run that a job is for."""
     now = run_option(question, best, money)
     near = replace(axes, zero=(best.decision.zero,), sp=(True,), tp_overlap=(True,), dp_overlap=(True,), codec=())
@@ -165,12 +185,24 @@ def prospects(question: PlanQuestion, best: Plan, money: Money, axes: Axes, tie_
     for count in _counts(question, used, FEWER):
         options += _priced(question, best, purses, count, near)
     larger: list[Option] = []
+    changed: list[Option] = []
     if not any(option.meets for option in options):
+        changed = [_changed(question, best, money, action) for action in actions if _costs_nothing(action)]
         for count in _counts(question, best.num_gpus, MORE):
             larger += _priced(question, best, purses, count, near)
             if len({option.num_gpus for option in larger if option.meets}) >= LARGER_TRIED:
                 break
-    return Prospects(now, tuple(options), tuple(larger), tie_within)
+    return Prospects(now, tuple(options), tuple(larger), tie_within, tuple(changed))
+
+
+def _costs_nothing(action: Action) -> bool:
+    return action.kind != "hardware" and action.price_usd == 0 and action.saving > 0
+
+
+def _changed(question: PlanQuestion, best: Plan, money: Money, action: Action) -> Option:
+    """Return the run as planned with one change made; a change of the batch counts by the token."""
+    step_s = best.predicted.step_time_s * (1 - action.saving)
+    return replace(_option(question, best, money, best.num_gpus, step_s, action.plan), change=action)
 
 
 def run_option(question: PlanQuestion, best: Plan, money: Money) -> Option:

@@ -47,13 +47,17 @@ def _cards(f: Forecast) -> str:
         (str(f.end) if f.end is not None else days_words(f.days), end_words(f)),
     ]
     if f.chance_deadline is not None:
-        cards.append((sure(f.chance_deadline), f"deadline {f.goal.deadline}: {verdict(f.chance_deadline)}"))
+        cards.append((sure(f.chance_deadline), f"deadline {f.goal.deadline}: {_held(f.chance_deadline)}"))
     if f.chance_budget is not None:
         budget = units.show_money(f.goal.budget or 0.0)
-        cards.append((sure(f.chance_budget), f"budget {budget}: {verdict(f.chance_budget)}"))
+        cards.append((sure(f.chance_budget), f"budget {budget}: {_held(f.chance_budget)}"))
     cards.append((f"{f.goodput:.1%}", f"goodput: {f.interruptions:,.0f} interruptions expected"))
     inner = "".join(f'<div class="card"><b>{escape(b)}</b><span>{escape(s)}</span></div>' for b, s in cards)
     return f'<div class="cards">{inner}</div>'
+
+
+def _held(chance: float) -> str:
+    return verdict(chance).partition(" (")[0]  # the number stands above it
 
 
 def _options(run: Prospects) -> str:
@@ -106,11 +110,18 @@ def _source(f: Forecast, swing: Swing) -> str:
     days = [f"{value - f.days:+z.1f}" for value in swing.days]
     exact = i.low == i.high
     return (
-        f'<tr><td class="t">{escape(i.words)}</td><td>{_number(i.value)}&nbsp;{escape(i.unit)}</td>'
+        f'<tr><td class="t">{escape(i.words)}</td><td>{_valued(i.value, i.unit)}</td>'
         f"<td>{'as given' if exact else f'{_number(i.low)}&ndash;{_number(i.high)}'}</td>"
         f"<td>{'' if exact else '<br>'.join(moves)}</td><td>{'' if exact else '<br>'.join(days)}</td>"
         f'<td class="t note">{escape(i.source)}</td></tr>'
     )
+
+
+def _valued(value: float, unit: str) -> str:
+    """Return a number with its unit: "$310,000", "$4,900/kW", "64&nbsp;hosts"."""
+    if unit.startswith("$"):
+        return f"${_number(value)}{escape(unit[1:])}"
+    return f"{_number(value)}&nbsp;{escape(unit)}"
 
 
 def _number(value: float) -> str:

@@ -93,7 +93,9 @@ def advice(run: Prospects) -> str:
         return f"{words}; fastest: {option_words(fastest)}"
     if run.needed:
         picks = [min(found, key=lambda option: option.forecast.usd) for found in _by_basis(run.needed)]
-        words = "nothing here meets the goal; " + ", or ".join(_get(option) for option in picks[:2])
+        free = _free(run)
+        words = f"nothing here meets the goal{free}; {'else ' if free else ''}"
+        words += ", or ".join(_get(option) for option in picks[:2])
         least = min(run.needed, key=lambda option: option.capital_usd or float("inf"))
         # The cheapest run may ask for much more money at once than another that will do.
         if least.capital_usd and least.capital_usd < LESS_TO_BUY * max(option.capital_usd for option in picks):
@@ -101,7 +103,19 @@ def advice(run: Prospects) -> str:
         return words
     nearest = run.nearest
     likely = sure(nearest.chance)
-    return f"nothing that was tried meets the goal{_why(run)}; nearest: {option_words(nearest)}, {likely} likely"
+    free = _free(run)
+    words = f"nothing that was tried meets the goal{free or _why(run)}"
+    return f"{words}; nearest{' without it' if free else ''}: {option_words(nearest)}, {likely} likely"
+
+
+def _free(run: Prospects) -> str:
+    """Return the change that costs nothing and would meet the goal, with how likely it is to work."""
+    option = run.free
+    if option is None or option.change is None:
+        return ""
+    note = f"; {option.change.note}" if option.change.note else ""
+    works = f"{option.change.chance:.0%} likely to work{note}"
+    return f" as it is; {option.change.words} would ({works}): {_ends(option)}, {sure(option.chance)} likely then"
 
 
 def _why(run: Prospects) -> str:
