@@ -10,7 +10,7 @@ import pytest
 
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric import load
-from syncline.preview.measured import Cache, read_kernel_times
+from syncline.preview.measured import Cache, HostCosts, read_kernel_times
 from syncline.preview.price import Pricer, executed_flops
 from syncline.preview.record import Allocation, Kernel, read_capture
 from syncline.preview.signature import signature_key
@@ -22,9 +22,17 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "preview"
 KEPT = EXAMPLES / "captured"
 
 
-def _written(path: Path, kernels: list[dict[str, Any]], device: str = "NVIDIA H100 80GB HBM3") -> Path:
-    host = {"forward_s": 1e-6, "backward_s": 1e-6, "optimizer_s": 0.0, "parameter_s": 0.0}
-    head = {"syncline": "kernel times 1", "device": device, "memory_bytes": 80e9, "torch": "2.11.0", "host": host}
+def _written(
+    path: Path, kernels: list[dict[str, Any]], device: str = "NVIDIA H100 80GB HBM3", version: int = 2
+) -> Path:
+    host = {"forward_s": 1e-6, "backward_s": 1e-6, "optimizer_s": 0.0, "parameter_s": 0.0, "shard_s": 0.01}
+    head = {
+        "syncline": f"kernel times {version}",
+        "device": device,
+        "memory_bytes": 80e9,
+        "torch": "2.11.0",
+        "host": host,
+    }
     path.write_text(json.dumps({**head, "cache_bytes": 50_000_000, "kernels": kernels}))
     return path
 
@@ -80,6 +88,15 @@ def test_what_was_not_timed_is_said_and_modelled(tmp_path: Path, kernel: Kernel)
     said: Any = answer.to_json()["measured"]
     assert said["kernels"] >= 1 and not said["scaled"] and "aten.odd.default" in said["not_timed"]
     assert "timed on NVIDIA H100 80GB HBM3" in str(answer)
+
+
+def test_hooks_of_an_older_file_are_left_out_and_said(tmp_path: Path) -> None:
+    new, old = (read_kernel_times(_written(tmp_path / f"{each}.json", [], version=each)) for each in (2, 1))
+    assert new.host.shard_s == 0.01 and not new.failed
+    assert old.host.shard_s == HostCosts().shard_s and old.host.forward_s == new.host.forward_s
+    assert "usual costs are taken" in old.failed["hooks of DDP and FSDP2"]
+    with pytest.raises(DescriptionError, match="is not a file of kernel times"):
+        read_kernel_times(_written(tmp_path / "3.json", [], version=3))
 
 
 @pytest.mark.parametrize(

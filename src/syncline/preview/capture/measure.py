@@ -23,7 +23,7 @@ from syncline.preview.capture.arguments import Arguments, size_of
 from syncline.preview.capture.host import host_costs
 from syncline.preview.signature import signature_key
 
-FORMAT = "kernel times 1"
+FORMAT = "kernel times 2"
 SLEEP_HZ = 2.0e9  # clock of `torch.cuda._sleep`; a GPU that is slower sleeps longer
 LONG_S, SHORT_S = 0.10, 0.01  # what a kernel of much arithmetic is run for, whose clock depends on it, and any other
 COOL_S, BURST_S = 0.05, 0.004  # a rest, and what runs before the power limit lowers the clock
