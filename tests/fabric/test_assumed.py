@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from syncline.fabric import load
-from syncline.fabric.assumed import assumed_of
+from syncline.fabric.assumed import assumed_of, assumed_of_network
 from syncline.fabric.load import described, parse_cluster
 
 
@@ -25,3 +25,11 @@ def test_the_rate_that_is_told_is_the_one_that_is_built(host: dict[str, object],
     fabric = load(data)
     ports = np.isin(fabric.links.src, fabric.nics) & np.isin(fabric.links.dst, fabric.switches)
     assert fabric.links.rate_Bps[ports].max() * 8e-9 == pytest.approx(float(rate.split()[0]))
+
+
+@pytest.mark.parametrize("host", ["dgx-h100", {"gpu": "H100", "gpus": 8}, {"model": "dgx-h100", "nics": 4}])
+@pytest.mark.parametrize("link", ["NDR", "HDR"])
+def test_the_cards_of_a_host_are_told_once(host: object, link: str) -> None:
+    spec = parse_cluster(described({"hosts": 2, "host": host, "network": f"leaf-spine {link}"}))
+    told = [text for text in (*assumed_of(spec), *assumed_of_network(spec)) if " a host" in text]
+    assert len(told) == 1

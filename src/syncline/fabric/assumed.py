@@ -49,6 +49,8 @@ def _cards(host: HostSpec, network: NetworkSpec, catalog: Catalog) -> list[str]:
     model = host.resolve(catalog)
     if not model.nic or not model.num_nics or {"nic", "nics"} <= host.model_fields_set:
         return []
+    if _unsaid(host, model, network.link, catalog):
+        return []  # `assumed_of` has said how many, and how to say otherwise
     link = catalog.link(network.link)
     each_Bps = min(link.rate_Bps, port_Bps(catalog, model) or link.rate_Bps)
     rates = f"{units.show_rate(each_Bps)} a port, {units.show_rate(each_Bps * model.num_ports)} a host"
@@ -68,13 +70,18 @@ def _switches(network: NetworkSpec, catalog: Catalog) -> list[str]:
     return lines
 
 
+def _unsaid(host: HostSpec, model: HostModel, link: str, catalog: Catalog) -> bool:
+    """Whether a description leaves the number of NICs open: no host of the catalogue, or not on the link it has."""
+    other = bool(link) and (not model.link or catalog.link(link) != catalog.link(model.link))
+    return host.nics is None and bool(model.num_nics) and (host.model is None or other)
+
+
 def _of_host(host: HostSpec, link: str, catalog: Catalog) -> list[str]:
     model = host.resolve(catalog)
     found = []
-    own = catalog.link(model.link).name if model.link else ""
-    named = catalog.link(link).name if link else own
-    if host.nics is None and model.num_nics and (host.model is None or named != own):
-        network_Bps = catalog.link(named or own).rate_Bps
+    if _unsaid(host, model, link, catalog):
+        named = catalog.link(link or str(model.link)).name
+        network_Bps = catalog.link(named).rate_Bps
         each_Bps = min(network_Bps, port_Bps(catalog, model) or network_Bps)
         rate = each_Bps * model.num_ports / model.num_gpus
         each = ", one a GPU" if model.num_nics == model.num_gpus > 1 else ""
