@@ -16,7 +16,6 @@ from syncline.schedule import Kind
 from syncline.sim.candidates import find
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.nccl import Prediction, from_fabric, predict
-from syncline.sim.pipeline import Pace
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step import step
 from syncline.sim.step.executed.execute import execute
@@ -284,10 +283,3 @@ def test_hosts_that_failed_links_part_are_named() -> None:
         step(parted, load_job(LLAMA))
     whole = build(ClusterSpec.model_validate(data | {"faults": []}))
     assert step(whole, load_job(LLAMA)).step_time_s > 0
-
-
-def test_chunks_stop_where_posting_their_messages_takes_longer_than_the_link() -> None:
-    """63 messages of 2.2 us a chunk: 20 chunks of a gibibyte suit better than 16 (the link) or 32 (the messages)."""
-    paced = Pace(6, 31e-6, 4.65e-6, 11e-12, 2.68e-12, 35_000, posting_s=138.6e-6)
-    options = paced.options(1 << 30)
-    assert 20 in options and 32 not in options

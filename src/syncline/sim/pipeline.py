@@ -3,11 +3,10 @@
 A program of S rounds whose rounds need U seconds on their own links one after the other, and whose busiest link needs T
 in all, takes about
 
-    (S + c - 1) a + U/c + (c - 1) max(T/c, p)
+    (S + c - 1) a + U/c + (1 - 1/c) T
 
-with c chunks that follow each other one round apart, where a is the latency of a round and p what its busiest sender
-needs to post the messages of a chunk: the first chunk goes through alone, then one comes out every T/c, or every p.
-The best c is near sqrt((U - T) / a), and not far above T/p. Where U = T (a ring) cutting gains nothing.
+with c chunks that follow each other one round apart, where a is the latency of a round: the first chunk goes through
+alone, then one comes out every T/c. The best c is near sqrt((U - T) / a). Where U = T (a ring) cutting gains nothing.
 """
 
 from __future__ import annotations
@@ -64,8 +63,7 @@ class Pace:
             return self.latency_s + self.alone_s_per_byte * size_bytes
         waits = (self.rounds + chunks - 1) * self.round_latency_s
         alone, busiest = self.alone_s_per_byte * size_bytes, self.busiest_s_per_byte * size_bytes
-        after = (chunks - 1) * max(busiest / chunks, self.posting_s)
-        return max(waits + alone / chunks + after, self.lower_s(size_bytes, chunks))
+        return max(waits + alone / chunks + (1 - 1 / chunks) * busiest, self.lower_s(size_bytes, chunks))
 
     def lower_s(self, size_bytes: int, chunks: int) -> float:
         """Return what no pipeline of so many chunks beats: its busiest link, a round, and its busiest sender."""
@@ -79,10 +77,7 @@ class Pace:
         tried = {c: self.time_s(size_bytes, c) for c in (1 << k for k in range(MAX_CHUNKS.bit_length())) if c <= most}
         best = min(tried, key=tried.__getitem__)
         usual = tried.get(USUAL_CHUNKS, np.inf) < 1.1 * tried[best]
-        between = [c for c in (best * 3 // 4, best * 5 // 4, best * 3 // 2) if best >= 4 and c <= most]
-        finer = min(between, key=lambda c: self.time_s(size_bytes, c), default=best)
-        worth = GAIN * self.time_s(size_bytes, finer) < tried[best]
-        return sorted({best, *([USUAL_CHUNKS] if usual else []), *([finer] if worth else [])})
+        return sorted({best, *([USUAL_CHUNKS] if usual else [])})
 
 
 def pace(wired: Wired) -> Pace:
