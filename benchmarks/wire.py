@@ -153,6 +153,7 @@ def _steps(task: dict[str, Any], rates: tuple[float | None, ...]) -> list[dict[s
         **task,
         **{name: ASKED[name] for name in ("methods", "steps", "warm_up", "rounds", "bucket_mib") if name in ASKED},
     }
+    task["methods"] = list(dict.fromkeys(["compute", "ddp", *task["methods"]]))  # the bound and the peer of the others
     with RailsRig(NUM_HOSTS) as rig:
         for rate in _rates(rates):
             if rate is not None:

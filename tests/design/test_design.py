@@ -25,6 +25,7 @@ from syncline.plan.cost import own
 from syncline.plan.search import search as plan_search
 from syncline.plan.space import USUAL
 from syncline.questions.design import DesignAnswer, _counts, design
+from syncline.report.text.design import front_table
 from syncline.sim.step.machine import reach_of
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job
@@ -52,6 +53,13 @@ def test_the_front_is_beaten_by_none_and_every_choice_is_accounted_for(answer: D
     assert counted >= found.num_choices  # alike labels are counted once among the impossible ones
     assert all(point.after_one >= 0.5 for point in front)
     assert answer.best.executed_s[0] == pytest.approx(answer.best.step_s[0], rel=0.1)
+
+
+def test_the_columns_of_several_jobs_line_up(answer: DesignAnswer) -> None:
+    two = replace(answer.best, step_s=(31.06, 1.816), executed_s=(32.09, 1.797))
+    head, *rows = front_table([two, replace(two, executed_s=(None, None)), answer.best])
+    assert {row.index("$") for row in rows} == {head.index("token")}
+    assert {row.index(two.choice.label) for row in rows} == {head.index("fabric")}
 
 
 def test_no_choice_that_was_bounded_away_would_have_won(job: Job, answer: DesignAnswer) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from syncline.describe import units
 from syncline.design.reasons import flips, millions, why_lost
 from syncline.design.search import DesignPoint
@@ -13,7 +15,7 @@ IGNORES = (
 )
 
 
-#: Heads of the front's table and how wide each column is in text.
+#: Heads of the front's table and how wide each column is in text at least.
 HEADS = {
     "step": 11, "flow level": 11, "token": 9, "capital": 9, "network": 9, "power": 9, "after 1, 2 failed": 18,
     "fabric": 0,
@@ -22,11 +24,15 @@ HEADS = {
 
 def design_lines(answer: DesignAnswer) -> list[str]:
     """Return the best fabric, the front, and the reasons."""
-    lines = [*answer_lines(answer), "", "  " + " ".join(f"{head:<{wide}}" for head, wide in HEADS.items()).rstrip()]
-    for point in answer.front[:SHOWN]:
-        cells = zip(front_row(point), HEADS.values(), strict=True)
-        lines.append("  " + " ".join(f"{cell:<{wide}}" for cell, wide in cells))
-    return [*lines, *reason_lines(answer)]
+    return [*answer_lines(answer), "", *front_table(answer.front[:SHOWN]), *reason_lines(answer)]
+
+
+def front_table(points: Sequence[DesignPoint]) -> list[str]:
+    """Return points as rows under their heads; several jobs have a time each in one cell, which widens its column."""
+    rows = [list(HEADS), *map(front_row, points)]
+    columns = zip(*rows, strict=True)
+    widths = [wide and max(wide, *map(len, cells)) for wide, cells in zip(HEADS.values(), columns, strict=True)]
+    return ["  " + " ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def answer_lines(answer: DesignAnswer) -> list[str]:

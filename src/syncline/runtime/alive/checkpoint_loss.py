@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -44,12 +44,7 @@ def group_of_all(handle: Any) -> Any:
             made.set_exception(error)
 
     threading.Thread(target=make, name="syncline-checkpoint-group", daemon=True).start()
-    wait_s = SHORTEST_S
-    while getattr(handle, "failure", None) is None and not made.done():
-        time.sleep(wait_s)
-        wait_s = min(2 * wait_s, LONGEST_S)
-    if not made.done():
-        raise handle.failure_of(handle.failure)
+    _until(made.done, handle)
     return made.result()
 
 
@@ -58,10 +53,15 @@ def meet(group: Any, handle: Any) -> None:
     work = dist.barrier(group, async_op=True)
     if work is None:
         return
+    _until(work.is_completed, handle)
+    work.wait()
+
+
+def _until(is_done: Callable[[], bool], handle: Any) -> None:
+    """Wait until something is done, unless the handle hears that a rank is lost."""
     wait_s = SHORTEST_S
-    while getattr(handle, "failure", None) is None and not work.is_completed():
+    while getattr(handle, "failure", None) is None and not is_done():
         time.sleep(wait_s)
         wait_s = min(2 * wait_s, LONGEST_S)
-    if not work.is_completed():
+    if not is_done():
         raise handle.failure_of(handle.failure)
-    work.wait()
