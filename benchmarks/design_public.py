@@ -3,7 +3,8 @@
 The published fabric is priced, planned and executed at flow level by the same model as the design's choice. A design
 passes if it finds the published topology, or a fabric that costs no more a token; how much slower or faster it steps at
 flow level stands beside. Of the front the cheapest point is taken whose step is within 2 % of the published fabric's.
-Jobs are stand-ins, prices of Ethernet switches recalled: this compares models, not purchases.
+Jobs are the published ones where there are any (GPT-3 on Selene and Eos, DeepSeek-V3 on its own), else stand-ins; prices of
+Ethernet switches are recalled: this compares models, not purchases.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SYSTEMS = (
     ("dgx-h100-superpod", "dgx-h100", ("NDR", "400GbE"), "llama3-70b"),
     ("dgx-a100-superpod", "dgx-a100-320", ("HDR", "200GbE"), "llama3-70b"),
     ("selene", "dgx-a100", ("HDR", "200GbE"), "gpt3-175b"),
-    ("deepseek-v3", "hgx-h800-8", ("NDR", "400GbE"), "llama3-70b"),
+    ("deepseek-v3", "hgx-h800-8", ("NDR", "400GbE"), "deepseek-v3"),
     ("eos", "dgx-h100", ("NDR", "400GbE"), "gpt3-175b"),
     ("gb200-nvl72-pod", "gb200-nvl72", ("NDR", "400GbE"), "llama3-70b"),
 )
