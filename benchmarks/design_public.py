@@ -3,8 +3,8 @@
 The published fabric is priced, planned and executed at flow level by the same model as the design's choice. A design
 passes if it finds the published topology, or a fabric that costs no more a token; how much slower or faster it steps at
 flow level stands beside. Of the front the cheapest point is taken whose step is within 2 % of the published fabric's.
-Jobs are the published ones where there are any (GPT-3 on Selene and Eos, DeepSeek-V3 on its own), else stand-ins; prices of
-Ethernet switches are recalled: this compares models, not purchases.
+Jobs are the published ones where there are any (GPT-3 on Selene and Eos, DeepSeek-V3 on its own), else stand-ins;
+prices of Ethernet switches are recalled: this compares models, not purchases.
 """
 
 from __future__ import annotations
