@@ -36,7 +36,7 @@ class Published:
 
 PUBLISHED = {
     "dgx-a100-superpod": Published(
-        "RA-09950-001, compute fabric table, 140 hosts (recalled)",
+        "RA-09950-001, compute fabric table, 140 hosts",
         1120, 140, {"leaf": 56, "spine": 80, "core": 28}, {"leaf": 1, "spine": 1}, 1120 * 25e-3 / 2,
     ),
     "dgx-h100-superpod": Published(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -9,7 +10,15 @@ import pytest
 
 from syncline.describe.plain import plain
 from syncline.questions.validate import IntervalErrors
-from syncline.sim.uncertainty import ASSUMED, StepFacets, memory_spread, step_spread
+from syncline.sim.uncertainty import (
+    ANCHORS,
+    ASSUMED,
+    StepFacets,
+    between_bands,
+    collective_spread,
+    memory_spread,
+    step_spread,
+)
 from syncline.validate.intervals import crossed, make_table
 from syncline.validate.residuals import (
     Residual,
@@ -62,6 +71,17 @@ def test_stored_residuals_of_collectives_are_those_of_the_model(rows: list[Resid
     kept = {(r.line, r.facets["stated"]): r.residual for r in rows if r.publication == system}
     assert live.keys() == kept.keys() and live, AGAIN
     assert all(abs(live[key] - kept[key]) < 0.005 for key in live), AGAIN
+
+
+@pytest.mark.parametrize("reach", ["one", "few", "many"])
+@pytest.mark.parametrize("op", ["all_reduce", "alltoall"])
+def test_no_size_is_much_less_sure_than_its_double(reach: str, op: str) -> None:
+    by_band = {name: collective_spread("described", reach, name, op, "Hopper", 16) for name in ANCHORS}
+    wide = [between_bands(by_band, 2.0**power) for power in range(3, 36)]
+    widths = [math.log(one.high_90 / one.low_90) for one in wide]
+    assert all(abs(a - b) < 0.2 for a, b in itertools.pairwise(widths)), widths
+    just = [between_bands(by_band, size).high_90 for size in (2**28 - 1, 2**28)]
+    assert just[0] == pytest.approx(just[1], rel=1e-6)
 
 
 def test_parts_are_by_publication_and_all_are_dealt(rows: list[Residual]) -> None:

@@ -24,7 +24,7 @@ TOKEN_BYTES = 4
 FRONT_LINKS = ("25GbE", "100GbE", "200GbE", "400GbE")
 FRONT_RATIO = 4.0
 SERVER_Bps = 25e9
-"""What one storage server gives: two ports of 100 Gb/s; recalled of parallel file systems of this decade."""
+"""What one storage server gives: two ports of 100 Gb/s, assumed of parallel file systems of this decade."""
 FILL = 0.8
 """Of a line that storage may fill."""
 

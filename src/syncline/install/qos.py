@@ -25,7 +25,7 @@ ALPHA = 1 / 8
 """Dynamic threshold: a queue may take this share of what is free. Small, so that one incast leaves room for others."""
 MAX_MARK_PERCENT = 10
 # Pause quanta (512 bit times) within which a receiver must stop, by port rate: IEEE 802.3 clause 31B.3.7 and its
-# amendments for 200 and 400 Gb/s; recalled. A faster port is taken like 400 Gb/s, in proportion to its rate.
+# amendments for 200 and 400 Gb/s. A faster port is taken like 400 Gb/s, in proportion to its rate.
 _QUANTA = ((10e9, 60), (25e9, 80), (40e9, 118), (100e9, 394), (200e9, 720), (400e9, 905))
 
 

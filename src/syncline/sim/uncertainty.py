@@ -30,6 +30,9 @@ ORDERS: Mapping[str, tuple[str, ...]] = {
     "memory": ("framework",),
     "price": (),
 }
+#: The size in the middle of each band of collectives: an interval passes from one band's to the next between them, in
+#: the logarithm of the size, so that no size is half as sure as its neighbour.
+ANCHORS: Mapping[str, float] = {"XS": 2.0**7, "S": 2.0**15, "M": 2.0**23, "L": 2.0**31}
 #: Facets that are asked for together: both may have been measured, and never on one run.
 PAIRS: Mapping[str, tuple[str, str]] = {"step": ("kind", "generation"), "collective": ("op", "reach")}
 _WORDS = {
@@ -125,6 +128,26 @@ def collective_spread(stated: str, reach: str, band: str, op: str, generation: s
     """Return how far off the time of one collective may be."""
     facets = {"stated": stated, "reach": reach, "band": band, "op": op, "generation": generation}
     return spread_in(own_data("sim", "data/uncertainty.yaml")["collective"], "collective", facets, num_hosts)
+
+
+def between_bands(by_band: Mapping[str, Spread], size_bytes: float) -> Spread:
+    """Return the spread at a size: between those of the two bands whose middles lie around it.
+
+    >>> ends = {band: Spread(1 / w, 1, 1, w, 9, 3, "") for band, w in zip(ANCHORS, (2, 2, 4, 2), strict=True)}
+    >>> [round(between_bands(ends, 2.0**power).high_90, 2) for power in (3, 15, 19, 23, 27, 31, 40)]
+    [2, 2.0, 2.83, 4.0, 2.83, 2, 2]
+    """
+    names, place = list(ANCHORS), math.log2(max(size_bytes, 1.0))
+    middles = [math.log2(ANCHORS[name]) for name in names]
+    above = next((number for number, middle in enumerate(middles) if middle > place), len(names))
+    if above in (0, len(names)):
+        return by_band[names[min(above, len(names) - 1)]]
+    low, high = by_band[names[above - 1]], by_band[names[above]]
+    share = (place - middles[above - 1]) / (middles[above] - middles[above - 1])
+    near = high if share > 0.5 else low
+    names_of_ends = ("low_90", "low_50", "high_50", "high_90")
+    ends = {end: getattr(low, end) ** (1 - share) * getattr(high, end) ** share for end in names_of_ends}
+    return replace(near, **ends)
 
 
 def memory_spread(framework: str) -> Spread:

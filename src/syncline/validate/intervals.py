@@ -11,6 +11,7 @@ the 90 % (50 %) interval.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ import yaml
 
 from syncline.describe.files import write_text
 from syncline.describe.plain import JsonObject
-from syncline.sim.uncertainty import ORDERS, PAIRS, spread_in, words
+from syncline.sim.uncertainty import ANCHORS, ORDERS, PAIRS, Spread, between_bands, spread_in, words
 from syncline.validate.residuals import Residual, read_table, table_text
 
 Floats = npt.NDArray[np.float64]
@@ -169,7 +170,7 @@ def _stretches(subject: str, rows: Sequence[Residual]) -> dict[str, list[float]]
             continue
         known: dict[str, Cell | None] = {}
         for row in mine:
-            low_90, low_50, high_50, high_90 = _without(source, subject, row, groups, known).log
+            low_90, low_50, high_50, high_90 = _ends(source, subject, row, groups, known)
             value = row.residual
             outer, inner = (value / high_90, value / high_50) if value > 0 else (value / low_90, value / low_50)
             for name in {"", row.facets[facet] if facet else ""}:
@@ -189,6 +190,27 @@ def _end(needed: Floats, side: int, inner: bool) -> float:
     return float(np.clip(found, *STRETCH))
 
 
+def _ends(
+    source: str, subject: str, row: Residual, groups: Mapping[str, list[Residual]], known: dict[str, Cell | None]
+) -> list[float]:
+    """Return the ends of a row's interval by other publications; a collective's lie between those of two bands."""
+    if subject != "collective":
+        return _without(source, subject, row, groups, known).log
+    cells = {name: _without(source, subject, _in_band(row, name), groups, known).log for name in ANCHORS}
+    spreads = {name: _bare_spread(log) for name, log in cells.items()}
+    at = between_bands(spreads, row.num_bytes)
+    return [math.log(end) for end in (at.low_90, at.low_50, at.high_50, at.high_90)]
+
+
+def _bare_spread(log: Sequence[float]) -> Spread:
+    low_90, low_50, high_50, high_90 = map(math.exp, log)
+    return Spread(low_90, low_50, high_50, high_90, 0, 0, "")
+
+
+def _in_band(row: Residual, name: str) -> Residual:
+    return replace(row, facets={**row.facets, "band": name})
+
+
 def _without(
     source: str, subject: str, row: Residual, groups: Mapping[str, list[Residual]], known: dict[str, Cell | None]
 ) -> Cell:
@@ -205,9 +227,16 @@ def _without(
 
 def holds(row: Residual, table: Mapping[str, Any]) -> tuple[bool, bool]:
     """Say whether a measurement lies in its 90 and in its 50 % interval."""
-    found = spread_in(table[row.subject], row.subject, row.facets, row.size)
+    found = _judged(row, table[row.subject])
     ratio = float(np.exp(row.residual))
     return found.low_90 <= ratio <= found.high_90, found.low_50 <= ratio <= found.high_50
+
+
+def _judged(row: Residual, table: Mapping[str, Any]) -> Spread:
+    if row.subject != "collective":
+        return spread_in(table, row.subject, row.facets, row.size)
+    found = {name: spread_in(table, row.subject, _in_band(row, name).facets, row.size) for name in ANCHORS}
+    return between_bands(found, row.num_bytes)
 
 
 def write_tables(rows: Sequence[Residual]) -> tuple[Path, Path]:

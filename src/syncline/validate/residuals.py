@@ -64,6 +64,7 @@ class Residual:
     size: int  # GPUs of a step, hosts of a collective
     residual: float
     line: str  # file and line
+    num_bytes: int = 0  # of a collective
 
     @property
     def part(self) -> int:
@@ -81,7 +82,8 @@ class Residual:
         """Return the row as the stored table has it."""
         facets = "|".join(self.facets[name] for name in ORDERS[self.subject])
         return {"subject": self.subject, "publication": self.publication, "part": str(self.part), "facets": facets,
-                "size": str(self.size), "residual": f"{self.residual:.4f}", "line": self.line}  # fmt: skip
+                "size": str(self.size), "residual": f"{self.residual:.4f}", "line": self.line,
+                "num_bytes": str(self.num_bytes or "")}  # fmt: skip
 
 
 @cache
@@ -101,7 +103,7 @@ def read_table(text: str) -> list[Residual]:
     rows = csv.DictReader(io.StringIO(text))
     return [
         Residual(row["subject"], row["publication"], _facets(row["subject"], row["facets"]), int(row["size"]),
-                 float(row["residual"]), row["line"])
+                 float(row["residual"]), row["line"], int(row["num_bytes"] or 0))
         for row in rows
     ]  # fmt: skip
 
@@ -113,7 +115,7 @@ def _facets(subject: str, text: str) -> dict[str, str]:
 def table_text(rows: Iterable[Residual]) -> str:
     """Return residuals as the CSV that is kept."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, ("subject", "publication", "part", "facets", "size", "residual", "line"),
+    writer = csv.DictWriter(out, ("subject", "publication", "part", "facets", "size", "residual", "line", "num_bytes"),
                             lineterminator="\n")  # fmt: skip
     writer.writeheader()
     writer.writerows(row.cells() for row in rows)
@@ -243,7 +245,9 @@ def collective_residuals(name: str, only: Sequence[str] | None = None) -> list[R
             facets = {"stated": stated, "reach": reach_of(point.num_islands, row.num_hosts), "op": row.op,
                       "band": BANDS[int(band(np.array([size]))[0])], "generation": point.generation}  # fmt: skip
             found.append(
-                Residual("collective", row.system, facets, row.num_hosts, -math.log(ratio), f"{name}:{row.line}")
+                Residual(
+                    "collective", row.system, facets, row.num_hosts, -math.log(ratio), f"{name}:{row.line}", int(size)
+                )
             )
     return found
 

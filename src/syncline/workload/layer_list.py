@@ -113,7 +113,10 @@ def _dlrm() -> LayerList:
     interact = Layer(name="interaction", flops=2.0 * 27 * 27 * 128, out_elements=27 * 26 // 2 + 128)
     layers = [tables, *_mlp("bottom", (13, 512, 256, 128)), interact, *_mlp("top", (479, 1024, 1024, 512, 256, 1))]
     return LayerList(
-        name="dlrm", layers=tuple(layers), efficiency=0.5, source="MLPerf Training v0.7 DLRM, Criteo 1TB; rows recalled"
+        name="dlrm",
+        layers=tuple(layers),
+        efficiency=0.5,
+        source="MLPerf Training v0.7 DLRM, Criteo 1TB; rows estimated",
     )
 
 

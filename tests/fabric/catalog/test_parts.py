@@ -52,7 +52,7 @@ def test_every_price_says_who_says_so() -> None:
             if isinstance(part, PricedPart) and part.price_usd is not None:
                 assert part.price_source
                 # What is only remembered may not pass for a quote.
-                assert part.price_is_estimate or "recalled" not in part.price_source, part.name
+                assert part.price_is_estimate or "estimate" not in part.price_source, part.name
     assert all(cable.price_source for cable in CABLES)
 
 

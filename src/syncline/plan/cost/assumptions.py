@@ -116,7 +116,7 @@ class Assumptions(Strict):
     storage_Bps_per_host: float = _assume(
         0.625e9,
         "B/s",
-        "NVIDIA DGX SuperPOD H100 guide, standard storage: 20 GB/s of writes for 32 hosts; recalled",
+        "NVIDIA DGX SuperPOD H100 guide, standard storage: 20 GB/s of writes for 32 hosts",
         between=(0.3e9, 1.9e9),
         gt=0,
         le=1e12,

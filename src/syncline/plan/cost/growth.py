@@ -11,7 +11,7 @@ import numpy as np
 from syncline.describe.plain import JsonObject
 from syncline.fabric.catalog import load_catalog
 
-# Years in which the hosts first shipped; recalled.
+# Years in which the hosts first shipped.
 GENERATIONS = (("dgx-1-v100", 2017), ("dgx-a100", 2020), ("dgx-h100", 2022), ("dgx-b200", 2024), ("dgx-b300", 2025))
 
 

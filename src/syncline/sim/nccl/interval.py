@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from syncline.sim.nccl.system import MAX_POINT_HOSTS, NcclSystem
-from syncline.sim.uncertainty import UNMEASURED, Spread, collective_spread
+from syncline.sim.uncertainty import UNMEASURED, Spread, between_bands, collective_spread
 
 Floats = npt.NDArray[np.float64]
 BANDS = ("XS", "S", "M", "L")
@@ -51,12 +51,10 @@ def generation_of(system: NcclSystem) -> str:
 
 def interval(system: NcclSystem, op: str, sizes: Floats, *, calibrated: bool = False) -> Bounds:
     """Return the factors of each size, from the rows of other systems that are most like it."""
-    bands = band(sizes)
-    found = {number: _spread(system, op, BANDS[number], calibrated) for number in sorted(set(bands.tolist()))}
-    columns = np.array(
-        [[s.low_90, s.high_90, s.low_50, s.high_50] for s in (found[b] for b in bands.tolist())], dtype=np.float64
-    ).reshape(-1, 4)
-    basis = tuple(dict.fromkeys(one.basis for one in found.values()))
+    by_band = {name: _spread(system, op, name, calibrated) for name in BANDS}
+    found = [between_bands(by_band, size) for size in sizes.tolist()]
+    columns = np.array([[s.low_90, s.high_90, s.low_50, s.high_50] for s in found], dtype=np.float64).reshape(-1, 4)
+    basis = tuple(dict.fromkeys(by_band[BANDS[number]].basis for number in sorted(set(band(sizes).tolist()))))
     return Bounds(columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3], basis)
 
 

@@ -19,7 +19,7 @@ from syncline.workload.job import Job
 from syncline.workload.shape import Shape
 
 #: One-shot all-reduce over a crossbar: a barrier, reads of all peers, a barrier (measured by vLLM and TensorRT-LLM at 7
-#: to 12 us for 16 KiB on 8 H100; recalled).
+#: to 12 us for 16 KiB on 8 H100, an estimate).
 ONE_SHOT_S = 9e-6
 ONE_SHOT_BYTES = 512 * 1024
 #: Kernels of a layer inside a CUDA graph, and the gap between two of them.

@@ -44,7 +44,7 @@ ALIGNED = 8
 #: 108, 150 and 450 (tr11 chronicles) against 104, 144 and 216 ask for a tenth; the vector rate of an A100 is a ninth.
 UNALIGNED_BATCH = 0.1
 #: Speed of a large product with one unaligned dimension. nanoGPT's step fell by a quarter when a vocabulary of 50,257
-#: was padded to 50,304 (recalled).
+#: was padded to 50,304.
 UNALIGNED = 0.45
 
 
