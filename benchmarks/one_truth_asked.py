@@ -2,6 +2,7 @@
 
     python benchmarks/run.py one_truth_asked                300 cases
     NUM_CASES=100 FIRST_CASE=9000 python benchmarks/run.py one_truth_asked          of other seeds
+    ROWS=rows.jsonl NUM_CASES=2000 python benchmarks/run.py one_truth_asked         goes on where it ended
 
 For each case a collective by `auto`, by one family and by `nccl`, of three sizes; every fourth case also plans a job.
 No answer is below its own bound, nor below one worked out from the description alone (what a host must send through its
@@ -10,14 +11,18 @@ twice as fast, no oversubscription, a faster WAN) no answer is slower by more th
 over all paths; where each takes one path by its hash (`ecmp`), a repaired link moves other flows too, and the luck of
 that is counted by itself (`slower_by_hash`). Of `nccl` it is asked of the fastest that NCCL could choose: its tuner
 goes by figures of its own, and where a better network moves it to a slower protocol that is counted as
-`slower_by_nccl_choice`. `one_truth` does the same for `step` and its execution.
+`slower_by_nccl_choice`. A plan is asked without its actions, which do not change it. `one_truth` does the same for
+`step` and its execution.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,11 +30,14 @@ import numpy as np
 import syncline
 from one_truth import SLOWER, better, fault
 from syncline.errors import BelowBoundError, SynclineError
-from syncline.fabric import build
+from syncline.fabric import Fabric, build
 from syncline.fabric.spec import ClusterSpec
+from syncline.plan.answer import make_plan
+from syncline.workload.read_job import load_job
 
 NUM_CASES = int(os.environ.get("NUM_CASES", "300"))
 FIRST_CASE = int(os.environ.get("FIRST_CASE", "70000"))
+ROWS = os.environ.get("ROWS", "")
 SIZES = (1 << 10, 1 << 20, 1 << 28)
 OPERATIONS = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall")
 FAMILIES = ("ring", "tree", "direct", "hierarchical", "halving-doubling", "bruck")
@@ -88,12 +96,10 @@ def by_hand_s(data: dict[str, Any], operation: str, size: int) -> float:
     return float(sent * size / (per_host * RATES_BPS[link]))
 
 
-def collective(
-    data: dict[str, Any], operation: str, algorithm: str, routing: str
-) -> list[tuple[float, float, float]] | None:
+def collective(fabric: Fabric, operation: str, algorithm: str, routing: str) -> list[tuple[float, float, float]] | None:
     """Return time, bound and the fastest that could be chosen of each size; None where the question is refused."""
     try:
-        answer = syncline.simulate(data, operation, SIZES, algorithm=algorithm, routing=routing)
+        answer = syncline.simulate(fabric, operation, SIZES, algorithm=algorithm, routing=routing)
     except SynclineError as error:
         if isinstance(error, BelowBoundError) or "bug of" in str(error):
             raise
@@ -103,10 +109,10 @@ def collective(
     ]
 
 
-def planned(data: dict[str, Any], job: dict[str, Any]) -> tuple[float, float] | None:
+def planned(fabric: Fabric, job: dict[str, Any]) -> tuple[float, float] | None:
     """Return the time and the bound of the best plan; None where nothing fits."""
     try:
-        best = syncline.plan(data, job, workers=1).result.best.predicted
+        best = make_plan(fabric, load_job(job), with_actions=False, with_run=False, execute=True).best.predicted
     except SynclineError as error:
         if isinstance(error, BelowBoundError) or "bug of" in str(error):
             raise
@@ -121,11 +127,12 @@ def one(seed: int) -> dict[str, Any] | None:
     try:
         healthy = build(ClusterSpec.model_validate(data))
         data |= {"faults": [row for _ in range(2) for row in fault(rng, healthy)]}
-        build(ClusterSpec.model_validate(data))
+        fabric = build(ClusterSpec.model_validate(data))
     except SynclineError:
         return None
     others = neighbours(data)
     chosen = str(rng.choice(list(others))) if others else ""
+    other = build(ClusterSpec.model_validate(others[chosen])) if chosen else None
     operation = str(rng.choice(OPERATIONS))
     found: dict[str, Any] = {"seed": seed, "operation": operation, "better": chosen, "answers": 0, "compared": 0,
                              "below": [], "slower": [], "slower_by_hash": [],
@@ -138,8 +145,8 @@ def one(seed: int) -> dict[str, Any] | None:
         (family, "spray"),
         ("nccl", "auto"),
     ):
-        rows = collective(data, operation, algorithm, routing)
-        twin = collective(others[chosen], operation, algorithm, routing) if chosen and rows else None
+        rows = collective(fabric, operation, algorithm, routing)
+        twin = collective(other, operation, algorithm, routing) if other and rows else None
         for at, (size, (time_s, bound_s, fastest_s)) in enumerate(zip(SIZES, rows or (), strict=False)):
             hand_s, what = by_hand_s(data, operation, size), f"{algorithm} {operation} {size} {routing}"
             found["answers"] += 1
@@ -155,16 +162,14 @@ def one(seed: int) -> dict[str, Any] | None:
                     kind = "slower_by_hash" if routing == "ecmp" else chose
                     found[kind].append(f"{what}: {time_s:.4g} s, {more:+.1%} with {chosen}")
     if seed % 4 == 0:
-        _plan(data, others.get(chosen), chosen, rng, found)
+        _plan(fabric, other, chosen, rng, found)
     return found
 
 
-def _plan(
-    data: dict[str, Any], other: dict[str, Any] | None, chosen: str, rng: np.random.Generator, found: dict[str, Any]
-) -> None:
+def _plan(fabric: Fabric, other: Fabric | None, chosen: str, rng: np.random.Generator, found: dict[str, Any]) -> None:
     batch = {"global": int(rng.choice([32, 64, 128])), "sequence": int(rng.choice([2048, 4096]))}
     job = {"model": str(rng.choice(["llama3-8b", "llama3.2-1b"])), "batch": batch}
-    here = planned(data, job)
+    here = planned(fabric, job)
     if here is None:
         return
     found["planned"] = True
@@ -175,10 +180,26 @@ def _plan(
         found["slower"].append(f"plan: {here[0]:.4g} s, {there[0] / here[0] - 1:+.1%} with {chosen}")
 
 
+def _kept() -> Callable[[int], dict[str, Any] | None]:
+    """Return `one` with a line for each case in the file of ROWS, and those that are there already read from it."""
+    path = Path(ROWS)
+    lines = path.read_text().splitlines() if path.exists() else []
+    known: dict[int, dict[str, Any] | None] = dict(json.loads(line) for line in lines)
+
+    def ask(seed: int) -> dict[str, Any] | None:
+        if seed not in known:
+            known[seed] = one(seed)
+            with path.open("a") as out:
+                out.write(json.dumps([seed, known[seed]]) + "\n")
+        return known[seed]
+
+    return ask
+
+
 def run() -> dict[str, Any]:
     """Return how the cases came out."""
     began = time.process_time()
-    rows = [row for row in map(one, range(FIRST_CASE, FIRST_CASE + NUM_CASES)) if row is not None]
+    rows = [row for row in map(_kept() if ROWS else one, range(FIRST_CASE, FIRST_CASE + NUM_CASES)) if row]
 
     def told(name: str) -> list[str]:
         return [f"{row['seed']}: {line}" for row in rows for line in row[name]]

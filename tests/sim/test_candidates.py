@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from syncline import simulate
 from syncline.errors import ScheduleError
 from syncline.fabric import Fabric, Tier, load
 from syncline.fabric.build import build as build_fabric
@@ -15,13 +16,13 @@ from syncline.program import lower, packed, place, spread
 from syncline.program.levels import nest
 from syncline.schedule import FAMILIES, Kind, build, hierarchical, verify
 from syncline.schedule.schedule import pipelined
-from syncline.sim.candidates import NAMES, proved
+from syncline.sim.candidates import NAMES, candidates, proved
 from syncline.sim.flow.estimate import estimate
 from syncline.sim.flow.flow import without
 from syncline.sim.flow.routing import FlowNetwork
 from syncline.sim.flow.wired import wire
 from syncline.sim.pipeline import wired_in_pieces
-from syncline.sim.sweep import Contest
+from syncline.sim.sweep import Contest, contest_of
 from syncline.sim.synthesis import synthesized
 
 
@@ -205,3 +206,39 @@ def test_hosts_of_different_size_are_a_case_for_synthesis(rail: Fabric) -> None:
     assert schedule is not None and len(schedule.strands) == 4
     verify(schedule, method="flat")
     assert synthesized(packed(rail, 16), FlowNetwork(rail)) is None
+
+
+def torus(**more: object) -> Fabric:
+    host = {"model": "dgx-h100", "gpus": 4, "nics": 4}
+    return cluster(
+        hosts=4, host=host, network={"topology": "torus", "link": "HDR", "shape": [2, 2], "of": "hosts"}, **more
+    )
+
+
+@pytest.mark.parametrize("name", ["allreduce", "broadcast"])
+def test_a_whole_torus_is_no_slower_than_one_with_a_broken_cable(name: str) -> None:
+    whole, broken = torus(), torus(faults=[{"link": "host-02/nic-3 <-> router-02", "which": 0}])
+    here, there = (contest_of("auto", NAMES[name], packed(fabric), FlowNetwork(fabric)) for fabric in (whole, broken))
+    assert set(there.wired) - {"synthesized"} == set(here.wired)
+    for size in (1 << 10, 1 << 20, 1 << 28):
+        assert here.best(size).time_s <= there.best(size).time_s * 1.001
+
+
+def test_a_large_torus_has_what_a_fault_would_have_made() -> None:
+    """Beyond the ranks for which all families are tried, too: leaders of hosts exchange directly."""
+    whole = cluster(hosts=36, host={"model": "dgx-h100", "gpus": 4, "nics": 4},
+                    network={"topology": "torus", "link": "HDR", "shape": [6, 6], "of": "hosts"})  # fmt: skip
+    assert {"hierarchical-direct", "torus"} <= set(candidates(whole, Kind.ALL_REDUCE, 144))
+
+
+def test_equivalent_cables_of_a_torus_cost_the_same() -> None:
+    host = {"model": "dgx-h100", "gpus": 1, "nics": 1}
+    plain = {"hosts": 9, "host": host, "network": {"topology": "torus", "link": "NDR", "shape": [3, 3], "of": "hosts"}}
+    whole = cluster(**plain)
+    between = np.isin(whole.links.src, whole.switches) & np.isin(whole.links.dst, whole.switches)
+    cables = [whole.link_name(int(link)).replace("->", "<->") for link in np.flatnonzero(between)[::2]]
+    asked = [("alltoall", "direct", "spray"), ("allreduce", "auto", "spray"), ("allreduce", "nccl", "auto")]
+    for name, algorithm, routing in asked:
+        times = [simulate({**plain, "faults": [{"link": cable, "which": 0}]}, name, "64MiB", algorithm=algorithm,
+                          routing=routing).time_s for cable in cables[::9]]  # fmt: skip
+        assert times == pytest.approx([times[0]] * len(times), rel=1e-4)

@@ -31,11 +31,12 @@ from syncline.sim.uncertainty import Spread, StepFacets, generation_of, step_spr
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
 from syncline.workload.graph import Op
 
-LAUNCH_BOUND = 1.1
-"""A step that takes less than so many times what the host does in it is the host's."""
+LAUNCH_BOUND = 1.2
+"""A step that takes less than so many times what the host does in it is the host's, which may wait for the GPU."""
 HOST_LOW, HOST_HIGH = 0.35, 1.6
-"""How far it may lie: hosts may launch three times as fast as the one measured; on it, one took 1.6 times."""
-HOST_WORDS = "the host launches small kernels, and its speed was measured on one host only"
+"""How far it may lie: hosts may launch three times as fast as the usual one, and have taken 1.6 times."""
+HOST_WORDS = "the host launches small kernels, and hosts beside one GPU differ by two"
+OWN_WORDS = "the host launches small kernels, and its own steps differed so much"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +71,11 @@ class PreviewAnswer(Answer):
         found = step_spread(StepFacets("dense", "plain", generation, "bf16", self.launch.world))
         if self.step_time_s > LAUNCH_BOUND * self.host_s:
             return found
-        low, high = min(found.low_90, HOST_LOW), max(found.high_90, HOST_HIGH)
-        return replace(found, low_90=low, high_90=high, unmeasured=(*found.unmeasured, HOST_WORDS))
+        own = next(iter(self.times.own.values()), None) if self.times is not None else None
+        least, most = own.spread if own is not None else (HOST_LOW, HOST_HIGH)
+        words = OWN_WORDS if own is not None else HOST_WORDS
+        low, high = min(found.low_90, least), max(found.high_90, most)
+        return replace(found, low_90=low, high_90=high, unmeasured=(*found.unmeasured, words))
 
     @property
     def host_s(self) -> float:
@@ -120,6 +124,7 @@ class PreviewAnswer(Answer):
             "gpu": there,
             "torch": times.torch if times is not None else "",
             "kernels": self.graph.timed,
+            "host_s": self.host_s if times is not None and times.own else 0.0,
             "scaled": bool(there) and there != machine_from_fabric(self.fabric).gpu.name,
             "not_timed": dict(times.failed) if times is not None else {},
         }

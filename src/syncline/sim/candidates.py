@@ -46,6 +46,9 @@ MAX_ALL_PAIRS = 128
 MAX_ROUND_FLOWS = 1 << 18
 """Flows of one round of a level in which all pairs exchange; beyond, the level halves and doubles."""
 
+MAX_LEADERS_DIRECT = 64
+"""Leaders of hosts that all exchange with each other on a fabric whose paths are many or uneven."""
+
 Makers = dict[str, Callable[[], Schedule]]
 
 
@@ -79,7 +82,8 @@ def candidates(fabric: Fabric, kind: Kind, num_ranks: int, *, chunks: int = 0, n
         if fabric.facts.get(fact) and kind in FAMILIES[name].kinds and num_ranks == fabric.num_gpus:
             found[name] = _fitted(name, fabric, kind)
     if levels.two_levels and (levels.in_order or kind not in OWNED | PAIRED):
-        found |= _levelled(levels, kind, deep=not fabric.facts.get("torus_shape"))
+        # On a large torus paths are long and many: there only what a fault would have `synthesis` make is tried.
+        found |= _levelled(levels, kind, deep=not fabric.facts.get("torus_shape") or num_ranks <= MAX_ALL_PAIRS)
     if fabric.facts.get("torus_shape") and num_ranks <= MAX_ALL_PAIRS:
         # A part of a torus has no levels of its own; two even ones shorten the ways all the same.
         for name in ("dragonfly", "all-rails"):
@@ -123,6 +127,8 @@ def _levelled(levels: Nest, kind: Kind, *, deep: bool) -> Makers:
     if kind is Kind.ALL_REDUCE and levels.in_order and prod(two) <= MAX_RANKS_DIRECT * 4:
         found["rail-rings"] = lambda: rail_rings(*two)
     if not deep:
+        if kind is Kind.ALL_REDUCE:
+            found["hierarchical-direct"] = _on(levels, kind, two, (across(two[0]), "direct"))
         return found
     for ending, shape in (("", two), ("-levels", levels.shape)):
         if ending and shape == two:
@@ -139,6 +145,11 @@ def _levelled(levels: Nest, kind: Kind, *, deep: bool) -> Makers:
             found["all-rails" + ending] = _all_rails(levels, kind, shape, _spreads(shape))
             found["all-rails-tree" + ending] = _all_rails(levels, kind, shape, ("tree", *_spreads(shape)[1:]))
     return found
+
+
+def across(num_hosts: int) -> str:
+    """Return the family by which the leaders of hosts all-reduce on a torus or an irregular fabric."""
+    return "direct" if num_hosts <= MAX_LEADERS_DIRECT else "halving-doubling"
 
 
 def _few(shape: tuple[int, ...], axis: int) -> bool:

@@ -25,6 +25,7 @@ from syncline.schedule.collective import Collective, Ints, Kind
 from syncline.schedule.family.kernels import kernel
 from syncline.schedule.kernel import Kernel, Stage
 from syncline.schedule.schedule import Schedule, Strand
+from syncline.sim.candidates import across
 from syncline.sim.flow.routing import FlowNetwork
 
 Floats = NDArray[np.float64]
@@ -32,7 +33,6 @@ PARTS = 1 << 16
 """Shares are whole parts of this; what is less than one part is left out."""
 
 MAX_STRANDS = 32
-MAX_LEADERS_DIRECT = 64
 
 
 def synthesized(placement: Placement, network: FlowNetwork) -> Schedule | None:
@@ -126,12 +126,11 @@ def _filled(left: Floats, amount: float) -> list[tuple[float, Ints]]:
 
 def _strand(hosts: list[Ints], leaders: Ints, share: Fraction, channel: int) -> Strand:
     """Add up in hosts at the leaders, all-reduce over the leaders, hand the sum back."""
-    family = "direct" if len(leaders) <= MAX_LEADERS_DIRECT else "halving-doubling"
-    across = kernel(family, Kind.ALL_REDUCE, len(leaders))
-    num_chunks = across.num_chunks
+    exchange = kernel(across(len(leaders)), Kind.ALL_REDUCE, len(leaders))
+    num_chunks = exchange.num_chunks
     up, down = ([_inside(hosts, leaders, size, kind, num_chunks) for size in sorted({len(g) for g in hosts} - {1})]
                 for kind in (Kind.REDUCE, Kind.BROADCAST))  # fmt: skip
-    middle = Stage(across, leaders[None, :], np.zeros(1, np.int64), ((num_chunks, 1),))
+    middle = Stage(exchange, leaders[None, :], np.zeros(1, np.int64), ((num_chunks, 1),))
     return Strand((*up, middle, *down), num_chunks, share, channel=channel)
 
 

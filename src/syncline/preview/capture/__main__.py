@@ -31,6 +31,7 @@ def main() -> None:
     log = Log()
     memory = Memory(log)
     log.facts.update(torch=torch.__version__, rank=int(os.environ["RANK"]), world=int(os.environ["WORLD_SIZE"]))
+    log.facts.update(command=spec["command"], env=spec["env"])  # for `own`, which runs it on a real GPU
 
     def done(status: str = "ok", error: str = "") -> NoReturn:
         log.write(out, status, error)

@@ -98,7 +98,8 @@ def _kernels(parts: Mapping[str, float], measured: Mapping[str, Any], operations
     timed = (
         f"{measured['kernels']:,} of {operations:,} timed on {measured['device']} with torch {measured['torch']}{how}"
     )
-    return ["", f"  kernels ({timed}): {shown}", *failed]
+    host = [f"  host: {units.show_time(measured['host_s'])} a step, of the script itself on that machine"]
+    return ["", f"  kernels ({timed}): {shown}", *(host if measured["host_s"] else []), *failed]
 
 
 def _what_if(rows: Sequence[Mapping[str, Any]], now: float) -> list[str]:

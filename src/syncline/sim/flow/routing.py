@@ -91,6 +91,7 @@ class FlowNetwork:
         self.fabric = fabric
         self.options = (options or NetworkOptions()).on(fabric)
         self.carrier = self.options.carrier(fabric)
+        self._multi: dict[int | None, MultiPath] = {}
 
     @cached_property
     def routes(self) -> Routes:
@@ -182,7 +183,9 @@ class FlowNetwork:
         return label
 
     def _many_paths(self, src: Longs, dst: Longs, stripe: int | None) -> Wires:
-        multi = MultiPath(self.routes, self.options.cross_rail, self.options.seed, stripe)
+        if stripe not in self._multi:
+            self._multi[stripe] = MultiPath(self.routes, self.options.cross_rail, self.options.seed, stripe)
+        multi = self._multi[stripe]
         if self.options.routing == "spray":
             paths, count = multi.sprayed(src, dst), np.ones(len(src), np.int32)
         else:
