@@ -17,9 +17,9 @@ from syncline.sim.flow.estimate import Estimate, estimate
 from syncline.sim.flow.routing import FlowNetwork
 from syncline.sim.flow.wired import Wired, fingerprint, wire
 from syncline.sim.pipeline import MAX_CHUNKS, USUAL_CHUNKS, Pace, pace, wired_in_pieces
-from syncline.sim.synthesis import synthesized
+from syncline.sim.synthesis import shared, synthesized
 
-MADE = "synthesized"
+MADE, SHARED = "synthesized", "shared-rails"
 
 WORTH_PRICING = 1.25
 """A pipeline whose quick guess is this much slower than the best so far, or than its guess, is not simulated."""
@@ -133,17 +133,19 @@ class Contest:
 def contest_of(algorithm: str, kind: Kind, placed: Placement, network: FlowNetwork, *, chunks: int = 0) -> Contest:
     """Return the contest of one family, or of all that could be the fastest (`auto`), ready to be priced."""
     fabric = network.fabric
-    made = synthesized(placed, network) if kind is Kind.ALL_REDUCE and algorithm in ("auto", MADE) else None
-    if algorithm == MADE:
-        if made is None:
+    makers = {MADE: synthesized, SHARED: shared} if kind is Kind.ALL_REDUCE else {}
+    made = {name: found for name, make in makers.items()
+            if algorithm in ("auto", name) and (found := make(placed, network)) is not None}  # fmt: skip
+    if algorithm in (MADE, SHARED):
+        if not made:
             raise SimulationError(
                 f"there is nothing to synthesize: {fabric.name} is regular, or this is not an all-reduce.",
                 hint="Use auto.",
             )
-        schedules = {MADE: verify(made)}
+        schedules = {algorithm: verify(made[algorithm])}
     elif algorithm == "auto":
         schedules = proved(fabric, kind, placed.num_ranks, chunks=1, nested=nest(placed))
-        schedules |= {MADE: verify(made)} if made is not None else {}
+        schedules |= {name: verify(schedule) for name, schedule in made.items()}
     else:
         schedules = {algorithm: find(fabric, kind, placed.num_ranks, algorithm, chunks=1, nested=nest(placed))}
     return Contest.of(schedules, placed, network, chunks=chunks)

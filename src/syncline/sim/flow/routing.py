@@ -93,6 +93,14 @@ class FlowNetwork:
         self.carrier = self.options.carrier(fabric)
         self._multi: dict[int | None, MultiPath] = {}
 
+    def sprayed(self) -> FlowNetwork:
+        """Return the same network with packets over all paths: what links carry by structure, not by a hash's luck."""
+        if self.options.routing == "spray":
+            return self
+        twin = FlowNetwork(self.fabric, replace(self.options, routing="spray"))
+        twin.routes = self.routes
+        return twin
+
     @cached_property
     def routes(self) -> Routes:
         """The fabric's routes."""
