@@ -267,3 +267,11 @@ def test_a_gpu_whose_nic_failed_takes_one_of_its_socket() -> None:
     fabric = cluster(hosts=2, host="dgx-h100", network={"topology": "fat-tree", "link": "HDR"}, faults=faults)
     nic = FlowNetwork(fabric).routes.inside.nic_of_gpu[fabric.device("host-01/gpu-4")]
     assert fabric.device_name(int(nic)) == "host-01/nic-5"
+
+
+def test_rails_that_only_hosts_join_are_crossed_inside_hosts() -> None:
+    """What `design` may choose, `simulate` prices: as on a rail-optimized fabric with PXN, whose spines stay empty."""
+    times = [simulate({"hosts": 2, "host": "dgx-h100", "network": f"{name} NDR"}, "alltoall", "16MiB",
+                      algorithm="direct", cross_rail=way).time_s
+             for name, way in (("rail-only", "fabric"), ("rail-optimized", "nvlink"))]  # fmt: skip
+    assert times[0] == pytest.approx(times[1])

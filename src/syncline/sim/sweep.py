@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 
 from syncline.codec.codec import RAW, Codec
@@ -81,7 +82,6 @@ class Contest:
         best: Estimate | None = None
         for name, chunks in sorted(entries, key=guess.__getitem__):
             if best is not None:
-                # Where switches choose paths, guesses are too long for all alike: they are compared with each other.
                 worth_s = WORTH_PRICING * max(best.time_s, guess[best.algorithm, best.chunks])
                 if self._hopeless(name, chunks, size_bytes, guess[name, chunks] > worth_s, best):
                     continue
@@ -113,8 +113,16 @@ class Contest:
 
     def _pace(self, name: str) -> Pace:
         if name not in self._paces:
-            self._paces[name] = pace(self.wired[name])
+            self._paces[name] = pace(self._spread(self.wired[name]))
         return self._paces[name]
+
+    def _spread(self, wired: Wired) -> Wired:
+        """Return the program to guess by: where switches choose, one over all paths, not on the first of them."""
+        return wire(wired.program, self._sprayed) if self.network.options.routing == "adaptive" else wired
+
+    @cached_property
+    def _sprayed(self) -> FlowNetwork:
+        return self.network.sprayed()
 
     def _priced(self, name: str, chunks: int, size_bytes: int, level: str) -> Estimate:
         key = (fingerprint(self.wired[name]), chunks, size_bytes, level)
