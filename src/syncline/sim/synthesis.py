@@ -39,6 +39,7 @@ PARTS = 1 << 16
 MAX_STRANDS = 32
 MAX_SHARED = 128
 """Ranks up to which the ways of all pairs of a rail are looked at."""
+MAX_TURNS = 1000
 WORTH = 0.97
 """Shares that gain less than this are not worth a schedule of their own."""
 
@@ -67,6 +68,8 @@ def shared(placement: Placement, network: FlowNetwork) -> Schedule | None:
     if not regular or len(hosts) < 2 or rails < 2 or placement.num_ranks > MAX_SHARED:
         return None
     need = _needs(placement, network.sprayed(), np.array(hosts))
+    if len(need) == 0 or not (need > 0).any(axis=0).all():
+        return None
     share = _packing(need)
     if float((need @ share).max()) > WORTH * float(need.mean(axis=1).max()):
         return None
@@ -101,15 +104,19 @@ def _packing(need: Floats) -> Floats:
     table = np.hstack((need / need.max(), np.eye(rows), np.ones((rows, 1))))
     gain = np.concatenate((np.ones(columns), np.zeros(rows + 1)))
     basis = np.arange(columns, columns + rows)
-    while len(better := np.flatnonzero(gain[:-1] > 1e-9)):
+    for _ in range(MAX_TURNS):
+        better = np.flatnonzero(gain[:-1] > 1e-9)
+        if not len(better):
+            break
         enter = int(better[0])  # the first of each: never in a circle
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(table[:, enter] > 1e-12, table[:, -1] / table[:, enter], np.inf)
-        leave = int(min(np.flatnonzero(ratio <= ratio.min() * (1 + 1e-12)), key=lambda row: basis[row]))
+        leave = int(min(np.flatnonzero(ratio <= ratio.min() + 1e-12), key=lambda row: basis[row]))
         table[leave] /= table[leave, enter]
         others = np.arange(rows) != leave
         table[others] -= np.outer(table[others, enter], table[leave])
         gain -= gain[enter] * table[leave]
+        table[:, -1] = np.maximum(table[:, -1], 0.0)
         basis[leave] = enter
     found = np.zeros(columns + rows)
     found[basis] = table[:, -1]
