@@ -101,3 +101,6 @@ def test_gpus_by_host_and_their_names() -> None:
         fabric.device("leaf-99")
     assert caught.value.message == 'h100-64-rail has no device "leaf-99".'
     assert caught.value.hint == 'Names look like "host-00/gpu-0" and "leaf-00".'
+    with pytest.raises(FabricError, match='no device "spine-7"') as caught:
+        fabric.device("spine-7")
+    assert caught.value.hint.startswith('Did you mean "spine-07"? ')

@@ -97,7 +97,9 @@ class Page:
         return found[0]
 
     def _files(self) -> str:
-        return json.dumps({p.name: p.read_text("utf-8") for p in sorted(self.folder.glob("*.y*ml"))})
+        return json.dumps(
+            {p.name: p.read_text("utf-8") for p in sorted((*self.folder.glob("*.y*ml"), *self.folder.glob("*.log")))}
+        )
 
     def _command(self, line: str, most: int, labels: tuple[str, ...]) -> str:
         if not line.startswith("$ syncline"):

@@ -11,7 +11,7 @@ GUIDES = {
     "Choose and build a fabric": ("design", "build-a-fabric", "packet"),
     "Rehearse": ("lab", "rehearse", "calibrate"),
     "Run": ("ddp", "fsdp2", "huggingface", "lightning", "auto", "wire", "periodic", "faults", "executor"),
-    "Check and watch": ("audit", "bench", "nccl", "diagnose", "watch"),
+    "Check and watch": ("slow-now", "audit", "bench", "nccl", "diagnose", "watch"),
     "Trust": ("validate", "claims"),
 }
 METHOD = (

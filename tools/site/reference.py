@@ -31,8 +31,9 @@ def command_pages() -> dict[str, str]:
     for verb, line in VERBS.items():
         pages[f"reference/cli/{verb}.md"] = _verb_page(verb, line, group.commands[verb])
         rows.append(f"| [`syncline {verb}`](cli/{verb}.md) | {line} |")
-    rows += ["", "Exit status: 0 done; 2 the input can be put right (the message says how); 1 a bug of syncline;",
-             "130 interrupted; `audit` has the statuses of a monitoring check."]  # fmt: skip
+    rows += ["", "Exit status: 0 done; 2 the input can be put right (the message says how); 130 interrupted; 1 two things that",
+             "were compared differ (`fabric diff`, `fabric build --check`, `lab check`), or a bug of syncline. `audit`, and `bench` and `diagnose`",
+             "when asked to, have the statuses of a monitoring check."]  # fmt: skip
     return {"reference/cli.md": "\n".join(rows) + "\n", **pages}
 
 

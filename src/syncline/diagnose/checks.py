@@ -13,6 +13,7 @@ from statistics import median
 
 from syncline.diagnose.checks_flight import flight_mismatch, flight_missing
 from syncline.diagnose.checks_groups import diverged, watchdog
+from syncline.diagnose.checks_steps import steps_slower
 from syncline.diagnose.checks_xid import XID_CHECKS
 from syncline.diagnose.runs import Run, runs
 from syncline.diagnose.tally import MatchRow, Tally
@@ -257,6 +258,6 @@ CHECKS: dict[str, Check] = {
     for check in (
         gdr_missing, idle_nics, mixed_network, different_mtu, far_nics, at_start, midrun, watchdog, diverged,
         stray_rank, repeated_rank, slow_host, slow_across_racks, two_hosts_flatter, collapsed, flight_missing,
-        flight_mismatch,
+        flight_mismatch, steps_slower,
     )
 } | XID_CHECKS  # fmt: skip

@@ -12,6 +12,7 @@ from pathlib import Path
 from syncline.describe.plain import JsonObject
 from syncline.diagnose import flight
 from syncline.diagnose.causes import Cause, arrange, rivals
+from syncline.diagnose.checks_steps import SIGNAL, StepTally
 from syncline.diagnose.context import plain
 from syncline.diagnose.judge import judge
 from syncline.diagnose.read_rules import shipped_rules
@@ -23,7 +24,7 @@ from syncline.diagnose.wrapped import excerpt, piece, unwrapped
 from syncline.fabric import Fabric
 from syncline.finding import Finding, Severity, worst
 
-_ALL_ROWS = {"signal.bench", "signal.error"}
+_ALL_ROWS = {"signal.bench", "signal.error", SIGNAL}
 Entry = tuple[Tally, Matcher]
 MAX_LINES = 60_000
 """Lines of one rule that are looked at in one file; a flood says nothing new after that."""
@@ -97,7 +98,10 @@ class Reading:
     """The tallies of all rules while files go by."""
 
     def __init__(self, book: Mapping[str, LogRule]) -> None:
-        self.tallies = {rule.id: Tally(rule, all_rows=rule.id in _ALL_ROWS) for rule in book.values()}
+        self.tallies = {
+            rule.id: StepTally(rule) if rule.id == SIGNAL else Tally(rule, all_rows=rule.id in _ALL_ROWS)
+            for rule in book.values()
+        }
         self.num_lines = 0
         self._order = -1
         texts: dict[str, list[Entry]] = {}

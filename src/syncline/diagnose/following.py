@@ -45,6 +45,8 @@ _COMMANDS: tuple[tuple[tuple[str, ...], str, bool], ...] = (
     (("xpu.", "ccl."), "sycl-ls; fi_info -l; dmesg -T | grep -iE 'i915|xe ' | tail", True),
     (("amdgpu.", "rccl."), "amd-smi list; dmesg -T | grep -i amdgpu | tail -20", True),
     (("bench.",), "syncline bench tournament --help", False),
+    (("train.",), "srun --ntasks-per-node=1 syncline audit --exit none --write audit; "
+     "syncline audit matrix audit/*.json", False),
     (("nccl.", "log.unexplained"), "export NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/tmp/nccl.%h.%p  # run it again", False),
 )  # fmt: skip
 

@@ -29,6 +29,16 @@ class FailedPart(Strict):
     latency: Seconds | None = None
     which: int | None = Field(default=None, ge=0)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _a_mapping(cls, given: object) -> object:
+        if isinstance(given, str):
+            raise ValueError(
+                "a fault names what it hits, `{device: spine-07}` or `{link: leaf-03 <-> spine-01, rate: 100Gbps}`; "
+                f"{given!r} does not"
+            )
+        return given
+
     @model_validator(mode="after")
     def _one_place(self) -> FailedPart:
         if (self.link is None) == (self.device is None):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -16,6 +18,17 @@ from syncline.errors import FabricError
 IntArray = NDArray[np.int32]
 LongArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
+_NUMBER = re.compile(r"\d+")
+_PADDING = re.compile(r"(?<!\d)0+(?=\d)")
+_FEW = 20_000  # among more devices a misspelt name is looked for among the switches alone
+
+
+def _unpadded(name: str) -> str:
+    return _PADDING.sub("", name)
+
+
+def _numbers(name: str) -> list[str]:
+    return _NUMBER.findall(_unpadded(name))
 
 
 class Kind(IntEnum):
@@ -187,11 +200,19 @@ class Wiring:
         try:
             return self._by_name[name]
         except KeyError:
+            near = self._named_like(name)
             raise FabricError(
                 f'{self.name} has no device "{name}".',
-                hint=f'Names look like "{self.device_name(int(self.gpus[0]))}"'
+                hint=(f'Did you mean "{near[0]}"? ' if near else "")
+                + f'Names look like "{self.device_name(int(self.gpus[0]))}"'
                 + (f' and "{self.switch_names[0]}".' if self.switch_names else "."),
             ) from None
+
+    def _named_like(self, name: str) -> list[str]:
+        """Return the device of the same numbers whose name is nearest: "spine-00" for "spine-0" or "spline-00"."""
+        known = list(self._by_name) if len(self._by_name) < _FEW else list(self.switch_names)
+        same = {_unpadded(one): one for one in known if _numbers(one) == _numbers(name)}
+        return [same[one] for one in difflib.get_close_matches(_unpadded(name), same, n=1, cutoff=0.7)]
 
     def link_name(self, link: int) -> str:
         """Return the name of a directed link: `leaf-03 -> spine-01`."""

@@ -41,7 +41,10 @@ def verdict(found: ClusterComparison) -> str:
     words = f"cheapest: {cheap.name} ({cheap.basis})"
     tied = [row.name for row in found.rows if row.tied]
     words += f", tied with {', '.join(tied)}" if tied else ""
-    return f"{words}; fastest: {fast.name}"
+    same = [row.name for row in found.rows if units.show_time(row.step_time_s) == units.show_time(fast.step_time_s)]
+    if 1 < len(same) == len(found.rows):
+        return f"{words}; all steps take the same time"
+    return f"{words}; fastest: {' and '.join(same if fast.name in same else [fast.name])}"
 
 
 def bought_lines(found: ClusterComparison) -> list[str]:

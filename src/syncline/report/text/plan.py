@@ -226,7 +226,7 @@ def other_lines(answer: PlanResult, most: int = 3) -> list[str]:
         for k, o in enumerate(others)
     ]
     if any(answer.is_tie(o) for o in others):
-        known = f"a tie: within {answer.tie_within:.0%}, by which half of the published pairs of a sweep are off"
+        known = f"a tie: within {answer.tie_within:.0%}, the usual error between two runs of one published sweep"
         lines.append(f"{'':13}{known}")
     return lines
 

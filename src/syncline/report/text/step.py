@@ -13,7 +13,7 @@ PART_WORDS = {
     "compute": "compute", "tp": "tensor-parallel exchange", "cp": "context-parallel exchange",
     "ep": "expert all-to-all", "host": "host routing tokens", "fsdp": "FSDP gathers and scatters",
     "dp": "gradient exchange", "p2p": "between stages", "bubble": "pipeline bubble", "optimizer": "optimizer",
-    "fixed": "fixed per step", "codec": "encoding", "storage": "waiting for storage",
+    "fixed": "once a step, stragglers", "codec": "encoding", "storage": "waiting for storage",
 }  # fmt: skip
 
 
@@ -150,8 +150,8 @@ def split_words(split: Mapping[str, Any]) -> str:
 
 def _memory(held: Mapping[str, Any]) -> str:
     parts = [
-        f"{name} {units.show_size(held[name])}"
-        for name in ("parameters", "gradients", "optimizer", "activations", "logits")
+        f"{'lost between blocks' if name == 'fragmentation' else name} {units.show_size(held[name])}"
+        for name in ("parameters", "gradients", "optimizer", "activations", "logits", "buffers", "fragmentation")
         if held.get(name)
     ]
     verdict = "fits" if held["fits"] else "does NOT fit"
