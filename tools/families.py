@@ -33,6 +33,8 @@ hidden_size_per_layer_input enable_moe_block moe_layer_end_index
 """
 #: Families that transformers has under another name.
 SAME = {"kimi_k2": "deepseek_v3", "deepseek_v32": "deepseek_v3", "minimax_text_01": "minimax", "minimax_m1": "minimax"}
+#: Defaults of families that transformers does not have, as their own configuration class has them.
+OWN: dict[str, dict[str, bool]] = {"minicpm": {"tie_word_embeddings": True}}
 
 
 def main() -> None:
@@ -45,6 +47,7 @@ def main() -> None:
         name = SAME.get(family, family)
         kept = CONFIG_MAPPING[name] if name in CONFIG_MAPPING else None  # noqa: SIM401  (its get() loads nothing)
         found = {key: getattr(kept, key, None) for key in KEYS.split()}
+        found |= OWN.get(family, {})
         plain = {key: value for key, value in found.items() if isinstance(value, (bool, int, float)) and value != -1}
         text = ", ".join(f"{key}: {str(value).lower()}" for key, value in plain.items())
         lines.append(f"  {family}: {{{text}}}")

@@ -126,7 +126,9 @@ REFUSED = {"facebook/opt-350m", "Zyphra/Zamba2-2.7B", "Zyphra/Zamba-7B-v1", "NX-
            "deepseek-ai/DeepSeek-V4-Flash", "moonshotai/Kimi-K3", "stepfun-ai/Step-3.7-Flash-FP8",
            "openai/whisper-large-v3", "distilbert/distilbert-base-uncased", "google-t5/t5-base",
            "microsoft/Phi-3-small-8k-instruct", "deepseek-ai/deepseek-vl2-tiny", "Qwen/Qwen-7B",
-           "deepseek-ai/Janus-1.3B"}  # fmt: skip
+           "deepseek-ai/Janus-1.3B", "mistralai/Voxtral-Mini-3B-2507", "google/gemma-4-e4b", "liuhaotian/llava-v1.5-7b",
+           "facebook/bart-large", "answerdotai/ModernBERT-base", "microsoft/deberta-v3-large", "apple/OpenELM-1_1B",
+           "HuggingFaceM4/idefics2-8b", "tencent/Hunyuan-Large", "stepfun-ai/step3 (text)"}  # fmt: skip
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model["name"])
@@ -141,7 +143,7 @@ def test_parameters_of_public_models(model: dict[str, Any]) -> None:
 
 
 def test_enough_models_are_read() -> None:
-    assert len(MODELS) - len(REFUSED) >= 120
+    assert len(MODELS) - len(REFUSED) >= 195
 
 
 def test_a_config_may_leave_out_what_its_family_has_by_default() -> None:
@@ -175,7 +177,7 @@ def test_an_unknown_tower_is_refused() -> None:
         shape_from_config(llava | {"vision_config": {"model_type": "resnet"}})
 
 
-@pytest.mark.parametrize("family", ["cohere2_vision", "deepseek_vl", "deepseek_vl_hybrid", "video_llava"])
+@pytest.mark.parametrize("family", ["deepseek_vl", "deepseek_vl_hybrid", "video_llava", "xgenmm"])
 def test_a_tower_joined_in_another_way_is_refused(family: str) -> None:
     llava = next(model for model in MODELS if model["name"].startswith("llava"))["config"]
     with pytest.raises(DescriptionError, match=f"{family} joins its image tower"):
@@ -223,3 +225,16 @@ def test_helium_whose_heads_do_not_fill_its_hidden_size_is_refused() -> None:
         shape_from_config({"model_type": "helium", "head_dim": 256})
     with pytest.raises(DescriptionError, match=r"deepseek_v4 has several residual streams"):
         shape_from_config({"model_type": "deepseek_v4"})
+
+
+def test_what_embeds_or_rewards_has_no_output_layer() -> None:
+    mistral = {"model_type": "mistral", "sliding_window": 4096}
+    whole = shape_from_config(mistral | {"architectures": ["MistralForCausalLM"]}).params
+    for name in ("MistralModel", "MistralForSequenceClassification"):  # e5-mistral-7b: 7.11 B of 7.24
+        assert whole - shape_from_config(mistral | {"architectures": [name]}).params == 32000 * 4096
+    assert shape_from_config(GPT2 | {"architectures": ["GPT2LMHeadModel"]}).params == 124_439_808
+
+
+def test_letters_say_which_layers_of_exaone_slide() -> None:
+    given = config("exaone4", 64, 5120, 40, 102400, num_key_value_heads=8, sliding_window=4096)
+    assert shape_from_config(given | {"sliding_window_pattern": "LLLG"}).window_share == 0.75

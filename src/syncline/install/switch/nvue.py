@@ -1,4 +1,4 @@
-"""NVIDIA Cumulus Linux: NVUE commands (5.3 to 5.14), each with its reason; run the file on the switch, then apply.
+"""NVIDIA Cumulus Linux: NVUE commands (5.4 to 5.14), each with its reason; run the file on the switch, then apply.
 
 NVIDIA's NVUE reference has `neighbor <id> type unnumbered` (BGP, since 5.0.0) and says of `static <prefix> via <id>`
 that the id is "the IP address, interface, or blackhole" (Static Routing); both read 2026-11-16.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from syncline.install.qos import CLASSES, MAX_MARK_PERCENT, MTU_BYTES, TRAINING
 from syncline.install.switch.view import SwitchView
+
+_HASHED = ("source-ip", "destination-ip", "ip-protocol", "source-port", "destination-port")
 
 
 def nvue_commands(view: SwitchView) -> str:
@@ -76,8 +78,8 @@ def _spread(view: SwitchView) -> list[str]:
     lines = [
         f"# a seed of its own for the {view.tier} tier, or a spine repeats the leaf's choice",
         f"nv set system forwarding hash-seed {view.hash_seed}",
-        "# queue pairs of two hosts differ in the source port alone",
-        "nv set system forwarding ecmp-hash source-port on",
+        "# queue pairs of two hosts differ in the source port alone; the reference has every field off by default",
+        *(f"nv set system forwarding ecmp-hash {field} on" for field in _HASHED),
     ]
     if view.model.adaptive_routing:
         lines += [

@@ -46,6 +46,7 @@ _PLAIN = {
     "gpt_neo",
     "gpt_neox",
     "gptj",
+    "codegen",
     "opt",
     "bloom",
     "gpt_bigcode",
@@ -68,13 +69,14 @@ _NO_BIASES = {"mpt", "nemotron", "arcee", "apertus", "nanochat"}
 _BERTS = {"bert", "roberta", "camembert", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "data2vec-text",
           "ernie", "megatron-bert"}  # fmt: skip
 _LEARNED = {"gpt2", "gpt_neo", "opt", "gpt_bigcode", "biogpt", "openai-gpt"} | _BERTS
-_QKV_BIAS = {"mimo", "qwen2", "qwen2_moe", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"}
+_QKV_BIAS = {"glm4v_text", "mimo", "qwen2", "qwen2_moe", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"}
 #: Families that normalise queries and keys, head by head.
 _QK_NORM = {"qwen3", "qwen3_moe", "qwen3_vl", "qwen3_vl_text", "qwen3_vl_moe", "qwen3_vl_moe_text", "qwen3_next",
             "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "gemma3", "gemma3_text",
+            "afmoe", "bailing_moe_v2",
             "lfm2", "lfm2_moe", "beam", "dots1", "hunyuan_v1_dense", "hunyuan_v1_moe"}  # fmt: skip
 #: Families whose queries are twice as wide, half of them gating what attention returns.
-_QUERY_GATE = {"beam", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
+_QUERY_GATE = {"afmoe", "beam", "qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"}
 #: Families in which one layer in so many has full attention, where the config does not list the layers.
 _FULL_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4}
 
@@ -196,11 +198,22 @@ def _habits(data: Config, family: str) -> dict[str, Any]:
             f"{family} has an embedding of {narrow} where its layers have {hidden}, which syncline does not read.",
             hint="Give its shape, with what the projections hold as `extra_params`.",
         )
+    if _headless(data, family):  # priced with an output layer all the same: its embedding, once more
+        fields["tied"] = True
     if family in _BERTS:  # kinds of tokens, and what comes before the output layer
         fields["extra_params"] = hidden * (hidden + 5) + vocab
     if family.startswith("mllama"):  # eight more rows than the output layer has
         fields["extra_params"] = 8 * hidden
     return fields
+
+
+def _headless(data: Config, family: str) -> bool:
+    """Return whether the file is of a model without an output layer: one that embeds, classifies or rewards."""
+    named = data.get("architectures")
+    name = str(named[0]) if isinstance(named, list) and named else ""
+    if family == "chatglm" or name.endswith("LMHeadModel"):  # ChatGLMModel has one
+        return False
+    return name.endswith(("Model", "ForSequenceClassification", "ForTokenClassification"))
 
 
 def _refuse_others(data: Config, family: str, outer: str) -> None:
@@ -223,8 +236,12 @@ def _window(data: Config, family: str) -> dict[str, Any]:
     window = whole(data, "sliding_window")
     if not window or data.get("use_sliding_window") is False:
         return {}
-    full_every = whole(data, "sliding_window_pattern", otherwise=_FULL_EVERY.get(family, 0))
-    share = 1 - 1 / full_every if full_every else 1.0
+    pattern = data.get("sliding_window_pattern")
+    if isinstance(pattern, str) and pattern:  # EXAONE: a letter a layer, L where it slides, G where it does not
+        share = pattern.count("L") / len(pattern)
+    else:
+        full_every = whole(data, "sliding_window_pattern", otherwise=_FULL_EVERY.get(family, 0))
+        share = 1 - 1 / full_every if full_every else 1.0
     if listed := sliding_layers(data):
         share = sum(listed) / len(listed)
     return {"window": window, "window_share": share}
