@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,18 @@ def test_tensor_parallelism_of_parameters_that_are_counted_as_they_lie() -> None
     shape = _shape(capture)
     assert (shape.heads, shape.kv_heads, shape.ffn, shape.vocab) == (HEADS, KEYS, FFN, VOCAB)
     assert shape.params == pytest.approx(PARAMS, rel=0.01)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_a_stage_of_zero_that_deepspeed_states_is_the_jobs(stage: int) -> None:
+    """Its first two sum gradients whole, as no ZeRO at all does."""
+    params = sum(math.prod(size) for size in _sizes().values())
+    captured = _captured(16, [("all_reduce", "forward", tuple(range(16)), 2.0 * params)])
+    assert job_of((captured,)).data["parallel"] == {"dp": 16, "zero": "none"}
+    stated = replace(captured, facts={**captured.facts, "zero_stage": stage})
+    job = job_of((stated,))
+    assert job.data["parallel"] == {"dp": 16, "zero": str(stage)}
+    assert load_job(job.data).parallel.sharded_params == (stage == 3)
 
 
 def test_what_is_no_transformer_is_a_list_of_layers_with_the_same_bytes() -> None:

@@ -34,6 +34,8 @@ class Axes:
     unknown: tuple[str, ...] = ()  # groups whose traffic fits nothing
 
 
+STAGES = {1: "1", 2: "2", 3: "3"}
+"""What a job file calls the stages of ZeRO: of the first two, gradients may be summed whole, as without it."""
 Traffic = dict[tuple[str, str], float]
 
 
@@ -83,6 +85,9 @@ def axes_of(captures: tuple[Capture, ...]) -> Axes:
     dp = max(1, capture.world // (tensor * max(1, len(captures))))
     if replicas > 1 and "shard" in kept and kept["shard"] != dp:
         kept["zero"] = "hsdp"
+    stage = int(capture.facts.get("zero_stage", 0))
+    if stage in STAGES:
+        kept["zero"] = STAGES[stage]
     ep = max((size[g] for g in tokens), default=1)
     tied = [by_group[g] for g in heavy if size[g] == tensor]
     summed = sum(row.get(("all_reduce", "forward"), 0.0) for row in tied)

@@ -55,7 +55,7 @@ def job_of(captures: tuple[Capture, ...]) -> CapturedJob:
         "compiled": _is_compiled(captures[0]),
         "software": {"framework": "megatron" if _is_megatron(captures[0]) else "pytorch"},
     }
-    if axes.zero in ("fsdp", "hsdp", "2", "1"):
+    if axes.zero in ("fsdp", "hsdp", "3", "2", "1"):
         data["parameter_bytes"] = axes.parameter_bytes
     return CapturedJob(plain(data), tuple(unsure))
 

@@ -77,6 +77,11 @@ class Steps:
                 self.names[id(each)] = name or type(module).__name__
             self.log.facts.setdefault("model", _described(module))
             self.log.facts.setdefault("frameworks", [name for name in FRAMEWORKS if name in sys.modules])
+            stage = getattr(
+                module, "zero_optimization_stage", None
+            )  # DeepSpeed's engine knows what traffic may not show
+            if callable(stage):
+                self.log.facts.setdefault("zero_stage", int(stage()))
             for parameter in module.parameters():
                 self.memory.label(parameter, "parameters")
             for buffer in torch.nn.Module.buffers(module):  # Megatron's own DDP has a list of that name
