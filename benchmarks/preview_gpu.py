@@ -3,9 +3,9 @@
     python benchmarks/preview_gpu.py CAPTURES OUT [SECONDS [NAMES]]
 
 CAPTURES holds a folder for each script whose kernels are to be timed, filled by `syncline preview --keep`. The steps of
-every script below, or of those in NAMES (with commas), are timed and profiled (`preview_real.py`), then the kernels of
-the captures once each. Needs Python with torch and CUDA, nothing else; some five minutes. What does not begin within
-SECONDS is left out. OUT gets JSON files: `real.json` and one of kernel times for each capture.
+every script below, or of those in NAMES (with commas), are timed and profiled (`preview_real.py`), each followed by the
+kernels and the host of its capture. Needs Python with torch and CUDA, nothing else; some five minutes. What does not
+begin within SECONDS is left out. OUT gets JSON files: `real.json` and one of kernel times for each capture.
 """
 
 from __future__ import annotations
@@ -64,13 +64,17 @@ def main() -> None:
         (out / "real.json").write_text(json.dumps(found, indent=1))
         said = "timed" if line else real.stderr[-400:]
         print(f"{time.monotonic() - BEGUN:.0f} s: {name}: {said}", flush=True)
-    for folder in sorted(captures.iterdir()):
-        target = out / f"{folder.name}-kernels.json"
-        timed = ran(["-m", "syncline.preview.capture.measure", str(folder), str(target)], 60)
-        rows = json.loads(target.read_text())["kernels"] if not timed.returncode else []
-        failed = [f"{row['op']}: {row['error']}" for row in rows if "error" in row]
-        said = f"{len(rows) - len(failed)} kernels timed; not timed: {failed}" if rows else timed.stderr[-400:]
-        print(f"{time.monotonic() - BEGUN:.0f} s: {folder.name}: {said}", flush=True)
+        if (captures / name).is_dir():
+            kernels(captures / name, out / f"{name}-kernels.json")
+
+
+def kernels(folder: Path, target: Path) -> None:
+    """Time the kernels and the host of a captured script."""
+    timed = ran(["-m", "syncline.preview.capture.measure", str(folder), str(target)], 120)
+    data = json.loads(target.read_text()) if not timed.returncode else {"kernels": [], "own": []}
+    failed = [f"{row['op']}: {row['error']}" for row in data["kernels"] if "error" in row]
+    said = f"{len(data['kernels'])} kernels, not timed: {failed}; {data['own']}" if data["own"] else timed.stderr[-400:]
+    print(f"{time.monotonic() - BEGUN:.0f} s: {folder.name}: {said}", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,8 @@ import pytest
 
 from syncline.errors import DescriptionError, UsageError
 from syncline.fabric import load
-from syncline.preview.measured import Cache, HostCosts, read_kernel_times
+from syncline.preview.launches import launches
+from syncline.preview.measured import Cache, read_kernel_times
 from syncline.preview.price import Pricer, executed_flops
 from syncline.preview.record import Allocation, Kernel, read_capture
 from syncline.preview.signature import signature_key
@@ -20,18 +23,29 @@ from syncline.sim.step.machine import machine_from_fabric
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "preview"
 KEPT = EXAMPLES / "captured"
+PHASES = ("forward", "backward", "optimizer")
+SCRIPT = """
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(8, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(12):
+    loss = model(torch.ones(4, 8)).square().mean()
+    loss.backward()
+    optimizer.step()
+    loss.item()
+"""
 
 
 def _written(
-    path: Path, kernels: list[dict[str, Any]], device: str = "NVIDIA H100 80GB HBM3", version: int = 2
+    path: Path, kernels: list[dict[str, Any]], device: str = "NVIDIA H100 80GB HBM3", version: int = 3
 ) -> Path:
-    host = {"forward_s": 1e-6, "backward_s": 1e-6, "optimizer_s": 0.0, "parameter_s": 0.0, "shard_s": 0.01}
     head = {
         "syncline": f"kernel times {version}",
         "device": device,
         "memory_bytes": 80e9,
         "torch": "2.11.0",
-        "host": host,
     }
     path.write_text(json.dumps({**head, "cache_bytes": 50_000_000, "kernels": kernels}))
     return path
@@ -90,13 +104,54 @@ def test_what_was_not_timed_is_said_and_modelled(tmp_path: Path, kernel: Kernel)
     assert "timed on NVIDIA H100 80GB HBM3" in str(answer)
 
 
-def test_hooks_of_an_older_file_are_left_out_and_said(tmp_path: Path) -> None:
-    new, old = (read_kernel_times(_written(tmp_path / f"{each}.json", [], version=each)) for each in (2, 1))
-    assert new.host.shard_s == 0.01 and not new.failed
-    assert old.host.shard_s == HostCosts().shard_s and old.host.forward_s == new.host.forward_s
-    assert "usual costs are taken" in old.failed["hooks of DDP and FSDP2"]
+def test_the_host_of_an_older_file_is_left_out_and_said(tmp_path: Path) -> None:
+    new, old = (read_kernel_times(_written(tmp_path / f"{each}.json", [], version=each)) for each in (3, 2))
+    assert not new.failed and not new.own and not old.own
+    assert "usual costs are taken" in old.failed["the script's host"]
     with pytest.raises(DescriptionError, match="is not a file of kernel times"):
-        read_kernel_times(_written(tmp_path / "3.json", [], version=3))
+        read_kernel_times(_written(tmp_path / "4.json", [], version=4))
+
+
+def _own(path: Path, *, forward_s: float, backward_s: float, optimizer_s: float) -> Path:
+    data = json.loads(_written(path, []).read_text())
+    phases = {"forward_s": forward_s, "backward_s": backward_s, "optimizer_s": optimizer_s}
+    data["own"] = [{"rank": 0, **phases, "least_s": 0.5, "most_s": 2.0}]
+    path.write_text(json.dumps(data))
+    return path
+
+
+def test_the_scripts_own_host_is_shared_among_its_launches(tmp_path: Path) -> None:
+    """Phases keep their sums; an optimizer does all of its own before its first launch; a slow host is the step."""
+    captured = read_capture(KEPT / "rank0.json")
+    times = read_kernel_times(_own(tmp_path / "t.json", forward_s=0.3, backward_s=0.6, optimizer_s=0.1))
+    shares = launches(captured, _pricer(machine_from_fabric(load("h100-64-rail")), times), {})
+    first, last = captured.steady[-1]
+    rows = {p: [i for i in range(first, last) if i in shares and captured.ops[i].phase == p] for p in PHASES}
+    assert [sum(shares[i] for i in rows[p]) for p in PHASES] == pytest.approx([0.3, 0.6, 0.1])
+    assert len({round(shares[i], 9) for i in rows["backward"]}) == 1
+    assert shares[rows["optimizer"][0]] == pytest.approx(0.1) and shares[rows["optimizer"][-1]] == 0.0
+    command = ["torchrun", "--nnodes", str(captured.world // 8), "--nproc-per-node", "8", str(EXAMPLES / "ddp.py")]
+    answer = preview("h100-64-rail", command, captured=KEPT, measured=tmp_path / "t.json", what_if=[])
+    assert answer.step_time_s == pytest.approx(1.0, rel=0.02)
+    assert answer.interval_s == pytest.approx((0.5, 2.0), rel=0.02)
+    assert "of the script itself on that machine" in str(answer)
+
+
+def test_a_scripts_host_is_timed_by_phase_on_a_cpu(tmp_path: Path) -> None:
+    world = 4
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world)}
+    command = {"script": str(script), "module": False, "args": []}
+    facts = {"rank": 0, "world": world, "command": command, "env": ranks | {"OMP_NUM_THREADS": "1"}}
+    (tmp_path / "rank0.json").write_text(json.dumps({"facts": facts}))
+    out = tmp_path / "own.json"
+    asked = [sys.executable, "-m", "syncline.preview.capture.own", str(tmp_path / "rank0.json"), str(out)]
+    subprocess.run(asked, check=True, capture_output=True, timeout=300)
+    found = json.loads(out.read_text())
+    assert found["rank"] == 0 and found["steps"] == 6  # the later half of eleven backwards that follow one
+    assert all(found[f"{phase}_s"] > 0 for phase in PHASES)
+    assert found["least_s"] <= sum(found[f"{phase}_s"] for phase in PHASES) <= found["most_s"] + 1e-9
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from syncline.preview.measured import Cache, HostCosts
+from syncline.preview.compiled import fused_runs
+from syncline.preview.launches import launches
+from syncline.preview.measured import Cache
 from syncline.preview.price import KernelPrice, Pricer, useful_flops
 from syncline.preview.record import Capture, CapturedOp
 from syncline.workload.graph import Floats, GraphBuilder, Op, Workload
 
 Ints = npt.NDArray[np.int64]
 HOST = 0
-FUSED_LAUNCH_S = 2.2e-6
 SYNC_S = 10e-6
-SHARDED = ("all_gather", "reduce_scatter")
-UNIT_HOOKS = 3
-"""Hooks of an FSDP2 unit in a step: two gather, one scatters. One rank alone sends nothing, but the hooks run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +73,7 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
     for number, captured in enumerate(captures):
         numbers: dict[int, int] = {}
         fused = _fused(captured, pricer)
+        launch_s = launches(captured, pricer, fused)
         cache = Cache(pricer.times.cache_bytes if pricer.times is not None else 0, captured.allocations)
         for step, (first, last) in enumerate(captured.steady):
             for index in range(first, last):
@@ -85,12 +84,7 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
                     price = fused.get(index) or pricer.price(kernel, warm)
                     if index in fused and price.seconds == 0:
                         continue
-                    launch_s = (
-                        FUSED_LAUNCH_S
-                        if index in fused
-                        else _launch_s(captured, index, pricer.host, pricer.host_s(kernel))
-                    )
-                    row = _kernel(builder, rows, number, index, op, price, numbers, step, launch_s)
+                    row = _kernel(builder, rows, number, index, op, price, numbers, step, launch_s[index])
                     if number == 0 and step == len(captured.steady) - 1:
                         prices[price.kind] = prices.get(price.kind, 0.0) + price.seconds
                         flops += useful_flops(kernel)
@@ -110,8 +104,7 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
                     )
                     rows.add(index, step)
                 else:
-                    call_s = pricer.host.shard_s if str(_extra(op)[0]) in SHARDED else pricer.host.collective_s
-                    row = _moved(builder, rows, captured, number, index, op, numbers, step, call_s)
+                    row = _moved(builder, rows, captured, number, index, op, numbers, step, launch_s[index])
                     pair = (captured.rank, int(_extra(op)[3]))
                     if op.kind == "send":
                         sends.setdefault(pair, []).append(row)
@@ -128,21 +121,6 @@ def step_graph(captures: Sequence[Capture], pricer: Pricer) -> StepGraph:
 
 def _extra(op: CapturedOp) -> list[int]:
     return op.extra if isinstance(op.extra, list) else [0, 0, 0, -1]
-
-
-def _launch_s(captured: Capture, index: int, host: HostCosts, kernel_s: float) -> float:
-    """Return what the host takes to launch an operator; an optimizer does much in Python before its first.
-
-    `kernel_s` is what the host was measured to take for this one.
-    """
-    op = captured.ops[index]
-    own = max(host.backward_s if op.phase == "backward" else host.forward_s, kernel_s)
-    if captured.world == 1 and "chunk_cat" in captured.kernels[op.signature].name:
-        own += UNIT_HOOKS * host.shard_s
-    if op.phase != "optimizer" or (index and captured.ops[index - 1].phase == "optimizer"):
-        return own
-    args = captured.kernels[op.signature].args
-    return own + host.optimizer_s + host.parameter_s * (len(args[0]) if args and isinstance(args[0], list) else 1)
 
 
 def _kernel(
@@ -195,18 +173,8 @@ def _fused(captured: Capture, pricer: Pricer) -> dict[int, KernelPrice]:
     ends: dict[int, int] = {}
     ends.update({allocation: op for op, allocation, change in captured.memory if change < 0})
     found: dict[int, KernelPrice] = {}
-    run: list[int] = []
-    for index in range(captured.steady[0][0], captured.steady[-1][1] + 1):
-        op = captured.ops[index] if index < len(captured.ops) else None
-        joins = op is not None and op.kind == "kernel" and isinstance(op.extra, list) and op.extra[0]
-        if joins and op is not None:
-            joins = pricer.price(captured.kernels[op.signature]).kind == "memory"
-        if joins:
-            run.append(index)
-            continue
-        if len(run) > 1:
-            found.update(_one(captured, run, ends, pricer))
-        run = []
+    for run in fused_runs(captured, pricer, captured.steady[0][0], captured.steady[-1][1]):
+        found.update(_one(captured, run, ends, pricer))
     return found
 
 

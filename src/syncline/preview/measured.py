@@ -18,12 +18,10 @@ from syncline.fabric.catalog import Gpu, load_catalog
 from syncline.preview.record import Allocation, Kernel
 from syncline.preview.signature import signature_key
 
-FORMAT, OLD = "kernel times 2", "kernel times 1"
-HOOKS = ("collective_s", "shard_s")
-"""Costs of the host that files of the old format hold wrongly, up to 17 ms a hook."""
-WRONG = "an older version timed them wrongly, usual costs are taken; time the kernels again to have them"
-OPERATORS, BESIDES = ("forward_s", "backward_s"), 2.0
-"""What a script's host does for an operator, in those of the small network that is timed: 36 of 15 to 21 us."""
+FORMAT, OLDER = "kernel times 3", ("kernel times 1", "kernel times 2")
+OLD_HOST = (
+    "an older version timed a small network's host, no script's own; usual costs are taken: time the kernels again"
+)
 HOST_BOUND, LONG_HOST_S = 0.8, 100e-6
 """A launch that takes the host longer than this, and as long as the GPU: `chunk_cat` of FSDP2 packs an index of every
 block on the host, 0.3 to 3.8 ms, and copies it from memory that is not pinned."""
@@ -33,17 +31,37 @@ block on the host, 0.3 to 3.8 ms, and copies it from memory that is not pinned."
 class HostCosts:
     """What the host does for an eager operator (Python, autograd, dispatch, launch), a collective, an optimizer.
 
-    The 36 us were chosen on two measured rows: the hosts of `examples/preview/ddp.py` (73 operators, 3.1 ms) and of
-    `vision.py` (229, 9.0 ms) beside an H200. The small network of `capture/host.py` takes 15 us a forward and 21 us a
-    backward operator on that host: hooks, clipping, gradients set to nothing and Python's own loop are as much again.
+    An operator's 28 us are the middle of five scripts' hosts on three machines with an H200 each, which took 19 to 36:
+    one script on one machine differs by a third from run to run (`benchmarks/results/*preview_h200_own.json`).
     """
 
-    forward_s: float = 36e-6
-    backward_s: float = 36e-6
+    forward_s: float = 28e-6
+    backward_s: float = 28e-6
     collective_s: float = 150e-6  # hooks and bookkeeping of DDP around one
     shard_s: float = 360e-6  # of FSDP around one that gathers or scatters (0.25 to 0.45 ms in four measurements)
     optimizer_s: float = 300e-6
     parameter_s: float = 9e-6
+
+
+@dataclass(frozen=True)
+class OwnHost:
+    """What the host of a script does in a step, by phase, without waiting for the GPU."""
+
+    forward_s: float  # and all that is neither backward nor optimizer
+    backward_s: float
+    optimizer_s: float
+    least_s: float  # of the quickest step, and of the slowest
+    most_s: float
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """Return the quickest and the slowest step as shares of the mean one."""
+        mean = self.forward_s + self.backward_s + self.optimizer_s
+        return (self.least_s / mean, self.most_s / mean) if mean else (1.0, 1.0)
+
+    def seconds(self, phase: str) -> float:
+        """Return what the host does in a phase."""
+        return {"backward": self.backward_s, "optimizer": self.optimizer_s}.get(phase, self.forward_s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +72,7 @@ class KernelTimes:
     gpu: Gpu | None  # the same part in the catalogue
     torch: str
     cache_bytes: int
-    host: HostCosts
+    own: Mapping[int, OwnHost]  # by rank
     times: Mapping[str, tuple[float, float, float]] = field(repr=False)
     """Seconds with what it reads in the cache, and without; and of the host."""
     failed: Mapping[str, str] = field(repr=False)
@@ -101,17 +119,16 @@ def read_kernel_times(path: Path) -> KernelTimes:
     """Return the times in a file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        if data["syncline"] not in (FORMAT, OLD):
+        if data["syncline"] not in (FORMAT, *OLDER):
             raise KeyError("syncline")
-        left_out = HOOKS if data["syncline"] == OLD else ()
-        rows = data["kernels"]
+        rows, own = data["kernels"], data.get("own", [])
         times = {row["key"]: _three(row) for row in rows if "error" not in row}
         failed = {row["op"]: str(row["error"]) for row in rows if "error" in row}
-        failed |= {"hooks of DDP and FSDP2": WRONG} if left_out else {}
-        seconds = {name: _positive(each, zero=True) for name, each in data["host"].items() if name not in left_out}
-        host = HostCosts(**{name: each * BESIDES if name in OPERATORS else each for name, each in seconds.items()})
+        failed |= {f"the host of rank {int(row['rank'])}": str(row["error"]) for row in own if "error" in row}
+        failed |= {"the script's host": OLD_HOST} if data["syncline"] in OLDER else {}
+        hosts = {int(row["rank"]): _own(row) for row in own if "error" not in row}
         device, torch, cache = str(data["device"]), str(data["torch"]), int(data["cache_bytes"])
-        return KernelTimes(device, _part(device, float(data["memory_bytes"])), torch, cache, host, times, failed)
+        return KernelTimes(device, _part(device, float(data["memory_bytes"])), torch, cache, hosts, times, failed)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise DescriptionError(
             "is not a file of kernel times.",
@@ -122,6 +139,11 @@ def read_kernel_times(path: Path) -> KernelTimes:
 
 def _three(row: Mapping[str, object]) -> tuple[float, float, float]:
     return _positive(row["hot_s"]), _positive(row["cold_s"]), _positive(row["host_s"], zero=True)
+
+
+def _own(row: Mapping[str, object]) -> OwnHost:
+    names = ("forward_s", "backward_s", "optimizer_s", "least_s", "most_s")
+    return OwnHost(*(_positive(row[name], zero=True) for name in names))
 
 
 def _positive(value: object, zero: bool = False) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from syncline.errors import SimulationError
 from syncline.fabric.catalog import load_catalog
 from syncline.preview import convolution
-from syncline.preview.measured import HostCosts, KernelTimes
+from syncline.preview.measured import HostCosts, KernelTimes, OwnHost
 from syncline.preview.passes import TURNED, Part, pass_s
 from syncline.preview.record import Kernel
 from syncline.sim.step.arithmetic.kernels import ALIGNED, UNALIGNED, gemm_s, head_speed
@@ -93,11 +93,12 @@ class Pricer:
     constants: Constants = field(default_factory=default_constants)
     times: KernelTimes | None = None
     timed_on: Machine | None = None  # the machine with the GPU that they were timed on, where it is another
+    host: HostCosts = field(default_factory=HostCosts)
 
-    @property
-    def host(self) -> HostCosts:
-        """Return what the host takes: as timed, or as it was elsewhere."""
-        return self.times.host if self.times is not None else HostCosts()
+    def own(self, rank: int) -> OwnHost | None:
+        """Return what the host of the script was measured to do in a step of a rank: its own, or the first one's."""
+        hosts = self.times.own if self.times is not None else {}
+        return hosts.get(rank) or next(iter(hosts.values()), None)
 
     @cached_property
     def pcie_Bps(self) -> float:

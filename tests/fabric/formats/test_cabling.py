@@ -92,6 +92,15 @@ def test_netq_rows_carry_both_ends(tmp_path: Path) -> None:
     assert found is not None and found.hosts == ("gpu01",) and list(found.switches) == ["leaf-1"]
 
 
+def test_netqs_graph_holds_every_cable_of_a_link(tmp_path: Path) -> None:
+    cable = '{"interfaces": [{"interface": "swp%d", "node": "leaf-1"}, {"interface": "ens4f%dnp0", "node": "gpu01"}]}'
+    links = ", ".join(cable % (port, port) for port in (1, 2))
+    (tmp_path / "graph.json").write_text(f'[{{"links": [{{"compounded_links": [{links}], "size": 2}}]}}]')
+    found = read_cabling(tmp_path / "graph.json")
+    assert found is not None and found.hosts == ("gpu01",) and list(found.switches) == ["leaf-1"]
+    assert len(found.cables) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -21,8 +21,10 @@ from syncline.validate.training.columns import COLUMNS
 from syncline.validate.training.convert import flops_of_step, plain_metric, step_seconds
 from syncline.validate.training.guess import (
     attention_of,
+    compiled_of,
     framework_of,
     has_adapters,
+    has_graphs,
     is_jax,
     precision_of,
     recompute_of,
@@ -291,3 +293,59 @@ def test_experts_without_their_parallelism_are_apart_inside_a_host(zero: str, no
 def test_attention_under_the_mask_was_counted_until_mid_2025(release: str, convention: str) -> None:
     found = describe(row(source=f"NVIDIA/NeMo {release}", metric="model_tflops_per_gpu", zero_or_fsdp=""), ())
     assert found.convention == convention
+
+
+@pytest.mark.parametrize(
+    ("notes", "compiled", "graphs"),
+    [
+        ("eager, torch.compile on model", True, False), ("torch.compile of the loss, fused AdamW", False, False),
+        ("eager TorchTitan, one CUDA graph a step", False, True), ("no compile; without CUDA graphs", False, False),
+        ("NeMo 26.02", None, False),
+    ],
+)  # fmt: skip
+def test_remarks_say_what_was_compiled_and_captured(notes: str, compiled: bool | None, graphs: bool) -> None:
+    assert (compiled_of(row(notes=notes)), has_graphs(row(notes=notes))) == (compiled, graphs)
+
+
+def test_words_of_made_up_data_are_not_multiplied_but_counted() -> None:
+    cells = {"model": "Nemotron4 15B", "precision": "bf16", "metric": "model_tflops_per_gpu", "value": "1000"}
+    mock = describe(row(**cells, notes="Vocab Size 256 (padded, MockDataModule)"), ())
+    assert isinstance(mock.job.model, Shape)
+    assert (mock.job.model.vocab, mock.counted_vocab) == (256, 256_000)
+    rows = [row(**cells), row(**cells, notes="Vocab Size 256 (padded, MockDataModule)")]
+    whole, cut = observe([rows[0]], ())[0][0], observe([rows[1]], ())[0][0]
+    assert cut.measured_s == pytest.approx(whole.measured_s)
+    assert predictions([cut], default_constants())[0] < 0.95 * predictions([whole], default_constants())[0]
+
+
+def test_a_row_with_a_later_date_than_its_entry_ran_later_software() -> None:
+    entries = load_systems(None)
+    dated = describe(row(source="pytorch/torchtitan report (2026-10-05)"), entries)
+    assert (dated.job.software.year, dated.job.software.month) == (2026, 10)
+    assert describe(row(source="pytorch/torchtitan benchmarks"), entries).job.software.year == 2024
+    container = describe(row(source="NVIDIA/NeMo report 2026-05-02", notes="NeMo 25.09"), entries)
+    assert (container.job.software.year, container.job.software.month) == (2025, 9)
+
+
+def test_megatrons_optimizer_of_2023_sums_late_unless_it_says_otherwise() -> None:
+    cells = {"source": "alibaba/Megatron-LLaMA (2023)", "gpu": "A100"}
+    for said, overlap in (("DistributedOptimizer", False), ("OverlappedDistributedOptimizer", None)):
+        job = describe(row(**cells, zero_or_fsdp=said), ()).job
+        assert (job.overlap.dp, job.parallel.zero) == (overlap, "1")
+
+
+def test_stages_are_chosen_where_tp_alone_is_stated_and_does_not_fit() -> None:
+    cells = {"model": "GPT-3 175B", "gpus": "768", "tp": "8", "pp": "", "zero_or_fsdp": "", "seq": "2048"}
+    large = describe(row(**cells, micro_batch="", global_batch="", precision="fp8"), ())
+    assert large.job.parallel.tp == 8 and large.job.parallel.pp > 1 and "layout not published" in str(large.remarks)
+    small = describe(row(**cells | {"model": "Llama-2-7B", "gpus": "16"}), ())
+    assert (small.job.parallel.tp, small.job.parallel.pp) == (8, 1)
+
+
+def test_gemma_3_has_windows_in_five_layers_of_six() -> None:
+    found, remark = model_of(row(model="Gemma 3 12B", layers="48", hidden="3840", heads="16", params_b="11.8"))
+    assert isinstance(found, Shape) and not remark
+    assert (found.window, round(found.window_share * 48)) == (1024, 40)
+    assert found.params == pytest.approx(11.8e9, rel=0.03)
+    maverick, _ = model_of(row(model="Llama 4 Maverick 17B-128E", params_b="400"))
+    assert isinstance(maverick, Shape) and maverick.params == pytest.approx(400e9, rel=0.03)

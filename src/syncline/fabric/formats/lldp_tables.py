@@ -1,7 +1,8 @@
 """Neighbour tables of Ethernet switches: what each port hears by LLDP, as the common switch systems print it.
 
 Read are `show lldp neighbors` of NX-OS, EOS and Junos, SONiC's `show lldp table`, EOS's JSON, `lldpctl -f json` (hosts,
-Cumulus), `netq show lldp json`, and SONiC's config_db.json and `show interfaces status`, which say rates too. A table
+Cumulus), `netq show lldp json`, NetQ's topology graph, and SONiC's config_db.json and `show interfaces status`, which
+say rates too. A table
 does not say whose it is: a folder has one file a device, named after it, and in one file the prompt
 (`leaf-1# show lldp neighbors`) says so. Devices whose ports have names of network interfaces (eth0, ens1f0np0, a MAC
 address) are hosts, the others switches.
@@ -71,7 +72,14 @@ def detect_lldp(text: str) -> bool:
     if text.lstrip()[:1] in "{[":
         return any(
             word in text
-            for word in ('"lldpNeighbors"', '"lldp"', '"peerHostname"', '"peer_hostname"', '"DEVICE_NEIGHBOR"')
+            for word in (
+                '"lldpNeighbors"',
+                '"lldp"',
+                '"peerHostname"',
+                '"peer_hostname"',
+                '"DEVICE_NEIGHBOR"',
+                '"compounded_links"',
+            )
         )
     return any(heading.search(line) for line in text.splitlines() for heading, _ in _TABLES.values())
 
@@ -207,11 +215,27 @@ def _netq(rows: Iterable[object], source: str) -> Iterator[_Row]:
     for row in rows:
         if not isinstance(row, Mapping):
             raise DescriptionError("a neighbour is not an object.", where=source)
+        if isinstance(row.get("links"), list):
+            yield from _netq_graph(row["links"])
+            continue
         plain = {str(key).replace("_", "").lower(): value for key, value in row.items()}
         found = [plain.get(key) for key in ("hostname", "ifname", "peerhostname", "peerifname")]
         if all(isinstance(value, str) and value for value in found):
             host, port, peer, there = map(str, found)
             yield _Row(_short(host), port, _short(peer), there)
+
+
+def _netq_graph(links: Iterable[object]) -> Iterator[_Row]:
+    """Read NetQ's topology graph: each link of two devices holds its cables, each with two ends."""
+    for link in links:
+        cables = link.get("compounded_links") if isinstance(link, Mapping) else None
+        for cable in cables if isinstance(cables, list) else []:
+            ends = cable.get("interfaces") if isinstance(cable, Mapping) else None
+            if isinstance(ends, list) and len(ends) == 2 and all(isinstance(end, Mapping) for end in ends):
+                told = [end.get(key) for end in ends for key in ("node", "interface")]
+                if all(isinstance(value, str) and value for value in told):
+                    here, port, there, far = map(str, told)
+                    yield _Row(_short(here), port, _short(there), far)
 
 
 def _lldpctl(interfaces: object, device: str | None, source: str) -> Iterator[_Row]:

@@ -31,6 +31,7 @@ def main() -> None:
     log = Log()
     memory = Memory(log)
     log.facts.update(torch=torch.__version__, rank=int(os.environ["RANK"]), world=int(os.environ["WORLD_SIZE"]))
+    log.facts.update(command=spec["command"], env=spec["env"])  # for `own`, which runs it on a real GPU
 
     def done(status: str = "ok", error: str = "") -> NoReturn:
         log.write(out, status, error)
@@ -41,7 +42,7 @@ def main() -> None:
     device.prepare()
     cuda.prepare(log, spec["gpu"], int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), memory)
     collectives = world.Collectives(log)
-    world.prepare(collectives)
+    world.prepare(collectives, int(spec.get("bucket_bytes", 0)))
     follow(memory)
     if not cut_off:
         log.note("the kernel gives this user no network of its own: connections are refused in Python only")

@@ -13,6 +13,12 @@ from syncline.preview.capture.log import Log
 
 def prepare(log: Log) -> None:
     """Block connections beyond this machine, worker processes of data loaders and checkpoints."""
+    outside(log)
+    _workers(log)
+
+
+def outside(log: Log) -> None:
+    """Block what reaches beyond the process: connections and checkpoints."""
     connect = socket.socket.connect
 
     def refused(self: Any, address: Any) -> Any:
@@ -24,6 +30,17 @@ def prepare(log: Log) -> None:
 
     socket.socket.connect = refused  # type: ignore[method-assign, assignment]
     socket.getaddrinfo = _unresolved(socket.getaddrinfo, log)
+
+    def unsaved(*_: Any, **__: Any) -> None:
+        log.note("checkpoints are not written: tensors have no contents")
+
+    torch.save = unsaved  # type: ignore[assignment]
+    import torch.distributed.checkpoint as checkpoint
+
+    checkpoint.save = unsaved  # type: ignore[assignment]
+
+
+def _workers(log: Log) -> None:
     loader: Any = torch.utils.data.DataLoader
     start = loader.__init__
 
@@ -39,14 +56,6 @@ def prepare(log: Log) -> None:
         start(self, **kwargs)
 
     loader.__init__ = without_workers
-
-    def unsaved(*_: Any, **__: Any) -> None:
-        log.note("checkpoints are not written: tensors have no contents")
-
-    torch.save = unsaved  # type: ignore[assignment]
-    import torch.distributed.checkpoint as checkpoint
-
-    checkpoint.save = unsaved  # type: ignore[assignment]
 
 
 def _unresolved(lookup: Any, log: Log) -> Any:

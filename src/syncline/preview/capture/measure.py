@@ -2,15 +2,19 @@
 
     python -m syncline.preview.capture.measure CAPTURED OUT       # a folder that `preview --keep` filled; a file
 
-Needs torch with CUDA and nothing else. A kernel is launched with tensors of the captured shapes, types and strides
-while a sleeping kernel holds the stream, so that what is timed is the GPU and not the host. It is timed twice: on
-tensors that the second-level cache still holds, and on ones that it does not.
+Needs torch with CUDA, what the script itself needs and nothing else. A kernel is launched with tensors of the captured
+shapes, types and strides while a sleeping kernel holds the stream, so that what is timed is the GPU and not the host.
+It is timed twice: on tensors that the second-level cache still holds, and on ones that it does not. Then the script
+runs for some steps (`own.py`), which says what its host does: start this in the folder the script was captured from.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -20,14 +24,14 @@ from typing import Any
 import torch
 
 from syncline.preview.capture.arguments import Arguments, size_of
-from syncline.preview.capture.host import host_costs
 from syncline.preview.signature import signature_key
 
-FORMAT = "kernel times 2"
+FORMAT = "kernel times 3"
 SLEEP_HZ = 2.0e9  # clock of `torch.cuda._sleep`; a GPU that is slower sleeps longer
 LONG_S, SHORT_S = 0.10, 0.01  # what a kernel of much arithmetic is run for, whose clock depends on it, and any other
 COOL_S, BURST_S = 0.05, 0.004  # a rest, and what runs before the power limit lowers the clock
 MOST_COPIES = 24
+OWN_S = 180.0  # the longest that a rank of the script may take for its steps
 HEAVY = ("mm", "attention", "convolution", "linear", "matmul")
 Call = Callable[[], object]
 
@@ -72,9 +76,33 @@ def measured(files: list[Path]) -> dict[str, Any]:
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
-        "host": host_costs(),
+        "own": [_own(path) for path in files],
         "kernels": rows,
     }
+
+
+def _own(path: Path) -> dict[str, object]:
+    """Return what the host of a rank does in a step of its script, or why that is not known."""
+    facts = json.loads(path.read_text(encoding="utf-8"))["facts"]
+    if "command" not in facts:
+        return {"rank": facts["rank"], "error": "the capture is an older version's and does not name its script"}
+    torch.cuda.empty_cache()
+    package = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with tempfile.TemporaryDirectory(prefix="syncline-own-") as scratch:
+        out = Path(scratch) / "own.json"
+        command = [sys.executable, "-m", "syncline.preview.capture.own", str(path), str(out)]
+        try:
+            ran = subprocess.run(  # noqa: S603 - the user's own script
+                command, env={**os.environ, "PYTHONPATH": package}, stdin=subprocess.DEVNULL, capture_output=True,
+                text=True, errors="replace", timeout=OWN_S,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return {"rank": facts["rank"], "error": f"no step within {OWN_S:g} s"}
+        if not out.is_file():
+            said = [line for line in ran.stderr.splitlines() if line.strip()]
+            return {"rank": facts["rank"], "error": said[-1][:200] if said else "it printed nothing"}
+        found: dict[str, object] = json.loads(out.read_text())
+        return found
 
 
 def _tried(spec: dict[str, Any], cache_bytes: int) -> dict[str, Any]:

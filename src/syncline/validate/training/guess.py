@@ -69,6 +69,30 @@ def attention_of(row: PublishedRow) -> str | None:
     return next((name for name, pattern in _ATTENTION if re.search(pattern, notes, re.IGNORECASE)), None)
 
 
+def compiled_of(row: PublishedRow) -> bool | None:
+    """Return whether the model was compiled, or None where remarks do not say; a compiled loss is not the model."""
+    notes = re.sub(r"(?i)torch\.?compile of the loss|compiled loss", "eager", row.text("notes"))
+    if re.search(r"(?i)\b(?:no|without|not) (?:torch\.?)?compil", notes):
+        return False
+    if re.search(r"(?i)torch\.?compile|\bcompiled\b", notes):
+        return True
+    return False if re.search(r"(?i)\beager\b", notes) else None
+
+
+def has_graphs(row: PublishedRow) -> bool:
+    """Say whether remarks state that a step is captured in CUDA graphs."""
+    return bool(re.search(r"(?i)(?<!no )(?<!without )cuda ?graphs?\b", row.text("notes")))
+
+
+def small_vocab(row: PublishedRow) -> int | None:
+    """Return the vocabulary of made-up data that a remark states ("Vocab Size 256 (padded, MockDataModule)").
+
+    The output layer that is counted is the model's, the one that is multiplied is this.
+    """
+    stated = re.search(r"(?i)vocab\w*(?: size)?[\s:=]*([\d,]+)[^.;]*mock", row.text("notes"))
+    return int(stated.group(1).replace(",", "")) if stated else None
+
+
 def has_adapters(row: PublishedRow) -> bool:
     """Say whether only adapters are trained (LoRA): the weights are frozen."""
     text = f"{row.text('model')} {row.text('notes')} {row.text('source')}"
@@ -87,6 +111,12 @@ def year_of(row: PublishedRow) -> int:
     if found := re.search(r"(?<!\d)(20[12]\d)(?:[-/.]?(?:0[1-9]|1[0-2]))?(?!\d)", text):
         return int(found.group(1))
     return _FIRST_YEAR.get(parts().gpu(host_of(row).gpu).architecture, 2024)
+
+
+def dated_year(row: PublishedRow) -> int | None:
+    """Return the year of a date (2026-10, 2026-10-05) that a row names, else None."""
+    found = re.search(r"(?<!\d)(20[12]\d)-(?:0[1-9]|1[0-2])(?!\d)", f"{row.text('source')} {row.text('notes')}")
+    return int(found.group(1)) if found else None
 
 
 def month_of(row: PublishedRow) -> int | None:
@@ -116,4 +146,7 @@ def framework_of(row: PublishedRow) -> str:
         return "megatron" if "megatron" in text else "pytorch"
     if re.search(r"\bnemo\b|nvidia/nemo|dgxc|mlperf", text):
         return "nemo"
-    return "deepspeed" if "deepspeed" in text and "megatron-lm" not in text else "megatron"
+    if "deepspeed" in text and "megatron-lm" not in text:
+        return "deepspeed"
+    torch = re.search(r"\bpytorch\b|torch\.compile|prime-rl", text) and "megatron" not in text
+    return "pytorch" if torch else "megatron"

@@ -36,10 +36,24 @@ def zero_of(row: PublishedRow, year: int) -> JsonObject:
         hybrid = "hsdp" in text or "hybrid" in text
         size = re.search(r"(?:hsdp|hybrid|shard)[^\d]{0,12}(\d+)", text) if hybrid else None
         return {"zero": "hsdp" if hybrid else "fsdp"} | ({"shard": int(size.group(1))} if size else {})
-    if "zero" in text or "distributed opt" in text:
+    if "zero" in text or re.search(r"distributed ?(?:opt|adam)", text):
         found = re.search(r"(?:zero|stage)[\s-]*(?:stage[\s-]*)?([12])", text)
         return {"zero": found.group(1) if found else "1"}
     return {"zero": "none" if text in ("none", "no", "ddp", "dp", "zero-0") or year < 2022 else "1"}
+
+
+def keeps_gathered(row: PublishedRow) -> bool:
+    """Say whether sharded parameters that were gathered for the forward are kept for the backward."""
+    return is_sharded(row) and bool(re.search(r"no reshard|reshard\w*\W+(?:never|false|no)\b", _sharding(row)))
+
+
+def late_sums(row: PublishedRow, framework: str, year: int) -> bool:
+    """Say whether gradients are summed after the last product: Megatron's distributed optimizer before 2024.
+
+    `--overlap-grad-reduce` came with Megatron-Core 0.5; a run that overlapped earlier had its own and says so.
+    """
+    text = _sharding(row)
+    return framework == "megatron" and year < 2024 and "distributedopt" in text and "overlap" not in text
 
 
 def stated_split(row: PublishedRow, num_gpus: int, shape: Shape | LayerList, domain: int) -> dict[str, int] | None:
@@ -69,16 +83,36 @@ def _unstated_experts(row: PublishedRow, shape: Shape | LayerList, ranks: int, d
     return 1 if is_sharded(row) else _usual_experts(shape, ranks, domain)
 
 
-def possible_splits(shape: Shape | LayerList, num_gpus: int, domain: int, total: int) -> Iterator[dict[str, int]]:
-    """Yield the splits that a tuned run of unknown layout could have had: TP inside a host, whole layers a stage."""
+def possible_splits(
+    shape: Shape | LayerList, num_gpus: int, domain: int, total: int, *, wide: bool = True
+) -> Iterator[dict[str, int]]:
+    """Yield the splits that a tuned run of unknown layout could have had: TP inside a host, whole layers a stage.
+
+    `wide`: models with experts may have uneven stages and experts over several hosts too.
+    """
     if isinstance(shape, LayerList):
         yield {"tp": 1, "pp": 1, "cp": 1, "dp": num_gpus, "ep": 1}
         return
     for tp in (1, 2, 4, 8):
-        for pp in (p for p in divisors(shape.layers) if p <= 64):
+        for pp in _stages(shape, wide):
             dp, rest = divmod(num_gpus, tp * pp)
             if rest == 0 and dp and tp <= domain and shape.heads % tp == 0 and total % dp == 0:
-                yield {"tp": tp, "pp": pp, "cp": 1, "dp": dp, "ep": _usual_experts(shape, dp * tp, domain)}
+                for ep in _expert_ranks(shape, dp * tp, domain, wide):
+                    yield {"tp": tp, "pp": pp, "cp": 1, "dp": dp, "ep": ep}
+
+
+def _stages(shape: Shape, wide: bool) -> list[int]:
+    """Return the depths of a pipeline: whole layers a stage; models with experts (61 layers) have uneven stages."""
+    uneven = [2, 4, 8, 16] if shape.moe and wide else []
+    return sorted({p for p in (*divisors(shape.layers), *uneven) if p <= min(64, shape.layers)})
+
+
+def _expert_ranks(shape: Shape, ranks: int, domain: int, wide: bool) -> list[int]:
+    """Return the usual expert parallelism, and wider ones of models with as many experts as several hosts have GPUs."""
+    usual = _usual_experts(shape, ranks, domain)
+    if not wide or not shape.moe or shape.moe.experts < 8 * domain:
+        return [usual]
+    return [usual, *(d for d in (16, 32, 64) if usual < d and shape.moe.experts % d == 0 and ranks % d == 0)]
 
 
 def sharded_split(shape: Shape | LayerList, num_gpus: int, total: int) -> dict[str, int] | None:

@@ -69,7 +69,9 @@ def model_of(row: PublishedRow) -> tuple[Shape | LayerList, str]:
 def _packed(shape: Shape, row: PublishedRow) -> tuple[Shape, str]:
     """Return a model whose attention stays inside the short samples that fine-tuning packs into a sequence."""
     text = f"{row.text('model')} {row.text('source')} {row.text('notes')}"
-    if not re.search(r"packed", text, re.IGNORECASE) or not re.search(r"\bsft\b|lora|fine-?tun", text, re.IGNORECASE):
+    if not re.search(r"packed", text, re.IGNORECASE) or not re.search(
+        r"\bsft\b|lora|fine-?tun|short (?:documents|samples)", text, re.IGNORECASE
+    ):
         return shape, ""
     remark = f"packed samples: attention within {PACKED} tokens"
     return shape.model_copy(update={"window": PACKED, "window_share": 1.0}), remark

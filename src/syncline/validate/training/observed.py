@@ -124,7 +124,10 @@ def case_of_run(described: RowReading) -> Case | None:
 
 def _seconds(row: PublishedRow, d: RowReading) -> float:
     convention = convention_of(row.text("metric"), d.convention, d.job)
-    seconds = step_seconds(row.text("metric"), row.value, d.job, d.num_gpus, convention, d.peak_flops, d.params)
+    counted, model = d.job, d.job.model
+    if d.counted_vocab and isinstance(model, Shape):
+        counted = counted.model_copy(update={"model": model.model_copy(update={"vocab": d.counted_vocab})})
+    seconds = step_seconds(row.text("metric"), row.value, counted, d.num_gpus, convention, d.peak_flops, d.params)
     if not 1e-9 < seconds < 1e9:
         raise DescriptionError(f"a step of {seconds:.3g} s is not one that was measured")
     return seconds

@@ -27,6 +27,8 @@ from syncline.validate.training.convert import usual_convention
 from syncline.validate.training.layout import (
     batch_of,
     is_sharded,
+    keeps_gathered,
+    late_sums,
     possible_splits,
     sharded_split,
     stated_split,
@@ -65,6 +67,7 @@ class RowReading:
     params: float
     remarks: tuple[str, ...] = field(default=())
     readings: tuple[str, ...] = field(default=())  # how the row's free text was read
+    counted_vocab: int = 0  # that FLOP are counted by, where made-up data has fewer words; 0: the job's
 
 
 def describe(row: PublishedRow, entries: Sequence[Entry]) -> RowReading:
@@ -96,7 +99,8 @@ def describe(row: PublishedRow, entries: Sequence[Entry]) -> RowReading:
     remarks = [str(facts["remark"])] if facts.get("remark") else []
     remarks += [remark for remark in (unverified, *reader.remarks) if remark]
     readings = tuple(words for words in (network, reader.precision_words) if words)
-    return RowReading(job, machine, num_gpus, convention, flops, params, tuple(dict.fromkeys(remarks)), readings)
+    told = tuple(dict.fromkeys(remarks))
+    return RowReading(job, machine, num_gpus, convention, flops, params, told, readings, reader.counted_vocab)
 
 
 def _met(model: Shape | LayerList) -> float:
@@ -161,9 +165,15 @@ class _Reader:
         self.remarks.append(remark)
         if facts.get("vocab") and isinstance(self.model, Shape):
             self.model = self.model.model_copy(update={"vocab": int(facts["vocab"])})
+        self.counted_vocab = 0
+        if (words := guess.small_vocab(row) or facts.get("mock_vocab")) and isinstance(self.model, Shape):
+            self.counted_vocab = self.model.vocab
+            self.model = self.model.model_copy(update={"vocab": int(words)})
         software = self.given.get("software", {})
         self.framework = str(software.get("framework") or guess.framework_of(row))
-        self.year = int(software.get("year") or guess.year_of(row))
+        # An entry tells what a framework's tables ran; a row with a later date of its own ran what was there then.
+        listed = int(software.get("year") or 0)
+        self.year = max(listed, guess.dated_year(row) or 0) if listed else guess.year_of(row)
         self.month = guess.month_of(row)
         self.sharded = False  # over all chips, because nothing else is said
         self.sequence = row.whole("seq") or self.given.get("batch", {}).get("sequence") or 2048
@@ -176,16 +186,31 @@ class _Reader:
         split = stated_split(self.row, self.num_gpus, self.model, self.machine.domain)
         redo = self._recompute()
         if split is not None:
-            return self._lightest(split, (redo,) if redo else self._options())
+            job = self._lightest(split, (redo,) if redo else self._options())
+            return self._staged(job) or job
         total = stated_total(self.row, self.sequence, 1) or 0
         if guess.is_jax(self.row) and (split := sharded_split(self.model, self.num_gpus, total)):
             self.sharded = True
             self.remarks.append(f"layout not published: sharded over all {self.num_gpus}, as MaxText does by default")
             return self._lightest(split, (redo,) if redo else self._options())
-        splits = list(possible_splits(self.model, self.num_gpus, self.machine.domain, total))
+        wide = not guess.is_jax(self.row)  # which has no pipelines of uneven stages
+        splits = list(possible_splits(self.model, self.num_gpus, self.machine.domain, total, wide=wide))
         if not splits:
             raise DescriptionError("the parallel layout (tp, pp) is not published, and none fits the batch and heads")
         return self._fastest(splits, (redo,) if redo else ("none", *REPEATED))
+
+    def _staged(self, whole: Job) -> Job | None:
+        """Return the fastest pipeline of a run that states tp alone and does not fit without stages, else None."""
+        row = self.row
+        told = any(row.whole(column) for column in ("pp", "dp")) or is_sharded(row) or guess.is_jax(row)
+        if told or not row.whole("tp"):
+            return None
+        if _fullness(self._build(split_of(whole), "none"), self.machine) <= MEMORY_MARGIN:
+            return None
+        total = stated_total(row, self.sequence, 1) or 0
+        every = possible_splits(self.model, self.num_gpus, self.machine.domain, total)
+        splits = [split for split in every if split["tp"] == row.whole("tp")]
+        return self._fastest(splits, ("none", *REPEATED)) if splits else None
 
     def _recompute(self) -> str | None:
         said = guess.recompute_of(self.row, self.framework == "pytorch") or self.given.get("recompute")
@@ -238,11 +263,21 @@ class _Reader:
         }  # fmt: skip
         if kernel := guess.attention_of(self.row):
             fields["attention"] = kernel
+        if late_sums(self.row, self.framework, self.year):
+            fields["overlap"] = {"dp": False}
+        if keeps_gathered(self.row):
+            fields["overlap"] = {"reshard": False}
         said = {k: v for k, v in self.given.items() if k not in _PLACED}
         try:
-            return Job.model_validate(merged(fields, said))
+            return Job.model_validate(merged(merged(fields, said), self._remarked()))
         except ValidationError as error:
             raise DescriptionError(first_mistake(error)) from None
+
+    def _remarked(self) -> dict[str, bool]:
+        """Return what a row's remarks say of its kernels, which wins over what is known of its source."""
+        said = {"cuda_graphs": True} if guess.has_graphs(self.row) else {}
+        compiled = guess.compiled_of(self.row) if self.framework == "pytorch" else None
+        return said if compiled is None else said | {"compiled": compiled}
 
     def _parallel(self, split: dict[str, int]) -> dict[str, Any]:
         given = dict(self.given.get("parallel", {}))
@@ -273,6 +308,12 @@ class _Reader:
         usual = "fp16" if self.year < 2022 else "bf16"
         why = f'precision "{written}" is not understood' if written else "precision not published"
         return usual, f"{why}: {usual} assumed"
+
+
+def split_of(job: Job) -> dict[str, int]:
+    """Return the split of a job as the readers of rows pass it on."""
+    split = job.parallel
+    return {"tp": split.tp, "pp": split.pp, "cp": split.cp, "dp": split.dp or 1, "ep": split.ep or 1}
 
 
 def _fullness(job: Job, machine: Machine) -> float:

@@ -32,7 +32,7 @@ from syncline.workload.parallel import Parallel
 PATTERNS = ("source", "notes", "model", "gpu", "zero_or_fsdp")
 _KEYS = {
     *PATTERNS, "job", "cluster", "network", "convention", "precision", "micro", "virtual", "skip", "remark",
-    "peak_tflops", "software", "calibrate", "vocab",
+    "peak_tflops", "software", "calibrate", "vocab", "mock_vocab",
 }  # fmt: skip
 _PARTS: Mapping[str, type[BaseModel]] = {"software": Software, "parallel": Parallel, "overlap": Overlap, "sync": Sync}
 

@@ -1,0 +1,123 @@
+"""A world on one real device: its only rank's collectives return at once, as if every other rank held what it does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from syncline.preview.capture.world import Group
+
+NAME = "syncline_alike"
+
+
+class Done(dist.Work):
+    """A collective that is through."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__()
+        self.result = result
+
+    def wait(self, timeout: Any = None) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def get_future(self) -> Any:
+        future: Any = torch.futures.Future()
+        future.set_result(self.result)
+        return future
+
+
+class Alike(Group):
+    """A group of ranks that all hold the same; one copy is launched where a collective would be."""
+
+    def _done(self, what: str, size: int, result: Any, kind: str = "", peer: int = -1) -> Any:
+        return Done(result)
+
+    def _end_coalescing(self, device: Any = None) -> Any:
+        return Done([])
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Any:
+        return Done(tensors)
+
+    allreduce_coalesced = allreduce
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
+        for into, given in zip(outputs, inputs, strict=True):
+            for each in into:
+                each.copy_(given)
+        return Done(outputs)
+
+    def all_gather_single(self, output: Any, given: Any, opts: Any = None) -> Any:
+        output.view(self._size, -1).copy_(given.reshape(1, -1).expand(self._size, -1))
+        return Done([output])
+
+    _allgather_base = all_gather_single
+
+    def reduce_scatter_single(self, output: Any, given: Any, opts: Any = None) -> Any:
+        output.view(-1).copy_(given.view(self._size, -1)[self._rank])
+        return Done([output])
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def all_to_all_single(
+        self, output: Any, given: Any, out_splits: Any = None, in_splits: Any = None, opts: Any = None
+    ) -> Any:
+        if output.shape == given.shape:
+            output.copy_(given)
+        return Done([output])
+
+    alltoall_base = all_to_all_single
+
+    def recv(self, tensors: Any, src: int, tag: int = 0) -> Any:
+        for each in tensors:
+            each.zero_()
+        return Done(tensors)
+
+
+def _alone(start: Any, backend: str) -> bool:
+    """Make a group of one rank with the backend that was asked for; return whether it works without a network."""
+    start(backend, store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        dist.all_reduce(torch.zeros(1, device="cuda" if backend == "nccl" else "cpu"))
+        return True
+    except RuntimeError:
+        dist.destroy_process_group()
+        return False
+
+
+def prepare(rank: int, world: int) -> None:
+    """Let a script have its world: one rank alone as it asks for it, more as ranks that are alike."""
+    start, new_group = dist.init_process_group, dist.new_group
+    asked = {"name": "nccl"}
+    dist.Backend.register_backend(NAME, lambda store, at, size, timeout: Alike(at, size), devices=["cpu", "cuda"])
+
+    def init(backend: Any = None, *_: Any, **given: Any) -> None:
+        asked["name"] = str(backend or given.get("backend") or "nccl").split(":")[-1]
+        if world > 1 or not _alone(start, asked["name"]):
+            start(NAME, store=dist.HashStore(), rank=rank, world_size=world)
+
+    def group_of(ranks: Any = None, *_: Any, **given: Any) -> Any:
+        if ranks is not None and rank not in ranks:
+            return dist.GroupMember.NON_GROUP_MEMBER
+        kept = {k: v for k, v in given.items() if k in ("use_local_synchronization", "group_desc")}
+        return new_group(ranks, **kept)
+
+    for module in (dist, c10d):
+        put: Any = module
+        put.init_process_group = init
+        if world > 1:
+            put.new_group, put.get_backend = group_of, lambda group=None: asked["name"]
+    c10d._store_based_barrier = lambda *_, **__: None
+    import torch.distributed.utils as utils
+    import torch.nn.parallel.distributed as ddp
+
+    for home in (utils, ddp):
+        home._verify_param_shape_across_processes = lambda *_, **__: None  # type: ignore[attr-defined]

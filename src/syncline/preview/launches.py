@@ -1,0 +1,85 @@
+"""What the host does before each operation of a step: as it usually costs, or as the script's own host was timed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from syncline.preview.measured import OwnHost
+from syncline.preview.price import KernelPrice, Pricer
+from syncline.preview.record import Capture, CapturedOp
+
+FUSED_LAUNCH_S = 2.2e-6
+SHARDED = ("all_gather", "reduce_scatter")
+UNIT_HOOKS = 3
+"""Hooks of an FSDP2 unit in a step: two gather, one scatters. One rank alone sends nothing, but the hooks run."""
+
+
+def launches(captured: Capture, pricer: Pricer, fused: Mapping[int, KernelPrice]) -> dict[int, float]:
+    """Return seconds of the host before each kernel and collective of the steps; fused ones are launched together."""
+    own = pricer.own(captured.rank)
+    found: dict[int, float] = {}
+    for first, last in captured.steady:
+        rows = [i for i in range(first, last) if _launched(captured.ops[i], fused.get(i))]
+        if own is None:
+            found |= {index: _usual(captured, index, pricer, index in fused) for index in rows}
+        else:
+            found |= _spread(captured, rows, pricer, own, fused)
+    return found
+
+
+def _launched(op: CapturedOp, fused: KernelPrice | None) -> bool:
+    return op.kind != "sync" and (fused is None or fused.seconds > 0)
+
+
+def _spread(
+    captured: Capture, rows: list[int], pricer: Pricer, own: OwnHost, fused: Mapping[int, KernelPrice]
+) -> dict[int, float]:
+    """Share what the host did in each phase: a launch that was timed keeps its time, the rest is alike for all.
+
+    An optimizer does the rest before its first operation: it gathers its parameters into lists.
+    """
+    found: dict[int, float] = {}
+    for phase in ("forward", "backward", "optimizer"):
+        mine = [index for index in rows if captured.ops[index].phase == phase]
+        if not mine:
+            continue
+        timed = {index: 0.0 if index in fused else _timed(captured, index, pricer) for index in mine}
+        whole, known = own.seconds(phase), sum(timed.values())
+        if known > whole:
+            found |= {index: each * whole / known for index, each in timed.items()}
+        elif phase == "optimizer":
+            found |= timed
+            found[mine[0]] += whole - known
+        else:
+            found |= {index: each + (whole - known) / len(mine) for index, each in timed.items()}
+    return found
+
+
+def _timed(captured: Capture, index: int, pricer: Pricer) -> float:
+    op = captured.ops[index]
+    return pricer.host_s(captured.kernels[op.signature]) if op.kind == "kernel" else 0.0
+
+
+def _usual(captured: Capture, index: int, pricer: Pricer, fused: bool) -> float:
+    """Return what hosts usually take to launch an operator; an optimizer does much in Python before its first."""
+    op, host = captured.ops[index], pricer.host
+    if op.kind != "kernel":
+        return host.shard_s if str(_called(op)) in SHARDED else host.collective_s
+    if fused:
+        return FUSED_LAUNCH_S
+    kernel = captured.kernels[op.signature]
+    packs = pricer.host_s(kernel)
+    own = max(host.backward_s if op.phase == "backward" else host.forward_s, packs)
+    if captured.world == 1 and "chunk_cat" in kernel.name:
+        own += UNIT_HOOKS * host.shard_s
+    if op.phase != "optimizer" or (index and captured.ops[index - 1].phase == "optimizer"):
+        return own
+    return own + host.optimizer_s + host.parameter_s * _listed(kernel.args)
+
+
+def _called(op: CapturedOp) -> object:
+    return op.extra[0] if isinstance(op.extra, list) else ""
+
+
+def _listed(args: list[object]) -> int:
+    return len(args[0]) if args and isinstance(args[0], list) else 1
