@@ -106,7 +106,8 @@ def _labels(placement: Placement) -> list[tuple[str, Longs]]:
 
 def _joined(above: Longs, label: Longs) -> Longs:
     """Return one number for each pair of labels."""
-    return np.unique(above * (int(label.max()) + 1) + label, return_inverse=True)[1].astype(np.int64)
+    joined: Longs = np.unique(above * (int(label.max()) + 1) + label, return_inverse=True)[1].astype(np.int64)
+    return joined
 
 
 def _pod_of_host(fabric: Fabric) -> Longs:
