@@ -21,11 +21,10 @@
     return Math.exp(Math.log(point.ring_s[low]) * (1 - part) + Math.log(point.ring_s[low + 1]) * part);
   }
 
-  /* An all-to-all's bound is a latency and a rate: a straight line. */
+  /* The bound of a direct all-to-all: its messages one after another, or the bytes on the busiest link. */
   function pairsAt(table, point, bytes) {
-    const [first, last] = [table.sizes[0], table.sizes[table.sizes.length - 1]];
-    const [a, b] = point.pairs_s;
-    return a + (b - a) * (bytes - first) / (last - first);
+    const [least, most] = point.pairs_s;
+    return Math.max(least, most * bytes / table.sizes[table.sizes.length - 1]);
   }
 
   function curve(table, point, bytes) {

@@ -41,7 +41,7 @@ LESS = {
     "libraries": "`step` does not count cuBLAS's workspaces",
 }
 OF_LIST = "a list of layers has its layers' outputs alone: no indices of pooling, no inputs, no copies"
-OF_COMPILED = "the preview keeps what uncompiled code keeps, and compiled code frees what it fuses"
+OF_COMPILED = "compiled code frees what it fuses and makes some of it again; `step` counts what a layer keeps"
 
 
 @dataclass(frozen=True)

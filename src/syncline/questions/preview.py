@@ -13,6 +13,7 @@ from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.preview.beside import BesideStep, SeenStep, beside_step
 from syncline.preview.child import time_kernels
+from syncline.preview.compiled import without_fused
 from syncline.preview.execute import IGNORES, GraphRun, execute
 from syncline.preview.exposed import CollectiveUse, collectives, exposed_s
 from syncline.preview.graph import HOST, StepGraph, step_graph
@@ -225,7 +226,9 @@ def preview(
     fullest = max(
         (
             peak_memory(
-                c, machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1), workspaces(c, machine.gpu.architecture)
+                without_fused(c, pricer),
+                machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1),
+                workspaces(c, machine.gpu.architecture),
             )
             for c in captures
         ),
