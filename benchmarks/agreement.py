@@ -1,18 +1,21 @@
 """A hundred questions, each asked of every verb that can answer it: do they agree?
 
     python benchmarks/run.py agreement
-    CLUSTERS=p5,planes python benchmarks/run.py agreement
+    CLUSTERS=p5,planes,design python benchmarks/run.py agreement
 
 Of a collective: `simulate` at flow and at packet level, what `bench` expects of the same algorithm, a scenario of that
 job alone, and the winner of `compare-algorithms`; of NCCL's choice: `simulate --algorithm nccl` and `bench`'s verdict.
 Of a job: `step`, `step --level flow`, `plan` with the same split, `place` in the scheduler's order and `share` with the
 cluster to itself; the step that `plan` hands to `watch` (the time of its data-parallel collectives against `step`'s),
 and what an hour of a GPU costs by `plan` and by `cost`.
+Of a fabric that `design` chose: its step, closed and executed, against `plan` and `step` on the description it writes,
+its capital against `cost`'s, and a collective on it of the verbs above.
 A row has all answers and the largest over the smallest, less one.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from typing import Any
@@ -74,6 +77,13 @@ CLUSTERS: dict[str, dict[str, Any]] = {
     "adaptive": _plain("dgx-h100", "400GbE", hosts_per_leaf=2, routing="adaptive"),
     "fat-tree": {"hosts": 6, "host": "dgx-h100", "network": {"topology": "fat-tree", "link": "400GbE"}},
 }  # fmt: skip
+DESIGNS: dict[str, dict[str, Any]] = {
+    "8B on 32": {"job": "llama3-8b", "gpus": 32, "global": 64},
+    "70B on 64": {"job": "llama3-70b", "gpus": 64, "global": 64},
+    "experts on 64": {"job": "mixtral-8x7b", "gpus": 64, "global": 128},
+    "8B on two sites": {"job": "llama3-8b", "gpus": 64, "global": 128, "sites": 2, "wan": "400Gbps,2ms"},
+}
+"""Jobs that `design` finds a fabric for."""
 COLLECTIVES = (("allreduce", "64MiB"), ("alltoall", "4MiB"), ("allgather", "16MiB"))
 
 
@@ -149,6 +159,47 @@ def laid(fabric: Fabric, job: dict[str, Any]) -> Answers:
     return found
 
 
+def designed(name: str) -> list[dict[str, Any]]:
+    """Return what `design` says of the fabric it chooses, and other verbs of the description that it writes."""
+    asked = dict(DESIGNS[name])
+    job = load_job({"model": asked.pop("job"), "batch": {"global": asked.pop("global"), "sequence": 4096}})
+    answer = syncline.design(job, **asked, checked=1)
+    written = json.loads(json.dumps(answer.cluster()))
+    fabric = build(ClusterSpec.model_validate({"name": f"design: {name}", **written}))
+    quick = make_plan(fabric, job, with_actions=False, with_run=False)
+    checked = make_plan(fabric, job, with_actions=False, with_run=False, execute=True)
+    laid_s = execute(fabric, step(fabric, checked.result.job)).step_time_s
+    found: dict[str, Answers] = {
+        "a step on design's fabric": {
+            "design": answer.best.step_s[0],
+            "plan --no-execute": quick.best.predicted.step_time_s,
+            "step": step(fabric, quick.result.job).step_time_s,
+        },
+        "what design's fabric costs": {"design": answer.best.capital_usd, "cost": _capital(fabric)},
+    }
+    if answer.best.executed_s and answer.best.executed_s[0] is not None:
+        found["the step executed there"] = {
+            "design": answer.best.executed_s[0],
+            "plan": checked.best.predicted.executed_s or checked.best.predicted.step_time_s,
+            "step --level flow": laid_s,
+        }
+    about = {"cluster": f"design: {name}: {answer.best.choice.label}"}
+    rows = [about | {"question": question, **_apart(answers)} for question, answers in found.items()]
+    try:
+        return [*rows, about | {"question": "allreduce 64MiB", **_apart(collective(fabric, "allreduce", "64MiB"))}]
+    except SynclineError as error:
+        return [*rows, about | {"question": "allreduce 64MiB", "refused": error.message}]
+
+
+def _capital(fabric: Fabric) -> float:
+    bill: Any = syncline.cost(fabric, step_time="1s").to_json()
+    return float(bill["owned"]["capital_usd"])
+
+
+def _apart(answers: Answers) -> dict[str, Any]:
+    return {"answers": answers, "apart": max(answers.values()) / min(answers.values()) - 1}
+
+
 def asked_of(name: str, data: dict[str, Any]) -> list[dict[str, Any]]:
     """Return every question about a cluster with the answers to it."""
     fabric = build(ClusterSpec.model_validate({"name": name, **data}))
@@ -165,17 +216,18 @@ def asked_of(name: str, data: dict[str, Any]) -> list[dict[str, Any]]:
             rows.append({"cluster": name, "question": question, "refused": error.message})
             continue
         for each, answers in found.items():
-            apart = max(answers.values()) / min(answers.values()) - 1
-            rows.append({"cluster": name, "question": each, "answers": answers, "apart": apart})
+            rows.append({"cluster": name, "question": each, **_apart(answers)})
     return rows
 
 
 def run() -> dict[str, Any]:
     """Return every question with the answers to it."""
-    chosen = os.environ.get("CLUSTERS", ",".join(CLUSTERS).replace(", ", "; ")).split(",")
+    every = ",".join(CLUSTERS).replace(", ", "; ") + ",design"
+    chosen = os.environ.get("CLUSTERS", every).split(",")
     rows = [
         row for name, data in CLUSTERS.items() if name.replace(", ", "; ") in chosen for row in asked_of(name, data)
     ]
+    rows += [row for name in DESIGNS if "design" in chosen for row in designed(name)]
     apart = [row["apart"] for row in rows if "apart" in row]
     return {
         "questions": len(rows), "apart_median": float(np.median(apart)), "apart_worst": max(apart),

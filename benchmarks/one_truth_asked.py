@@ -157,7 +157,7 @@ def one(seed: int) -> dict[str, Any] | None:
             if twin:
                 found["compared"] += 1
                 more, least = twin[at][0] / time_s - 1, twin[at][2] / fastest_s - 1
-                if max(more, least) > SLOWER - 1:
+                if more > SLOWER - 1:
                     chose = "slower_by_nccl_choice" if least <= SLOWER - 1 else "slower"
                     kind = "slower_by_hash" if routing == "ecmp" else chose
                     found[kind].append(f"{what}: {time_s:.4g} s, {more:+.1%} with {chosen}")

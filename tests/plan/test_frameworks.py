@@ -17,7 +17,8 @@ from syncline.errors import PlanError
 from syncline.fabric import load
 from syncline.plan.answer import ask
 from syncline.plan.frameworks.framework import FRAMEWORKS, named_framework
-from syncline.plan.frameworks.launch import deepspeed_config, launch_files, mesh_of
+from syncline.plan.frameworks.launch import deepspeed_config, launch_files
+from syncline.plan.frameworks.launch_maxtext import maxtext_config, mesh_of
 from syncline.plan.frameworks.launch_megatron import layout_text, megatron_arguments
 from syncline.plan.frameworks.launch_torch import torchtitan_arguments, torchtitan_values
 from syncline.plan.named_job import named_job
@@ -72,7 +73,7 @@ def test_maxtext_is_started_as_jax_joins_hosts(planned: dict[str, Job], tmp_path
     script = launch_files("maxtext", planned["maxtext"], 8)["run.sbatch"]
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_NODELIST": "a,b"}
     done = subprocess.run(["bash"], input=script, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "a:29500 1 of 8: -m MaxText.train config.yml\n"
+    assert done.stdout == "a:29500 1 of 8: -m maxtext.trainers.pre_train.train config.yml\n"
 
 
 def test_unknown_frameworks_and_models_are_named() -> None:
@@ -251,3 +252,18 @@ def test_a_plan_for_a_framework_is_priced_as_that_framework_runs() -> None:
     assert stated.software.framework == "nemo" and note.startswith(
         "planned for NeMo (Megatron-Bridge), not for deepspeed"
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "lines"),
+    [
+        ("llama3-70b", {"decoder_block: llama2", "base_mlp_dim: 28672", "head_dim: 128", "max_segments_per_seq: 32"}),
+        ("qwen3-32b", {"decoder_block: qwen3", "use_qk_norm: true"}),
+        ("qwen3-30b-a3b", {"decoder_block: qwen3_moe", "base_mlp_dim: 768", "base_moe_mlp_dim: 768"}),
+        ("deepseek-v3", {"decoder_block: deepseek", "base_mlp_dim: 18432", "first_num_dense_layers: 3",
+                         "shared_experts: 1", "attention_type: mla", "kv_lora_rank: 512"}),
+    ],
+)  # fmt: skip
+def test_maxtext_is_told_the_block_that_the_model_has(planned: dict[str, Job], model: str, lines: set[str]) -> None:
+    shape = transformer(model)
+    assert lines <= set(maxtext_config(planned["maxtext"], shape, 8).splitlines())

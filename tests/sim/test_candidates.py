@@ -23,7 +23,7 @@ from syncline.sim.flow.routing import FlowNetwork
 from syncline.sim.flow.wired import wire
 from syncline.sim.pipeline import wired_in_pieces
 from syncline.sim.sweep import Contest, contest_of
-from syncline.sim.synthesis import synthesized
+from syncline.sim.synthesis import shared, synthesized
 
 
 def contest(fabric: Fabric, kind: Kind, ranks: int | None = None, placement: str = "auto") -> Contest:
@@ -52,6 +52,8 @@ def test_levels_are_those_of_the_fabric(rail: Fabric, two_sites: Fabric) -> None
     assert nest(packed(rail, 24)).shape == (3, 8)
     assert nest(packed(rail, 12)).shape == (12,)  # one host of 8 and one of 4: no level that all share
     assert str(nest(packed(load("gb200-nvl72-pod")))) == "8 domains x 72 ranks"
+    astride = cluster(hosts=36, host="gb200-nvl72", network="leaf-spine NDR")  # domains of 18 hosts, leaves of others
+    assert str(nest(packed(astride))) == "2 domains x 72 ranks"
 
 
 def test_ranks_that_are_spread_still_work_level_by_level(rail: Fabric) -> None:
@@ -242,3 +244,36 @@ def test_equivalent_cables_of_a_torus_cost_the_same() -> None:
         times = [simulate({**plain, "faults": [{"link": cable, "which": 0}]}, name, "64MiB", algorithm=algorithm,
                           routing=routing).time_s for cable in cables[::9]]  # fmt: skip
         assert times == pytest.approx([times[0]] * len(times), rel=1e-4)
+
+
+def test_rails_that_stay_at_one_switch_carry_more() -> None:
+    """Two of eight rails stay at a switch, six share one link: shares of 1/3 and 1/18 by hand."""
+    fabric = cluster(hosts=2, host="dgx-h100", network={"topology": "dragonfly", "link": "HDR"})
+    schedule = shared(packed(fabric), FlowNetwork(fabric))
+    assert schedule is not None
+    shares = sorted(float(strand.share) for strand in schedule.strands)
+    assert shares[-2:] == pytest.approx([1 / 3, 1 / 3], rel=1e-3) and sum(shares[:-2]) == pytest.approx(1 / 3, rel=1e-3)
+    verify(schedule, method="flat")
+    least_s = (1 << 28) / 3 / 25e9
+    best = contest_of("auto", Kind.ALL_REDUCE, packed(fabric), FlowNetwork(fabric)).best(1 << 28)
+    assert best.algorithm == "shared-rails" and least_s < best.time_s < 1.15 * least_s
+
+
+def test_equal_shares_need_no_schedule_of_their_own() -> None:
+    fabric = cluster(hosts=2, host="dgx-h100", network="rail-optimized NDR")
+    assert shared(packed(fabric), FlowNetwork(fabric)) is None
+
+
+def test_a_gpu_whose_nic_failed_takes_one_of_its_socket() -> None:
+    faults = [{"link": "leaf-00 <-> host-01/nic-4", "which": 0}]
+    fabric = cluster(hosts=2, host="dgx-h100", network={"topology": "fat-tree", "link": "HDR"}, faults=faults)
+    nic = FlowNetwork(fabric).routes.inside.nic_of_gpu[fabric.device("host-01/gpu-4")]
+    assert fabric.device_name(int(nic)) == "host-01/nic-5"
+
+
+def test_rails_that_only_hosts_join_are_crossed_inside_hosts() -> None:
+    """What `design` may choose, `simulate` prices: as on a rail-optimized fabric with PXN, whose spines stay empty."""
+    times = [simulate({"hosts": 2, "host": "dgx-h100", "network": f"{name} NDR"}, "alltoall", "16MiB",
+                      algorithm="direct", cross_rail=way).time_s
+             for name, way in (("rail-only", "fabric"), ("rail-optimized", "nvlink"))]  # fmt: skip
+    assert times[0] == pytest.approx(times[1])

@@ -25,7 +25,8 @@ WhatIf = Annotated[
     list[str] | None,
     typer.Option(
         "--what-if",
-        help="gpu=NAME, cluster=FILE, codec=NAME, network=2x, network=free, fail=LINK or world=N; may be repeated.",
+        help="gpu=NAME, cluster=FILE, codec=NAME, algorithm=ring or tree, network=2x, network=free, fail=LINK, "
+        "bucket=SIZE or world=N; may be repeated.",
     ),
 ]
 Check = Annotated[int, typer.Option(help="Run so many other ranks and say whether they do the same.", min=0, max=5)]
@@ -41,7 +42,8 @@ Saved = Annotated[
     Path | None, typer.Option("--workload", help="Write the step's graph, which `syncline.workload` reads.")
 ]
 JobFile = Annotated[
-    Path | None, typer.Option("--job", help="Write the job file: the model's shape, its split and its batch.")
+    Path | None,
+    typer.Option("--job", help="Write the job file (shape, split, batch); say how `step` of it differs."),
 ]
 Chakra = Annotated[Path | None, typer.Option(help="Write Chakra execution traces of the step into this folder.")]
 Html = Annotated[Path | None, typer.Option(help="Write a page: two steps of every captured rank, and all numbers.")]
@@ -100,6 +102,7 @@ def preview(
         measured=measured,
         keep=keep,
         captured=captured,
+        beside=job is not None,
         tell=_tell,
     )
     if trace is not None:

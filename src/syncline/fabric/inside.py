@@ -53,14 +53,35 @@ class Inside:
     def nic_of_gpu(self) -> LongArray:
         """The NIC each GPU uses: all are shared out evenly over the GPUs of a host, in order.
 
-        A GPU whose NIC has no live cable gets one that has, by the same rule; the others keep theirs.
+        A GPU whose NIC has no live cable gets one that has, of its own socket if there is one; the others keep theirs.
         """
         result = self._shared_out(self.fabric.nics)
         usable = self._usable_nics
         lost = (result >= 0) & ~np.isin(result, usable)
         result[lost] = self._shared_out(usable)[lost]
+        near = self._nearest(np.flatnonzero(lost), usable)
+        result[near >= 0] = near[near >= 0]
         result[self.fabric.nics] = self.fabric.nics
         return result
+
+    def _nearest(self, gpus: LongArray, nics: IntArray) -> LongArray:
+        """Return a NIC on the socket of each GPU, dealt in turn; -1 for other devices and where there is none."""
+        result = np.full(len(self.fabric.devices), -1, np.int64)
+        socket = self._top(gpus)
+        of_nic = self._top(np.asarray(nics, np.int64))
+        for top in np.unique(socket).tolist():
+            here = nics[of_nic == top]
+            mine = gpus[socket == top]
+            if len(here):
+                result[mine] = here[np.arange(len(mine)) % len(here)]
+        return result
+
+    def _top(self, device: LongArray) -> LongArray:
+        """Return the root of the PCIe tree that each device is in."""
+        at, parent = device.copy(), self.parent_link
+        while (more := parent[at] >= 0).any():
+            at[more] = self.fabric.links.dst[parent[at[more]]]
+        return at
 
     def _shared_out(self, nics: IntArray) -> LongArray:
         """Return the NIC of each GPU when the given ones are shared out evenly in each host; -1 where there is none."""

@@ -6,7 +6,6 @@ answer.best.predicted.step_time_s, answer.actions[0].words
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,12 +30,11 @@ from syncline.plan.prune import nothing_fits
 from syncline.plan.replay import Pair, checked
 from syncline.plan.search import Progress, SearchResult, Task, search
 from syncline.plan.sensitivity import LIKELY, Action, actions_of, network_bound
-from syncline.plan.space import OFFLOADS, USUAL, Axes
+from syncline.plan.space import OFFLOADS, USUAL, Axes, rows_of
 from syncline.sim.step.collectives import nic_rates, priced_collectives
 from syncline.sim.step.constants import Constants, default_constants
 from syncline.sim.step.laid import is_laid
 from syncline.sim.step.machine import machine_from_fabric, reach_of
-from syncline.sim.step.reach import Reach
 from syncline.sim.step.step import IGNORES, StepResult, step
 from syncline.workload.job import Job
 
@@ -189,7 +187,9 @@ def make_plan(
         raise nothing_fits(question, looked, num_gpus, axes, bool(fix))
     pairs, said = _plans(fabric, question, looked, money), ()  # type: tuple[tuple[Pair, ...], tuple[str, ...]]
     if execute:
-        pairs, said = checked(fabric, pairs, question.constants, money)
+        pairs, said = checked(
+            fabric, pairs, question.constants, money, lambda: _depths(fabric, question, pairs, how, money)
+        )
     plans, result = tuple(plan for plan, _ in pairs), pairs[0][1]
     given, problem = _given(question, job, fabric)
     best = plans[0]
@@ -230,7 +230,7 @@ def _fewer(
 ) -> tuple[PlanQuestion, SearchResult, str]:
     """Return the best on all GPUs or, where lines out of sites, pods or racks are thin, inside one of those."""
     chosen, looked, note = _placed(question, num_gpus, how)
-    for count, name in () if job.gpus is not None else part_counts(question.reach, num_gpus):
+    for count, name in () if job.gpus is not None else question.reach.parts(num_gpus):
         try:
             other, found, order = _placed(question, count, how)
         except SynclineError:  # what is fixed does not divide there
@@ -246,14 +246,6 @@ def _fewer(
             note += f"; {order}" * bool(order)
         looked = replace(looked.joined(found), wall_s=looked.wall_s + found.wall_s)
     return chosen, looked, note
-
-
-def part_counts(reach: Reach, num_gpus: int) -> tuple[tuple[int, str], ...]:
-    """Return the parts of a fabric that a job may do better in: those with thin lines to the others."""
-    parts = (("one site", reach.site_gpus, reach.site_Bps), ("one pod", reach.pod_gpus, reach.pod_Bps),
-             ("one rack", reach.rack_gpus, reach.rack_Bps))  # fmt: skip
-    found = {int(gpus): name for name, gpus, rate in parts if math.isfinite(rate) and gpus < num_gpus}
-    return tuple(found.items())
 
 
 def _placed(question: PlanQuestion, num_gpus: int, how: Mapping[str, Any]) -> tuple[PlanQuestion, SearchResult, str]:
@@ -313,6 +305,23 @@ def plan_of(
         links=nic_rates(result),
     )  # fmt: skip
     return plan, result
+
+
+def _depths(
+    fabric: Fabric, question: PlanQuestion, pairs: tuple[Pair, ...], how: Mapping[str, Any], money: Money | None
+) -> Iterator[Pair]:
+    """Yield the best plan of every pipeline depth that no plan has, on as many GPUs as the first."""
+    first, fix = pairs[0][0], how["fix"]
+    num_gpus = first.decision.num_gpus
+    known = {plan.decision.pp for plan, _ in pairs}
+    depths = rows_of(question.job, num_gpus, question.machine.domain).pp
+    for depth in () if "pp" in fix else sorted(set(depths.tolist()) - known):
+        try:
+            found = search(question, num_gpus, **{**how, "fix": {**fix, "pp": depth}, "progress": None}, keep=1)
+        except SynclineError:  # what is fixed does not go with this depth
+            continue
+        if found.best:
+            yield plan_of(fabric, question, found.best[0].decision, money, first.num_gpus)
 
 
 def _plans(fabric: Fabric, question: PlanQuestion, found: SearchResult, money: Money | None) -> tuple[Pair, ...]:

@@ -65,6 +65,7 @@ class Child:
         timeout_s: float,
         memory_bytes: int,
         stages: JsonObject | None = None,
+        bucket_bytes: int = 0,
     ) -> None:
         """Start a rank; `stages` holds the shapes that pipeline stages run before it pass on."""
         self.rank, self._script, self._timeout_s = rank, launch.script, timeout_s
@@ -83,6 +84,7 @@ class Child:
                     "gpu": _described(gpu),
                     "command": command,
                     "stages": stages or {},
+                    "bucket_bytes": bucket_bytes,
                 }
             )
         )

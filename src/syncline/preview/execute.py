@@ -39,6 +39,7 @@ IGNORES = (
 )
 ENCODED_BYTES = 12.0
 """What encoding and decoding read and write of one gradient, as in the step model."""
+ALGORITHMS = ("ring", "tree")
 TWICE, WHOLE = ("all_reduce",), ("broadcast", "reduce", "send", "recv", "gather", "scatter")
 
 
@@ -50,6 +51,7 @@ class Network:
     codec: str = PLAIN
     codec_over: str = ""  # the one operation that it encodes; empty: every sum of gradients
     free: bool = False
+    algorithm: str = ""  # of all-reduces; empty: a ring's bytes with a tree's delays, the best of both
 
     @classmethod
     def of(cls, captures: tuple[Capture, ...]) -> Network:
@@ -158,19 +160,24 @@ class _Laid:
                 continue
             whole, share = float(work.size_bytes[row]), self._shrunk(row, what)
             coding_s = ENCODED_BYTES * whole / self._width / self.machine.hbm_Bps if share < 1 else 0.0
-            delay[row] = self._call_s(row, n) + coding_s
+            delay[row] = self._call_s(row, n, what) + coding_s
             sent = sent_bytes(what, whole, n) * share
+            if self.network.algorithm == "tree" and what in TWICE:
+                sent *= n / (n - 1)  # every rank passes the whole up and down
             if share < 1:
                 self.encoded[row] = share
             if sent > 0:
                 size[row], path[row] = sent, self._path(row, what)
         return size, path
 
-    def _call_s(self, row: int, n: int) -> float:
+    def _call_s(self, row: int, n: int, what: str) -> float:
         rank = int(self.graph.workload.rank[row])
         members = self.graph.captures[rank].groups[int(self.graph.group[row])]
-        beyond = len(set(self.domain_of[self._on(np.array(members))].tolist())) > 1
-        return self.k.held.tp_call_s + (self.machine.hop_s * float(np.log2(n)) if beyond else 0.0)
+        domains = len(set(self.domain_of[self._on(np.array(members))].tolist()))
+        hops = float(np.log2(n)) if domains > 1 else 0.0
+        if domains > 1 and self.network.algorithm and what in TWICE:
+            hops = 2.0 * (domains - 1 if self.network.algorithm == "ring" else float(np.log2(domains)))
+        return self.k.held.tp_call_s + self.machine.hop_s * hops
 
     def _shrunk(self, row: int, what: str) -> float:
         """Return the share of bytes that a codec leaves: of gradients that are summed."""

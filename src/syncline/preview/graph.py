@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from syncline.preview.compiled import fused_runs
 from syncline.preview.launches import launches
 from syncline.preview.measured import Cache
 from syncline.preview.price import KernelPrice, Pricer, useful_flops
@@ -172,18 +173,8 @@ def _fused(captured: Capture, pricer: Pricer) -> dict[int, KernelPrice]:
     ends: dict[int, int] = {}
     ends.update({allocation: op for op, allocation, change in captured.memory if change < 0})
     found: dict[int, KernelPrice] = {}
-    run: list[int] = []
-    for index in range(captured.steady[0][0], captured.steady[-1][1] + 1):
-        op = captured.ops[index] if index < len(captured.ops) else None
-        joins = op is not None and op.kind == "kernel" and isinstance(op.extra, list) and op.extra[0]
-        if joins and op is not None:
-            joins = pricer.price(captured.kernels[op.signature]).kind == "memory"
-        if joins:
-            run.append(index)
-            continue
-        if len(run) > 1:
-            found.update(_one(captured, run, ends, pricer))
-        run = []
+    for run in fused_runs(captured, pricer, captured.steady[0][0], captured.steady[-1][1]):
+        found.update(_one(captured, run, ends, pricer))
     return found
 
 

@@ -32,6 +32,7 @@ class Runner:
     timeout_s: float
     memory_bytes: int
     tell: Callable[[str], None] = lambda _: None
+    bucket_bytes: int = 0  # of DDP, instead of the script's own
 
     def stages(self, launch: Launch, keep: Path | None = None) -> tuple[Capture, ...]:
         """Return captures of rank 0 and of all that it and they pass activations to."""
@@ -71,8 +72,9 @@ class Runner:
                         silent.add(rank)
                     self.tell(f"running rank {rank} of {launch.world:,}")
                     running[rank] = Child(
-                        launch, rank, self.gpu, timeout_s=self.timeout_s, memory_bytes=self.memory_bytes, stages=passed
-                    )
+                        launch, rank, self.gpu, timeout_s=self.timeout_s, memory_bytes=self.memory_bytes,
+                        stages=passed, bucket_bytes=self.bucket_bytes,
+                    )  # fmt: skip
                 time.sleep(LOOK_S)
         finally:
             for child in running.values():

@@ -12,7 +12,7 @@ from syncline.fabric import load
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Fabric
 from syncline.fabric.faults import FailedPart, apply_faults
-from syncline.preview.execute import Network, execute
+from syncline.preview.execute import ALGORITHMS, Network, execute
 from syncline.preview.exposed import exposed_s
 from syncline.preview.graph import step_graph
 from syncline.preview.price import Pricer
@@ -21,7 +21,12 @@ from syncline.sim.flow.routing import Routing
 from syncline.sim.step.machine import Machine, facts_of, machine_from_fabric
 
 DEFAULT = ("network=free", "network=2x", "codec=fp8")
-KNOWN = "gpu=NAME, cluster=FILE, codec=NAME, network=2x, network=free, fail=LINK, world=N"
+AGAIN = ("world", "bucket")
+"""What runs the script again: another world, other buckets of DDP."""
+KNOWN = (
+    "gpu=NAME, cluster=FILE, codec=NAME, algorithm=ring, algorithm=tree, network=2x, network=free, fail=LINK, "
+    "bucket=SIZE, world=N"
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,8 @@ class Setting:
             pricer = replace(pricer, machine=machine_from_fabric(fabric))
         elif what == "codec":
             network = replace(network, codec=canonical(value))
+        elif what == "algorithm":
+            network = replace(network, algorithm=_algorithm(value))
         elif what == "network":
             network = replace(network, free=True) if value == "free" else replace(network, scale=_factor(value))
         elif what == "fail":
@@ -90,6 +97,12 @@ def other_gpu(machine: Machine, name: str) -> Machine:
         attention=facts["attention"],
         head64=facts.get("head64", {}),
     )
+
+
+def _algorithm(text: str) -> str:
+    if text not in ALGORITHMS:
+        raise UsageError(f'algorithm= takes {" or ".join(ALGORITHMS)}, got "{text}".', hint=f"Known: {KNOWN}.")
+    return text
 
 
 def _factor(text: str) -> float:

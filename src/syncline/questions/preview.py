@@ -11,7 +11,9 @@ from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
+from syncline.preview.beside import BesideStep, SeenStep, beside_step
 from syncline.preview.child import time_kernels
+from syncline.preview.compiled import without_fused
 from syncline.preview.execute import IGNORES, GraphRun, execute
 from syncline.preview.exposed import CollectiveUse, collectives, exposed_s
 from syncline.preview.graph import HOST, StepGraph, step_graph
@@ -23,13 +25,15 @@ from syncline.preview.price import Pricer
 from syncline.preview.ranks import Runner
 from syncline.preview.record import Capture, read_capture
 from syncline.preview.same import differences
-from syncline.preview.what_if import DEFAULT, Alternative, Setting, other_gpu
+from syncline.preview.what_if import AGAIN, DEFAULT, Alternative, Setting, other_gpu
 from syncline.questions.answer import Answer, Cluster, built
 from syncline.sim.flow.routing import Routing
+from syncline.sim.step import step as price_step
 from syncline.sim.step.machine import Machine, machine_from_fabric
 from syncline.sim.uncertainty import Spread, StepFacets, generation_of, step_spread
 from syncline.timeline import Source, SourceKind, SpanKind, Timeline, TimelineBuilder
 from syncline.workload.graph import Op
+from syncline.workload.read_job import load_job
 
 LAUNCH_BOUND = 1.2
 """A step that takes less than so many times what the host does in it is the host's, which may wait for the GPU."""
@@ -53,6 +57,7 @@ class PreviewAnswer(Answer):
     checked: tuple[int, ...] = ()  # other ranks that were run and compared
     differences: tuple[str, ...] = ()
     times: KernelTimes | None = field(default=None, repr=False)  # of kernels on a real GPU
+    asks_step: bool = False  # whether `step` of the job file stands beside it
 
     @property
     def step_time_s(self) -> float:
@@ -111,6 +116,14 @@ class PreviewAnswer(Answer):
         return reaching(job_of(self.captures), self.captures, machine_from_fabric(self.fabric), kernels_s)
 
     @property
+    def beside(self) -> BesideStep:
+        """The same job priced by `step` from the job file, and why the two differ."""
+        job = self.job.data
+        kernels_s = sum(seconds for kind, seconds in self.graph.prices.items() if kind != "host copy")
+        seen = SeenStep(self.step_time_s, kernels_s, self.exposed_s, self.memory, bool(job["compiled"]))
+        return beside_step(seen, price_step(self.fabric, load_job(job)))
+
+    @property
     def timeline(self) -> Timeline:
         """What every captured rank does in the two steps."""
         return _timeline(self.executed)
@@ -156,6 +169,7 @@ class PreviewAnswer(Answer):
             "collectives": [use.to_json() for use in self.collectives],
             "memory": self.memory.to_json(),
             "what_if": [each.to_json() for each in self.alternatives],
+            "beside_step": self.beside.to_json() if self.asks_step else {},
             "unpriced": [{"name": n, "calls": c, "guessed_s": s} for n, (c, s) in graph.unpriced.items()],
             "stand_ins": [{"what": w, "value": v, "line": at, "times": n} for w, v, at, n in first.stand_ins],
             "notes": list(first.notes),
@@ -177,13 +191,15 @@ def preview(
     measured: Path | None = None,
     keep: Path | None = None,
     captured: Path | None = None,
+    beside: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> PreviewAnswer:
     """Run a training command as one rank of its world, without a GPU, and predict its step on a cluster.
 
     `command` is what would start the job: ["torchrun", "--nnodes", "8", "--nproc-per-node", "8", "train.py"]. Ranks
     that the first passes activations to are run too (pipeline stages); `check` more are run to see that they do alike.
-    `measure` times each distinct kernel once on this machine's GPU; `measured` is a file of such times.
+    `measure` times each distinct kernel once on this machine's GPU, and the script's host; `measured` is a file of such
+    times. `beside` puts `step` of the job file beside it, with the reasons for what differs.
     """
     fabric = built(cluster)
     machine = machine_from_fabric(fabric)
@@ -210,7 +226,9 @@ def preview(
     fullest = max(
         (
             peak_memory(
-                c, machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1), workspaces(c, machine.gpu.architecture)
+                without_fused(c, pricer),
+                machine.gpu.memory_bytes / max(machine.gpu.num_dies, 1),
+                workspaces(c, machine.gpu.architecture),
             )
             for c in captures
         ),
@@ -218,8 +236,8 @@ def preview(
     )
     changes = DEFAULT if what_if is None and launch.world > 1 else tuple(what_if or ())
     table = tuple(
-        _world(change, launch, runner, fabric, pricer, routing)
-        if change.startswith("world=")
+        _again(change, launch, runner, fabric, pricer, routing)
+        if change.partition("=")[0] in AGAIN
         else setting.alternative(change)
         for change in changes
     )
@@ -234,6 +252,7 @@ def preview(
         tuple(others),
         tuple(found),
         times,
+        beside,
     )
 
 
@@ -267,16 +286,23 @@ def _others(launch: Launch, captures: tuple[Capture, ...], number: int) -> list[
     return [rank for rank in dict.fromkeys(order) if rank not in known and rank > 0][:number]
 
 
-def _world(
+def _again(
     change: str, launch: Launch, runner: Runner, fabric: Fabric, pricer: Pricer, routing: Routing
 ) -> Alternative:
-    size = change.partition("=")[2]
-    if not size.isdigit() or not 0 < int(size) <= fabric.num_gpus:
+    """Return the step of the script run again: in another world, or with other buckets of DDP."""
+    what, _, size = change.partition("=")
+    if what == "bucket":
+        captures = replace(runner, bucket_bytes=int(units.size(size))).stages(launch)
+        if "bucket_bytes" not in captures[0].facts:
+            raise UsageError(
+                f"{launch.script} has no buckets of DDP to change.", hint="FSDP's are its wrapped modules."
+            )
+    elif not size.isdigit() or not 0 < int(size) <= fabric.num_gpus:
         raise UsageError(
             f'world= takes a number of ranks up to {fabric.num_gpus:,}, got "{size}".', hint="For example world=64."
         )
-    other = launch.resized(int(size))
-    captures = runner.stages(other)
+    else:
+        captures = runner.stages(launch.resized(int(size)))
     ran = execute(step_graph(captures, pricer), fabric, pricer.machine, routing=routing)
     return Alternative(change, ran.step_time_s, exposed_s(ran))
 

@@ -26,7 +26,7 @@ from syncline.sim.candidates import NAMES
 from syncline.sim.flow.estimate import Estimate, over_seeds
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
 from syncline.sim.sweep import Contest, sizes_between
-from syncline.sim.transport import message_lines, transport_on
+from syncline.sim.transport import message_lines, rails_apart, transport_on
 
 if TYPE_CHECKING:
     from syncline.sim.packet import Outcome
@@ -161,7 +161,7 @@ def simulate(
     transport = transport_on(transport, fabric)  # refused where the links do not carry it
     placed = place(placement, fabric, ranks)
     if level == "packet":
-        how = (transport, routing, seed, cross_rail)
+        how = (transport, routing, seed, "nvlink" if rails_apart(fabric) else cross_rail)
         return _packets(fabric, collective, sizes, placed, entry, how, asked, shown)
     options = NetworkOptions(routing=routing, seed=seed, transport=transport, cross_rail=cross_rail)  # type: ignore[arg-type]
     network = FlowNetwork(fabric, options)
@@ -180,7 +180,8 @@ def simulate(
 
 def assumptions(fabric: Fabric, transport: str) -> list[str]:
     """Return what an answer takes for granted: what the cluster's file leaves open, and what messages cost."""
-    return [*assumed_of(fabric.spec), *message_lines(fabric, transport)]
+    rails = ["messages change rails over NVLink (PXN): nothing else joins them"] if rails_apart(fabric) else []
+    return [*assumed_of(fabric.spec), *rails, *message_lines(fabric, transport)]
 
 
 def read_sizes(size: Sizes) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 
 from syncline.codec.codec import RAW, Codec
@@ -17,9 +18,9 @@ from syncline.sim.flow.estimate import Estimate, estimate
 from syncline.sim.flow.routing import FlowNetwork
 from syncline.sim.flow.wired import Wired, fingerprint, wire
 from syncline.sim.pipeline import MAX_CHUNKS, USUAL_CHUNKS, Pace, pace, wired_in_pieces
-from syncline.sim.synthesis import synthesized
+from syncline.sim.synthesis import shared, synthesized
 
-MADE = "synthesized"
+MADE, SHARED = "synthesized", "shared-rails"
 
 WORTH_PRICING = 1.25
 """A pipeline whose quick guess is this much slower than the best so far, or than its guess, is not simulated."""
@@ -81,7 +82,6 @@ class Contest:
         best: Estimate | None = None
         for name, chunks in sorted(entries, key=guess.__getitem__):
             if best is not None:
-                # Where switches choose paths, guesses are too long for all alike: they are compared with each other.
                 worth_s = WORTH_PRICING * max(best.time_s, guess[best.algorithm, best.chunks])
                 if self._hopeless(name, chunks, size_bytes, guess[name, chunks] > worth_s, best):
                     continue
@@ -113,8 +113,16 @@ class Contest:
 
     def _pace(self, name: str) -> Pace:
         if name not in self._paces:
-            self._paces[name] = pace(self.wired[name])
+            self._paces[name] = pace(self._spread(self.wired[name]))
         return self._paces[name]
+
+    def _spread(self, wired: Wired) -> Wired:
+        """Return the program to guess by: where switches choose, one over all paths, not on the first of them."""
+        return wire(wired.program, self._sprayed) if self.network.options.routing == "adaptive" else wired
+
+    @cached_property
+    def _sprayed(self) -> FlowNetwork:
+        return self.network.sprayed()
 
     def _priced(self, name: str, chunks: int, size_bytes: int, level: str) -> Estimate:
         key = (fingerprint(self.wired[name]), chunks, size_bytes, level)
@@ -133,17 +141,19 @@ class Contest:
 def contest_of(algorithm: str, kind: Kind, placed: Placement, network: FlowNetwork, *, chunks: int = 0) -> Contest:
     """Return the contest of one family, or of all that could be the fastest (`auto`), ready to be priced."""
     fabric = network.fabric
-    made = synthesized(placed, network) if kind is Kind.ALL_REDUCE and algorithm in ("auto", MADE) else None
-    if algorithm == MADE:
-        if made is None:
+    makers = {MADE: synthesized, SHARED: shared} if kind is Kind.ALL_REDUCE else {}
+    made = {name: found for name, make in makers.items()
+            if algorithm in ("auto", name) and (found := make(placed, network)) is not None}  # fmt: skip
+    if algorithm in (MADE, SHARED):
+        if not made:
             raise SimulationError(
                 f"there is nothing to synthesize: {fabric.name} is regular, or this is not an all-reduce.",
                 hint="Use auto.",
             )
-        schedules = {MADE: verify(made)}
+        schedules = {algorithm: verify(made[algorithm])}
     elif algorithm == "auto":
         schedules = proved(fabric, kind, placed.num_ranks, chunks=1, nested=nest(placed))
-        schedules |= {MADE: verify(made)} if made is not None else {}
+        schedules |= {name: verify(schedule) for name, schedule in made.items()}
     else:
         schedules = {algorithm: find(fabric, kind, placed.num_ranks, algorithm, chunks=1, nested=nest(placed))}
     return Contest.of(schedules, placed, network, chunks=chunks)

@@ -8,8 +8,12 @@ once), and the shares are the maximum flow that all hosts can sustain at once:
 2. where the weakest host has more, B = min over hosts of sum over k of c(h, k) > sum of a_k, the rest of each host's
    capacity is filled rank by rank, and leaders of different rails meet.
 
-No all-reduce can move more than B into and out of the weakest host, so the shares are the best its NICs allow. The
-schedule is proved like any other.
+No all-reduce can move more than B into and out of the weakest host, so the shares are the best its NICs allow.
+
+Where ranks are alike but their ways are not (on a dragonfly some rails stay at one switch and the others share the link
+between two), `shared` gives rails the shares that keep the busiest link least busy: of u with A u <= 1, where A[l, k]
+is what rail k would need of link l for the whole buffer, those with the largest sum. Both schedules are proved like any
+other.
 """
 
 from __future__ import annotations
@@ -33,6 +37,11 @@ PARTS = 1 << 16
 """Shares are whole parts of this; what is less than one part is left out."""
 
 MAX_STRANDS = 32
+MAX_SHARED = 128
+"""Ranks up to which the ways of all pairs of a rail are looked at."""
+MAX_TURNS = 1000
+WORTH = 0.97
+"""Shares that gain less than this are not worth a schedule of their own."""
 
 
 def synthesized(placement: Placement, network: FlowNetwork) -> Schedule | None:
@@ -49,6 +58,69 @@ def synthesized(placement: Placement, network: FlowNetwork) -> Schedule | None:
         strands.append(_strand(hosts, ranks, share, channel))
     goal = Collective(Kind.ALL_REDUCE, placement.num_ranks)
     return Schedule("synthesized", goal, tuple(strands), family="synthesized")
+
+
+def shared(placement: Placement, network: FlowNetwork) -> Schedule | None:
+    """Return the all-reduce whose rails have shares by the links they share, or None where equal shares are as good."""
+    hosts, _ = _places(placement)
+    rails = len(hosts[0])
+    regular = {len(group) for group in hosts} == {rails} and placement.num_ranks == len(np.unique(placement.device))
+    if not regular or len(hosts) < 2 or rails < 2 or placement.num_ranks > MAX_SHARED:
+        return None
+    need = _needs(placement, network.sprayed(), np.array(hosts))
+    if len(need) == 0 or not (need > 0).any(axis=0).all():
+        return None
+    share = _packing(need)
+    if float((need @ share).max()) > WORTH * float(need.mean(axis=1).max()):
+        return None
+    parts = [round(float(part) * PARTS) for part in share]
+    kept = [(part, np.array([group[k] for group in hosts])) for k, part in enumerate(parts) if part]
+    strands = tuple(_strand(hosts, ranks, Fraction(part, sum(part for part, _ in kept)), channel)
+                    for channel, (part, ranks) in enumerate(kept))  # fmt: skip
+    return Schedule("shared-rails", Collective(Kind.ALL_REDUCE, placement.num_ranks), strands, family="synthesized")
+
+
+def _needs(placement: Placement, network: FlowNetwork, members: Ints) -> Floats:
+    """Return the seconds that each rail would take of each link for a whole byte; members are hosts by rails."""
+    num, rails = members.shape
+    a, b = np.nonzero(~np.eye(num, dtype=bool))
+    device = placement.device.astype(np.int64)
+    found = np.zeros((len(network.capacity_Bps), rails))
+    for k in range(rails):
+        wires = network.wire(device[members[a, k]], device[members[b, k]], np.full(len(a), k))
+        paths = wires.paths.take(wires.first)
+        np.add.at(found[:, k], paths.link, paths.shares() * 2 / num)
+    used = (found > 0).any(axis=1)
+    return np.unique(found[used] / network.capacity_Bps[used, None], axis=0)
+
+
+def _packing(need: Floats) -> Floats:
+    """Return x >= 0 with sum 1 whose largest of `need @ x` is least, by the simplex method from u = 0.
+
+    >>> _packing(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 3.0]])).round(3).tolist()
+    [0.75, 0.25]
+    """
+    rows, columns = need.shape
+    table = np.hstack((need / need.max(), np.eye(rows), np.ones((rows, 1))))
+    gain = np.concatenate((np.ones(columns), np.zeros(rows + 1)))
+    basis = np.arange(columns, columns + rows)
+    for _ in range(MAX_TURNS):
+        better = np.flatnonzero(gain[:-1] > 1e-9)
+        if not len(better):
+            break
+        enter = int(better[0])  # the first of each: never in a circle
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(table[:, enter] > 1e-12, table[:, -1] / table[:, enter], np.inf)
+        leave = int(min(np.flatnonzero(ratio <= ratio.min() + 1e-12), key=lambda row: basis[row]))
+        table[leave] /= table[leave, enter]
+        others = np.arange(rows) != leave
+        table[others] -= np.outer(table[others, enter], table[leave])
+        gain -= gain[enter] * table[leave]
+        table[:, -1] = np.maximum(table[:, -1], 0.0)
+        basis[leave] = enter
+    found = np.zeros(columns + rows)
+    found[basis] = table[:, -1]
+    return np.asarray(found[:columns] / found[:columns].sum())
 
 
 def _places(placement: Placement) -> tuple[list[Ints], Ints]:

@@ -87,6 +87,12 @@ def stated_routing(fabric: Fabric) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
+def rails_apart(fabric: Fabric) -> bool:
+    """Say whether nothing but the hosts joins the rails of a cluster: messages change rails there or nowhere."""
+    spec = fabric.spec
+    return bool(spec.hosts) and spec.network is not None and spec.network.topology == "rail-only"
+
+
 @dataclass(frozen=True, eq=False)
 class MessageCosts:
     """What a message costs, by the device that it leaves a host from: LogGP's o of its sender and g of the card."""

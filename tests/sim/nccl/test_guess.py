@@ -94,3 +94,18 @@ def test_hosts_of_a_row_that_does_not_say(text: str, gpus: int, hosts: int) -> N
 @pytest.mark.parametrize(("where", "islands"), [("of one rack", 1), ("in different NVLink domains", 2)])
 def test_hosts_of_different_racks_do_not_share_nvlink(where: str, islands: int) -> None:
     assert guess(f"GB300 4 a host {where}, RoCE 8x400Gb/s", "", 2, 4).num_islands == islands
+
+
+def test_adapters_of_a_generation_are_counted_and_partitions_are_domains() -> None:
+    v100 = guess("4x V100-SXM2-16GB per node (NV2), 2x InfiniBand EDR", "", 2, 4)
+    assert (v100.num_nics, v100.nic_rate_Bps) == (2, 12.5e9)
+    rack = guess("GB200 NVL72, 3 NVL8 partitions on different racks, InfiniBand", "NCCL 2.27.3", 6, 4)
+    assert (rack.num_islands, rack.ranks_per_island) == (3, 8)
+    assert guess("GB200 NVL72, 3 NVL4 partitions on different racks, InfiniBand", "", 3, 4).num_islands == 3
+
+
+def test_gpus_that_may_use_nics_alone_are_hosts_of_their_own() -> None:
+    text, off = "RTX 6000D, 8 per node, PCIe, 8x ConnectX-8 InfiniBand", "NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1"
+    alone = guess(text, off, 2, 8)
+    assert (alone.num_hosts, alone.gpus_per_host, alone.num_nics, alone.num_ranks) == (16, 1, 1, 16)
+    assert guess(text, "NCCL_P2P_DISABLE=1", 2, 8).num_hosts == 2

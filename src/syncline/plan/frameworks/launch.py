@@ -7,13 +7,12 @@ files["arguments.txt"], files["run.sbatch"]
 from __future__ import annotations
 
 import json
-import math
 import shlex
-from collections.abc import Mapping
 
 from syncline.describe.plain import JsonObject
 from syncline.errors import PlanError
 from syncline.plan.frameworks.framework import named_framework
+from syncline.plan.frameworks.launch_maxtext import maxtext_config
 from syncline.plan.frameworks.launch_megatron import megatron_arguments, nemo_overrides
 from syncline.plan.frameworks.launch_script import jobset, sbatch
 from syncline.plan.frameworks.launch_torch import WRITTEN, torchtitan_arguments, torchtitan_module
@@ -27,7 +26,7 @@ ENTRY = {
     "torchtitan": "-m torchtitan.train",
     "nemo": "scripts/performance/run_script.py",
     "deepspeed": "train.py",
-    "maxtext": "-m MaxText.train",
+    "maxtext": "-m maxtext.trainers.pre_train.train",
 }
 
 
@@ -111,52 +110,3 @@ def deepspeed_config(job: Job) -> JsonObject:
     if job.recompute == "full":
         config["activation_checkpointing"] = {"partition_activations": False, "contiguous_memory_optimization": False}
     return config
-
-
-def mesh_of(job: Job, gpus_per_host: int) -> dict[str, int]:
-    """Return MaxText's mesh: axes within a host (`ici_`) multiply to its GPUs, those across (`dcn_`) to the hosts.
-
-    No axis is left to be filled in: base.yml leaves `dcn_data_parallelism` so, and MaxText takes one at most.
-    """
-    split = job.parallel
-    sizes = {"tensor": split.tp, "context": split.cp, "expert": split.ep, "fsdp": (split.dp or 1) // split.ep}
-    room, inside, across = gpus_per_host, dict[str, int](), {"data": 1}
-    for axis, size in sizes.items():
-        inside[axis] = math.gcd(size, room)
-        across[axis], room = size // inside[axis], room // inside[axis]
-    return {f"{where}_{axis}_parallelism": size
-            for where, axes in (("ici", inside), ("dcn", across)) for axis, size in axes.items()}  # fmt: skip
-
-
-def maxtext_config(job: Job, shape: Shape, gpus_per_host: int) -> str:
-    """Return a MaxText config that stands on its base.yml."""
-    split = job.parallel
-    values: Mapping[str, object] = {
-        "base_config": "base.yml",
-        "run_name": job.name,
-        "hardware": "gpu",
-        "attention": "cudnn_flash_te",
-        "base_num_decoder_layers": shape.layers,
-        "base_emb_dim": shape.hidden,
-        "base_num_query_heads": shape.heads,
-        "base_num_kv_heads": shape.num_kv_heads,
-        "base_mlp_dim": shape.ffn_size,
-        "head_dim": shape.qk_size,
-        "vocab_size": shape.vocab,
-        "logits_via_embedding": str(shape.tied).lower(),
-        "max_target_length": job.batch.sequence,
-        "per_device_batch_size": job.batch.micro / (split.tp * split.cp),
-        "gradient_accumulation_steps": job.num_micro,
-        "remat_policy": "full" if job.recompute == "full" else "minimal_flash",
-        **mesh_of(job, gpus_per_host),
-        "dtype": "bfloat16",
-        "weight_dtype": "float32",
-    }
-    if shape.moe:
-        values = {
-            **values,
-            "num_experts": shape.moe.experts,
-            "num_experts_per_tok": shape.moe.top_k,
-            "base_moe_mlp_dim": shape.moe.ffn,
-        }
-    return "".join(f"{name}: {value}\n" for name, value in values.items())

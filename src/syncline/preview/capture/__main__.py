@@ -42,7 +42,7 @@ def main() -> None:
     device.prepare()
     cuda.prepare(log, spec["gpu"], int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), memory)
     collectives = world.Collectives(log)
-    world.prepare(collectives)
+    world.prepare(collectives, int(spec.get("bucket_bytes", 0)))
     follow(memory)
     if not cut_off:
         log.note("the kernel gives this user no network of its own: connections are refused in Python only")

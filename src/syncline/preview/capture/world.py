@@ -268,8 +268,8 @@ def _muted(fn: Any) -> Any:
     return plain
 
 
-def prepare(collectives: Collectives) -> None:
-    """Make `torch.distributed` speak to the world that the launcher described."""
+def prepare(collectives: Collectives, bucket_bytes: int = 0) -> None:
+    """Make `torch.distributed` speak to the world that the launcher described; DDP's buckets may be another size."""
     Group.collectives = collectives
     devices = ["cpu", "cuda"]
     dist.Backend.register_backend(NAME, lambda store, rank, size, timeout: Group(rank, size), devices=devices)
@@ -306,7 +306,7 @@ def prepare(collectives: Collectives) -> None:
     import torch.nn.parallel.distributed as ddp
 
     ddp._verify_param_shape_across_processes = lambda *_, **__: None  # type: ignore[assignment]
-    _buckets()
+    _buckets(collectives.log, bucket_bytes)
     _meshes()
     shards.prepare()
 
@@ -318,7 +318,7 @@ class _Reducer(dist.Reducer):
         return False
 
 
-def _buckets() -> None:
+def _buckets(log: Log, asked: int) -> None:
     """Make DDP's buckets as it rebuilds them after the first step: in the order in which gradients arrive."""
     assign = dist._compute_bucket_assignment_by_size
     first, cap = dist._DEFAULT_FIRST_BUCKET_BYTES, 25 * 2**20
@@ -335,7 +335,9 @@ def _buckets() -> None:
     helper = ddp.DistributedDataParallel._ddp_init_helper
 
     def kept(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.bucket_bytes_cap = asked or self.bucket_bytes_cap
         _cap["bytes"] = int(self.bucket_bytes_cap)
+        log.facts["bucket_bytes"] = _cap["bytes"]
         return helper(self, *args, **kwargs)
 
     ddp.DistributedDataParallel._ddp_init_helper = kept  # type: ignore[method-assign]

@@ -29,6 +29,7 @@ def preview_lines(data: Mapping[str, Any]) -> list[str]:
         *_memory(memory),
         *_kernels(data["kernels_s"], data["measured"], data["operations"]),
         *_what_if(data["what_if"], data["step_time_s"]),
+        *_beside(data["beside_step"]),
         *_said(data),
     ]
 
@@ -111,6 +112,19 @@ def _what_if(rows: Sequence[Mapping[str, Any]], now: float) -> list[str]:
 def _alternative(row: Mapping[str, Any], now: float) -> str:
     step, change = row["step_time_s"], row["step_time_s"] / now - 1
     return f"    {row['change']:26} {units.show_time(step):>10} {change:>+8.1%} {units.show_time(row['exposed_s']):>10}"
+
+
+def _beside(told: Mapping[str, Any]) -> list[str]:
+    """Return what `step` says of the job file, and why it differs."""
+    if not told:
+        return []
+    times = {"step": told["step_time_s"], **told["time_s"]}
+    sizes = {"memory": told["memory_bytes"], **told["held_bytes"]}
+    rows = {name: [units.show_time(each) for each in pair] for name, pair in times.items()}
+    rows |= {name: [f"{_gib(each)} GiB" for each in pair] for name, pair in sizes.items()}
+    lines = [f"    {name:26} {seen:>10} {stated:>10}" for name, (seen, stated) in rows.items()]
+    head = f"  {'beside `step` of the job':28} {'preview':>10} {'step':>10}"
+    return ["", head, *lines, *(f"    {each}" for each in told["why"])]
 
 
 def _said(data: Mapping[str, Any]) -> list[str]:

@@ -27,7 +27,16 @@ from syncline.fabric.route import Policy, Routes
 from syncline.sim.flow.engine import Paths
 from syncline.sim.flow.multipath import MultiPath
 from syncline.sim.flow.rails import on_rails
-from syncline.sim.transport import AUTO, MessageCosts, Transport, message_costs, stated_routing, transport, transport_on
+from syncline.sim.transport import (
+    AUTO,
+    MessageCosts,
+    Transport,
+    message_costs,
+    rails_apart,
+    stated_routing,
+    transport,
+    transport_on,
+)
 from syncline.timeline.columns import sum_by
 
 Routing = Literal["auto", "ecmp", "adaptive", "spray", "static"]
@@ -66,7 +75,9 @@ class NetworkOptions:
         return found if self.gpudirect is None else replace(found, gpudirect=self.gpudirect)
 
     def on(self, fabric: Fabric) -> NetworkOptions:
-        """Return the options with the routing that `auto` means on a fabric."""
+        """Return the options with the routing that `auto` means on a fabric, and a way between rails that it has."""
+        if self.cross_rail == "fabric" and rails_apart(fabric):
+            return replace(self, cross_rail="nvlink").on(fabric)
         if self.routing != AUTO:
             return self
         stated = stated_routing(fabric)
@@ -92,6 +103,14 @@ class FlowNetwork:
         self.options = (options or NetworkOptions()).on(fabric)
         self.carrier = self.options.carrier(fabric)
         self._multi: dict[int | None, MultiPath] = {}
+
+    def sprayed(self) -> FlowNetwork:
+        """Return the same network with packets over all paths: what links carry by structure, not by a hash's luck."""
+        if self.options.routing == "spray":
+            return self
+        twin = FlowNetwork(self.fabric, replace(self.options, routing="spray"))
+        twin.routes = self.routes
+        return twin
 
     @cached_property
     def routes(self) -> Routes:

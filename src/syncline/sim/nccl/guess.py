@@ -25,7 +25,7 @@ _TOTALS = (1600, 3200, 6400)
 _SPEED = r"(?:gb/s|gbps|gbit/?s?|gbe|gb|g)\b"
 _NICS = re.compile(rf"\b(\d{{1,2}})\s*[x×]\s*(\d{{2,3}})\s*{_SPEED}", re.IGNORECASE)
 _NIC_COUNT = re.compile(
-    r"\b(\d{1,2})\s*(?:x\s*)?(?:nics?|hcas?|connectx-?\d|cx-?\d|cassini|slingshot(?:-1[01])?|[ehnx]dr\d*)\b",
+    r"\b(\d{1,2})\s*(?:x\s*)?(?:(?:infiniband|ib)\s+)?(?:nics?|hcas?|connectx-?\d|cx-?\d|cassini|slingshot(?:-1[01])?|[ehnx]dr\d*)\b",
     re.IGNORECASE,
 )
 # A bare "80GB" is memory, not a port.
@@ -43,6 +43,8 @@ _PLAIN_ETHERNET = r"\bsockets?\b|\btcp\b|\brocev?2?\b|ethernet|\d ?gbe\b|spectru
 _APART = re.compile(
     r"\b(?:different|distinct|separate)\s+(?:nvlink\s+|nvl72\s+)?(?:domains|racks)\b|\bone host (?:a|per) rack\b"
 )
+#: Racks cut into smaller domains: "three NVL8 partitions".
+_PARTITION = re.compile(r"\bnvl[- ]?(\d{1,2})\s+(?:partitions?|domains?)\b")
 _ONE_PROCESS = re.compile(r"(?:one|single|1)[- ]process|(?:^|\s)-g\s*([2-9]|1\d)\b|one process drives", re.IGNORECASE)
 
 
@@ -61,11 +63,22 @@ def guess(system: str, notes: str, num_hosts: int, gpus_per_host: int) -> NcclSy
         description["network"] = f"{'rail-optimized' if wire in _IB.values() else 'fat-tree'} {wire}"
         if re.search(r"\btcp[ /]sockets?\b|kernel tcp|\bsockets?\b|\btcp\b(?!x)", text):
             software["network"] = "tcp"
+    if num_hosts > 1 and _only_nics(software["env"]):
+        nics = host.get("nics") or load_catalog().host(found["host"]).num_nics
+        description["host"] = {**host, "nics": max(int(nics) // gpus_per_host, 1)}
+        num_hosts, gpus_per_host = num_hosts * gpus_per_host, 1
     spec = ClusterSpec.model_validate(description)
     found_system = usual_release(from_spec(spec, num_hosts, gpus_per_host, software), "nccl" in software)
-    if found_system.num_islands == 1 and _APART.search(text):
+    if part := _PARTITION.search(text):
+        found_system = replace(found_system, nvlink_domain=max(int(part.group(1)), gpus_per_host))
+    elif found_system.num_islands == 1 and _APART.search(text):
         found_system = replace(found_system, nvlink_domain=gpus_per_host)
     return replace(found_system, gpu=found["gpu"], nvlink_Bps=None) if "gpu" in found else found_system
+
+
+def _only_nics(env: dict[str, str]) -> bool:
+    """Say whether GPUs of one host may reach each other through NICs alone: each is a host of its own then."""
+    return env.get("NCCL_P2P_DISABLE") == "1" and env.get("NCCL_SHM_DISABLE") == "1"
 
 
 def words_of(system: NcclSystem) -> str:

@@ -62,6 +62,12 @@ class Reach:
     def num_sites(self) -> int:
         return max(1, round(self.num_gpus / self.site_gpus)) if np.isfinite(self.site_gpus) and self.num_gpus else 1
 
+    def parts(self, num_gpus: int) -> tuple[tuple[int, str], ...]:
+        """Return (GPUs, name) of the parts that a job may do better in: those with thin lines to the others."""
+        cells = (("one site", self.site_gpus, self.site_Bps), ("one pod", self.pod_gpus, self.pod_Bps),
+                 ("one rack", self.rack_gpus, self.rack_Bps))  # fmt: skip
+        return tuple({int(gpus): name for name, gpus, rate in cells if np.isfinite(rate) and gpus < num_gpus}.items())
+
     def columns(self) -> dict[str, float]:
         """Return what a case reads."""
         dealt = self.placement in ("spread", "scattered")
