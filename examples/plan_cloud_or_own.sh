@@ -2,7 +2,8 @@
 for basis in own nebius aws azure; do
   option=$([ $basis = own ] || echo "--cloud $basis")
   printf "%-8s" $basis
-  syncline plan h100-64-rail llama3-70b $option | grep "  cost  "
+  syncline plan h100-64-rail llama3-70b $option | grep -A 1 "  cost  " | tr -s ' \n' ' '
+  echo
 done
 echo
 syncline cost h100-64-rail | grep -E "answer|break"

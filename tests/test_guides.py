@@ -26,7 +26,7 @@ FENCED = re.compile(r"^```.*?^```[ \t]*$", re.MULTILINE | re.DOTALL)
 GUIDE = ROOT / "docs" / "guides" / "cluster-file.md"
 BLOCKS = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
 #: Pages that the site makes from the code; its strict build checks links to them.
-MADE = ("claims.md", "gallery/index.md", "reference/cli.md", "reference/api.md", "schemas.md")
+MADE = ("reference/deploy.md", "claims.md", "gallery/index.md", "reference/cli.md", "reference/api.md", "schemas.md")
 HOSTS, NETWORK = "hosts: 64\nhost: 8 x H100\n", "network: rail-optimized NDR\n"
 # What a piece of a description stands beside, by its first key.
 REST = {

@@ -6,6 +6,7 @@
 # missing file, a missing syncline or an error drains it too (fail closed); --unknown-ok keeps single unreadable facts from doing so.
 cluster="${SYNCLINE_CLUSTER:-/etc/syncline/cluster.yaml}"
 first=$(syncline audit --unknown-ok --cluster "$cluster" 2>&1 | grep -v '^[[:space:]]*$' | head -n 1)
+first=${first%% | *} # without the performance data of a Nagios check
 case "${first%%:*}" in
 OK | WARNING)
     exit 0

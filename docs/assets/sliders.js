@@ -21,11 +21,10 @@
     return Math.exp(Math.log(point.ring_s[low]) * (1 - part) + Math.log(point.ring_s[low + 1]) * part);
   }
 
-  /* An all-to-all's bound is a latency and a rate: a straight line. */
+  /* The bound of a direct all-to-all: its messages one after another, or the bytes on the busiest link. */
   function pairsAt(table, point, bytes) {
-    const [first, last] = [table.sizes[0], table.sizes[table.sizes.length - 1]];
-    const [a, b] = point.pairs_s;
-    return a + (b - a) * (bytes - first) / (last - first);
+    const [least, most] = point.pairs_s;
+    return Math.max(least, most * bytes / table.sizes[table.sizes.length - 1]);
   }
 
   function curve(table, point, bytes) {
@@ -158,6 +157,14 @@
     for (const [id, draw] of Object.entries(parts)) {
       document.getElementById(id).addEventListener("input", draw);
       draw();
+    }
+  }).catch(() => {
+    const said = "No table could be read: a page opened as a file may not read others. In the folder of the site: ";
+    for (const id of ["sliders", "plan-sliders", "lab-sliders"]) {
+      const line = document.createElement("p"), command = document.createElement("code");
+      command.textContent = "python3 -m http.server --bind 127.0.0.1";
+      line.append(said, command);
+      document.getElementById(id).prepend(line);
     }
   });
   document.getElementById("ring-sliders").addEventListener("input", rounds);

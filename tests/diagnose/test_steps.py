@@ -57,6 +57,19 @@ def test_what_is_no_slowdown_is_not_told(kind: str, tmp_path: Path) -> None:
     assert not _observed(tmp_path / "train.log", [line(step) for step in range(1, 400)])
 
 
+def test_a_link_that_flapped_then_is_the_cause(tmp_path: Path) -> None:
+    steps = "".join(_megatron(5.2 if step < 300 else 7.8, step) for step in range(1, 400))
+    (tmp_path / "train.log").write_text(steps, "utf-8")
+    flap = "".join(
+        f"Nov 16 02:04:5{n} gpu-03 kernel: mlx5_core 0000:5e:00.0 eth4: Link {'up' if n % 2 else 'down'}\n"
+        for n in range(6)
+    )
+    (tmp_path / "kern.log").write_text(flap, "utf-8")
+    (cause,) = diagnose([tmp_path / "train.log", tmp_path / "kern.log"]).causes
+    assert cause.finding.rule == "kernel.link.flap"
+    assert [effect.finding.rule for effect in cause.effects] == [RULE]
+
+
 def test_rates_are_told_too(tmp_path: Path) -> None:
     lines = [f"step: {n:3d}  loss:  2.1  memory: 62GiB(78%)  tps: {3151 if n < 40 else 2000:,}\n" for n in range(1, 60)]
     (observed,) = _observed(tmp_path / "titan.log", lines)

@@ -127,7 +127,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 scaler = torch.amp.GradScaler("cuda")  # it steps only where no gradient is infinite
 for _ in range(5):
     scaler.scale(model(torch.randn(8, 2048, device="cuda")).sum()).backward()
-    flex_attention(query, query, query).sum().backward()
+    nn.functional.dropout(flex_attention(query, query, query), 0.1).sum().backward()
     scaler.step(optimizer)
     scaler.update()
     optimizer.zero_grad()
@@ -147,3 +147,7 @@ def test_a_codec_of_syncline_shrinks_what_is_sent_and_flex_attention_is_seen(tmp
     products = 2 * 2 * 8 * 2048 * 2048  # forward and weight gradient: the input needs none
     attention = 3 * 2 * 2 * 4 * 128 * 128 * 64  # of queries, keys and values alike; nothing masks them
     assert found.graph.flops == products + attention
+    masks = [kernel.outs[1][1] for kernel in found.captures[0].kernels if "native_dropout.default" in kernel.name]
+    assert masks == [
+        "bool"
+    ]  # one kernel with a mask of a byte each, as on a GPU; a CPU keeps noise as wide as its input

@@ -158,3 +158,14 @@ def test_a_script_that_cannot_run_says_why(tmp_path: Path, monkeypatch: pytest.M
     slow = {"script": "examples/packet_loss_cubic.py", "file": "x.txt", "find": "(1)"}
     (late,) = judge(load_claims(write(tmp_path / "slow.yaml", slow)), answer_of)
     assert "took more than" in late.would_change
+
+
+def test_files_of_claims_are_written_for_their_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["validate", "claims", "C05", "--files", str(tmp_path / "c"), "--json"]) == 0
+    commands = [row["command"] for row in json.loads(capsys.readouterr().out)["commands"]]
+    assert commands[0] == f"cd {tmp_path / 'c' / 'C05'} && syncline volumes gpt.yaml --gpus 8"
+    assert (tmp_path / "c" / "C05" / "gpt.yaml").read_text().startswith("model: gpt3-175b")
+    claims = load_claims(None)
+    named = {word for claim in claims.claims for run in claims.commands(claim) for word in run.split()}
+    given = {name for claim in claims.claims for name in claims.descriptions(claim)}
+    assert {word for word in named if word.endswith(".yaml")} == given

@@ -10,6 +10,8 @@ from typing import Any
 
 from blocks import ROOT, Kept
 
+from syncline.validate.claims import load_claims
+
 COLOURS = {
     "reproduced": "#1b7f3b",
     "conditional": "#b06000",
@@ -31,7 +33,8 @@ def claims_page(kept: Kept) -> str:
         "**Refuted**: none does. **Undecided**: what is computed was fitted to such numbers and cannot judge it.", "",
         f"{', '.join(f'{counted[word]} {word}' for word in COLOURS if counted[word])}. {when}", "",
         "A verdict is as good as the model behind it: [errors against measurements](method/index.md#how-far-to-trust-it). To",
-        "check a claim of your own, see [the guide](guides/claims.md).", "",
+        "check a claim of your own, see [the guide](guides/claims.md). Below each claim are the files that its commands read;",
+        "`syncline validate claims --files claims` writes all of them.", "",
     ]  # fmt: skip
     areas = list(dict.fromkeys(claim[AREAS] for claim in claims))
     jump = "Areas: " + " · ".join(f"[{area}](#{area})" for area in areas)
@@ -45,7 +48,7 @@ def _judged(kept: Kept) -> tuple[list[dict[str, Any]], str]:
     text = kept.get("claims")
     if text is None:
         from syncline.cli.validate import answer_of
-        from syncline.validate.claims import judge, load_claims
+        from syncline.validate.claims import judge
 
         text = kept.put(json.dumps([v.to_json() for v in judge(load_claims(None), answer_of)]), "claims")
     return json.loads(
@@ -72,7 +75,18 @@ def _claim(claim: dict[str, Any]) -> list[str]:
         value = "not here" if case["value"] is None else f"{case['value']:,.4g} {case['unit']}".strip()
         sign = {True: "yes", False: "no", None: ""}[case["inside"]]
         lines.append(f"| {_cell(case['when']) or 'as stated'} | {_cell(value)} | {sign} | {_words(case['command'])} |")
-    return [*lines, "", *([claim["note"], ""] if claim["note"] else [])]
+    return [*lines, "", *([claim["note"], ""] if claim["note"] else []), *_given(claim["id"])]
+
+
+def _given(claim: str) -> list[str]:
+    """Return the descriptions that the commands of a claim read, folded up."""
+    found = load_claims(None)
+    one = next((one for one in found.claims if one.id == claim), None)
+    texts = found.descriptions(one) if one is not None else {}
+    shown = "".join(f"<pre><code># {name}\n{escape(text)}</code></pre>" for name, text in texts.items())
+    return (
+        [f"<details><summary>{', '.join(texts)}</summary>{shown}</details>".replace("\n\n", "\n"), ""] if texts else []
+    )
 
 
 def _words(command: str) -> str:

@@ -53,7 +53,10 @@ def point(rate: str, ratio: int, fault: float) -> dict[str, Any]:
     """Return what syncline says of collectives and a step at one setting."""
     fabric = syncline.load(cluster(rate, ratio, fault))
     ring = [syncline.simulate(fabric, "allreduce", size, algorithm="ring") for size in SIZES]
-    pairs = [syncline.simulate(fabric, "alltoall", size, level="analytic") for size in (SIZES[0], SIZES[-1])]
+    pairs = [
+        syncline.simulate(fabric, "alltoall", size, level="analytic", algorithm="direct")
+        for size in (SIZES[0], SIZES[-1])
+    ]
     found = syncline.step(fabric, JOB)
     return {
         "rate": rate, "ratio": ratio, "fault": fault, "ring_s": [_short(row.time_s) for row in ring],

@@ -72,11 +72,12 @@ def _network(fabric: Fabric, system: NcclSystem) -> list[Setting]:
     found = [
         Setting("NCCL_IB_HCA", f"={names}",
                 f"{system.num_nics} NICs a host carry the training; a storage or management NIC among them would set "
-                f"the pace. Replace the names by this cluster's (ibdev2netdev), in the order of the rails.",
+                f"the pace. The second = asks for exactly these names. Replace them by this cluster's (ibdev2netdev), "
+                f"in the order of the rails.",
                 f"every ring on the {system.num_nics} NICs, none on others", "NET/IB : Using lists exactly these"),
         Setting("NCCL_SOCKET_IFNAME", "=eth0",
                 "the bootstrap takes the first interface that is up, which may be a bridge of a container. Replace "
-                "eth0 by the interface the hosts share.",
+                "eth0 by the interface the hosts share; the second = asks for exactly that name.",
                 "no hang at start", "Bootstrap : Using names it"),
     ]  # fmt: skip
     if system.network == "roce":

@@ -6,12 +6,17 @@ import contextlib
 import io
 from json import loads as parse_json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from syncline.cli.shell.output import JsonOption, emit, examples, tell
 from syncline.describe.plain import JsonObject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from syncline.validate.claims import ClaimFile
 
 app = typer.Typer(rich_markup_mode=None)
 VERDICTS = ("reproduced", "conditional", "refuted", "undecided", "not here")
@@ -98,6 +103,7 @@ def intervals(
     epilog=examples(
         "syncline validate claims",
         "syncline validate claims volume C51",
+        "syncline validate claims C06 --files claims",
         "syncline validate claims --data mine.yaml --json",
     )
 )
@@ -107,16 +113,24 @@ def claims(
     quick: Annotated[
         bool, typer.Option("--quick", help="Read what scripts of the repository printed last instead of running them.")
     ] = False,
+    files: Annotated[
+        Path | None,
+        typer.Option("--files", metavar="DIR", help="Write what the commands read there, and print the commands."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Check published claims about networks for training.
 
-    Each is computed by commands that can be run again.
+    Each is computed by commands that can be run again; --files writes the clusters and jobs that they name.
 
     Reproduced: every case gives what is stated; refuted: none does; conditional: some do, and the cases say which;
     undecided: what is computed cannot judge it. What would change a verdict stands under it.
     """
     from syncline.validate.claims import judge, load_claims
+
+    if files is not None:
+        _write_given(files, load_claims(data), only or (), json)
+        return
 
     def started(claim: str, script: str) -> None:
         typer.echo(f"{claim}: running {script} (minutes; --quick reads what it printed last)", err=True)
@@ -129,6 +143,27 @@ def claims(
         json,
         lambda console: console.print("\n".join(_claim_lines(verdicts, counted)), soft_wrap=True, highlight=False),
     )
+
+
+def _write_given(folder: Path, found: ClaimFile, only: Sequence[str], as_json: bool) -> None:
+    """Write the descriptions that the commands of claims name, a folder a claim, and show the commands."""
+    from syncline.describe.files import write_text
+    from syncline.errors import UsageError
+    from syncline.validate.claims import select
+
+    rows: list[JsonObject] = []
+    for claim in select(found, only):
+        here, given = folder / claim.id, found.descriptions(claim)
+        for name, text in given.items():
+            if Path(claim.id).name != claim.id or Path(name).name != name:
+                raise UsageError(f'"{claim.id}/{name}" leaves the folder.', hint="Use names without slashes.")
+            here.mkdir(parents=True, exist_ok=True)
+            write_text(here / name, text)
+        for command in found.commands(claim):
+            where = f"cd {here} && " if given.keys() & set(command.split()) else ""
+            rows.append({"claim": claim.id, "command": f"{where}{command}"})
+    lines = [f"{row['claim']}  {row['command']}" for row in rows]
+    emit({"commands": rows}, as_json, lambda console: console.print("\n".join(lines), soft_wrap=True, highlight=False))
 
 
 def answer_of(words: list[str]) -> tuple[Any, int]:

@@ -21,6 +21,7 @@ from syncline.diagnose.verdict import CheckVerdict
 
 Floats = npt.NDArray[np.float64]
 SIGNAL = "signal.steps"
+SLOWER = "train.steps.slower"
 MAX_STEPS = 4096
 """Of more steps every second, fourth ... is kept, so that the end of a log counts as its beginning does."""
 FEWEST_BEFORE, FEWEST_AFTER = 8, 5

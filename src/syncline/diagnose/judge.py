@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from syncline.audit.environment import Site, lint
 from syncline.diagnose.causes import RankedFinding
 from syncline.diagnose.checks import CHECKS
+from syncline.diagnose.checks_steps import SLOWER
 from syncline.diagnose.rule import SYMPTOMS, LogRule
 from syncline.diagnose.scan import REST
 from syncline.diagnose.tally import Evidence, MatchRow, Tally
@@ -21,6 +22,8 @@ _SAID = re.compile(r"(?:\b[A-Za-z_][\w.]*(?:Error|Exception)|\b(?:[Ff]atal|[Ee]r
 SMALL = 8
 """A job of so many ranks fits one host."""
 
+# Trouble of hosts and networks, any of which makes every step longer while it lasts.
+_SLOWS = ("kernel.", "rdma.", "roce.", "ib.", "nic.", "switch.", "storage.", "nvlink.", "dcgm.", "amdgpu.", "host.")
 # What a setting leads to. The lint's own rules are in `environment_rules.py`.
 _ENV_EXPLAINS = {
     "nccl.env.rdma-off": ("net.rdma.missing", "net.efa.missing", "net.mixed"),
@@ -161,6 +164,7 @@ def _found(rule: LogRule, verdict: CheckVerdict, symptoms: frozenset[str]) -> Ra
     )
     explains = frozenset(rule.explains) - {SYMPTOMS}
     explains |= symptoms - {rule.id} if SYMPTOMS in rule.explains else frozenset()
+    explains |= {SLOWER} if rule.severity is Severity.CRITICAL and rule.id.startswith(_SLOWS) else frozenset()
     return RankedFinding(finding, _first(verdict.evidence), explains)
 
 

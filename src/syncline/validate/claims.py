@@ -88,6 +88,16 @@ class ClaimFile(_Strict):
     given: Mapping[str, str] = Field(default_factory=dict)
     claims: tuple[Claim, ...]
 
+    def commands(self, claim: Claim) -> list[str]:
+        """Return the commands that a claim is checked by, each once."""
+        runs = (reading.run for case in claim.cases for reading in (case, case.over) if reading is not None)
+        return list(dict.fromkeys(f"syncline {run}" for run in runs if run))
+
+    def descriptions(self, claim: Claim) -> dict[str, str]:
+        """Return the descriptions that those commands name, by file name."""
+        words = {word for command in self.commands(claim) for word in shlex.split(command)}
+        return {name: text for name, text in {**self.given, **claim.given}.items() if name in words}
+
 
 @dataclass(frozen=True)
 class CaseResult:
@@ -193,16 +203,21 @@ def judge(
     `quick` reads what scripts printed when they were last kept instead of running them; `started` is told the claim
     and the script before one runs, which may take minutes.
     """
+    chosen = select(claims, only)
+    with tempfile.TemporaryDirectory(prefix="syncline-claims-") as folder:
+        bench = _Bench(Path(folder), answer, quick)
+        for claim in chosen:
+            bench.started = partial(started, claim.id)
+            yield ClaimVerdict(claim, tuple(_found(bench, claims, claim, case) for case in claim.cases))
+
+
+def select(claims: ClaimFile, only: Sequence[str]) -> list[Claim]:
+    """Return the claims of those numbers and areas; all where none is named."""
     known = {name for claim in claims.claims for name in (claim.id, claim.area)}
     for name in only:
         if name not in known:
             raise UsageError(f'no claim or area is called "{name}".', hint=f"Areas: {', '.join(_areas(claims))}.")
-    with tempfile.TemporaryDirectory(prefix="syncline-claims-") as folder:
-        bench = _Bench(Path(folder), answer, quick)
-        for claim in claims.claims:
-            if not only or claim.id in only or claim.area in only:
-                bench.started = partial(started, claim.id)
-                yield ClaimVerdict(claim, tuple(_found(bench, claims, claim, case) for case in claim.cases))
+    return [claim for claim in claims.claims if not only or claim.id in only or claim.area in only]
 
 
 def _areas(claims: ClaimFile) -> list[str]:

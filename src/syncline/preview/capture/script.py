@@ -164,14 +164,14 @@ def _on_gpu(device: Any) -> bool:
 
 
 def fused_kernels(log: Log) -> None:
-    """Let attention, RMS normalisation and a product with a bias take the kernel that a GPU would.
+    """Let attention, RMS normalisation, dropout and a product with a bias take the kernel that a GPU would.
 
     The functions are replaced: a function mode is off inside of functions that it was asked about, as in the backward
     that runs a checkpointed forward again.
     """
     functional: Any = torch.nn.functional
     attend, normalise = functional.scaled_dot_product_attention, functional.rms_norm
-    multiply = functional.linear
+    multiply, drop = functional.linear, functional.dropout
 
     def attention(*args: Any, **kwargs: Any) -> Any:
         return _attention(attend, *args, **kwargs)
@@ -188,7 +188,12 @@ def fused_kernels(log: Log) -> None:
         fused = type(x) is FakeTensor and x.is_cuda
         return _rms_norm(x, *args, **kwargs) if fused else normalise(x, *args, **kwargs)
 
+    def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        fused = type(input) is FakeTensor and input.is_cuda and training and 0 < p < 1 and not inplace
+        return torch.native_dropout(input, p, True)[0] if fused else drop(input, p, training, inplace)
+
     functional.scaled_dot_product_attention, functional.rms_norm, functional.linear = attention, rms_norm, linear
+    functional.dropout = dropout
     _flexible(log)
 
 
