@@ -124,9 +124,9 @@ stub: venv  ## write the type stubs of the extensions from the built extensions
 bench: venv  ## run every benchmark and keep dated results in benchmarks/results/
 	$(BIN)/python benchmarks/run.py --all
 
-site: venv  ## the documentation as a site in build/site, every claim computed anew (a minute)
+site: venv  ## the documentation as a site in build/site, every claim computed anew (minutes)
 	SYNCLINE_SITE=full NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "Open build/site/index.html, or: make serve-site"
+	@echo "The site is in build/site. To read it at http://127.0.0.1:8000: python3 -m http.server --bind 127.0.0.1 -d build/site"
 
 docs-run: venv  ## every command of every page, run in a scratch folder (half an hour of one core)
 	$(BIN)/python tools/docs_run.py

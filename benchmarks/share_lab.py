@@ -44,6 +44,10 @@ class Case:
     exchange_bytes: tuple[int, ...]
     across: bool = True
     """Whether the jobs cross the line; else each stays on its side, and only its own ports limit it."""
+    micro: int = 0
+    """Micro-batches of a real model a step (benchmarks/share_real.py); 0: computation is a wait."""
+    batch: int = 256
+    line: str = LINE
 
     def hosts(self, job: int) -> tuple[int, int]:
         """Return the two hosts of a job."""
@@ -61,7 +65,7 @@ CASES = (
 
 def fabric(case: Case) -> Fabric:
     """Return hosts on two sides of one line."""
-    num_jobs, access = len(case.compute_s), ACCESS if case.across else LINE
+    num_jobs, access = len(case.compute_s), ACCESS if case.across else case.line
     sides = [(f"host-{number:02d}", "leaf-00" if number < num_jobs else "leaf-01") for number in range(2 * num_jobs)]
     cables = [{"a": f"{host}/nic-0", "b": leaf, "rate": access} for host, leaf in sides]
     return load({
@@ -70,7 +74,7 @@ def fabric(case: Case) -> Fabric:
         "network": {
             "topology": "explicit",
             "switches": [{"name": "leaf-00", "level": 1}, {"name": "leaf-01", "level": 1}],
-            "cables": [*cables, {"a": "leaf-00", "b": "leaf-01", "rate": LINE}],
+            "cables": [*cables, {"a": "leaf-00", "b": "leaf-01", "rate": case.line}],
         },
     })  # fmt: skip
 
@@ -136,7 +140,7 @@ def measure(case: Case, known: dict[str, Any]) -> dict[str, Any]:
                  "offset": turn["slots"][job].offset_s if job in turn["slots"] else 0.0}
                 for turn in plan
             ]  # fmt: skip
-            told = {"floats": case.exchange_bytes[job] // 4, "turns": mine}
+            told = {"floats": case.exchange_bytes[job] // 4, "turns": mine, "micro": case.micro, "batch": case.batch}
             (folder / f"job-{job}.json").write_text(json.dumps(told))
             ranks += [_rank(lab, folder, job, rank, case.hosts(job)) for rank in (0, 1)]
         _wait_ready(ranks)
@@ -171,6 +175,7 @@ def _steps(ranks: list[Any], num: int) -> dict[str, Any]:
         "in_phase_s": [0.0] * num,
         "interleaved_s": [0.0] * num,
         "late_s": 0.0,
+        "work": [],
     }
     for job in range(num):
         for line in ranks[2 * job].lines["stdout"]:
@@ -181,6 +186,8 @@ def _steps(ranks: list[Any], num: int) -> dict[str, Any]:
             key = "alone" if row["turn"].startswith("alone") else row["turn"].replace(" ", "_")
             found[f"{key}_s"][job] = step
             found["late_s"] = max(found["late_s"], row["late_s"])
+            if "cpu_s" in row:
+                found["work"].append({"job": job, "turn": row["turn"], "cpu_s": row["cpu_s"], "losses": row["losses"]})
     return found
 
 

@@ -158,6 +158,14 @@
       document.getElementById(id).addEventListener("input", draw);
       draw();
     }
+  }).catch(() => {
+    const said = "No table could be read: a page opened as a file may not read others. In the folder of the site: ";
+    for (const id of ["sliders", "plan-sliders", "lab-sliders"]) {
+      const line = document.createElement("p"), command = document.createElement("code");
+      command.textContent = "python3 -m http.server --bind 127.0.0.1";
+      line.append(said, command);
+      document.getElementById(id).prepend(line);
+    }
   });
   document.getElementById("ring-sliders").addEventListener("input", rounds);
   rounds();

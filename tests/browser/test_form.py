@@ -54,8 +54,8 @@ def test_the_files_are_what_the_command_line_takes(url: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"hosts": 0}, "hosts"),
-        ({"hosts": 10**9}, "hosts"),
+        ({"hosts": 0}, "hosts: must be at least 1."),
+        ({"hosts": 10**9}, "hosts: must be at most 2048."),
         ({"model": {"hf": "/etc/passwd"}}, "model"),
         ({"host": "../../etc"}, "host"),
         ({"extra": 1}, "extra"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from syncline.design.choice import FabricChoice, space
 from syncline.design.growth import grow, growths
 from syncline.design.reasons import flips, millions, why_lost
 from syncline.design.resilience import remains
-from syncline.design.search import Designer, DesignPoint
+from syncline.design.search import Designer, DesignPoint, DesignSearch, Miss
 from syncline.design.storage import storage_design
 from syncline.errors import PlanError, SynclineError, UsageError
 from syncline.fabric import Fabric, load
@@ -204,7 +205,20 @@ def test_what_cannot_be_asked_is_refused() -> None:
         design(JOB, gpus=12)
     with pytest.raises(PlanError, match="fabrics will do") as caught:
         design(JOB, gpus=64, links=("NDR",), power_w=1000.0)
-    assert "break the power" in str(caught.value)
+    said = r"break the power; the nearest needs [\d.]+ kW, [\d.]+ kW \([\d,.]+%\) more than 1 kW"
+    assert re.search(said, str(caught.value))
+
+
+def test_the_nearest_of_what_breaks_a_limit_is_told_in_its_unit() -> None:
+    found = DesignSearch()
+    for value in (260e3, 250.5e3, 300e3):
+        found.miss(Miss("power", value, 250e3))
+    found.miss(Miss("racks", 5, 4))
+    found.miss(Miss("resilience", 0.25, 0.5))
+    assert found.over == {"power": 3, "racks": 1, "resilience": 1}
+    assert found.nearest["power"].told == "needs 250.5 kW, 500 W (0.2%) more than 250 kW"
+    assert found.nearest["racks"].told == "needs 5 racks, 1 rack (25.0%) more than 4 racks"
+    assert found.nearest["resilience"].told == "keeps 25% after one failed switch where 50% is asked"
 
 
 def test_the_best_fabric_is_a_cluster_that_builds(answer: DesignAnswer) -> None:

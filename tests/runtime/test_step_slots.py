@@ -40,6 +40,21 @@ def test_a_step_that_is_very_late_takes_the_next_slot() -> None:
     assert clock.now == pytest.approx(8.5)
 
 
+def test_ranks_that_began_a_slot_apart_meet_again_though_steps_overrun_their_slots() -> None:
+    clocks = (Clock(0.999), Clock(1.001))  # either side of a slot's beginning
+    ranks = [StepSlots(1.0, 0.0, clock=clock, sleep=clock.sleep) for clock in clocks]
+    ends = []
+    for _ in range(10):
+        for slots in ranks:
+            slots.wait()
+        for clock in clocks:  # an exchange ends for both, 1.003 after the later one began
+            clock.now = max(one.now for one in clocks)
+        ends.append(clocks[0].now + 1.003)
+        for clock in clocks:
+            clock.now = ends[-1]
+    assert ends[-1] - ends[0] == pytest.approx(9 * 1.003)  # 2.0 a step where each waits for the other's slot
+
+
 def test_without_a_period_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SYNCLINE_SLOTS", raising=False)
     assert StepSlots.from_environment().wait() == 0.0

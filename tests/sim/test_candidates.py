@@ -52,6 +52,8 @@ def test_levels_are_those_of_the_fabric(rail: Fabric, two_sites: Fabric) -> None
     assert nest(packed(rail, 24)).shape == (3, 8)
     assert nest(packed(rail, 12)).shape == (12,)  # one host of 8 and one of 4: no level that all share
     assert str(nest(packed(load("gb200-nvl72-pod")))) == "8 domains x 72 ranks"
+    astride = cluster(hosts=36, host="gb200-nvl72", network="leaf-spine NDR")  # domains of 18 hosts, leaves of others
+    assert str(nest(packed(astride))) == "2 domains x 72 ranks"
 
 
 def test_ranks_that_are_spread_still_work_level_by_level(rail: Fabric) -> None:

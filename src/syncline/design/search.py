@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
+from syncline.describe import units
 from syncline.describe.document import read_text
 from syncline.describe.files import write_text
 from syncline.describe.plain import JsonObject
@@ -47,16 +48,47 @@ class Limits:
     after_one: float = 0.0
     """The least share that must remain after a failed switch."""
 
-    def broken(self, point: DesignPoint) -> str:
-        """Return which limit a point breaks, or nothing."""
+    def broken(self, point: DesignPoint) -> Miss | None:
+        """Return the limit that a point breaks, or nothing."""
+        if point.after_one < self.after_one:
+            return Miss("resilience", point.after_one, self.after_one)
         days = self.tokens * point.s_per_token / 86_400 if self.tokens else 0.0
         checks = (
             ("budget", self.budget_usd, point.capital_usd), ("power", self.power_w, point.power_w),
             ("racks", self.racks, point.racks), ("deadline", self.days, days),
         )  # fmt: skip
-        if point.after_one < self.after_one:
-            return "resilience"
-        return next((name for name, limit, value in checks if limit is not None and value > limit), "")
+        return next(
+            (Miss(name, value, most) for name, most, value in checks if most is not None and value > most), None
+        )
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A limit that a fabric breaks: what it has, and what it may have."""
+
+    limit: str
+    value: float
+    asked: float
+
+    @property
+    def by(self) -> float:
+        """The part of the limit by which it is missed."""
+        return abs(self.value / self.asked - 1)
+
+    @property
+    def told(self) -> str:
+        """What was missed by how much, in the limit's own unit."""
+        if self.limit == "resilience":
+            return f"keeps {self.value:.0%} after one failed switch where {self.asked:.0%} is asked"
+        shown: dict[str, Callable[[float], str]] = {
+            "budget": units.show_money, "power": units.show_power, "deadline": "{:,.1f} days".format,
+            "racks": lambda n: f"{n:,.0f} rack{'' if n == 1 else 's'}",
+        }  # fmt: skip
+        show = shown[self.limit]
+        verb = "takes" if self.limit == "deadline" else "needs"
+        return (
+            f"{verb} {show(self.value)}, {show(self.value - self.asked)} ({self.by:.1%}) more than {show(self.asked)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -131,10 +163,17 @@ class DesignSearch:
     points: list[DesignPoint] = field(default_factory=list)
     impossible: dict[str, str] = field(default_factory=dict)
     over: dict[str, int] = field(default_factory=dict)
+    nearest: dict[str, Miss] = field(default_factory=dict)
+    """By limit, the fabric that breaks it by the least."""
     num_choices: int = 0
     num_bounded: int = 0
     num_planned: int = 0
     complete: bool = True
+
+    def miss(self, one: Miss, count: int = 1) -> None:
+        """Count fabrics that break a limit."""
+        self.over[one.limit] = self.over.get(one.limit, 0) + count
+        self.nearest[one.limit] = min(self.nearest.get(one.limit, one), one, key=lambda each: each.by)
 
     def front(self) -> list[DesignPoint]:
         """Return the points that no other beats, cheapest token first."""
@@ -197,7 +236,7 @@ class Designer:
         )  # fmt: skip
         broken = self.limits.broken(point)
         if broken:
-            found.over[broken] = found.over.get(broken, 0) + 1
+            found.miss(broken)
             return None
         return point, fabric
 
@@ -227,7 +266,7 @@ class Designer:
             found.num_planned += 1
         broken = self.limits.broken(whole)
         if broken:
-            found.over[broken] = found.over.get(broken, 0) + 1
+            found.miss(broken)
             return
         if not any(other.at_least(whole) for other in found.points):
             found.points.append(whole)

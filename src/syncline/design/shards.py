@@ -82,6 +82,6 @@ def _join(whole: DesignSearch, part: DesignSearch) -> None:
             whole.points.append(point)
     whole.impossible |= part.impossible
     for limit, count in part.over.items():
-        whole.over[limit] = whole.over.get(limit, 0) + count
+        whole.miss(part.nearest[limit], count)
     whole.num_bounded += part.num_bounded
     whole.num_planned += part.num_planned

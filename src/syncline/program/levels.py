@@ -92,13 +92,22 @@ def _labels(placement: Placement) -> list[tuple[str, Longs]]:
         ("pod", _pod_of_host(fabric)[host]),
         ("leaf", fabric.rack_of_host[host].astype(np.int64)),
     ]
-    columns.append(("domain", rank_gpu // domain_gpus) if domain_gpus else ("host", host))
+    finest = ("domain", (rank_gpu // domain_gpus).astype(np.int64)) if domain_gpus else ("host", host)
     nested: list[tuple[str, Longs]] = []
     above = np.zeros(placement.num_ranks, dtype=np.int64)
-    for name, label in columns:
-        above = np.unique(above * (int(label.max()) + 1) + label, return_inverse=True)[1].astype(np.int64)
+    for name, label in (*columns, finest):
+        within = _joined(above, label)
+        if name != finest[0] and len(np.unique(_joined(within, finest[1]))) > len(np.unique(finest[1])):
+            continue  # a domain's hosts are at several leaves: NVLink decides, not the leaf
+        above = within
         nested.append((name, above))
     return nested
+
+
+def _joined(above: Longs, label: Longs) -> Longs:
+    """Return one number for each pair of labels."""
+    joined: Longs = np.unique(above * (int(label.max()) + 1) + label, return_inverse=True)[1].astype(np.int64)
+    return joined
 
 
 def _pod_of_host(fabric: Fabric) -> Longs:

@@ -10,8 +10,8 @@ from syncline.describe import units
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.plan.cost import Run, Statement, load_assumptions, load_prices, load_reliability, statement
+from syncline.plan.decide.forecast import owned_interval
 from syncline.questions.answer import Answer, Cluster, built
-from syncline.sim.uncertainty import price_spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +26,8 @@ class CostAnswer(Answer):
 
     @property
     def interval(self) -> JsonObject:
-        """Where an owned GPU-hour may lie: as far from the estimate as sellers' list prices lie from their median."""
-        return price_spread().of(self.statement.owned.usd_per_gpu_hour)
+        """Where an owned GPU-hour may lie; a run's cost in `plan` moves with the same ranges."""
+        return owned_interval(self.statement.owned)
 
 
 def cost(

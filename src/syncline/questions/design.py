@@ -155,9 +155,11 @@ def design(
             hint="Start it again; --state FILE keeps what was planned from one run to the next.",
         )
     if not front:
-        why = ", ".join(f"{count:,} break the {name}" for name, count in found.over.items())
+        why = [
+            f"{count:,} break the {name}; the nearest {found.nearest[name].told}." for name, count in found.over.items()
+        ]
         raise PlanError(
-            f"none of {found.num_choices:,} fabrics will do.", detail=why or "None could be built.",
+            f"none of {found.num_choices:,} fabrics will do.", detail=" ".join(why) or "None could be built.",
             hint="Raise the limit, or ask for other GPUs, hosts or links.",
         )  # fmt: skip
     executed = tuple(_executed(point, described) if n < checked else point for n, point in enumerate(front))

@@ -56,11 +56,12 @@ class StepSlots:
         if self.period_s <= 0:
             return 0.0
         now = self._clock()
-        current = int((now - self.offset_s) // self.period_s)  # the slot that has begun last
         if self._slot is None:
-            self._slot = current + 1
+            self._slot = int((now - self.offset_s) // self.period_s) + 1
         elif now - self._begin(self._slot + 1) > self.period_s / 2:
-            self._slot = current + 1  # so late that the next slot is nearer
+            # So late that a later slot is nearer. The nearest, be it past: ranks that began a slot apart meet again
+            # there, while the next one would have them wait for each other in turn, a period each.
+            self._slot = round((now - self.offset_s) / self.period_s)
         else:
             self._slot += 1
         left = max(0.0, self._begin(self._slot) - now)

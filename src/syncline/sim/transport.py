@@ -90,7 +90,7 @@ def stated_routing(fabric: Fabric) -> str:
 def rails_apart(fabric: Fabric) -> bool:
     """Say whether nothing but the hosts joins the rails of a cluster: messages change rails there or nowhere."""
     spec = fabric.spec
-    return spec.hosts is not None and spec.network is not None and spec.network.topology == "rail-only"
+    return bool(spec.hosts) and spec.network is not None and spec.network.topology == "rail-only"
 
 
 @dataclass(frozen=True, eq=False)

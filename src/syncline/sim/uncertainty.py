@@ -155,11 +155,6 @@ def memory_spread(framework: str) -> Spread:
     return spread_in(own_data("sim", "data/uncertainty.yaml")["memory"], "memory", {"framework": framework}, 1)
 
 
-def price_spread() -> Spread:
-    """Return how far the list price of a GPU-hour lies from the median of sellers."""
-    return spread_in(own_data("sim", "data/uncertainty.yaml")["price"], "price", {}, 1)
-
-
 def spread_in(table: Mapping[str, Any], subject: str, facets: Mapping[str, str], size: int) -> Spread:
     """Return the spread of the most specific group of a table that enough publications measured."""
     order = ORDERS[subject]

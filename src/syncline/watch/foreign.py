@@ -6,6 +6,8 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from syncline.describe.mistakes import plain_rule
+
 MAX_RANK = 1 << 20
 MAX_RATE_Bps = 1e16
 MAX_TIME_S = 1e12
@@ -45,5 +47,7 @@ def complaint(error: ValidationError) -> str:
     """Return the first thing wrong with a record in one sentence, without a word of what was sent."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(str(part)[:40] for part in first["loc"][:6])
+    rule = plain_rule(first["msg"])
+    said = (first["msg"] if rule == first["msg"] else f"must be {rule}")[:120]
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{where}: {first['msg'][:120]}{more}" if where else f"{first['msg'][:120]}{more}"
+    return f"{where}: {said}{more}" if where else f"{said}{more}"

@@ -6,10 +6,11 @@ import math
 
 import pytest
 
-from syncline.plan.cost import Assumptions
+from syncline.fabric import load
+from syncline.plan.cost import Assumptions, own
 from syncline.plan.cost.recovery import Parts, recovery
-from syncline.plan.decide.forecast import Forecast, forecast
-from syncline.plan.decide.uncertain import Uncertain
+from syncline.plan.decide.forecast import Forecast, forecast, owned_interval
+from syncline.plan.decide.uncertain import Uncertain, owned_prices
 from syncline.workload.job import Job
 from syncline.workload.read_job import load_job
 
@@ -69,3 +70,12 @@ def test_a_price_moves_the_cost_alone_and_its_swing_is_exact() -> None:
 def test_same_question_same_answer() -> None:
     job = load_job(BASE | {"deadline": "42 days"})
     assert _seen(job, _step(1.1)) == _seen(job, _step(1.1))
+
+
+def test_an_owned_gpu_hour_has_one_interval_in_cost_and_in_a_run() -> None:
+    owned = own(load("h100-64-rail"), Assumptions())
+    seen = _seen(load_job(BASE), *owned_prices(owned), usd=owned.usd_per_gpu_hour)
+    known = owned_interval(owned)
+    for share, ends in (("p50", seen.usd_50), ("p90", seen.usd_90)):
+        hours = [end / (seen.days * 24 * 256) for end in ends]
+        assert known[share] == pytest.approx(hours, rel=0.005)  # luck with failures is the rest

@@ -349,3 +349,10 @@ def test_gemma_3_has_windows_in_five_layers_of_six() -> None:
     assert found.params == pytest.approx(11.8e9, rel=0.03)
     maverick, _ = model_of(row(model="Llama 4 Maverick 17B-128E", params_b="400"))
     assert isinstance(maverick, Shape) and maverick.params == pytest.approx(400e9, rel=0.03)
+
+
+@pytest.mark.parametrize(("seconds", "doubted"), [("22.197", True), ("29", False)])
+def test_a_speed_near_the_peak_is_not_of_the_precision_that_is_written(seconds: str, doubted: bool) -> None:
+    cells = {"model": "GPT-3 175B", "gpu": "TPU v5p", "gpus": "512", "seq": "2048", "precision": "bf16"}
+    run = observe([row(**cells, micro_batch="4", global_batch="2048", metric="step_time_s", value=seconds)], ())[0][0]
+    assert any("does not go with the speed" in remark for remark in run.described.remarks) is doubted

@@ -16,8 +16,9 @@ import numpy as np
 
 from syncline.describe.plain import JsonObject
 from syncline.plan.cost.checkpoint import Values
+from syncline.plan.cost.owning import Owning
 from syncline.plan.cost.recovery import Recovery
-from syncline.plan.decide.uncertain import Uncertain
+from syncline.plan.decide.uncertain import Uncertain, owned_prices
 from syncline.workload.goal import Goal
 
 DRAWS = 4000
@@ -123,6 +124,14 @@ def forecast(
         float((in_time & in_money).mean()),
         _swings(work_s, found, num_gpus, usd_per_gpu_hour, inputs) if with_swings else (),
     )  # fmt: skip
+
+
+def owned_interval(owned: Owning) -> JsonObject:
+    """Return where the price of an owned GPU-hour may lie: the part of a run's cost that is neither time nor luck."""
+    rate = owned.usd_per_gpu_hour
+    drawn = rate * _drawn(tuple(owned_prices(owned)))["price"] if rate > 0 else np.zeros(1)
+    basis = "the ranges of the assumptions, nine of ten cases as far as they hold"
+    return {"p50": list(_interval(drawn, 50)), "p90": list(_interval(drawn, 90)), "basis": basis}
 
 
 def _drawn(inputs: tuple[Uncertain, ...]) -> dict[str, Values]:

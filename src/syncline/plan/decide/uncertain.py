@@ -106,11 +106,16 @@ def _prices(money: Money) -> list[Uncertain]:
         source = f"{money.account.prices_source}; range assumed: list prices move, and large customers pay less"
         words = f"list price of {money.basis.removeprefix('rented: ')}"
         return [Uncertain("rent", words, "price", low * rate, rate, high * rate, "$/GPU-hour", source, low, high)]
-    owned, found = money.account.owned, []
-    for row in listed(money.assumptions, {}):
+    return owned_prices(money.account.owned)
+
+
+def owned_prices(owned: Owning) -> list[Uncertain]:
+    """Return what is uncertain about the price of an owned GPU-hour: the assumptions that move it, and the hosts."""
+    rate, found = owned.usd_per_gpu_hour, list[Uncertain]()
+    for row in listed(owned.assumptions, {}):
         if row.name not in TITLES or row.name == "restart_s" or not isinstance(row.value, float):
             continue
-        low, high, source = _range(money.assumptions, row.name)
+        low, high, source = _range(owned.assumptions, row.name)
         ends = [_price(owned, row.name, end) / rate for end in (low, high)]
         if max(abs(math.log(end)) for end in ends) < 1e-4:
             continue

@@ -13,9 +13,9 @@ from syncline.plan.cost.assumptions import Assumption
 from syncline.plan.cost.break_even import BreakEven
 from syncline.plan.cost.owning import Owning
 from syncline.plan.cost.statement import IGNORES, Charge, Statement
+from syncline.plan.decide.forecast import owned_interval
 from syncline.report.text.fabric import columns
 from syncline.report.text.interval import between
-from syncline.sim.uncertainty import price_spread
 
 _WRAP = 107
 
@@ -24,7 +24,7 @@ def headline(account: Statement) -> list[str]:
     """Return what it is and the answer in two sentences."""
     models = " + ".join(f"{count:,} {gpu}" for gpu, count in account.gpus.items())
     lines = [f"{account.name}: {models} in {account.owned.num_hosts:,} hosts", ""]
-    sure = price_spread().of(account.owned.usd_per_gpu_hour)
+    sure = owned_interval(account.owned)
     known = f"an owned GPU-hour, {between(sure, _cents)}; from {sure['basis']}"
     return [*lines, *wrapped("answer", _answer(account)), *wrapped("interval", known)]
 

@@ -39,11 +39,15 @@ def answer_lines(answer: DesignAnswer) -> list[str]:
     """Return the best fabric and what was looked at."""
     best, found = answer.best, answer.found
     jobs = ", ".join(job.model.name for job, _ in answer.jobs)
+    frail = found.over.get("resilience", 0)
+    kept = (
+        f"{frail:,} keep less than {answer.limits.after_one:.0%} after one failed switch (--survive), " if frail else ""
+    )
     return [
         f"{jobs} on {best.num_gpus:,} GPUs ({best.choice.host}): {best.choice.label}",
         "",
         f"  {found.num_choices:,} fabrics: {len(found.impossible):,} cannot be built, "
-        f"{sum(found.over.values()):,} over a limit, {found.num_bounded:,} lost by their bound, "
+        f"{kept}{sum(found.over.values()) - frail:,} over a limit, {found.num_bounded:,} lost by their bound, "
         f"{found.num_planned:,} planned; {len(answer.front)} are "
         f"beaten by none{'' if found.complete else ' (interrupted: there may be better ones)'}",
     ]

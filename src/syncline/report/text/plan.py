@@ -20,7 +20,7 @@ GIB = 2**30
 NOT_THE_LIMIT = 0.03  # a network that costs less of the time is not what to work on
 _PARTS = {
     "compute": "arithmetic", "tp": "tensor-parallel exchange", "cp": "context-parallel exchange",
-    "ep": "expert exchange", "host": "host routing",
+    "ep": "expert exchange", "host": "waiting for the host",
     "fsdp": "parameter gathering", "dp": "gradient exchange", "p2p": "between stages",
     "bubble": "pipeline bubble", "optimizer": "optimizer", "fixed": "fixed", "codec": "encoding", "storage": "storage",
 }  # fmt: skip

@@ -11,7 +11,7 @@ from syncline.report.text.interval import between, interval_lines
 
 PART_WORDS = {
     "compute": "compute", "tp": "tensor-parallel exchange", "cp": "context-parallel exchange",
-    "ep": "expert all-to-all", "host": "host routing tokens", "fsdp": "FSDP gathers and scatters",
+    "ep": "expert all-to-all", "host": "waiting for the host", "fsdp": "FSDP gathers and scatters",
     "dp": "gradient exchange", "p2p": "between stages", "bubble": "pipeline bubble", "optimizer": "optimizer",
     "fixed": "once a step, stragglers", "codec": "encoding", "storage": "waiting for storage",
 }  # fmt: skip

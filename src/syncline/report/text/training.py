@@ -31,7 +31,7 @@ def _readings(payload: Mapping[str, Any]) -> list[str]:
     """Return how free text was read, each reading once with the lines of the file that it stands for."""
     lines: dict[str, list[int]] = {}
     for run in payload["runs"]:
-        assumed = [words for words in run["remarks"] if "not published" in words]
+        assumed = [words for words in run["remarks"] if "not published" in words or "does not go with" in words]
         for words in dict.fromkeys([*run["readings"], *assumed]):
             lines.setdefault(words, []).append(run["line"])
     return [f"read: {_which(numbers)}: {words}" for words, numbers in lines.items()]

@@ -12,7 +12,7 @@ _WORDS = {
     "tp": ("tensor-parallel exchange", "a smaller tp, or overlap of tensor-parallel communication"),
     "cp": ("context-parallel exchange", "a smaller cp"),
     "ep": ("expert all-to-all", "experts inside one scale-up domain, or fewer ranks per expert group"),
-    "host": ("the host routing tokens", "CUDA graphs, larger micro-batches or token dropping"),
+    "host": ("the host (routing tokens, offloaded activations)", "CUDA graphs, larger micro-batches or token dropping"),
     "fsdp": ("gathering parameters", "a larger micro-batch, HSDP inside a domain, or a faster network"),
     "dp": ("the gradient exchange", "gradient accumulation, overlap, compression or a faster network"),
     "p2p": ("activations between stages", "fewer chunks per rank"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from syncline.sim.step.build import build_case
 from syncline.sim.step.case import Case, stack
 from syncline.sim.step.constants import Constants
 from syncline.sim.step.cost import step_cost
-from syncline.validate.training.convert import convention_of, step_seconds
+from syncline.validate.training.convert import convention_of, flops_of_step, step_seconds
 from syncline.validate.training.read import RowReading, describe
 from syncline.validate.training.rows import PublishedRow, Run, runs_of
 from syncline.validate.training.systems import Entry
@@ -25,6 +25,9 @@ from syncline.workload.shape import Shape
 from syncline.workload.software import facts_of
 
 Floats = npt.NDArray[np.float64]
+
+#: Share of a part's peak above which a run was not of the precision that its row states.
+MOST_OF_PEAK = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +102,22 @@ def observe(rows: Sequence[PublishedRow], entries: Sequence[Entry]) -> tuple[lis
             except (SynclineError, ValueError, ArithmeticError) as error:
                 lost.append(SkippedRow(row, reason_of(error)))
         if kept:
-            seen.append(Observed(run, described, case, tuple(kept)))
+            seen.append(Observed(run, _doubted(described, kept[0][1]), case, tuple(kept)))
     return seen, lost
+
+
+def _doubted(described: RowReading, seconds: float) -> RowReading:
+    """Return a reading with a remark where its precision cannot be: no run of 870 reached three quarters of a peak."""
+    job = described.job
+    if not isinstance(job.model, Shape) or not described.peak_flops:
+        return described
+    work = flops_of_step(job, "causal", described.params)
+    share = work / (seconds * described.num_gpus * described.peak_flops)
+    if share <= MOST_OF_PEAK:
+        return described
+    peak = f"{100 * share:.0f} % of the peak of {described.machine.gpu.name}"
+    remark = f"precision {job.precision} does not go with the speed, {peak}"
+    return replace(described, remarks=(*described.remarks, remark))
 
 
 def reason_of(error: Exception) -> str:
