@@ -8,31 +8,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from syncline.preview.capture.world import Group
+from syncline.preview.capture.world import Done, Group
 
 NAME = "syncline_alike"
-
-
-class Done(dist.Work):
-    """A collective that is through."""
-
-    def __init__(self, result: Any) -> None:
-        super().__init__()
-        self.result = result
-
-    def wait(self, timeout: Any = None) -> bool:
-        return True
-
-    def is_completed(self) -> bool:
-        return True
-
-    def is_success(self) -> bool:
-        return True
-
-    def get_future(self) -> Any:
-        future: Any = torch.futures.Future()
-        future.set_result(self.result)
-        return future
 
 
 class Alike(Group):

@@ -93,15 +93,14 @@ def _bytes(tensor: Any) -> int:
     return int(tensor.numel() * tensor.element_size())
 
 
-class Work(dist.Work):
-    """A collective under way: to wait for it is to make the stream in use wait."""
+class Done(dist.Work):
+    """A collective that is through."""
 
-    def __init__(self, log: Log, op: int, result: Any) -> None:
+    def __init__(self, result: Any) -> None:
         super().__init__()
-        self.log, self.op, self.result = log, op, result
+        self.result = result
 
     def wait(self, timeout: Any = None) -> bool:
-        self.log.wait(cuda.current(), self.op)
         return True
 
     def is_completed(self) -> bool:
@@ -111,14 +110,29 @@ class Work(dist.Work):
         return True
 
     def get_future(self) -> Any:
+        future: Any = torch.futures.Future()
+        future.set_result(self.result)
+        return future
+
+
+class Work(Done):
+    """A collective under way: to wait for it is to make the stream in use wait."""
+
+    def __init__(self, log: Log, op: int, result: Any) -> None:
+        super().__init__(result)
+        self.log, self.op = log, op
+
+    def wait(self, timeout: Any = None) -> bool:
+        self.log.wait(cuda.current(), self.op)
+        return True
+
+    def get_future(self) -> Any:
         """Return a future; DDP's reducer takes it at once and waits for it when the backward is through."""
         if torch._C._current_autograd_node() is not None:
             torch.autograd.Variable._execution_engine.queue_callback(self.wait)
         else:
             self.wait()
-        future: Any = torch.futures.Future()
-        future.set_result(self.result)
-        return future
+        return super().get_future()
 
 
 class Group(dist.ProcessGroup):
