@@ -15,7 +15,7 @@ from syncline.program import place
 from syncline.schedule import Kind
 from syncline.sim.candidates import find
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
-from syncline.sim.nccl import Prediction, from_fabric, predict
+from syncline.sim.nccl import NcclPrediction, from_fabric, predict
 from syncline.sim.reach import fabric_reach
 from syncline.sim.step import step
 from syncline.sim.step.executed.execute import execute
@@ -88,7 +88,7 @@ def rails(hosts: int = 64, **more: Any) -> Fabric:
     return build(ClusterSpec.model_validate(data))
 
 
-def nccl(fabric: Fabric, op: str = "all_reduce", hosts: int = 0) -> Prediction:
+def nccl(fabric: Fabric, op: str = "all_reduce", hosts: int = 0) -> NcclPrediction:
     return predict(from_fabric(fabric, num_hosts=hosts), op, [float(GIB)])
 
 

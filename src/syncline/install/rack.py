@@ -16,7 +16,7 @@ from importlib.resources import files
 from syncline.describe.document import read_document
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
-from syncline.install.wiring import Wiring
+from syncline.install.wiring import CablingPlan
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Body:
 
 
 @dataclass(frozen=True)
-class Place:
+class RackPlace:
     """A box in a rack; `bottom_u` counts from 1 at the floor."""
 
     body: Body
@@ -70,7 +70,7 @@ class Rack:
 
     name: str
     room: Room
-    places: list[Place] = field(default_factory=list)
+    places: list[RackPlace] = field(default_factory=list)
     row: int = 0
     column: int = 0
     used_u: int = 0
@@ -94,7 +94,7 @@ class Rack:
 
     def put(self, body: Body) -> None:
         """Stand a box on what is there already."""
-        self.places.append(Place(body, self.used_u + 1))
+        self.places.append(RackPlace(body, self.used_u + 1))
         self.used_u += body.height_u
 
     def to_json(self) -> JsonObject:
@@ -112,7 +112,7 @@ class Floor:
 
     room: Room
     racks: tuple[Rack, ...]
-    where: dict[str, tuple[Rack, Place]]
+    where: dict[str, tuple[Rack, RackPlace]]
     assumed: tuple[str, ...]
 
     def way_m(self, a: str, b: str) -> float:
@@ -126,7 +126,7 @@ class Floor:
         return (2 * top - place_a.middle_m - place_b.middle_m + across + rows + 0.6) * (1 + self.room.slack)
 
 
-def floor(wiring: Wiring, room: Room) -> Floor:
+def floor(wiring: CablingPlan, room: Room) -> Floor:
     """Stand every host and switch of a fabric in racks."""
     fabric = wiring.fabric
     bodies = _bodies(wiring)
@@ -174,7 +174,9 @@ def _filled(room: Room, bodies: Iterable[Body]) -> list[Rack]:
     return racks
 
 
-def _leaves_of(wiring: Wiring, bodies: dict[str, Body], num_groups: int) -> tuple[dict[int, list[Body]], list[Body]]:
+def _leaves_of(
+    wiring: CablingPlan, bodies: dict[str, Body], num_groups: int
+) -> tuple[dict[int, list[Body]], list[Body]]:
     """Return the leaves by the group of hosts they serve (the first one cabled to them), and all other switches."""
     fabric = wiring.fabric
     group_number: dict[tuple[int, int], int] = {}
@@ -198,7 +200,7 @@ def _known() -> dict[str, dict[str, dict[str, float | str]]]:
     return found
 
 
-def _bodies(wiring: Wiring) -> dict[str, Body]:
+def _bodies(wiring: CablingPlan) -> dict[str, Body]:
     fabric, catalog = wiring.fabric, wiring.catalog
     found: dict[str, Body] = {}
     groups = fabric.spec.hosts or tuple(group for site in fabric.spec.sites for group in site.hosts)
