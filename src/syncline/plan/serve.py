@@ -221,7 +221,8 @@ def _ways(
                 break
     return [
         ServingOption(split, apart, replicas, (replicas + beside) * split.num_gpus, load, at, most,
-                      most_batch(engine, load), usd, engine.decode_parts(at.batch, load.prompt.mean + load.answer.mean / 2), keeps, fabric.num_gpus)
+                      most_batch(engine, load), usd,
+                      engine.decode_parts(at.batch, load.prompt.mean + load.answer.mean / 2), keeps, fabric.num_gpus)
     ]  # fmt: skip
 
 
