@@ -66,7 +66,8 @@ def test_a_design_counts_them_too() -> None:
     found = Designer([])._priced(choice, DesignSearch())
     assert found is not None
     point, fabric = found
-    assert (point.racks, point.power_w) == (stand(fabric).num_racks, pytest.approx(bill(fabric).power_w))
+    assert point.racks == stand(fabric).num_racks
+    assert point.power_w == pytest.approx(bill(fabric).power_w)
 
 
 def test_sixteen_nvl72_are_sixteen_racks_and_two_for_the_network(sixteen: Floor) -> None:

@@ -6,8 +6,8 @@ bill adds up to.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -19,7 +19,7 @@ from syncline.describe.document import read_document
 from syncline.errors import CatalogError
 from syncline.fabric import Fabric
 from syncline.fabric.bill import host_groups
-from syncline.fabric.catalog import Catalog, load_catalog
+from syncline.fabric.catalog import Catalog, HostModel, load_catalog
 from syncline.fabric.draft import UNKNOWN_CABLE
 from syncline.fabric.fabric import Kind
 
@@ -98,29 +98,31 @@ def boxes(fabric: Fabric) -> Boxes:
     devices = fabric.devices
     switches = np.flatnonzero((devices.kind == Kind.SWITCH) | (devices.kind == Kind.OCS))
     switches = switches[np.argsort(devices.level[switches], kind="stable")]
-    parts: list[tuple[str, str, float]] = []
-    part_of = np.zeros(fabric.num_hosts + len(switches), np.int64)
-    sold: list[tuple[range, str]] = []
-    first = 0
-    for model, count in host_groups(fabric, catalog):
-        power = model.power_w
-        if model.rack_gpus:
-            trays = max(1, model.rack_gpus // model.num_gpus)
-            rack = sold_rack(model.name)
-            power -= rack.others_w / trays if rack else 0.0
-            whole = range(first, first + count)
-            sold += [(whole[at : at + trays], model.name) for at in range(0, count, trays)]
-        part_of[first : first + count] = len(parts)
-        parts.append(("host", model.name, power))
-        first += count
+    hosts = host_groups(fabric, catalog)
     numbers, index = np.unique(devices.part[switches], return_inverse=True)
-    part_of[fabric.num_hosts :] = len(parts) + index.ravel()
-    parts += [("switch", *_switch(catalog, fabric.parts[number])) for number in numbers]
-    optics = _optics_w(fabric, catalog, switches)
-    loads, load_of = np.unique(optics, return_inverse=True)
+    bare = [_body("host", model.name, _tray_w(model)) for model, _ in hosts]
+    bare += [_body("switch", fabric.parts[number], _switch_w(catalog, fabric.parts[number])) for number in numbers]
+    part_of = np.append(np.repeat(np.arange(len(hosts)), [count for _, count in hosts]), len(hosts) + index.ravel())
+    loads, load_of = np.unique(_optics_w(fabric, catalog, switches), return_inverse=True)
     kinds, of_box = np.unique(part_of * len(loads) + load_of.ravel(), return_inverse=True)
-    bodies = tuple(_body(*parts[kind // len(loads)], float(loads[kind % len(loads)])) for kind in kinds.tolist())
-    return Boxes(bodies, of_box.ravel().tolist(), switches.tolist(), tuple(sold))
+    pairs = [(bare[kind // len(loads)], float(loads[kind % len(loads)])) for kind in kinds.tolist()]
+    bodies = tuple(replace(body, power_w=body.power_w + optics_w) for body, optics_w in pairs)
+    return Boxes(bodies, of_box.ravel().tolist(), switches.tolist(), tuple(_sold(hosts)))
+
+
+def _sold(hosts: Iterable[tuple[HostModel, int]]) -> Iterator[tuple[range, str]]:
+    first = 0
+    for model, count in hosts:
+        trays = max(1, model.rack_gpus // model.num_gpus)
+        for at in range(first, first + count, trays) if model.rack_gpus else ():
+            yield range(at, min(at + trays, first + count)), model.name
+        first += count
+
+
+def _tray_w(model: HostModel) -> float:
+    """Return what a host draws by itself: the catalogue's power of a tray holds its part of the rack's other boxes."""
+    rack = sold_rack(model.name) if model.rack_gpus else None
+    return model.power_w - rack.others_w / max(1, model.rack_gpus // model.num_gpus) if rack else model.power_w
 
 
 def _optics_w(fabric: Fabric, catalog: Catalog, switches: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -141,17 +143,17 @@ def _end_w(catalog: Catalog, name: str) -> float:
     return 0.0 if name == UNKNOWN_CABLE else catalog.cable(name).power_per_end_w
 
 
-def _switch(catalog: Catalog, name: str) -> tuple[str, float]:
+def _switch_w(catalog: Catalog, name: str) -> float:
     try:
-        return name, catalog.switch(name).power_w
+        return catalog.switch(name).power_w
     except CatalogError:
-        return name, 0.0
+        return 0.0
 
 
-def _body(kind: str, part: str, power_w: float, optics_w: float) -> Body:
+def _body(kind: str, part: str, power_w: float) -> Body:
     known = _known().host if kind == "host" else _known().switch
     size = known.get(part, known["default"])
-    return Body(part, size.height_u, size.weight_kg, power_w + optics_w, kind == "host", part not in known)
+    return Body(part, size.height_u, size.weight_kg, power_w, kind == "host", part not in known)
 
 
 @cache
