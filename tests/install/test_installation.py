@@ -19,7 +19,7 @@ from syncline.fabric import Fabric, load
 from syncline.host.lldp import parse_lldp
 from syncline.install.installation import Installation, install
 from syncline.install.qos import headroom, quanta
-from syncline.install.rack import Room
+from syncline.install.room import Room
 
 CLUSTER = {
     "name": "two-tier-16",
@@ -66,7 +66,7 @@ def test_a_cage_broken_out_holds_ports_of_one_rate() -> None:
 
 
 def test_racks_keep_their_limits_and_leaves_stand_with_their_hosts(sonic: Installation) -> None:
-    assert sorted(place.body.name for rack in sonic.floor.racks for place in rack.places) == sorted(
+    assert sorted(place.name for rack in sonic.floor.racks for place in rack.places) == sorted(
         (*sonic.fabric.host_names, *sonic.wiring.switch_names)
     )
     for rack in sonic.floor.racks:
