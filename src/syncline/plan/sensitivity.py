@@ -14,6 +14,7 @@ from typing import Any
 from syncline.codec.names import PLAIN
 from syncline.describe.plain import JsonObject
 from syncline.errors import SynclineError
+from syncline.fabric.build import build
 from syncline.fabric.catalog import load_catalog
 from syncline.fabric.fabric import Fabric
 from syncline.plan.block import PlanQuestion
@@ -24,6 +25,9 @@ from syncline.plan.plan import Plan
 from syncline.plan.search import SearchResult, search
 from syncline.plan.space import Axes
 from syncline.plan.upgrade import domain_price, double_price, level_price, upgrade_price, wan_price
+from syncline.sim.flow.flow import without
+from syncline.sim.slow_port import slower_than_none
+from syncline.sim.step.machine import machine_from_fabric, reach_of
 
 #: The next generation of a link: name, and how much faster one port is.
 NEXT_LINK = {
@@ -227,11 +231,38 @@ def _network_changes(question: PlanQuestion, fabric: Fabric) -> list[Change]:
         price, note = upgrade_price(fabric, NEXT_LINK[link])
         words = f"the next links: {NEXT_LINK[link]} instead of {link}, x {factor:g}"
         found.append(Change("link", words, "hardware", lambda q: faster_network(q, factor), price_usd=price, note=note))
+    found += _fault_changes(fabric)
     if question.reach.oversubscribed:
         words = "no oversubscription above the leaf switches"
         price, note = level_price(fabric)
         found.append(Change("oversubscription", words, "hardware", _level, price_usd=price, note=note))
     return found
+
+
+def _fault_changes(fabric: Fabric) -> list[Change]:
+    """Return the cluster without its faults, and without ports that are slower than none."""
+    found = []
+    slow = slower_than_none(fabric)
+    if slow is not None:
+        words = f"{slow.named} left out, as slower than none (NCCL_IB_HCA=^DEVICE)"
+        found.append(Change("slow-port", words, "free", _on(without(fabric, set(slow.links))), price_usd=0.0))
+    if fabric.spec.faults:
+        first, more = fabric.spec.faults[0], len(fabric.spec.faults) - 1
+        words = f"{first.link or first.device}{f' and {more:,} more faults' if more else ''} repaired"
+        healthy = build(fabric.spec.model_copy(update={"faults": ()}))
+        note = "parts and work are not counted"
+        found.append(Change("repair", words, "free", _on(healthy), price_usd=0.0, note=note))
+    return found
+
+
+def _on(fabric: Fabric) -> Callable[[PlanQuestion], PlanQuestion]:
+    """Return the change to the same question on another fabric of the same hosts."""
+
+    def apply(question: PlanQuestion) -> PlanQuestion:
+        machine = machine_from_fabric(fabric)
+        return replace(question, machine=machine, reach=reach_of(fabric, machine, question.reach.placement))
+
+    return apply
 
 
 def _site_changes(question: PlanQuestion, fabric: Fabric, money: Money | None) -> list[Change]:

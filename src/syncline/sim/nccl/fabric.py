@@ -1,7 +1,8 @@
 """NCCL on the fabric that was built: failed and slow ports, thin racks and pods, lines between sites, and floors.
 
 A description says what hosts have; the fabric says what is left of it (`sim/reach.py`). Rings are striped over the NICs
-of a host, so the slowest NIC that is up paces all of them, and a NIC that is down leaves its share to the others.
+of a host, so the slowest NIC that is up paces all of them, and a NIC that is down leaves its share to the others: a
+slow one may be worse than none (`sim/slow_port.py`), and the answer then says so.
 
 Where every NIC of a host has a leaf of its own (rails), rings stay on theirs. An all-to-all stays there too where NCCL
 may pass a message to the local GPU of the other rail first (PXN: release 2.12 on, NVLink, not NCCL_PXN_DISABLE=1);
@@ -20,6 +21,7 @@ from syncline.fabric.fabric import Fabric, Kind, Tier
 from syncline.schedule.collective import Kind as Collective
 from syncline.sim.nccl.system import NcclSystem
 from syncline.sim.reach import Cells, FabricReach, fabric_reach
+from syncline.sim.slow_port import slower_than_none
 
 Longs = NDArray[np.int64]
 _KINDS = {
@@ -48,6 +50,9 @@ def _ports(system: NcclSystem, reach: FabricReach, hosts: Longs, assumed: list[s
     worst = int(cells[np.argmin(reach.hosts.even_Bps[cells])])
     name = reach.fabric.host_names[int(np.flatnonzero(reach.hosts.of_host == worst)[0])]
     assumed.append(f"the slowest ring of {name} has {share:.0%} of a port (failed or slow) and paces all rings")
+    slow = slower_than_none(reach.fabric, hosts)
+    if slow is not None:
+        assumed.append(slow.words())
     return replace(system, nic_rate_Bps=system.nic_rate_Bps * share, port_share=share)
 
 
