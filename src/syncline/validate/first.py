@@ -53,7 +53,7 @@ class FirstScore:
 
 
 @dataclass(frozen=True)
-class _Judged:
+class _Judgement:
     """A first score with the ends of its interval by what was known before its set, in log units."""
 
     score: FirstScore
@@ -121,7 +121,7 @@ def unseen(rows: Sequence[Residual], scores: Sequence[FirstScore]) -> dict[str, 
 def in_turn(rows: Sequence[Residual], scores: Sequence[FirstScore]) -> dict[str, JsonObject]:
     """Return by group how many rows of later sets lie inside with what the sets before them add, and without."""
     judgements = _judgements(rows, scores)
-    groups: dict[str, list[_Judged]] = defaultdict(list)
+    groups: dict[str, list[_Judgement]] = defaultdict(list)
     for one in judgements:
         if one.group:
             groups[f"{one.score.row.subject}, {one.group}"].append(one)
@@ -146,7 +146,7 @@ def _share(inside: Iterable[bool]) -> float:
     return sum(listed) / len(listed)
 
 
-def _judgements(rows: Sequence[Residual], scores: Sequence[FirstScore]) -> list[_Judged]:
+def _judgements(rows: Sequence[Residual], scores: Sequence[FirstScore]) -> list[_Judgement]:
     """Return every first score with the interval that rows of the sets before its own make."""
     found = []
     for number in sorted({score.number for score in scores}):
@@ -156,18 +156,18 @@ def _judgements(rows: Sequence[Residual], scores: Sequence[FirstScore]) -> list[
             low_90, low_50, high_50, high_90 = (
                 math.log(end) for end in (spread.low_90, spread.low_50, spread.high_50, spread.high_90)
             )
-            found.append(_Judged(score, (low_90, low_50, high_50, high_90)))
+            found.append(_Judgement(score, (low_90, low_50, high_50, high_90)))
     return found
 
 
-def _addition(judgements: Sequence[_Judged]) -> JsonObject:
+def _addition(judgements: Sequence[_Judgement]) -> JsonObject:
     counted = [one for one in judgements if not one.score.fault]
     ends = [_end(counted, side, inner) for side, inner in ((-1, False), (-1, True), (1, True), (1, False))]
     sources = {one.score.row.publication for one in counted}
     return {"rows": len(counted), "sources": len(sources), "log": [round(end, 4) for end in ends]}
 
 
-def _end(judgements: Sequence[_Judged], side: int, inner: bool) -> float:
+def _end(judgements: Sequence[_Judgement], side: int, inner: bool) -> float:
     """Return how much further one end must reach to hold enough of the rows on its side."""
     mine = [one for one in judgements if np.sign(one.score.row.residual) == side]
     if not mine:

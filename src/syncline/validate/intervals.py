@@ -38,7 +38,7 @@ STRETCHED = {"step": "stated", "collective": "reach", "memory": None, "price": N
 
 
 @dataclass(frozen=True)
-class Cell:
+class ErrorQuantiles:
     """How far off a group's predictions were: quantiles of log(measured / predicted), and the extremes."""
 
     num_rows: int
@@ -107,16 +107,16 @@ def _groups(subject: str, rows: Sequence[Residual]) -> dict[str, list[Residual]]
     return groups
 
 
-def _cell(key: str, rows: Sequence[Residual]) -> Cell | None:
+def _cell(key: str, rows: Sequence[Residual]) -> ErrorQuantiles | None:
     """Return the quantiles of a group, None where too few speak of it; all rows together are always enough."""
     sources = {row.publication for row in rows}
     if key != "" and (len(sources) < LEAST_SOURCES or len(rows) < LEAST_ROWS):
         return None
     values = [row.residual for row in rows]
-    return Cell(len(rows), len(sources), _quantiles(rows), (min(values), max(values)))
+    return ErrorQuantiles(len(rows), len(sources), _quantiles(rows), (min(values), max(values)))
 
 
-def _cells(subject: str, rows: Sequence[Residual]) -> dict[str, Cell]:
+def _cells(subject: str, rows: Sequence[Residual]) -> dict[str, ErrorQuantiles]:
     found = {key: _cell(key, mine) for key, mine in sorted(_groups(subject, rows).items())}
     return {key: cell for key, cell in found.items() if cell is not None}
 
@@ -165,7 +165,7 @@ def _stretches(subject: str, rows: Sequence[Residual]) -> dict[str, list[float]]
         mine = [row for row in rows if row.publication == source]
         if len(mine) == len(rows):
             continue
-        known: dict[str, Cell | None] = {}
+        known: dict[str, ErrorQuantiles | None] = {}
         for row in mine:
             low_90, low_50, high_50, high_90 = _ends(source, subject, row, groups, known)
             value = row.residual
@@ -188,7 +188,11 @@ def _end(needed: Floats, side: int, inner: bool) -> float:
 
 
 def _ends(
-    source: str, subject: str, row: Residual, groups: Mapping[str, list[Residual]], known: dict[str, Cell | None]
+    source: str,
+    subject: str,
+    row: Residual,
+    groups: Mapping[str, list[Residual]],
+    known: dict[str, ErrorQuantiles | None],
 ) -> list[float]:
     """Return the ends of a row's interval by other publications; a collective's lie between those of two bands."""
     if subject != "collective":
@@ -209,8 +213,12 @@ def _in_band(row: Residual, name: str) -> Residual:
 
 
 def _without(
-    source: str, subject: str, row: Residual, groups: Mapping[str, list[Residual]], known: dict[str, Cell | None]
-) -> Cell:
+    source: str,
+    subject: str,
+    row: Residual,
+    groups: Mapping[str, list[Residual]],
+    known: dict[str, ErrorQuantiles | None],
+) -> ErrorQuantiles:
     """Return the most specific group of a row that enough other publications speak of."""
     order = ORDERS[subject]
     for length in range(len(order), -1, -1):

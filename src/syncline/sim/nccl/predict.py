@@ -17,7 +17,7 @@ from syncline.errors import SimulationError
 from syncline.sim.nccl.belief import CHOSEN_OPS
 from syncline.sim.nccl.calibration import NcclCalibration
 from syncline.sim.nccl.choose import Pair, choose
-from syncline.sim.nccl.constants import Constants, default_constants
+from syncline.sim.nccl.constants import NcclConstants, default_constants
 from syncline.sim.nccl.expect import expected_us
 from syncline.sim.nccl.interval import interval, unverified
 from syncline.sim.nccl.job import NcclOperation, Scale
@@ -54,7 +54,7 @@ class PredictedRow:
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
+class NcclPrediction:
     """One operation on one system at many sizes, in us.
 
     `low_us` to `high_us` holds 90 % of measurements, `low50_us` to `high50_us` half of them; `basis` says of which.
@@ -130,10 +130,10 @@ def predict(
     op: str,
     sizes: Sequence[float] | Floats,
     *,
-    constants: Constants | None = None,
+    constants: NcclConstants | None = None,
     calibration: NcclCalibration | None = None,
     guessed: bool = False,
-) -> Prediction:
+) -> NcclPrediction:
     """Predict nccl-tests for an operation at these sizes (bytes; the total buffer for gathers).
 
     A system that is `guessed` from its label gets the interval of such systems.
@@ -164,7 +164,7 @@ def predict(
     low_us = time_us * bounds.low_90
     if calibration is None and system.num_hosts > MAX_POINT_HOSTS:
         low_us = np.fmin(low_us, own)  # nobody has shown that what NCCL itself believes cannot be at this scale
-    return Prediction(
+    return NcclPrediction(
         system, op, array, tuple(pairs), own, time_us, _above(low_us, floor_us, time_us),
         time_us * bounds.high_90, fastest, fastest_us * correction, unverified(system, pairs), floor_us,
         _above(time_us * bounds.low_50, floor_us, time_us), time_us * bounds.high_50, bounds.basis,
