@@ -226,10 +226,11 @@ class Designer:
     def _priced(self, choice: FabricChoice, found: DesignSearch) -> tuple[DesignPoint, Fabric] | None:
         try:
             fabric = choice.build()
+            owned = own(fabric, self.assumptions)
         except SynclineError as error:
             found.impossible[choice.label] = error.message
             return None
-        owned, left = own(fabric, self.assumptions), remains(fabric)
+        left = remains(fabric)
         point = DesignPoint(
             choice, fabric.num_gpus, owned.capital_usd, owned.network_usd, _optics_usd(fabric), owned.usd_per_year,
             owned.rated_power_w, owned.num_racks, left.after_one, left.after_two, left.worst,

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from syncline.errors import SimulationError
-from syncline.program.program import Step
+from syncline.program.program import ProgramStep
 from syncline.schedule.schedule import pipelined
 from syncline.sim.analytic import link_need_s
 from syncline.sim.flow.fold import barrier_s
-from syncline.sim.flow.rounds import Lane, Phase, in_pieces
-from syncline.sim.flow.wired import Longs, Wired, with_posting
+from syncline.sim.flow.rounds import FlowLane, FlowPhase, in_pieces
+from syncline.sim.flow.wired import Longs, WiredProgram, with_posting
 
 MAX_CHUNKS = 128
 MAX_FLOWS = 1_000_000
@@ -43,7 +43,7 @@ _BETWEEN = (3, 5, 6, 10, 12, 20, 24, 40, 48, 80, 96)
 
 
 @dataclass(frozen=True)
-class Pace:
+class ChunkCosts:
     """What decides the number of chunks of one program: rounds, latencies, seconds a byte, and posting its messages."""
 
     rounds: int
@@ -88,11 +88,11 @@ class Pace:
         return sorted({best, *(c for c, within in near.items() if tried.get(c, np.inf) < within * tried[best])})
 
 
-def pace(wired: Wired) -> Pace:
+def pace(wired: WiredProgram) -> ChunkCosts:
     """Return the pace of a program that is not cut."""
     latency = barrier_s(wired, 0.0)
     need = link_need_s(wired.link_bytes(_UNIT), wired.network.capacity_Bps)
-    return Pace(
+    return ChunkCosts(
         max((lane.num_rounds for lane in wired.lanes), default=0),
         latency,
         float(wired.latency_s.max(initial=0.0)),
@@ -103,7 +103,7 @@ def pace(wired: Wired) -> Pace:
     )
 
 
-def _posting_s(wired: Wired, lane: int) -> float:
+def _posting_s(wired: WiredProgram, lane: int) -> float:
     """Return how long the busiest vertex posts the messages of a lane, in all its rounds."""
     total = np.zeros(wired.num_vertices)
     for j, phase in enumerate(wired.lanes[lane].phases):
@@ -113,10 +113,10 @@ def _posting_s(wired: Wired, lane: int) -> float:
     return float(total.max(initial=0.0))
 
 
-def wired_in_pieces(wired: Wired, chunks: int) -> Wired:
+def wired_in_pieces(wired: WiredProgram, chunks: int) -> WiredProgram:
     """Return the program with its buffer cut in `chunks` that follow each other one round apart, on the same paths."""
     step = wired.program.steps[0]
-    if not isinstance(step, Step) or chunks < 1:
+    if not isinstance(step, ProgramStep) or chunks < 1:
         raise SimulationError(f"{wired.program.name} cannot be cut in {chunks} chunks.")
     already = max(strand.pieces for strand in step.proved.schedule.strands)
     if already > 1:
@@ -126,13 +126,15 @@ def wired_in_pieces(wired: Wired, chunks: int) -> Wired:
     lanes, connection = [], []
     for lane, known in zip(wired.lanes, wired.connection, strict=True):
         phases = in_pieces(lane.phases, chunks)
-        lanes.append(Lane(lane.channel, lane.rail, phases))
+        lanes.append(FlowLane(lane.channel, lane.rail, phases))
         connection.append(_connections(wired, lane, known, phases))
     program = replace(wired.program, steps=(cut,))
     return with_posting(replace(wired, program=program, lanes=tuple(lanes), connection=tuple(connection)))
 
 
-def _connections(wired: Wired, lane: Lane, known: tuple[Longs, ...], phases: tuple[Phase, ...]) -> tuple[Longs, ...]:
+def _connections(
+    wired: WiredProgram, lane: FlowLane, known: tuple[Longs, ...], phases: tuple[FlowPhase, ...]
+) -> tuple[Longs, ...]:
     """Return the connection of every flow of the cut phases: a pair of a lane always uses the same one."""
     if not lane.phases:
         return ()
