@@ -41,6 +41,7 @@ function refuse(message) {
   at("error").textContent = message;
   at("error").hidden = false;
   at("state").textContent = "no answer";
+  document.body.classList.remove("planning");
 }
 
 async function refresh() {
@@ -56,6 +57,7 @@ async function refresh() {
     at("cost").textContent = cluster.cost;
     at("picture").src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(cluster.svg);
     offer(cluster.files);
+    document.body.classList.replace("stale", "planning");
     at("state").textContent = "planning …";
     const plan = await ask("api/plan", body);
     if (mine !== turn) return;
@@ -66,7 +68,7 @@ async function refresh() {
     offer({ ...cluster.files, "plan.json": JSON.stringify(plan.plan, null, 1) });
     at("error").hidden = true;
     at("state").textContent = "done";
-    document.body.classList.remove("stale");
+    document.body.classList.remove("planning");
   } catch (error) {
     if (mine === turn) refuse(error.message);
   }
