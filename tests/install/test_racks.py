@@ -6,14 +6,15 @@ from collections import Counter
 
 import pytest
 
-from syncline.design.choice import FabricChoice
+from syncline.design.choice import FabricChoice, space
 from syncline.design.search import Designer, DesignSearch
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.bill import bill
+from syncline.fabric.fabric import Tier
 from syncline.fabric.load import load
 from syncline.install.installation import install
-from syncline.install.rack import Floor, floor, stand
+from syncline.install.rack import Floor, floor, shares_racks, stand
 from syncline.install.room import Room
 from syncline.plan.cost import Assumptions, own
 from syncline.report.picture.elevation import elevations_svg
@@ -68,6 +69,18 @@ def test_a_design_counts_them_too() -> None:
     point, fabric = found
     assert point.racks == stand(fabric).num_racks
     assert point.power_w == pytest.approx(bill(fabric).power_w)
+
+
+def test_copper_is_designed_only_where_leaf_and_hosts_share_a_rack() -> None:
+    def choice(host: str) -> FabricChoice:
+        return FabricChoice(host, 12, "ConnectX-7", 4, "NDR", "fat-tree", 2.0, "QM9700", copper=True)
+
+    assert [choice(host).rack_hosts for host in ("dgx-a100", "dgx-h100", "dgx-b200")] == [4, 4, 3]
+    assert all(shares_racks(choice(host).build()) for host in ("dgx-a100", "dgx-h100", "dgx-b200"))
+    assert not shares_racks(choice("gb200-nvl72").build())
+    assert not any(one.copper for one in space(["gb200-nvl72"], [144], ["NDR"]))
+    lengths = {row.kind for row in install(choice("dgx-b200").build()).cables if row.wire.tier is Tier.ACCESS}
+    assert lengths == {"dac"}
 
 
 def test_sixteen_nvl72_are_sixteen_racks_and_two_for_the_network(sixteen: Floor) -> None:

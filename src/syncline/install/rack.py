@@ -148,6 +148,18 @@ def stand(fabric: Fabric, room: Room | None = None) -> Standing:
     return Standing(every, tuple(found), sold)
 
 
+def shares_racks(fabric: Fabric, room: Room | None = None) -> bool:
+    """Whether every leaf stands in one rack with all its hosts, so that copper reaches them."""
+    standing = stand(fabric, room)
+    rack_of = {box: number for number, rack in enumerate(chain(*standing.sites)) for box in rack}
+    box_of = fabric.devices.host.astype(np.int64)
+    box_of[standing.boxes.devices] = fabric.num_hosts + np.arange(len(standing.boxes.devices))
+    links, devices = fabric.links, fabric.devices
+    rows = np.flatnonzero((devices.kind[links.src] == Kind.SWITCH) & (devices.host[links.dst] >= 0))
+    pairs = set(zip(box_of[links.src[rows]].tolist(), box_of[links.dst[rows]].tolist(), strict=True))
+    return all(rack_of[leaf] == rack_of[host] for leaf, host in pairs)
+
+
 def floor(fabric: Fabric, room: Room | None = None) -> Floor:
     """Stand every host and switch of a fabric in racks."""
     room = room or Room()
