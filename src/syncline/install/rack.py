@@ -270,12 +270,16 @@ def _check_sold(every: Boxes, room: Room, hosts: range, part: str) -> None:
     _fill(rack, (("", every.bodies[every.of_box[host]]) for host in hosts), part)
     build = sold_rack(part)
     height = build.height_u if build else rack.used_u
-    limit_w = room.rack_power_w or float("inf")
-    if height <= room.rack_u and rack.power_w <= limit_w and rack.weight_kg <= room.rack_weight_kg:
-        return
-    raise UsageError(
-        f"a rack of {part} comes as one: {height}U, {rack.power_w / 1e3:.1f} kW and {rack.weight_kg:,.0f} kg; this "
-        f"room's racks take {room.rack_u}U, {room.filled_power_w / 1e3:g} kW and {room.rack_weight_kg:,.0f} kg.",
-        hint="Raise --rack-power (rack_kW among cost's assumptions), --rack-units or --rack-weight to what the rack "
-        "needs, or leave them out: a rack as sold then has a feed of its own.",
+    needs = (
+        ("--rack-power", rack.power_w / 1e3, (room.rack_power_w or float("inf")) / 1e3, "{:,.4g} kW"),
+        ("--rack-units", height, room.rack_u, "{:g}U"),
+        ("--rack-weight", rack.weight_kg, room.rack_weight_kg, "{:,.0f} kg"),
     )
+    short = [(option, show.format(need), show.format(most)) for option, need, most, show in needs if need > most]
+    if short:
+        option, need, most = short[0]
+        own = " (rack_kW among cost's assumptions), or leave it out: such a rack then has a feed of its own"
+        raise UsageError(
+            f"a rack of {part} is sold as one and needs {need}; this room's racks take {most}.",
+            hint=f"Raise {option} to that{own if option == '--rack-power' else ''}.",
+        )
