@@ -20,7 +20,7 @@ import numpy as np
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.fabric.fabric import Kind
+from syncline.fabric.fabric import DeviceKind
 from syncline.install.body import Body, Boxes, SoldRack, boxes, sold_rack
 from syncline.install.packing import Packer, Stood
 from syncline.install.room import FRAME_KG, Room
@@ -29,7 +29,7 @@ UNIT_M = 0.04445
 
 
 @dataclass(frozen=True)
-class Place:
+class RackPlace:
     """A box in a rack; `bottom_u` counts from 1 at the floor."""
 
     name: str
@@ -46,7 +46,7 @@ class Rack:
     """One rack and what stands in it; `sold_as` names the part of a rack that comes as one."""
 
     name: str
-    places: list[Place] = field(default_factory=list)
+    places: list[RackPlace] = field(default_factory=list)
     row: int = 0
     column: int = 0
     used_u: int = 0
@@ -63,7 +63,7 @@ class Rack:
 
     def put(self, name: str, body: Body) -> None:
         """Stand a box on what is there already."""
-        self.places.append(Place(name, body, self.used_u + 1))
+        self.places.append(RackPlace(name, body, self.used_u + 1))
         self.used_u += body.height_u
 
     def to_json(self) -> JsonObject:
@@ -81,7 +81,7 @@ class Floor:
 
     room: Room
     racks: tuple[Rack, ...]
-    where: dict[str, tuple[Rack, Place]]
+    where: dict[str, tuple[Rack, RackPlace]]
     assumed: tuple[str, ...]
 
     @property
@@ -229,7 +229,7 @@ def _leaves(
     block_of = np.zeros(fabric.num_hosts, np.int64)
     for number, hosts in enumerate(blocks):
         block_of[hosts] = number
-    downward = (devices.kind[links.src] == Kind.SWITCH) & (devices.host[links.dst] >= 0)
+    downward = (devices.kind[links.src] == DeviceKind.SWITCH) & (devices.host[links.dst] >= 0)
     rows = np.flatnonzero(downward)
     switches, first = np.unique(links.src[rows], return_index=True)
     serves = dict(zip(switches.tolist(), block_of[devices.host[links.dst[rows[first]]]].tolist(), strict=True))
