@@ -155,7 +155,7 @@ def shares_racks(fabric: Fabric, room: Room | None = None) -> bool:
     box_of = fabric.devices.host.astype(np.int64)
     box_of[standing.boxes.devices] = fabric.num_hosts + np.arange(len(standing.boxes.devices))
     links, devices = fabric.links, fabric.devices
-    rows = np.flatnonzero((devices.kind[links.src] == Kind.SWITCH) & (devices.host[links.dst] >= 0))
+    rows = np.flatnonzero((devices.kind[links.src] == DeviceKind.SWITCH) & (devices.host[links.dst] >= 0))
     pairs = set(zip(box_of[links.src[rows]].tolist(), box_of[links.dst[rows]].tolist(), strict=True))
     return all(rack_of[leaf] == rack_of[host] for leaf, host in pairs)
 
