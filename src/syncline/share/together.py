@@ -35,7 +35,7 @@ class Slots:
 
 
 @dataclass(frozen=True, eq=False)
-class Burst:
+class TrafficBurst:
     """Other traffic: bytes on links per byte, and what is sent when."""
 
     name: str
@@ -48,7 +48,7 @@ class Burst:
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class SharedCourse:
     """What came of the jobs: when each step began and ended, the mean step once settled, what links carried."""
 
     steps: tuple[tuple[tuple[float, float], ...], ...]
@@ -72,7 +72,7 @@ class Party:
     patterns: tuple[Pattern, ...]
     shares: tuple[Share, ...]
     tenants: Mapping[str, float] = field(default_factory=dict)
-    bursts: tuple[Burst, ...] = ()
+    bursts: tuple[TrafficBurst, ...] = ()
 
     @cached_property
     def between(self) -> NDArray[np.bool_]:
@@ -91,7 +91,7 @@ class Party:
     def run(
         self, slots: Sequence[Slots], alone_s: Sequence[float], *, given_away: float = 0.0, steps: int = STEPS,
         shares: Sequence[Share] | None = None, counts: Sequence[int] | None = None,
-    ) -> Course:  # fmt: skip
+    ) -> SharedCourse:  # fmt: skip
         """Return the jobs together; `given_away` is the part of links between switches that others have.
 
         Every job runs `steps` steps or as many as fit beside the slowest, or as many as `counts` says.
@@ -105,7 +105,7 @@ class Party:
             course = self._run(_Draft(self, slots, alone_s, steps, shown, lasting, counts), given_away)
         return course
 
-    def _run(self, draft: _Draft, given_away: float) -> Course:
+    def _run(self, draft: _Draft, given_away: float) -> SharedCourse:
         table = np.concatenate([*(p.table for p in self.patterns), *(b.carried[None] for b in self.bursts)])
         capacity = np.where(self.between, 1 - given_away, 1.0) * self.rails.capacity_Bps
         paths, links, rates = fold_links(table, capacity)
@@ -187,7 +187,7 @@ class _Draft:
         self.ends.append(ends)
         self.moving.append(moving)
 
-    def _burst(self, burst: Burst, horizon: float, row: int) -> None:
+    def _burst(self, burst: TrafficBurst, horizon: float, row: int) -> None:
         mine = self.burst_tasks.setdefault(burst.name, [])
         if burst.rate_Bps is not None:
             size = burst.rate_Bps * max(horizon - burst.start_s, 0.0)
@@ -201,7 +201,7 @@ class _Draft:
 
 def _told(
     party: Party, draft: _Draft, begin_s: Floats, end_s: Floats, link_bytes: Floats, links: Longs, rates: Floats
-) -> Course:
+) -> SharedCourse:
     steps = tuple(
         tuple((float(end_s[gate]), float(end_s[ends].max())) for gate, ends in zip(gates, each, strict=True))
         for gates, each in zip(draft.gates, draft.ends, strict=True)
@@ -220,7 +220,7 @@ def _told(
     use = np.divide(link_bytes, rates * last, out=np.zeros(len(rates)), where=rates > 0)
     order = np.argsort(-use, kind="stable")[:5]
     named = tuple((party.rails.link_name(int(links[i])), float(min(use[i], 1.0))) for i in order if use[i] > 0)
-    return Course(steps, tuple(_mean_step(mine, horizon) for mine in steps), busy, bursts, steady, named, horizon)
+    return SharedCourse(steps, tuple(_mean_step(mine, horizon) for mine in steps), busy, bursts, steady, named, horizon)
 
 
 def _mean_step(steps: tuple[tuple[float, float], ...], horizon_s: float) -> float:

@@ -78,7 +78,7 @@ class Event(Strict):
     reroute: Seconds | None = None
 
 
-class Traffic(Treatment):
+class SteadyTraffic(Treatment):
     """Other traffic: a steady rate from one host or GPU to another."""
 
     source: str = Field(alias="from")
@@ -123,7 +123,7 @@ class Scenario(Strict):
     tenants: Mapping[str, float] = Field(default_factory=dict)
     jobs: tuple[JobPart, ...] = Field(min_length=1)
     events: tuple[Event, ...] = ()
-    traffic: tuple[Traffic, ...] = ()
+    traffic: tuple[SteadyTraffic, ...] = ()
 
     @model_validator(mode="after")
     def _names_fit(self) -> Scenario:
