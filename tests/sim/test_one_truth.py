@@ -16,7 +16,7 @@ from syncline.schedule import Kind
 from syncline.sim.candidates import find
 from syncline.sim.flow.flow import without
 from syncline.sim.flow.routing import FlowNetwork, NetworkOptions
-from syncline.sim.nccl import Prediction, from_fabric, predict
+from syncline.sim.nccl import NcclPrediction, from_fabric, predict
 from syncline.sim.reach import fabric_reach
 from syncline.sim.slow_port import slower_than_none
 from syncline.sim.step import step
@@ -90,7 +90,7 @@ def rails(hosts: int = 64, **more: Any) -> Fabric:
     return build(ClusterSpec.model_validate(data))
 
 
-def nccl(fabric: Fabric, op: str = "all_reduce", hosts: int = 0) -> Prediction:
+def nccl(fabric: Fabric, op: str = "all_reduce", hosts: int = 0) -> NcclPrediction:
     return predict(from_fabric(fabric, num_hosts=hosts), op, [float(GIB)])
 
 

@@ -113,6 +113,7 @@ def test_a_mistake_in_a_file_has_its_line(tmp_path: Path) -> None:
         ({"jobs": [job("a")], "traffic": [{"from": "99", "to": "1", "rate": "1Gbps", "for": "1s"}]}, "no host 99"),
         ({"jobs": [job("a")], "tenants": {"gold": 0.5}}, 'tenant "gold" has a guarantee but no job'),
         ({"jobs": [job("a")], "events": [{"at": "1s", "link": "leaf-00 <-> leaf-01"}]}, "no link joins"),
+        ({"jobs": [job("a")], "events": [{"at": "1s"}]}, "either a `link` or a `device`"),
     ],
 )
 def test_what_the_cluster_does_not_have_is_named(fabric: Fabric, scenario: dict[str, Any], message: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from syncline.describe.plain import JsonObject
 from syncline.fabric.catalog import Catalog, HostModel, Switch, load_catalog
 from syncline.fabric.draft import UNKNOWN_CABLE
-from syncline.fabric.fabric import Fabric, Kind
+from syncline.fabric.fabric import DeviceKind, Fabric
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _hosts(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
 
 def _switches(fabric: Fabric, catalog: Catalog) -> list[BillLine]:
     lines = []
-    bought = (fabric.devices.kind == Kind.SWITCH) | (fabric.devices.kind == Kind.OCS)
+    bought = (fabric.devices.kind == DeviceKind.SWITCH) | (fabric.devices.kind == DeviceKind.OCS)
     for part, count in zip(*np.unique(fabric.devices.part[bought], return_counts=True), strict=True):
         name = fabric.parts[part]
         model = _find(catalog, name)

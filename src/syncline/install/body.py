@@ -21,7 +21,7 @@ from syncline.fabric import Fabric
 from syncline.fabric.bill import host_groups
 from syncline.fabric.catalog import Catalog, HostModel, load_catalog
 from syncline.fabric.draft import UNKNOWN_CABLE
-from syncline.fabric.fabric import Kind
+from syncline.fabric.fabric import DeviceKind
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def boxes(fabric: Fabric) -> Boxes:
     """Return every host and switch of a fabric with its body."""
     catalog = load_catalog().with_parts(fabric.spec.parts) if fabric.spec.parts else load_catalog()
     devices = fabric.devices
-    switches = np.flatnonzero((devices.kind == Kind.SWITCH) | (devices.kind == Kind.OCS))
+    switches = np.flatnonzero((devices.kind == DeviceKind.SWITCH) | (devices.kind == DeviceKind.OCS))
     switches = switches[np.argsort(devices.level[switches], kind="stable")]
     hosts = host_groups(fabric, catalog)
     numbers, index = np.unique(devices.part[switches], return_inverse=True)

@@ -28,7 +28,7 @@ from syncline.install.switch.nvue import nvue_commands
 from syncline.install.switch.opensm import opensm_files
 from syncline.install.switch.sonic import config_db, config_why
 from syncline.install.switch.view import SwitchView, views
-from syncline.install.wiring import Wiring, link_type, wiring
+from syncline.install.wiring import CablingPlan, link_type, wiring
 
 MANAGED_BY_OTHERS = {
     "efa": "the cloud runs these switches",
@@ -44,7 +44,7 @@ class Installation:
     """A fabric as it is put up. `files` are all texts by their path below the folder they are written to."""
 
     fabric: Fabric
-    wiring: Wiring
+    wiring: CablingPlan
     floor: Floor
     cables: tuple[CableRow, ...]
     plan: AddressPlan | None
@@ -143,7 +143,7 @@ def install(fabric: Fabric, room: Room | None = None, *, system: str = "auto") -
     return Installation(fabric, wired, stand, cables, plan if ethernet else None, used, seen, files, skipped)
 
 
-def _systems(wired: Wiring, told: str) -> tuple[dict[str, str], dict[str, str]]:
+def _systems(wired: CablingPlan, told: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return what runs on every switch, and why some get no configuration."""
     running, skipped = {}, {}
     for name in wired.switch_names:
@@ -163,7 +163,7 @@ def _systems(wired: Wiring, told: str) -> tuple[dict[str, str], dict[str, str]]:
     return running, skipped
 
 
-def _family(wired: Wiring, name: str) -> str:
+def _family(wired: CablingPlan, name: str) -> str:
     for _, _, wire in wired.of_device.get(name, ()):
         link = link_type(wired, wire)
         if link is not None:

@@ -20,7 +20,7 @@ import numpy as np
 from syncline.describe.plain import JsonObject
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
-from syncline.fabric.fabric import Kind
+from syncline.fabric.fabric import DeviceKind
 from syncline.install.body import Body, Boxes, SoldRack, boxes, sold_rack
 from syncline.install.packing import Packer, Stood
 from syncline.install.room import FRAME_KG, Room
@@ -29,7 +29,7 @@ UNIT_M = 0.04445
 
 
 @dataclass(frozen=True)
-class Place:
+class RackPlace:
     """A box in a rack; `bottom_u` counts from 1 at the floor."""
 
     name: str
@@ -46,7 +46,7 @@ class Rack:
     """One rack and what stands in it; `sold_as` names the part of a rack that comes as one."""
 
     name: str
-    places: list[Place] = field(default_factory=list)
+    places: list[RackPlace] = field(default_factory=list)
     row: int = 0
     column: int = 0
     used_u: int = 0
@@ -63,7 +63,7 @@ class Rack:
 
     def put(self, name: str, body: Body) -> None:
         """Stand a box on what is there already."""
-        self.places.append(Place(name, body, self.used_u + 1))
+        self.places.append(RackPlace(name, body, self.used_u + 1))
         self.used_u += body.height_u
 
     def to_json(self) -> JsonObject:
@@ -81,7 +81,7 @@ class Floor:
 
     room: Room
     racks: tuple[Rack, ...]
-    where: dict[str, tuple[Rack, Place]]
+    where: dict[str, tuple[Rack, RackPlace]]
     assumed: tuple[str, ...]
 
     @property
@@ -146,6 +146,18 @@ def stand(fabric: Fabric, room: Room | None = None) -> Standing:
         mine = [(blocks[number], leaves.get(number, [])) for number in sites[site]]
         found.append(tuple(packer.site(packer.lots(mine, sold), upper.get(site, []))))
     return Standing(every, tuple(found), sold)
+
+
+def shares_racks(fabric: Fabric, room: Room | None = None) -> bool:
+    """Whether every leaf stands in one rack with all its hosts, so that copper reaches them."""
+    standing = stand(fabric, room)
+    rack_of = {box: number for number, rack in enumerate(chain(*standing.sites)) for box in rack}
+    box_of = fabric.devices.host.astype(np.int64)
+    box_of[standing.boxes.devices] = fabric.num_hosts + np.arange(len(standing.boxes.devices))
+    links, devices = fabric.links, fabric.devices
+    rows = np.flatnonzero((devices.kind[links.src] == DeviceKind.SWITCH) & (devices.host[links.dst] >= 0))
+    pairs = set(zip(box_of[links.src[rows]].tolist(), box_of[links.dst[rows]].tolist(), strict=True))
+    return all(rack_of[leaf] == rack_of[host] for leaf, host in pairs)
 
 
 def floor(fabric: Fabric, room: Room | None = None) -> Floor:
@@ -217,7 +229,7 @@ def _leaves(
     block_of = np.zeros(fabric.num_hosts, np.int64)
     for number, hosts in enumerate(blocks):
         block_of[hosts] = number
-    downward = (devices.kind[links.src] == Kind.SWITCH) & (devices.host[links.dst] >= 0)
+    downward = (devices.kind[links.src] == DeviceKind.SWITCH) & (devices.host[links.dst] >= 0)
     rows = np.flatnonzero(downward)
     switches, first = np.unique(links.src[rows], return_index=True)
     serves = dict(zip(switches.tolist(), block_of[devices.host[links.dst[rows[first]]]].tolist(), strict=True))
@@ -258,12 +270,16 @@ def _check_sold(every: Boxes, room: Room, hosts: range, part: str) -> None:
     _fill(rack, (("", every.bodies[every.of_box[host]]) for host in hosts), part)
     build = sold_rack(part)
     height = build.height_u if build else rack.used_u
-    limit_w = room.rack_power_w or float("inf")
-    if height <= room.rack_u and rack.power_w <= limit_w and rack.weight_kg <= room.rack_weight_kg:
-        return
-    raise UsageError(
-        f"a rack of {part} comes as one: {height}U, {rack.power_w / 1e3:.1f} kW and {rack.weight_kg:,.0f} kg; this "
-        f"room's racks take {room.rack_u}U, {room.filled_power_w / 1e3:g} kW and {room.rack_weight_kg:,.0f} kg.",
-        hint="Raise --rack-power (rack_kW among cost's assumptions), --rack-units or --rack-weight to what the rack "
-        "needs, or leave them out: a rack as sold then has a feed of its own.",
+    needs = (
+        ("--rack-power", rack.power_w / 1e3, (room.rack_power_w or float("inf")) / 1e3, "{:,.4g} kW"),
+        ("--rack-units", height, room.rack_u, "{:g}U"),
+        ("--rack-weight", rack.weight_kg, room.rack_weight_kg, "{:,.0f} kg"),
     )
+    short = [(option, show.format(need), show.format(most)) for option, need, most, show in needs if need > most]
+    if short:
+        option, need, most = short[0]
+        own = " (rack_kW among cost's assumptions), or leave it out: such a rack then has a feed of its own"
+        raise UsageError(
+            f"a rack of {part} is sold as one and needs {need}; this room's racks take {most}.",
+            hint=f"Raise {option} to that{own if option == '--rack-power' else ''}.",
+        )

@@ -18,7 +18,7 @@ from syncline.describe.plain import JsonObject
 from syncline.errors import CostError
 from syncline.fabric.bill import Bill, BillLine, bill
 from syncline.fabric.catalog import Catalog, HostModel, load_catalog
-from syncline.fabric.fabric import Fabric, Kind
+from syncline.fabric.fabric import DeviceKind, Fabric
 from syncline.install.rack import stand
 from syncline.install.room import Room
 from syncline.plan.cost.assumptions import Assumptions
@@ -223,7 +223,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _nics_usd(fabric: Fabric, catalog: Catalog) -> float:
-    parts, counts = np.unique(fabric.devices.part[fabric.devices.kind == Kind.NIC], return_counts=True)
+    parts, counts = np.unique(fabric.devices.part[fabric.devices.kind == DeviceKind.NIC], return_counts=True)
     known: Mapping[str, float] = {nic.name: getattr(nic, "price_usd", None) or 0.0 for nic in catalog.parts("nic")}
     return sum(known.get(fabric.parts[part], 0.0) * int(count) for part, count in zip(parts, counts, strict=True))
 

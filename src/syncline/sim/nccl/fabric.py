@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from syncline.errors import DescriptionError
-from syncline.fabric.fabric import Fabric, Kind, Tier
+from syncline.fabric.fabric import DeviceKind, Fabric, Tier
 from syncline.schedule.collective import Kind as Collective
 from syncline.sim.nccl.system import NcclSystem
 from syncline.sim.reach import Cells, FabricReach, fabric_reach
@@ -87,7 +87,11 @@ def _across_rails(system: NcclSystem, fabric: Fabric, hosts: Longs, assumed: lis
     if system.passes_rails:
         return system
     links, devices = fabric.links, fabric.devices
-    up = links.up & (devices.kind[links.src] == Kind.SWITCH) & (devices.level[links.dst] > devices.level[links.src])
+    up = (
+        links.up
+        & (devices.kind[links.src] == DeviceKind.SWITCH)
+        & (devices.level[links.dst] > devices.level[links.src])
+    )
     uplink_Bps = np.bincount(links.src[up], weights=links.rate_Bps[up], minlength=len(devices))
     ports = np.bincount(leaf, minlength=len(devices))
     each_Bps = float((uplink_Bps[leaf] / ports[leaf]).min()) * rails / (rails - 1)
@@ -107,8 +111,10 @@ def _across_rails(system: NcclSystem, fabric: Fabric, hosts: Longs, assumed: lis
 def _leaves(fabric: Fabric, hosts: Longs) -> tuple[Longs, Longs]:
     """Return the leaf and the NIC of every port of these hosts that works."""
     links, devices = fabric.links, fabric.devices
-    access = links.up & (links.tier == Tier.ACCESS) & (devices.kind[links.src] == Kind.NIC)
-    rows = np.flatnonzero(access & (devices.kind[links.dst] == Kind.SWITCH) & np.isin(devices.host[links.src], hosts))
+    access = links.up & (links.tier == Tier.ACCESS) & (devices.kind[links.src] == DeviceKind.NIC)
+    rows = np.flatnonzero(
+        access & (devices.kind[links.dst] == DeviceKind.SWITCH) & np.isin(devices.host[links.src], hosts)
+    )
     return links.dst[rows].astype(np.int64), links.src[rows].astype(np.int64)
 
 
@@ -127,7 +133,7 @@ def _words(cells: Cells) -> str:
 def _nvlink(system: NcclSystem, fabric: Fabric, hosts: Longs, assumed: list[str]) -> NcclSystem:
     """Return the system with the scale-up rate of its slowest GPU, where some links are down or slow."""
     links = fabric.links
-    mine = (links.tier == Tier.SCALE_UP) & (fabric.devices.kind[links.src] == Kind.GPU)
+    mine = (links.tier == Tier.SCALE_UP) & (fabric.devices.kind[links.src] == DeviceKind.GPU)
     rate = np.where(links.up, links.rate_Bps, 0.0)
     per_gpu = np.bincount(links.src[mine], weights=rate[mine], minlength=len(fabric.devices))[fabric.gpus]
     used = per_gpu[np.isin(fabric.gpu_host, hosts)]
