@@ -23,6 +23,7 @@ from syncline.design.resilience import remains
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric import Fabric
 from syncline.fabric.catalog import load_catalog
+from syncline.install.rack import shares_racks
 from syncline.plan.answer import ask
 from syncline.plan.block import PlanQuestion
 from syncline.plan.cost import Assumptions, own
@@ -234,6 +235,8 @@ class Designer:
         try:
             fabric = choice.build()
             owned = own(fabric, self.assumptions)
+            if choice.copper and not shares_racks(fabric):
+                raise PlanError(f"{choice.rack_hosts} hosts and their leaf do not fit one rack.")
         except SynclineError as error:
             found.impossible[choice.label] = error.message
             return None
