@@ -6,14 +6,15 @@ from collections import Counter
 
 import pytest
 
-from syncline.design.choice import FabricChoice
+from syncline.design.choice import FabricChoice, space
 from syncline.design.search import Designer, DesignSearch
 from syncline.errors import UsageError
 from syncline.fabric import Fabric
 from syncline.fabric.bill import bill
+from syncline.fabric.fabric import Tier
 from syncline.fabric.load import load
 from syncline.install.installation import install
-from syncline.install.rack import Floor, floor, stand
+from syncline.install.rack import Floor, floor, shares_racks, stand
 from syncline.install.room import Room
 from syncline.plan.cost import Assumptions, own
 from syncline.report.picture.elevation import elevations_svg
@@ -70,6 +71,18 @@ def test_a_design_counts_them_too() -> None:
     assert point.power_w == pytest.approx(bill(fabric).power_w)
 
 
+def test_copper_is_designed_only_where_leaf_and_hosts_share_a_rack() -> None:
+    def choice(host: str) -> FabricChoice:
+        return FabricChoice(host, 12, "ConnectX-7", 4, "NDR", "fat-tree", 2.0, "QM9700", copper=True)
+
+    assert [choice(host).rack_hosts for host in ("dgx-a100", "dgx-h100", "dgx-b200")] == [4, 4, 3]
+    assert all(shares_racks(choice(host).build()) for host in ("dgx-a100", "dgx-h100", "dgx-b200"))
+    assert not shares_racks(choice("gb200-nvl72").build())
+    assert not any(one.copper for one in space(["gb200-nvl72"], [144], ["NDR"]))
+    lengths = {row.kind for row in install(choice("dgx-b200").build()).cables if row.wire.tier is Tier.ACCESS}
+    assert lengths == {"dac"}
+
+
 def test_sixteen_nvl72_are_sixteen_racks_and_two_for_the_network(sixteen: Floor) -> None:
     # By hand: 18 trays of 6,700 W and 72 modules of 7.75 W; 36 leaves of 747 W with 64 modules, 32 spines with 36.
     assert Counter(round(rack.power_w) for rack in sixteen.racks) == {121_158: 16, 36 * 1_243: 1, 32 * 1_026: 1}
@@ -91,12 +104,18 @@ def test_the_trays_of_an_nvl72_stand_around_its_switches(sixteen: Floor) -> None
 
 
 def test_a_room_that_cannot_feed_a_rack_as_sold_is_told_so() -> None:
-    with pytest.raises(UsageError, match=r"a rack of gb200-nvl72 comes as one: 48U, 121\.2 kW and 1,360 kg; .* 60 kW"):
+    with pytest.raises(
+        UsageError, match=r"gb200-nvl72 is sold as one and needs 121\.2 kW; this room's racks take 60 kW"
+    ):
         stand(nvl72(1), Room(rack_power_w=60e3))
-    with pytest.raises(UsageError, match=r"comes as one: 48U"):
+    with pytest.raises(UsageError, match=r"needs 121\.2 kW; this room's racks take 100 kW"):
         own(nvl72(1), Assumptions(rack_kW=100))
-    with pytest.raises(UsageError, match=r"comes as one: 48U"):
+    with pytest.raises(UsageError, match=r"needs 48U; this room's racks take 42U"):
         stand(nvl72(1), Room(rack_u=42))
+    with pytest.raises(UsageError, match=r"needs 1,360 kg; this room's racks take 1,000 kg"):
+        stand(nvl72(1), Room(rack_weight_kg=1_000))
+    with pytest.raises(UsageError, match=r"--rack-power must be positive, got -1\."):
+        Room(rack_power_w=-1_000)
     assert stand(nvl72(1), Room(rack_power_w=132e3)).num_sold == 1
 
 

@@ -148,6 +148,18 @@ def stand(fabric: Fabric, room: Room | None = None) -> Standing:
     return Standing(every, tuple(found), sold)
 
 
+def shares_racks(fabric: Fabric, room: Room | None = None) -> bool:
+    """Whether every leaf stands in one rack with all its hosts, so that copper reaches them."""
+    standing = stand(fabric, room)
+    rack_of = {box: number for number, rack in enumerate(chain(*standing.sites)) for box in rack}
+    box_of = fabric.devices.host.astype(np.int64)
+    box_of[standing.boxes.devices] = fabric.num_hosts + np.arange(len(standing.boxes.devices))
+    links, devices = fabric.links, fabric.devices
+    rows = np.flatnonzero((devices.kind[links.src] == DeviceKind.SWITCH) & (devices.host[links.dst] >= 0))
+    pairs = set(zip(box_of[links.src[rows]].tolist(), box_of[links.dst[rows]].tolist(), strict=True))
+    return all(rack_of[leaf] == rack_of[host] for leaf, host in pairs)
+
+
 def floor(fabric: Fabric, room: Room | None = None) -> Floor:
     """Stand every host and switch of a fabric in racks."""
     room = room or Room()
@@ -258,12 +270,16 @@ def _check_sold(every: Boxes, room: Room, hosts: range, part: str) -> None:
     _fill(rack, (("", every.bodies[every.of_box[host]]) for host in hosts), part)
     build = sold_rack(part)
     height = build.height_u if build else rack.used_u
-    limit_w = room.rack_power_w or float("inf")
-    if height <= room.rack_u and rack.power_w <= limit_w and rack.weight_kg <= room.rack_weight_kg:
-        return
-    raise UsageError(
-        f"a rack of {part} comes as one: {height}U, {rack.power_w / 1e3:.1f} kW and {rack.weight_kg:,.0f} kg; this "
-        f"room's racks take {room.rack_u}U, {room.filled_power_w / 1e3:g} kW and {room.rack_weight_kg:,.0f} kg.",
-        hint="Raise --rack-power (rack_kW among cost's assumptions), --rack-units or --rack-weight to what the rack "
-        "needs, or leave them out: a rack as sold then has a feed of its own.",
+    needs = (
+        ("--rack-power", rack.power_w / 1e3, (room.rack_power_w or float("inf")) / 1e3, "{:,.4g} kW"),
+        ("--rack-units", height, room.rack_u, "{:g}U"),
+        ("--rack-weight", rack.weight_kg, room.rack_weight_kg, "{:,.0f} kg"),
     )
+    short = [(option, show.format(need), show.format(most)) for option, need, most, show in needs if need > most]
+    if short:
+        option, need, most = short[0]
+        own = " (rack_kW among cost's assumptions), or leave it out: such a rack then has a feed of its own"
+        raise UsageError(
+            f"a rack of {part} is sold as one and needs {need}; this room's racks take {most}.",
+            hint=f"Raise {option} to that{own if option == '--rack-power' else ''}.",
+        )

@@ -3,10 +3,11 @@
 A program of S rounds whose rounds need U seconds on their own links one after the other, and whose busiest link needs T
 in all, takes about
 
-    (S + c - 1) a + U/c + (1 - 1/c) T
+    S a + U/c + (c - 1) max(T/c + a, P)
 
-with c chunks that follow each other one round apart, where a is the latency of a round: the first chunk goes through
-alone, then one comes out every T/c. The best c is near sqrt((U - T) / a). Where U = T (a ring) cutting gains nothing.
+with c chunks that follow each other one round apart, where a is the latency of a round and P what the busiest sender
+needs to post a chunk's messages: the first chunk goes through alone, then one comes out every T/c + a, or P. The best
+c is near sqrt((U - T) / a), and never far above T/P. Where U = T (a ring) cutting gains nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ MAX_CHUNKS = 128
 MAX_FLOWS = 1_000_000
 """Flows of a pipeline that `auto` tries; past this fewer chunks are taken."""
 
+BETWEEN = 0.985
+"""Chunks between two powers of two are taken where the guess gains this much by them."""
+
 GAIN = 1.02
 """A pipeline is tried where the rounds one after the other need this much more than the busiest link."""
 
@@ -34,6 +38,8 @@ USUAL_CHUNKS = 8
 """What families cut their own pipelines in, when nobody chooses: always one of the options where it might win."""
 
 _UNIT = 1 << 30
+_POWERS = tuple(1 << k for k in range(MAX_CHUNKS.bit_length()))
+_BETWEEN = (3, 5, 6, 10, 12, 20, 24, 40, 48, 80, 96)
 
 
 @dataclass(frozen=True)
@@ -61,9 +67,9 @@ class ChunkCosts:
         """Return the quick guess."""
         if chunks == 1:
             return self.latency_s + self.alone_s_per_byte * size_bytes
-        waits = (self.rounds + chunks - 1) * self.round_latency_s
-        alone, busiest = self.alone_s_per_byte * size_bytes, self.busiest_s_per_byte * size_bytes
-        return max(waits + alone / chunks + (1 - 1 / chunks) * busiest, self.lower_s(size_bytes, chunks))
+        first = self.rounds * self.round_latency_s + self.alone_s_per_byte * size_bytes / chunks
+        each = self.busiest_s_per_byte * size_bytes / chunks + self.round_latency_s
+        return max(first + (chunks - 1) * max(each, self.posting_s), self.lower_s(size_bytes, chunks))
 
     def lower_s(self, size_bytes: int, chunks: int) -> float:
         """Return what no pipeline of so many chunks beats: its busiest link, a round, and its busiest sender."""
@@ -74,8 +80,10 @@ class ChunkCosts:
         if self.rounds < 2 or self.alone_s_per_byte <= GAIN * self.busiest_s_per_byte:
             return [1]
         most = max(1, min(most, MAX_FLOWS // max(1, self.flows)))
-        tried = {c: self.time_s(size_bytes, c) for c in (1 << k for k in range(MAX_CHUNKS.bit_length())) if c <= most}
-        best = min(tried, key=tried.__getitem__)
+        tried = {c: self.time_s(size_bytes, c) for c in (*_POWERS, *_BETWEEN) if c <= most}
+        best = min((c for c in _POWERS if c in tried), key=tried.__getitem__)
+        finer = min(tried, key=tried.__getitem__)
+        best = finer if tried[finer] < BETWEEN * tried[best] else best
         near = {USUAL_CHUNKS: 1.1, 1: 1.25}  # a guess is too short where chunks share the time to post their messages
         return sorted({best, *(c for c, within in near.items() if tried.get(c, np.inf) < within * tried[best])})
 

@@ -15,17 +15,14 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
-from syncline.describe.files import write_text
 from syncline.describe.plain import JsonObject
 from syncline.sim.uncertainty import ANCHORS, ORDERS, PAIRS, Spread, between_bands, spread_in, words
-from syncline.validate.residuals import Residual, read_table, table_text
+from syncline.validate.residuals import Residual
 
 Floats = npt.NDArray[np.float64]
 LEAST_SOURCES, LEAST_ROWS = 5, 30
@@ -235,31 +232,17 @@ def _without(
 
 def holds(row: Residual, table: Mapping[str, Any]) -> tuple[bool, bool]:
     """Say whether a measurement lies in its 90 and in its 50 % interval."""
-    found = _judged(row, table[row.subject])
+    found = judged(row, table[row.subject])
     ratio = float(np.exp(row.residual))
     return found.low_90 <= ratio <= found.high_90, found.low_50 <= ratio <= found.high_50
 
 
-def _judged(row: Residual, table: Mapping[str, Any]) -> Spread:
+def judged(row: Residual, table: Mapping[str, Any]) -> Spread:
+    """Return the interval of a row by the table of its subject."""
     if row.subject != "collective":
         return spread_in(table, row.subject, row.facets, row.size)
     found = {name: spread_in(table, row.subject, _in_band(row, name).facets, row.size) for name in ANCHORS}
     return between_bands(found, row.num_bytes)
-
-
-def write_tables(rows: Sequence[Residual]) -> tuple[Path, Path]:
-    """Write the residuals and the intervals made from them into the package, and return where."""
-    own = Path(__file__).parent
-    residuals, table = own / "data" / "residuals.csv", own.parent / "sim" / "data" / "uncertainty.yaml"
-    write_text(residuals, table_text(rows))
-    body = yaml.safe_dump(make_table(read_table(table_text(rows))), sort_keys=False, width=120, default_flow_style=None)
-    write_text(table, HEAD + body)
-    return residuals, table
-
-
-HEAD = """# How far off predictions are: quantiles of log(measured / predicted) at 5, 25, 75 and 95 % by group, made
-# wide enough for publications left out. From validate/data/residuals.csv by `syncline validate intervals --write`.
-"""
 
 
 def group_of(row: Residual) -> str:

@@ -132,8 +132,12 @@ def predict(
     *,
     constants: NcclConstants | None = None,
     calibration: NcclCalibration | None = None,
+    guessed: bool = False,
 ) -> NcclPrediction:
-    """Predict nccl-tests for an operation at these sizes (bytes; the total buffer for gathers)."""
+    """Predict nccl-tests for an operation at these sizes (bytes; the total buffer for gathers).
+
+    A system that is `guessed` from its label gets the interval of such systems.
+    """
     array = np.asarray(sizes, dtype=np.float64)
     op = op_name(op)
     if array.ndim != 1 or len(array) == 0 or not np.all(array > 0):
@@ -147,7 +151,7 @@ def predict(
     fastest, fastest_us = _fastest(job, believed, pairs, time_us, array)
     correction = calibration.correction(array) if calibration else np.ones(len(array))
     time_us = time_us * correction
-    bounds = interval(system, op, array, calibrated=calibration is not None)
+    bounds = interval(system, op, array, stated="calibrated" if calibration else "guessed" if guessed else "described")
     floor_us = array * system.floor_us_per_byte.get(op, 0.0)
     if calibration is None and (time_us < floor_us * (1 - 1e-9)).any():
         bad = int(np.argmax(time_us < floor_us * (1 - 1e-9)))
