@@ -80,7 +80,7 @@ def test_text_for_people() -> None:
     assert "1 switch (1 leaf QM9700)" in one
     assert "1 NVLink domain of 8 GPUs" in one
     faulty = make(2, "fat-tree NDR", faults=[{"link": "host-00/nic-0 <-> leaf-00"}, {"device": "host-01/nic-0"}])
-    assert "6 directed links down" in "\n".join(inventory_lines(inventory(faulty)))
+    assert "1 cable down, 1 NIC down" in "\n".join(inventory_lines(inventory(faulty)))
     cut = make(2, "fat-tree NDR", faults=[{"device": "leaf-00"}])
     assert "none; 2 of 2 pairs are cut off" in "\n".join(inventory_lines(inventory(cut)))
 

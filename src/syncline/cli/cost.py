@@ -30,6 +30,9 @@ def cost(
     pue: Annotated[float | None, typer.Option(help="Power of the hall over power of the hosts. [1.25]")] = None,
     financing: Annotated[float | None, typer.Option(help="Interest a year on the capital. [0]")] = None,
     cloud: Annotated[str | None, typer.Option(help="Only this cloud: aws, azure, gcp, oci, lambda, nebius.")] = None,
+    gpu_hour: Annotated[
+        float | None, typer.Option(help="Dollars you pay for a rented GPU-hour, instead of a cloud's.")
+    ] = None,
     region: Annotated[str | None, typer.Option(help="Only prices of this region.")] = None,
     discount: Annotated[
         float | None, typer.Option(help="Discount for a commitment; every hour is then paid, used or not. [0]")
@@ -63,6 +66,7 @@ def cost(
         "pue": pue,
         "financing_rate": financing,
         "cloud": cloud,
+        "gpu_hour_usd": gpu_hour,
         "region": region,
         "commitment_discount": discount,
     }

@@ -71,6 +71,9 @@ def best(
     workers: Annotated[int, typer.Option(min=0, max=1024, help="Processes; 0: as many as it is worth.")] = 0,
     on: Annotated[str | None, typer.Option(help='"ray" spreads the search over a Ray cluster.')] = None,
     cloud: Annotated[str | None, typer.Option(help="Price by this cloud's rent instead of owning.")] = None,
+    gpu_hour: Annotated[
+        float | None, typer.Option(help="Dollars you pay for a rented GPU-hour: 2.40. Taken as fixed.")
+    ] = None,
     prices: Annotated[Path | None, typer.Option(help="CSV of prices instead of those that ship.")] = None,
     assumptions: Assume = None,
     set_: Set = None,
@@ -101,6 +104,7 @@ def best(
         check_folder(write)
     if pdf is not None:
         browser()  # before a search that would be in vain
+    own_price = read_set(set_ or []) | ({"gpu_hour_usd": gpu_hour} if gpu_hour is not None else {})
     phases = has_phases(job)
     if phases or is_serving(job):
         not_taken = {"--for": for_, "--write": write, "--save": save, "--write-job": write_job, "--profile": profile,
@@ -108,7 +112,7 @@ def best(
         if other := next((name for name, value in not_taken.items() if value), ""):
             kind = "a run in phases" if phases else "a serving job"
             raise UsageError(f"{other} is not for {kind}.", hint="Plan one training job for it.")
-        given = read_set(set_ or []) | ({"cloud": cloud} if cloud else {})
+        given = own_price | ({"cloud": cloud} if cloud else {})
         ways: Any = plan_phases if phases else serve
         found = ways(cluster, job, assumptions=assumptions, assume=given, prices=prices)
         if html is not None:
@@ -122,7 +126,7 @@ def best(
         answer = ask(
             cluster, job, fix=fix, objective=objective, full=full, allow_lossy=allow_lossy, headroom=headroom,
             framework=for_,
-            cloud=cloud, prices=prices, assumptions=assumptions, assume=read_set(set_ or []), workers=workers, on=on,
+            cloud=cloud, prices=prices, assumptions=assumptions, assume=own_price, workers=workers, on=on,
             profile=profile,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -10,16 +12,23 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from syncline.describe import units
+from syncline.describe.hostlist import expand
 from syncline.errors import FabricError
 from syncline.fabric.topology.network import Rate, Seconds, Strict
-from syncline.fabric.wiring import Wiring
+from syncline.fabric.wiring import DeviceKind, Wiring
 
 W = TypeVar("W", bound=Wiring)
+_MANY = re.compile(r"[\[*?,]")
+_WORDS = {
+    DeviceKind.GPU: "GPU", DeviceKind.NIC: "NIC", DeviceKind.SWITCH: "switch", DeviceKind.NVSWITCH: "NVSwitch",
+    DeviceKind.PCIE: "PCIe switch", DeviceKind.CPU: "CPU", DeviceKind.OCS: "optical switch",
+}  # fmt: skip
 
 
 class FailedPart(Strict):
     """A cable ("leaf-03 <-> spine-01") or every cable of a device ("host-02/nic-0") that is down, slow or late.
 
+    A name may stand for many: "host-[00-63]/nic-0", "host-*/nic-0" (a star does not cross a slash).
     Without `rate` or `latency` it is down. `which` picks one of several parallel cables, counted from 0.
     """
 
@@ -75,17 +84,22 @@ def links_of_fault(fabric: Wiring, fault: FailedPart) -> NDArray[np.int64]:
     """Return the ids of the links, both directions, that a fault hits."""
     links = fabric.links
     if fault.device is not None:
-        device = fabric.device(fault.device)
-        return np.flatnonzero((links.src == device) | (links.dst == device))
+        hit = np.asarray(devices_named(fabric, fault.device))
+        return np.flatnonzero(np.isin(links.src, hit) | np.isin(links.dst, hit))
     names = [part.strip() for part in (fault.link or "").replace("<->", "->").split("->")]
     if len(names) != 2:
         raise FabricError(f'fault "{fault.link}" does not name a link.', hint='Write "leaf-03 <-> spine-01".')
-    a, b = (fabric.device(name) for name in names)
-    one_way = np.flatnonzero((links.src == a) & (links.dst == b))
+    a, b = (np.asarray(devices_named(fabric, name)) for name in names)
+    one_way = np.flatnonzero(np.isin(links.src, a) & np.isin(links.dst, b))
     if len(one_way) == 0:
         hint = f"List a device's links with `syncline fabric links CLUSTER --device {names[0]}`."
         raise FabricError(f'fault "{fault.link}": no link joins {names[0]} and {names[1]}.', hint=hint)
     if fault.which is not None:
+        if len(a) > 1 or len(b) > 1:
+            raise FabricError(
+                f'fault "{fault.link}": `which` picks one of the cables between two devices; the names stand for more.',
+                hint="Leave `which` out, or name the two devices.",
+            )
         if fault.which >= len(one_way):
             raise FabricError(
                 f'fault "{fault.link}": {len(one_way)} cables join the two; there is no cable {fault.which}.',
@@ -93,3 +107,43 @@ def links_of_fault(fabric: Wiring, fault: FailedPart) -> NDArray[np.int64]:
             )
         one_way = one_way[fault.which : fault.which + 1]
     return np.concatenate((one_way, one_way ^ 1))
+
+
+def devices_named(fabric: Wiring, name: str) -> list[int]:
+    """Return the devices that a name stands for: one, a host list, or all that fit its `*` and `?`."""
+    if not _MANY.search(name):
+        return [fabric.device(name)]
+    found: list[int] = []
+    for one in expand(name, "a fault's name"):
+        if "*" not in one and "?" not in one:
+            found.append(fabric.device(one))
+            continue
+        words = {"*": "[^/]*", "?": "[^/]"}
+        pattern = re.compile("".join(words.get(char, re.escape(char)) for char in one))
+        fits = [device for device in range(len(fabric.devices)) if pattern.fullmatch(fabric.device_name(device))]
+        if not fits:
+            raise FabricError(
+                f'{fabric.name} has no device like "{one}".',
+                hint='Names look like "host-00/nic-0" and "leaf-00"; a star does not cross a slash: "host-*/nic-*".',
+            )
+        found += fits
+    return sorted(set(found))
+
+
+def fault_words(fabric: Wiring, faults: Sequence[FailedPart]) -> str:
+    """Return what a cluster file says is broken, counted: "64 NICs down, 1 cable slow"."""
+    counted: dict[tuple[str, str], set[int]] = {}
+    for fault in faults:
+        down = fault.rate == 0 or (fault.rate is None and fault.latency is None)
+        how = "down" if down else "slow" if fault.rate is not None else "late"
+        if fault.device is None:
+            counted.setdefault(("cable", how), set()).update((links_of_fault(fabric, fault) // 2).tolist())
+            continue
+        for device in devices_named(fabric, fault.device):
+            kind = _WORDS[DeviceKind(int(fabric.devices.kind[device]))]
+            counted.setdefault((kind, how), set()).add(device)
+    return ", ".join(f"{_count(len(found), kind)} {how}" for (kind, how), found in counted.items())
+
+
+def _count(number: int, kind: str) -> str:
+    return f"1 {kind}" if number == 1 else f"{number:,} {kind}{'es' if kind.endswith('switch') else 's'}"

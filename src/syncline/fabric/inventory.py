@@ -15,6 +15,7 @@ from syncline.fabric.bill import Bill, bill
 from syncline.fabric.bisection import Bisection, bisection
 from syncline.fabric.distance import chips_forward
 from syncline.fabric.fabric import DeviceKind, Fabric, IntArray, LongArray, Tier
+from syncline.fabric.faults import fault_words
 from syncline.fabric.route import Routes
 from syncline.fabric.topology import TOPOLOGIES
 
@@ -43,6 +44,8 @@ class Inventory:
     """Switch ports in use."""
     cables: Mapping[str, int]
     links_down: int
+    faults: str
+    """What the description says is broken: "64 NICs down"."""
     oversubscription: Mapping[str, float]
     bisection: Bisection
     hops: Mapping[str, float]
@@ -80,6 +83,7 @@ class Inventory:
             "cables": sum(self.cables.values()),
             "cables_by_kind": dict(self.cables),
             "links_down": self.links_down,
+            "faults": self.faults,
         }
 
 
@@ -105,6 +109,7 @@ def inventory(fabric: Fabric) -> Inventory:
         num_ports=int(links.num_cables[at_switch & wired].sum()),
         cables=_count_cables(fabric),
         links_down=int((~links.up).sum()),
+        faults=fault_words(fabric, fabric.spec.faults),
         oversubscription=oversubscription(fabric),
         bisection=bisection(fabric),
         hops=hops(fabric),

@@ -16,6 +16,7 @@ from syncline.describe.today import today
 from syncline.errors import PlanError, SynclineError
 from syncline.fabric.assumed import assumed_of
 from syncline.fabric.fabric import Fabric
+from syncline.fabric.faults import fault_words
 from syncline.plan.block import PlanQuestion
 from syncline.plan.cost import Assumptions, Prices
 from syncline.plan.decide.prospects import Prospects, prospects, run_option
@@ -74,6 +75,7 @@ class PlanResult:
     run: Prospects | None = None  # what the job is for, where it says so
     network_bound: float | None = None  # part of the time that a network without limits would save
     assumed: tuple[str, ...] = ()  # what the cluster's file does not say
+    faults: str = ""  # what it says is broken
 
     @property
     def worthwhile(self) -> tuple[Improvement, ...]:
@@ -110,7 +112,8 @@ class PlanResult:
             "objective": self.objective, "best": p.best(), "limit": dict(p.limit),
             "actions": [action.to_json() for action in self.actions],
             "worthwhile": [action.name for action in self.worthwhile], "network_bound": self.network_bound,
-            "assumed_of_cluster": list(self.assumed), "run": None if self.run is None else self.run.to_json(),
+            "assumed_of_cluster": list(self.assumed), "faults": self.faults,
+            "run": None if self.run is None else self.run.to_json(),
             "recovery": None if self.money is None else self.money.recovery(
                 p.predicted.step_time_s, p.num_gpus).to_json(),
             "evaluated": self.found.num_considered, "fitting": self.found.num_fitting,
@@ -206,6 +209,7 @@ def make_plan(
         found=looked, objective=objective, given=given, given_problem=problem, points=tuple(points), money=money,
         notes=tuple(filter(None, (note, stated, order, *said, began, "" if looked.complete else INTERRUPTED))),
         question=question, run=run, network_bound=bound, assumed=assumed_of(fabric.spec),
+        faults=fault_words(fabric, fabric.spec.faults),
     )  # fmt: skip
 
 

@@ -33,6 +33,11 @@ class Money:
     def owned(self) -> bool:
         return self.basis == "owned"
 
+    @property
+    def fixed(self) -> bool:
+        """Whether the price is a rent that was given, not a list price that moves."""
+        return any(f"rented: {quote.label}" == self.basis and quote.fixed for quote in self.account.quotes)
+
     def recovery(self, step_time_s: float, num_gpus: int) -> Recovery:
         """Return how the job saves its state and comes back on so many GPUs."""
         found = recovery(self.job, step_time_s, self.parts.of(num_gpus), self.assumptions)
@@ -62,7 +67,7 @@ def money_of(
 ) -> tuple[Money | None, str]:
     """Return the money of a job on a fabric and a note; None where parts have no price and none was given.
 
-    With a `cloud` among the assumptions the price is its rent, otherwise the cost of owning.
+    With a `cloud` or a `gpu_hour_usd` among the assumptions the price is that rent, otherwise the cost of owning.
     """
     a = assumptions or Assumptions()
     try:
@@ -71,7 +76,7 @@ def money_of(
         if "no price is known" in error.message and a.host_price_usd is None:
             return None, f"not priced: {error.message}"
         raise
-    if a.cloud is not None:
+    if a.cloud is not None or a.gpu_hour_usd is not None:
         quote = account.quotes[0]
         rate, basis = quote.usd_per_used_gpu_hour(a.utilisation), f"rented: {quote.label}"
     else:

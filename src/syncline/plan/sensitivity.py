@@ -254,7 +254,8 @@ def _fault_changes(fabric: Fabric) -> list[QuestionChange]:
         found.append(QuestionChange("slow-port", words, "free", _on(without(fabric, set(slow.links))), price_usd=0.0))
     if fabric.spec.faults:
         first, more = fabric.spec.faults[0], len(fabric.spec.faults) - 1
-        words = f"{first.link or first.device}{f' and {more:,} more faults' if more else ''} repaired"
+        named = first.link or first.device or ""
+        words = f"{f'{named} and {more:,} more faults' if more else named} repaired"
         healthy = build(fabric.spec.model_copy(update={"faults": ()}))
         note = "parts and work are not counted"
         found.append(QuestionChange("repair", words, "free", _on(healthy), price_usd=0.0, note=note))

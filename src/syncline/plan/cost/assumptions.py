@@ -96,6 +96,9 @@ class Assumptions(Strict):
     commitment_discount: float = _assume(
         0.0, "of the list price", "assumed: on demand; above 0 means committed, every hour is then paid", ge=0, lt=1
     )
+    gpu_hour_usd: float | None = _assume(
+        None, "$", "the price table; given: your own rent, taken as fixed", gt=0, le=1e4
+    )
     cloud: str | None = _assume(None, "", "every cloud of the price table", min_length=1, max_length=60)
     region: str | None = _assume(None, "", "the cheapest region listed", min_length=1, max_length=60)
     reliability: str = _assume(

@@ -16,8 +16,9 @@ from syncline.errors import CostError
 from syncline.fabric.fabric import DeviceKind, Fabric
 from syncline.plan.cost.assumptions import Assumptions
 from syncline.plan.cost.owning import HOURS_PER_YEAR
-from syncline.plan.cost.prices import Price, Prices
+from syncline.plan.cost.prices import Price, Prices, load_prices
 
+GIVEN = "your price"
 IGNORED = ("data leaving the cloud (egress)", "cloud storage", "waiting for capacity")
 
 
@@ -44,7 +45,15 @@ class Quote:
     discount: float = 0.0
 
     @property
+    def fixed(self) -> bool:
+        """Whether every price was given (an option, a table of one's own), and is no list price that ships."""
+        shipped = load_prices().rows
+        return all(lease.price not in shipped for lease in self.leases)
+
+    @property
     def label(self) -> str:
+        if self.cloud == GIVEN:
+            return GIVEN
         return f"{self.cloud} {' + '.join(lease.price.item for lease in self.leases)}"
 
     @property
@@ -93,9 +102,12 @@ def gpu_models(fabric: Fabric) -> dict[str, int]:
 def rent(gpus: Mapping[str, int], prices: Prices, assumptions: Assumptions | None = None) -> tuple[Quote, ...]:
     """Return one quote for each cloud that rents all these GPUs, cheapest first.
 
-    With `assumptions.cloud` only that one, and then a GPU it does not rent is an error.
+    With `assumptions.cloud` only that one, and then a GPU it does not rent is an error. With `gpu_hour_usd` that price
+    alone.
     """
     a = assumptions or Assumptions()
+    if a.gpu_hour_usd is not None:
+        return (_given(gpus, a.gpu_hour_usd, a),)
     clouds = prices.clouds if a.cloud is None else (prices.cloud(a.cloud),)
     quotes = []
     for cloud in clouds:
@@ -113,6 +125,20 @@ def rent(gpus: Mapping[str, int], prices: Prices, assumptions: Assumptions | Non
             hint="Leave --region out for the prices that hold everywhere.",
         )
     return tuple(sorted(quotes, key=lambda quote: quote.usd_per_hour))
+
+
+def _given(gpus: Mapping[str, int], usd: float, a: Assumptions) -> Quote:
+    """Return the quote of a price that was given; the discount is in it already."""
+    if a.cloud is not None or a.commitment_discount:
+        raise CostError(
+            "a price of your own (gpu_hour_usd, --gpu-hour) stands alone.",
+            hint="Leave out cloud and commitment_discount: give the dollars that you pay.",
+        )
+    leases = tuple(
+        Lease(Price("gpu_hour", GIVEN, "GPU-hour", gpu, 1, usd, "", "", "current", "given", ""), count)
+        for gpu, count in gpus.items()
+    )
+    return Quote(GIVEN, leases, sum(gpus.values()))
 
 
 def _not_rented(gpus: Mapping[str, int], prices: Prices, clouds: tuple[str, ...], a: Assumptions) -> CostError:

@@ -102,10 +102,26 @@ def _range(a: Assumptions, name: str) -> tuple[float, float, str]:
 def _prices(money: Money) -> list[Uncertain]:
     rate = money.usd_per_gpu_hour
     if not money.owned:
+        words = money.basis.removeprefix("rented: ")
+        if money.fixed:
+            told = f"{money.account.prices_source}: given, taken as fixed"
+            return [Uncertain("rent", f"rent, {words}", "price", rate, rate, rate, "$/GPU-hour", told, 1.0, 1.0)]
         low, high = RENT
         source = f"{money.account.prices_source}; range assumed: list prices move, and large customers pay less"
-        words = f"list price of {money.basis.removeprefix('rented: ')}"
-        return [Uncertain("rent", words, "price", low * rate, rate, high * rate, "$/GPU-hour", source, low, high)]
+        return [
+            Uncertain(
+                "rent",
+                f"list price of {words}",
+                "price",
+                low * rate,
+                rate,
+                high * rate,
+                "$/GPU-hour",
+                source,
+                low,
+                high,
+            )
+        ]
     return owned_prices(money.account.owned)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import escape
 
 from syncline.describe import units
@@ -44,7 +45,7 @@ def _title(answer: PlanResult) -> str:
 def _cards(f: Forecast) -> str:
     cards = [
         (units.show_money(f.usd), f"the run; nine of ten cases: {cost_words(f).partition('(')[2].rstrip(')')}"),
-        (str(f.end) if f.end is not None else days_words(f.days), end_words(f)),
+        (str(f.end) if f.end is not None else days_words(f.days), _span(f)),
     ]
     if f.chance_deadline is not None:
         cards.append((sure(f.chance_deadline), f"deadline {f.goal.deadline}: {_held(f.chance_deadline)}"))
@@ -56,29 +57,58 @@ def _cards(f: Forecast) -> str:
     return f'<div class="cards">{inner}</div>'
 
 
+def _span(f: Forecast) -> str:
+    """Return what stands below the end of the run: its interval, without the number above it once more."""
+    if f.end is not None:
+        return end_words(f)
+    low, high = f.days_90
+    return f"the run; nine of ten cases: {days_words(low, f.days, unit=False)} to {days_words(high, f.days)}"
+
+
 def _held(chance: float) -> str:
     return verdict(chance).partition(" (")[0]  # the number stands above it
 
 
+@dataclass(frozen=True)
+class _Columns:
+    """Which columns the options need beside days and cost."""
+
+    deadline: bool
+    budget: bool
+    bought: bool
+
+    def heads(self) -> list[str]:
+        names = (("deadline", self.deadline), ("budget", self.budget), ("buy first", self.bought))
+        return [name for name, wanted in names if wanted]
+
+
 def _options(run: Prospects) -> str:
-    rows = "".join(_option(option, option is run.now) for option in run.ranked[:MOST_OPTIONS])
-    heads = "".join(f"<th>{head}</th>" for head in ("days", "cost", "deadline", "budget", "buy first"))
-    note = f"Bold: at least {LIKELY:.0%} likely to keep deadline and budget. Days and cost with nine of ten cases."
-    return f'<table><thead><tr><th class="t">option</th>{heads}</tr></thead>{rows}</table><p class="note">{note}</p>'
+    shown, goal = run.ranked[:MOST_OPTIONS], run.now.forecast.goal
+    columns = _Columns(goal.deadline is not None, goal.budget is not None, any(option.capital_usd for option in shown))
+    rows = "".join(_option(option, option is run.now, columns) for option in shown)
+    heads = "".join(f"<th>{head}</th>" for head in ("days", "cost", *columns.heads()))
+    goals = " and ".join(columns.heads()[: columns.deadline + columns.budget])
+    bold = f"Bold: at least {LIKELY:.0%} likely to keep {goals}. " if goals else ""
+    note = f"{bold}Days and cost with nine of ten cases."
+    table = f'<table class="options"><thead><tr><th class="t">option</th>{heads}</tr></thead>{rows}</table>'
+    return f'{table}<p class="note">{note}</p>'
 
 
-def _option(option: Option, now: bool) -> str:
+def _option(option: Option, now: bool, columns: _Columns) -> str:
     f = option.forecast
     name = f"{option.num_gpus:,} GPUs, {option.basis}" + (" (as planned)" if now else "")
     low, high = (days_words(day, f.days, unit=False) for day in f.days_90)
     days = f"{days_words(f.days, unit=f.days < SHORT_DAYS)} <span class='note'>{low}&ndash;{high}</span>"
     low, high = (units.show_money(value) for value in f.usd_90)
     cost = f"{units.show_money(f.usd)} <span class='note'>{low}&ndash;{high}</span>"
-    chances = "".join(f"<td>{'' if c is None else sure(c)}</td>" for c in (f.chance_deadline, option.chance_budget))
-    buy = units.show_money(option.capital_usd) if option.capital_usd else ""
-    tag = "b" if option.meets else "span"
+    cells = {
+        "deadline": sure(f.chance_deadline or 0.0), "budget": sure(option.chance_budget or 0.0),
+        "buy first": units.show_money(option.capital_usd) if option.capital_usd else "",
+    }  # fmt: skip
+    rest = "".join(f"<td>{cells[head]}</td>" for head in columns.heads())
+    tag = "b" if option.meets and (columns.deadline or columns.budget) else "span"
     named = f'<td class="t"><{tag}>{escape(name)}</{tag}></td>'
-    return f"<tr>{named}<td>{days}</td><td>{cost}</td>{chances}<td>{buy}</td></tr>"
+    return f"<tr>{named}<td>{days}</td><td>{cost}</td>{rest}</tr>"
 
 
 def _taken(answer: PlanResult) -> str:

@@ -15,7 +15,6 @@ from syncline.errors import SynclineError
 from syncline.fabric import Fabric
 from syncline.plan.answer import PlanResult
 from syncline.plan.scaling import ScalePoint
-from syncline.plan.sensitivity import Improvement
 from syncline.report.chart.bars import MEMORY_COLOURS, PART_COLOURS, bars, scaling_svg, stacked, traffic
 from syncline.report.fabric_picture import draw_svg
 from syncline.report.page.decision import decision_section
@@ -24,7 +23,7 @@ from syncline.report.page.step import span_colour, timeline_svg
 from syncline.report.plan_money import money_section
 from syncline.report.text.interval import between as interval_words
 from syncline.report.text.interval import interval_lines
-from syncline.report.text.plan import do_first, part_name, per_million
+from syncline.report.text.plan import do_first, fault_lines, part_name, per_million, worth_words
 from syncline.sim.step.spans import step_timeline
 from syncline.sim.step.step import IGNORES
 from syncline.timeline import Timeline
@@ -47,7 +46,7 @@ def plan_page(answer: PlanResult, fabric: Fabric, curve: Sequence[ScalePoint] = 
         f"a step, "
         f"{escape(answer.question.job.precision)}. {escape(plan.decision.label)}.</div></header>",
         _cards(answer), _lead(answer),
-        "<h2>What to change first</h2>", _actions(answer.actions, answer.worthwhile[:3]),
+        "<h2>What to change first</h2>", _actions(answer),
         "<h2>One step, as it would run</h2>", _timeline(answer),
         '<div class="two"><section>', "<h2>Where the time goes</h2>", _time(answer),
         "</section><section>", "<h2>Memory of the fullest GPU</h2>", _memory(answer), "</section></div>",
@@ -90,6 +89,7 @@ def _lead(answer: PlanResult) -> str:
     words = [f"<b>The limit is {escape(limit['words'])}</b>: {limit['share']:.0%} of the step."]
     if limit["then"] != limit["what"]:
         words.append(f"Next is {escape(limit['then_words'])}{escape(link)} with {limit['then_share']:.1%}.")
+    words += [f"Broken: {escape(text)}." for text in fault_lines(answer)]
     words.append(f"What to do first: {escape(do_first(answer, 1)[0].removeprefix('1. '))}.")
     if answer.given is not None:
         slower = answer.given.step_time_s / answer.best.predicted.step_time_s - 1
@@ -99,10 +99,13 @@ def _lead(answer: PlanResult) -> str:
     return f'<p class="lead">{" ".join(words)} {escape(how)}</p>'
 
 
-def _actions(actions: Sequence[Improvement], first: Sequence[Improvement]) -> str:
-    rows = []
-    for a in (*first, *(action for action in actions if action not in first)):
-        worth = units.show_money(a.usd_per_year) if a.usd_per_year is not None else ""
+def _actions(answer: PlanResult) -> str:
+    first, rows = answer.worthwhile[:3], []
+    # Nobody buys switches for a cluster that is rented.
+    rented = answer.money is not None and not answer.money.owned
+    others = [a for a in answer.actions if a not in first and not (rented and a.kind == "hardware")]
+    for a in (*first, *others):
+        worth = worth_words(a, answer.run)
         price = units.show_money(a.price_usd) if a.price_usd else ("not known" if a.kind == "hardware" else "$0")
         back = f"{a.payback_years:.1f} years" if a.price_usd and a.payback_years and a.payback_years < 100 else ""
         tone = "good" if a.saving > 0.005 else ("bad" if a.saving < -0.0005 else "")
@@ -114,10 +117,10 @@ def _actions(actions: Sequence[Improvement], first: Sequence[Improvement]) -> st
         )
     return (
         '<table><thead><tr><th class="t">one change at a time, planned anew</th><th class="t">kind</th><th>step</th>'
-        "<th>time saved per token</th><th>worth a year</th><th>price</th><th>paid back</th>"
+        "<th>time saved per token</th><th>worth</th><th>price</th><th>paid back</th>"
         '<th class="t">then split</th></tr>'
         f"</thead>{''.join(rows)}</table><p class='note'>Numerics change what training sees: check convergence first. "
-        "Prices of hardware are switches, optics and cables of the renewed network.</p>"
+        f"{'' if rented else 'Prices of hardware are switches, optics and cables of the renewed network.'}</p>"
     )
 
 

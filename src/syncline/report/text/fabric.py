@@ -24,8 +24,8 @@ def inventory_lines(inventory: Inventory) -> list[str]:
         lines.append(_row("scale-up", _scale_up(inventory)))
     if inventory.max_endpoints:
         lines.append(_row("room", f"{inventory.num_endpoints:,} of at most {inventory.max_endpoints:,} endpoints used"))
-    if inventory.links_down:
-        lines.append(_row("faults", f"{_count(inventory.links_down, 'directed link')} down"))
+    if inventory.faults or inventory.links_down:
+        lines.append(_row("faults", inventory.faults or f"{_count(inventory.links_down // 2, 'cable')} down"))
     lines.append(_row("price", _price(inventory.bill)))
     lines.append(_row("power", f"{units.show_power(inventory.bill.power_w)} (hosts at their rated maximum)"))
     return lines

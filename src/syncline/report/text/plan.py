@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from syncline.describe import units
 from syncline.plan.answer import PlanResult
 from syncline.plan.compare import FabricRanking
+from syncline.plan.decide.prospects import Prospects
 from syncline.plan.money import Money
 from syncline.plan.plan import Plan
 from syncline.plan.sensitivity import Improvement
@@ -17,6 +18,7 @@ from syncline.report.text.interval import between, interval_lines
 from syncline.sim.step.step import IGNORES
 
 GIB = 2**30
+YEAR_DAYS = 365.0
 NOT_THE_LIMIT = 0.03  # a network that costs less of the time is not what to work on
 _PARTS = {
     "compute": "arithmetic", "tp": "tensor-parallel exchange", "cp": "context-parallel exchange",
@@ -41,6 +43,7 @@ def plan_lines(answer: PlanResult) -> list[str]:
     if answer.run is not None:
         lines += [f"  warning    {text}" for text in answer.notes if text.startswith("the start ")]
         lines += run_lines(answer.run)
+    lines += [f"  faults     {text}" for text in fault_lines(answer)]
     lines += [f"  answer     {text}" for text in answer_lines(plan)[:1]]
     lines += [f"             {text}" for text in answer_lines(plan)[1:]]
     lines.append(f"  limit      {limit_line(plan)}")
@@ -100,6 +103,19 @@ def answer_lines(plan: Plan) -> list[str]:
             f"gradients: {plan.decision.algorithm} exchange in buckets of {bucket}{_bought(plan)}; {_placed(plan)}"
         )
     return lines
+
+
+def fault_lines(answer: PlanResult) -> list[str]:
+    """Return what the cluster file says is broken, and what that costs against the healthy cluster."""
+    if not answer.faults:
+        return []
+    repaired = next((action for action in answer.actions if action.name == "repair"), None)
+    if repaired is None or repaired.saving <= 0:
+        return [f"{answer.faults}; the healthy cluster would not be faster"]
+    now, healthy = answer.best.predicted.step_time_s, repaired.step_time_s
+    words = f"{answer.faults}: {units.show_time(now)} a step, {units.show_time(healthy)} on the healthy cluster"
+    cost = worth_words(repaired, answer.run)
+    return [f"{words} ({repaired.saving:.1%} less{f', {cost}' if cost else ''})"]
 
 
 def _bought(plan: Plan) -> str:
@@ -166,8 +182,16 @@ def cost_line(answer: PlanResult) -> str:
     known = f" ({between(sure, per_million)})" if sure else ""
     return (
         f"{per_million(cost.cost_per_token_usd)} per million tokens{known}, {step} a step; "
-        f"{units.show_money(cost.usd_per_gpu_hour)} a GPU-hour ({cost.basis}), goodput {cost.goodput:.1%}"
+        f"{units.show_money(cost.usd_per_gpu_hour)} a GPU-hour ({cost.basis}{_kind_of_price(answer.money)}), "
+        f"goodput {cost.goodput:.1%}"
     )
+
+
+def _kind_of_price(money: Money | None) -> str:
+    """Say whether a rent is fixed or a list price with a range."""
+    if money is None or money.owned:
+        return ""
+    return ", taken as fixed" if money.fixed else ", a list price: -20 % to +10 %"
 
 
 def given_line(answer: PlanResult) -> str:
@@ -181,7 +205,7 @@ def given_line(answer: PlanResult) -> str:
 def do_first(answer: PlanResult, most: int = 3) -> list[str]:
     """Return what is worth doing, and whether the network is worth buying at all."""
     worth = answer.worthwhile
-    lines = [f"{k}. {action_line(action, answer.money)}" for k, action in enumerate(worth[:most], 1)]
+    lines = [f"{k}. {action_line(action, answer.money, answer.run)}" for k, action in enumerate(worth[:most], 1)]
     if not any(action.kind == "hardware" for action in worth):
         lines.append(buy_nothing(answer))
     return lines
@@ -200,11 +224,28 @@ def buy_nothing(answer: PlanResult) -> str:
     return f"buy nothing: no network that was tried earns its price ({bound})"
 
 
-def action_line(action: Improvement, money: Money | None = None) -> str:
+def of_run(action: Improvement, run: Prospects | None) -> float | None:
+    """Return what a change that costs nothing saves of a run that is over within a year; None: count by the year."""
+    if run is None or action.price_usd or action.usd_per_year is None or run.now.forecast.days >= YEAR_DAYS:
+        return None
+    return action.saving * run.now.forecast.usd
+
+
+def worth_words(action: Improvement, run: Prospects | None) -> str:
+    """Return what a change saves: of the run where that is shorter than a year, else a year."""
+    saved = of_run(action, run)
+    if saved is not None:
+        return f"{units.show_money(saved)} of this run"
+    return "" if action.usd_per_year is None else f"{units.show_money(action.usd_per_year)} a year"
+
+
+def action_line(action: Improvement, money: Money | None = None, run: Prospects | None = None) -> str:
     """Return one action with its worth."""
-    words = f"{action.words}: {action.saving:.1%} less time"
-    if action.usd_per_year is not None:
-        words += f", {units.show_money(action.usd_per_year)} a year"
+    words = ", ".join(filter(None, [f"{action.words}: {action.saving:.1%} less time", worth_words(action, run)]))
+    saved = of_run(action, run)
+    if saved is not None:
+        words += f"; {units.show_money(action.chance * saved)} after risk ({action.chance:.0%} likely to work)"
+        return words + ("; changes training: check convergence" if action.kind == "numerics" else "")
     if action.price_usd:
         never = action.payback_years is None or action.payback_years > 99
         back = "never pays back" if never else f"pays back in {action.payback_years or 0.0:.1f} years"
@@ -220,15 +261,27 @@ def other_lines(answer: PlanResult, most: int = 3) -> list[str]:
     best = answer.best.predicted.step_time_s
     # The search ranks by its closed form; what is shown is priced on the fabric itself.
     others = sorted(answer.others[:most], key=lambda other: other.predicted.step_time_s)
+    alike: dict[str, list[Plan]] = {}
+    for o in others:
+        tie = " (a tie)" if answer.is_tie(o) else ""
+        alike.setdefault(f"{o.predicted.step_time_s / best - 1:+.1%}{tie}  {o.decision.label}", []).append(o)
     lines = [
-        f"  {'next best ' if not k else '          '} {o.predicted.step_time_s / best - 1:+.1%}"
-        f"{' (a tie)' if answer.is_tie(o) else ''}  {o.decision.label}"
-        for k, o in enumerate(others)
+        f"  {'next best ' if not k else '          '} {line}{_differ(found)}"
+        for k, (line, found) in enumerate(alike.items())
     ]
     if any(answer.is_tie(o) for o in others):
         known = f"a tie: within {answer.tie_within:.0%}, the usual error between two runs of one published sweep"
         lines.append(f"{'':13}{known}")
     return lines
+
+
+def _differ(plans: list[Plan]) -> str:
+    """Say in what plans differ whose lines read alike."""
+    if len(plans) == 1:
+        return ""
+    first, *rest = (vars(plan.decision) for plan in plans)
+    names = [name.replace("_", " ") for name in first if any(one[name] != first[name] for one in rest)]
+    return f" ({len(plans)} that differ in {' and '.join(names)} alone)" if names else f" ({len(plans)} alike)"
 
 
 def point_lines(answer: PlanResult) -> list[str]:
