@@ -22,7 +22,7 @@ def made(*faults: dict[str, object]) -> Fabric:
 )
 def test_one_line_for_many_is_as_many_lines(name: str) -> None:
     one = made({"device": name})
-    each = made(*({"device": f"host-0{host}/nic-0"} for host in range(4)))
+    each = made(*(dict[str, object](device=f"host-0{host}/nic-0") for host in range(4)))
     assert one.links.up.tolist() == each.links.up.tolist() and not one.links.up.all()
     assert fault_words(one, one.spec.faults) == fault_words(each, each.spec.faults) == "4 NICs down"
     assert any(line.split() == ["faults", "4", "NICs", "down"] for line in inventory_lines(inventory(one)))

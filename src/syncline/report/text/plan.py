@@ -19,6 +19,7 @@ from syncline.sim.step.step import IGNORES
 
 GIB = 2**30
 YEAR_DAYS = 365.0
+_AXES = {"zero": "ZeRO", "sp": "sequence parallelism", "tp_overlap": "overlap", "dp_overlap": "overlap"}
 NOT_THE_LIMIT = 0.03  # a network that costs less of the time is not what to work on
 _PARTS = {
     "compute": "arithmetic", "tp": "tensor-parallel exchange", "cp": "context-parallel exchange",
@@ -280,7 +281,7 @@ def _differ(plans: list[Plan]) -> str:
     if len(plans) == 1:
         return ""
     first, *rest = (vars(plan.decision) for plan in plans)
-    names = [name.replace("_", " ") for name in first if any(one[name] != first[name] for one in rest)]
+    names = [_AXES.get(name, name.replace("_", " ")) for name in first if any(one[name] != first[name] for one in rest)]
     return f" ({len(plans)} that differ in {' and '.join(names)} alone)" if names else f" ({len(plans)} alike)"
 
 
